@@ -1,39 +1,39 @@
-//! What one process is to measure.
+//! The measurement of one process.
 
 use crate::Failure;
 use backtrail_decoder::EngineKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The things there are to measure.
+/// The kinds of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing: the names of our engines.
+    /// Measures nothing: lists our engines.
     Engines,
-    /// How much of a stream libipt's `pt_insn` decodes in some seconds.
+    /// Measures how much of a stream libipt's `pt_insn` decodes in some seconds.
     Prefix,
-    /// libipt's instruction flow decoder.
+    /// Measures libipt's instruction flow decoder.
     Insn,
-    /// libipt's block decoder.
+    /// Measures libipt's block decoder.
     Blk,
-    /// `iptr-edge-analyzer`.
+    /// Measures `iptr-edge-analyzer`.
     Edges,
-    /// One of our engines.
+    /// Measures one of our engines.
     Ours,
-    /// Searches in the history that one of our engines makes.
+    /// Measures searches in the history of one of our engines.
     Search,
-    /// One of our engines with several threads, beside one.
+    /// Compares several threads of one of our engines with one.
     Threads,
 }
 
-/// What is made of what `iptr-edge-analyzer` tells.
+/// The handler for the results of `iptr-edge-analyzer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handler {
-    /// The number of blocks.
+    /// Counts blocks.
     Count,
-    /// A bitmap of edges, by the handler that comes with it.
+    /// Computes a bitmap of edges, by the analyzer's own handler.
     Bitmap,
-    /// The list of blocks, in order.
+    /// Lists the blocks in order.
     List,
 }
 
@@ -42,26 +42,26 @@ pub enum Handler {
 pub struct Arguments {
     /// What to measure.
     pub kind: Kind,
-    /// On the largest stream of which bundle.
+    /// The bundle, whose largest stream is measured.
     pub bundle: PathBuf,
-    /// On how many of its first bytes; `None`: all.
+    /// The number of leading bytes to use. `None` means all.
     pub bytes: Option<u64>,
-    /// The first run, and how many more.
+    /// The number of runs after the first one.
     pub runs: u32,
-    /// How long [`Kind::Prefix`] decodes, and the turns of [`Kind::Threads`] take: 0 is none.
+    /// How long [`Kind::Prefix`] decodes, and the rounds of [`Kind::Threads`] take. 0 means none.
     pub seconds: f64,
-    /// Which of our engines.
+    /// Our engine to measure.
     pub engine: EngineKind,
-    /// How many threads of ours.
+    /// The number of our threads.
     pub jobs: usize,
-    /// Builds the forest too.
+    /// Whether the call forest is built as well.
     pub forest: bool,
-    /// What is made of what the edge analyzer tells.
+    /// The handler for the edge analyzer.
     pub handler: Handler,
 }
 
 impl Arguments {
-    /// Reads `KIND BUNDLE [--OPTION VALUE]…`.
+    /// Parses `KIND BUNDLE [--OPTION VALUE]…`.
     pub fn parse(words: &[String]) -> Result<Self, Failure> {
         let mut words = words.iter().map(String::as_str);
         let kind = match words.next() {
@@ -75,7 +75,7 @@ impl Arguments {
             Some("threads") => Kind::Threads,
             other => {
                 return Err(format!(
-                    "'{}' is nothing to measure; see `cargo xtask bench decode`",
+                    "'{}' is not a measurement; see `cargo xtask bench decode`",
                     other.unwrap_or_default()
                 ));
             }
@@ -96,7 +96,7 @@ impl Arguments {
                 arguments.forest = false;
                 continue;
             }
-            let value = words.next().ok_or_else(|| format!("{option} wants a value"))?;
+            let value = words.next().ok_or_else(|| format!("{option} requires a value"))?;
             match option {
                 "--bytes" => arguments.bytes = Some(number(value)?),
                 "--runs" => arguments.runs = number(value)?,
@@ -104,11 +104,11 @@ impl Arguments {
                 "--jobs" => arguments.jobs = number(value)?,
                 "--engine" => arguments.engine = value.parse().map_err(|error| format!("{error}"))?,
                 "--handler" => arguments.handler = handler(value)?,
-                other => return Err(format!("{other} is no option")),
+                other => return Err(format!("{other} is not an option")),
             }
         }
         if Duration::try_from_secs_f64(arguments.seconds).is_err() {
-            return Err(format!("{} is no time", arguments.seconds));
+            return Err(format!("{} is not a duration", arguments.seconds));
         }
         Ok(arguments)
     }
@@ -119,12 +119,12 @@ fn handler(name: &str) -> Result<Handler, Failure> {
         "count" => Ok(Handler::Count),
         "bitmap" => Ok(Handler::Bitmap),
         "list" => Ok(Handler::List),
-        other => Err(format!("'{other}' is no handler: count, bitmap or list")),
+        other => Err(format!("'{other}' is not a handler; use count, bitmap or list")),
     }
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, Failure> {
-    text.parse().map_err(|_| format!("'{text}' is no number"))
+    text.parse().map_err(|_| format!("'{text}' is not a number"))
 }
 
 #[cfg(test)]
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_read() {
+    fn arguments_are_parsed() {
         let words = ["ours", "b", "--bytes", "9", "--no-forest", "--runs", "2"].map(str::to_owned);
         let arguments = Arguments::parse(&words).unwrap();
         assert_eq!((arguments.kind, arguments.bytes), (Kind::Ours, Some(9)));

@@ -1,4 +1,4 @@
-//! The code of a process as the peers want it: stretches that do not overlap, in files or in memory.
+//! The code of a process for the peers: disjoint ranges, in files or in memory.
 
 use backtrail_decoder::Image;
 use backtrail_pt::Avma;
@@ -6,19 +6,19 @@ use std::io;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// A stretch of code.
-pub struct Piece {
+/// A range of code.
+pub struct CodeRange {
     /// The first address.
     pub start: u64,
-    /// What lies there.
+    /// The code.
     pub bytes: Vec<u8>,
 }
 
-/// The code as it was at the beginning, ascending: of modules, of the vdso, of memory that was saved.
-pub fn pieces(image: &Image) -> Vec<Piece> {
+/// Returns the initial code in address order: modules, the vdso, and saved memory.
+pub fn ranges(image: &Image) -> Vec<CodeRange> {
     image
         .ranges()
-        .map(|(first, last)| Piece {
+        .map(|(first, last)| CodeRange {
             start: first.0,
             bytes: read(image, first, last.0.saturating_sub(first.0).saturating_add(1)),
         })
@@ -38,13 +38,13 @@ fn read(image: &Image, from: Avma, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// Each piece in a file of its own; they live as long as the folder.
-pub fn write(pieces: &[Piece]) -> io::Result<(TempDir, Vec<PathBuf>)> {
+/// Writes each range to its own file. The files are removed with the directory.
+pub fn write(ranges: &[CodeRange]) -> io::Result<(TempDir, Vec<PathBuf>)> {
     let folder = tempfile::tempdir()?;
     let mut files = Vec::new();
-    for piece in pieces {
-        let path = folder.path().join(format!("{:x}", piece.start));
-        std::fs::write(&path, &piece.bytes)?;
+    for range in ranges {
+        let path = folder.path().join(format!("{:x}", range.start));
+        std::fs::write(&path, &range.bytes)?;
         files.push(path);
     }
     Ok((folder, files))

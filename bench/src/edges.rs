@@ -1,7 +1,7 @@
-//! `iptr-edge-analyzer`, measured.
+//! Measures `iptr-edge-analyzer`.
 //!
-//! It says what it finds to a handler: each block, and with its feature `cache`, where a sequence of branches comes again,
-//! only the key that the handler gave to that sequence. How fast it is depends on what the handler makes of it.
+//! It reports each block to a handler. With its feature `cache`, a repeated sequence of branches is
+//! only reported by the key that the handler gave it. The speed depends on the handler.
 
 #[cfg(feature = "edges")]
 mod code;
@@ -15,7 +15,7 @@ mod measure;
 #[cfg(feature = "edges")]
 pub use measure::run;
 
-/// What it takes is not there.
+/// Returns an error, because the dependencies are missing.
 #[cfg(not(feature = "edges"))]
 pub fn run(_: &crate::arguments::Arguments) -> Result<serde_json::Value, crate::Failure> {
     Err("built without the feature `edges`".to_owned())

@@ -1,7 +1,7 @@
-//! libipt as fast as it can be used: code in an image section cache, nothing done but counting.
+//! The fastest use of libipt: code in an image section cache, and only counting.
 
 use crate::Failure;
-use crate::code::{self, Piece};
+use crate::code::{self, CodeRange};
 use backtrail_decoder::Config;
 use backtrail_decoder::engine::libipt;
 use libipt_sys as sys;
@@ -12,19 +12,19 @@ use std::ptr::{self, NonNull};
 use std::time::Instant;
 use tempfile::TempDir;
 
-/// So much of the code stays mapped: more than any process here has.
+/// The limit of mapped code, more than any measured process has.
 const CACHE_LIMIT: u64 = 4 << 30;
 
-/// What was counted.
+/// The results of decoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Instructions.
     pub instructions: u64,
-    /// Calls that gave some.
+    /// The number of calls that returned instructions.
     pub blocks: u64,
-    /// Errors, each of which ended the flow up to the next PSB.
+    /// The number of errors. Each ended the flow until the next PSB.
     pub errors: u64,
-    /// How far the decoder came in the trace.
+    /// The decoder's final offset in the trace.
     pub offset: u64,
 }
 
@@ -36,10 +36,10 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Writes the code to files and adds them.
-    pub fn new(pieces: &[Piece]) -> Result<Self, Failure> {
+    /// Writes the code to files, and adds them to the cache.
+    pub fn new(ranges: &[CodeRange]) -> Result<Self, Failure> {
         let (folder, files) =
-            code::write(pieces).map_err(|error| format!("cannot write code to files: {error}"))?;
+            code::write(ranges).map_err(|error| format!("cannot write code to files: {error}"))?;
         // SAFETY: a null name is allowed.
         let raw = NonNull::new(unsafe { sys::pt_iscache_alloc(ptr::null()) }).ok_or("no memory")?;
         let mut cache = Self {
@@ -49,23 +49,23 @@ impl Cache {
         };
         // SAFETY: the cache is valid.
         checked(unsafe { sys::pt_iscache_set_limit(cache.raw.as_ptr(), CACHE_LIMIT) })?;
-        for (piece, path) in pieces.iter().zip(&files) {
-            cache.add(path, piece)?;
+        for (range, path) in ranges.iter().zip(&files) {
+            cache.add(path, range)?;
         }
         Ok(cache)
     }
 
-    fn add(&mut self, path: &Path, piece: &Piece) -> Result<(), Failure> {
+    fn add(&mut self, path: &Path, range: &CodeRange) -> Result<(), Failure> {
         let path = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
-        let size = piece.bytes.len() as u64;
+        let size = range.bytes.len() as u64;
         // SAFETY: the cache and the string are valid; the string is copied.
         let section =
-            unsafe { sys::pt_iscache_add_file(self.raw.as_ptr(), path.as_ptr(), 0, size, piece.start) };
+            unsafe { sys::pt_iscache_add_file(self.raw.as_ptr(), path.as_ptr(), 0, size, range.start) };
         self.sections.push(checked(section)?);
         Ok(())
     }
 
-    /// Puts all sections into a decoder's image.
+    /// Adds all sections to a decoder's image.
     fn fill(&self, image: *mut sys::pt_image) -> Result<(), Failure> {
         for &section in &self.sections {
             // SAFETY: image and cache are valid; no address space means all.
@@ -74,7 +74,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Decodes by `pt_insn`, up to the end or until it is late.
+    /// Decodes by `pt_insn` until the end or the given time.
     pub fn insn(&self, trace: &[u8], config: &Config, until: Option<Instant>) -> Result<Count, Failure> {
         let mut decoder = Insn::new(trace, config)?;
         // SAFETY: the decoder is valid.
@@ -98,19 +98,19 @@ impl Drop for Cache {
     }
 }
 
-/// What both decoders of libipt have: a status, or a negative error.
+/// The common operations of libipt's decoders. They return a status, or a negative error.
 trait Decoder {
     fn sync_forward(&mut self) -> c_int;
     fn event(&mut self) -> c_int;
-    /// The instructions gone over, and the status.
+    /// Returns the number of decoded instructions, and the status.
     fn next(&mut self) -> (u16, c_int);
     fn offset(&self) -> u64;
 }
 
-/// Calls between two looks at the clock.
+/// The number of calls between two checks of the time.
 const LOOK_EVERY: u64 = 1 << 16;
 
-/// Decodes a trace of `len` bytes, as libipt's manual says to.
+/// Decodes a trace of `len` bytes as libipt's manual describes.
 fn count<D: Decoder>(decoder: &mut D, len: usize, until: Option<Instant>) -> Count {
     let len = len as u64;
     let mut count = Count::default();
@@ -138,7 +138,8 @@ fn count<D: Decoder>(decoder: &mut D, len: usize, until: Option<Instant>) -> Cou
                 return count;
             }
         }
-        // At the very end, `pt_blk` says that it lacks a branch (`pte_bad_query`) rather than that the trace ends.
+        // At the very end, `pt_blk` reports a missing branch (`pte_bad_query`), not the end of the
+        // trace.
         count.errors += u64::from(status != end_of_trace && decoder.offset() < len);
     }
 }
@@ -154,7 +155,7 @@ struct Insn<'a> {
 impl<'a> Insn<'a> {
     fn new(trace: &'a [u8], config: &Config) -> Result<Self, Failure> {
         let config = configuration(trace, config)?;
-        // SAFETY: the configuration is complete; the trace that it names lives as long as the decoder.
+        // SAFETY: the configuration is complete, and its trace lives as long as the decoder.
         let raw = unsafe { sys::pt_insn_alloc_decoder(&raw const config) };
         Ok(Self {
             raw: NonNull::new(raw).ok_or("libipt refuses the configuration")?,
@@ -215,7 +216,7 @@ struct Blk<'a> {
 impl<'a> Blk<'a> {
     fn new(trace: &'a [u8], config: &Config) -> Result<Self, Failure> {
         let config = configuration(trace, config)?;
-        // SAFETY: the configuration is complete; the trace that it names lives as long as the decoder.
+        // SAFETY: the configuration is complete, and its trace lives as long as the decoder.
         let raw = unsafe { sys::pt_blk_alloc_decoder(&raw const config) };
         Ok(Self {
             raw: NonNull::new(raw).ok_or("libipt refuses the configuration")?,
@@ -262,16 +263,17 @@ impl Drop for Blk<'_> {
     }
 }
 
-/// What our engine tells libipt too, without flags, which is the least work.
+/// Returns the configuration that our own libipt engine uses, without flags, which is the fastest.
 fn configuration(trace: &[u8], config: &Config) -> Result<sys::pt_config, Failure> {
-    libipt::configuration(trace, config).ok_or_else(|| "libipt does not know such a configuration".to_owned())
+    libipt::configuration(trace, config)
+        .ok_or_else(|| "libipt does not support this configuration".to_owned())
 }
 
 fn checked(status: c_int) -> Result<c_int, Failure> {
     if status >= 0 {
         return Ok(status);
     }
-    // SAFETY: takes any code; gives a static C string or null.
+    // SAFETY: the function accepts any code, and returns a static C string or null.
     let text = unsafe { sys::pt_errstr(status.unsigned_abs() as sys::pt_error_code) };
     if text.is_null() {
         return Err(format!("libipt error {status}"));

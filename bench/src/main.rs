@@ -1,5 +1,5 @@
-//! What `cargo xtask bench decode` measures: one thing a process, so that cold caches, memory and crashes of one do
-//! not touch another. It prints one JSON object.
+//! Runs one measurement of `cargo xtask bench decode`, and prints one JSON object. Each measurement
+//! is a process, so that cold caches, memory and crashes do not affect others.
 
 mod arguments;
 mod code;
@@ -15,7 +15,7 @@ mod threads;
 use arguments::{Arguments, Kind};
 use std::process::ExitCode;
 
-/// What went wrong, a sentence.
+/// An error message of one sentence.
 type Failure = String;
 
 fn main() -> ExitCode {

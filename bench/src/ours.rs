@@ -1,4 +1,4 @@
-//! Our engines, measured as the product runs them: to a history with times, then to a call forest.
+//! Measures our engines as the product runs them: history with times, then call forest.
 
 use crate::Failure;
 use crate::arguments::Arguments;
@@ -15,25 +15,25 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-/// How many threads an engine is measured with.
+/// The numbers of threads to measure.
 const JOBS: &[usize] = &[1, 2];
 
-/// The engines there are, and with how many threads.
+/// Returns our engines with their numbers of threads.
 pub fn engines() -> Value {
     let engines: Vec<String> = EngineKind::ALL.iter().map(ToString::to_string).collect();
     json!({ "engines": engines, "jobs": JOBS })
 }
 
-/// What is decoded, and by which engine.
-pub struct Work<'a> {
+/// A stream, and the engine to decode it.
+pub struct DecodeJob<'a> {
     input: [Input; 1],
     images: &'a BTreeMap<Pid, Arc<Image>>,
     config: &'a Config,
     engine: EngineKind,
 }
 
-impl<'a> Work<'a> {
-    /// The stream.
+impl<'a> DecodeJob<'a> {
+    /// Prepares to decode a stream.
     pub fn new(stream: &'a Stream, engine: EngineKind) -> Self {
         Self {
             input: [stream.input()],
@@ -43,7 +43,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Flow, history and time, by so many threads; the calls too, where functions are told.
+    /// Decodes flow, history and times by this many threads. Given functions, the call forest as
+    /// well.
     pub fn decode(
         &self,
         jobs: usize,
@@ -52,7 +53,7 @@ impl<'a> Work<'a> {
     ) -> Result<Decoded, Failure> {
         let functions = functions.map(|functions| functions as &dyn Functions);
         let plan = Plan {
-            jobs: NonZeroUsize::new(jobs).ok_or("no thread decodes nothing")?,
+            jobs: NonZeroUsize::new(jobs).ok_or("the number of threads must not be 0")?,
             functions: &|_| functions,
             caches: Some(knowledge),
             ..Plan::new(self.config, self.engine.engine())
@@ -61,25 +62,25 @@ impl<'a> Work<'a> {
     }
 }
 
-/// The functions of the thread's process.
+/// Returns the functions of the thread's process.
 pub fn functions(stream: &Stream) -> SymbolFunctions {
     let symbols = stream.process().map(|process| Arc::clone(&process.symbols));
     SymbolFunctions::new(symbols.unwrap_or_default())
 }
 
-/// The calls of a history.
+/// Builds the call forest of a history.
 fn forest(stream: &Stream, history: &History) -> Result<Forest, Failure> {
     Forest::build(history, &functions(stream), &Watch::none()).map_err(|error| error.to_string())
 }
 
-/// One engine on one stream.
+/// Measures one engine on one stream.
 pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
     let (stream, opening) = timed(|| Stream::open_cold(&arguments.bundle, arguments.bytes));
     let stream = stream?;
-    let work = Work::new(&stream, arguments.engine);
+    let work = DecodeJob::new(&stream, arguments.engine);
     let (mut flows, mut forests, mut sums) = (Vec::new(), Vec::new(), Vec::new());
     let mut of_first = None;
-    // What is learnt of the code stays from run to run.
+    // Decode caches are kept between runs.
     let (knowledge, of_both) = (DecodeCachePool::default(), DecodeCachePool::default());
     for _ in 0..arguments.runs.max(1) {
         let (decoded, seconds) = timed(|| work.decode(arguments.jobs, None, &knowledge));
@@ -92,14 +93,15 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
             forests.push(seconds);
             calls = Some(forest?);
         }
-        // Later runs may find memory of earlier ones that the allocator kept: the first tells the peak.
-        of_first.get_or_insert_with(|| joined([memory(), told(history, calls.as_ref())]));
-        // What is measured next is not to wait for memory that these have.
+        // Later runs may reuse memory that the allocator kept, so the first one determines the
+        // peak.
+        of_first.get_or_insert_with(|| joined([memory(), summary(history, calls.as_ref())]));
+        // Free this memory outside of the next measurement.
         drop((decoded, calls));
         if let Some(&seconds) = forests.last() {
             sums.push(match arguments.jobs {
                 1 => flows.last().copied().unwrap_or_default() + seconds,
-                // Several threads make both at once.
+                // Several threads compute both at once.
                 jobs => timed(|| work.decode(jobs, Some(&functions(&stream)), &of_both)).1,
             });
         }
@@ -116,7 +118,7 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
     Ok(joined([measured, of_first.unwrap_or_default()]))
 }
 
-fn told(history: &History, forest: Option<&Forest>) -> Value {
+fn summary(history: &History, forest: Option<&Forest>) -> Value {
     json!({
         "instructions": history.len(),
         "branches": branches(history),
@@ -127,7 +129,7 @@ fn told(history: &History, forest: Option<&Forest>) -> Value {
     })
 }
 
-/// The near branches, taken or not: as many as a decoder of edges tells.
+/// Returns the number of near branches, taken or not, which an edge decoder reports.
 fn branches(history: &History) -> u64 {
     let of_block = |id| {
         let near = |found: &Instruction| !matches!(found.cofi, Cofi::Sequential | Cofi::FarTransfer);

@@ -1,4 +1,4 @@
-//! libipt's two decoders, measured.
+//! Measures libipt's two decoders.
 
 use crate::Failure;
 use crate::arguments::Arguments;
@@ -9,10 +9,10 @@ use crate::stream::{Stream, last_psb};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// How far `pt_insn` comes in so many seconds: the last PSB before.
+/// Returns how far `pt_insn` gets in the given time: the last PSB before that.
 pub fn prefix(arguments: &Arguments) -> Result<Value, Failure> {
     let stream = Stream::open(&arguments.bundle, None)?;
-    let cache = Cache::new(&code::pieces(&stream.image))?;
+    let cache = Cache::new(&code::ranges(&stream.image))?;
     let until = Duration::try_from_secs_f64(arguments.seconds).map_err(|error| error.to_string())?;
     let until = Instant::now() + until;
     let count = cache.insn(stream.bytes(), &stream.prepared.config, Some(until))?;
@@ -20,19 +20,19 @@ pub fn prefix(arguments: &Arguments) -> Result<Value, Failure> {
     let bytes = if count.offset >= all {
         all
     } else {
-        last_psb(stream.bytes(), count.offset).ok_or("there is no second PSB in so short a time")?
+        last_psb(stream.bytes(), count.offset).ok_or("the time is too short to reach a second PSB")?
     };
     Ok(json!({ "bytes": bytes, "of": all }))
 }
 
-/// The instruction flow decoder.
+/// Measures the instruction flow decoder.
 pub fn insn(arguments: &Arguments) -> Result<Value, Failure> {
     measure(arguments, |cache, stream| {
         cache.insn(stream.bytes(), &stream.prepared.config, None)
     })
 }
 
-/// The block decoder.
+/// Measures the block decoder.
 pub fn blk(arguments: &Arguments) -> Result<Value, Failure> {
     measure(arguments, |cache, stream| {
         cache.blk(stream.bytes(), &stream.prepared.config)
@@ -44,7 +44,7 @@ fn measure(
     decode: impl Fn(&Cache, &Stream) -> Result<Count, Failure>,
 ) -> Result<Value, Failure> {
     let stream = Stream::open_cold(&arguments.bundle, arguments.bytes)?;
-    let cache = Cache::new(&code::pieces(&stream.image))?;
+    let cache = Cache::new(&code::ranges(&stream.image))?;
     let mut runs = Vec::new();
     let mut count = Count::default();
     for _ in 0..arguments.runs.max(1) {

@@ -1,4 +1,4 @@
-//! What a process tells of itself.
+//! Measures time and memory of a process.
 
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
@@ -6,12 +6,12 @@ use std::fs;
 use std::ops::Add;
 use std::time::{Duration, Instant};
 
-/// How long something took, in seconds.
+/// A duration in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seconds {
-    /// By the wall clock.
+    /// Wall-clock time.
     pub wall: f64,
-    /// Of processor time, of all threads.
+    /// Processor time of all threads.
     pub cpu: f64,
 }
 
@@ -26,7 +26,7 @@ impl Add for Seconds {
     }
 }
 
-/// Runs `work` and says how long it took.
+/// Runs `work`, and returns its result and duration.
 pub fn timed<T>(work: impl FnOnce() -> T) -> (T, Seconds) {
     let (start, cpu) = (Instant::now(), processor_time());
     let result = work();
@@ -42,7 +42,7 @@ fn processor_time() -> f64 {
     now.map_or(0.0, |now| Duration::from(now).as_secs_f64())
 }
 
-/// The most memory that the process has had so far, in bytes: all of it, and without mapped files as of now.
+/// Returns the peak memory of the process in bytes, and its current memory without mapped files.
 pub fn memory() -> Value {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kibibytes = |key: &str| {
@@ -54,7 +54,7 @@ pub fn memory() -> Value {
     json!({ "peak_rss": peak, "peak_rss_without_files": peak.saturating_sub(kibibytes("RssFile:")) })
 }
 
-/// The cold run and the best of the warm ones, by both clocks.
+/// Returns the duration of the cold run and of the best warm run, by both clocks.
 pub fn seconds(runs: &[Seconds]) -> Value {
     let best = |clock: fn(&Seconds) -> f64| runs.iter().skip(1).map(clock).reduce(f64::min);
     let cold = runs.first().copied().unwrap_or_default();
@@ -66,7 +66,7 @@ pub fn seconds(runs: &[Seconds]) -> Value {
     })
 }
 
-/// One object out of several.
+/// Merges several objects.
 pub fn joined(parts: impl IntoIterator<Item = Value>) -> Value {
     let objects = parts.into_iter().filter_map(|part| match part {
         Value::Object(object) => Some(object),
@@ -80,11 +80,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_run_is_the_cold_one() {
+    fn first_run_is_the_cold_one() {
         let runs = [3.0, 2.0, 1.0].map(|wall| Seconds { wall, cpu: 0.5 });
-        let told = seconds(&runs);
-        assert_eq!((&told["cold"], &told["warm"]), (&json!(3.0), &json!(1.0)));
-        assert_eq!(told["warm_cpu"], json!(0.5));
+        let report = seconds(&runs);
+        assert_eq!((&report["cold"], &report["warm"]), (&json!(3.0), &json!(1.0)));
+        assert_eq!(report["warm_cpu"], json!(0.5));
         assert_eq!(seconds(&[Seconds::default()])["warm"], Value::Null);
         assert_eq!(
             joined([json!({"a": 1}), json!({"b": 2})]),

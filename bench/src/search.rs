@@ -1,8 +1,8 @@
-//! Searches in a history, as reverse breakpoints and counts make them.
+//! Measures searches in a history, as for reverse breakpoints and hit counts.
 
 use crate::Failure;
 use crate::arguments::Arguments;
-use crate::ours::{self, Work};
+use crate::ours::{self, DecodeJob};
 use crate::report::timed;
 use crate::stream::Stream;
 use backtrail_decoder::{DecodeCachePool, Functions, History, PcSet};
@@ -10,14 +10,17 @@ use backtrail_pt::Avma;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Searches from places all over the history.
-const PLACES: u64 = 2000;
+/// The number of searches, from positions all over the history.
+const SEARCHES: u64 = 2000;
 
-/// Decodes, and searches for entries of functions.
+/// Decodes the stream, and searches for function entries.
 pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
     let stream = Stream::open(&arguments.bundle, arguments.bytes)?;
-    let decoded =
-        Work::new(&stream, arguments.engine).decode(arguments.jobs, None, &DecodeCachePool::default())?;
+    let decoded = DecodeJob::new(&stream, arguments.engine).decode(
+        arguments.jobs,
+        None,
+        &DecodeCachePool::default(),
+    )?;
     let history = decoded.threads.first().ok_or("the stream decodes to no thread")?;
     let calls = entries(&stream, history);
     let all: Vec<Avma> = calls.keys().copied().collect();
@@ -28,7 +31,7 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
 
     let without = history.memory();
     let (_, making) = timed(|| history.next_at(0, &often.into()));
-    let told = |pc: Avma| {
+    let measure = |pc: Avma| {
         let set = PcSet::from(pc);
         json!({
             "hits": history.count_at(0..history.len(), &set),
@@ -43,14 +46,14 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
         "history_bytes": without,
         "index_bytes": history.memory() - without,
         "first_seconds": making.wall,
-        "never": told(between(history, often)),
-        "once": told(once),
-        "often": told(often),
+        "never": measure(between(history, often)),
+        "once": measure(once),
+        "often": measure(often),
         "anywhere": anywhere(history, &all),
     }))
 }
 
-/// How often each function was entered at its first instruction.
+/// Returns the number of entries at each function's first instruction.
 fn entries(stream: &Stream, history: &History) -> BTreeMap<Avma, u64> {
     let functions = ours::functions(stream);
     let mut calls = BTreeMap::new();
@@ -68,7 +71,7 @@ fn entries(stream: &Stream, history: &History) -> BTreeMap<Avma, u64> {
     calls
 }
 
-/// An address near another at which no instruction began.
+/// Returns an address near another one at which no instruction began.
 fn between(history: &History, near: Avma) -> Avma {
     let executed = history.executed_pcs();
     let mut others = (1..).map(|offset| near + offset);
@@ -77,14 +80,14 @@ fn between(history: &History, near: Avma) -> Avma {
         .unwrap_or_default()
 }
 
-/// For each of the functions in turn, backward from places all over: the times that one in two, and all but one
-/// in a hundred searches are below, and the longest, in microseconds.
+/// Searches backward for each of the functions, from positions all over the history. Returns the
+/// median, the 99th percentile, and the maximum, in microseconds.
 fn anywhere(history: &History, functions: &[Avma]) -> Value {
     let turns = functions.iter().cycle();
-    let mut times: Vec<f64> = (1..=PLACES)
+    let mut times: Vec<f64> = (1..=SEARCHES)
         .zip(turns)
         .map(|(number, &function)| {
-            let from = (u128::from(history.len()) * u128::from(number) / u128::from(PLACES)) as u64;
+            let from = (u128::from(history.len()) * u128::from(number) / u128::from(SEARCHES)) as u64;
             timed(|| history.prev_at(from, &function.into())).1.wall * 1e6
         })
         .collect();
@@ -93,7 +96,7 @@ fn anywhere(history: &History, functions: &[Avma]) -> Value {
     json!({ "functions": functions.len(), "p50": at(50), "p99": at(99), "longest": at(100) })
 }
 
-/// The median of some runs.
+/// Returns the median of some runs.
 fn microseconds<T>(work: impl Fn() -> T) -> f64 {
     let mut times: Vec<f64> = (0..9)
         .map(|_| timed(|| std::hint::black_box(work())).1.wall * 1e6)

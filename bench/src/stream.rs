@@ -1,4 +1,4 @@
-//! The stream of packets that is decoded: the first part of a bundle's largest.
+//! The packet stream to decode: the first part of a bundle's largest.
 
 use crate::Failure;
 use backtrail_bundle::Bundle;
@@ -11,12 +11,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The first bytes of a PSB packet, all 16 of it.
+/// The 16 bytes of a PSB packet.
 const PSB: [u8; 16] = [
     0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82, 0x02, 0x82,
 ];
 
-/// A thread's packets, with what decodes them.
+/// A thread's packets, with everything needed to decode them.
 pub struct Stream {
     /// The rest of the bundle.
     pub prepared: Prepared,
@@ -28,7 +28,7 @@ pub struct Stream {
     pub image: Arc<Image>,
 }
 
-/// The first bytes of others.
+/// The first bytes of a stream.
 struct Prefix {
     all: Bytes,
     len: usize,
@@ -42,13 +42,13 @@ impl AsRef<[u8]> for Prefix {
 }
 
 impl Stream {
-    /// Opens a bundle whose files were dropped from the page cache, as far as the kernel does so.
+    /// Opens a bundle after dropping its files from the page cache, as far as the kernel allows.
     pub fn open_cold(path: &Path, bytes: Option<u64>) -> Result<Self, Failure> {
         forget(path).map_err(|error| format!("cannot drop {} from memory: {error}", path.display()))?;
         Self::open(path, bytes)
     }
 
-    /// Opens a bundle and takes the first bytes of its largest stream.
+    /// Opens a bundle, and takes the first bytes of its largest stream.
     pub fn open(path: &Path, bytes: Option<u64>) -> Result<Self, Failure> {
         let bundle = Bundle::open(path).map_err(|error| error.to_string())?;
         let prepared = Prepared::new(&bundle, &OpenOptions::default()).map_err(|error| error.to_string())?;
@@ -72,12 +72,12 @@ impl Stream {
         })
     }
 
-    /// The packets.
+    /// Returns the packets.
     pub fn bytes(&self) -> &[u8] {
         (*self.trace).as_ref()
     }
 
-    /// What `decode` takes.
+    /// Returns the input of `decode`.
     pub fn input(&self) -> Input {
         Input::Thread {
             tid: self.tid,
@@ -86,14 +86,14 @@ impl Stream {
         }
     }
 
-    /// The process of the thread.
+    /// Returns the process of the thread.
     pub fn process(&self) -> Option<&Process> {
         let processes = &mut self.prepared.processes.iter();
         processes.find(|process| Arc::ptr_eq(&process.image, &self.image))
     }
 }
 
-/// Where the last PSB before `end` begins, if there is one but the first.
+/// Returns the start of the last PSB before `end`, unless it is the first one.
 pub fn last_psb(trace: &[u8], end: u64) -> Option<u64> {
     let end = usize::try_from(end).unwrap_or(usize::MAX).min(trace.len());
     let before = trace.get(..end)?;
@@ -101,7 +101,7 @@ pub fn last_psb(trace: &[u8], end: u64) -> Option<u64> {
     Some(at as u64).filter(|&at| at > 0)
 }
 
-/// Writes what the files of a folder still have only in memory, and asks the kernel to forget them.
+/// Writes the files of a directory to disk, and asks the kernel to drop them from the page cache.
 fn forget(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_psb_that_is_whole_is_found() {
+    fn last_complete_psb_is_found() {
         let mut trace = PSB.to_vec();
         trace.extend([0; 9]);
         trace.extend(PSB);

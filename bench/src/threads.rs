@@ -1,9 +1,9 @@
-//! What several threads make of one stream, beside one thread; beside as many decodes at once that have nothing to do with
-//! each other; and beside as many threads that add up in registers, which want nothing of the machine but its processors.
+//! Compares several threads on one stream with one thread. For comparison, the same number of
+//! independent decodes, and of threads that only add numbers in registers, are measured too.
 
 use crate::Failure;
 use crate::arguments::Arguments;
-use crate::ours::{self, Work};
+use crate::ours::{self, DecodeJob};
 use crate::report::{Seconds, timed};
 use crate::stream::Stream;
 use backtrail_decoder::DecodeCachePool;
@@ -12,20 +12,23 @@ use std::hint::black_box;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Decodes a stream to a history with times and a forest: first, with nothing known and no memory in use, by
-/// [`Arguments::jobs`] threads; then in turns, until [`Arguments::seconds`] are over, by one thread, by all together, and by
-/// each on its own, and adds up by one, and by each. Seconds.
+/// Decodes a stream to a history with times and a forest.
+///
+/// The first decode uses [`Arguments::jobs`] threads, with empty caches and memory. Further rounds
+/// run until [`Arguments::seconds`] are over. Each round decodes by one thread, by all threads
+/// together, and by each thread separately. It also adds numbers by one thread, and by each.
+/// Results are in seconds.
 pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
     let stream = Stream::open_cold(&arguments.bundle, arguments.bytes)?;
     let functions = ours::functions(&stream);
-    let work = Work::new(&stream, arguments.engine);
+    let work = DecodeJob::new(&stream, arguments.engine);
     let decode = |jobs: usize, knowledge: &DecodeCachePool| -> Result<Seconds, Failure> {
         let (decoded, seconds) = timed(|| work.decode(jobs, Some(&functions), knowledge));
         decoded.map(|_| seconds)
     };
     let of_all = DecodeCachePool::default();
     let of_each: Vec<DecodeCachePool> = (0..arguments.jobs).map(|_| DecodeCachePool::default()).collect();
-    let first = of_each.first().ok_or("no thread decodes nothing")?;
+    let first = of_each.first().ok_or("the number of threads must not be 0")?;
     let apart = || -> Result<Seconds, Failure> {
         let (ended, seconds) = timed(|| at_once(&of_each, |knowledge| decode(1, knowledge)));
         for one in ended {
@@ -42,7 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
     let mut turns = Vec::new();
     let limit = Duration::from_secs_f64(arguments.seconds);
     if !limit.is_zero() {
-        // What each learns is learnt before the turns.
+        // Fill the caches before the rounds.
         apart()?;
     }
     let start = Instant::now();
@@ -64,7 +67,7 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
     }))
 }
 
-/// Does it for all of them, by a thread each; `None` where it panicked.
+/// Runs `work` on all items, one thread each. Returns `None` for a thread that panicked.
 fn at_once<I: Sync, O: Send>(of: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<Option<O>> {
     let work = &work;
     thread::scope(|scope| {
@@ -73,7 +76,7 @@ fn at_once<I: Sync, O: Send>(of: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<Opt
     })
 }
 
-/// Adds in registers for some 50 ms, several additions at a time, without a load or a store.
+/// Adds numbers in registers for about 50 ms: several additions at a time, without loads or stores.
 fn add_up() -> u64 {
     let mut sums: [u64; 4] = black_box([1, 2, 3, 4]);
     for turn in 0..50_000_000 {

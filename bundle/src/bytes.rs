@@ -6,8 +6,8 @@ use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A range of bytes that is cheap to clone and to slice; the file stays mapped while any range of
-/// it lives.
+/// A range of bytes that is cheap to clone and to slice. The file stays mapped while any range of
+/// it exists.
 #[derive(Clone)]
 pub struct SharedBytes {
     backing: Arc<Backing>,
@@ -32,9 +32,9 @@ impl SharedBytes {
     /// Maps a whole file.
     ///
     /// # Errors
-    /// When it cannot be opened or mapped.
+    /// Fails if the file cannot be opened or mapped.
     pub fn map_file(path: &Path) -> Result<Self> {
-        // To open a pipe would wait for a writer.
+        // Opening a named pipe would wait for a writer.
         let metadata = path.metadata().map_err(Error::io("open", path))?;
         if !metadata.is_file() {
             return Err(Error::malformed(path.display(), "this is not a regular file"));
@@ -43,9 +43,9 @@ impl SharedBytes {
             return Ok(Self::from(Vec::new()));
         }
         let file = File::open(path).map_err(Error::io("open", path))?;
-        // SAFETY: the map is private and read-only, and handed out as shared bytes only. Like every
-        // reader by mapping it relies on nobody truncating the file meanwhile; were that to happen,
-        // the process would get SIGBUS, not wrong memory.
+        // SAFETY: the map is private and read-only, and callers only get shared slices of it. If
+        // another process truncates the file, an access raises SIGBUS; it never reads wrong memory.
+        // Every reader that maps files accepts this.
         let map = unsafe { memmap2::Mmap::map(&file) }.map_err(Error::io("map", path))?;
         let range = 0..map.len();
         Ok(Self {
@@ -54,7 +54,7 @@ impl SharedBytes {
         })
     }
 
-    /// A part, `range` counted from the start of these bytes; `None` when it goes beyond the end.
+    /// Returns a part of these bytes, or `None` if `range` goes beyond their end.
     #[must_use]
     pub fn slice(&self, range: Range<u64>) -> Option<Self> {
         let start = usize::try_from(range.start).ok()?;

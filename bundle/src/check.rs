@@ -1,4 +1,4 @@
-//! Everything a reader would refuse in a bundle, not only the first.
+//! Finds everything in a bundle that a reader would refuse, not only the first fault.
 
 use crate::code::ModuleFiles;
 use crate::core::Core;
@@ -6,36 +6,37 @@ use crate::manifest::Manifest;
 use crate::reader::load;
 use crate::schema::Findings;
 use crate::unpacked::Unpacked;
-use crate::{CodeVersions, Error, Result, SharedBytes, archive, code};
+use crate::versions::CodeVersions;
+use crate::{CancelToken, Error, Result, SharedBytes, archive, code};
 use std::path::Path;
 
-/// What was found in a bundle.
+/// The faults found in a bundle.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Each thing a reader would refuse, in the order a reader would meet it.
+    /// Each fault that a reader would refuse, in the order in which a reader would meet it.
     pub findings: Vec<Error>,
 }
 
 impl Report {
-    /// Whether the bundle is sound.
+    /// Returns whether no fault was found.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }
 }
 
-/// Reads all of a bundle, packed or not, that a reader may come to read; PT packets are taken as
-/// they are, for no packet is refused: what cannot be decoded is a gap.
+/// Reads every part of a bundle that a reader may use. The bundle may be packed. PT packets are not
+/// checked: a decoder reports bytes that it cannot decode as a gap.
 ///
 /// # Errors
-/// When the bundle cannot be got at. What is wrong inside is no error but a finding.
+/// Fails if the bundle cannot be opened. Faults inside it are findings, not errors.
 pub fn check(path: &Path) -> Result<Report> {
     if path.is_dir() {
         return Ok(check_dir(path, path));
     }
     let dir = Unpacked::new()?;
     let root = dir.path();
-    match archive::unpack_into(path, &root) {
+    match archive::unpack_into(path, &root, &CancelToken::default()) {
         Ok(()) => Ok(check_dir(&root, path)),
         Err(error) if error.is_malformed() => Ok(Report {
             findings: vec![error],
@@ -54,7 +55,7 @@ fn check_dir(root: &Path, path: &Path) -> Report {
     }
 }
 
-/// The contents of the files that the manifest names.
+/// Checks the contents of the files that the manifest names.
 fn check_contents(root: &Path, manifest: &Manifest, findings: &Findings) {
     let note = |result: Result<()>| {
         if let Err(error) = result {

@@ -1,24 +1,39 @@
-//! The code of a process, put together from modules, raw images and the core.
+//! Builds the code of a process from its modules, its raw images and the core.
 
+use crate::core::Core;
 use crate::elf::{Elf, Load};
 use crate::manifest::{Mapping, Module, Process, RawImage};
-use crate::{Bundle, BundlePath, CodeSection, Error, PAGE_SIZE, Result, SharedBytes};
-use backtrail_pt::{BuildId, FileOffset, Pid, Svma};
+use crate::{BundlePath, Error, PAGE_SIZE, Result, SharedBytes};
+use backtrail_pt::{Avma, BuildId, FileOffset, Svma};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// No module has more `PT_LOAD` segments; real ones have 2 to 5.
+/// The most `PT_LOAD` segments of a module. Genuine ones have 2 to 5.
 const MAX_LOADS: usize = 1024;
-/// No process has more pieces of code.
+/// The most code sections of a process.
 const MAX_SECTIONS: usize = 1 << 20;
 
-/// See [`Bundle::code`].
-pub(crate) fn sections(bundle: &Bundle, files: &mut ModuleFiles, pid: Pid) -> Result<Vec<CodeSection>> {
-    let process = bundle.process(pid)?;
+/// Code at an address of a process.
+#[derive(Clone, Debug)]
+pub struct CodeSection {
+    /// The first address.
+    pub start: Avma,
+    /// The code.
+    pub bytes: SharedBytes,
+    /// The index of the process's module that contains the code.
+    pub module: Option<usize>,
+}
+
+/// Returns the code of a process. `core` is the core of that process, if the bundle has one; `open`
+/// opens files of the bundle.
+pub(crate) fn sections(
+    process: &Process,
+    core: Option<&Core>,
+    files: &mut ModuleFiles,
+    open: impl Fn(&BundlePath) -> Result<SharedBytes>,
+) -> Result<Vec<CodeSection>> {
     let mut sections = Vec::new();
-    if core_is_of(bundle, process)
-        && let Some(core) = bundle.core()?
-    {
+    if let Some(core) = core {
         let executable = core
             .saved()
             .filter(|(segment, _)| segment.executable && !segment.writable);
@@ -30,33 +45,21 @@ pub(crate) fn sections(bundle: &Bundle, files: &mut ModuleFiles, pid: Pid) -> Re
     }
     for (index, module) in process.modules.iter().enumerate() {
         if let Some(file) = &module.file {
-            let open = |file: &BundlePath| bundle.bytes(file);
-            sections.extend(files.module_sections(module, file, open, index)?);
+            sections.extend(files.module_sections(module, file, &open, index)?);
             if sections.len() > MAX_SECTIONS {
-                return Err(Error::malformed(
-                    file,
-                    format!("more than {MAX_SECTIONS} pieces of code"),
-                ));
+                let problem = format!("it has more than {MAX_SECTIONS} code sections");
+                return Err(Error::malformed(file, problem));
             }
         }
     }
     for image in &process.images {
-        sections.push(image_section(image, &bundle.bytes(&image.file)?)?);
+        sections.push(image_section(image, &open(&image.file)?)?);
     }
     Ok(sections)
 }
 
-/// A core is of the process that crashed; without a crash, of the one that it names, or of the only one.
-fn core_is_of(bundle: &Bundle, process: &Process) -> bool {
-    let manifest = bundle.manifest();
-    match manifest.meta.crash {
-        Some(crash) => crash.pid == process.pid,
-        None => manifest.processes.len() == 1 || bundle.core_pid() == Some(process.pid),
-    }
-}
-
-/// The files of modules as far as code is made of them, each read once: a description may name one file any
-/// number of times.
+/// Module files that were parsed for their code. Each is read once, because a description may name
+/// one file any number of times.
 #[derive(Debug, Default)]
 pub(crate) struct ModuleFiles(HashMap<BundlePath, ModuleFile>);
 
@@ -72,7 +75,7 @@ impl ModuleFile {
     fn read(bytes: SharedBytes, place: &str) -> Result<Self> {
         let elf = Elf::parse(&bytes, place)?;
         if elf.loads().nth(MAX_LOADS).is_some() {
-            let problem = format!("it has more than {MAX_LOADS} segments to load");
+            let problem = format!("it has more than {MAX_LOADS} PT_LOAD segments");
             return Err(Error::malformed(place, problem));
         }
         Ok(Self {
@@ -85,8 +88,8 @@ impl ModuleFile {
 }
 
 impl ModuleFiles {
-    /// Returns what of a module's file, which `open` opens, lay in memory: its mappings when known, else its load
-    /// segments.
+    /// Returns the sections of a module's file, which `open` opens. They follow the module's
+    /// mappings when those are known, and its load segments otherwise.
     pub(crate) fn module_sections(
         &mut self,
         module: &Module,
@@ -106,10 +109,7 @@ impl ModuleFiles {
             return Err(Error::malformed(&place, problem));
         }
         if !module.base.0.is_multiple_of(PAGE_SIZE) {
-            let problem = format!(
-                "it cannot be loaded at {}, which is not the start of a page",
-                module.base
-            );
+            let problem = format!("its load address {} is not page-aligned", module.base);
             return Err(Error::malformed(&place, problem));
         }
         let bias = module.bias(file.lowest_load);
@@ -138,7 +138,7 @@ pub(crate) fn image_section(image: &RawImage, bytes: &SharedBytes) -> Result<Cod
         Error::malformed(
             &image.file,
             format!(
-                "it has {} bytes, but {:#x} at {} are wanted",
+                "it has {} bytes, too few for {:#x} bytes at offset {}",
                 bytes.len(),
                 image.size,
                 image.offset
@@ -152,7 +152,8 @@ pub(crate) fn image_section(image: &RawImage, bytes: &SharedBytes) -> Result<Cod
     })
 }
 
-/// The part of the file that a mapping shows: it may reach beyond the end by less than a page.
+/// Returns the part of the file that a mapping shows. A mapping may reach beyond the end of the
+/// file by less than a page.
 fn clipped(bytes: &SharedBytes, offset: FileOffset, size: u64) -> SharedBytes {
     let end = offset.0.saturating_add(size).min(bytes.len() as u64);
     bytes

@@ -1,10 +1,10 @@
-//! What must outlive a loss of power: files and directories, written through to the disk.
+//! Syncs files and directories to disk, so that they survive a loss of power.
 
 use crate::{Error, Result};
 use std::fs::{self, File};
 use std::path::Path;
 
-/// Writes everything under a directory through, itself included.
+/// Syncs a directory and everything in it.
 pub(crate) fn sync_tree(directory: &Path) -> Result<()> {
     for entry in fs::read_dir(directory)
         .map_err(Error::io("read", directory))?
@@ -22,7 +22,7 @@ pub(crate) fn sync_tree(directory: &Path) -> Result<()> {
     sync_directory(directory)
 }
 
-/// Writes the names in a directory through.
+/// Syncs the entries of a directory.
 pub(crate) fn sync_directory(directory: &Path) -> Result<()> {
     File::open(directory)
         .and_then(|directory| directory.sync_all())

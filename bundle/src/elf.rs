@@ -1,4 +1,4 @@
-//! The little of an ELF file that a bundle needs: its load segments and its build id.
+//! Reads the parts of an ELF file that a bundle needs: load segments, notes and build id.
 
 use crate::{Error, Result, SharedBytes};
 use backtrail_pt::{BuildId, FileOffset, Svma};
@@ -6,7 +6,7 @@ use object::LittleEndian;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
 
-/// An x86-64 ELF file, read as far as its program headers.
+/// An x86-64 ELF file whose program headers were parsed.
 pub(crate) struct Elf<'a> {
     header: &'a FileHeader64<LittleEndian>,
     segments: &'a [elf::ProgramHeader64<LittleEndian>],
@@ -29,25 +29,25 @@ pub(crate) struct Load {
     pub(crate) flags: u32,
 }
 
-/// A note.
+/// An ELF note.
 pub(crate) struct Note<'a> {
-    /// Whose type it is, without the NUL.
+    /// The name of the note's owner, without the NUL.
     pub(crate) owner: &'a [u8],
     /// `n_type`.
     pub(crate) kind: u32,
-    /// What it says.
+    /// The note's contents (`n_desc`).
     pub(crate) contents: &'a [u8],
 }
 
 const ENDIAN: LittleEndian = LittleEndian;
 
-/// Whether these bytes claim to be an ELF file.
+/// Returns whether these bytes begin like an ELF file.
 pub(crate) fn is_elf(bytes: &[u8]) -> bool {
     bytes.starts_with(&elf::ELFMAG)
 }
 
 impl<'a> Elf<'a> {
-    /// Reads the headers; `place` names the file in errors.
+    /// Reads the headers. `place` names the file in errors.
     pub(crate) fn parse(bytes: &'a SharedBytes, place: impl ToString) -> Result<Self> {
         let place = place.to_string();
         let data: &[u8] = bytes;
@@ -78,12 +78,12 @@ impl<'a> Elf<'a> {
         })
     }
 
-    /// Whether it is a core.
+    /// Returns whether the file is a core.
     pub(crate) fn is_core(&self) -> bool {
         self.header.e_type(ENDIAN) == elf::ET_CORE
     }
 
-    /// Its `PT_LOAD` segments, as they stand.
+    /// Returns the `PT_LOAD` segments, in the order of the program headers.
     pub(crate) fn loads(&self) -> impl Iterator<Item = Load> {
         self.segments
             .iter()
@@ -97,21 +97,21 @@ impl<'a> Elf<'a> {
             })
     }
 
-    /// The stated address of the lowest `PT_LOAD`.
+    /// Returns the stated address of the lowest `PT_LOAD`.
     pub(crate) fn lowest_load(&self) -> Result<Svma> {
         let lowest = self.loads().map(|load| load.svma).min();
         lowest.ok_or_else(|| Error::malformed(&self.place, "this ELF file has no PT_LOAD segment"))
     }
 
-    /// Hands the notes of its `PT_NOTE` segments to `take`, one by one, until it returns `false`: a file may
-    /// consist of millions.
+    /// Calls `visit` for each note of the `PT_NOTE` segments until it returns `false`. A file may
+    /// have millions of notes.
     ///
     /// # Errors
-    /// Malformed, when a note is cut short; that of `take`.
-    pub(crate) fn each_note(&self, mut take: impl FnMut(Note<'a>) -> Result<bool>) -> Result<()> {
+    /// Fails if a note is truncated, or if `visit` fails.
+    pub(crate) fn each_note(&self, mut visit: impl FnMut(Note<'a>) -> Result<bool>) -> Result<()> {
         let data: &'a [u8] = self.bytes;
-        let damaged = |_| Error::malformed(&self.place, "a note of this ELF file is cut short");
-        // Segments that share bytes could make any number of notes out of a small file.
+        let damaged = |_| Error::malformed(&self.place, "a note of this ELF file is truncated");
+        // Segments that share bytes could yield any number of notes from a small file.
         let sizes = self
             .segments
             .iter()
@@ -130,7 +130,7 @@ impl<'a> Elf<'a> {
                 continue;
             };
             while let Some(note) = notes.next().map_err(damaged)? {
-                let goes_on = take(Note {
+                let goes_on = visit(Note {
                     owner: note.name(),
                     kind: note.n_type(ENDIAN).0,
                     contents: note.desc(),
@@ -143,7 +143,7 @@ impl<'a> Elf<'a> {
         Ok(())
     }
 
-    /// Its build id, when it has one.
+    /// Returns the build id, if the file has one.
     pub(crate) fn build_id(&self) -> Option<BuildId> {
         const NT_GNU_BUILD_ID: u32 = 3;
         let mut found = None;

@@ -1,67 +1,68 @@
-//! What can go wrong with a bundle, each told in one sentence.
+//! The errors of this crate, each shown as one sentence.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The result of everything here.
+/// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a bundle could not be read, written or imported.
+/// The reason why a bundle could not be read, written or imported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb: "read", "create".
+        /// The attempted operation, as a verb: "read", "create".
         action: &'static str,
-        /// On which file.
+        /// The file or directory.
         path: PathBuf,
-        /// Its answer.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Input from outside is not what it claims to be.
+    /// Untrusted input is malformed.
     #[error("{place}: {problem}")]
     Malformed {
-        /// File, and where in it.
+        /// The file, and the position in it.
         place: String,
-        /// What is wrong there.
+        /// The fault.
         problem: String,
     },
-    /// Valid input of a kind that is not read.
+    /// The input is valid, but of an unsupported kind.
     #[error("{place}: {problem}")]
     Unsupported {
-        /// File, and where in it.
+        /// The file, and the position in it.
         place: String,
-        /// What it is.
+        /// The unsupported feature.
         problem: String,
     },
-    /// The place to write to is taken.
-    #[error("{} exists and is {what}; choose another place{hint}", path.display())]
+    /// The output path exists.
+    #[error("{} exists and is {what}; choose another path{hint}", path.display())]
     TargetExists {
-        /// The place.
+        /// The path.
         path: PathBuf,
-        /// What stands there.
+        /// What exists there, as a noun: "a directory".
         what: &'static str,
-        /// What else can be done.
+        /// A further suggestion for the user.
         hint: &'static str,
     },
-    /// It was to end before it was done ([`crate::Stop`]).
+    /// The operation was canceled ([`crate::CancelToken`]).
     #[error("canceled")]
     Canceled,
-    /// The arguments contradict each other or miss something.
+    /// The arguments contradict each other, or one is missing.
     #[error("{0}")]
     Usage(String),
 }
 
 impl Error {
-    /// Whether outside input was malformed.
+    /// Returns whether untrusted input was malformed.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
         matches!(self, Self::Malformed { .. })
     }
 
-    /// Whether outside input was refused, as malformed or as of a kind that is not read: the command line exits with 3 for it.
+    /// Returns whether untrusted input was refused, as malformed or as unsupported. The command
+    /// line then exits with status 3.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Malformed { .. } | Self::Unsupported { .. })
@@ -81,13 +82,14 @@ impl Error {
         }
     }
 
-    /// For `map_err` on I/O with `action` on `path`.
+    /// Returns a function for `map_err` on I/O with `action` on `path`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }
     }
 
-    /// For `map_err` on perf's parser, of bytes that stand in `place`.
+    /// Returns a function for `map_err` on perf's parser. `place` names the file that holds the
+    /// bytes.
     pub(crate) fn perf(place: &Path) -> impl FnOnce(backtrail_perf::Error) -> Self {
         let place = place.display().to_string();
         move |error| {

@@ -1,28 +1,64 @@
-//! The trace bundle: a directory that holds a trace and all that is needed to decode it elsewhere.
+//! The trace bundle: a directory with a trace, and everything needed to decode it elsewhere.
 //!
 //! ```text
 //! BUNDLE/
-//!   trace.json          LLDB's `intel-pt` schema; our additions stand under keys "backtrail"
-//!   meta.json           where the trace comes from, and the crash
-//!   core                ELF core of the crash, or of the program when recording or the program was ended
+//!   trace.json          LLDB's `intel-pt` schema; our additions are under keys "backtrail"
+//!   meta.json           the origin of the trace, and the crash
+//!   core                ELF core of the crash, or of the program at the end of recording
 //!   traces/             PT packets, by thread or by processor
 //!   sideband/           context switches by processor
-//!   modules/ID/NAME     copies of the mapped ELF files, ID being the build id or a hash
+//!   modules/ID/NAME     copies of the mapped ELF files; ID is the build id or a hash
 //!   code/               code that changed, by process
 //! ```
 //!
-//! LLDB loads such a directory (`trace load BUNDLE/trace.json`). It packs to one `.btz` file, a tar
-//! archive compressed with zstd.
+//! LLDB loads such a directory (`trace load BUNDLE/trace.json`). It can be packed into one `.btz`
+//! file, a tar archive compressed with zstd.
 //!
-//! [`Bundle`] reads, [`Writer`] writes, [`check`] tells everything a reader would refuse, [`import`]
-//! makes bundles of other tools' files, [`core`] reads and writes ELF cores. The rest of the project
-//! knows a bundle as a [`Manifest`], not as JSON.
+//! [`Bundle`] reads a bundle, [`Writer`] writes one, and [`check`] lists everything that a reader
+//! would refuse. [`import`] converts files of other tools. [`core`] reads and writes ELF cores. Other
+//! crates use the description of a bundle as a [`Manifest`](manifest::Manifest), not as JSON.
 //!
-//! Bundles come from other machines: nothing outside one is ever opened, nothing is allocated
-//! by a number that stands in it, and what is wrong is told as [`Error::Malformed`].
+//! Bundles are untrusted input. No file outside of a bundle is opened, no allocation has an
+//! unchecked size, and faults are reported as [`Error::Malformed`].
+//!
+//! # Example
+//!
+//! Convert raw PT packets to a bundle, and read it:
+//!
+//! ```
+//! use backtrail_bundle::import::{RawImport, raw};
+//! use backtrail_bundle::{Bundle, CancelToken, Overwrite, check};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = tempfile::tempdir()?;
+//! let packets = folder.path().join("packets");
+//! std::fs::write(&packets, [0x02, 0x82].repeat(8))?; // a PSB packet
+//!
+//! let target = folder.path().join("demo.bundle");
+//! let import = RawImport {
+//!     pt: packets,
+//!     images: Vec::new(),
+//!     filters: Vec::new(),
+//!     cpu: None,
+//!     timing: Default::default(),
+//!     core: None,
+//! };
+//! raw(&import, &target, Overwrite::Never, &CancelToken::default())?;
+//!
+//! let bundle = Bundle::open(&target)?;
+//! for thread in bundle.manifest().processes.iter().flat_map(|process| &process.threads) {
+//!     if let Some(trace) = &thread.trace {
+//!         println!("thread {}: {} bytes of packets", thread.tid, bundle.bytes(trace)?.len());
+//!     }
+//! }
+//! assert!(check(&target)?.is_clean());
+//! # Ok(())
+//! # }
+//! ```
 
 mod archive;
 mod bytes;
+mod cancel;
 mod check;
 mod code;
 mod copy;
@@ -34,27 +70,26 @@ pub mod import;
 pub mod manifest;
 pub mod module_file;
 mod module_store;
+mod pack;
 mod path;
 mod reader;
 mod schema;
-mod stop;
 mod unpacked;
 pub mod versions;
 mod writer;
 
-pub use archive::{pack, unpack, unpack_revised};
 pub use backtrail_perf::switch;
 pub use bytes::SharedBytes;
+pub use cancel::CancelToken;
 pub use check::{Report, check};
+pub use code::CodeSection;
 pub use copy::copy;
 pub use error::{Error, Result};
-pub use manifest::Manifest;
+pub use pack::{pack, unpack, unpack_revised};
 pub use path::BundlePath;
-pub use reader::{Bundle, CodeSection};
-pub use stop::Stop;
+pub use reader::Bundle;
 pub use unpacked::remove_unpacked;
-pub use versions::CodeVersions;
 pub use writer::{Overwrite, Writer};
 
-/// Bytes in a page of x86-64.
+/// The page size of x86-64 in bytes.
 pub const PAGE_SIZE: u64 = 4096;

@@ -1,82 +1,83 @@
-//! What a bundle says of its trace: the types every part uses, free of any file format.
+//! The description of a trace in types that every crate uses, independent of any file format.
 
 use crate::BundlePath;
 use backtrail_pt::{Avma, BuildId, Cpu, CpuModel, FileOffset, Pid, Svma, Tid, TimingParams, TscConversion};
 
-/// The whole description of a trace.
+/// The description of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     /// The traced processor.
     pub cpu: CpuModel,
-    /// What a decoder needs to refine time.
+    /// Parameters that a decoder needs to refine timestamps.
     pub timing: TimingParams,
-    /// The way from TSC to perf's clock; always there when `cpus` is not empty.
+    /// The conversion from TSC to perf's clock. Always present when `cpus` is not empty.
     pub tsc: Option<TscConversion>,
-    /// Where tracing was allowed at all; empty: everywhere.
+    /// The address ranges that were traced. If empty, everything was.
     pub filters: Vec<AddressFilter>,
     /// The traced processes.
     pub processes: Vec<Process>,
-    /// Traces kept by processor. Either these or [`Thread::trace`] are used, never both.
+    /// Traces kept by processor. A bundle has either these or [`Thread::trace`], never both.
     pub cpus: Vec<CpuTrace>,
     /// The ELF core of the crash.
     pub core: Option<BundlePath>,
-    /// Where the trace comes from and how it ended.
+    /// The origin of the trace, and its end.
     pub meta: Meta,
 }
 
-/// An `IA32_RTIT_ADDRn` range: only code in one of them was traced.
+/// An `IA32_RTIT_ADDRn` range. With filters, only code in one of the ranges was traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressFilter {
     /// The first traced address.
     pub from: Avma,
-    /// The last traced address, itself included.
+    /// The last traced address (inclusive).
     pub to: Avma,
 }
 
 /// A traced process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Its id.
+    /// The process id.
     pub pid: Pid,
-    /// Its threads, as far as known.
+    /// The known threads.
     pub threads: Vec<Thread>,
-    /// The ELF files mapped into it. Where two overlap, the later one counts.
+    /// The mapped ELF files. Later ones cover earlier ones.
     pub modules: Vec<Module>,
-    /// Code that comes from no ELF file. Laid over the modules.
+    /// Code that comes from no ELF file. It covers the modules.
     pub images: Vec<RawImage>,
-    /// The file of its [`CodeVersions`](crate::CodeVersions), when it has any. They lie over the images.
+    /// The file with the [`CodeVersions`](crate::versions::CodeVersions), if there are any. They
+    /// cover the images.
     pub versions: Option<BundlePath>,
 }
 
 /// A thread of a traced process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
-    /// Its id.
+    /// The thread id.
     pub tid: Tid,
-    /// Its name (`comm`).
+    /// The thread's name (`comm`).
     pub name: Option<String>,
-    /// Its PT packets, when traces are kept by thread.
+    /// The PT packets, if traces are kept by thread.
     pub trace: Option<BundlePath>,
 }
 
 /// An ELF file mapped into a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
-    /// Where the traced system had it.
+    /// The path on the traced system.
     pub path: String,
-    /// The copy in the bundle; `None` when it could not be found.
+    /// The copy in the bundle. `None` if the file was not found.
     pub file: Option<BundlePath>,
-    /// Its build id, when it has one.
+    /// The build id, if the file has one.
     pub build_id: Option<BuildId>,
-    /// Where the page of its lowest `PT_LOAD` lies (LLDB's `loadAddress`).
+    /// The address of the page of the lowest `PT_LOAD` (LLDB's `loadAddress`).
     pub base: Avma,
-    /// What of it was mapped where, when known; empty: its `PT_LOAD` segments at [`Self::bias`].
+    /// The known mappings. If empty, the `PT_LOAD` segments are mapped at [`Self::bias`].
     pub mappings: Vec<Mapping>,
 }
 
 impl Module {
-    /// Actual minus stated address (mod 2^64) of this module, `lowest_load` being the `p_vaddr` of
-    /// the lowest `PT_LOAD` in its program headers.
+    /// Returns actual minus stated addresses (mod 2^64) of this module. `lowest_load` is the
+    /// `p_vaddr` of the lowest `PT_LOAD` in its program headers.
     #[must_use]
     pub fn bias(&self, lowest_load: Svma) -> u64 {
         self.base.0.wrapping_sub(lowest_load.0 & !(crate::PAGE_SIZE - 1))
@@ -88,9 +89,9 @@ impl Module {
 pub struct Mapping {
     /// The first address.
     pub start: Avma,
-    /// The file offset that lies there.
+    /// The file offset of the first address.
     pub offset: FileOffset,
-    /// In bytes.
+    /// The size in bytes.
     pub size: u64,
 }
 
@@ -101,126 +102,129 @@ pub struct RawImage {
     pub start: Avma,
     /// The file.
     pub file: BundlePath,
-    /// Where in it the code starts.
+    /// The file offset of the code.
     pub offset: FileOffset,
-    /// In bytes.
+    /// The size in bytes.
     pub size: u64,
 }
 
-/// The trace of a processor, of all threads that ran there.
+/// The trace of one processor, with all threads that ran on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuTrace {
-    /// Its number.
+    /// The processor's number.
     pub cpu: Cpu,
-    /// Its PT packets.
+    /// The PT packets.
     pub trace: BundlePath,
-    /// Its context switches, as [`backtrail_perf::switch`] reads them.
+    /// The context switches, in the format of [`backtrail_perf::switch`].
     pub switches: BundlePath,
 }
 
-/// What made the packets.
+/// The source of the packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Source {
     /// A processor's Intel PT.
     Hardware,
     /// The software recorder.
     Software,
-    /// Not known.
+    /// The source is unknown.
     #[default]
     Unknown,
 }
 
-/// Where a trace comes from, and how it ended.
+/// The origin of a trace, and its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
-    /// What made the packets.
+    /// The source of the packets.
     pub source: Source,
-    /// Which command made the bundle: `record --engine step`, `import perf`.
+    /// The command that made the bundle: `record --engine step`, `import perf`.
     pub created_by: Option<String>,
-    /// When, in seconds since 1970.
+    /// The creation time in seconds since 1970.
     pub created_at: Option<u64>,
     /// The traced program's path.
     pub program: Option<String>,
-    /// Its arguments, the first being its name.
+    /// The program's arguments, starting with its name.
     pub command_line: Vec<String>,
     /// The crash that ended the trace.
     pub crash: Option<Crash>,
-    /// How the recorded program ended; of several processes, the first one. `None`: not known, or it ran on.
+    /// The exit of the recorded program, or of the first of several. `None` if unknown, or if it
+    /// kept running.
     pub ending: Option<Ending>,
-    /// Name of the traced machine.
+    /// The host name of the traced machine.
     pub host: Option<String>,
-    /// Release of its kernel.
+    /// The kernel release of the traced machine.
     pub kernel: Option<String>,
-    /// What recording in software cost.
+    /// The cost of recording in software.
     pub overhead: Option<Overhead>,
-    /// How the collector came by it.
+    /// The circumstances under which the collector saved the bundle.
     pub collected: Option<Collected>,
-    /// What the reader should know: what was lost, not found or guessed, a sentence each.
+    /// Notes for the user, one sentence each: lost, missing or guessed data.
     pub notes: Vec<String>,
 }
 
-/// What recording in software cost, all times in nanoseconds: latencies in the trace are those of the
-/// recorded run.
+/// The cost of recording in software. All times are in nanoseconds. Latencies in the trace include
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overhead {
-    /// From the beginning of recording to its end.
+    /// Wall-clock time from the start of recording to its end.
     pub wall: u64,
-    /// Processor time of the program, what recording adds to it included; `None`: not known.
+    /// Processor time of the program, including overhead that recording adds. `None` if unknown.
     pub program_cpu: Option<u64>,
     /// Processor time of the recorder.
     pub recorder_cpu: u64,
-    /// How often the program was stopped.
+    /// The number of times the program was stopped.
     pub stops: u64,
 }
 
-/// How the collector came by a bundle. All times are in nanoseconds; `None`: not known, or there was none.
+/// The circumstances under which the collector saved a bundle. All times are in nanoseconds. `None`
+/// means unknown or absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// What made it save: `crash`, `snapshot`, `function`.
+    /// The trigger: `crash`, `snapshot`, `function`.
     pub trigger: String,
-    /// The wall clock when it happened, since 1970.
+    /// The wall-clock time of the trigger, since 1970.
     pub time: Option<u64>,
-    /// What told of the crash, in words: an eBPF attach type, or the core dump alone.
+    /// The source of the crash report: an eBPF attach type, or the core dump alone.
     pub probe: Option<String>,
-    /// From the signal's delivery until the collector read of it.
+    /// Time from signal delivery until the collector read the crash event.
     pub crash_to_reader: Option<u64>,
-    /// From the signal's delivery until its processor's trace was paused.
+    /// Time from signal delivery until the trace of its processor was paused.
     pub crash_to_stop: Option<u64>,
-    /// Bytes of trace that overwrote older ones between the two.
+    /// Bytes of older trace that were overwritten in that time.
     pub overwritten: Option<u64>,
-    /// From the signal's delivery until the process's memory began to be read.
+    /// Time from signal delivery until the collector began to read the process's memory.
     pub crash_to_held: Option<u64>,
-    /// How long the process was kept.
+    /// The time for which the process was held.
     pub held: Option<u64>,
-    /// Bytes of PT packets.
+    /// The size of the PT packets in bytes.
     pub history: u64,
     /// The real user id of the process, in the initial user namespace.
     pub user: Option<u32>,
-    /// The user whose recorder handed the bundle in. Everything else in it is that user's word.
+    /// The user whose recorder submitted the bundle. That user controls everything else in it.
     pub deposited_by: Option<u32>,
-    /// What should be there and is not, a sentence each; empty: the bundle is complete.
+    /// Missing data, one sentence each. If empty, the bundle is complete.
     pub missing: Vec<String>,
 }
 
-/// How a program ended.
+/// The exit of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It exited with this status.
+    /// The program exited with this status.
     Exited(i32),
-    /// This signal killed it.
+    /// This signal killed the program.
     Killed(i32),
 }
 
-/// Whether a process that a signal ends has crashed: the signal's default action dumps core (signal(7)). The others are how a user
-/// ends a process that does well.
+/// Returns whether a process killed by this signal crashed: the signal's default action dumps core
+/// (signal(7)). Users send the other signals to end a healthy process.
 #[must_use]
 pub fn is_crash(signal: i32) -> bool {
-    // SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGXCPU, SIGXFSZ and SIGSYS of x86-64 Linux, whatever the reader
-    // runs on.
+    // SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGXCPU, SIGXFSZ and SIGSYS of
+    // x86-64 Linux, whatever platform the reader runs on.
     matches!(signal, 3..=8 | 11 | 24 | 25 | 31)
 }
 
-/// The signal that ended a process.
+/// The signal that killed a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crash {
     /// The process.
@@ -231,7 +235,7 @@ pub struct Crash {
     pub signal: i32,
     /// `si_code`.
     pub code: i32,
-    /// `si_addr`, of signals that have one.
+    /// `si_addr`, for signals that have one.
     pub fault_address: Option<Avma>,
     /// The instruction pointer at delivery.
     pub pc: Avma,

@@ -1,7 +1,7 @@
-//! An ELF file that belongs to somebody else: it is read in pieces of bounded size, never mapped.
+//! Reads ELF files that another user owns: in pieces of bounded size, never by a memory map.
 //!
-//! Its owner may change it at any time. A file that is cut short while it is mapped costs the
-//! reader a SIGBUS; while it is read, an error.
+//! The owner may change such a file at any time. Truncating a mapped file raises SIGBUS in its
+//! reader; truncating a file during a read is only an error.
 
 use crate::{Error, Result};
 use backtrail_pt::BuildId;
@@ -14,19 +14,20 @@ use std::os::unix::fs::FileExt;
 const HEADER: usize = 64;
 /// `sizeof(Elf64_Phdr)`.
 const PROGRAM_HEADER: usize = 56;
-/// Note segments that are looked at, and bytes of each: a build id comes early.
+/// The most note segments that are read, and the most bytes of each. Linkers place the build id
+/// early.
 const MAX_NOTE_SEGMENTS: usize = 16;
 const MAX_NOTES: u64 = 64 << 10;
-/// Bytes at the start and at the end of a file that tell it from another one.
+/// The number of bytes at each end of a file that its fingerprint covers.
 const FINGERPRINT_HEAD: u64 = 1 << 20;
 const FINGERPRINT_TAIL: u64 = 64 << 10;
-/// Bytes that are copied at once.
+/// The number of bytes copied at once.
 const PIECE: usize = 1 << 20;
 
-/// Returns the build id of an ELF file, if it has one; `place` names the file in errors.
+/// Returns the build id of an ELF file, if it has one. `place` names the file in errors.
 ///
 /// # Errors
-/// Malformed or unsupported, when this is no ELF file for x86-64; or the file cannot be read.
+/// Fails if the file cannot be read, or if it is not an ELF file for x86-64.
 pub fn build_id(file: &File, place: &str) -> Result<Option<BuildId>> {
     let failed = || Error::io("read", place.as_ref());
     let mut header = [0; HEADER];
@@ -49,10 +50,7 @@ pub fn build_id(file: &File, place: &str) -> Result<Option<BuildId>> {
     let mut table = vec![0; usize::from(count) * PROGRAM_HEADER];
     let got = read_at(file, &mut table, offset).map_err(failed())?;
     if got < table.len() {
-        return Err(Error::malformed(
-            place,
-            "the ELF headers are damaged (they are cut short)",
-        ));
+        return Err(Error::malformed(place, "the ELF headers are damaged (truncated)"));
     }
     let notes = table
         .chunks_exact(PROGRAM_HEADER)
@@ -74,10 +72,10 @@ pub fn build_id(file: &File, place: &str) -> Result<Option<BuildId>> {
     Ok(None)
 }
 
-/// `e_phentsize` of every 64-bit file.
+/// The value of `e_phentsize` in every 64-bit file.
 const PROGRAM_HEADER_HALF: u16 = PROGRAM_HEADER as u16;
 
-/// The build id among the notes of a segment.
+/// Returns the build id among the notes of a segment.
 fn build_id_in(mut notes: &[u8], align: usize) -> Option<BuildId> {
     loop {
         let size = |at| word(notes, at).and_then(|size| usize::try_from(size).ok());
@@ -93,11 +91,10 @@ fn build_id_in(mut notes: &[u8], align: usize) -> Option<BuildId> {
     }
 }
 
-/// Returns what tells a file without build id from others: FNV-1a over its size, its start and its
-/// end.
+/// Returns a fingerprint of a file without a build id: FNV-1a over its size, its start and its end.
 ///
 /// # Errors
-/// When it cannot be read.
+/// Fails if the file cannot be read.
 pub(crate) fn fingerprint(file: &File) -> io::Result<u64> {
     let size = file.metadata()?.len();
     let mut bytes = size.to_le_bytes().to_vec();
@@ -114,23 +111,23 @@ pub(crate) fn fingerprint(file: &File) -> io::Result<u64> {
     }))
 }
 
-/// How much copying may still write.
+/// A limit on the bytes that copying may still write.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
-    /// Bytes of data; holes are free.
+    /// Bytes of data. Holes cost nothing.
     pub bytes: u64,
 }
 
 impl Allowance {
-    /// As much as is asked for.
+    /// No limit.
     pub const UNLIMITED: Self = Self { bytes: u64::MAX };
 }
 
-/// Copies a file with its holes, as far as the allowance reaches. `proceed` is asked before each
-/// piece of 1 MiB.
+/// Copies a file, including its holes, within the allowance. Calls `proceed` before each piece of 1
+/// MiB.
 ///
 /// # Errors
-/// When either file fails, the allowance is used up, or `proceed` says no.
+/// Fails if an operation on either file fails, if the allowance is used up, or if `proceed` fails.
 pub(crate) fn copy(
     from: &File,
     to: &File,
@@ -149,13 +146,13 @@ pub(crate) fn copy(
             let room = piece.get_mut(..wanted).unwrap_or_default();
             let got = read_at(from, room, at)?;
             if got == 0 {
-                // It was cut short meanwhile.
+                // The file was truncated during the copy.
                 return to.set_len(at);
             }
             allowance.bytes = allowance
                 .bytes
                 .checked_sub(got as u64)
-                .ok_or_else(|| io::Error::other("the bundle has used up the room that it may take"))?;
+                .ok_or_else(|| io::Error::other("the bundle reached its size limit"))?;
             to.write_all_at(room.get(..got).unwrap_or_default(), at)?;
             at += got as u64;
         }
@@ -163,8 +160,8 @@ pub(crate) fn copy(
     Ok(())
 }
 
-/// The next range of a file that is no hole; all of the rest where the file system knows of no
-/// holes (lseek(2)).
+/// Returns the next data range of a file. If the file system does not support holes, it is the rest
+/// of the file (lseek(2)).
 fn next_data(file: &File, from: u64, size: u64) -> Option<std::ops::Range<u64>> {
     use nix::unistd::{Whence, lseek};
     if from >= size {
@@ -191,7 +188,7 @@ fn read_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<usize> {
             Ok(0) => break,
             Ok(got) => done += got,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // An offset that no file can have.
+            // No file can have such an offset.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => break,
             Err(error) => return Err(error),
         }
@@ -284,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn fingerprints_tell_files_apart() {
+    fn different_files_have_different_fingerprints() {
         let file = |bytes: &[u8]| {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(bytes).unwrap();

@@ -1,7 +1,7 @@
-//! Modules that many bundles share: one copy, and hard links to it.
+//! Stores one copy of each module that several bundles share, by hard links.
 //!
-//! A copy is known by the file that it is of (device, inode, size, times), not by its build id alone, which
-//! anybody can write into a file.
+//! A copy is identified by its original file (device, inode, size, times). The build id alone is
+//! not enough, because anyone can write one into a file.
 
 use crate::module_file::{self, Allowance};
 use std::fs::{self, File};
@@ -19,9 +19,9 @@ impl ModuleStore {
         Self { directory }
     }
 
-    /// Puts a link to the shared copy of `source` at `place`; the copy is made when there is none.
-    /// `None`: that cannot be here, and nothing stands at `place`.
-    pub(crate) fn link(&self, file: &File, id: &str, place: &Path) -> Option<()> {
+    /// Creates a hard link at `target` to the shared copy of `file`, and makes the copy first if
+    /// needed. Returns `None` if that failed; nothing is left at `target` then.
+    pub(crate) fn link(&self, file: &File, id: &str, target: &Path) -> Option<()> {
         let seen = file.metadata().ok().filter(fs::Metadata::is_file)?;
         let name = format!(
             "{id}-{:x}-{:x}-{:x}-{:x}.{:x}-{:x}.{:x}",
@@ -34,11 +34,12 @@ impl ModuleStore {
             seen.ctime_nsec(),
         );
         let kept = self.directory.join(name);
-        if fs::hard_link(&kept, place).is_ok() {
+        if fs::hard_link(&kept, target).is_ok() {
             return Some(());
         }
         fs::create_dir_all(&self.directory).ok()?;
-        // Under a name of its own first: another thread may make the same copy, and either will do.
+        // Use a temporary name first: another thread may make the same copy, and either one will
+        // do.
         let copy = tempfile::Builder::new()
             .prefix(".new-")
             .tempfile_in(&self.directory)
@@ -49,10 +50,10 @@ impl ModuleStore {
             .set_permissions(fs::Permissions::from_mode(0o644))
             .ok()?;
         copy.persist(&kept).ok()?;
-        fs::hard_link(&kept, place).ok()
+        fs::hard_link(&kept, target).ok()
     }
 
-    /// Removes copies that no bundle has any more.
+    /// Removes copies that no bundle links to.
     pub(crate) fn remove_unused(directory: &Path) {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             if entry.metadata().is_ok_and(|metadata| metadata.nlink() == 1) {
@@ -67,9 +68,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_copy_serves_all_and_goes_with_the_last() {
-        let place = tempfile::tempdir().unwrap();
-        let at = |name: &str| place.path().join(name);
+    fn shared_copy_is_removed_with_its_last_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
         fs::write(at("lib"), b"code").unwrap();
         let open = |name: &str| File::open(at(name)).unwrap();
         let store = ModuleStore::new(at("store"));
@@ -80,7 +81,7 @@ mod tests {
         assert_ne!(
             inode("a"),
             inode("lib"),
-            "what is rewritten in place stays as it was"
+            "rewriting the original in place leaves the copy unchanged"
         );
         assert_eq!(fs::read(at("a")).unwrap(), b"code");
         ModuleStore::remove_unused(&at("store"));
@@ -92,9 +93,9 @@ mod tests {
     }
 
     #[test]
-    fn another_file_of_the_same_build_id_is_another_copy() {
-        let place = tempfile::tempdir().unwrap();
-        let at = |name: &str| place.path().join(name);
+    fn same_build_id_in_another_file_is_another_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
         fs::write(at("true"), b"true").unwrap();
         fs::write(at("forged"), b"forged").unwrap();
         let open = |name: &str| File::open(at(name)).unwrap();

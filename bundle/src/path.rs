@@ -1,21 +1,22 @@
-//! Paths inside a bundle, which cannot say anything outside it.
+//! Paths inside a bundle, which cannot lead out of it.
 
 use crate::{Error, Result};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A relative path of plain names, separated by `/`: no root, no `.` or `..`, no empty name.
+/// A relative path of plain names separated by `/`. It has no root, no `.` or `..`, and no empty
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BundlePath(String);
 
 impl BundlePath {
-    /// The longest path believed, in bytes (`PATH_MAX`).
+    /// The longest accepted path in bytes (`PATH_MAX`).
     pub const MAX_LEN: usize = 4096;
 
-    /// Takes a path as it stands in a manifest or an archive.
+    /// Parses a path from a manifest or an archive.
     ///
     /// # Errors
-    /// Malformed, when the path could lead out of a bundle or is no path at all.
+    /// Fails if the path could lead out of the bundle, or if it is not a path.
     pub fn new(path: &str) -> Result<Self> {
         let refuse = |problem: &str| Err(Error::malformed(format!("path {path:?}"), problem));
         if path.is_empty() || path.len() > Self::MAX_LEN {
@@ -33,23 +34,23 @@ impl BundlePath {
         Ok(Self(path.to_owned()))
     }
 
-    /// The path as text.
+    /// Returns the path as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The last name.
+    /// Returns the last name of the path.
     #[must_use]
     pub fn file_name(&self) -> &str {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// The regular file this path names beneath `root`.
+    /// Returns the regular file at this path below `root`.
     ///
     /// # Errors
-    /// Malformed, when it is missing, no regular file, or reached by a symbolic link that leaves
-    /// `root`.
+    /// Fails if the file is missing, if it is not a regular file, or if a symbolic link leads out
+    /// of `root`.
     pub fn resolve(&self, root: &Path) -> Result<PathBuf> {
         let missing = |error: std::io::Error| {
             Error::malformed(
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_relative_paths_are_taken() {
+    fn only_plain_relative_paths_are_accepted() {
         for good in ["core", "modules/ab/libc.so.6", "a..b/...", "sideband/cpu 3"] {
             assert_eq!(BundlePath::new(good).unwrap().as_str(), good);
         }
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn links_may_not_leave_and_only_files_are_opened() {
+    fn links_leading_out_and_non_files_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("bundle");
         std::fs::create_dir_all(root.join("sub")).unwrap();

@@ -1,4 +1,4 @@
-//! Opening a bundle and reading its parts.
+//! Opens a bundle, and reads its parts.
 
 use crate::archive;
 use crate::code::ModuleFiles;
@@ -6,18 +6,19 @@ use crate::core::Core;
 use crate::manifest::{CpuTrace, Manifest, Process};
 use crate::schema::{Findings, META_JSON, Node, TRACE_JSON, decode_meta, decode_trace, parse_json};
 use crate::unpacked::Unpacked;
-use crate::{BundlePath, CodeVersions, Error, Result, SharedBytes, code};
+use crate::versions::CodeVersions;
+use crate::{BundlePath, CancelToken, CodeSection, Error, Result, SharedBytes, code};
 use backtrail_perf::ContextSwitch;
-use backtrail_pt::{Avma, Pid};
+use backtrail_pt::Pid;
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// What is said of a directory without a description.
-const NO_BUNDLE: &str = "this is no bundle, for it has no trace.json: a bundle is the directory that `backtrail record` or `backtrail import` makes, or its .btz file";
+/// The error message for a directory without a description.
+const NOT_A_BUNDLE: &str = "this is not a bundle (it has no trace.json): pass a directory that `backtrail record` or `backtrail import` wrote, or a .btz file";
 
-/// A bundle at hand. The files it names were there, inside it, when it was opened.
+/// An open bundle. Every file that it names existed inside it when it was opened.
 #[derive(Debug)]
 pub struct Bundle {
     manifest: Manifest,
@@ -25,36 +26,25 @@ pub struct Bundle {
     /// Indexes into the manifest's processes.
     by_pid: HashMap<Pid, usize>,
     module_files: Mutex<ModuleFiles>,
-    /// See [`Self::core_pid`].
+    /// The cached result of [`Self::core_pid`].
     core_pid: OnceLock<Option<Pid>>,
-    /// Where a packed bundle was unpacked to.
+    /// The directory of an unpacked bundle.
     _unpacked: Option<Unpacked>,
 }
 
-/// Code as it lay in a process's memory.
-#[derive(Clone, Debug)]
-pub struct CodeSection {
-    /// The first address.
-    pub start: Avma,
-    /// The code.
-    pub bytes: SharedBytes,
-    /// Which of the process's modules it is of, as an index.
-    pub module: Option<usize>,
-}
-
 impl Bundle {
-    /// Opens a bundle: its directory, or the one file it was packed into, which is unpacked
-    /// into a temporary directory that lives as long as the `Bundle`.
+    /// Opens a bundle directory or a packed bundle. A packed one is unpacked into a temporary
+    /// directory, which is removed with the `Bundle`.
     ///
     /// # Errors
-    /// Malformed, when anything in its description cannot be, or a file is missing. The contents of
-    /// traces, modules and the core are looked at only when asked for.
+    /// Fails if the description is malformed, or if a file is missing. The contents of traces,
+    /// modules and the core are only checked when they are read.
     pub fn open(path: &Path) -> Result<Self> {
         let unpacked = if path.is_dir() {
             None
         } else {
             let unpacked = Unpacked::new()?;
-            archive::unpack_into(path, &unpacked.path())?;
+            archive::unpack_into(path, &unpacked.path(), &CancelToken::default())?;
             Some(unpacked)
         };
         let root = unpacked.as_ref().map_or_else(|| path.to_owned(), Unpacked::path);
@@ -76,64 +66,80 @@ impl Bundle {
         }
     }
 
-    /// What the bundle says of its trace.
+    /// Returns the description of the trace.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The directory the bundle stands in.
+    /// Returns the bundle's directory.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The contents of a file of the bundle.
+    /// Returns the contents of a file of the bundle.
     ///
     /// # Errors
-    /// Malformed, when it is missing or a link leads out of the bundle.
+    /// Fails if the file is missing, or if a symbolic link leads out of the bundle.
     pub fn bytes(&self, path: &BundlePath) -> Result<SharedBytes> {
         SharedBytes::map_file(&path.resolve(&self.root)?)
     }
 
-    /// The code of a process. Sections may overlap: a later one lies over the earlier.
+    /// Returns the code of a process. Sections may overlap; later ones cover earlier ones.
     ///
-    /// First what the core saved of executable memory (the vdso stands nowhere else), then the
-    /// modules, then the raw images. A module without file has no code here.
+    /// The order is: executable memory saved in the core (the only source of the vdso), the
+    /// modules, then the raw images. A module without a file has no section.
     ///
     /// # Errors
-    /// Malformed, when a module is no ELF file for x86-64, is not the one its build id says, or cannot lie
-    /// where the bundle says; or when the core is damaged.
+    /// Fails if a module's file, build id or load address is invalid, or if the core is damaged.
     pub fn code(&self, pid: Pid) -> Result<Vec<CodeSection>> {
         let mut files = self.module_files.lock().unwrap_or_else(PoisonError::into_inner);
-        code::sections(self, &mut files, pid)
+        let process = self.process(pid)?;
+        let core = if self.core_belongs_to(process) {
+            self.core()?
+        } else {
+            None
+        };
+        code::sections(process, core.as_ref(), &mut files, |path| self.bytes(path))
     }
 
-    /// What lies over [`Self::code`] of a process, and since when; empty when its code did not change.
+    /// Returns whether the core belongs to `process`. It belongs to the process that crashed.
+    /// Without a crash it belongs to the process that it names, or to the only one.
+    fn core_belongs_to(&self, process: &Process) -> bool {
+        match self.manifest.meta.crash {
+            Some(crash) => crash.pid == process.pid,
+            None => self.manifest.processes.len() == 1 || self.core_pid() == Some(process.pid),
+        }
+    }
+
+    /// Returns the versions of code that cover [`Self::code`] of a process. They are empty if its
+    /// code did not change.
     ///
     /// # Errors
-    /// Malformed, when the file cannot be, or a boundary is outside of its thread's trace.
+    /// Fails if the file is malformed, or if a boundary is outside of its thread's trace.
     pub fn code_versions(&self, pid: Pid) -> Result<CodeVersions> {
         CodeVersions::load(self.process(pid)?, |path| self.bytes(path))
     }
 
-    /// A process of the manifest.
+    /// Returns a process of the manifest.
     pub(crate) fn process(&self, pid: Pid) -> Result<&Process> {
         let index = self.by_pid.get(&pid);
         let found = index.and_then(|&index| self.manifest.processes.get(index));
         found.ok_or_else(|| Error::Usage(format!("the bundle has no process {pid}")))
     }
 
-    /// The core of the crash, when the bundle has one.
+    /// Returns the core of the crash, if the bundle has one.
     ///
     /// # Errors
-    /// Malformed, when it is no readable ELF core.
+    /// Fails if it is not a readable ELF core.
     pub fn core(&self) -> Result<Option<Core>> {
         let path = self.manifest.core.as_ref();
         path.map(|path| Core::parse(self.bytes(path)?, path)).transpose()
     }
 
-    /// The process that the core says it is of; `None`: there is no core, or it cannot be read.
+    /// Returns the process that the core names. `None` if there is no core, or if it cannot be
+    /// read.
     pub(crate) fn core_pid(&self) -> Option<Pid> {
         let read = || {
             self.core()
@@ -144,21 +150,22 @@ impl Bundle {
         *self.core_pid.get_or_init(read)
     }
 
-    /// The context switches of a processor, in order of time.
+    /// Returns the context switches of a processor, in time order.
     ///
     /// # Errors
-    /// Malformed, when a record cannot be, or time runs backward.
+    /// Fails if a record is malformed, or if timestamps run backward.
     pub fn switches(&self, cpu: &CpuTrace) -> Result<Vec<ContextSwitch>> {
         let bytes = self.bytes(&cpu.switches)?;
         backtrail_perf::switch::parse(&bytes).map_err(Error::perf(Path::new(cpu.switches.as_str())))
     }
 }
 
-/// Reads both descriptions beneath `root`, of the bundle that the user knows as `path`; what is wrong goes to `findings`.
+/// Reads both descriptions below `root`. `path` is the bundle's path in errors. Faults are added to
+/// `findings`.
 pub(crate) fn load(root: &Path, path: &Path, findings: &Findings) -> Option<Manifest> {
     let description = root.join(TRACE_JSON).symlink_metadata();
     if description.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-        findings.add(|| Error::malformed(path.display(), NO_BUNDLE));
+        findings.add(|| Error::malformed(path.display(), NOT_A_BUNDLE));
         return None;
     }
     let parsed = BundlePath::new(TRACE_JSON)
@@ -166,17 +173,17 @@ pub(crate) fn load(root: &Path, path: &Path, findings: &Findings) -> Option<Mani
         .and_then(|bytes| parse_json(&bytes, TRACE_JSON));
     let value = parsed.map_err(|error| findings.add(|| error)).ok()?;
     let mut found: HashSet<BundlePath> = HashSet::new();
-    let mut take_path = |text: &str, _| {
+    let mut resolve_path = |text: &str, _| {
         let path = BundlePath::new(text)?;
-        // Each file is looked for once, and none any more when the bundle is refused anyway.
+        // Check each file once, and stop when the bundle is refused anyway.
         if !found.contains(&path) && !findings.is_full() {
             path.resolve(root)?;
             found.insert(path.clone());
         }
         Ok(path)
     };
-    let mut manifest = decode_trace(&Node::root(&value, TRACE_JSON, findings), &mut take_path)?;
-    // LLDB's own bundles have no such file.
+    let mut manifest = decode_trace(&Node::root(&value, TRACE_JSON, findings), &mut resolve_path)?;
+    // LLDB's own bundles do not have this file.
     if root.join(META_JSON).symlink_metadata().is_ok() {
         let parsed = BundlePath::new(META_JSON)
             .and_then(|path| SharedBytes::map_file(&path.resolve(root)?))

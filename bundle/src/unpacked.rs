@@ -1,7 +1,8 @@
-//! Where packed bundles are unpacked to, for as long as somebody reads them.
+//! Temporary directories for packed bundles while they are read.
 //!
-//! A reader that is killed leaves its copy behind, which may be large. So each reader holds a lock (flock(2)), which ends
-//! with it, and the next one takes away what nobody holds.
+//! A reader that is killed leaves its copy behind, which may be large. Each reader therefore holds
+//! a lock (flock(2)), which ends with the process. The next reader removes directories without a
+//! lock.
 
 use crate::{Error, Result};
 use nix::fcntl::{Flock, FlockArg, OFlag};
@@ -11,24 +12,25 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 
-/// A directory that is there as long as this is.
+/// A temporary directory that is removed on drop.
 #[derive(Debug)]
 pub(crate) struct Unpacked {
     dir: TempDir,
     _lock: Flock<File>,
 }
 
-/// Those that this process reads.
+/// The directories that this process uses.
 static READ: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn read() -> MutexGuard<'static, Vec<PathBuf>> {
     READ.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes away what this process has unpacked to read it: for one that is about to end.
+/// Removes the directories that this process unpacked. Call it before the process ends without
+/// running destructors.
 pub fn remove_unpacked() {
     for dir in read().drain(..) {
-        // The next reader takes away what cannot be taken away now.
+        // The next reader removes a directory that cannot be removed now.
         let _ = fs::remove_dir_all(dir);
     }
 }
@@ -39,15 +41,16 @@ impl Drop for Unpacked {
     }
 }
 
-/// How the names of all such directories begin.
+/// The prefix of such directories.
 const PREFIX: &str = "backtrail-unpacked-";
-/// What is in them: a file to lock, which is locked before it has this name, and what was unpacked.
+/// The contents of such a directory: the lock file, which is locked before it gets this name, and
+/// the unpacked bundle.
 const LOCK: &str = "lock";
 const NEW_LOCK: &str = "lock.new";
 const CONTENTS: &str = "bundle";
 
 impl Unpacked {
-    /// An empty one, among temporary files.
+    /// Creates an empty directory among the temporary files.
     pub fn new() -> Result<Self> {
         Self::among(&std::env::temp_dir())
     }
@@ -64,7 +67,7 @@ impl Unpacked {
         Ok(unpacked)
     }
 
-    /// Where the contents go.
+    /// Returns the directory for the bundle's contents.
     pub fn path(&self) -> PathBuf {
         self.dir.path().join(CONTENTS)
     }
@@ -78,7 +81,7 @@ fn lock(dir: &Path) -> std::io::Result<Flock<File>> {
     Ok(lock)
 }
 
-/// Takes away what is among temporary files and nobody reads any more. What cannot be taken away stays.
+/// Removes unused directories among the temporary files, as far as possible.
 fn sweep(among: &Path) {
     let entries = fs::read_dir(among).into_iter().flatten().flatten();
     for entry in entries.filter(is_ours) {
@@ -89,7 +92,7 @@ fn sweep(among: &Path) {
     }
 }
 
-/// It has the name, and belongs to the user.
+/// Returns whether an entry has our prefix and belongs to the user.
 fn is_ours(entry: &DirEntry) -> bool {
     let named = entry
         .file_name()
@@ -102,7 +105,7 @@ fn is_ours(entry: &DirEntry) -> bool {
             .is_ok_and(|found| found.is_dir() && found.uid() == user)
 }
 
-/// The lock of a directory that nobody holds.
+/// Takes the lock of a directory that no process holds.
 fn abandoned(dir: &Path) -> Option<Flock<File>> {
     let file = OpenOptions::new()
         .read(true)
@@ -117,12 +120,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_reader_left_is_taken_away_by_the_next() {
+    fn directory_of_a_killed_reader_is_removed_by_the_next() {
         let others = tempfile::tempdir().unwrap();
         let new = || Unpacked::among(others.path()).unwrap();
         let (killed, reads) = (new(), new());
         let left = killed.dir.path().to_owned();
-        // Locks end with the processes that hold them.
+        // The kernel releases locks when their process ends.
         fs::write(left.join(CONTENTS).join("file"), "large").unwrap();
         fs::remove_file(left.join(LOCK)).unwrap();
         fs::write(left.join(LOCK), "").unwrap();
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_when_it_was_read() {
+    fn directory_is_removed_on_drop() {
         let unpacked = Unpacked::new().unwrap();
         let dir = unpacked.dir.path().to_owned();
         assert!(dir.is_dir());

@@ -1,7 +1,7 @@
-//! Code that changed while it was traced: which bytes stood where, and from where on in each thread's
-//! trace.
+//! Code that changed while it was traced: the bytes at each address, and the position in each
+//! thread's trace from which they hold.
 //!
-//! One file a process. All numbers are little-endian:
+//! Each process has one file. All numbers are little-endian:
 //!
 //! ```text
 //! 0    8    magic: "BTCODE", 0, format version 1
@@ -20,22 +20,22 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 
 const MAGIC: &[u8; 8] = b"BTCODE\0\x01";
-/// Bytes of a fragment's entry.
+/// The size of a fragment's entry in bytes.
 const FRAGMENT_SIZE: u64 = 16;
-/// Bytes of a boundary's entry.
+/// The size of a boundary's entry in bytes.
 const BOUNDARY_SIZE: u64 = 12;
 
-/// The versions of a process's code: what lies over its modules and raw images, and since when.
+/// The versions of a process's code, which cover its modules and raw images.
 ///
-/// A boundary is a place in the life of a process where code changed, numbered from 1. It is a place
-/// in the trace of each of its threads too, where tracing is off. A thread sees the fragments
-/// whose boundary it has passed.
+/// A boundary is a point in time when code of the process changed, numbered from 1. In the trace of
+/// each thread, it is a position where tracing is off. A thread sees the fragments whose boundary
+/// it has passed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CodeVersions {
-    /// The code, in the order in which it came. Of two that overlap, the one of the higher boundary lies
-    /// over the other, and of one boundary, the later.
+    /// The code in the order in which it appeared. If two fragments overlap, the one with the
+    /// higher boundary covers the other. With the same boundary, the later one does.
     pub fragments: Vec<Fragment>,
-    /// Where each thread passes boundaries, ascending in both.
+    /// The boundaries that each thread passes, ascending by number and offset.
     pub boundaries: BTreeMap<Tid, Vec<Boundary>>,
 }
 
@@ -44,32 +44,32 @@ pub struct CodeVersions {
 pub struct Fragment {
     /// The first address.
     pub address: Avma,
-    /// The boundary from which on it holds; 0: from the beginning.
+    /// The boundary from which the fragment holds; 0 means from the beginning.
     pub boundary: u32,
-    /// 1 to [`Fragment::MAX_SIZE`] bytes.
+    /// The code, 1 to [`Fragment::MAX_SIZE`] bytes.
     pub bytes: SharedBytes,
 }
 
 impl Fragment {
-    /// The most bytes of a fragment.
+    /// The largest size of a fragment.
     pub const MAX_SIZE: usize = 4096;
 }
 
-/// Where a thread passes a boundary.
+/// The position where a thread passes a boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boundary {
-    /// In the thread's trace: behind the TIP.PGD before it, and at or before the TIP.PGE after it. 0
-    /// when the trace begins later than that.
+    /// The offset in the thread's trace: after the preceding TIP.PGD, and not after the following
+    /// TIP.PGE. 0 if the trace begins later.
     pub offset: u64,
-    /// The boundary.
+    /// The boundary's number.
     pub number: u32,
 }
 
 impl CodeVersions {
-    /// The file; fragments are put in the order of their boundaries.
+    /// Encodes the file. Fragments are sorted by boundary.
     ///
     /// # Errors
-    /// When a reader would refuse it.
+    /// Fails if a reader would refuse the file.
     pub(crate) fn encode(&self, place: impl Display) -> Result<Vec<u8>> {
         let mut fragments: Vec<&Fragment> = self.fragments.iter().collect();
         fragments.sort_by_key(|fragment| fragment.boundary);
@@ -96,32 +96,32 @@ impl CodeVersions {
         Ok(bytes.to_vec())
     }
 
-    /// Reads a file, which `place` names in errors.
+    /// Parses a file. `place` names it in errors.
     pub(crate) fn parse(bytes: &SharedBytes, place: impl Display) -> Result<Self> {
-        let mut input = Input {
+        let mut cursor = Cursor {
             bytes,
             at: 0,
             place: &place,
         };
-        if input.take(8)?.as_ref() != MAGIC {
-            return Err(input.refuse("this is no file of code versions, or one of another format version"));
+        if cursor.take(8)?.as_ref() != MAGIC {
+            return Err(cursor.refuse("this is not a code versions file, or it has another format version"));
         }
-        let fragments = input.number()?;
-        let threads = input.number()?;
-        let entries = (0..input.fitting(fragments, FRAGMENT_SIZE)?)
-            .map(|_| Ok((Avma(input.long()?), input.number()?, input.number()?)))
+        let fragments = cursor.number()?;
+        let threads = cursor.number()?;
+        let entries = (0..cursor.checked_count(fragments, FRAGMENT_SIZE)?)
+            .map(|_| Ok((Avma(cursor.long()?), cursor.number()?, cursor.number()?)))
             .collect::<Result<Vec<_>>>()?;
         let mut boundaries = BTreeMap::new();
         for _ in 0..threads {
-            let tid = Tid(input.number()?);
+            let tid = Tid(cursor.number()?);
             if boundaries.last_key_value().is_some_and(|(&last, _)| tid <= last) {
-                return Err(input.refuse("the threads are not in order of their ids"));
+                return Err(cursor.refuse("the threads are not in order of their ids"));
             }
-            boundaries.insert(tid, input.boundaries()?);
+            boundaries.insert(tid, cursor.boundaries()?);
         }
-        let fragments = input.fragments(entries)?;
-        if input.at != bytes.len() as u64 {
-            return Err(input.refuse("there are bytes behind the last fragment"));
+        let fragments = cursor.fragments(entries)?;
+        if cursor.at != bytes.len() as u64 {
+            return Err(cursor.refuse("there are bytes after the last fragment"));
         }
         Ok(Self {
             fragments,
@@ -129,7 +129,8 @@ impl CodeVersions {
         })
     }
 
-    /// What `process` has, read from the file it names through `open`.
+    /// Reads the versions of `process` from the file that it names. `open` opens files of the
+    /// bundle.
     pub(crate) fn load(process: &Process, open: impl Fn(&BundlePath) -> Result<SharedBytes>) -> Result<Self> {
         let Some(path) = &process.versions else {
             return Ok(Self::default());
@@ -160,17 +161,17 @@ impl CodeVersions {
 fn count(number: usize) -> Result<[u8; 4]> {
     u32::try_from(number)
         .map(u32::to_le_bytes)
-        .map_err(|_| Error::Usage(format!("{number} are too many for a file of code versions")))
+        .map_err(|_| Error::Usage(format!("a code versions file cannot hold {number} entries")))
 }
 
-/// The file as far as it is read.
-struct Input<'a> {
+/// The unread part of a file.
+struct Cursor<'a> {
     bytes: &'a SharedBytes,
     at: u64,
     place: &'a dyn Display,
 }
 
-impl Input<'_> {
+impl Cursor<'_> {
     fn refuse(&self, problem: impl ToString) -> Error {
         Error::malformed(self.place, problem)
     }
@@ -179,7 +180,7 @@ impl Input<'_> {
         let end = self.at.saturating_add(size);
         let taken = self.bytes.slice(self.at..end);
         self.at = end;
-        taken.ok_or_else(|| self.refuse("it is cut short"))
+        taken.ok_or_else(|| self.refuse("it is truncated"))
     }
 
     fn number(&mut self) -> Result<u32> {
@@ -187,7 +188,7 @@ impl Input<'_> {
         bytes
             .first_chunk()
             .map(|bytes| u32::from_le_bytes(*bytes))
-            .ok_or_else(|| self.refuse("it is cut short"))
+            .ok_or_else(|| self.refuse("it is truncated"))
     }
 
     fn long(&mut self) -> Result<u64> {
@@ -195,14 +196,14 @@ impl Input<'_> {
         bytes
             .first_chunk()
             .map(|bytes| u64::from_le_bytes(*bytes))
-            .ok_or_else(|| self.refuse("it is cut short"))
+            .ok_or_else(|| self.refuse("it is truncated"))
     }
 
-    /// A count of entries of `size` bytes, when that many can be there.
-    fn fitting(&self, count: u32, size: u64) -> Result<u32> {
+    /// Returns `count` if that many entries of `size` bytes fit into the rest of the file.
+    fn checked_count(&self, count: u32, size: u64) -> Result<u32> {
         let left = (self.bytes.len() as u64).saturating_sub(self.at);
         if u64::from(count) * size > left {
-            return Err(self.refuse(format!("it cannot hold {count} entries")));
+            return Err(self.refuse(format!("it is too short for {count} entries")));
         }
         Ok(count)
     }
@@ -210,7 +211,7 @@ impl Input<'_> {
     fn boundaries(&mut self) -> Result<Vec<Boundary>> {
         let count = self.number()?;
         let mut found: Vec<Boundary> = Vec::new();
-        for _ in 0..self.fitting(count, BOUNDARY_SIZE)? {
+        for _ in 0..self.checked_count(count, BOUNDARY_SIZE)? {
             let boundary = Boundary {
                 offset: self.long()?,
                 number: self.number()?,
@@ -224,7 +225,7 @@ impl Input<'_> {
         Ok(found)
     }
 
-    /// The fragments of these entries: address, boundary, size.
+    /// Reads the fragments of these entries: address, boundary, size.
     fn fragments(&mut self, entries: Vec<(Avma, u32, u32)>) -> Result<Vec<Fragment>> {
         let mut found: Vec<Fragment> = Vec::with_capacity(entries.len());
         for (address, boundary, size) in entries {
@@ -233,7 +234,9 @@ impl Input<'_> {
                 return Err(self.refuse(problem));
             }
             if address.0.checked_add(u64::from(size)).is_none() {
-                return Err(self.refuse(format!("a fragment at {address} leads out of the address space")));
+                return Err(self.refuse(format!(
+                    "a fragment at {address} extends beyond the address space"
+                )));
             }
             if found.last().is_some_and(|last| boundary < last.boundary) {
                 return Err(self.refuse("the fragments are not in order of their boundaries"));

@@ -1,10 +1,12 @@
-//! Writing a bundle: into a directory beside the target, which takes its name only when all is there.
+//! Writes a bundle into a temporary directory beside the target, which gets its name when complete.
 
+use crate::manifest::Manifest;
 use crate::manifest::Meta;
 use crate::module_file::{self, Allowance};
 use crate::module_store::ModuleStore;
 use crate::schema::{META_JSON, TRACE_JSON, encode_meta, encode_trace};
-use crate::{Bundle, BundlePath, CodeVersions, Error, Manifest, Result, Stop, durable};
+use crate::versions::CodeVersions;
+use crate::{Bundle, BundlePath, CancelToken, Error, Result, durable};
 use backtrail_pt::BuildId;
 use nix::fcntl::{Flock, FlockArg};
 use std::cell::RefCell;
@@ -14,32 +16,32 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// How the names of directories in the making begin.
+/// The prefix of the temporary directories.
 const PREFIX: &str = ".backtrail-";
 
-/// Whether a bundle that stands at the target gives way.
+/// The treatment of an existing bundle at the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overwrite {
     /// Refuse.
     Never,
-    /// Refuse, and say that `--overwrite` replaces it.
-    IfAsked,
-    /// Replace it; anything else but a bundle is refused all the same.
+    /// Refuse, and suggest `--overwrite`.
+    SuggestFlag,
+    /// Replace a bundle. Anything else is refused.
     Bundle,
 }
 
 impl Overwrite {
-    /// As somebody asks for it who has the option `--overwrite`.
+    /// Returns the treatment for the value of the option `--overwrite`.
     #[must_use]
-    pub fn asked(asked: bool) -> Self {
-        match asked {
+    pub fn from_flag(overwrite: bool) -> Self {
+        match overwrite {
             true => Self::Bundle,
-            false => Self::IfAsked,
+            false => Self::SuggestFlag,
         }
     }
 }
 
-/// A file as it was at some time: device, inode, size, and the times of its last changes.
+/// The state of a file: device, inode, size, and the times of its last changes.
 ///
 /// A path is not enough: `/proc/self/fd/7` names another file after the descriptor was closed.
 type FileState = (u64, u64, u64, (i64, i64), (i64, i64));
@@ -56,26 +58,27 @@ fn file_state(path: &Path) -> std::io::Result<FileState> {
     ))
 }
 
-/// A bundle in the making. Dropped before [`Self::finish`], it leaves nothing behind.
+/// A bundle that is being written. If it is dropped before [`Self::finish`], everything is removed.
 #[derive(Debug)]
 pub struct Writer {
     target: PathBuf,
     temporary: TempDir,
-    /// The modules copied so far, by the files that they are copies of.
+    /// The modules copied so far, by the state of the original file.
     modules: RefCell<HashMap<FileState, (BundlePath, Option<BuildId>)>>,
-    /// Where modules are kept that several bundles share.
+    /// The store of modules that several bundles share.
     store: Option<ModuleStore>,
-    /// Ends long work on it.
-    stop: Stop,
-    /// Held while the bundle is in the making, so that [`Self::remove_abandoned`] leaves it alone.
+    /// Cancels the work on this bundle.
+    cancel: CancelToken,
+    /// Locked while the bundle is written, so that [`Self::remove_abandoned`] skips it.
     lock: Flock<File>,
 }
 
 impl Writer {
-    /// Begins a bundle that will stand at `target`.
+    /// Starts to write a bundle for `target`.
     ///
     /// # Errors
-    /// When `target` is taken (an empty directory is not), or its parent cannot be written.
+    /// Fails if `target` exists (other than as an empty directory), or if its parent is not
+    /// writable.
     pub fn create(target: &Path, overwrite: Overwrite) -> Result<Self> {
         check_target(target, overwrite)?;
         let parent = target
@@ -92,40 +95,41 @@ impl Writer {
             temporary,
             modules: RefCell::default(),
             store: None,
-            stop: Stop::default(),
+            cancel: CancelToken::default(),
             lock,
         })
     }
 
-    /// Has adding files end, and the bundle be given up, when `stop` comes.
+    /// Makes adding files fail once `cancel` is set.
     #[must_use]
-    pub(crate) fn until(mut self, stop: &Stop) -> Self {
-        self.stop = stop.clone();
+    pub(crate) fn canceled_by(mut self, cancel: &CancelToken) -> Self {
+        self.cancel = cancel.clone();
         self
     }
 
-    /// The wish that work on it end.
-    pub(crate) fn stop(&self) -> &Stop {
-        &self.stop
+    /// Returns the token that cancels the work.
+    pub(crate) fn cancel_token(&self) -> &CancelToken {
+        &self.cancel
     }
 
-    /// Keeps one copy of each module in `directory`, on the same file system, for all the bundles that are given
-    /// it: they have hard links to it.
+    /// Stores one copy of each module in `directory`, and adds hard links to it. The directory must
+    /// be on the same file system; several writers may share it.
     #[must_use]
     pub fn sharing_modules(mut self, directory: PathBuf) -> Self {
         self.store = Some(ModuleStore::new(directory));
         self
     }
 
-    /// Removes the modules in a directory of [`Self::sharing_modules`] that no bundle has any more.
+    /// Removes the modules in a directory of [`Self::sharing_modules`] that no bundle links to.
     pub fn remove_unused_modules(directory: &Path) {
         ModuleStore::remove_unused(directory);
     }
 
-    /// Removes what writers that were killed have left in a directory; how many there were.
+    /// Removes the temporary directories of killed writers in `directory`, and returns their
+    /// number.
     ///
     /// # Errors
-    /// When the directory cannot be read. What cannot be removed is left.
+    /// Fails if the directory cannot be read. Entries that cannot be removed are left.
     pub fn remove_abandoned(directory: &Path) -> Result<usize> {
         let mut removed = 0;
         for entry in fs::read_dir(directory)
@@ -141,54 +145,55 @@ impl Writer {
         Ok(removed)
     }
 
-    /// Where the files stand for now.
+    /// Returns the temporary directory.
     pub(crate) fn root(&self) -> &Path {
         self.temporary.path()
     }
 
-    /// Creates a file, for the caller to fill.
+    /// Creates a file for the caller to write.
     ///
     /// # Errors
-    /// When it exists already or cannot be created.
+    /// Fails if the file exists or cannot be created.
     pub fn create_file(&self, path: &BundlePath) -> Result<File> {
-        let target = self.place(path)?;
+        let target = self.prepare(path)?;
         File::create_new(&target).map_err(Error::io("create", &target))
     }
 
-    /// Creates a file of these bytes.
+    /// Creates a file with these contents.
     ///
     /// # Errors
-    /// As [`Self::create_file`].
+    /// Fails as [`Self::create_file`] does.
     pub fn add_bytes(&self, path: &BundlePath, bytes: &[u8]) -> Result<()> {
         let mut file = self.create_file(path)?;
-        let written = self.stop.write(bytes, &mut file);
+        let written = self.cancel.write(bytes, &mut file);
         written.map_err(Error::io("write", &self.target))
     }
 
-    /// Copies a file from outside; a sparse or reflinked copy where the file system can.
+    /// Copies a file into the bundle. The copy is sparse or reflinked if the file system supports
+    /// it.
     ///
     /// # Errors
-    /// When it cannot be read, or as [`Self::create_file`].
+    /// Fails if the file cannot be read, and as [`Self::create_file`] does.
     pub fn add_file(&self, path: &BundlePath, source: &Path) -> Result<()> {
         if !source.is_file() {
             return Err(Error::malformed(source.display(), "this is not a regular file"));
         }
         let from = File::open(source).map_err(Error::io("copy", source))?;
         let mut target = self.create_file(path)?;
-        let copied = self.stop.copy(&from, &mut target).map(drop);
+        let copied = self.cancel.copy(&from, &mut target).map(drop);
         if copied.is_err() {
-            // Half of it would be taken for the whole.
+            // A partial copy could be mistaken for a complete one.
             self.remove_file(path);
         }
         copied.map_err(Error::io("copy", source))
     }
 
-    /// Copies the ELF file `source`, which the traced system had at `system_path`, to
-    /// `modules/ID/NAME`: ID is the build id, or a fingerprint of a file that has none.
-    /// A file that is there already is not copied again.
+    /// Copies the ELF file `source` to `modules/ID/NAME`. `system_path` is its path on the traced
+    /// system. ID is the build id, or a fingerprint if the file has none. A file that exists there
+    /// is not copied again.
     ///
     /// # Errors
-    /// When it cannot be read or is no ELF file.
+    /// Fails if the file cannot be read, or if it is not an ELF file.
     pub fn add_module(&self, source: &Path, system_path: &str) -> Result<(BundlePath, Option<BuildId>)> {
         let state = file_state(source).map_err(Error::io("read", source))?;
         if let Some(known) = self.modules.borrow().get(&state) {
@@ -203,11 +208,12 @@ impl Writer {
         Ok(added)
     }
 
-    /// As [`Self::add_module`], of an open file, which is read and never mapped. What is copied counts against the
-    /// allowance. `ready` is a copy of the file that was made before, on the same file system; it is moved to its place.
+    /// Adds a module as [`Self::add_module`] does, from an open file, which is read and never
+    /// mapped. The copied bytes count against the allowance. `ready` is an existing copy on the
+    /// same file system; it is moved to its target.
     ///
     /// # Errors
-    /// When it cannot be read or is no ELF file, or the allowance is used up.
+    /// Fails if the file cannot be read, if it is not an ELF file, or if the allowance is used up.
     pub fn add_module_file(
         &self,
         file: &File,
@@ -222,34 +228,34 @@ impl Writer {
             None => format!("{:016x}", module_file::fingerprint(file).map_err(read())?),
         };
         let path = BundlePath::new(&format!("modules/{id}/{}", plain_name(system_path)))?;
-        let place = self.place(&path)?;
-        if place.exists() {
+        let target = self.prepare(&path)?;
+        if target.exists() {
             return Ok((path, build_id));
         }
-        let ready = ready.is_some_and(|ready| fs::rename(ready, &place).is_ok());
+        let ready = ready.is_some_and(|ready| fs::rename(ready, &target).is_ok());
         let shared = || {
             self.store
                 .as_ref()
-                .is_some_and(|store| store.link(file, &id, &place).is_some())
+                .is_some_and(|store| store.link(file, &id, &target).is_some())
         };
         if !ready && !shared() {
-            let target = File::create_new(&place).map_err(Error::io("create", &place))?;
-            let copied = module_file::copy(file, &target, allowance, || self.stop.look());
+            let out = File::create_new(&target).map_err(Error::io("create", &target))?;
+            let copied = module_file::copy(file, &out, allowance, || self.cancel.check_io());
             if let Err(error) = copied {
-                let _ = fs::remove_file(&place);
+                let _ = fs::remove_file(&target);
                 return Err(Error::io("copy", system_path.as_ref())(error));
             }
         }
         Ok((path, build_id))
     }
 
-    /// Removes the modules copied so far that are not among `wanted`.
+    /// Removes the modules copied so far that are not in `wanted`.
     pub fn retain_modules(&self, wanted: &HashSet<BundlePath>) {
         self.modules.borrow_mut().retain(|_, (path, _)| {
             let keep = wanted.contains(path);
             if !keep {
                 self.remove_file(path);
-                // Another module of the same build may be in the directory.
+                // The directory may contain another module of the same build.
                 let directory = self.root().join(path.as_str());
                 let _ = directory.parent().map(fs::remove_dir);
             }
@@ -257,31 +263,31 @@ impl Writer {
         });
     }
 
-    /// Removes a file that was added; one that is gone already is no error.
+    /// Removes a file that was added. A missing file is not an error.
     pub fn remove_file(&self, path: &BundlePath) {
         let _ = fs::remove_file(self.root().join(path.as_str()));
     }
 
-    /// Returns where a file that was added is until the bundle is finished.
+    /// Returns the path of an added file until the bundle is finished.
     #[must_use]
-    pub fn place_of(&self, path: &BundlePath) -> PathBuf {
+    pub fn temporary_path(&self, path: &BundlePath) -> PathBuf {
         self.root().join(path.as_str())
     }
 
-    /// Adds the file that [`Process::versions`](crate::manifest::Process::versions) is to name.
+    /// Adds the file for [`Process::versions`](crate::manifest::Process::versions).
     ///
     /// # Errors
-    /// When a fragment is empty or too long, or boundaries are not in order; or as
-    /// [`Self::create_file`].
+    /// Fails if a fragment is empty or too long, if boundaries are not in order, and as
+    /// [`Self::create_file`] does.
     pub fn add_code_versions(&self, path: &BundlePath, versions: &CodeVersions) -> Result<()> {
         self.add_bytes(path, &versions.encode(path)?)
     }
 
-    /// Writes the descriptions, has the whole read back, and moves it to its place.
+    /// Writes the descriptions, reads the bundle back, and moves it to its target.
     ///
     /// # Errors
-    /// When `manifest` names a file that was not added or breaks a rule of the schema; then
-    /// nothing stands at the target.
+    /// Fails if `manifest` names a missing file or breaks a rule of the schema. Nothing is left at
+    /// the target then.
     pub fn finish(self, manifest: &Manifest) -> Result<()> {
         self.add_json(TRACE_JSON, &encode_trace(manifest))?;
         self.add_json(META_JSON, &encode_meta(&manifest.meta))?;
@@ -289,10 +295,10 @@ impl Writer {
         self.publish()
     }
 
-    /// As [`Self::finish`], and what stands at the target survives a loss of power from then on.
+    /// Finishes as [`Self::finish`] does, and syncs the bundle to disk.
     ///
     /// # Errors
-    /// As [`Self::finish`].
+    /// Fails as [`Self::finish`] does.
     pub fn finish_durably(self, manifest: &Manifest) -> Result<()> {
         self.add_json(TRACE_JSON, &encode_trace(manifest))?;
         self.add_json(META_JSON, &encode_meta(&manifest.meta))?;
@@ -303,12 +309,12 @@ impl Writer {
         durable::sync_directory(target.parent().unwrap_or(Path::new(".")))
     }
 
-    /// As [`Self::finish`], and refuses all that [`crate::check`] would: for what comes from
-    /// other tools.
+    /// Finishes as [`Self::finish`] does, and refuses everything that [`crate::check`] would
+    /// report. Used for imports.
     pub(crate) fn finish_checked(self, manifest: &Manifest) -> Result<()> {
         self.add_json(TRACE_JSON, &encode_trace(manifest))?;
         self.add_json(META_JSON, &encode_meta(&manifest.meta))?;
-        self.stop.check()?;
+        self.cancel.check()?;
         match crate::check(self.root())?.findings.into_iter().next() {
             Some(finding) => Err(finding),
             None => self.publish(),
@@ -317,7 +323,7 @@ impl Writer {
 
     /// Moves the directory to the target.
     pub(crate) fn publish(self) -> Result<()> {
-        // It may have all of a process's memory: it is its owner's alone, as a core is.
+        // A bundle may contain all memory of a process, so only its owner may read it, like a core.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         fs::set_permissions(self.root(), mode).map_err(Error::io("change", self.temporary.path()))?;
         let Self {
@@ -326,7 +332,7 @@ impl Writer {
             lock,
             ..
         } = self;
-        // Checked when begun; a bundle may only now give way.
+        // The target was checked at the start; only a bundle may have to be replaced now.
         let old = match target.symlink_metadata() {
             Ok(_) => {
                 let parent = temporary.path().parent().unwrap_or(Path::new("."));
@@ -351,7 +357,7 @@ impl Writer {
         moved
     }
 
-    /// Replaces the description of a bundle that was unpacked here.
+    /// Replaces the metadata of an unpacked bundle.
     pub(crate) fn replace_meta(&self, meta: &Meta) -> Result<()> {
         let path = self.root().join(META_JSON);
         if path.symlink_metadata().is_ok() {
@@ -360,18 +366,12 @@ impl Writer {
         self.add_json(META_JSON, &encode_meta(meta))
     }
 
-    /// Where a file of the bundle in the making stands for now.
-    #[must_use]
-    pub fn current_place(&self, path: &BundlePath) -> PathBuf {
-        self.root().join(path.as_str())
-    }
-
     fn add_json(&self, name: &str, value: &serde_json::Value) -> Result<()> {
         self.add_bytes(&BundlePath::new(name)?, format!("{value:#}\n").as_bytes())
     }
 
-    /// The file's place for now, its directory made.
-    fn place(&self, path: &BundlePath) -> Result<PathBuf> {
+    /// Returns the temporary path of a file, and creates its directory.
+    fn prepare(&self, path: &BundlePath) -> Result<PathBuf> {
         let target = self.root().join(path.as_str());
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
@@ -380,14 +380,14 @@ impl Writer {
     }
 }
 
-/// Takes a directory's lock, if nobody has it.
+/// Locks a directory if no other process holds its lock.
 fn lock(directory: &Path) -> std::io::Result<Flock<File>> {
     Flock::lock(File::open(directory)?, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error.into())
 }
 
-/// Refuses a target that is taken.
+/// Refuses an existing target.
 fn check_target(target: &Path, overwrite: Overwrite) -> Result<()> {
-    let taken = |what, hint| {
+    let exists = |what, hint| {
         Err(Error::TargetExists {
             path: target.to_owned(),
             what,
@@ -398,7 +398,7 @@ fn check_target(target: &Path, overwrite: Overwrite) -> Result<()> {
         return Ok(());
     };
     if !metadata.is_dir() {
-        return taken("not a directory", "");
+        return exists("not a directory", "");
     }
     if fs::read_dir(target)
         .map_err(Error::io("read", target))?
@@ -409,14 +409,13 @@ fn check_target(target: &Path, overwrite: Overwrite) -> Result<()> {
     }
     match (target.join(TRACE_JSON).is_file(), overwrite) {
         (true, Overwrite::Bundle) => Ok(()),
-        (true, Overwrite::IfAsked) => taken("a bundle", " or replace it with --overwrite"),
-        (true, Overwrite::Never) => taken("a bundle", ""),
-        (false, _) => taken("a directory that holds other files", ""),
+        (true, Overwrite::SuggestFlag) => exists("a bundle", " or replace it with --overwrite"),
+        (true, Overwrite::Never) => exists("a bundle", ""),
+        (false, _) => exists("a directory that holds other files", ""),
     }
 }
 
-/// A file name of the path's last part that is safe everywhere, and short enough for a plain tar
-/// header.
+/// Returns a safe file name for the last component of `path`, short enough for a plain tar header.
 pub(crate) fn plain_name(path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
     let plain: String = name
@@ -442,15 +441,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_writer_left_is_removed_and_what_is_in_the_making_is_not() {
-        let place = tempfile::tempdir().unwrap();
-        let writer = Writer::create(&place.path().join("bundle"), Overwrite::Never).unwrap();
-        fs::create_dir(place.path().join(format!("{PREFIX}left"))).unwrap();
-        fs::write(place.path().join(format!("{PREFIX}left/core")), b"half").unwrap();
-        fs::create_dir(place.path().join("other")).unwrap();
-        assert_eq!(Writer::remove_abandoned(place.path()).unwrap(), 1);
-        assert!(writer.root().is_dir() && place.path().join("other").is_dir());
+    fn only_directories_of_killed_writers_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = Writer::create(&folder.path().join("bundle"), Overwrite::Never).unwrap();
+        fs::create_dir(folder.path().join(format!("{PREFIX}left"))).unwrap();
+        fs::write(folder.path().join(format!("{PREFIX}left/core")), b"half").unwrap();
+        fs::create_dir(folder.path().join("other")).unwrap();
+        assert_eq!(Writer::remove_abandoned(folder.path()).unwrap(), 1);
+        assert!(writer.root().is_dir() && folder.path().join("other").is_dir());
         drop(writer);
-        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

@@ -1,17 +1,17 @@
-//! Files made to do harm, and files cut or changed at random: read or refused, never a panic, a hang,
-//! or a step outside.
+//! Malicious, truncated and randomly changed files are read or refused. Nothing panics, hangs, or
+//! writes outside of the target.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use backtrail_bundle::core::Core;
 use backtrail_bundle::import::{self, PerfImport};
-use backtrail_bundle::{Bundle, Overwrite, SharedBytes, Stop};
+use backtrail_bundle::{Bundle, CancelToken, Overwrite, SharedBytes};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/pt");
 
-/// A capture's bytes; `None` where the captures are absent.
+/// Returns a capture's bytes, or `None` if the captures are absent.
 fn capture(path: &str) -> Option<Vec<u8>> {
     let path = PathBuf::from(CAPTURES).join(path);
     if !path.exists() {
@@ -20,7 +20,7 @@ fn capture(path: &str) -> Option<Vec<u8>> {
     std::fs::read(path).ok()
 }
 
-/// Numbers that look random and are the same each time (xorshift64*).
+/// A deterministic generator of random numbers (xorshift64*).
 struct Random(u64);
 
 impl Random {
@@ -31,7 +31,7 @@ impl Random {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
     }
 
-    /// Changes up to 4 places: a bit, a byte, or a word to an extreme.
+    /// Changes up to 4 positions: a bit, a byte, or a word set to an extreme value.
     fn mutate(&mut self, bytes: &mut [u8]) {
         for _ in 0..=self.below(4) {
             let at = self.below(bytes.len());
@@ -55,17 +55,23 @@ fn import_perf(dir: &Path, bytes: &[u8]) -> Result<(), backtrail_bundle::Error> 
         core: None,
         symfs: Some(dir.to_owned()),
     };
-    import::perf(&request, &dir.join("bundle"), Overwrite::Bundle, &Stop::default()).map(drop)
+    import::perf(
+        &request,
+        &dir.join("bundle"),
+        Overwrite::Bundle,
+        &CancelToken::default(),
+    )
+    .map(drop)
 }
 
 #[test]
-fn perf_data_cut_anywhere_is_refused() {
+fn truncated_perf_data_is_refused() {
     let Some(bytes) = capture("hase/20180404/loopy/loopy-20180404T162955.perf") else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
-    // Data and feature table end at 14 KiB; beyond stand the features, which a reader can do without.
-    // (Parsing alone is tried at every length in the crate of perf's records.)
+    // The data and the feature table end at 14 KiB. A reader can do without the features that
+    // follow. (The perf crate's tests truncate at every length.)
     let (data_end, mut refused) = (14_488, 0);
     for end in (0..bytes.len()).step_by(211) {
         let imported = import_perf(dir.path(), &bytes[..end]);
@@ -78,7 +84,7 @@ fn perf_data_cut_anywhere_is_refused() {
 }
 
 #[test]
-fn perf_data_changed_anywhere_is_read_or_refused() {
+fn changed_perf_data_is_read_or_refused() {
     let Some(bytes) = capture("hase/20180404/control_flow/control_flow-20180404T163033.perf") else {
         return;
     };
@@ -87,7 +93,7 @@ fn perf_data_changed_anywhere_is_read_or_refused() {
     let mut refused = 0;
     for _ in 0..200 {
         let mut changed = bytes.clone();
-        // Most of the file is features; the headers and records deserve most of the changes.
+        // Features make up most of the file, but most changes should hit the headers and records.
         let part = if random.below(4) == 0 {
             changed.len()
         } else {
@@ -100,7 +106,7 @@ fn perf_data_changed_anywhere_is_read_or_refused() {
 }
 
 #[test]
-fn a_core_changed_or_cut_anywhere_is_read_or_refused() {
+fn changed_or_truncated_core_is_read_or_refused() {
     let Some(bytes) = capture("hase/20180404/loopy/loopy-20180404T162955.coredump") else {
         return;
     };
@@ -128,14 +134,14 @@ fn a_core_changed_or_cut_anywhere_is_read_or_refused() {
 }
 
 #[test]
-fn a_module_changed_anywhere_is_read_or_refused() {
+fn changed_module_is_read_or_refused() {
     let json = PathBuf::from(CAPTURES).join("lldb/intelpt-trace/trace.json");
     let Some(module) = capture("lldb/intelpt-trace/a.out") else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("bundle");
-    let manifest = import::lldb(&json, &target, Overwrite::Never, &Stop::default()).unwrap();
+    let manifest = import::lldb(&json, &target, Overwrite::Never, &CancelToken::default()).unwrap();
     let file = target.join(manifest.processes[0].modules[0].file.as_ref().unwrap().as_str());
     let mut random = Random(77);
     for _ in 0..500 {
@@ -150,17 +156,17 @@ fn a_module_changed_anywhere_is_read_or_refused() {
     }
 }
 
-/// Members of an archive: name, type, contents.
+/// The members of an archive: name, type, contents.
 type Members<'a> = &'a [(&'a str, tar::EntryType, &'a [u8])];
 
-/// A packed bundle of these members.
+/// Builds a packed bundle with these members.
 fn packed(dir: &Path, members: Members<'_>) -> PathBuf {
     let path = dir.join("hostile.btz");
     let encoder = zstd::Encoder::new(std::fs::File::create(&path).unwrap(), 1).unwrap();
     let mut archive = tar::Builder::new(encoder);
     for (name, kind, contents) in members {
         let mut header = tar::Header::new_ustar();
-        // set_path refuses what an attacker would not.
+        // set_path refuses names that an attacker would use.
         header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
         header.set_entry_type(*kind);
         header.set_link_name("/etc/passwd").unwrap();
@@ -173,7 +179,7 @@ fn packed(dir: &Path, members: Members<'_>) -> PathBuf {
 }
 
 #[test]
-fn archives_cannot_write_outside_or_twice_or_anything_but_files() {
+fn archives_with_unsafe_members_are_refused() {
     use tar::EntryType;
     let dir = tempfile::tempdir().unwrap();
     let cases: [(Members<'_>, &str); 10] = [
@@ -223,14 +229,14 @@ fn archives_cannot_write_outside_or_twice_or_anything_but_files() {
 }
 
 #[test]
-fn an_archive_that_is_none_or_unpacks_to_too_much_is_refused() {
+fn invalid_or_oversized_archives_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("bomb.btz");
     for bytes in [&b""[..], b"no archive at all", &[0x28, 0xb5, 0x2f, 0xfd, 1, 2, 3]] {
         std::fs::write(&path, bytes).unwrap();
         assert!(Bundle::open(&path).unwrap_err().is_malformed());
     }
-    // The header alone claims 60 GiB: refused before a byte of it is written.
+    // The header alone claims 60 GiB, so it is refused before any byte is written.
     let mut header = tar::Header::new_ustar();
     header.set_path("traces/bomb").unwrap();
     header.set_size(60 << 30);

@@ -1,13 +1,14 @@
-//! LLDB's own test bundles: the good import, the bad are refused with a sentence that names the place.
+//! LLDB's own test bundles: valid ones are imported; errors for the others state the position.
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-use backtrail_bundle::{Bundle, Error, Manifest, Overwrite, Stop, check, import, pack, unpack};
+use backtrail_bundle::manifest::Manifest;
+use backtrail_bundle::{Bundle, CancelToken, Error, Overwrite, check, import, pack, unpack};
 use backtrail_pt::{Avma, Pid, Tid};
 use std::path::PathBuf;
 
 const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/pt/lldb");
 
-/// Imports a description; `None` where the captures are absent.
+/// Imports a description. Returns `None` if the captures are absent.
 fn import(json: &str) -> Option<Result<(Manifest, tempfile::TempDir), Error>> {
     let json = PathBuf::from(CAPTURES).join(json);
     if !json.exists() {
@@ -19,7 +20,7 @@ fn import(json: &str) -> Option<Result<(Manifest, tempfile::TempDir), Error>> {
         &json,
         &dir.path().join("bundle"),
         Overwrite::Never,
-        &Stop::default(),
+        &CancelToken::default(),
     );
     assert_eq!(
         dir.path().join("bundle").exists(),
@@ -30,7 +31,7 @@ fn import(json: &str) -> Option<Result<(Manifest, tempfile::TempDir), Error>> {
 }
 
 #[test]
-fn a_trace_by_thread_imports() {
+fn trace_by_thread_imports() {
     let Some(imported) = import("intelpt-trace-multi-file/multi-file-no-ld.json") else {
         return;
     };
@@ -49,14 +50,14 @@ fn a_trace_by_thread_imports() {
 }
 
 #[test]
-fn a_trace_by_processor_imports_with_its_switches_and_packs() {
+fn trace_by_processor_imports_with_switches_and_packs() {
     let Some(imported) = import("intelpt-multi-core-trace/trace_with_string_numbers.json") else {
         return;
     };
     let (manifest, dir) = imported.unwrap();
     assert_eq!(manifest.tsc.unwrap().zero, 18_433_473_881_008_870_804);
     let packed = dir.path().join("bundle.btz");
-    pack(&dir.path().join("bundle"), &packed, &Stop::default()).unwrap();
+    pack(&dir.path().join("bundle"), &packed, &CancelToken::default()).unwrap();
     let bundle = Bundle::open(&packed).unwrap();
     assert_eq!(bundle.manifest(), &manifest);
     let switches: Vec<usize> = manifest
@@ -65,13 +66,13 @@ fn a_trace_by_processor_imports_with_its_switches_and_packs() {
         .map(|cpu| bundle.switches(cpu).unwrap().len())
         .collect();
     assert_eq!(switches, [76, 226]);
-    unpack(&packed, &dir.path().join("again"), &Stop::default()).unwrap();
+    unpack(&packed, &dir.path().join("again"), &CancelToken::default()).unwrap();
     assert_eq!(
         Bundle::open(&dir.path().join("again")).unwrap().manifest(),
         &manifest
     );
     assert!(
-        unpack(&packed, &dir.path().join("again"), &Stop::default()).is_err(),
+        unpack(&packed, &dir.path().join("again"), &CancelToken::default()).is_err(),
         "a target that is taken"
     );
 }
@@ -89,11 +90,11 @@ fn threads_missing_from_the_list_come_from_the_switches() {
         .collect();
     tids.sort();
     assert_eq!(tids, [Tid(3_497_234), Tid(3_497_496), Tid(3_497_497)]);
-    assert_eq!(manifest.meta.notes.len(), 2, "and it is told");
+    assert_eq!(manifest.meta.notes.len(), 2, "with a note each");
 }
 
 #[test]
-fn a_kernel_trace_has_a_thread_for_each_processor() {
+fn kernel_trace_has_a_thread_for_each_processor() {
     let Some(imported) = import("intelpt-kernel-trace/trace_with_loadAddress.json") else {
         return;
     };
@@ -112,7 +113,7 @@ fn a_kernel_trace_has_a_thread_for_each_processor() {
 }
 
 #[test]
-fn malformed_descriptions_are_refused_at_their_place() {
+fn malformed_descriptions_are_refused_with_their_position() {
     let cases = [
         (
             "intelpt-trace/trace_bad.json",
@@ -136,11 +137,11 @@ fn malformed_descriptions_are_refused_at_their_place() {
         ),
         (
             "intelpt-trace/trace_bad_image.json",
-            "cannot be loaded at 0xfffff0, which is not the start of a page",
+            "its load address 0xfffff0 is not page-aligned",
         ),
         (
             "intelpt-trace/trace_wrong_cpu.json",
-            "cpuInfo.family: 2123123 is too large, at most 65535 can be",
+            "cpuInfo.family: 2123123 is too large; the maximum is 65535",
         ),
         (
             "intelpt-kernel-trace/trace_kernel_with_process.json",

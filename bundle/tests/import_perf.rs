@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use backtrail_bundle::import::PerfImport;
-use backtrail_bundle::{Bundle, Manifest, Overwrite, Stop, check, import};
+use backtrail_bundle::manifest::Manifest;
+use backtrail_bundle::{Bundle, CancelToken, Overwrite, check, import};
 use backtrail_pt::{Avma, CpuModel, Pid, TimingParams};
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,7 @@ fn captures(path: &str) -> Option<PathBuf> {
     path.exists().then_some(path)
 }
 
-/// Imports a capture that is named after its program and the time.
+/// Imports a capture whose name contains its program and time.
 fn crash(program: &str, time: &str, target: &Path) -> Option<Manifest> {
     let dir = captures(&format!("hase/20180404/{program}"))?;
     let request = PerfImport {
@@ -24,11 +25,11 @@ fn crash(program: &str, time: &str, target: &Path) -> Option<Manifest> {
         core: Some(dir.join(format!("{program}-{time}.coredump"))),
         symfs: None,
     };
-    Some(import::perf(&request, target, Overwrite::Never, &Stop::default()).unwrap())
+    Some(import::perf(&request, target, Overwrite::Never, &CancelToken::default()).unwrap())
 }
 
 #[test]
-fn a_crash_imports_with_its_binary_from_beside_the_file() {
+fn crash_imports_with_the_binary_beside_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("bundle");
     let Some(manifest) = crash("loopy", "20180404T162955", &target) else {
@@ -97,7 +98,7 @@ fn another_crash_ends_in_raise() {
 }
 
 #[test]
-fn binaries_that_are_nowhere_are_noted_and_no_error() {
+fn missing_binaries_are_noted() {
     let Some(data) = captures("quipper/perf.data.intel_pt-4.14") else {
         return;
     };
@@ -108,7 +109,7 @@ fn binaries_that_are_nowhere_are_noted_and_no_error() {
         symfs: Some(dir.path().to_owned()),
     };
     let target = dir.path().join("bundle");
-    let manifest = import::perf(&request, &target, Overwrite::Never, &Stop::default()).unwrap();
+    let manifest = import::perf(&request, &target, Overwrite::Never, &CancelToken::default()).unwrap();
     let bundle = Bundle::open(&target).unwrap();
     let sizes: Vec<usize> = manifest
         .cpus
@@ -132,12 +133,12 @@ fn binaries_that_are_nowhere_are_noted_and_no_error() {
 }
 
 #[test]
-fn symfs_is_searched_by_path_then_by_name_and_a_misfit_is_no_binary() {
+fn symfs_is_searched_by_path_then_by_name() {
     let Some(capture) = captures("hase/20180404/loopy") else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
-    // Away from the binary that lies beside the file.
+    // In another directory than the binary.
     let data = dir.path().join("perf.data");
     std::fs::copy(capture.join("loopy-20180404T162955.perf"), &data).unwrap();
     let symfs = dir.path().join("symfs");
@@ -151,7 +152,7 @@ fn symfs_is_searched_by_path_then_by_name_and_a_misfit_is_no_binary() {
             &request,
             &dir.path().join(name),
             Overwrite::Never,
-            &Stop::default(),
+            &CancelToken::default(),
         )
         .unwrap()
     };

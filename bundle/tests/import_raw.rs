@@ -1,16 +1,17 @@
-//! Raw packets with each form of image.
+//! Raw packets with each form of image argument.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use backtrail_bundle::import::{self, RawImport};
-use backtrail_bundle::{Bundle, Error, Manifest, Overwrite, Stop};
+use backtrail_bundle::manifest::Manifest;
+use backtrail_bundle::{Bundle, CancelToken, Error, Overwrite};
 use backtrail_pt::{Avma, Pid, Tid, TimingParams};
 use std::path::{Path, PathBuf};
 
 const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/pt");
 
-/// Imports the packets of `capture` with `images`, which stand beside it; `None` where the captures are
-/// absent.
+/// Imports the packets of `capture` with `images` from the same directory. Returns `None` if the
+/// captures are absent.
 fn raw(target: &Path, capture: &str, images: &[&str], core: Option<&str>) -> Option<Result<Manifest, Error>> {
     let dir = PathBuf::from(CAPTURES).join(capture).parent().unwrap().to_owned();
     if !dir.exists() {
@@ -28,11 +29,16 @@ fn raw(target: &Path, capture: &str, images: &[&str], core: Option<&str>) -> Opt
         timing: TimingParams::default(),
         core: core.map(|core| dir.join(core)),
     };
-    Some(import::raw(&request, target, Overwrite::Never, &Stop::default()))
+    Some(import::raw(
+        &request,
+        target,
+        Overwrite::Never,
+        &CancelToken::default(),
+    ))
 }
 
 #[test]
-fn each_form_of_image_lies_where_it_is_said_to() {
+fn each_form_of_image_is_placed_as_requested() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("bundle");
     let images = [
@@ -76,7 +82,7 @@ fn each_form_of_image_lies_where_it_is_said_to() {
 }
 
 #[test]
-fn the_core_of_a_raw_import_is_of_its_only_thread() {
+fn core_of_a_raw_import_belongs_to_its_only_thread() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("bundle");
     let core = Some("../loopy-20180404T162955.coredump");
@@ -97,18 +103,15 @@ fn the_core_of_a_raw_import_is_of_its_only_thread() {
 }
 
 #[test]
-fn an_image_that_says_too_little_or_too_much_is_refused() {
+fn incomplete_or_impossible_images_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("bundle");
     let cases = [
         ("multi-file.trace", "needs an address"),
         ("a.out:0:16", "needs an address"),
         ("a.out:0:0x100000@0x1000", "fewer than 0x100000"),
-        ("a.out@0x1234", "not the start of a page"),
-        (
-            "multi-file.trace@0xffffffffffffff00",
-            "more than the address space holds",
-        ),
+        ("a.out@0x1234", "is not page-aligned"),
+        ("multi-file.trace@0xffffffffffffff00", "exceed the address space"),
         ("no such file@0x1000", "cannot open"),
     ];
     for (image, expected) in cases {

@@ -1,5 +1,4 @@
-//! Whatever manifest is written is read back the same; whatever is written over one's JSON is read or
-//! refused.
+//! Manifests round-trip. Changed JSON is read or refused.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
@@ -15,7 +14,7 @@ fn path(text: &str) -> BundlePath {
     BundlePath::new(text).unwrap()
 }
 
-/// A manifest with every field in use; by processor or by thread.
+/// Builds a manifest that uses every field, by processor or by thread.
 fn full(by_cpu: bool, number: u64, text: &str) -> Manifest {
     let thread = |tid| Thread {
         tid: Tid(tid),
@@ -79,48 +78,53 @@ fn full(by_cpu: bool, number: u64, text: &str) -> Manifest {
             Vec::new()
         },
         core: Some(path("core")),
-        meta: Meta {
-            source: Source::Software,
-            created_by: Some(text.to_owned()),
-            created_at: Some(number),
-            program: Some(text.to_owned()),
-            command_line: vec![text.to_owned(), String::new()],
-            crash: Some(Crash {
-                pid: Pid(1),
-                tid: Tid(2),
-                signal: 11,
-                code: -6,
-                fault_address: Some(Avma(number)),
-                pc: Avma(small),
-            }),
-            ending: Some(match by_cpu {
-                true => Ending::Exited(number as i32),
-                false => Ending::Killed(11),
-            }),
-            host: Some(text.to_owned()),
-            kernel: Some(text.to_owned()),
-            overhead: Some(Overhead {
-                wall: 5_000_000_000,
-                program_cpu: Some(3_000_000_000),
-                recorder_cpu: 4_000_000_000,
-                stops: 77,
-            }),
-            collected: Some(Collected {
-                trigger: text.to_owned(),
-                time: Some(number),
-                probe: Some(text.to_owned()),
-                crash_to_reader: Some(1),
-                crash_to_stop: None,
-                overwritten: Some(number),
-                crash_to_held: Some(2),
-                held: Some(3),
-                history: number,
-                user: Some(1000),
-                deposited_by: Some(1001),
-                missing: vec![text.to_owned()],
-            }),
-            notes: vec![text.to_owned()],
-        },
+        meta: full_meta(by_cpu, number, text),
+    }
+}
+
+/// Builds metadata that uses every field.
+fn full_meta(by_cpu: bool, number: u64, text: &str) -> Meta {
+    Meta {
+        source: Source::Software,
+        created_by: Some(text.to_owned()),
+        created_at: Some(number),
+        program: Some(text.to_owned()),
+        command_line: vec![text.to_owned(), String::new()],
+        crash: Some(Crash {
+            pid: Pid(1),
+            tid: Tid(2),
+            signal: 11,
+            code: -6,
+            fault_address: Some(Avma(number)),
+            pc: Avma(number >> 1),
+        }),
+        ending: Some(match by_cpu {
+            true => Ending::Exited(number as i32),
+            false => Ending::Killed(11),
+        }),
+        host: Some(text.to_owned()),
+        kernel: Some(text.to_owned()),
+        overhead: Some(Overhead {
+            wall: 5_000_000_000,
+            program_cpu: Some(3_000_000_000),
+            recorder_cpu: 4_000_000_000,
+            stops: 77,
+        }),
+        collected: Some(Collected {
+            trigger: text.to_owned(),
+            time: Some(number),
+            probe: Some(text.to_owned()),
+            crash_to_reader: Some(1),
+            crash_to_stop: None,
+            overwritten: Some(number),
+            crash_to_held: Some(2),
+            held: Some(3),
+            history: number,
+            user: Some(1000),
+            deposited_by: Some(1001),
+            missing: vec![text.to_owned()],
+        }),
+        notes: vec![text.to_owned()],
     }
 }
 
@@ -144,7 +148,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn a_manifest_round_trips(by_cpu: bool, number: u64, text in "[^\0]{0,12}") {
+    fn manifest_round_trips(by_cpu: bool, number: u64, text in "[^\0]{0,12}") {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("bundle");
         let manifest = full(by_cpu, number, &text);
@@ -153,9 +157,9 @@ proptest! {
         prop_assert_eq!(bundle.manifest(), &manifest);
     }
 
-    /// One place of the JSON is replaced by another value, or taken out.
+    /// Replaces or removes one value of the JSON.
     #[test]
-    fn a_mutated_manifest_is_read_or_refused(by_cpu: bool, which in 0usize..120, choice in 0usize..12) {
+    fn mutated_manifest_is_read_or_refused(by_cpu: bool, which in 0usize..120, choice in 0usize..12) {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("bundle");
         write(&full(by_cpu, 0x1234_5678_9abc, "x"), &target);
@@ -168,18 +172,18 @@ proptest! {
             prop_assert!(error.is_malformed() || is_newer(&error), "{}", error);
             prop_assert!(!error.to_string().contains('\n'), "one sentence: {}", error);
         }
-        // Whatever is found wrong is told; nothing panics, whatever is asked.
+        // `check` reports every fault and never panics.
         let report = backtrail_bundle::check(&target).unwrap();
         prop_assert!(report.findings.iter().all(|finding| finding.is_malformed() || is_newer(finding)));
     }
 }
 
-/// A large number stands where the version was.
+/// Returns whether a large number replaced the version.
 fn is_newer(error: &Error) -> bool {
     matches!(error, Error::Unsupported { problem, .. } if problem.contains("newer"))
 }
 
-/// Puts value number `choice` at the `left`-th place of the document.
+/// Puts value number `choice` at the `left`-th position of the document.
 fn mutate(value: &mut Value, left: &mut usize, choice: usize) {
     if *left == 0 {
         *value = [
@@ -215,7 +219,7 @@ fn mutate(value: &mut Value, left: &mut usize, choice: usize) {
 }
 
 #[test]
-fn a_target_that_is_taken_is_left_alone() {
+fn existing_target_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("bundle");
     std::fs::create_dir(&target).unwrap();
@@ -241,7 +245,7 @@ fn a_target_that_is_taken_is_left_alone() {
 }
 
 #[test]
-fn a_core_without_a_crash_is_of_the_process_that_it_names() {
+fn core_without_crash_belongs_to_the_process_it_names() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("bundle");
     let segment = core::Segment {

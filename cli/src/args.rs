@@ -1,14 +1,14 @@
-//! The command line as types: every command, its arguments and their help.
+//! The command line as types: every command with its arguments and help texts.
 
 mod collector;
 
-pub use collector::{Collect, Crashes, CrashesDebug, CrashesList, CrashesOne, Snapshot, SpoolPlace};
+pub use collector::{Collect, CrashSelection, Crashes, CrashesDebug, CrashesList, Snapshot, SpoolOptions};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Reverse debugging of crashes: what the program did before it crashed.
+/// Reverse debugger for crashes: shows what a program did before it crashed
 #[derive(Debug, Parser)]
 #[command(
     name = "backtrail",
@@ -17,10 +17,10 @@ use std::path::PathBuf;
     arg_required_else_help = true
 )]
 #[command(
-    after_help = "Exit status: 0 done, 1 could not do it, 2 wrong usage, 3 the input was refused: malformed, or of a kind that is not read."
+    after_help = "Exit status: 0 success, 1 failure, 2 wrong usage, 3 input refused (malformed or unsupported)."
 )]
 pub struct CommandLine {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -28,52 +28,54 @@ pub struct CommandLine {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// What this machine can do: Intel PT, recording in software, core dumps; why not, and the fix
+    /// Report what this machine supports (Intel PT, software recording, core dumps), and how to fix
+    /// the rest
     Doctor(Doctor),
     /// Run a program, or attach to one, and record what it executes
     Record(Record),
-    /// Watch all processes, and save the last moments of those that crash: the daemon
+    /// Run the daemon that watches all processes and saves the recent history of those that crash
     Collect(Collect),
-    /// Have the collector save a process that goes on, or the traces of all
+    /// Have the collector save a running process, or the traces of all processors
     Snapshot(Snapshot),
-    /// The crashes that the collector saved
+    /// List and open the crashes that the collector saved
     #[command(subcommand)]
     Crashes(Crashes),
-    /// Write the files that have systemd run the collector, or a service under the recorder
+    /// Install systemd units for the collector, or for a service under the recorder
     Install(Install),
-    /// Turn somebody else's recording into a bundle
+    /// Convert a recording of another tool to a bundle
     #[command(subcommand)]
     Import(Import),
-    /// What a bundle holds: source, crash, threads, instructions, gaps
+    /// Show the contents of a bundle: source, crash, threads, instructions, gaps
     Info(Info),
-    /// Everything a reader would refuse, and every gap with its cause
+    /// List everything that a reader would refuse, and every gap with its cause
     Check(Check),
-    /// Print packets, instructions, blocks or calls, one a line
+    /// Print packets, instructions, blocks or calls, one per line
     Dump(Dump),
-    /// Walk through a recording, forward and backward
+    /// Step through a recording, forward and backward
     Debug(Debug),
-    /// Let an editor drive the debugger, by the Debug Adapter Protocol
+    /// Run the debugger for an editor, by the Debug Adapter Protocol
     Dap(Dap),
-    /// How long the calls of functions took, and where the time went
+    /// Show how long calls of functions took, and where the time was spent
     Latency(Latency),
-    /// Write calls and their times for another tool: Perfetto, Chrome, Firefox, speedscope, flame graphs, pprof, LLDB
+    /// Export calls and their times to another tool: Perfetto, Chrome, Firefox, speedscope, flame
+    /// graphs, pprof, LLDB
     Export(Export),
     /// Pack a bundle directory into one .btz file
     Pack(Pack),
     /// Unpack a .btz file into a bundle directory
     Unpack(Unpack),
-    /// Print the completion script of a shell
+    /// Print the completion script for a shell
     Completions(Completions),
-    /// Say what became of a program when its recorder was killed
+    /// Report the state of a program after its recorder was killed
     #[command(hide = true)]
     LastWord(LastWord),
-    /// What the kernel starts at a crash, by core_pattern
+    /// Handle a crash for the kernel, as core_pattern requests
     #[command(hide = true)]
     CoreHandler(CoreHandler),
-    /// What the collector starts to read one crash
+    /// Read one crash for the collector
     #[command(hide = true)]
     CoreWorker,
-    /// What puts core_pattern back when the collector is killed
+    /// Restore core_pattern after the collector was killed
     #[command(hide = true)]
     CoreGuard(CoreGuard),
 }
@@ -81,7 +83,7 @@ pub enum Command {
 /// `backtrail core-handler`.
 #[derive(Debug, Args)]
 pub struct CoreHandler {
-    /// As the pattern asks for them
+    /// The arguments that core_pattern lists
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<OsString>,
 }
@@ -96,19 +98,20 @@ pub struct CoreGuard {
 /// `backtrail dap`.
 #[derive(Debug, Args)]
 pub struct Dap {
-    /// Listen at unix:PATH or, on this machine alone, 127.0.0.1:PORT (0 for any free port, which is printed), instead of
-    /// speaking over standard input and output; only your own user can connect
+    /// Listen at unix:PATH, or on this machine only at 127.0.0.1:PORT (0 picks a free port and
+    /// prints it), instead of using standard input and output; only your own user can connect
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<backtrail_dap::Address>,
-    /// Fetch traces from this server alone, https://HOST[:PORT]; may be given several times; "none" for no server
+    /// Fetch traces only from this server, https://HOST[:PORT]; may be repeated; "none" allows no
+    /// server
     #[arg(long, value_name = "ORIGIN", value_parser = parse_allowed_origin)]
     pub allow_origin: Vec<AllowedOrigin>,
-    /// Fetch no trace that is larger, in MiB
+    /// Fetch no trace larger than this many MiB
     #[arg(long, value_name = "MIB")]
     pub download_limit: Option<u64>,
 }
 
-/// A server that traces may be fetched from; `None`: no server.
+/// A server that traces may be fetched from. `None` means no server.
 pub type AllowedOrigin = Option<backtrail_dap::Origin>;
 
 fn parse_allowed_origin(text: &str) -> Result<AllowedOrigin, String> {
@@ -128,16 +131,16 @@ pub struct LastWord {
 /// `backtrail install`.
 #[derive(Debug, Args)]
 pub struct Install {
-    /// Write under this folder instead of /, and look for units there: for a package, or an image
+    /// Write below this directory instead of /, and look for units there (for packages and images)
     #[arg(long, value_name = "DIR")]
     pub prefix: Option<PathBuf>,
-    /// Also have this service run under the recorder, by a drop-in
+    /// Also run this service under the recorder, by a drop-in
     #[arg(long, value_name = "NAME")]
     pub service: Option<String>,
-    /// Say what would be written where, and write nothing
+    /// Print what would be written, and write nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Replace files that are there and differ; the configuration stays in any case
+    /// Replace existing files that differ; an existing configuration is always kept
     #[arg(long)]
     pub overwrite: bool,
     /// Print JSON
@@ -148,7 +151,7 @@ pub struct Install {
 /// `backtrail doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// Trace for a moment with Intel PT, and check all that the collector needs of it
+    /// Trace briefly with Intel PT, and check everything that the collector needs
     #[arg(long)]
     pub self_test: bool,
     /// Print JSON
@@ -159,53 +162,56 @@ pub struct Doctor {
 /// `backtrail record`.
 #[derive(Debug, Args)]
 pub struct Record {
-    /// Where the trace comes from
+    /// The source of the trace
     #[arg(long, value_enum, default_value_t = Source::Auto)]
     pub source: Source,
-    /// How the software source follows the program
+    /// The engine of the software recorder
     #[arg(long, value_enum, default_value_t = RecordEngine::Translate)]
     pub engine: RecordEngine,
-    /// Which processors recorder and program run on
+    /// The processors that the recorder and the program run on
     #[arg(long, value_enum, default_value_t = Pin::Auto)]
     pub pin: Pin,
-    /// Room for translated code near each part of the program, 64K to 64M; when full, it is emptied
+    /// Size of the code cache near each part of the program, 64K to 64M; it is flushed when full
     #[arg(long, value_name = "SIZE", value_parser = parse_cache, default_value = "64M")]
     pub cache: u64,
-    /// Keep the newest SIZE bytes of trace a thread (K, M, G)
+    /// Keep the newest SIZE bytes of trace per thread (K, M, G)
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M", conflicts_with = "full")]
     pub ring: u64,
-    /// Keep the whole trace, however long
+    /// Keep the whole trace, of any length
     #[arg(long)]
     pub full: bool,
-    /// Let child processes go unrecorded
+    /// Do not record child processes
     #[arg(long)]
     pub no_follow: bool,
-    /// Run the program at fixed addresses, so that two runs are the same
+    /// Disable address space randomization, so that two runs are the same
     #[arg(long)]
     pub no_aslr: bool,
-    /// Tell in full where each return goes, not by one bit where its call says so: a larger trace
+    /// Disable return compression: record the target of each return as a TIP packet; the trace is
+    /// larger
     #[arg(long)]
     pub no_compress_returns: bool,
-    /// Where to write the bundle [default: PROG.bundle in this folder]
+    /// The bundle to write [default: PROG.bundle in the current directory]
     #[arg(short, long, value_name = "BUNDLE")]
     pub output: Option<PathBuf>,
-    /// Replace an earlier bundle at the same place
+    /// Replace an existing bundle
     #[arg(long)]
     pub overwrite: bool,
-    /// Run as a service: save each crash into the collector's spool, and end as the program ends
+    /// Run as a service: save each crash to the collector's spool, and exit as the program does
     #[arg(long, conflicts_with_all = ["full", "output", "overwrite", "golden", "json"])]
     pub daemon: bool,
-    /// With --daemon: the collector's configuration; /etc/backtrail/collect.toml if there is one
+    /// With --daemon: the collector's configuration [default: /etc/backtrail/collect.toml, if it
+    /// exists]
     #[arg(long, value_name = "FILE", requires = "daemon")]
     #[arg(conflicts_with_all = ["full", "output", "overwrite", "golden", "json"])]
     pub config: Option<PathBuf>,
-    /// Attach to this running process instead
+    /// Attach to this running process
     #[arg(long, value_name = "PID", conflicts_with = "program")]
     pub pid: Option<u32>,
-    /// End after this long (500ms, 10s, 2m); Ctrl-C ends it too
+    /// Stop after this time (500ms, 10s, 2m); Ctrl-C also stops
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     pub duration: Option<std::time::Duration>,
-    /// Also write the executed instruction addresses, 8 little-endian bytes each, to DIR/TID.ips (for tests)
+    /// Also write the address of each executed instruction, as 8 little-endian bytes, to
+    /// DIR/TID.ips (for tests)
     #[arg(long, value_name = "DIR", hide = true)]
     pub golden: Option<PathBuf>,
     /// Print JSON
@@ -219,7 +225,7 @@ pub struct Record {
 /// Trace sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Source {
-    /// Hardware where the machine has it, else software
+    /// Hardware if the machine has it, else software
     Auto,
     /// Intel Processor Trace
     Hardware,
@@ -227,23 +233,23 @@ pub enum Source {
     Software,
 }
 
-/// Which processors recorder and program run on.
+/// The processors that the recorder and the program run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Pin {
-    /// Together with the engine step, anywhere with translate
+    /// Together with the engine step, on any processor with translate
     Auto,
-    /// The program on the processor of the thread that minds it; it sees one processor
+    /// The program runs on the processor of its tracing thread, and sees only that one
     Together,
-    /// Anywhere
+    /// On any processor
     Off,
 }
 
 /// Engines of the software recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RecordEngine {
-    /// In a code cache, stopped only for code not seen before
+    /// Use a code cache; stop the program only for code not seen before
     Translate,
-    /// One instruction at a time: exact, slow
+    /// Single-step each instruction: exact, but slow
     Step,
 }
 
@@ -256,7 +262,7 @@ pub enum Import {
         #[arg(value_name = "TRACE.json")]
         trace: PathBuf,
         #[command(flatten)]
-        to: ImportTo,
+        to: ImportOutput,
     },
     /// A perf.data file recorded with intel_pt
     Perf {
@@ -266,23 +272,23 @@ pub enum Import {
         /// The core of the crash that ended the recording
         #[arg(long)]
         core: Option<PathBuf>,
-        /// Where the recorded machine's binaries are, as perf's --symfs
+        /// The directory with the recorded machine's binaries, as perf's --symfs
         #[arg(long, value_name = "DIR")]
         symfs: Option<PathBuf>,
         #[command(flatten)]
-        to: ImportTo,
+        to: ImportOutput,
     },
-    /// Raw PT bytes with the code they ran through
+    /// Raw PT packets with the code that they executed
     Raw(ImportRaw),
 }
 
-/// Where an import goes.
+/// The output of an import.
 #[derive(Debug, Args)]
-pub struct ImportTo {
-    /// Where to write the bundle
+pub struct ImportOutput {
+    /// The bundle to write
     #[arg(short, long, value_name = "BUNDLE")]
     pub output: PathBuf,
-    /// Replace an earlier bundle at the same place
+    /// Replace an existing bundle
     #[arg(long)]
     pub overwrite: bool,
     /// Print JSON
@@ -293,45 +299,46 @@ pub struct ImportTo {
 /// `backtrail import raw`.
 #[derive(Debug, Args)]
 pub struct ImportRaw {
-    /// The PT bytes
+    /// The file with the PT packets
     #[arg(long, value_name = "FILE")]
     pub pt: PathBuf,
-    /// Code: FILE[:OFFSET:SIZE][@ADDRESS]; an ELF file loads itself, anything else is bytes at ADDRESS
+    /// Code: FILE[:OFFSET:SIZE][@ADDRESS]; an ELF file has its own addresses, other files need
+    /// ADDRESS
     #[arg(long = "image", value_name = "IMAGE", required = true)]
     pub images: Vec<String>,
-    /// Addresses that were traced: FROM-TO
+    /// A traced address range: FROM-TO
     #[arg(long = "addr-filter", value_name = "FROM-TO")]
     pub filters: Vec<String>,
     /// The processor: FAMILY/MODEL/STEPPING
     #[arg(long, value_name = "F/M/S")]
     pub cpu: Option<backtrail_pt::CpuModel>,
-    /// MTC packets come every 2^N crystal clock ticks
+    /// The MTC period is 2^N crystal clock ticks
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub mtc_freq: u8,
     /// Nominal frequency ratio
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub nom_freq: u8,
-    /// CPUID leaf 15h: the TSC to crystal clock ratio
+    /// CPUID leaf 15h, EAX/EBX: the ratio of the TSC to the crystal clock
     #[arg(long, value_name = "EAX/EBX", value_parser = parse_pair)]
     pub cpuid_15h: Option<(u32, u32)>,
     /// The core of the crash that ended the recording
     #[arg(long)]
     pub core: Option<PathBuf>,
-    /// Where it goes.
+    /// The output.
     #[command(flatten)]
-    pub to: ImportTo,
+    pub to: ImportOutput,
 }
 
-/// Which decode engine, and how wide.
+/// Options of commands that decode.
 #[derive(Clone, Debug, Args)]
 pub struct Decode {
     /// The decode engine
     #[arg(long, value_name = "ENGINE", default_value = "native")]
     pub engine: String,
-    /// At most so many threads decode at once; as many as there are processors if not given
+    /// The most decoder threads [default: the number of processors]
     #[arg(long, value_name = "N")]
     pub jobs: Option<std::num::NonZeroUsize>,
-    /// Decodes only about the last MIB of each trace, for less time and memory; history begins there
+    /// Decode only about the last MIB of each trace, to save time and memory; history begins there
     #[arg(long, value_name = "MIB")]
     pub last: Option<std::num::NonZeroU32>,
 }
@@ -341,11 +348,11 @@ pub struct Decode {
 pub struct Info {
     /// A bundle directory or .btz file
     pub bundle: PathBuf,
-    /// One line a thread: instructions, errors and a digest of every instruction's address
+    /// Print one line per thread: instructions, errors and a digest of all instruction addresses
     #[arg(long)]
     pub digest: bool,
     #[command(flatten)]
-    /// How to decode.
+    /// Decoder options.
     pub decode: Decode,
     /// Print JSON
     #[arg(long)]
@@ -357,7 +364,7 @@ pub struct Info {
 pub struct Check {
     /// A bundle directory or .btz file
     pub bundle: PathBuf,
-    /// How to decode.
+    /// Decoder options.
     #[command(flatten)]
     pub decode: Decode,
     /// Print JSON
@@ -368,36 +375,37 @@ pub struct Check {
 /// `backtrail dump`.
 #[derive(Debug, Args)]
 pub struct Dump {
-    /// What to print
+    /// The items to print
     #[arg(value_enum)]
-    pub what: DumpWhat,
+    pub what: DumpKind,
     /// A bundle directory or .btz file
     pub bundle: PathBuf,
-    /// Only this thread (of packets in a per-processor bundle: this processor)
+    /// Print only this thread (for packets of a per-processor bundle: this processor)
     #[arg(long, value_name = "TID")]
     pub thread: Option<u32>,
-    /// Begin here: a position (t1#250, t1#-250 from the end), an index (250), or of packets a byte offset
+    /// Start at a position (t1#250, or t1#-250 from the end), an index (250), or a byte offset for
+    /// packets
     #[arg(long, value_name = "POSITION")]
     pub from: Option<String>,
-    /// At most this many
+    /// Print at most this many items
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
-    /// How to decode.
+    /// Decoder options.
     #[command(flatten)]
     pub decode: Decode,
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     pub json: bool,
 }
 
-/// What `backtrail dump` prints.
+/// The items that `backtrail dump` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DumpWhat {
+pub enum DumpKind {
     /// PT packets with their offsets
     Packets,
-    /// Instructions in the order they ran
+    /// Instructions in execution order
     Instructions,
-    /// Runs of instructions up to a branch
+    /// Basic blocks
     Blocks,
     /// The call forest
     Calls,
@@ -409,22 +417,22 @@ pub struct Debug {
     /// A bundle directory, a .btz file, or an ELF core
     #[arg(value_name = "BUNDLE|CORE")]
     pub input: PathBuf,
-    /// Read no commands from the terminal; end after those of -x and -e
+    /// Read no commands from the terminal; exit after those of -x and -e
     #[arg(long)]
     pub batch: bool,
-    /// A command to run first (again for more)
+    /// A command to run first (may be repeated)
     #[arg(short = 'e', long = "execute", value_name = "COMMAND")]
     pub commands: Vec<String>,
-    /// A file of commands to run first
+    /// A file with commands to run first
     #[arg(short = 'x', long = "command-file", value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// How to decode.
+    /// Decoder options.
     #[command(flatten)]
     pub decode: Decode,
-    /// Where the recorded machine's binaries and debug files are
+    /// The directory with the recorded machine's binaries and debug files
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,
-    /// Print JSON, one object a command
+    /// Print JSON, one object per command
     #[arg(long)]
     pub json: bool,
 }
@@ -434,25 +442,25 @@ pub struct Debug {
 pub struct Latency {
     /// A bundle directory or .btz file
     pub bundle: PathBuf,
-    /// A function, or /REGEX/ for all that match together
+    /// A function, or /REGEX/ for all matching functions together
     #[arg(value_name = "FUNCTION", required = true)]
     pub functions: Vec<String>,
     /// Count instructions instead of time
     #[arg(long)]
     pub instructions: bool,
-    /// List the calls that took longest too, so many of them
+    /// Also list this many of the slowest calls
     #[arg(long, value_name = "N")]
     pub slowest: Option<std::num::NonZeroU32>,
-    /// Of the process of this thread, instead of the one that crashed
+    /// Use the process of this thread, instead of the one that crashed
     #[arg(long, value_name = "TID")]
     pub thread: Option<u32>,
-    /// How to decode.
+    /// Decoder options.
     #[command(flatten)]
     pub decode: Decode,
-    /// Where the recorded machine's binaries and debug files are
+    /// The directory with the recorded machine's binaries and debug files
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,
-    /// Print JSON, one object a function
+    /// Print JSON, one object per function
     #[arg(long)]
     pub json: bool,
 }
@@ -462,31 +470,31 @@ pub struct Latency {
 pub struct Export {
     /// A bundle directory or .btz file
     pub bundle: PathBuf,
-    /// For which tool
+    /// The output format
     #[arg(long, value_enum)]
     pub format: ExportFormat,
-    /// Where to write; standard output if not given, but for lldb
+    /// The file to write [default: standard output, except for lldb]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Replace an earlier file at the same place
+    /// Replace an existing file
     #[arg(long)]
     pub overwrite: bool,
-    /// Only this thread
+    /// Export only this thread
     #[arg(long, value_name = "TID")]
     pub thread: Option<u32>,
-    /// Begin at this position (t1#250, t1#-250 from the end), in its thread alone
+    /// Start at this position (t1#250, or t1#-250 from the end), in its thread only
     #[arg(long, value_name = "POSITION")]
     pub from: Option<backtrail_decoder::Position>,
-    /// End at this position, in its thread alone
+    /// End at this position, in its thread only
     #[arg(long, value_name = "POSITION")]
     pub to: Option<backtrail_decoder::Position>,
-    /// Only calls that are inside of fewer than N others
+    /// Export only calls with fewer than N callers
     #[arg(long, value_name = "N")]
     pub depth: Option<u32>,
-    /// What moments are counted in
+    /// The unit of timestamps
     #[arg(long, value_enum, default_value_t = ExportClock::Auto)]
     pub clock: ExportClock,
-    /// How to decode.
+    /// Decoder options.
     #[command(flatten)]
     pub decode: Decode,
 }
@@ -494,30 +502,30 @@ pub struct Export {
 /// Formats of `backtrail export`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
-    /// Perfetto's protobuf, a timeline
+    /// Perfetto's protobuf: a timeline
     Perfetto,
-    /// Chrome's trace events, JSON, a timeline
+    /// Chrome's trace events in JSON: a timeline
     Chrome,
-    /// The Firefox Profiler's JSON, sampled
+    /// The Firefox Profiler's JSON: sampled
     Firefox,
-    /// speedscope's JSON, a timeline
+    /// speedscope's JSON: a timeline
     Speedscope,
     /// Folded stacks, for flame graphs
     Folded,
     /// pprof's protobuf, compressed
     Pprof,
-    /// A trace bundle as LLDB loads it: its trace.json
+    /// A trace bundle that LLDB loads by its trace.json
     Lldb,
 }
 
-/// What moments are counted in.
+/// The unit of timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportClock {
-    /// Time where the trace has it, else instructions
+    /// Time if the trace has it, else instructions
     Auto,
     /// Time
     Time,
-    /// Instructions of each thread
+    /// Instructions executed by each thread
     Instructions,
 }
 
@@ -545,14 +553,14 @@ pub struct Unpack {
 /// `backtrail completions`.
 #[derive(Debug, Args)]
 pub struct Completions {
-    /// Whose
+    /// The shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }
 
-/// Bytes: a number with an optional K, M or G (1024-based).
+/// Parses a size in bytes: a number with an optional K, M or G (1024-based).
 fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no size: write for example 512K, 64M or 1G");
+    let wrong = || format!("'{text}' is not a size; examples: 512K, 64M, 1G");
     let (digits, shift) = match text
         .trim_end_matches("iB")
         .trim_end_matches('B')
@@ -571,18 +579,18 @@ fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(wrong)
 }
 
-/// Bytes that the code cache can be limited to.
+/// Parses a limit for the size of the code cache.
 fn parse_cache(text: &str) -> Result<u64, String> {
     let size = parse_size(text)?;
     match backtrail_recorder::RecordOptions::CACHE.contains(&size) {
         true => Ok(size),
-        false => Err(format!("'{text}' is no size of the cache: it has 64K to 64M")),
+        false => Err(format!("the cache size '{text}' is out of range; use 64K to 64M")),
     }
 }
 
-/// A time span: a number with ms, s, m or h.
+/// Parses a duration: a number with ms, s, m or h.
 fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
-    let wrong = || format!("'{text}' is no duration: write for example 500ms, 10s or 2m");
+    let wrong = || format!("'{text}' is not a duration; examples: 500ms, 10s, 2m");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().map_err(|_| wrong())?;
     let factor = match &text[digits.len()..] {
@@ -598,9 +606,9 @@ fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
         .ok_or_else(wrong)
 }
 
-/// Two numbers with a slash between.
+/// Parses two numbers separated by a slash.
 fn parse_pair(text: &str) -> Result<(u32, u32), String> {
-    let wrong = || format!("'{text}' is no EAX/EBX: write for example 2/266");
+    let wrong = || format!("'{text}' is not EAX/EBX; example: 2/266");
     let (first, second) = text.split_once('/').ok_or_else(wrong)?;
     Ok((
         first.parse().map_err(|_| wrong())?,
@@ -614,7 +622,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_table_of_commands_is_consistent() {
+    fn command_table_is_consistent() {
         CommandLine::command().debug_assert();
     }
 
@@ -639,9 +647,9 @@ mod tests {
         assert!(parse_pair("2").is_err());
     }
 
-    /// Options that rule out --daemon must not let --config pass without it.
+    /// Other options that conflict with --daemon must not make --config valid without it.
     #[test]
-    fn the_collectors_configuration_goes_with_daemon_alone() {
+    fn config_option_requires_daemon() {
         let parses = |options: &[&str]| {
             let words = [
                 &["backtrail", "record", "--config", "c"],

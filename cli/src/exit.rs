@@ -1,11 +1,11 @@
-//! How the program ends: one sentence on stderr, and the status that goes with it.
+//! How the program exits: one sentence on stderr, and an exit status.
 
 use crate::interrupt;
-use crate::output;
+use crate::terminal;
 use std::fmt::Display;
 use std::process::ExitCode;
 
-/// Why a command did not do what was asked.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub struct Failure {
     message: String,
@@ -14,7 +14,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Status 1: it could not be done.
+    /// Builds a failure with status 1: the operation failed.
     pub fn failed(message: impl Display) -> Self {
         Self {
             message: message.to_string(),
@@ -23,7 +23,7 @@ impl Failure {
         }
     }
 
-    /// Status 2: the command was used wrongly in a way the argument parser cannot see.
+    /// Builds a failure with status 2: wrong usage that the argument parser cannot detect.
     pub fn usage(message: impl Display) -> Self {
         Self {
             status: 2,
@@ -31,7 +31,7 @@ impl Failure {
         }
     }
 
-    /// Status 3 when the input is to blame, else 1.
+    /// Builds a failure with status 3 if the input was refused, else with status 1.
     pub fn of(message: impl Display, refused: bool) -> Self {
         Self {
             status: if refused { 3 } else { 1 },
@@ -39,7 +39,7 @@ impl Failure {
         }
     }
 
-    /// Ctrl-C or SIGTERM ended it: the status that shells give to what these end.
+    /// Builds the failure for a canceled command, with the status that shells use for the signal.
     fn canceled(message: impl Display) -> Self {
         Self {
             status: interrupt::status().unwrap_or(1),
@@ -47,14 +47,14 @@ impl Failure {
         }
     }
 
-    /// The reader of our output closed its end.
+    /// Returns whether the reader of our output closed its end of the pipe.
     pub fn is_closed_pipe(&self) -> bool {
         self.closed_pipe
     }
 
-    /// Prints the sentence, on one line whatever came from outside, and gives the status.
+    /// Prints the message on one line, whatever it contains, and returns the status.
     pub fn report(&self) -> ExitCode {
-        output::complain(&self.message.replace(['\n', '\r', '\t'], " "));
+        terminal::print_error(&self.message.replace(['\n', '\r', '\t'], " "));
         ExitCode::from(self.status)
     }
 }
@@ -103,12 +103,12 @@ impl From<backtrail_export::Error> for Failure {
 }
 
 impl From<std::io::Error> for Failure {
-    /// Writing to stdout is the only I/O of this crate itself.
+    /// The only I/O of this crate itself is writing to stdout.
     fn from(error: std::io::Error) -> Self {
         let closed_pipe = error.kind() == std::io::ErrorKind::BrokenPipe;
         Self {
             closed_pipe,
-            ..Self::failed(format_args!("could not write the output: {error}"))
+            ..Self::failed(format_args!("cannot write the output: {error}"))
         }
     }
 }

@@ -1,20 +1,20 @@
-//! Ctrl-C: asks long work to stop; a second one ends the program.
+//! Ctrl-C cancels long work; a second one ends the program.
 
-use backtrail_bundle::Stop;
+use backtrail_bundle::CancelToken;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::{SigId, flag, low_level};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Once};
 
-/// SIGHUP: the terminal has gone; not where somebody had it ignored, as nohup(1) does.
+/// SIGHUP means that the terminal was closed. It is left ignored if nohup(1) did that.
 static SIGNALS: LazyLock<Vec<i32>> = LazyLock::new(|| {
     let all = [SIGINT, SIGTERM, SIGHUP].into_iter();
     all.filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP))
         .collect()
 });
 
-/// Somebody had the signal ignored when this program was started (proc_pid_status(5), `SigIgn`).
+/// Returns whether a signal was ignored when this program started (proc_pid_status(5), `SigIgn`).
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -22,50 +22,54 @@ fn is_ignored(signal: i32) -> bool {
     ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// A file that grows beyond what the user may have is an error of the write, and not the end of the program.
+/// Turns exceeding the file size limit into a write error, instead of ending the program.
 pub fn outlive_file_limits() {
-    // That it cannot be caught is bearable.
+    // If this fails, the default action remains.
     let _ = flag::register(SIGXFSZ, Arc::default());
 }
 
-/// Which of them came last; 0: none did.
-static CAME: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+/// The last signal received; 0 if there was none.
+static LAST_SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
-/// The status of a program that a signal ended, as shells give it.
+/// Returns the exit status that shells report for a signal.
 const fn status_of(signal: i32) -> i32 {
     128 + signal
 }
 
-/// The status to end with, when one of them has come.
+/// Returns the exit status if a signal was received.
 pub fn status() -> Option<u8> {
-    let signal = CAME.load(Ordering::Relaxed);
+    let signal = LAST_SIGNAL.load(Ordering::Relaxed);
     let signal = i32::try_from(signal).ok().filter(|&signal| signal != 0)?;
     u8::try_from(status_of(signal)).ok()
 }
 
-/// Catches Ctrl-C (SIGINT) and SIGTERM for as long as it lives.
+/// Catches Ctrl-C (SIGINT) and SIGTERM until it is dropped.
 ///
-/// The first one raises the flag, which long work looks at; one more while it stands ends the program. When nobody looks any
-/// more, because it was dropped, the first one does.
+/// The first signal sets the flag that long work checks. A second one ends the program. After the
+/// drop, the first one does.
 pub struct Interrupt {
     flag: Arc<AtomicBool>,
     registered: Vec<SigId>,
 }
 
 impl Interrupt {
-    /// Catches them from now on.
+    /// Installs the signal handlers.
     pub fn install() -> Self {
         let raised = Arc::new(AtomicBool::new(false));
         let mut registered = Vec::new();
         for &signal in &*SIGNALS {
-            // The order counts: the shutdown looks at the flag before it is raised. Without a
-            // handler Ctrl-C ends the program at once, which is bearable.
+            // The order matters: the shutdown handler must read the flag before it is set. If this
+            // fails, Ctrl-C ends the program at once, which is acceptable.
             registered.extend(flag::register_conditional_shutdown(
                 signal,
                 status_of(signal),
                 Arc::clone(&raised),
             ));
-            registered.extend(flag::register_usize(signal, Arc::clone(&CAME), signal as usize));
+            registered.extend(flag::register_usize(
+                signal,
+                Arc::clone(&LAST_SIGNAL),
+                signal as usize,
+            ));
             registered.extend(flag::register(signal, Arc::clone(&raised)));
         }
         Self {
@@ -74,8 +78,8 @@ impl Interrupt {
         }
     }
 
-    /// Leaves Ctrl-C to whoever catches it next.
-    pub fn hand_over(mut self) {
+    /// Leaves Ctrl-C to the next handler.
+    pub fn release(mut self) {
         self.unregister();
         let others = SIGNALS.iter().copied().filter(|signal| *signal != SIGINT);
         end_at_once(&others.collect::<Vec<_>>());
@@ -88,12 +92,12 @@ impl Interrupt {
         }
     }
 
-    /// The same, for work on bundles.
-    pub fn stop(&self) -> Stop {
-        Stop::new(Arc::clone(&self.flag))
+    /// Returns the flag as a token for work on bundles.
+    pub fn cancel_token(&self) -> CancelToken {
+        CancelToken::new(Arc::clone(&self.flag))
     }
 
-    /// The flag: `true` means stop.
+    /// Returns the flag; `true` means cancel.
     pub fn flag(&self) -> &AtomicBool {
         &self.flag
     }
@@ -106,13 +110,13 @@ impl Drop for Interrupt {
     }
 }
 
-/// These signals end the program from now on, without what it has unpacked being left. Without a handler of ours they would be
-/// lost: what was there before does not come back.
+/// Makes these signals end the program and remove what it has unpacked. Without a handler they
+/// would be lost, because the previous handlers are not restored.
 fn end_at_once(signals: &[i32]) {
     static WAITS: Once = Once::new();
     let signals = signals.to_vec();
     WAITS.call_once(|| {
-        // That they cannot be caught is bearable.
+        // If this fails, the signals are lost, which is acceptable.
         let Ok(mut coming) = Signals::new(signals) else {
             return;
         };

@@ -9,6 +9,7 @@ mod open;
 mod output;
 mod progress;
 mod shell;
+mod terminal;
 
 use args::{Command, CommandLine};
 use clap::Parser;
@@ -16,15 +17,16 @@ use exit::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // The kernel keeps a process that crashed until this has ended: nothing is set up that it does not need.
-    if let Some(done) = command::core_handler::as_the_kernel_starts_it() {
+    // The kernel holds the crashed process until this handler exits, so nothing else is set up
+    // first.
+    if let Some(done) = command::core_handler::run_for_kernel() {
         return done.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
     }
     let line = CommandLine::parse();
     interrupt::outlive_file_limits();
     match run(line.command) {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of our pipe has seen enough: that is its right, not a failure.
+        // A reader that closes our pipe early is not a failure.
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

@@ -1,4 +1,4 @@
-//! Opening a bundle or core for the commands that decode: engine, jobs, progress bar, Ctrl-C.
+//! Opens a bundle or core for the commands that decode: engine, jobs, progress bar, Ctrl-C.
 
 use crate::args::Decode;
 use crate::exit::Failure;
@@ -8,7 +8,7 @@ use backtrail_debugger::{OpenOptions, Session};
 use backtrail_decoder::{EngineKind, Progress, Watch};
 use std::path::Path;
 
-/// What [`Decode`] asks for.
+/// Converts [`Decode`] to options.
 pub fn options(decode: &Decode) -> Result<OpenOptions, Failure> {
     let engine: EngineKind = decode.engine.parse().map_err(Failure::usage)?;
     Ok(OpenOptions {
@@ -19,7 +19,7 @@ pub fn options(decode: &Decode) -> Result<OpenOptions, Failure> {
     })
 }
 
-/// Opens and decodes, with a progress bar.
+/// Opens and decodes a bundle or core, with a progress bar.
 pub fn session(path: &Path, options: &OpenOptions, interrupt: &Interrupt) -> Result<Session, Failure> {
     let bar = Bar::default();
     let progress = |progress: Progress| bar.update(progress);

@@ -1,33 +1,16 @@
-//! What goes to stdout: text for people, or JSON for programs. None of it commands the terminal, whatever it says of a trace.
+//! Output to stdout: text for people, or JSON for programs. No text from a trace can control the
+//! terminal.
 //!
-//! Every JSON record carries `"schema": "backtrail-COMMAND/1"`; the number grows when a field
-//! changes its meaning or goes, not when one is added (docs/cli.md).
+//! Every JSON record has a key `"schema": "backtrail-COMMAND/1"`. The number grows when a field is
+//! removed or changes its meaning, not when one is added (docs/cli.md).
 
 use crate::exit::Failure;
-use backtrail_console::output::{Text, visible, visible_lines, write_json};
+use backtrail_console::output::{Text, visible_lines, write_json};
 use serde::Serialize;
-use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{BufWriter, StdoutLock, Write};
 
-/// Stdout is a terminal that shows colors, and nobody said no (<https://no-color.org>).
-pub fn has_color() -> bool {
-    let says_no = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-    std::io::stdout().is_terminal() && !says_no && !is_dumb
-}
-
-/// Text that comes from a bundle, on one line and without anything that would steer the terminal.
-pub fn plain(text: &str) -> String {
-    visible(text).into_owned()
-}
-
-/// A line on standard error, on one line whatever it says.
-pub fn complain(line: &str) {
-    // Whoever reads it may be gone, and nothing else hears of it.
-    let _ = writeln!(std::io::stderr(), "backtrail: {}", visible(line));
-}
-
-/// Standard output, buffered; flush it with [`Output::finish`]. Of text that is written to it, line feeds and tabs are all that is not
-/// shown as a character.
+/// Buffered standard output; call [`Output::finish`] to flush it. Control characters in its text
+/// are escaped, except line feeds and tabs.
 pub struct Output(BufWriter<StdoutLock<'static>>);
 
 impl Output {
@@ -36,7 +19,7 @@ impl Output {
         Self(BufWriter::with_capacity(1 << 16, std::io::stdout().lock()))
     }
 
-    /// One JSON value on a line of its own, its schema first.
+    /// Writes one JSON value on a line of its own, its schema first.
     pub fn json(&mut self, schema: &str, value: &impl Serialize) -> Result<(), Failure> {
         #[derive(Serialize)]
         struct Record<'a, T> {
@@ -49,18 +32,18 @@ impl Output {
         Ok(())
     }
 
-    /// What the debugger rendered, with its colors.
+    /// Writes text that the debugger rendered, with its colors.
     pub fn text(&mut self, text: Text) -> Result<(), Failure> {
         self.0.write_all(text.into_string().as_bytes())?;
         Ok(())
     }
 
-    /// The stream itself, for bytes that are no text, and for what has its own way with text.
+    /// Returns the underlying stream, for binary data and for callers that escape text themselves.
     pub fn bytes(&mut self) -> &mut impl Write {
         &mut self.0
     }
 
-    /// Everything is written.
+    /// Flushes the output.
     pub fn finish(mut self) -> Result<(), Failure> {
         self.0.flush()?;
         Ok(())

@@ -1,28 +1,29 @@
-//! A progress bar on a terminal, after a fifth of a second; nothing anywhere else.
+//! A progress bar on a terminal, shown after a fifth of a second.
 
 use backtrail_decoder::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long work may take before it shows a bar.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// The time after which work shows a bar.
+const SHOW_AFTER: Duration = Duration::from_millis(200);
 
-/// For pieces of long work one after the other: shown while one takes long, gone when it is done.
+/// The progress bar of successive pieces of work. It is shown while one takes long, and then
+/// removed.
 #[derive(Default)]
 pub struct Bar {
-    shown: Mutex<Shown>,
+    shown: Mutex<BarState>,
 }
 
 #[derive(Default)]
-struct Shown {
-    /// When the piece began that is going on.
+struct BarState {
+    /// The start of the current piece of work.
     since: Option<Instant>,
     bar: Option<ProgressBar>,
 }
 
 impl Bar {
-    /// Shows how far the work is.
+    /// Shows the progress of the work.
     pub fn update(&self, progress: Progress) {
         let Progress { stage, done, total } = progress;
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -30,11 +31,11 @@ impl Bar {
             shown.clear();
             return;
         }
-        if shown.since.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
+        if shown.since.get_or_insert_with(Instant::now).elapsed() < SHOW_AFTER {
             return;
         }
         let bar = shown.bar.get_or_insert_with(|| {
-            // indicatif draws nothing when stderr is no terminal.
+            // indicatif draws nothing if stderr is not a terminal.
             let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
             let style = "{msg} [{bar:30}] {percent}% {eta}";
             bar.set_style(ProgressStyle::with_template(style).unwrap_or(ProgressStyle::default_bar()));
@@ -46,7 +47,7 @@ impl Bar {
     }
 }
 
-impl Shown {
+impl BarState {
     fn clear(&mut self) {
         self.since = None;
         if let Some(bar) = self.bar.take() {

@@ -1,4 +1,4 @@
-//! Words of a command line that a user is to type: they reach the command as they are, whatever they hold.
+//! Quotes words for a command line that a user will copy into a shell.
 
 use backtrail_console::output::is_invisible;
 use std::ffi::OsStr;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A path as a word of a shell's command line. One that begins like an option is told from one.
+/// Quotes a path. A path that begins like an option gets `./` before it.
 pub fn path(path: &Path) -> String {
     let name = path.as_os_str();
     match name.as_bytes().first() {
@@ -15,7 +15,7 @@ pub fn path(path: &Path) -> String {
     }
 }
 
-/// A text as one word of a shell's command line: as it is where it means itself, else in quotes.
+/// Quotes a text as one word, if it needs quotes.
 pub fn word(text: impl AsRef<OsStr>) -> String {
     let bytes = text.as_ref().as_bytes();
     match std::str::from_utf8(bytes) {
@@ -25,12 +25,12 @@ pub fn word(text: impl AsRef<OsStr>) -> String {
     }
 }
 
-/// It means itself to every shell, wherever in a word it stands.
+/// Returns whether a character needs no quotes in any shell, at any position of a word.
 fn is_plain(char: char) -> bool {
     char.is_ascii_alphanumeric() || "_-./:,+@%".contains(char)
 }
 
-/// In the quotes that bash, zsh and ksh have for what cannot be shown.
+/// Quotes control characters as bash, zsh and ksh do (`$'…'`).
 fn escaped(bytes: &[u8]) -> String {
     let mut quoted = "$'".to_owned();
     for &byte in bytes {
@@ -38,7 +38,7 @@ fn escaped(bytes: &[u8]) -> String {
         let _ = match byte {
             b'\'' | b'\\' => write!(quoted, "\\{}", char::from(byte)),
             b' '..=b'~' => write!(quoted, "{}", char::from(byte)),
-            // Always three digits, so that what follows is no fourth.
+            // Always use three digits, so that a digit that follows is not part of the escape.
             _ => write!(quoted, "\\{byte:03o}"),
         };
     }
@@ -52,14 +52,14 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn what_needs_no_quotes_has_none() {
+    fn plain_words_are_not_quoted() {
         assert_eq!(path(Path::new("/tmp/a-b_1/x.bundle")), "/tmp/a-b_1/x.bundle");
         assert_eq!(path(Path::new("two words")), "'two words'");
         assert_eq!(path(Path::new("-x.bundle")), "./-x.bundle");
     }
 
     #[test]
-    fn a_shell_reads_what_was_meant() {
+    fn quoted_words_reach_the_shell_unchanged() {
         let names: [&[u8]; 10] = [
             b"",
             b"two words",

@@ -12,7 +12,7 @@ use crate::spool::{self, Draft, Spool};
 use crate::users::User;
 use crate::wire::{Connection, PIECE, Reply, Request};
 use backtrail_bundle::manifest::Manifest;
-use backtrail_bundle::{Overwrite, Stop, Writer};
+use backtrail_bundle::{CancelToken, Overwrite, Writer};
 use backtrail_process::{RawTid, status};
 use nix::unistd::{AccessFlags, access};
 use std::collections::HashMap;
@@ -206,7 +206,7 @@ impl Minder {
     /// Has the daemon take a bundle that was made aside.
     fn deposit(&self, aside: &Path, name: &str, pid: u32) -> Result<String> {
         let (bundle, packed) = (aside.join(pid.to_string()), aside.join(format!("{pid}.btz")));
-        let given = backtrail_bundle::pack(&bundle, &packed, &Stop::default())
+        let given = backtrail_bundle::pack(&bundle, &packed, &CancelToken::default())
             .map_err(Error::from)
             .and_then(|()| self.give(&packed, name, pid));
         let _ = fs::remove_file(&packed);

@@ -4,8 +4,9 @@
 mod support;
 
 use backtrail_bundle::manifest::{Manifest, Meta, Process, Thread};
+use backtrail_bundle::versions::CodeVersions;
 use backtrail_bundle::versions::{Boundary, Fragment};
-use backtrail_bundle::{BundlePath, CodeVersions, Overwrite, Writer};
+use backtrail_bundle::{BundlePath, Overwrite, Writer};
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, CpuModel, Encoder, EncoderOptions, Pid, Tid, TimingParams};
 use std::path::Path;

@@ -1,19 +1,21 @@
-//! Chrome's Trace Event Format, in its JSON object form: `B` and `E` events a call, `i` events a moment.
+//! Chrome's Trace Event Format, as a JSON object: `B` and `E` events for calls, `i` events for
+//! instants.
 //!
-//! `ts` is in microseconds with three decimals; the viewer's unit is always time, so `otherData` says what it is.
+//! `ts` is in microseconds with three decimals. The viewer always shows time, so `otherData` states
+//! the actual unit.
 
-use crate::{Event, Function, Functions, Kind, Result, Timeline, Track};
+use crate::{Event, EventKind, Function, Functions, Result, Timeline, Track};
 use backtrail_decoder::Watch;
 use serde::Serialize;
 use std::io::Write;
 
 /// An event as it is written.
 #[derive(Serialize)]
-struct Line<'a> {
+struct TraceEvent<'a> {
     ph: &'static str,
     pid: u32,
     tid: u32,
-    /// Microseconds.
+    /// The timestamp in microseconds.
     #[serde(serialize_with = "micros")]
     ts: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,27 +37,27 @@ enum Args {
 }
 
 fn micros<S: serde::Serializer>(at: &u64, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-    // As precise as the digits: 2^53 ns are a hundred days.
+    // The value is precise to the last digit: 2^53 ns are a hundred days.
     serializer.serialize_f64(*at as f64 / 1000.0)
 }
 
 /// Writes a timeline.
 pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<'_>) -> Result<()> {
     let mut functions = Functions::default();
-    let mut list = List { out, empty: true };
+    let mut list = JsonArray { out, empty: true };
     write!(list.out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
     for track in timeline.tracks() {
         list.push(&name(track, "process_name", timeline.program_of(track)))?;
         list.push(&name(track, "thread_name", track.label()))?;
         let mut open = Vec::new();
-        timeline.tell(track, &mut functions, watch, &mut |functions, event| {
+        timeline.for_each_event(track, &mut functions, watch, &mut |functions, event| {
             let function = match &event.kind {
-                Kind::Enter(function) => {
+                EventKind::Enter(function) => {
                     open.push(*function);
                     Some(*function)
                 }
-                Kind::Leave => open.pop(),
-                Kind::Moment(_) => None,
+                EventKind::Leave => open.pop(),
+                EventKind::Instant(_) => None,
             };
             let function = function.and_then(|function| functions.get(function));
             list.push(&line(track, function, &event))
@@ -70,31 +72,32 @@ pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<
     Ok(())
 }
 
-/// Tells the viewer what a process or thread is called.
-fn name(track: &Track<'_>, what: &'static str, name: String) -> Line<'static> {
-    Line {
+/// Names a process or thread in the viewer.
+fn name(track: &Track<'_>, kind: &'static str, name: String) -> TraceEvent<'static> {
+    TraceEvent {
         ph: "M",
         pid: track.process.pid.0,
         tid: track.thread.tid.0,
         ts: 0,
-        name: Some(what),
+        name: Some(kind),
         cat: None,
         s: None,
         args: Some(Args::Name { name }),
     }
 }
 
-/// `function`: the one that is entered or left. What is left has its name too: speedscope finds ends by it.
-fn line<'a>(track: &Track<'_>, function: Option<&'a Function>, event: &'a Event) -> Line<'a> {
+/// Converts an event of `function`. The `E` events also have its name, because speedscope matches
+/// ends by name.
+fn line<'a>(track: &Track<'_>, function: Option<&'a Function>, event: &'a Event) -> TraceEvent<'a> {
     let name = function.map(|function| &*function.name);
     let module = function.and_then(|function| function.module.as_deref());
     let (ph, name, cat, s) = match &event.kind {
-        Kind::Enter(_) => ("B", name, module, None),
-        Kind::Leave => ("E", name, None, None),
-        Kind::Moment(what) => ("i", Some(&**what), None, Some("t")),
+        EventKind::Enter(_) => ("B", name, module, None),
+        EventKind::Leave => ("E", name, None, None),
+        EventKind::Instant(text) => ("i", Some(&**text), None, Some("t")),
     };
     let position = || track.thread.position(event.index).to_string();
-    Line {
+    TraceEvent {
         ph,
         pid: track.process.pid.0,
         tid: track.thread.tid.0,
@@ -106,14 +109,14 @@ fn line<'a>(track: &Track<'_>, function: Option<&'a Function>, event: &'a Event)
     }
 }
 
-/// A JSON array that is written item by item.
-struct List<'o> {
+/// Writes a JSON array item by item.
+struct JsonArray<'o> {
     out: &'o mut dyn Write,
     empty: bool,
 }
 
-impl List<'_> {
-    fn push(&mut self, line: &Line<'_>) -> Result<()> {
+impl JsonArray<'_> {
+    fn push(&mut self, line: &TraceEvent<'_>) -> Result<()> {
         self.out.write_all(if self.empty { b"\n" } else { b",\n" })?;
         self.empty = false;
         Ok(serde_json::to_writer(&mut *self.out, line)?)

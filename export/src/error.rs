@@ -1,40 +1,42 @@
-//! Why something cannot be exported.
+//! The errors of an export.
 
 use backtrail_decoder::Canceled;
 use backtrail_pt::Tid;
 
-/// Why something cannot be exported.
+/// The reason why a trace could not be exported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The trace could not be asked.
+    /// The debugger reported an error.
     #[error(transparent)]
     Debugger(#[from] backtrail_debugger::Error),
     /// The output could not be written.
-    #[error("could not write the output: {0}")]
+    #[error("cannot write the output: {0}")]
     Io(#[from] std::io::Error),
-    /// There is nothing between the positions.
-    #[error("the range ends before it begins; --from is a position before --to")]
+    /// There are no instructions between the positions.
+    #[error("the range is empty; --from must be before --to")]
     EmptyRange,
-    /// Positions of two threads.
-    #[error("--thread, --from and --to name more than one thread; a range is one of a single thread")]
+    /// The positions belong to two threads.
+    #[error("--thread, --from and --to name more than one thread; a range belongs to one thread")]
     OneThread,
-    /// Only a core was opened, for example.
-    #[error("there is no history to export: the threads have only their state at the crash")]
+    /// There is no history, as when only a core was opened.
+    #[error("there is no history to export; the threads only have their state at the crash")]
     NoHistory,
-    /// No clock.
-    #[error("the trace of thread {0} has no times; `--clock instructions` counts instructions instead")]
+    /// The thread has no timestamps.
+    #[error("the trace of thread {0} has no timestamps; use `--clock instructions`")]
     NoTime(Tid),
-    /// The format's numbers end there.
-    #[error("{0} has no room for more; `--thread`, `--from`, `--to` and `--depth` bound what is exported")]
+    /// The format's numeric limits are exceeded.
+    #[error(
+        "the export exceeds the limits of {0}; select a part with `--thread`, `--from`, `--to` or `--depth`"
+    )]
     Full(&'static str),
 }
 
-/// What can fail with [`enum@Error`].
+/// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// The reader of the output closed its end.
+    /// Returns whether the reader of the output closed its end of the pipe.
     #[must_use]
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == std::io::ErrorKind::BrokenPipe)

@@ -1,9 +1,9 @@
 //! The Firefox Profiler's processed profile format.
 //!
-//! That profiler shows samples, so the timeline is sampled, as evenly and as often as it can still show: a call shorter than
-//! the interval may be in none. What is no call becomes a marker.
+//! The profiler shows samples, so the timeline is sampled at equal intervals, as short as the
+//! format allows. A call shorter than the interval may be in no sample. Instants become markers.
 
-use crate::{FunctionId, Functions, Kind, Result, Timeline, Track};
+use crate::{EventKind, FunctionId, Functions, Result, Timeline, Track};
 use backtrail_decoder::Watch;
 use fxprof_processed_profile::{
     CategoryHandle, CpuDelta, Frame, FrameFlags, FrameInfo, MarkerFieldFlags, MarkerFieldFormat,
@@ -13,7 +13,7 @@ use fxprof_processed_profile::{
 use rustc_hash::FxHashMap;
 use std::io::Write;
 
-/// Samples of a thread, and of all threads, at most.
+/// The most samples of a thread, and of all threads.
 const SAMPLES: u64 = 200_000;
 const ALL_SAMPLES: u64 = 1_000_000;
 
@@ -38,16 +38,16 @@ pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<
             profile.add_process(&name, track.process.pid.0, at(0))
         });
         let mut sampler = Sampler::new(&mut profile, process, track, interval);
-        timeline.tell(track, &mut functions, watch, &mut |functions, event| {
+        timeline.for_each_event(track, &mut functions, watch, &mut |functions, event| {
             sampler.run_to(event.at, functions);
             match event.kind {
-                Kind::Enter(function) => sampler.open.push((function, None)),
-                Kind::Leave => {
+                EventKind::Enter(function) => sampler.open.push((function, None)),
+                EventKind::Leave => {
                     sampler.open.pop();
                 }
-                Kind::Moment(what) => {
+                EventKind::Instant(text) => {
                     let position = track.thread.position(event.index).to_string();
-                    sampler.moment(event.at, &what, &position);
+                    sampler.add_instant(event.at, &text, &position);
                 }
             }
             Ok(())
@@ -57,17 +57,17 @@ pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<
     Ok(serde_json::to_writer(out, &profile)?)
 }
 
-fn at(moment: u64) -> Timestamp {
-    Timestamp::from_nanos_since_reference(moment)
+fn at(time: u64) -> Timestamp {
+    Timestamp::from_nanos_since_reference(time)
 }
 
-/// Makes the samples of a thread.
+/// Takes the samples of a thread.
 struct Sampler<'p> {
     profile: &'p mut Profile,
     thread: ThreadHandle,
     interval: u64,
     next: u64,
-    /// The calls that are open, and the stacks that end with them, of those that were in a sample.
+    /// The open calls. Those that were in a sample also have the stack that ends with them.
     open: Vec<(FunctionId, Option<StackHandle>)>,
 }
 
@@ -85,17 +85,17 @@ impl<'p> Sampler<'p> {
         }
     }
 
-    /// Takes the samples before a moment.
-    fn run_to(&mut self, moment: u64, functions: &Functions) {
-        if self.next >= moment {
+    /// Takes the samples before `time`.
+    fn run_to(&mut self, time: u64, functions: &Functions) {
+        if self.next >= time {
             return;
         }
         let Some(stack) = self.stack(functions) else {
-            // Nothing is running as far as is known: on to where something is.
-            self.next = moment.next_multiple_of(self.interval);
+            // No call is known to be active, so skip to the next event.
+            self.next = time.next_multiple_of(self.interval);
             return;
         };
-        while self.next < moment {
+        while self.next < time {
             let none = CpuDelta::ZERO;
             self.profile
                 .add_sample(self.thread, at(self.next), Some(stack), none, 1);
@@ -103,7 +103,7 @@ impl<'p> Sampler<'p> {
         }
     }
 
-    /// The stack that is open.
+    /// Returns the stack of open calls.
     fn stack(&mut self, functions: &Functions) -> Option<StackHandle> {
         let known = self.open.iter().rposition(|(_, stack)| stack.is_some());
         let mut stack = known.and_then(|known| self.open.get(known)?.1);
@@ -122,13 +122,13 @@ impl<'p> Sampler<'p> {
         stack
     }
 
-    fn moment(&mut self, moment: u64, what: &str, position: &str) {
-        let marker = Moment {
-            name: self.profile.intern_string(what),
+    fn add_instant(&mut self, time: u64, name: &str, position: &str) {
+        let marker = InstantMarker {
+            name: self.profile.intern_string(name),
             position: self.profile.intern_string(position),
         };
-        let when = MarkerTiming::Instant(at(moment));
-        self.profile.add_marker(self.thread, when, marker);
+        let timing = MarkerTiming::Instant(at(time));
+        self.profile.add_marker(self.thread, timing, marker);
     }
 
     fn end(self) {
@@ -136,13 +136,13 @@ impl<'p> Sampler<'p> {
     }
 }
 
-/// What is no call.
-struct Moment {
+/// The schema of markers for instants.
+struct InstantMarker {
     name: StringHandle,
     position: StringHandle,
 }
 
-impl StaticSchemaMarker for Moment {
+impl StaticSchemaMarker for InstantMarker {
     const UNIQUE_MARKER_TYPE_NAME: &'static str = "Moment";
     const FIELDS: &'static [StaticSchemaMarkerField] = &[StaticSchemaMarkerField {
         key: "position",

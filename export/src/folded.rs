@@ -1,4 +1,4 @@
-//! Folded stacks: `thread;outer;inner COST` a line, as Brendan Gregg's `flamegraph.pl` reads them.
+//! Folded stacks: lines `thread;outer;inner COST`, as Brendan Gregg's `flamegraph.pl` reads them.
 
 use crate::stacks::Stacks;
 use crate::{Functions, Result, Timeline, Unit};
@@ -6,10 +6,10 @@ use backtrail_decoder::Watch;
 use rustc_hash::FxHashMap;
 use std::io::Write;
 
-/// Writes what each stack cost by itself, in the timeline's unit.
+/// Writes the self cost of each stack, in the timeline's unit.
 pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<'_>) -> Result<()> {
     let mut functions = Functions::default();
-    // Threads of one name add up; the order is that of their stacks.
+    // Threads with the same name are added up. Stacks are in order of their first occurrence.
     let mut lines: Vec<(String, u64)> = Vec::new();
     let mut known: FxHashMap<String, usize> = FxHashMap::default();
     for track in timeline.tracks() {
@@ -44,7 +44,7 @@ pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<
     Ok(())
 }
 
-/// A name without what parts frames and lines.
+/// Replaces the separators of frames and lines in a name.
 fn one_frame(name: &str) -> String {
     name.replace(';', ":").replace(|c: char| c.is_control(), " ")
 }
@@ -54,7 +54,7 @@ mod tests {
     use super::one_frame;
 
     #[test]
-    fn a_name_stays_one_frame_of_one_line() {
+    fn name_stays_one_frame_of_one_line() {
         assert_eq!(one_frame("f<[u8; 4]>\n"), "f<[u8: 4]> ");
     }
 }

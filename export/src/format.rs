@@ -1,10 +1,10 @@
-//! The formats there are.
+//! The export formats.
 
 use crate::{Result, Timeline, chrome, firefox, folded, perfetto, pprof, speedscope};
 use backtrail_decoder::Watch;
 use std::io::Write;
 
-/// A format to export calls in.
+/// A format for calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Perfetto's protobuf: a timeline of track events.
@@ -15,14 +15,14 @@ pub enum Format {
     Firefox,
     /// speedscope's evented profile, JSON: a timeline.
     Speedscope,
-    /// A stack and what it cost, one a line, as flame graphs are made of.
+    /// Folded stacks with their cost, one per line, for flame graphs.
     Folded,
     /// pprof's `profile.proto`, compressed by gzip.
     Pprof,
 }
 
 impl Format {
-    /// It is no text.
+    /// Returns whether the format is binary.
     #[must_use]
     pub fn is_binary(self) -> bool {
         matches!(self, Self::Perfetto | Self::Pprof)
@@ -31,7 +31,8 @@ impl Format {
     /// Writes a timeline.
     ///
     /// # Errors
-    /// When the output cannot be written, or the format has no room; when canceled.
+    /// Fails if the output cannot be written, if the format's limits are exceeded, or if it was
+    /// canceled.
     pub fn write(self, timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<'_>) -> Result<()> {
         match self {
             Self::Perfetto => perfetto::write(timeline, out, watch),

@@ -1,42 +1,42 @@
-//! The functions that calls are of, each looked up once.
+//! The functions of the calls. Each one is looked up once.
 
 use backtrail_debugger::session::Process;
 use backtrail_pt::{Avma, Pid};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// The number of a function in [`Functions`].
+/// An index into [`Functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionId(pub u32);
 
-/// A function that was called.
+/// A called function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// The demangled name; without symbols, the address.
+    /// The demangled name. Without symbols, it is the address.
     pub name: Arc<str>,
-    /// As the linker knows it; the same where nothing is mangled.
+    /// The linkage name. It equals `name` if that is not mangled.
     pub linkage_name: Arc<str>,
-    /// Where the source declares it.
+    /// The declaration in source code.
     pub declared: Option<(Arc<str>, u32)>,
-    /// The process that it was called in.
+    /// The process of the calls.
     pub pid: Pid,
-    /// Where calls enter; without symbols, any address in it.
+    /// The entry address. Without symbols, it is any address in the function.
     pub entry: Avma,
-    /// The name of the file that it is in, if known.
+    /// The name of the module file, if known.
     pub module: Option<Arc<str>>,
 }
 
-/// All functions met so far.
+/// All functions of the calls so far.
 #[derive(Debug, Default)]
 pub struct Functions {
     list: Vec<Function>,
-    /// By any address that was asked for, and by entry.
+    /// Functions by requested address, and by entry.
     known: FxHashMap<(Pid, Avma), FunctionId>,
     stand_ins: FxHashMap<(Pid, &'static str), FunctionId>,
 }
 
 impl Functions {
-    /// The function of a process that has an address.
+    /// Returns the function that contains an address of a process.
     pub fn of(&mut self, process: &Process, at: Avma) -> FunctionId {
         if let Some(&known) = self.known.get(&(process.pid, at)) {
             return known;
@@ -52,8 +52,8 @@ impl Functions {
         id
     }
 
-    /// What stands for a function while a thread executes nothing.
-    pub fn stand_in(&mut self, process: &Process, name: &'static str) -> FunctionId {
+    /// Returns a placeholder for the time in which a thread executes nothing.
+    pub fn placeholder(&mut self, process: &Process, name: &'static str) -> FunctionId {
         let next = FunctionId(self.list.len() as u32);
         let id = *self.stand_ins.entry((process.pid, name)).or_insert(next);
         if id == next {
@@ -69,24 +69,24 @@ impl Functions {
         id
     }
 
-    /// A function met before.
+    /// Returns a function by its index.
     #[must_use]
     pub fn get(&self, id: FunctionId) -> Option<&Function> {
         self.list.get(id.0 as usize)
     }
 
-    /// All of them, by number.
+    /// Iterates over the functions in order of their indexes.
     pub fn iter(&self) -> impl Iterator<Item = (FunctionId, &Function)> {
         (0..).map(FunctionId).zip(&self.list)
     }
 
-    /// How many there are.
+    /// Returns the number of functions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// None was met yet.
+    /// Returns whether there are no functions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()

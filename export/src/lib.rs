@@ -1,12 +1,13 @@
-//! What a trace holds, in the formats of other tools: timelines, and profiles.
+//! Exports the calls of a trace to other tools: timelines and profiles.
 //!
-//! A [`Timeline`] puts the calls of the chosen threads on one clock and tells them one after the other as [`Event`]s.
-//! Each format is one file that writes what it hears; the formats without a time axis hear it through
-//! [`stacks`], which adds up what each stack cost.
+//! A [`Timeline`] puts the calls of the selected threads on one clock, and yields them in order as
+//! [`Event`]s. Each format has one file that writes these events. Formats without a time axis use
+//! [`stacks`], which adds up the cost of each stack.
 //!
-//! A gap, an interrupt and the crash are told where the format has a place for them. Times are guesses between two time
-//! stamps ([`History::interpolated_departure`](backtrail_decoder::History::interpolated_departure)); what is exact is the order of the events, and the
-//! position that each call has in the trace.
+//! Gaps, interrupts and the crash are exported if the format has a place for them. The order of
+//! events and the trace position of each call are exact. Times between two timestamps are
+//! interpolated
+//! ([`History::interpolated_departure`](backtrail_decoder::History::interpolated_departure)).
 #![forbid(unsafe_code)]
 
 mod chrome;
@@ -26,4 +27,4 @@ pub use error::{Error, Result};
 pub use format::Format;
 pub use functions::{Function, FunctionId, Functions};
 pub use scale::Unit;
-pub use timeline::{Clock, Event, Kind, Options, Timeline, Track};
+pub use timeline::{Clock, Event, EventKind, Options, Timeline, Track};

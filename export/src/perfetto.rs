@@ -1,16 +1,16 @@
-//! Perfetto's trace format: one packet an event, a track a thread.
+//! Perfetto's trace format: one packet for each event, and one track for each thread.
 //!
-//! Slices carry where they begin in our trace, `position`, so that what is found there can be gone to. Names are sent once
-//! and numbered (interned) from then on.
+//! Slices state their trace position as the annotation `position`, so that a user can go there in
+//! the debugger. Each name is sent once, and then referred to by its number (interning).
 
 mod schema;
 
-use crate::{Event, FunctionId, Functions, Kind, Result, Timeline, Track};
+use crate::{Event, EventKind, FunctionId, Functions, Result, Timeline, Track};
 use backtrail_decoder::Watch;
 use prost::Message;
 use schema::{
-    DebugAnnotation, InternedData, Named, ProcessDescriptor, SourceLocation, ThreadDescriptor, TracePacket,
-    TrackDescriptor, TrackEvent, sequence, slice,
+    DebugAnnotation, InternedData, InternedString, ProcessDescriptor, SourceLocation, ThreadDescriptor,
+    TracePacket, TrackDescriptor, TrackEvent, sequence, slice,
 };
 use std::io::Write;
 
@@ -26,10 +26,10 @@ pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<
         sent: 0,
     };
     for (number, track) in timeline.tracks().iter().enumerate() {
-        // Numbers of tracks and of sequences are ours to choose, and not 0.
+        // Tracks and sequences may have any numbers except 0.
         let (thread, process) = (2 * number as u64 + 2, 2 * number as u64 + 1);
         writer.describe(timeline, track, thread, process)?;
-        timeline.tell(track, &mut functions, watch, &mut |functions, event| {
+        timeline.for_each_event(track, &mut functions, watch, &mut |functions, event| {
             writer.event(track, thread, functions, &event)
         })?;
     }
@@ -39,12 +39,12 @@ pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<
 struct Writer<'o> {
     out: &'o mut dyn Write,
     bytes: Vec<u8>,
-    /// How many functions have been named.
+    /// The number of functions whose name was sent.
     sent: u32,
 }
 
 impl Writer<'_> {
-    /// A trace is a message with packets in field 1.
+    /// Writes a packet. A trace is a message with packets in field 1.
     fn packet(&mut self, packet: &TracePacket) -> Result<()> {
         self.bytes.clear();
         prost::encoding::encode_key(1, prost::encoding::WireType::LengthDelimited, &mut self.bytes);
@@ -79,7 +79,7 @@ impl Writer<'_> {
             trusted_packet_sequence_id: Some(SEQUENCE),
             sequence_flags: first.then_some(sequence::INCREMENTAL_STATE_CLEARED),
             interned_data: first.then(|| InternedData {
-                debug_annotation_names: vec![Named::new(POSITION, "position")],
+                debug_annotation_names: vec![InternedString::new(POSITION, "position")],
                 ..InternedData::default()
             }),
             track_descriptor: Some(TrackDescriptor {
@@ -105,7 +105,7 @@ impl Writer<'_> {
         };
         let mut interned_data = None;
         let track_event = match &event.kind {
-            Kind::Enter(function) => {
+            EventKind::Enter(function) => {
                 interned_data = self.name(*function, functions);
                 let declared = functions
                     .get(*function)
@@ -118,13 +118,13 @@ impl Writer<'_> {
                     ..TrackEvent::default()
                 }
             }
-            Kind::Leave => TrackEvent {
+            EventKind::Leave => TrackEvent {
                 kind: Some(slice::END),
                 ..TrackEvent::default()
             },
-            Kind::Moment(what) => TrackEvent {
+            EventKind::Instant(text) => TrackEvent {
                 kind: Some(slice::INSTANT),
-                name: Some(what.clone()),
+                name: Some(text.clone()),
                 debug_annotations: position(),
                 ..TrackEvent::default()
             },
@@ -142,14 +142,15 @@ impl Writer<'_> {
         })
     }
 
-    /// The name of a function that is called for the first time: they are numbered in that order.
+    /// Returns the name of a function on its first call. Functions are numbered in that order.
     fn name(&mut self, id: FunctionId, functions: &Functions) -> Option<InternedData> {
         if id.0 < self.sent {
             return None;
         }
         let mut data = InternedData::default();
         for (id, function) in functions.iter().skip(self.sent as usize) {
-            data.event_names.push(Named::new(number(id), &function.name));
+            data.event_names
+                .push(InternedString::new(number(id), &function.name));
             data.source_locations
                 .extend(function.declared.as_ref().map(|(file, line)| SourceLocation {
                     iid: Some(number(id)),
@@ -163,10 +164,10 @@ impl Writer<'_> {
     }
 }
 
-/// All packets are of one sequence of packets.
+/// The sequence of all packets.
 const SEQUENCE: u32 = 1;
 
-/// Interned numbers are not 0.
+/// Returns the interned number of a function, which must not be 0.
 fn number(id: FunctionId) -> u64 {
     u64::from(id.0) + 1
 }

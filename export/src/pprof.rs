@@ -1,4 +1,4 @@
-//! pprof's `profile.proto`, compressed by gzip: how often each stack was called, its instructions and its time.
+//! pprof's `profile.proto`, compressed by gzip: calls, instructions and time of each stack.
 
 mod schema;
 
@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use schema::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
 use std::io::Write;
 
-/// Writes what each stack cost by itself.
+/// Writes the self cost of each stack.
 pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<'_>) -> Result<()> {
     let mut functions = Functions::default();
     let mut strings = Strings::new();
@@ -49,7 +49,7 @@ pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<
     Ok(())
 }
 
-/// What the numbers of a sample are; the last is what pprof shows at first.
+/// Returns the types of a sample's values. pprof shows the last one by default.
 fn value_types(unit: Unit, strings: &mut Strings) -> Vec<ValueType> {
     let counts = [("calls", "count"), ("instructions", "count")].into_iter();
     let time = match unit {
@@ -80,7 +80,7 @@ fn sample(stacks: &Stacks, stack: &Stack, unit: Unit, thread: &Label) -> Sample 
     }
 }
 
-/// A function has one location, where calls enter it, with the same number.
+/// Adds the functions. Each has one location with the same number, at its entry.
 fn add_functions(
     timeline: &Timeline<'_>,
     functions: &Functions,
@@ -98,7 +98,7 @@ fn add_functions(
         .iter()
         .map(|(id, function)| (id, function, module_of(function)))
         .collect();
-    // By the format, the first mapping is the program's own file.
+    // The format requires the program's own file as the first mapping.
     list.sort_by_key(|(_, _, module)| module.is_none_or(|module| Some(&*module.name) != session.program()));
     for (id, function, module) in list {
         let mapping_id = module.map_or(0, |module| {
@@ -142,7 +142,7 @@ fn add_functions(
     }
 }
 
-/// The table of strings; the first is empty.
+/// The string table; its first string is empty.
 struct Strings {
     list: Vec<String>,
     known: FxHashMap<String, i64>,
@@ -173,7 +173,7 @@ mod tests {
     use super::Strings;
 
     #[test]
-    fn the_first_string_is_empty_and_each_is_there_once() {
+    fn strings_are_unique_and_the_first_is_empty() {
         let mut strings = Strings::new();
         assert_eq!(
             (strings.number("a"), strings.number(""), strings.number("a")),

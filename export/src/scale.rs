@@ -1,4 +1,4 @@
-//! From instructions to moments.
+//! Converts instructions to timestamps.
 
 use crate::{Error, Result};
 use backtrail_debugger::session::Thread;
@@ -6,19 +6,19 @@ use backtrail_debugger::time::Timebase;
 use backtrail_decoder::History;
 use backtrail_pt::Tsc;
 
-/// What a moment is counted in.
+/// The unit of timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.
     Nanoseconds,
-    /// Ticks of the time stamp counter: the trace does not say how long they are.
+    /// Ticks of the timestamp counter. The trace does not state their duration.
     Ticks,
-    /// Instructions of the thread.
+    /// Instructions executed by the thread.
     Instructions,
 }
 
 impl Unit {
-    /// Its name in the plural.
+    /// Returns the unit's name in the plural.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -29,17 +29,17 @@ impl Unit {
     }
 }
 
-/// A clock that begins at 0 where the earliest thread does.
+/// A clock that starts at 0 with the earliest thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     pub unit: Unit,
     base: Timebase,
-    /// The moment called 0, in the unit.
+    /// The time of 0, in the unit.
     pub start: u64,
 }
 
 impl Scale {
-    /// By the times of the threads; `None`: none has any.
+    /// Builds a clock from the threads' timestamps. Returns `None` if no thread has any.
     pub fn of_times<'a>(base: &Timebase, threads: impl Iterator<Item = &'a Thread>) -> Option<Self> {
         let unit = match base.conversion {
             Some(_) => Unit::Nanoseconds,
@@ -55,7 +55,7 @@ impl Scale {
         Some(scale)
     }
 
-    /// By instructions, of each thread for itself.
+    /// Builds a clock that counts instructions of each thread separately.
     pub fn of_instructions() -> Self {
         Self {
             unit: Unit::Instructions,
@@ -64,7 +64,7 @@ impl Scale {
         }
     }
 
-    /// It can tell the moments of a thread.
+    /// Checks that a thread has timestamps of this clock.
     pub fn covers(&self, thread: &Thread) -> Result<()> {
         match self.unit == Unit::Instructions || thread.history.first_stamp().is_some() {
             true => Ok(()),
@@ -72,18 +72,18 @@ impl Scale {
         }
     }
 
-    /// When instruction `index` began.
+    /// Returns when instruction `index` began.
     pub fn begins(&self, history: &History, index: u64) -> u64 {
-        self.moment(history, index, history.interpolated_departure(index))
+        self.time_of(history, index, history.interpolated_departure(index))
     }
 
-    /// When the instruction before `index` had ended.
+    /// Returns when the instruction before `index` ended.
     pub fn ends(&self, history: &History, index: u64) -> u64 {
-        self.moment(history, index, history.interpolated_arrival(index))
+        self.time_of(history, index, history.interpolated_arrival(index))
     }
 
-    /// What comes before the first time stamp of a thread is drawn where that is.
-    fn moment(&self, history: &History, index: u64, tsc: Option<Tsc>) -> u64 {
+    /// Returns the time of an instruction. Before a thread's first timestamp, it is that timestamp.
+    fn time_of(&self, history: &History, index: u64, tsc: Option<Tsc>) -> u64 {
         if self.unit == Unit::Instructions {
             return index;
         }
@@ -91,7 +91,7 @@ impl Scale {
         known.map_or(0, |tsc| self.at(tsc))
     }
 
-    /// When a time stamp was taken, on a clock of time.
+    /// Returns the time of a TSC value, on a clock of time.
     pub fn at(&self, tsc: Tsc) -> u64 {
         self.raw(tsc).saturating_sub(self.start)
     }

@@ -1,8 +1,8 @@
-//! speedscope's file format: an evented profile a thread.
+//! speedscope's file format: one evented profile for each thread.
 //!
 //! Source: `https://www.speedscope.app/file-format-schema.json`.
 
-use crate::{Functions, Kind, Result, Timeline, Track, Unit};
+use crate::{EventKind, Functions, Result, Timeline, Track, Unit};
 use backtrail_decoder::Watch;
 use serde::Serialize;
 use std::io::Write;
@@ -16,7 +16,7 @@ struct Frame<'a> {
     line: Option<u32>,
 }
 
-/// Writes a timeline. Functions come last, when all are known: JSON does not mind.
+/// Writes a timeline. The functions are written last, when all are known; JSON allows any order.
 pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<'_>) -> Result<()> {
     let mut functions = Functions::default();
     let name = serde_json::to_string(timeline.session().name())?;
@@ -60,14 +60,14 @@ fn profile(
     )?;
     let mut open = Vec::new();
     let (mut first, mut last) = (None, 0);
-    timeline.tell(track, functions, watch, &mut |_, event| {
+    timeline.for_each_event(track, functions, watch, &mut |_, event| {
         let (kind, frame) = match event.kind {
-            Kind::Enter(function) => {
+            EventKind::Enter(function) => {
                 open.push(function);
                 ("O", Some(function))
             }
-            Kind::Leave => ("C", open.pop()),
-            Kind::Moment(_) => return Ok(()),
+            EventKind::Leave => ("C", open.pop()),
+            EventKind::Instant(_) => return Ok(()),
         };
         let Some(frame) = frame else { return Ok(()) };
         let comma = if first.is_some() { "," } else { "" };

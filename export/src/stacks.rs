@@ -1,25 +1,25 @@
-//! What each stack cost, added up.
+//! Adds up the cost of each stack.
 
-use crate::{FunctionId, Functions, Kind, Result, Timeline, Track};
+use crate::{EventKind, FunctionId, Functions, Result, Timeline, Track};
 use backtrail_decoder::Watch;
 use rustc_hash::FxHashMap;
 
-/// A stack by its innermost function and the stack below it.
+/// A stack: its innermost function and its calling stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stack {
-    /// The number of the stack that called; `None`: nothing did.
+    /// The index of the calling stack. `None` for an outermost function.
     pub caller: Option<u32>,
     pub function: FunctionId,
     pub cost: Cost,
 }
 
-/// What was spent in the innermost function of a stack itself.
+/// The self cost of a stack's innermost function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// How often it was called there.
+    /// The number of calls.
     pub calls: u64,
     pub instructions: u64,
-    /// In the timeline's unit.
+    /// The time in the timeline's unit.
     pub time: u64,
 }
 
@@ -30,12 +30,12 @@ pub(crate) struct Stacks {
     known: FxHashMap<(Option<u32>, FunctionId), u32>,
 }
 
-/// Stacks are this deep at most: what is called deeper counts for the outermost call that is. Listing the functions
-/// of every stack takes the square of it.
-pub(crate) const DEEPEST: usize = 1024;
+/// The deepest stack. Deeper calls count for their outermost caller at this depth, because listing
+/// the functions of every stack takes quadratic time.
+pub(crate) const MAX_DEPTH: usize = 1024;
 
 impl Stacks {
-    /// Those of a track.
+    /// Computes the stacks of a track.
     pub fn of(
         timeline: &Timeline<'_>,
         track: &Track<'_>,
@@ -44,10 +44,10 @@ impl Stacks {
     ) -> Result<Self> {
         let mut stacks = Self::default();
         let mut open: Vec<u32> = Vec::new();
-        // How many calls are open beyond those.
+        // The number of open calls beyond that depth.
         let mut deeper = 0_u64;
         let mut last = None;
-        timeline.tell(track, functions, watch, &mut |_, event| {
+        timeline.for_each_event(track, functions, watch, &mut |_, event| {
             let (at, index) = last
                 .replace((event.at, event.index))
                 .unwrap_or((event.at, event.index));
@@ -57,23 +57,23 @@ impl Stacks {
                 running.cost.instructions += event.index.saturating_sub(index);
             }
             match event.kind {
-                Kind::Enter(_) if open.len() == DEEPEST => deeper += 1,
-                Kind::Enter(function) => {
+                EventKind::Enter(_) if open.len() == MAX_DEPTH => deeper += 1,
+                EventKind::Enter(function) => {
                     let stack = stacks.called(open.last().copied(), function);
                     open.push(stack);
                 }
-                Kind::Leave if deeper > 0 => deeper -= 1,
-                Kind::Leave => {
+                EventKind::Leave if deeper > 0 => deeper -= 1,
+                EventKind::Leave => {
                     open.pop();
                 }
-                Kind::Moment(_) => {}
+                EventKind::Instant(_) => {}
             }
             Ok(())
         })?;
         Ok(stacks)
     }
 
-    /// A function is called by a stack.
+    /// Returns the index of the stack for a call of `function`, and counts the call.
     fn called(&mut self, caller: Option<u32>, function: FunctionId) -> u32 {
         let next = self.list.len() as u32;
         let stack = *self.known.entry((caller, function)).or_insert(next);
@@ -90,12 +90,12 @@ impl Stacks {
         stack
     }
 
-    /// All of them, callers before callees.
+    /// Iterates over the stacks, callers before callees.
     pub fn iter(&self) -> impl Iterator<Item = &Stack> {
         self.list.iter()
     }
 
-    /// The functions of a stack, innermost first.
+    /// Iterates over the functions of a stack, innermost first.
     pub fn functions<'s>(&'s self, stack: &'s Stack) -> impl Iterator<Item = FunctionId> + 's {
         let caller = |stack: &&'s Stack| self.list.get(stack.caller? as usize);
         std::iter::successors(Some(stack), caller).map(|stack| stack.function)

@@ -1,4 +1,4 @@
-//! The calls of the threads of a trace, on one clock, as events in order.
+//! The calls of a trace's threads on one clock, as ordered events.
 
 use crate::scale::Scale;
 use crate::{Error, FunctionId, Functions, Result, Unit};
@@ -9,34 +9,34 @@ use backtrail_decoder::{CallId, Forest, Mark, MarkKind, Position, Stage, Watch};
 use backtrail_pt::{Tid, Tsc};
 use std::ops::Range;
 
-/// What to export.
+/// The part of a trace to export.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Only this thread; `None`: all.
+    /// Export only this thread. `None` means all.
     pub thread: Option<Tid>,
-    /// From here on, in the thread of this position.
+    /// Start at this position, in its thread.
     pub from: Option<Position>,
-    /// Up to here, in the thread of this position.
+    /// End at this position, in its thread.
     pub to: Option<Position>,
-    /// Only calls that are inside of fewer others.
+    /// Export only calls with fewer callers than this.
     pub depth: Option<u32>,
-    /// What to count moments in.
+    /// The unit of timestamps.
     pub clock: Clock,
 }
 
-/// What to count moments in.
+/// The unit of timestamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
-    /// Time where the threads have it, else instructions.
+    /// Time if the threads have timestamps, else instructions.
     #[default]
     Auto,
     /// Time.
     Time,
-    /// Instructions, of each thread for itself.
+    /// Instructions of each thread, counted separately.
     Instructions,
 }
 
-/// The calls of the chosen threads.
+/// The calls of the selected threads.
 pub struct Timeline<'a> {
     session: &'a Session,
     tracks: Vec<Track<'a>>,
@@ -51,12 +51,12 @@ pub struct Track<'a> {
     /// Its process.
     pub process: &'a Process,
     forest: &'a Forest,
-    /// The instructions wanted.
+    /// The exported instructions.
     range: Range<u64>,
 }
 
 impl Track<'_> {
-    /// What the thread is called.
+    /// Returns the thread's label.
     #[must_use]
     pub fn label(&self) -> String {
         match &self.thread.name {
@@ -66,36 +66,37 @@ impl Track<'_> {
     }
 }
 
-/// Something that happens in a thread.
+/// An event of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When, in the timeline's unit from its start; never less than that of the event before.
+    /// The time in the timeline's unit, relative to its start. It never decreases.
     pub at: u64,
-    /// Before which instruction of the thread.
+    /// The instruction of the thread that follows the event.
     pub index: u64,
-    /// What.
-    pub kind: Kind,
+    /// The kind of the event.
+    pub kind: EventKind,
 }
 
-/// The kinds of events.
+/// The kind of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A function is called, or is running already where the export begins; or the thread executes nothing for a while.
+pub enum EventKind {
+    /// A function is called, or is already active at the start. A placeholder function stands for a
+    /// pause of the thread.
     Enter(FunctionId),
     /// The innermost call ends, or the export does.
     Leave,
-    /// Something that is no call: history is missing, the program wrote a value into its trace, it crashed.
-    Moment(String),
+    /// An instant without duration: a gap, a PTWRITE value, or the crash.
+    Instant(String),
 }
 
-/// Calls between two reports.
+/// The number of calls between two progress reports.
 const REPORT_EVERY: u32 = 1 << 14;
 
 impl<'a> Timeline<'a> {
-    /// Chooses what to export, and finds the calls of it.
+    /// Selects the part to export, and finds its calls.
     ///
     /// # Errors
-    /// When there is nothing of what was chosen; when canceled.
+    /// Fails if the selection is empty, or if it was canceled.
     pub fn new(session: &'a Session, options: &Options, watch: &Watch<'_>) -> Result<Self> {
         let positions = || options.from.iter().chain(&options.to);
         let tid = options
@@ -137,31 +138,31 @@ impl<'a> Timeline<'a> {
         })
     }
 
-    /// The trace.
+    /// Returns the session of the trace.
     #[must_use]
     pub fn session(&self) -> &'a Session {
         self.session
     }
 
-    /// The threads, by id.
+    /// Returns the threads, sorted by id.
     #[must_use]
     pub fn tracks(&self) -> &[Track<'a>] {
         &self.tracks
     }
 
-    /// What moments are counted in.
+    /// Returns the unit of timestamps.
     #[must_use]
     pub fn unit(&self) -> Unit {
         self.scale.unit
     }
 
-    /// The moment called 0: nanoseconds of perf's clock, or ticks.
+    /// Returns the time of 0: nanoseconds of perf's clock, or ticks.
     #[must_use]
     pub fn start(&self) -> u64 {
         self.scale.start
     }
 
-    /// What the program of a track is called.
+    /// Returns the name of a track's program.
     #[must_use]
     pub fn program_of(&self, track: &Track<'_>) -> String {
         let only = self.session.processes().len() == 1;
@@ -171,19 +172,19 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// When a track ends, from the start, in the unit.
+    /// Returns the end of a track, relative to the start, in the unit.
     #[must_use]
     pub fn length(&self, track: &Track<'_>) -> u64 {
         self.scale.ends(&track.thread.history, track.range.end)
     }
 
-    /// What the reader of an export should know, a sentence each.
+    /// Returns notes for the user of an export, one sentence each.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let clock = match self.scale.unit {
-            Unit::Instructions => "moments count instructions of each thread, not time".to_owned(),
+            Unit::Instructions => "timestamps count the instructions of each thread, not time".to_owned(),
             unit => format!(
-                "moments are {}; between two time stamps of the trace they are interpolated",
+                "timestamps are {}; between two timestamps of the trace they are interpolated",
                 unit.name()
             ),
         };
@@ -192,23 +193,23 @@ impl<'a> Timeline<'a> {
             .collect()
     }
 
-    /// Tells the events of a track in order; each call that is entered is left.
+    /// Calls `sink` for each event of a track, in order. Each `Enter` has a matching `Leave`.
     ///
     /// # Errors
-    /// Those of `hear`; when canceled.
-    pub fn tell(
+    /// Fails if `sink` fails, or if it was canceled.
+    pub fn for_each_event(
         &self,
         track: &Track<'_>,
         functions: &mut Functions,
         watch: &Watch<'_>,
-        hear: &mut dyn FnMut(&Functions, Event) -> Result<()>,
+        sink: &mut dyn FnMut(&Functions, Event) -> Result<()>,
     ) -> Result<()> {
-        let mut teller = Teller {
+        let mut emitter = EventEmitter {
             scale: &self.scale,
             track,
             functions,
-            hear,
-            moment: 0,
+            sink,
+            time: 0,
             open: Vec::new(),
             marks: track
                 .thread
@@ -217,7 +218,7 @@ impl<'a> Timeline<'a> {
                 .iter(),
             next_mark: None,
         };
-        teller.next_mark = teller.marks.next();
+        emitter.next_mark = emitter.marks.next();
         let count = track.forest.len() as u64;
         for id in track.forest.ids() {
             if id.number().is_multiple_of(REPORT_EVERY) {
@@ -229,14 +230,14 @@ impl<'a> Timeline<'a> {
             }
             if call.end > track.range.start && (self.depth == u32::MAX || track.forest.depth(id) < self.depth)
             {
-                teller.enter(id, call.first.max(track.range.start), call.end)?;
+                emitter.enter(id, call.first.max(track.range.start), call.end)?;
             }
         }
-        teller.end(self.crash_at_end(track))?;
+        emitter.end(self.crash_at_end(track))?;
         Ok(watch.report(Stage::Export, count, count)?)
     }
 
-    /// What the crash is called, where the track goes on to it.
+    /// Returns the description of the crash, if the track reaches it.
     fn crash_at_end(&self, track: &Track<'_>) -> Option<String> {
         let crash = self.session.crash_of(track.thread.tid)?;
         let whole = track.range.end == track.thread.history.len();
@@ -261,65 +262,69 @@ fn scale(session: &Session, tracks: &[Track<'_>], clock: Clock) -> Result<Scale>
     }
 }
 
-/// Goes through a track.
-struct Teller<'t> {
+/// Emits the events of a track.
+struct EventEmitter<'t> {
     scale: &'t Scale,
     track: &'t Track<'t>,
     functions: &'t mut Functions,
-    hear: &'t mut dyn FnMut(&Functions, Event) -> Result<()>,
-    /// That of the last event.
-    moment: u64,
-    /// Where the calls end that were entered, innermost last.
+    sink: &'t mut dyn FnMut(&Functions, Event) -> Result<()>,
+    /// The time of the last event.
+    time: u64,
+    /// The ends of the open calls, innermost last.
     open: Vec<u64>,
     marks: std::slice::Iter<'t, Mark>,
     next_mark: Option<&'t Mark>,
 }
 
-impl Teller<'_> {
+impl EventEmitter<'_> {
     fn enter(&mut self, id: CallId, first: u64, end: u64) -> Result<()> {
-        self.go_to(first)?;
+        self.advance(first)?;
         let function = self.track.forest.call(id).function;
         let function = self.functions.of(self.track.process, function);
-        self.tell(
+        self.emit(
             self.scale.begins(&self.track.thread.history, first),
             first,
-            Kind::Enter(function),
+            EventKind::Enter(function),
         )?;
         self.open.push(end.min(self.track.range.end));
         Ok(())
     }
 
-    /// All that ends or happens before an instruction.
-    fn go_to(&mut self, index: u64) -> Result<()> {
+    /// Emits all events before an instruction.
+    fn advance(&mut self, index: u64) -> Result<()> {
         while let Some(&end) = self.open.last().filter(|&&end| end <= index) {
-            self.moments(end, false)?;
+            self.instants(end, false)?;
             self.leave(end)?;
         }
-        self.moments(index, true)
+        self.instants(index, true)
     }
 
     fn leave(&mut self, end: u64) -> Result<()> {
         self.open.pop();
-        self.tell(self.scale.ends(&self.track.thread.history, end), end, Kind::Leave)
+        self.emit(
+            self.scale.ends(&self.track.thread.history, end),
+            end,
+            EventKind::Leave,
+        )
     }
 
-    /// Tells the marks before an instruction, and those right before it too, if so wanted.
-    fn moments(&mut self, index: u64, at_too: bool) -> Result<()> {
+    /// Emits the marks before an instruction. With `at_too`, also those directly before it.
+    fn instants(&mut self, index: u64, at_too: bool) -> Result<()> {
         while let Some(mark) = self
             .next_mark
             .filter(|mark| mark.index < index || at_too && mark.index == index)
         {
             self.next_mark = self.marks.next();
-            if let Some(what) = describe(mark) {
+            if let Some(text) = describe(mark) {
                 let at = self.scale.ends(&self.track.thread.history, mark.index);
-                self.tell(at, mark.index, Kind::Moment(what))?;
+                self.emit(at, mark.index, EventKind::Instant(text))?;
             }
-            if let Some((what, from, to)) = away(mark)
+            if let Some((name, from, to)) = pause(mark)
                 && self.scale.unit != Unit::Instructions
             {
-                let function = self.functions.stand_in(self.track.process, what);
-                self.tell(self.scale.at(from), mark.index, Kind::Enter(function))?;
-                self.tell(self.scale.at(to), mark.index, Kind::Leave)?;
+                let function = self.functions.placeholder(self.track.process, name);
+                self.emit(self.scale.at(from), mark.index, EventKind::Enter(function))?;
+                self.emit(self.scale.at(to), mark.index, EventKind::Leave)?;
             }
         }
         Ok(())
@@ -327,37 +332,37 @@ impl Teller<'_> {
 
     fn end(&mut self, crash: Option<String>) -> Result<()> {
         let end = self.track.range.end;
-        self.go_to(end - 1)?;
-        self.moments(end, false)?;
+        self.advance(end - 1)?;
+        self.instants(end, false)?;
         if let Some(crash) = crash {
             let at = self.scale.ends(&self.track.thread.history, end);
-            self.tell(at, end, Kind::Moment(crash))?;
+            self.emit(at, end, EventKind::Instant(crash))?;
         }
         while let Some(&end) = self.open.last() {
             self.leave(end)?;
         }
-        self.moments(end, true)
+        self.instants(end, true)
     }
 
-    fn tell(&mut self, at: u64, index: u64, kind: Kind) -> Result<()> {
-        self.moment = self.moment.max(at);
-        let at = self.moment;
-        (self.hear)(self.functions, Event { at, index, kind })
+    fn emit(&mut self, at: u64, index: u64, kind: EventKind) -> Result<()> {
+        self.time = self.time.max(at);
+        let at = self.time;
+        (self.sink)(self.functions, Event { at, index, kind })
     }
 }
 
-/// Where the thread was while it executed nothing, from when to when.
-fn away(mark: &Mark) -> Option<(&'static str, Tsc, Tsc)> {
-    let (what, back) = match &mark.kind {
+/// Returns the interval of a pause, and the reason for it.
+fn pause(mark: &Mark) -> Option<(&'static str, Tsc, Tsc)> {
+    let (name, back) = match &mark.kind {
         MarkKind::Descheduled { back } => ("[off the processor]", back),
         MarkKind::LeftUser { back, .. } | MarkKind::Interrupted { back, .. } => ("[not traced]", back),
         MarkKind::Gap(_) | MarkKind::Ptwrite(_) => return None,
     };
     let (from, back) = (mark.tsc?, (*back)?);
-    (from < back).then_some((what, from, back))
+    (from < back).then_some((name, from, back))
 }
 
-/// A mark that is worth a moment; `None`: it is not.
+/// Returns the description of a mark that is exported as an instant.
 fn describe(mark: &Mark) -> Option<String> {
     match &mark.kind {
         MarkKind::Gap(gap) => Some(format!("gap: {}", gap.cause)),

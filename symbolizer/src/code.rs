@@ -1,4 +1,4 @@
-//! Where a file has executable code.
+//! Finds the executable code of a file.
 
 use crate::source::Elf;
 use object::read::elf::ProgramHeader;
@@ -6,10 +6,11 @@ use object::{LittleEndian, Object, ObjectSection, SectionFlags, elf};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The addresses of the executable sections; of executable segments where there are no sections.
+/// The address ranges of the executable sections, or of executable segments if there are no
+/// sections.
 ///
-/// What symbol tables and DWARF say of other addresses was discarded by the linker, which leaves
-/// 0 or another mark in place of the address.
+/// Symbols and DWARF at other addresses describe code that the linker discarded. It leaves 0 or
+/// another marker in place of the address.
 #[derive(Clone, Default)]
 pub(crate) struct CodeRanges(Arc<[Range<u64>]>);
 
@@ -38,7 +39,7 @@ impl CodeRanges {
         Self([range].into())
     }
 
-    /// The section around `at`.
+    /// Returns the section that contains `at`.
     pub fn around(&self, at: u64) -> Option<&Range<u64>> {
         let next = self.0.partition_point(|range| range.start <= at);
         self.0

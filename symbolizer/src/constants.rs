@@ -1,14 +1,12 @@
-//! Bytes of a file that no program may change while it runs.
+//! Reads bytes of a file that no program may change while it runs.
 
-use crate::file::SymbolFile;
 use crate::source::Elf;
-use backtrail_pt::Svma;
 use object::LittleEndian;
 use object::elf::{DF_TEXTREL, DT_FLAGS, DT_TEXTREL, PF_W, PT_DYNAMIC, PT_LOAD};
 use object::read::elf::{Dyn, ProgramHeader};
 
-/// The segments that are mapped without leave to write them (ELF specification, part 2, "Program Header"), ordered by
-/// address. Empty where the dynamic linker writes to them all the same (`DT_TEXTREL`).
+/// The segments mapped without write permission (ELF specification, part 2, "Program Header"),
+/// ordered by address. Empty if the dynamic linker writes to them anyway (`DT_TEXTREL`).
 #[derive(Default)]
 pub(crate) struct Constants<'d> {
     segments: Vec<(u64, &'d [u8])>,
@@ -33,7 +31,7 @@ impl<'d> Constants<'d> {
         Self { segments }
     }
 
-    /// The bytes from `at` on, to the end of the segment.
+    /// Returns the bytes from `at` to the end of the segment.
     pub fn from(&self, at: u64) -> Option<&'d [u8]> {
         let next = self.segments.partition_point(|(start, _)| *start <= at);
         let (start, bytes) = self.segments.get(next.checked_sub(1)?)?;
@@ -42,7 +40,7 @@ impl<'d> Constants<'d> {
     }
 }
 
-/// The dynamic linker changes what is read-only afterwards.
+/// Returns whether the dynamic linker changes read-only segments.
 fn is_relocated(elf: &Elf) -> bool {
     let mut headers = elf.elf_program_headers().iter();
     let dynamic = headers.find(|header| header.p_type(LittleEndian) == PT_DYNAMIC);
@@ -51,18 +49,4 @@ fn is_relocated(elf: &Elf) -> bool {
         let tag = entry.d_tag(LittleEndian);
         tag == DT_TEXTREL || tag == DT_FLAGS && entry.d_val(LittleEndian) & DF_TEXTREL.0 != 0
     })
-}
-
-impl SymbolFile {
-    /// Copies bytes from `at` on that the file has and that no program may write, and says how many.
-    pub fn read_constant(&self, at: Svma, out: &mut [u8]) -> usize {
-        self.cell.with_dependent(|_, tables| {
-            let found = tables.constants().from(at.0).unwrap_or_default();
-            let length = found.len().min(out.len());
-            if let (Some(to), Some(from)) = (out.get_mut(..length), found.get(..length)) {
-                to.copy_from_slice(from);
-            }
-            length
-        })
-    }
 }

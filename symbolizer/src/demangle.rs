@@ -1,29 +1,30 @@
-//! Readable names from linkage names, bounded in time and size.
+//! Demangles linkage names, with bounded time and size.
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-/// Longer linkage names are shown as they are: substitutions can make a name grow exponentially.
+/// Longer linkage names are not demangled: substitutions can make a name grow exponentially.
 const MAX_MANGLED: usize = 16 << 10;
-/// The longest readable name, in bytes, for each byte of the linkage name; and for any name at all.
+/// The most bytes of a demangled name for each byte of the linkage name, and for any name.
 const MAX_GROWTH: usize = 32;
 const MAX_DEMANGLED: usize = 64 << 10;
 
-/// A function's two names.
+/// The demangled name and the linkage name of a function.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
-    /// Demangled.
+    /// The demangled name.
     pub readable: Arc<str>,
-    /// As the linker knows it.
+    /// The linkage name.
     pub linkage: Arc<str>,
 }
 
 impl Name {
-    /// Demangles a linkage name of Rust (legacy and v0) or C++ (Itanium); any other stays as it is.
+    /// Demangles a linkage name of Rust (legacy and v0) or C++ (Itanium). Other names stay as they
+    /// are.
     pub fn of(linkage: &[u8]) -> Self {
         let linkage: Arc<str> = String::from_utf8_lossy(linkage).into();
         let readable = demangle(&linkage).map_or_else(|| linkage.clone(), Arc::from);
-        // A name may come from anybody; it is not to steer a terminal.
+        // Names are untrusted, so control characters are escaped: they could control a terminal.
         let readable = match readable.contains(char::is_control) {
             true => readable.replace(char::is_control, "\u{fffd}").into(),
             false => readable,
@@ -42,7 +43,7 @@ fn demangle(linkage: &str) -> Option<String> {
         limit,
     };
     if let Ok(rust) = rustc_demangle::try_demangle(linkage) {
-        // The alternate form leaves out the hash.
+        // The alternate form omits the hash.
         write!(out, "{rust:#}").ok()?;
         return Some(out.text);
     }
@@ -50,7 +51,7 @@ fn demangle(linkage: &str) -> Option<String> {
         return None;
     }
     let symbol = cpp_demangle::Symbol::new(linkage).ok()?;
-    // Only instances of templates have a return type in their linkage name; debuggers show none.
+    // Only instances of templates have a return type in their linkage name. Debuggers omit it.
     let options = cpp_demangle::DemangleOptions::default().no_return_type();
     symbol.structured_demangle(&mut out, &options).ok()?;
     Some(out.text)
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_language_is_read_and_the_rest_stays() {
+    fn names_of_each_language_are_demangled() {
         for (linkage, readable) in [
             ("main", "main"),
             ("_ZN2ns1fEi", "ns::f(int)"),
@@ -92,8 +93,8 @@ mod tests {
     }
 
     #[test]
-    fn names_that_double_with_every_substitution_are_bounded() {
-        // Each S_ type mentions the one before it twice.
+    fn exponentially_growing_names_are_bounded() {
+        // Each S_ type mentions the previous one twice.
         let mut linkage = String::from("_Z1fI1aE");
         for _ in 0..40 {
             linkage.push_str("1bIS_S_E");

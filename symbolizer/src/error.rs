@@ -1,34 +1,34 @@
-//! What can go wrong when symbols are opened.
+//! The errors of opening symbols.
 
 use std::path::PathBuf;
 
-/// Why an ELF file's symbols could not be opened.
+/// The reason why an ELF file's symbols could not be opened.
 ///
-/// Only the ELF headers are checked when a file is opened; damaged symbol tables and damaged DWARF
-/// give fewer answers later, never an error and never a wrong guess.
+/// Opening a file only checks the ELF headers. Damaged symbol tables and DWARF lead to fewer
+/// results later, but never to an error or a wrong guess.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The bytes are not an ELF file, or its headers contradict themselves.
-    #[error("the ELF headers are damaged ({0}): get the file again from where the trace was taken")]
+    /// The bytes are not an ELF file, or its headers are inconsistent.
+    #[error("the ELF headers are damaged ({0}); copy the file again from the traced machine")]
     Malformed(#[from] object::read::Error),
-    /// An ELF file, but of a kind that no traced process maps.
-    #[error("{0} is not supported: give a linked x86-64 program, library or debug file")]
+    /// The ELF file is of a kind that no traced process maps.
+    #[error("{0} is not supported; pass a linked x86-64 program, library or debug file")]
     Unsupported(&'static str),
     /// The file could not be read.
     #[error("cannot read {}: {source}; check the path and its permissions", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// The file is larger than [`crate::DebugSearch::max_file_size`].
-    #[error("{} has {size} bytes, over the limit of {limit}: raise the limit if the file is genuine", path.display())]
+    /// The file exceeds [`crate::DebugSearch::max_file_size`].
+    #[error("{} has {size} bytes, over the limit of {limit}; raise the limit if the file is genuine", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Its size in bytes.
+        /// The file's size in bytes.
         size: u64,
         /// The limit in bytes.
         limit: u64,
@@ -36,7 +36,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The input itself is damaged, as opposed to unreachable or of a kind not handled.
+    /// Returns whether the input itself is damaged, as opposed to unreadable or unsupported.
     #[must_use]
     pub fn is_malformed(&self) -> bool {
         matches!(self, Self::Malformed(_))

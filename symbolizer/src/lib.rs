@@ -1,29 +1,55 @@
-//! From (module, address) to function, inlined calls, file and line; and back. And to the rules by which
-//! the caller's registers are found. And to variables and types.
+//! Symbolizes addresses of x86-64 ELF files: functions, inlined calls, source lines, call frame
+//! information, variables and types.
 //!
-//! [`SymbolFile`] holds the symbols of one ELF file in its stated addresses; [`Symbolizer`] holds
-//! the modules of one process and answers in actual addresses. Both know no trace, read no source
-//! text, and are `Send + Sync`: tables are prepared once, a compilation unit at a time, when an
-//! address first needs them, and searched from then on.
+//! [`SymbolFile`] holds the symbols of one ELF file, and uses stated addresses ([`Svma`]).
+//! [`Symbolizer`] holds the modules of one process, and uses actual addresses ([`Avma`]). Neither
+//! uses a trace or reads source text. Both are `Send + Sync`. Tables are built on demand, one
+//! compilation unit at a time.
 //!
-//! The input is not trusted: what is damaged gives fewer answers, time and memory stay in
+//! The input is not trusted. Damaged input leads to fewer results. Time and memory are bounded in
 //! proportion to the file's size.
+//!
+//! # Example
+//!
+//! Symbolize the `main` function of this program:
+//!
+//! ```
+//! use backtrail_symbolizer::{DebugSearch, Error, SymbolFile};
+//!
+//! # fn main() -> Result<(), Error> {
+//! let program = std::path::Path::new("/proc/self/exe");
+//! let symbols = SymbolFile::open(program, &DebugSearch::none())?;
+//! for function in symbols.functions_named("main") {
+//!     for frame in symbols.frames_at(function.entry) {
+//!         let line = frame.location.map(|place| format!("{}:{}", place.file, place.line));
+//!         println!("{:#x} {} {line:?}", function.entry.0, frame.function);
+//!     }
+//! }
+//! # assert!(!symbols.functions_named("main").is_empty());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Svma`]: backtrail_pt::Svma [`Avma`]: backtrail_pt::Avma
 
 mod code;
 mod constants;
 mod demangle;
 mod dwarf;
+mod entry_id;
 mod error;
 mod file;
+mod location;
 mod model;
 mod names;
 mod objects;
-mod place;
 mod plt;
 mod range_map;
 mod search;
 mod source;
-mod split;
+mod sources;
+mod split_files;
+mod symbol;
 mod symbolizer;
 mod symbols;
 mod tables;
@@ -32,16 +58,16 @@ mod unwind;
 mod values;
 mod variables;
 
+pub use entry_id::EntryId;
 pub use error::Error;
 pub use file::SymbolFile;
+pub use location::{CallSite, FrameState, LocationExpression, Piece, Unknown, ValueLocation};
 pub use model::{
     Declaration, Frame, Function, FunctionKind, InlinedCopy, LineMatch, LineRow, SourceLocation,
 };
 pub use names::{is_named, is_visible};
-pub use place::{CallSite, FrameState, LocationExpression, Piece, Place, Unknown};
 pub use search::DebugSearch;
 pub use source::FileBytes;
 pub use symbolizer::{Module, Symbolizer};
-pub use types::EntryId;
 pub use unwind::{CfaRule, Expression, Machine, RegisterRule, UnwindRow};
 pub use variables::{DataSymbol, Global, Scope, Variable, VariableLocation};

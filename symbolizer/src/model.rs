@@ -1,16 +1,16 @@
-//! The answers: functions, frames, line rows, and where lines and functions are.
+//! Results of queries: functions, frames, line rows, and positions of functions and lines.
 //!
-//! Each is generic over its address space `A`: [`Svma`] when a [`crate::SymbolFile`] answers,
-//! [`Avma`] when a [`crate::Symbolizer`] does. Strings are shared, so a copy is cheap.
+//! Each is generic over its address space `A`: [`Svma`] for a [`crate::SymbolFile`], [`Avma`] for a
+//! [`crate::Symbolizer`]. Strings are shared, so clones are cheap.
 
 use backtrail_pt::{Avma, Svma};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A file and line of source text, as the compiler wrote them.
+/// A file and a line of source code, as the compiler wrote them.
 pub type Declaration = (Arc<str>, u32);
 
-/// What stands behind a function name.
+/// The origin of a function name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FunctionKind {
@@ -20,87 +20,90 @@ pub enum FunctionKind {
     Plt,
     /// A resolver (`STT_GNU_IFUNC`): returns the address of the implementation to use.
     IfuncResolver,
-    /// A symbol without type in a code section: hand-written assembler.
+    /// A symbol without a type in a code section: hand-written assembly.
     Label,
 }
 
-/// A physical function: one that has its own code, not an inlined copy.
+/// A physical function: it has its own code, and is not an inlined copy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Function<A = Svma> {
-    /// The demangled name, with C++ parameters, without Rust hashes. `foo@plt` for a stub.
+    /// The demangled name, with C++ parameters and without Rust hashes. PLT stubs are named
+    /// `foo@plt`.
     pub name: Arc<str>,
-    /// The name as the linker knows it; the same as `name` where nothing was mangled.
+    /// The linkage name. It equals `name` if that is not mangled.
     pub linkage_name: Arc<str>,
-    /// Where calls enter. It identifies the function within its module.
+    /// The entry address, which identifies the function in its module.
     pub entry: A,
-    /// One contiguous part: the one that holds the address asked for, else the one at `entry`.
-    /// A function split into hot and cold code has more ([`crate::SymbolFile::parts_of`]).
+    /// One contiguous part: the one that contains the requested address, or else the one at
+    /// `entry`. A function split into hot and cold code has several
+    /// ([`crate::SymbolFile::parts_of`]).
     pub range: Range<A>,
-    /// Where the source declares it, if DWARF says so.
+    /// The declaration in source code, if DWARF states it.
     pub declared: Option<Declaration>,
-    /// What it is.
+    /// The origin of the name.
     pub kind: FunctionKind,
 }
 
-/// One entry of a symbolic stack at an address: an inlined call, or the function itself.
+/// One frame of a symbolic stack at an address: an inlined call, or the function itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Frame<A = Svma> {
     /// The demangled name.
     pub function: Arc<str>,
-    /// The name as the linker knows it.
+    /// The linkage name.
     pub linkage_name: Arc<str>,
-    /// Where this frame is in its source: for the innermost frame the line of the address, for the
-    /// others the line of the inlined call that leads to the next inner frame.
+    /// The source location in this frame. In the innermost frame, it is the line of the address. In
+    /// other frames, it is the line of the inlined call that leads to the next inner frame.
     pub location: Option<SourceLocation>,
-    /// Where the source declares the function.
+    /// The function's declaration in source code.
     pub declared: Option<Declaration>,
-    /// The contiguous code of this frame that holds the address: of the inlined copy, or of the function.
+    /// The contiguous code of this frame that contains the address: of the inlined copy, or the
+    /// function.
     pub range: Range<A>,
-    /// The lowest address of this inlined copy, or the function's entry: tells copies apart.
+    /// The lowest address of the inlined copy, or the function's entry. It identifies the copy.
     pub entry: A,
-    /// An inlined copy: the next frame in the list is its caller.
+    /// Whether this is an inlined copy. Its caller is the next frame in the list.
     pub inlined: bool,
 }
 
-/// A place in source text.
+/// A position in source code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SourceLocation {
-    /// The path, joined with the compilation directory where the compiler wrote a relative one.
+    /// The path. A relative path is joined with the compilation directory.
     pub file: Arc<str>,
-    /// 1-based; 0 where the compiler names no line (code of its own making).
+    /// The line, from 1. It is 0 for compiler-generated code without a line.
     pub line: u32,
-    /// 1-based; 0 where it is not known.
+    /// The column, from 1. It is 0 if unknown.
     pub column: u32,
 }
 
-/// A row of the line table and the addresses it covers (DWARF 5, section 6.2).
+/// A row of the line table, and the addresses that it covers (DWARF 5, section 6.2).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LineRow<A = Svma> {
-    /// The path; empty where the table names no file.
+    /// The path. It is empty if the table names no file.
     pub file: Arc<str>,
-    /// 1-based; 0 where the compiler names no line.
+    /// The line, from 1. It is 0 for compiler-generated code without a line.
     pub line: u32,
-    /// 1-based; 0 where it is not known.
+    /// The column, from 1. It is 0 if unknown.
     pub column: u32,
-    /// The start is a recommended breakpoint: the beginning of a statement.
+    /// Whether the start is a recommended breakpoint: the beginning of a statement.
     pub is_stmt: bool,
-    /// The start is where the function's prologue has ended.
+    /// Whether the function's prologue ends at the start.
     pub prologue_end: bool,
-    /// From the row's address to the next address that has a row, never empty.
+    /// The addresses from the row to the next address with a row. Never empty.
     pub range: Range<A>,
 }
 
-/// A place where the code of a source line begins.
+/// An address where the code of a source line begins.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LineMatch<A = Svma> {
-    /// Start of the first statement of the line in this function or inlined copy.
+    /// The start of the line's first statement in this function or inlined copy.
     pub address: A,
     /// The path.
     pub file: Arc<str>,
-    /// The line that has code: the one asked for, or the nearest after it.
+    /// The line with code: the requested one, or the nearest after it.
     pub line: u32,
-    /// The physical function around `address`. Where `address` is its entry, a breakpoint belongs
-    /// at [`crate::SymbolFile::after_prologue`], as GDB does.
+    /// The physical function that contains `address`. If `address` is its entry, GDB places a
+    /// breakpoint at [`crate::SymbolFile::after_prologue`] instead.
     pub function: Option<Function<A>>,
 }
 
@@ -109,15 +112,15 @@ pub struct LineMatch<A = Svma> {
 pub struct InlinedCopy<A = Svma> {
     /// The demangled name of the inlined function.
     pub name: Arc<str>,
-    /// Its lowest address.
+    /// The lowest address of the copy.
     pub entry: A,
-    /// Its code.
+    /// The code of the copy.
     pub ranges: Vec<Range<A>>,
 }
 
-/// Moves an answer from a module's stated addresses to the addresses of a process.
+/// Converts a result from a module's stated addresses to the actual addresses of a process.
 pub(crate) trait ToAvma {
-    /// The same answer in [`Avma`].
+    /// The same result in [`Avma`].
     type Output;
     /// Adds `bias` (actual − stated) to every address.
     fn to_avma(self, bias: u64) -> Self::Output;

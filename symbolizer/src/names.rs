@@ -1,23 +1,23 @@
-//! Matching a name that a person types against demangled names, as GDB does.
+//! Matches names that a user types against demangled names, as GDB does.
 
 use crate::demangle::Name;
 use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
 
-/// Whether a linkage name is of a C++ (`_Z`) or Rust v0 (`_R`) symbol.
+/// Returns whether a linkage name is a C++ (`_Z`) or Rust v0 (`_R`) symbol.
 pub(crate) fn is_mangled(linkage: &[u8]) -> bool {
     linkage.starts_with(b"_Z") || linkage.starts_with(b"_R")
 }
 
-/// The C function of which a symbol is a variant that the compiler made: `f` of `f.lto_priv.0`, `f.constprop.0` and
-/// `f.isra.0`; `None` for any other name, and for what is a piece of one (`f.part.0`, `f.cold`).
-fn varied(linkage: &str) -> Option<&str> {
+/// Returns the C function of a compiler-made variant: `f` for `f.lto_priv.0`, `f.constprop.0` and
+/// `f.isra.0`. Returns `None` for other names, and for parts of a function (`f.part.0`, `f.cold`).
+fn original_of_variant(linkage: &str) -> Option<&str> {
     let (function, suffix) = linkage.split_once('.')?;
     let piece = suffix.split('.').any(|word| word == "part" || word == "cold");
     (!piece && !function.is_empty() && !is_mangled(linkage.as_bytes())).then_some(function)
 }
 
-/// Whether a demangled name is, or ends in, what a person typed for it.
+/// Returns whether a demangled name matches the name that a user typed, or ends with it.
 #[must_use]
 pub fn is_named(readable: &str, text: &str) -> bool {
     let name = Name {
@@ -27,8 +27,9 @@ pub fn is_named(readable: &str, text: &str) -> bool {
     Query::new(text).matches(&name)
 }
 
-/// Whether `text`, as an expression in code of the function `from` has it, means what has a demangled name: one that is global,
-/// or of a namespace, class or module around the function. A namespace without a name is none.
+/// Returns whether the name `text` in an expression can refer to a demangled name, given code of
+/// the function `from`. The name must be global, or in a namespace, class or module around the
+/// function. Anonymous namespaces are ignored.
 #[must_use]
 pub fn is_visible(readable: &str, text: &str, from: Option<&str>) -> bool {
     if readable == text {
@@ -51,13 +52,13 @@ pub fn is_visible(readable: &str, text: &str, from: Option<&str>) -> bool {
     around.all(|part| within.next() == Some(part))
 }
 
-/// A name to look for.
+/// A name to search for.
 pub(crate) struct Query<'q> {
     text: &'q str,
     components: Vec<&'q str>,
-    /// The user gave generic arguments, so they count.
+    /// Whether the user typed generic arguments, which must then match.
     generic: bool,
-    /// The user gave parameters, so they count.
+    /// Whether the user typed parameters, which must then match.
     parameters: bool,
 }
 
@@ -75,10 +76,13 @@ impl<'q> Query<'q> {
         }
     }
 
-    /// Whether `name` is, or ends in, what was asked for.
+    /// Returns whether `name` matches the query, or ends with it.
     pub fn matches(&self, name: &Name) -> bool {
         let readable = &*name.readable;
-        if readable == self.text || &*name.linkage == self.text || varied(&name.linkage) == Some(self.text) {
+        if readable == self.text
+            || &*name.linkage == self.text
+            || original_of_variant(&name.linkage) == Some(self.text)
+        {
             return true;
         }
         if self.parameters {
@@ -88,10 +92,10 @@ impl<'q> Query<'q> {
         !self.components.is_empty() && components(path(readable), self.generic).ends_with(&self.components)
     }
 
-    /// Text that the linkage name of every match contains; empty when nothing is sure.
+    /// Returns text that the linkage name of every match contains. It is empty if there is none.
     ///
-    /// Both manglings spell identifiers out, except operators and the standard classes that
-    /// Itanium abbreviates (`St`, `Sa`, `Ss` …), whose constructors bear their names.
+    /// Both manglings contain identifiers verbatim. The exceptions are operators, and the standard
+    /// classes that Itanium abbreviates (`St`, `Sa`, `Ss` …), whose constructors have their names.
     pub fn needle(&self) -> &'q [u8] {
         const ABBREVIATED: [&str; 9] = [
             "allocator",
@@ -119,14 +123,14 @@ impl<'q> Query<'q> {
     }
 }
 
-/// Finds names by their last component or by the whole linkage name.
+/// Finds names by their last component or by the full linkage name.
 pub(crate) struct NameIndex {
-    /// Hash and number of the name, ordered.
+    /// Hashes of names and their indexes, sorted.
     entries: Vec<(u64, u32)>,
 }
 
 impl NameIndex {
-    /// Numbers the names from 0 in the order given.
+    /// Indexes the names from 0 in the given order.
     pub fn new<'n>(names: impl Iterator<Item = &'n Name>) -> Self {
         let mut entries = Vec::new();
         for (number, name) in names.enumerate() {
@@ -139,7 +143,7 @@ impl NameIndex {
         Self { entries }
     }
 
-    /// Numbers of names that may match.
+    /// Returns the indexes of names that may match.
     pub fn candidates(&self, query: &Query) -> impl Iterator<Item = u32> {
         let keys = [hash(query.text), query.key()];
         let distinct = if keys[0] == keys[1] { 1 } else { 2 };
@@ -159,14 +163,15 @@ fn hash(text: &str) -> u64 {
     hasher.finish()
 }
 
-/// The path in a demangled name: without return type, parameters, and what follows them.
+/// Returns the path of a demangled name, without return type, parameters, and qualifiers after
+/// them.
 fn path(name: &str) -> &str {
     let bytes = name.as_bytes();
     let (mut depth, mut start, mut at) = (0u32, 0, 0);
     while let Some(&byte) = bytes.get(at) {
         if depth == 0 && is_operator(name, at) {
             let end = operator_end(name, at);
-            match behind_parameters(name, end) {
+            match after_parameters(name, end) {
                 Some(inner) => at = inner,
                 None => return &name[start..end],
             }
@@ -174,14 +179,14 @@ fn path(name: &str) -> &str {
         }
         match byte {
             b'(' if depth == 0 && at > start && !name[..at].ends_with("::") => {
-                match behind_parameters(name, at) {
+                match after_parameters(name, at) {
                     Some(inner) => at = inner,
                     None => return &name[start..at],
                 }
                 continue;
             }
             b'<' | b'(' | b'{' | b'[' => depth += 1,
-            // Not an arrow.
+            // An arrow does not close a bracket.
             b'>' if at > 0 && bytes.get(at - 1) == Some(&b'-') => {}
             b'>' | b')' | b'}' | b']' => depth = depth.saturating_sub(1),
             b' ' if depth == 0 && !name[at..].starts_with(" [clone") => start = at + 1,
@@ -193,8 +198,8 @@ fn path(name: &str) -> &str {
     &name[start..]
 }
 
-/// Where the name of an operator ends, of which the word `operator` stands at byte `at`. What follows that is the
-/// operator's own text: `()`, `<`, `new`, a type.
+/// Returns the end of an operator's name, given the position `at` of the word `operator`. The name
+/// may contain text with other meanings elsewhere: `()`, `<`, `new`, a type.
 fn operator_end(name: &str, at: usize) -> usize {
     let text = at + "operator".len();
     let skip = if name[text..].starts_with("()") {
@@ -205,9 +210,10 @@ fn operator_end(name: &str, at: usize) -> usize {
     name[skip..].find('(').map_or(name.len(), |end| skip + end)
 }
 
-/// Where the name goes on behind the parameters that begin at byte `open`, with `::`, because it is of something local to a
-/// function: `f(int)::{lambda()#1}::operator()`, `f(int) const::Local::g`.
-fn behind_parameters(name: &str, open: usize) -> Option<usize> {
+/// Returns where a name continues with `::` after the parameters that open at byte `open`. This is
+/// the case for entities local to a function: `f(int)::{lambda()#1}::operator()`, `f(int)
+/// const::Local::g`.
+fn after_parameters(name: &str, open: usize) -> Option<usize> {
     const QUALIFIERS: [&str; 4] = [" const", " volatile", " &", "&"];
     let mut depth = 0u32;
     let close = name.bytes().enumerate().skip(open).find(|(_, byte)| {
@@ -219,13 +225,13 @@ fn behind_parameters(name: &str, open: usize) -> Option<usize> {
         depth == 0
     });
     let mut rest = name.get(close?.0 + 1..)?;
-    while let Some(bare) = QUALIFIERS.iter().find_map(|word| rest.strip_prefix(word)) {
-        rest = bare;
+    while let Some(without_arguments) = QUALIFIERS.iter().find_map(|word| rest.strip_prefix(word)) {
+        rest = without_arguments;
     }
     rest.starts_with("::").then_some(name.len() - rest.len())
 }
 
-/// Whether the word `operator` of C++ stands at byte `at`.
+/// Returns whether the C++ keyword `operator` is at byte `at`.
 fn is_operator(name: &str, at: usize) -> bool {
     let word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     let bytes = name.as_bytes();
@@ -234,8 +240,8 @@ fn is_operator(name: &str, at: usize) -> bool {
         && !word(bytes.get(at + "operator".len()))
 }
 
-/// The components of a path. `<T as Trait>::f` of Rust counts as `T::f`; generic arguments are
-/// dropped unless `generic`.
+/// Returns the components of a path. `<T as Trait>::f` of Rust counts as `T::f`. Generic arguments
+/// are dropped unless `generic` is set.
 fn components(path: &str, generic: bool) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = Some(path);
@@ -243,17 +249,17 @@ fn components(path: &str, generic: bool) -> Vec<&str> {
         let (part, after) = split_component(text);
         rest = after;
         match part.strip_prefix('<').and_then(|part| part.strip_suffix('>')) {
-            // One level is enough: the type's own path.
+            // One level is enough: the path of the type itself.
             Some(inner) => {
                 let own = inner.split(" as ").next().unwrap_or(inner);
                 let mut own = Some(own);
                 while let Some(text) = own {
                     let (part, after) = split_component(text);
                     own = after;
-                    parts.push(bare(part, generic));
+                    parts.push(without_arguments(part, generic));
                 }
             }
-            None => parts.push(bare(part, generic)),
+            None => parts.push(without_arguments(part, generic)),
         }
     }
     parts.retain(|part| !part.is_empty());
@@ -264,13 +270,13 @@ fn last_component(path: &str) -> &str {
     components(path, false).pop().unwrap_or(path)
 }
 
-/// The first component, and what follows its `::`.
+/// Splits a path into its first component, and the part after its `::`.
 fn split_component(text: &str) -> (&str, Option<&str>) {
     let bytes = text.as_bytes();
     let mut depth = 0u32;
     for (at, byte) in bytes.iter().enumerate() {
         if depth == 0 && is_operator(text, at) {
-            return match behind_parameters(text, operator_end(text, at)) {
+            return match after_parameters(text, operator_end(text, at)) {
                 Some(inner) => (&text[..inner], Some(&text[inner + 2..])),
                 None => (text, None),
             };
@@ -288,9 +294,9 @@ fn split_component(text: &str) -> (&str, Option<&str>) {
     (text, None)
 }
 
-/// A component without the parameters of a function that something is local to, and without its generic arguments, unless they
-/// are wanted.
-fn bare(part: &str, generic: bool) -> &str {
+/// Returns a component without the parameters of an enclosing function. Generic arguments are
+/// dropped unless `generic` is set.
+fn without_arguments(part: &str, generic: bool) -> &str {
     if is_operator(part, 0) {
         return &part[..operator_end(part, 0)];
     }
@@ -324,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_mean_what_is_around_them() {
+    fn expression_names_refer_to_enclosing_scopes() {
         for (readable, text, from, visible) in [
             ("main", "main", None, true),
             ("f(int)", "f", None, true),

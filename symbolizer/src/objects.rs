@@ -1,4 +1,4 @@
-//! Data as the ELF symbol tables know it: `STT_OBJECT` symbols.
+//! Data objects in the ELF symbol tables: `STT_OBJECT` symbols.
 
 use crate::demangle::Name;
 use crate::source::Elf;
@@ -6,7 +6,7 @@ use object::read::elf::Sym;
 use object::{LittleEndian, elf};
 use std::sync::Arc;
 
-/// The named data of a file, ordered by address.
+/// The named data of a file, sorted by address.
 #[derive(Default)]
 pub(crate) struct ObjectTable<'d> {
     objects: Vec<Object<'d>>,
@@ -20,7 +20,7 @@ struct Object<'d> {
 }
 
 impl<'d> ObjectTable<'d> {
-    /// From the tables of the module and of its debug file.
+    /// Reads the tables of the module and of its debug file.
     pub fn new(files: &[&Elf<'d>]) -> Self {
         let mut objects = Vec::new();
         for file in files {
@@ -39,13 +39,13 @@ impl<'d> ObjectTable<'d> {
                 }
             }
         }
-        // Of those that start together a global one comes first.
+        // Of objects with the same start, a global one comes first.
         objects.sort_by(|a, b| (a.start, !a.global, a.linkage).cmp(&(b.start, !b.global, b.linkage)));
         objects.dedup_by(|b, a| (a.start, a.linkage) == (b.start, b.linkage));
         Self { objects }
     }
 
-    /// The data around `at`: its demangled name, start and size.
+    /// Returns the object that contains `at`: its demangled name, start and size.
     pub fn at(&self, at: u64) -> Option<(Arc<str>, u64, u64)> {
         let next = self.objects.partition_point(|object| object.start <= at);
         let start = self.objects.get(next.checked_sub(1)?)?.start;
@@ -55,7 +55,7 @@ impl<'d> ObjectTable<'d> {
         inside.then(|| (readable(object.linkage), object.start, object.size))
     }
 
-    /// The tables of virtual functions: the class of each, start and size.
+    /// Returns the virtual tables: the class of each, its start and its size.
     pub fn vtables(&self) -> impl Iterator<Item = (Arc<str>, u64, u64)> {
         let tables = self
             .objects
@@ -68,7 +68,7 @@ impl<'d> ObjectTable<'d> {
         })
     }
 
-    /// Where the data called `name` starts, and its size.
+    /// Returns the start and size of the object called `name`.
     pub fn named(&self, name: &str) -> Option<(u64, u64)> {
         let found = self
             .objects
@@ -78,7 +78,7 @@ impl<'d> ObjectTable<'d> {
     }
 }
 
-/// The demangled name; what the compiler makes for a class is called as other tools call it.
+/// Returns the demangled name. Compiler-made objects of a class are named as in other tools.
 fn readable(linkage: &[u8]) -> Arc<str> {
     let name = Name::of(linkage).readable;
     let inner = name.strip_prefix('{').and_then(|rest| rest.strip_suffix(")}"));
@@ -97,7 +97,7 @@ mod tests {
     use super::readable;
 
     #[test]
-    fn tables_of_classes_are_called_as_elsewhere() {
+    fn class_tables_are_named_as_in_other_tools() {
         assert_eq!(&*readable(b"_ZTVN4shop4ItemE"), "vtable for shop::Item");
         assert_eq!(&*readable(b"_ZTI4Item"), "typeinfo for Item");
         assert_eq!(&*readable(b"counter"), "counter");

@@ -1,22 +1,22 @@
-//! Linkage stubs: the entries of `.plt`, `.plt.sec` and `.plt.got`, named by where they jump
-//! (x86-64 psABI, section "Procedure Linkage Table").
+//! Names the stubs in `.plt`, `.plt.sec` and `.plt.got` by their targets (x86-64 psABI, section
+//! "Procedure Linkage Table").
 
 use crate::FunctionKind;
 use crate::source::Elf;
-use crate::symbols::Symbol;
+use crate::symbol::Symbol;
 use object::read::elf::Rela;
 use object::{LittleEndian, Object, ObjectSection, elf};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
-/// One stub.
+/// A PLT stub.
 pub(crate) struct Stub<'d> {
     pub range: Range<u64>,
-    /// The linkage name of the function it jumps to.
+    /// The linkage name of the target function.
     pub target: &'d [u8],
 }
 
-/// Names the stubs of `elf`; `symbols`, ordered by start, name the resolvers of `IRELATIVE` slots.
+/// Returns the stubs of `elf`. `symbols`, sorted by start, name the resolvers of `IRELATIVE` slots.
 pub(crate) fn stubs<'d>(elf: &Elf<'d>, symbols: &[Symbol<'d>]) -> Vec<Stub<'d>> {
     let slots = slots(elf, symbols);
     let mut stubs = Vec::new();
@@ -58,16 +58,16 @@ pub(crate) fn stubs<'d>(elf: &Elf<'d>, symbols: &[Symbol<'d>]) -> Vec<Stub<'d>> 
     stubs
 }
 
-/// The names that the dynamic linker fills into the slots of the global offset table.
+/// The names of the symbols in the slots of the global offset table.
 #[derive(Default)]
-struct Slots<'d> {
+struct GotSlots<'d> {
     by_address: FxHashMap<u64, &'d [u8]>,
-    /// In the order of `.rela.plt`, as a lazy stub pushes its number.
+    /// Names in the order of `.rela.plt`, by the index that a lazy stub pushes.
     lazy: Vec<&'d [u8]>,
 }
 
-fn slots<'d>(elf: &Elf<'d>, symbols: &[Symbol<'d>]) -> Slots<'d> {
-    let mut slots = Slots::default();
+fn slots<'d>(elf: &Elf<'d>, symbols: &[Symbol<'d>]) -> GotSlots<'d> {
+    let mut slots = GotSlots::default();
     let table = elf.elf_dynamic_symbol_table();
     for section in elf.sections() {
         let name = section.name().unwrap_or_default();
@@ -98,7 +98,7 @@ fn slots<'d>(elf: &Elf<'d>, symbols: &[Symbol<'d>]) -> Slots<'d> {
     slots
 }
 
-/// The public name of the function that a resolver chooses the implementation of.
+/// Returns the public name of the function whose implementation a resolver selects.
 fn resolver_name<'d>(symbols: &[Symbol<'d>], resolver: u64) -> Option<&'d [u8]> {
     let first = symbols.partition_point(|symbol| symbol.range.start < resolver);
     let mut here = symbols
@@ -109,7 +109,7 @@ fn resolver_name<'d>(symbols: &[Symbol<'d>], resolver: u64) -> Option<&'d [u8]> 
         .map(|symbol| symbol.linkage)
 }
 
-/// The slot that the stub's `jmp *disp32(%rip)` reads.
+/// Returns the slot that the stub's `jmp *disp32(%rip)` reads.
 fn slot_of(address: u64, code: &[u8]) -> Option<u64> {
     let jump = code
         .windows(6)
@@ -122,15 +122,16 @@ fn slot_of(address: u64, code: &[u8]) -> Option<u64> {
     )
 }
 
-/// What the first entry of a lazy table jumps to, by the slot the dynamic linker keeps for itself.
+/// The target of the first entry of a lazy table, which uses a slot of the dynamic linker.
 const RESOLVER: &[u8] = b"_dl_runtime_resolve";
 
-/// The first entry of a lazy table: `push GOT+8(%rip)`, then a jump through `GOT+16`.
+/// Returns whether this is the first entry of a lazy table: `push GOT+8(%rip)`, then a jump through
+/// `GOT+16`.
 fn is_header(code: &[u8]) -> bool {
     code.starts_with(&[0xff, 0x35])
 }
 
-/// The number that a lazy stub pushes: `push imm32`, behind an `endbr64` perhaps.
+/// Returns the index that a lazy stub pushes: `push imm32`, possibly after `endbr64`.
 fn pushed_index(code: &[u8]) -> Option<usize> {
     let code = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(code);
     let number = code.strip_prefix(&[0x68])?.first_chunk()?;

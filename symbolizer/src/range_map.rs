@@ -1,19 +1,19 @@
-//! Lookup by address among ranges that may nest or overlap.
+//! Finds ranges by address. The ranges may nest or overlap.
 
 use std::ops::Range;
 
-/// Which of many ranges holds an address: the one that starts last, the inner one of nested ranges.
+/// Maps an address to the range that contains it and starts last: the inner one of nested ranges.
 ///
-/// Built in O(n log n), asked in O(log n), whatever the overlaps.
+/// It is built in O(n log n) and queried in O(log n), however the ranges overlap.
 #[derive(Default)]
 pub(crate) struct RangeMap {
-    /// Disjoint pieces in address order, each with the number of the range it came from.
+    /// Disjoint pieces in address order, each with the number of its range.
     pieces: Vec<(Range<u64>, u32)>,
 }
 
 impl RangeMap {
-    /// From ranges and their numbers; empty ranges are dropped. Of two that start together the
-    /// shorter is the inner one, and of two equal ones the later in the list.
+    /// Builds a map from ranges and their numbers. Empty ranges are dropped. Of two ranges with the
+    /// same start, the shorter one is inner. Of two equal ranges, the later one is.
     pub fn new(mut ranges: Vec<(Range<u64>, u32)>) -> Self {
         ranges.retain(|(range, _)| !range.is_empty());
         ranges.sort_by_key(|(range, _)| (range.start, std::cmp::Reverse(range.end)));
@@ -30,14 +30,15 @@ impl RangeMap {
         Self { pieces: sweep.pieces }
     }
 
-    /// The number of the range that holds `at`.
+    /// Returns the number of the range that contains `at`.
     pub fn get(&self, at: u64) -> Option<u32> {
         let next = self.pieces.partition_point(|(piece, _)| piece.start <= at);
         let (piece, number) = self.pieces.get(next.checked_sub(1)?)?;
         piece.contains(&at).then_some(*number)
     }
 
-    /// The numbers of the ranges that meet `wanted`, in address order, some more than once.
+    /// Returns the numbers of the ranges that overlap `wanted`, in address order. A number may
+    /// occur twice.
     pub fn meeting(&self, wanted: Range<u64>) -> impl Iterator<Item = u32> {
         let first = self
             .pieces
@@ -49,7 +50,7 @@ impl RangeMap {
     }
 }
 
-/// A walk up the addresses with the ranges that are open on a stack.
+/// A sweep over the addresses, with a stack of open ranges.
 struct Sweep {
     pieces: Vec<(Range<u64>, u32)>,
     open: Vec<(u64, u32)>,
@@ -57,7 +58,8 @@ struct Sweep {
 }
 
 impl Sweep {
-    /// Gives the addresses up to `to` to the innermost open ranges. Each turn closes a range or ends.
+    /// Assigns the addresses up to `to` to the innermost open ranges. Each iteration closes a range
+    /// or ends the loop.
     fn advance(&mut self, to: u64) {
         while let Some(&(end, number)) = self.open.last() {
             let until = end.min(to);
@@ -79,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_inner_range_wins_and_the_outer_goes_on_after_it() {
+    fn inner_range_wins_and_outer_resumes_after_it() {
         let map = RangeMap::new(vec![
             (10..100, 0),
             (20..30, 1),
@@ -107,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_a_search_of_all_ranges() {
+    fn range_map_agrees_with_linear_search() {
         let mut seed = 7u64;
         let mut next = |below: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (seed >> 33) % below
         };
         for _ in 0..200 {
-            // Distinct starts, so that the answer is unique.
+            // Distinct starts make the result unique.
             let ranges: Vec<_> = (0..12u32)
                 .map(|n| (u64::from(n) * 5, n))
                 .map(|(s, n)| (s..s + next(40), n))

@@ -1,26 +1,26 @@
-//! Where separate debug files may be, and how large a file is believed.
+//! Where debug files are searched, and their largest accepted size.
 
 use std::path::{Path, PathBuf};
 
-/// The places where debug files are looked for; nothing is opened outside them.
+/// The directories to search for debug files. No file outside of them is opened.
 #[derive(Clone, Debug)]
 pub struct DebugSearch {
-    /// Debug roots (`/usr/lib/debug`): `.build-id/xx/yyyy.debug` and `.dwz/` are looked up below each, and what was split off
-    /// the DWARF (`.dwo`, `.build-id/xx/yyyy.dwp`).
+    /// Debug roots (`/usr/lib/debug`). In each one, `.build-id/xx/yyyy.debug`, `.dwz/` and split
+    /// DWARF (`.dwo`, `.build-id/xx/yyyy.dwp`) are searched.
     pub roots: Vec<PathBuf>,
-    /// Directories that may hold the file named by `.gnu_debuglink`, directly or in `.debug/`.
+    /// Directories that may contain the file named by `.gnu_debuglink`, directly or in `.debug/`.
     pub beside: Vec<PathBuf>,
-    /// Packages of DWARF that was split off (`program.dwp`) that may be the module's.
+    /// Split DWARF packages (`program.dwp`) that may belong to the module.
     pub packages: Vec<PathBuf>,
-    /// The largest file opened, in bytes.
+    /// The largest accepted file in bytes.
     pub max_file_size: u64,
 }
 
 impl DebugSearch {
-    /// Debian's root of debug files, which most distributions share.
+    /// The debug root of Debian and most other distributions.
     pub const DEFAULT_ROOT: &str = "/usr/lib/debug";
 
-    /// Looks nowhere: only the file itself is used.
+    /// Builds a search without directories: only the file itself is used.
     #[must_use]
     pub fn none() -> Self {
         Self {
@@ -31,8 +31,8 @@ impl DebugSearch {
         }
     }
 
-    /// Also looks beside the program at `path`, and below each root at the program's directory,
-    /// as GDB does for `.gnu_debuglink`.
+    /// Adds the directory of the program at `path`, and that path below each root, as GDB does for
+    /// `.gnu_debuglink`.
     #[must_use]
     pub fn beside_file(mut self, path: &Path) -> Self {
         let Some(directory) = path.parent().and_then(|parent| parent.canonicalize().ok()) else {
@@ -53,7 +53,7 @@ impl DebugSearch {
 }
 
 impl Default for DebugSearch {
-    /// [`Self::DEFAULT_ROOT`] and nothing else.
+    /// Searches [`Self::DEFAULT_ROOT`] only.
     fn default() -> Self {
         Self {
             roots: vec![PathBuf::from(Self::DEFAULT_ROOT)],

@@ -1,4 +1,4 @@
-//! The modules of one process, asked by actual address.
+//! Symbolizes actual addresses in the modules of one process.
 
 use crate::model::ToAvma;
 use crate::{Frame, Function, InlinedCopy, LineMatch, LineRow, SymbolFile, UnwindRow};
@@ -7,37 +7,37 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// One mapping of a module in a process.
+/// A mapping of a module in a process.
 #[derive(Clone)]
 pub struct Module {
-    /// The addresses it covers.
+    /// The addresses that it covers.
     pub range: Range<Avma>,
-    /// Actual − stated address, mod 2^64.
+    /// Actual minus stated addresses, mod 2^64.
     pub bias: u64,
-    /// What to call it, usually its path in the process.
+    /// The module's name, usually its path in the process.
     pub name: Arc<str>,
-    /// Its symbols, where the file is at hand.
+    /// The symbols, if the file is available.
     pub file: Option<Arc<SymbolFile>>,
 }
 
 /// The modules of one process at one time.
 ///
-/// Built once, then shared: every question takes `&self` and may come from any thread. All prepared
-/// tables live in the [`SymbolFile`]s, which processes can share.
+/// It is built once, and then shared: every query takes `&self`, and may come from any thread. All
+/// tables are in the [`SymbolFile`]s, which processes can share.
 #[derive(Clone, Default)]
 pub struct Symbolizer {
-    /// Disjoint, ordered by start.
+    /// Disjoint mappings, sorted by start.
     modules: Vec<Module>,
 }
 
 impl Symbolizer {
-    /// Without modules.
+    /// Creates a symbolizer without modules.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Maps one module: see [`Self::add_modules`], which many are added with.
+    /// Maps one module. To map many, use [`Self::add_modules`].
     pub fn add_module(
         &mut self,
         range: Range<Avma>,
@@ -53,10 +53,10 @@ impl Symbolizer {
         }]);
     }
 
-    /// Maps modules one after the other. Each unmaps what it overlaps of earlier ones, as `mmap` does.
-    /// Empty ranges are ignored.
+    /// Maps modules in order. Each one unmaps the parts of earlier ones that it overlaps, as `mmap`
+    /// does. Empty ranges are ignored.
     ///
-    /// Costs O(n log n) for all modules together: a process may have tens of thousands of mappings.
+    /// All modules together take O(n log n): a process may have tens of thousands of mappings.
     pub fn add_modules(&mut self, modules: impl IntoIterator<Item = Module>) {
         let known = self.modules.drain(..);
         let mut by_start: BTreeMap<Avma, Module> = known.map(|module| (module.range.start, module)).collect();
@@ -67,13 +67,13 @@ impl Symbolizer {
         self.modules = by_start.into_values().collect();
     }
 
-    /// All modules, ordered by address.
+    /// Returns all modules, sorted by address.
     #[must_use]
     pub fn modules(&self) -> &[Module] {
         &self.modules
     }
 
-    /// The module mapped at `at`.
+    /// Returns the module mapped at `at`.
     #[must_use]
     pub fn module_at(&self, at: Avma) -> Option<&Module> {
         self.modules.get(self.module_index_at(at)?)
@@ -86,14 +86,14 @@ impl Symbolizer {
         module.range.contains(&at).then_some(index)
     }
 
-    /// See [`SymbolFile::function_at`].
+    /// Returns the function at an address; see [`SymbolFile::function_at`].
     #[must_use]
     pub fn function_at(&self, at: Avma) -> Option<Function<Avma>> {
         let (file, bias) = self.file_at(at)?;
         Some(file.function_at(at.to_svma(bias))?.to_avma(bias))
     }
 
-    /// See [`SymbolFile::frames_at`].
+    /// Returns the frames at an address; see [`SymbolFile::frames_at`].
     #[must_use]
     pub fn frames_at(&self, at: Avma) -> Vec<Frame<Avma>> {
         let Some((file, bias)) = self.file_at(at) else {
@@ -102,14 +102,14 @@ impl Symbolizer {
         to_avma(file.frames_at(at.to_svma(bias)), bias)
     }
 
-    /// See [`SymbolFile::line_at`].
+    /// Returns the line at an address; see [`SymbolFile::line_at`].
     #[must_use]
     pub fn line_at(&self, at: Avma) -> Option<LineRow<Avma>> {
         let (file, bias) = self.file_at(at)?;
         Some(file.line_at(at.to_svma(bias))?.to_avma(bias))
     }
 
-    /// See [`SymbolFile::lines_in`]; `range` lies in one module.
+    /// Returns the lines in `range`, which lies in one module; see [`SymbolFile::lines_in`].
     #[must_use]
     pub fn lines_in(&self, range: Range<Avma>) -> Vec<LineRow<Avma>> {
         let Some((file, bias)) = self.file_at(range.start) else {
@@ -121,7 +121,7 @@ impl Symbolizer {
         )
     }
 
-    /// See [`SymbolFile::after_prologue`].
+    /// Returns the end of a prologue; see [`SymbolFile::after_prologue`].
     #[must_use]
     pub fn after_prologue(&self, function: &Function<Avma>) -> Avma {
         let Some((file, bias)) = self.file_at(function.entry) else {
@@ -130,7 +130,7 @@ impl Symbolizer {
         file.after_prologue_at(function.entry.to_svma(bias)).to_avma(bias)
     }
 
-    /// See [`SymbolFile::parts_of`].
+    /// Returns the parts of a function; see [`SymbolFile::parts_of`].
     #[must_use]
     pub fn parts_of(&self, function: &Function<Avma>) -> Vec<Range<Avma>> {
         let Some((file, bias)) = self.file_at(function.entry) else {
@@ -142,26 +142,27 @@ impl Symbolizer {
             .collect()
     }
 
-    /// See [`SymbolFile::functions_named`]; of every module, in address order of the modules.
+    /// Returns the functions of all modules with this name, in address order of the modules; see
+    /// [`SymbolFile::functions_named`].
     #[must_use]
     pub fn functions_named(&self, name: &str) -> Vec<Function<Avma>> {
         self.in_every_file(|file| file.functions_named(name), |function| function.entry)
     }
 
-    /// See [`SymbolFile::inlined_copies_named`]; of every module.
+    /// Returns the inlined copies in all modules; see [`SymbolFile::inlined_copies_named`].
     #[must_use]
     pub fn inlined_copies_named(&self, name: &str) -> Vec<InlinedCopy<Avma>> {
         self.in_every_file(|file| file.inlined_copies_named(name), |copy| copy.entry)
     }
 
-    /// See [`SymbolFile::functions_matching`]; of every module.
+    /// Returns the matching functions in all modules; see [`SymbolFile::functions_matching`].
     #[must_use]
     pub fn functions_matching(&self, pattern: &regex::Regex) -> Vec<Function<Avma>> {
         self.in_every_file(|file| file.functions_matching(pattern), |function| function.entry)
     }
 
-    /// See [`SymbolFile::addresses_of_line`]; of every module. When some module has code on the very
-    /// line, the nearest lines of the others are left out.
+    /// Returns the addresses of a line in all modules; see [`SymbolFile::addresses_of_line`]. If
+    /// some module has code on exactly this line, the nearest lines in other modules are dropped.
     #[must_use]
     pub fn addresses_of_line(&self, file: &str, line: u32) -> Vec<LineMatch<Avma>> {
         let mut found = self.in_every_file(
@@ -174,7 +175,7 @@ impl Symbolizer {
         found
     }
 
-    /// See [`SymbolFile::unwind_row`].
+    /// Returns the unwind rules at an address; see [`SymbolFile::unwind_row`].
     #[must_use]
     pub fn unwind_row(&self, at: Avma) -> Option<Arc<UnwindRow>> {
         let (file, bias) = self.file_at(at)?;
@@ -186,13 +187,13 @@ impl Symbolizer {
         Some((module.file.as_deref()?, module.bias))
     }
 
-    /// Asks the file of each module, and keeps the answers whose address is mapped there.
+    /// Queries the file of each module, and keeps the results whose address is mapped there.
     fn in_every_file<T: ToAvma>(
         &self,
         ask: impl Fn(&SymbolFile) -> Vec<T>,
         address: impl Fn(&T::Output) -> Avma,
     ) -> Vec<T::Output> {
-        // A file mapped in several parts is asked once, and the answers are those of all parts.
+        // A file that is mapped in several parts is queried once, for all parts.
         let mut of_file: HashMap<(*const SymbolFile, u64), usize> = HashMap::new();
         let mut asked: Vec<(&SymbolFile, u64)> = Vec::new();
         let mut group_of: Vec<Option<usize>> = Vec::with_capacity(self.modules.len());
@@ -219,7 +220,7 @@ impl Symbolizer {
     }
 }
 
-/// Takes `range` away from the modules that have some of it; what is left of them stays.
+/// Unmaps `range` from the modules that it overlaps. Their remaining parts stay.
 fn unmap(by_start: &mut BTreeMap<Avma, Module>, range: &Range<Avma>) {
     while let Some((&start, _)) = by_start
         .range(..range.end)
@@ -259,9 +260,9 @@ mod tests {
         }
     }
 
-    /// The mapping that each address belongs to, by trying all of them, the last one first.
+    /// Finds the mapping of each address by trying all of them, the last one first.
     #[test]
-    fn mappings_agree_with_a_search_of_all_of_them() {
+    fn mappings_agree_with_linear_search() {
         let mut seed = 7u64;
         let mut next = |below: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -293,9 +294,9 @@ mod tests {
         }
     }
 
-    /// One by one it took 65 000 * 65 000 / 2 steps.
+    /// Adding mappings one by one used to take 65 000 * 65 000 / 2 steps.
     #[test]
-    fn sixty_five_thousand_mappings_are_added_in_no_time() {
+    fn many_mappings_are_added_quickly() {
         let began = Instant::now();
         let mut symbols = Symbolizer::new();
         symbols.add_modules(

@@ -1,10 +1,11 @@
-//! Functions as the ELF symbol tables know them (System V ABI, chapter "Symbol Table").
+//! Functions in the ELF symbol tables (System V ABI, chapter "Symbol Table").
 
 use crate::code::CodeRanges;
 use crate::demangle::Name;
 use crate::names;
 use crate::range_map::RangeMap;
 use crate::source::Elf;
+use crate::symbol::Symbol;
 use crate::{Function, FunctionKind, plt};
 use backtrail_pt::Svma;
 use object::read::elf::Sym;
@@ -14,34 +15,21 @@ use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// A named place in code.
-pub(crate) struct Symbol<'d> {
-    /// The addresses it covers; never empty.
-    pub range: Range<u64>,
-    /// As in the string table.
-    pub linkage: &'d [u8],
-    pub kind: FunctionKind,
-    /// Visible outside its object file.
-    global: bool,
-    /// The table states no size: `range` ends where the next symbol starts.
-    unsized_: bool,
-}
-
 /// All named code of a file.
 pub(crate) struct SymbolTable<'d> {
-    /// Ordered by start; of those that start together the one to show comes first.
+    /// Symbols sorted by start. Of those with the same start, the one to show comes first.
     symbols: Vec<Symbol<'d>>,
-    /// Demangled when first asked for, beside `symbols`.
+    /// The demangled names, parallel to `symbols`, computed on demand.
     names: Vec<OnceLock<Name>>,
     map: RangeMap,
-    /// By the number of a symbol `f.cold` that of `f`.
+    /// Maps the index of a symbol `f.cold` to that of `f`.
     hot_parts: FxHashMap<u32, u32>,
-    /// There is a `.symtab`: no function with DWARF is missing.
+    /// Whether there is a `.symtab`. Then every function with DWARF has a symbol.
     pub complete: bool,
 }
 
 impl<'d> SymbolTable<'d> {
-    /// From the tables of the module and of its debug file, and the linkage stubs of the module.
+    /// Reads the tables of the module and of its debug file, and the PLT stubs of the module.
     pub fn new(module: &Elf<'d>, debug: Option<&Elf<'d>>, code: &CodeRanges) -> Self {
         let mut symbols = Vec::new();
         let complete = [Some(module), debug]
@@ -76,7 +64,7 @@ impl<'d> SymbolTable<'d> {
         });
         extend_unsized(&mut symbols, code);
         symbols.retain(|symbol| !symbol.range.is_empty());
-        // Aliases: only the first of those that start together is found by address.
+        // Only the first of several aliases is found by address.
         let mut shown: Vec<(Range<u64>, u32)> = Vec::new();
         for (number, symbol) in symbols.iter().enumerate() {
             if shown
@@ -97,12 +85,12 @@ impl<'d> SymbolTable<'d> {
         }
     }
 
-    /// The symbol whose code holds `at`.
+    /// Returns the symbol whose code contains `at`.
     pub fn at(&self, at: u64) -> Option<u32> {
         self.map.get(at)
     }
 
-    /// The symbol to show for the address `start`, which must be where it starts.
+    /// Returns the symbol to show for the address `start`, at which it must start.
     pub fn starting_at(&self, start: u64) -> Option<u32> {
         let first = self.symbols.partition_point(|symbol| symbol.range.start < start);
         self.symbols
@@ -115,7 +103,7 @@ impl<'d> SymbolTable<'d> {
         self.symbols.get(number as usize)
     }
 
-    /// Both names of a symbol; a stub has `@plt` behind them.
+    /// Returns both names of a symbol. A stub's name ends with `@plt`.
     pub fn name(&self, number: u32) -> Option<&Name> {
         let symbol = self.get(number)?;
         Some(self.names.get(number as usize)?.get_or_init(|| {
@@ -130,7 +118,7 @@ impl<'d> SymbolTable<'d> {
         }))
     }
 
-    /// A symbol as an answer; knows no source line.
+    /// Converts a symbol to a function without a source line.
     pub fn function(&self, number: u32) -> Option<Function> {
         let symbol = self.get(number)?;
         let whole = *self.hot_parts.get(&number).unwrap_or(&number);
@@ -145,13 +133,13 @@ impl<'d> SymbolTable<'d> {
         })
     }
 
-    /// The starts of the functions called `name`, in address order.
+    /// Returns the starts of the functions called `name`, in address order.
     pub fn named(&self, name: &str) -> Vec<u64> {
         let query = names::Query::new(name);
         let needle = memchr::memmem::Finder::new(query.needle());
         let mut starts: Vec<_> = (0..)
             .zip(&self.symbols)
-            // Demangling is the dear part.
+            // Compare linkage names first, because demangling is expensive.
             .filter(|(_, symbol)| needle.find(symbol.linkage).is_some())
             .filter(|(number, _)| self.name(*number).is_some_and(|found| query.matches(found)))
             .map(|(_, symbol)| symbol.range.start)
@@ -160,7 +148,7 @@ impl<'d> SymbolTable<'d> {
         starts
     }
 
-    /// The parts of the function that starts at `start`: its own, then those split off.
+    /// Returns the parts of the function that starts at `start`: its own, then those split off.
     pub fn parts(&self, start: u64) -> Vec<Range<u64>> {
         let Some(whole) = self.starting_at(start) else {
             return Vec::new();
@@ -178,7 +166,7 @@ impl<'d> SymbolTable<'d> {
             .collect()
     }
 
-    /// The starts of all functions, in address order.
+    /// Returns the starts of all functions, in address order.
     pub fn starts(&self) -> impl Iterator<Item = u64> {
         let mut last = None;
         let starts = self.symbols.iter().map(|symbol| symbol.range.start);
@@ -186,7 +174,8 @@ impl<'d> SymbolTable<'d> {
     }
 }
 
-/// GCC names the unlikely part of `f` `f.cold`: it belongs to `f`, where that symbol is unique.
+/// Maps cold parts to their functions. GCC names the cold part of `f` `f.cold`; it belongs to `f`
+/// if that symbol is unique.
 fn hot_parts(symbols: &[Symbol]) -> FxHashMap<u32, u32> {
     let cold = (0..).zip(symbols).filter_map(|(number, symbol)| {
         let hot: &[u8] = symbol
@@ -218,12 +207,12 @@ fn hot_parts(symbols: &[Symbol]) -> FxHashMap<u32, u32> {
         .collect()
 }
 
-/// Orders aliases, the one to show first: typed before untyped, sized before unsized, global before
-/// local, fewer leading underscores, then the longest code, then the shortest
-/// name, and by name so that the choice is stable.
+/// Returns a sort key for aliases, the one to show first. Preferred are typed, sized and global
+/// symbols, fewer leading underscores, longer code and shorter names, in this order. The name makes
+/// the order stable.
 fn rank<'a>(symbol: &Symbol<'a>) -> impl Ord + use<'a> {
     let underscores = symbol.linkage.iter().take_while(|byte| **byte == b'_').count();
-    // A mangled name starts with one underscore that says nothing.
+    // The leading underscore of a mangled name is ignored.
     let hidden = if names::is_mangled(symbol.linkage) {
         0
     } else {
@@ -240,14 +229,14 @@ fn rank<'a>(symbol: &Symbol<'a>) -> impl Ord + use<'a> {
     )
 }
 
-/// Takes the defined symbols that lie in code.
+/// Collects the defined symbols in code.
 fn collect<'d>(
     table: &object::read::elf::SymbolTable<'d, elf::FileHeader64<LittleEndian>>,
     code: &CodeRanges,
     file_size: usize,
     symbols: &mut Vec<Symbol<'d>>,
 ) {
-    // Names may overlap in the string table, but those of a genuine one seldom do.
+    // Names may overlap in the string table, but few names of a genuine one do.
     let mut name_bytes = file_size.saturating_mul(4);
     for symbol in table.iter() {
         let kind = match symbol.st_type() {
@@ -267,9 +256,9 @@ fn collect<'d>(
             return;
         };
         name_bytes = left;
-        // Without the version that libraries have behind the names in `.symtab`.
+        // Libraries append a version to the names in `.symtab`, which is removed here.
         let linkage = linkage.split(|byte| *byte == b'@').next().unwrap_or(linkage);
-        // Assemblers keep `.L` labels only by mistake; they cut functions into pieces.
+        // Assemblers keep `.L` labels only by mistake. They would split functions into pieces.
         if linkage.is_empty() || linkage.starts_with(b".L") {
             continue;
         }
@@ -284,7 +273,7 @@ fn collect<'d>(
     }
 }
 
-/// A symbol without size goes on to the next symbol or the end of its section.
+/// Extends symbols without a size to the next symbol or the end of the section.
 fn extend_unsized(symbols: &mut [Symbol], code: &CodeRanges) {
     let mut next_start = u64::MAX;
     let mut after_next = u64::MAX;

@@ -1,13 +1,14 @@
-//! One file's symbols and DWARF together: which of the two answers what.
+//! Combines the symbol tables and DWARF of one file.
 
 use crate::code::CodeRanges;
 use crate::constants::Constants;
-use crate::dwarf::{DebugInfo, FunctionHere, Prologue, Statement};
+use crate::dwarf::{DebugInfo, FunctionAt, PrologueEnd, Statement};
+use crate::entry_id::EntryId;
 use crate::names;
 use crate::objects::ObjectTable;
-use crate::source::Sources;
+use crate::sources::Sources;
 use crate::symbols::SymbolTable;
-use crate::types::{EntryId, Type};
+use crate::types::Type;
 use crate::unwind::{UnwindRow, UnwindTables};
 use crate::{Error, Frame, Function, FunctionKind, InlinedCopy, LineMatch, LineRow, SourceLocation};
 use backtrail_pt::{BuildId, Svma};
@@ -19,10 +20,10 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Deeper inlining is cut: no compiler goes so far.
+/// The deepest inlining that is reported. No compiler reaches it.
 const MAX_INLINED: usize = 256;
 
-/// All that is known of one file.
+/// All tables of one file.
 pub(crate) struct Tables<'d> {
     pub build_id: Option<BuildId>,
     sources: &'d Sources,
@@ -75,7 +76,7 @@ impl<'d> Tables<'d> {
             return Some("the file has no DWARF".into());
         };
         let split = debug.split_units();
-        (split > 0).then(|| format!("{split} units keep their DWARF in .dwo files, which were not found"))
+        (split > 0).then(|| format!("the .dwo files of {split} units were not found"))
     }
 
     pub fn function_at(&self, at: u64) -> Option<Function> {
@@ -85,9 +86,9 @@ impl<'d> Tables<'d> {
         self.symbols.function(self.symbols.at(at)?)
     }
 
-    /// A function that DWARF describes, under the name that its symbol completes: C has no linkage
-    /// names, and static functions of C++ have theirs only in the symbol table.
-    fn described(&self, here: &FunctionHere) -> Function {
+    /// Builds a function from DWARF, with the name of its symbol. C has no linkage names in DWARF,
+    /// and static functions of C++ have theirs only in the symbol table.
+    fn described(&self, here: &FunctionAt) -> Function {
         let symbol = self.symbols.starting_at(here.start);
         let kind = symbol
             .and_then(|number| self.symbols.get(number))
@@ -101,7 +102,7 @@ impl<'d> Tables<'d> {
             if names::is_mangled(named.linkage.as_bytes()) || name.readable.is_empty() {
                 name = named;
             }
-            // `f.constprop.0` is a variant of `f`; any other name is an alias.
+            // `f.constprop.0` is a variant of `f`. Any other name is an alias.
             let variant = named
                 .linkage
                 .strip_prefix(&*name.linkage)
@@ -175,8 +176,8 @@ impl<'d> Tables<'d> {
             .unwrap_or_default()
     }
 
-    /// By the symbol tables, which know all functions unless the file was stripped; then by DWARF,
-    /// all of which has to be read for that.
+    /// Searches the symbol tables, which list all functions of an unstripped file. Otherwise
+    /// searches the DWARF, all of which must be read for that.
     pub fn functions_named(&self, name: &str) -> Vec<Function> {
         let mut starts = self.symbols.named(name);
         if starts.is_empty() && !self.symbols.complete {
@@ -194,7 +195,7 @@ impl<'d> Tables<'d> {
         functions
     }
 
-    /// The functions entered at `starts`; a part split off a function is none.
+    /// Returns the functions with these entries. A part split off a function is not one of them.
     fn functions_starting_at(&self, starts: impl Iterator<Item = u64>) -> Vec<Function> {
         let mut functions: Vec<_> = starts.filter_map(|start| self.function_at(start)).collect();
         functions.retain(|function| function.range.contains(&function.entry));
@@ -226,7 +227,7 @@ impl<'d> Tables<'d> {
         };
         let mut seen = BTreeSet::new();
         let mut matches = Vec::new();
-        // In address order: the first statement in each function or inlined copy stands for all.
+        // In address order, the first statement in each function or inlined copy is used.
         for statement in debug.statements_of_line(file, line) {
             let function = self.function_at(statement.address);
             let copy = debug
@@ -246,17 +247,17 @@ impl<'d> Tables<'d> {
         matches
     }
 
-    /// GDB's rule: the mark in the line table; else, where optimization left the arguments in place
-    /// at the entry, the entry; else the second row.
+    /// Follows GDB's rule: the mark in the line table, if any. Otherwise, it is the entry of
+    /// optimized code with arguments in place, or else the second row.
     pub fn after_prologue(&self, entry: u64) -> u64 {
         let Some(debug) = self.debug() else { return entry };
         let Some(here) = debug.function_at(entry) else {
             return entry;
         };
         match debug.after_prologue(entry, here.part.end) {
-            Prologue::Marked(address) => address,
-            Prologue::SecondRow(address) if !here.optimized => address,
-            Prologue::SecondRow(_) | Prologue::Unknown => entry,
+            PrologueEnd::Marked(address) => address,
+            PrologueEnd::SecondRow(address) if !here.optimized => address,
+            PrologueEnd::SecondRow(_) | PrologueEnd::Unknown => entry,
         }
     }
 
@@ -276,9 +277,9 @@ impl<'d> Tables<'d> {
         tables.row(at)
     }
 
-    /// Read once.
+    /// Reads a type once, and caches it.
     pub fn type_at(&self, id: EntryId) -> Option<Arc<Type>> {
-        // More are read again each time they are asked for.
+        // The most types that are cached. Further ones are read each time.
         const KEPT: usize = 1 << 16;
         let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = types.get(&id) {
@@ -295,8 +296,8 @@ impl<'d> Tables<'d> {
         self.code.contains(at)
     }
 
-    /// By the x86-64 ABI for thread-local storage, variant II: the block of the executable ends at the thread
-    /// pointer, rounded up to its alignment.
+    /// Follows the x86-64 ABI for thread-local storage, variant II: the executable's block ends at
+    /// the thread pointer, and its size is rounded up to its alignment.
     pub fn thread_local_block(&self) -> Option<u64> {
         let elf = self.sources.module.elf().ok()?;
         let headers = elf.elf_program_headers().iter();

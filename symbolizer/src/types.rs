@@ -1,23 +1,16 @@
-//! The model of types, as DWARF describes them (DWARF 5, chapter 5), without how they are read.
+//! Types as DWARF describes them (DWARF 5, chapter 5).
 //!
-//! A type is read an entry at a time: what it refers to is named by an [`EntryId`], and read when asked for.
+//! Each type is read separately. It refers to others by [`EntryId`], which are read on demand.
 
-use crate::place::LocationExpression;
+use crate::entry_id::EntryId;
+use crate::location::LocationExpression;
 use std::sync::Arc;
 
-/// Names an entry in the debug information of one file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EntryId {
-    /// From the start of `.debug_info`; `.debug_types` is taken to stand behind it.
-    pub(crate) offset: usize,
-    /// Of the supplementary file.
-    pub(crate) supplementary: bool,
-}
-
-/// The language that a unit was written in, as far as values are written differently.
+/// The source language of a unit. It determines how values are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Language {
-    /// C, and what is not known.
+    /// C, or an unknown language.
     #[default]
     C,
     /// C++.
@@ -29,91 +22,93 @@ pub enum Language {
 /// A type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Type {
-    /// Its name, with the namespaces and types around it; `None`: it has none.
+    /// The qualified name. `None` if the type has no name.
     pub name: Option<Arc<str>>,
-    /// In bytes, if stated.
+    /// The size in bytes, if stated.
     pub size: Option<u64>,
-    /// What it is.
+    /// The kind of the type.
     pub kind: TypeKind,
-    /// The alignment that the source asks for.
+    /// The alignment that the source requests.
     pub alignment: Option<u64>,
-    /// The language of its unit.
+    /// The language of the type's unit.
     pub language: Language,
 }
 
-/// What a type is. Where a type is referred to, `None` is `void`.
+/// The kind of a type. References to types are `None` for `void`.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum TypeKind {
-    /// A number, a character, a truth value.
+    /// A number, a character or a boolean.
     Base(Encoding),
     /// A pointer or reference.
     Pointer {
         kind: PointerKind,
         target: Option<EntryId>,
     },
-    /// `const T` and its like.
+    /// A qualified type, such as `const T`.
     Qualified {
         qualifier: Qualifier,
         target: Option<EntryId>,
     },
-    /// Another name of a type.
+    /// A typedef.
     Typedef { target: Option<EntryId> },
     /// A structure, class or union.
     Record(Record),
     /// An enumeration.
     Enumeration(Enumeration),
-    /// An array; a dimension is its count, where it is known.
+    /// An array. Each dimension has a count, if known.
     Array {
         element: Option<EntryId>,
         dimensions: Vec<Count>,
-        /// A vector of the processor.
+        /// Whether it is a SIMD vector.
         vector: bool,
     },
     /// A function.
     Function {
         result: Option<EntryId>,
         parameters: Vec<Parameter>,
-        /// It takes more arguments, or it is not stated which.
+        /// Whether it takes further arguments, or its parameters are not stated.
         variadic: bool,
         prototyped: bool,
     },
-    /// A type that the language gives no name, like that of `nullptr`.
+    /// A type without a name in the language, such as that of `nullptr`.
     Unspecified,
-    /// A pointer to a member of a class, of a type.
+    /// A pointer to a member of a class.
     MemberPointer {
         class: Option<EntryId>,
         target: Option<EntryId>,
     },
-    /// What is not understood.
+    /// An unsupported type.
     Other(&'static str),
 }
 
 /// A parameter of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Its type.
+    /// The parameter's type.
     pub entry: Option<EntryId>,
-    /// The compiler added it, as `this`.
+    /// Whether the compiler added it, as `this`.
     pub artificial: bool,
 }
 
-/// How many elements a dimension of an array has.
+/// The number of elements in a dimension of an array.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Count {
-    /// So many.
+    /// A constant count.
     Known(u64),
-    /// One more than what is to be found there.
+    /// One more than the value at this location.
     UpperBound(LocationExpression),
-    /// So many as are to be found there.
+    /// The value at this location.
     Count(LocationExpression),
-    /// It is not stated.
+    /// The count is not stated.
     Unknown,
 }
 
-/// How the bytes of a base type are read (DWARF 5, section 5.1.1).
+/// The encoding of a base type (DWARF 5, section 5.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Encoding {
     Signed,
     Unsigned,
@@ -128,7 +123,7 @@ pub enum Encoding {
     Unknown,
 }
 
-/// Which pointer.
+/// The kind of a pointer or reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum PointerKind {
@@ -137,7 +132,7 @@ pub enum PointerKind {
     RvalueReference,
 }
 
-/// A qualifier.
+/// A type qualifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Qualifier {
@@ -150,51 +145,51 @@ pub enum Qualifier {
 /// A structure, class or union.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
-    /// What it is declared with.
+    /// The keyword of its declaration.
     pub keyword: Keyword,
-    /// Only its name is stated here.
+    /// Whether this is only a declaration, without members.
     pub declaration: bool,
-    /// Its bases and members, as they are declared.
+    /// The bases and members, in order of declaration.
     pub members: Vec<Member>,
-    /// What distinguishes its forms, of an enumeration of Rust.
+    /// The variants of a Rust enumeration.
     pub variants: Option<Variants>,
-    /// The types that it was instantiated with.
+    /// The template arguments.
     pub arguments: Vec<TemplateArgument>,
-    /// Its member functions, as they are declared.
+    /// The member functions, in order of declaration.
     pub methods: Vec<Method>,
-    /// The typedefs in it.
+    /// The member typedefs.
     pub typedefs: Vec<MemberTypedef>,
-    /// Other types are declared in it.
+    /// Whether other types are declared in it.
     pub nested: bool,
 }
 
 /// A member function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Method {
-    /// What it is called, without the scopes around it.
+    /// The unqualified name.
     pub name: Arc<str>,
-    /// It as a type.
+    /// The entry of its type.
     pub entry: EntryId,
-    /// It is called by what the object is.
+    /// Whether it is virtual.
     pub is_virtual: bool,
-    /// The compiler added it.
+    /// Whether the compiler added it.
     pub artificial: bool,
-    /// Who may name it.
+    /// The access of the function.
     pub access: Access,
 }
 
 /// A typedef in a record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemberTypedef {
-    /// What it is called, without the scopes around it.
+    /// The unqualified name.
     pub name: Arc<str>,
-    /// What it stands for.
+    /// The aliased type.
     pub target: Option<EntryId>,
-    /// Who may name it.
+    /// The access of the typedef.
     pub access: Access,
 }
 
-/// What a record is declared with.
+/// The keyword that declares a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Keyword {
@@ -204,39 +199,39 @@ pub enum Keyword {
     Union,
 }
 
-/// A type that a template or generic was instantiated with.
+/// An argument of a template or generic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TemplateArgument {
-    /// What the parameter is called.
+    /// The name of the parameter.
     pub name: Arc<str>,
-    /// The type; of a value, its type.
+    /// The type argument, or the type of a value argument.
     pub entry: Option<EntryId>,
-    /// It is a value, not a type.
+    /// The value of a value argument.
     pub value: Option<i64>,
 }
 
 /// A member of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
-    /// What it is called; `None`: it has no name, and its own members are found in its record.
+    /// The name. `None` for an unnamed member, whose own members belong to the record.
     pub name: Option<Arc<str>>,
-    /// Its type.
+    /// The member's type.
     pub entry: Option<EntryId>,
-    /// Where it is.
-    pub place: MemberPlace,
-    /// It is a base class.
+    /// The member's location.
+    pub location: MemberLocation,
+    /// Whether it is a base class.
     pub base: bool,
-    /// It is a virtual base: all bases that have it share one.
+    /// Whether it is a virtual base, which all bases share.
     pub is_virtual: bool,
-    /// The alignment that the source asks for.
+    /// The alignment that the source requests.
     pub alignment: Option<u64>,
-    /// The compiler added it.
+    /// Whether the compiler added it.
     pub artificial: bool,
-    /// Who may name it.
+    /// The access of the member.
     pub access: Access,
 }
 
-/// Who may name a member.
+/// The access of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Access {
@@ -245,53 +240,53 @@ pub enum Access {
     Private,
 }
 
-/// Where a member is.
+/// The location of a member.
 #[derive(Clone, Debug, PartialEq)]
-pub enum MemberPlace {
-    /// So many bytes from the start of its record.
+pub enum MemberLocation {
+    /// The offset in bytes from the start of the record.
     Offset(u64),
-    /// Some bits of it.
+    /// A bit field.
     Bits {
-        /// From the start of the record.
+        /// The offset in bits from the start of the record.
         offset: u64,
-        /// How many.
+        /// The size in bits.
         size: u64,
     },
-    /// Where the expression says, of the object's address: that of a virtual base.
+    /// An expression on the object's address, for a virtual base.
     Computed(LocationExpression),
-    /// It is not stated in a way that is understood.
+    /// The location is not stated in a supported form.
     Unknown,
-    /// Not in the record: static, by the entry that declares it.
+    /// A static member, given by its declaration.
     Static(EntryId),
 }
 
-/// The forms of a record, of which each value has one (DWARF 5, section 5.7.10).
+/// The variant parts of a record, of which each value has one (DWARF 5, section 5.7.10).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variants {
-    /// What tells which it is; `None`: there is but one.
+    /// The member that selects the variant. `None` if there is only one.
     pub discriminant: Option<Member>,
-    /// The forms.
+    /// The variants.
     pub variants: Vec<Variant>,
 }
 
-/// A form of a record.
+/// A variant of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
-    /// The discriminant's value; `None`: any that no other has.
+    /// The discriminant value. `None` for the default variant.
     pub value: Option<u64>,
-    /// What this form has.
+    /// The members of this variant.
     pub members: Vec<Member>,
 }
 
 /// An enumeration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Enumeration {
-    /// The type of its numbers.
+    /// The underlying integer type.
     pub underlying: Option<EntryId>,
-    /// Names and values.
+    /// The names and values.
     pub enumerators: Vec<(Arc<str>, i64)>,
-    /// The enumerators are named in it (`enum class`).
+    /// Whether the enumerators are scoped (`enum class`).
     pub scoped: bool,
-    /// Only its name is stated here.
+    /// Whether this is only a declaration, without enumerators.
     pub declaration: bool,
 }

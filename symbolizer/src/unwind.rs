@@ -1,7 +1,8 @@
-//! Call frame information: how the caller's registers are found from those of a function that it called.
+//! Call frame information: rules to recover the caller's registers from those of the called
+//! function.
 //!
-//! Sources: DWARF 5, section 6.4; `.eh_frame` and `.eh_frame_hdr` as in the Linux Standard Base, "Exception
-//! Frames"; the numbers of registers as in the System V ABI AMD64, section 3.6.2.
+//! Sources: DWARF 5, section 6.4; `.eh_frame` and `.eh_frame_hdr` in the Linux Standard Base,
+//! "Exception Frames"; register numbers in the System V ABI AMD64, section 3.6.2.
 
 mod expression;
 mod header;
@@ -12,31 +13,30 @@ pub use expression::{Expression, Machine};
 pub use row::{CfaRule, RegisterRule, UnwindRow};
 
 use crate::code::CodeRanges;
-use crate::dwarf::Budget;
-use crate::source::{Elf, Sources};
+use crate::dwarf::{Budget, Slice};
+use crate::source::Elf;
+use crate::sources::Sources;
 use gimli::{DebugFrame, EhFrame, LittleEndian};
-use header::Found;
+use header::EhFrameSection;
 use object::{Object, ObjectSection};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use table::Table;
 
-type Slice<'d> = gimli::EndianSlice<'d, LittleEndian>;
+/// Rows by address. The value is `None` if an address has no row.
+type RowCache = FxHashMap<u64, Option<Arc<UnwindRow>>>;
 
-/// The rows by address, `None` where there is none.
-type Known = FxHashMap<u64, Option<Arc<UnwindRow>>>;
-
-/// The call frame information of one file. Entries are read when an address first needs them.
+/// The call frame information of one file. Entries are parsed on demand.
 pub(crate) struct UnwindTables<'d> {
     eh_frame: Option<Table<'d, EhFrame<Slice<'d>>>>,
-    /// Of the module, and of its separate debug file.
+    /// The sections of the module and of its separate debug file.
     debug_frames: Vec<Table<'d, DebugFrame<Slice<'d>>>>,
-    known: Mutex<Known>,
+    known: Mutex<RowCache>,
     budget: Budget,
 }
 
 impl<'d> UnwindTables<'d> {
-    /// Finds the sections, and reads none.
+    /// Finds the sections without parsing them.
     pub fn new(sources: &'d Sources, code: &CodeRanges) -> Self {
         let mut size = 0u64;
         let module = sources.module.elf().ok();
@@ -79,7 +79,7 @@ impl<'d> UnwindTables<'d> {
         }
     }
 
-    /// The row that covers `at`.
+    /// Returns the row that covers `at`.
     pub fn row(&self, at: u64) -> Option<Arc<UnwindRow>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(row) = known.get(&at) {
@@ -101,8 +101,8 @@ impl<'d> UnwindTables<'d> {
     }
 }
 
-/// What the encoded addresses of `.eh_frame` may be relative to.
-fn bases(elf: &Elf, found: &Found<'_>) -> gimli::BaseAddresses {
+/// Returns the bases of encoded addresses in `.eh_frame`.
+fn bases(elf: &Elf, found: &EhFrameSection<'_>) -> gimli::BaseAddresses {
     let mut bases = gimli::BaseAddresses::default().set_eh_frame(found.address);
     let address = |name| elf.section_by_name(name).map(|section| section.address());
     if let Some(text) = address(".text") {

@@ -1,23 +1,26 @@
-//! What a file tells of variables, types and places of values.
+//! Queries for variables, types and locations of values.
 
+use crate::entry_id::EntryId;
 use crate::file::SymbolFile;
-use crate::place::{CallSite, FrameState, LocationExpression, Piece, Unknown};
-use crate::types::{EntryId, Type};
+use crate::location::{CallSite, FrameState, LocationExpression, Piece, Unknown};
+use crate::types::Type;
 use crate::variables::{DataSymbol, Global, Scope, Variable, VariableLocation};
 use backtrail_pt::Svma;
 use std::sync::Arc;
 
 impl SymbolFile {
-    /// What can be named at `at`, in the inlined copy number `level` (0 is the innermost), or beyond the copies in
-    /// the physical function. For a caller, ask for the byte before its address, which belongs to the call.
+    /// Returns the scope at `at` in the inlined copy number `level`, 0 being the innermost. Beyond
+    /// the copies, it is the scope of the physical function. For a return address, pass the address
+    /// of the byte before it, which belongs to the call.
     #[must_use]
     pub fn scope_at(&self, at: Svma, level: usize) -> Option<Scope> {
         self.cell
             .with_dependent(|_, tables| tables.debug()?.scope_at(at.0, level))
     }
 
-    /// What a name that is no local variable can mean. The last components of a path are enough. Those of the unit
-    /// around `near` come first; where some are called just so, the others are left out.
+    /// Returns the globals that a name can mean; the last components of a path are sufficient.
+    /// Those of the unit around `near` come first. If some have exactly this name, the others are
+    /// omitted.
     #[must_use]
     pub fn globals_named(&self, name: &str, near: Option<EntryId>) -> Vec<Global> {
         self.cell.with_dependent(|_, tables| {
@@ -28,58 +31,59 @@ impl SymbolFile {
         })
     }
 
-    /// The type called `name`, by the same rule; `None` also where several are that are not the same.
+    /// Returns the type called `name`, by the same rule. Returns `None` if several different types
+    /// match.
     #[must_use]
     pub fn type_named(&self, name: &str, near: Option<EntryId>) -> Option<EntryId> {
         self.cell
             .with_dependent(|_, tables| tables.debug()?.type_named(name, near))
     }
 
-    /// The structure, class, union or enumeration called `name`, by the same rule.
+    /// Returns the structure, class, union or enumeration called `name`, by the same rule.
     #[must_use]
     pub fn tagged_type_named(&self, name: &str, near: Option<EntryId>) -> Option<EntryId> {
         self.cell
             .with_dependent(|_, tables| tables.debug()?.tagged_type_named(name, near))
     }
 
-    /// A type.
+    /// Returns the type of an entry.
     #[must_use]
     pub fn type_at(&self, entry: EntryId) -> Option<Arc<Type>> {
         self.cell.with_dependent(|_, tables| tables.type_at(entry))
     }
 
-    /// The definition of a static member.
+    /// Returns the definition of a static member.
     #[must_use]
     pub fn definition_of(&self, declaration: EntryId) -> Option<Variable> {
         self.cell
             .with_dependent(|_, tables| tables.debug()?.definition_of(declaration))
     }
 
-    /// Where the variable is at `at` that an implicit pointer points into, and its type.
+    /// Returns the variable that an implicit pointer points into, with its location at `at`.
     #[must_use]
     pub fn variable_at(&self, entry: EntryId, at: Svma) -> Option<Variable> {
         self.cell
             .with_dependent(|_, tables| tables.debug()?.variable_at(entry, at.0))
     }
 
-    /// Where something is at `at` that has no name.
+    /// Returns the location of an unnamed value at `at`.
     #[must_use]
     pub fn location_at(&self, entry: EntryId, at: Svma) -> Option<VariableLocation> {
         self.cell
             .with_dependent(|_, tables| tables.debug()?.implicit_target(entry, at.0))
     }
 
-    /// The type of the physical function around `at`.
+    /// Returns the type of the physical function around `at`.
     #[must_use]
     pub fn function_type(&self, at: Svma) -> Option<EntryId> {
         self.cell
             .with_dependent(|_, tables| tables.debug()?.function_entry_at(at.0))
     }
 
-    /// Where the parts of a value are. `frame_base`: that of the scope.
+    /// Returns the locations of a value's pieces. `frame_base` belongs to the scope.
     ///
     /// # Errors
-    /// Why it is not known.
+    /// The reason why they are unknown.
     pub fn evaluate(
         &self,
         expression: &LocationExpression,
@@ -92,10 +96,10 @@ impl SymbolFile {
         })
     }
 
-    /// The address of a member of the object at an address, where the member's place depends on the object.
+    /// Returns the address of a member whose location depends on the object.
     ///
     /// # Errors
-    /// Why it is not known.
+    /// The reason why it is unknown.
     pub fn member_at(
         &self,
         expression: &LocationExpression,
@@ -108,14 +112,14 @@ impl SymbolFile {
         })
     }
 
-    /// The call that returns to `at`, as its caller describes it.
+    /// Returns the call site that returns to `at`.
     #[must_use]
     pub fn call_site(&self, at: Svma) -> Option<CallSite> {
         self.cell
             .with_dependent(|_, tables| tables.debug()?.call_site(at.0))
     }
 
-    /// It is certain that the function around `at` does not jump to another, or itself, at its end.
+    /// Returns whether the function around `at` certainly makes no tail calls.
     #[must_use]
     pub fn makes_no_tail_calls(&self, at: Svma) -> bool {
         self.cell.with_dependent(|_, tables| {
@@ -125,7 +129,7 @@ impl SymbolFile {
         })
     }
 
-    /// The named data around `at`, by the symbol tables.
+    /// Returns the data symbol that contains `at`.
     #[must_use]
     pub fn data_at(&self, at: Svma) -> Option<DataSymbol<Svma>> {
         self.cell.with_dependent(|_, tables| {
@@ -138,7 +142,8 @@ impl SymbolFile {
         })
     }
 
-    /// The tables of virtual functions (Itanium C++ ABI, section 2.5), by the symbol tables, each with the name of its class.
+    /// Returns the virtual tables (Itanium C++ ABI, section 2.5) in the symbol tables, each with
+    /// the name of its class.
     #[must_use]
     pub fn vtables(&self) -> Vec<DataSymbol<Svma>> {
         let table = |(name, start, size)| DataSymbol {
@@ -150,7 +155,7 @@ impl SymbolFile {
             .with_dependent(|_, tables| tables.objects().vtables().map(table).collect())
     }
 
-    /// The data with this linkage name, by the symbol tables: where it starts, and its size.
+    /// Returns the address and size of the data symbol with this linkage name.
     #[must_use]
     pub fn data_named(&self, name: &str) -> Option<(Svma, u64)> {
         self.cell.with_dependent(|_, tables| {
@@ -159,30 +164,43 @@ impl SymbolFile {
         })
     }
 
-    /// The unit of a source file, by the last components of its path.
+    /// Returns the unit of a source file, by the last components of its path.
     #[must_use]
     pub fn unit_of_file(&self, file: &str) -> Option<EntryId> {
         self.cell
             .with_dependent(|_, tables| tables.debug()?.unit_of_file(file))
     }
 
-    /// Both entries are of one unit.
+    /// Returns whether both entries belong to the same unit.
     #[must_use]
     pub fn same_unit(&self, one: EntryId, other: EntryId) -> bool {
         self.cell
             .with_dependent(|_, tables| tables.debug().is_some_and(|debug| debug.same_unit(one, other)))
     }
 
-    /// There is code at `at`.
+    /// Returns whether there is code at `at`.
     #[must_use]
     pub fn contains_code(&self, at: Svma) -> bool {
         self.cell.with_dependent(|_, tables| tables.contains_code(at.0))
     }
 
-    /// How far below the thread pointer the thread-local data of an executable begins; `None`: it has none, or it is
-    /// not certain.
+    /// Returns how far below the thread pointer the executable's thread-local data begins. Returns
+    /// `None` if there is none, or if it is not certain.
     #[must_use]
     pub fn thread_local_block(&self) -> Option<u64> {
         self.cell.with_dependent(|_, tables| tables.thread_local_block())
+    }
+
+    /// Copies bytes at `at` that the file contains and that no program may write. Returns their
+    /// number.
+    pub fn read_constant(&self, at: Svma, out: &mut [u8]) -> usize {
+        self.cell.with_dependent(|_, tables| {
+            let found = tables.constants().from(at.0).unwrap_or_default();
+            let length = found.len().min(out.len());
+            if let (Some(to), Some(from)) = (out.get_mut(..length), found.get(..length)) {
+                to.copy_from_slice(from);
+            }
+            length
+        })
     }
 }

@@ -1,79 +1,80 @@
-//! The model of variables: what is in scope at an address, and where its value is.
+//! The variables in scope at an address, and their locations.
 
-use crate::place::LocationExpression;
-use crate::types::{EntryId, Language};
+use crate::entry_id::EntryId;
+use crate::location::LocationExpression;
+use crate::types::Language;
 use std::sync::Arc;
 
-/// What the source can name in a frame.
+/// The names that source code can use in a frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scope {
     /// The parameters, in order.
     pub parameters: Vec<Variable>,
     /// The variables of the blocks around the address, the innermost block first.
     pub blocks: Vec<Vec<Variable>>,
-    /// What `DW_OP_fbreg` counts from.
+    /// The frame base, used by `DW_OP_fbreg`.
     pub frame_base: Option<LocationExpression>,
     /// The language of the unit.
     pub language: Language,
-    /// The function's entry.
+    /// The entry of the function.
     pub function: Option<EntryId>,
 }
 
 /// A variable, parameter or constant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variable {
-    /// What it is called; of a global one, with the namespaces and types around it.
+    /// The name. Global variables have a qualified name.
     pub name: Arc<str>,
-    /// Its entry.
+    /// The entry of the variable.
     pub entry: EntryId,
-    /// Its type.
+    /// The entry of its type.
     pub type_entry: Option<EntryId>,
-    /// Where its value is.
+    /// The location of its value.
     pub location: VariableLocation,
-    /// The compiler added it.
+    /// Whether the compiler added it.
     pub artificial: bool,
-    /// Where it is declared.
+    /// The line of its declaration.
     pub line: Option<u32>,
 }
 
-/// Where the value of a variable is.
+/// The location of a variable's value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum VariableLocation {
-    /// Nowhere: it was optimized away, or has no value at this address.
+    /// The variable was optimized out, or has no value at this address.
     OptimizedOut,
-    /// It is this number.
+    /// A constant.
     Constant(i64),
-    /// It is these bytes.
+    /// Constant bytes.
     Bytes(Arc<[u8]>),
-    /// Where an expression says.
+    /// The location that an expression computes.
     Expression(LocationExpression),
-    /// It is only declared here; another entry defines it.
-    Elsewhere,
-    /// It is not known for want of something.
+    /// This is only a declaration; another entry defines the variable.
+    DeclaredOnly,
+    /// The location is unknown for this reason.
     Unknown(&'static str),
 }
 
-/// What a name that is no local variable means.
+/// The meaning of a name that is not a local variable.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Global {
     /// A variable.
     Variable(Variable),
-    /// An enumerator: its enumeration and value.
+    /// An enumerator.
     Enumerator {
-        /// Its enumeration.
+        /// The enumeration.
         entry: EntryId,
-        /// Its value.
+        /// The value.
         value: i64,
     },
 }
 
-/// A named piece of data in a symbol table.
+/// A named data object in a symbol table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataSymbol<A> {
     /// The demangled name.
     pub name: Arc<str>,
-    /// Where it starts.
+    /// The start address.
     pub start: A,
-    /// In bytes; 0 where it is not stated.
+    /// The size in bytes; 0 if it is not stated.
     pub size: u64,
 }

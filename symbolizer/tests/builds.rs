@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use support::{Built, C, CPP, build, have, run};
 
-/// The place of the first line of `work` in `symbols`.
+/// Returns the first line of `work` in `symbols`.
 fn line_of_work(symbols: &SymbolFile) -> Option<u32> {
     let work = symbols.functions_named("work");
     symbols
@@ -17,7 +17,7 @@ fn line_of_work(symbols: &SymbolFile) -> Option<u32> {
         .map(|row| row.line)
 }
 
-/// Moves the debug sections to `debug`, and links them if `link`.
+/// Moves the debug sections to `debug`, and links to them if `link`.
 fn split(built: &Built, debug: &str, link: bool) {
     run(built, "objcopy", &["--only-keep-debug", "program", debug]);
     run(built, "strip", &["program"]);
@@ -31,7 +31,7 @@ fn split(built: &Built, debug: &str, link: bool) {
 }
 
 #[test]
-fn each_way_to_link() {
+fn each_kind_of_linking_is_supported() {
     for arguments in [
         &["-no-pie"][..],
         &["-pie"],
@@ -58,7 +58,7 @@ fn each_way_to_link() {
 }
 
 #[test]
-fn linkage_stubs_are_named_as_objdump_names_them() {
+fn plt_stubs_are_named_as_in_objdump() {
     for arguments in [
         &["-pie"][..],
         &["-no-pie"],
@@ -95,7 +95,7 @@ fn linkage_stubs_are_named_as_objdump_names_them() {
 }
 
 #[test]
-fn resolvers_of_static_programs_are_told_and_their_stubs_named() {
+fn resolvers_of_static_programs_and_their_stubs_are_named() {
     let Some(built) = build("cc", "c", C, &["-g", "-static"]) else {
         return;
     };
@@ -126,7 +126,7 @@ fn every_function_that_nm_lists_is_found() {
         let mut by_start: BTreeMap<u64, Vec<(u64, String)>> = BTreeMap::new();
         for line in run(&built, "nm", &["-S", "--defined-only", "program"]).lines() {
             let words: Vec<_> = line.split_whitespace().collect();
-            // The base of the SystemTap notes lies in data.
+            // The base of the SystemTap notes is in data.
             if let [start, size, "t" | "T" | "w" | "W" | "i", name] = words[..]
                 && name != "_.stapsdt.base"
             {
@@ -164,7 +164,7 @@ fn every_function_that_nm_lists_is_found() {
 }
 
 #[test]
-fn the_cold_part_of_a_function_belongs_to_it() {
+fn cold_part_belongs_to_its_function() {
     let Some(built) = build("c++", "cc", CPP, &["-g", "-O2"]) else {
         return;
     };
@@ -236,7 +236,7 @@ fn debug_files_are_found_by_build_id() {
     assert_eq!(line_of_work(&symbols), Some(25));
     assert_eq!(symbols.debug_gap(), None);
 
-    // A file under the right name with another build id does not belong.
+    // A file with the right name but another build id is refused.
     std::fs::copy("/proc/self/exe", &debug).unwrap();
     let symbols = SymbolFile::from_bytes(bytes, &search).unwrap();
     assert_eq!(line_of_work(&symbols), None);
@@ -323,7 +323,7 @@ fn rows_of_a_range_tile_the_function() {
 }
 
 #[test]
-fn a_process_answers_in_its_own_addresses() {
+fn process_uses_actual_addresses() {
     let Some(built) = build("cc", "c", C, &["-g", "-O2"]) else {
         return;
     };
@@ -359,7 +359,7 @@ fn a_process_answers_in_its_own_addresses() {
 }
 
 #[test]
-fn answers_come_from_many_threads() {
+fn queries_from_many_threads_agree() {
     let Some(built) = build("cc", "c", C, &["-g", "-O2"]) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Programs of real captures; skipped where the data is absent.
+//! Programs of real captures. Skipped if the data is absent.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking, its helpers too.
 
 use backtrail_pt::{Avma, Svma};
@@ -18,11 +18,11 @@ fn open(path: &str) -> Option<SymbolFile> {
 }
 
 #[test]
-fn the_static_program_that_aborts() {
+fn static_program_that_aborts() {
     let Some(symbols) = open("hase/20180404/control_flow/control_flow") else {
         return;
     };
-    // Where it died: behind the `syscall` of musl's signal restorer, called by `raise`.
+    // The address of the abort: after the `syscall` of musl's signal restorer, called by `raise`.
     let frames = symbols.frames_at(Svma(0x400a07));
     assert_eq!(&*frames[0].function, "__restore_sigs");
     assert!(
@@ -36,7 +36,7 @@ fn the_static_program_that_aborts() {
     let raise = symbols.functions_named("raise");
     assert_eq!(raise.len(), 1);
     assert_eq!(raise[0].range, Svma(0x400610)..Svma(0x400684));
-    // Assembler: two symbols without size at one address.
+    // Assembly: two symbols without size at the same address.
     assert_eq!(&*symbols.function_at(Svma(0x400a10)).unwrap().name, "memcpy");
     assert_eq!(symbols.functions_named("__memcpy_fwd")[0].entry, Svma(0x400a08));
     let main = symbols.functions_named("main");
@@ -58,7 +58,7 @@ fn the_static_program_that_aborts() {
 }
 
 #[test]
-fn a_program_and_its_libraries_in_one_process() {
+fn program_and_its_libraries_in_one_process() {
     let set = "lldb/intelpt-trace-multi-file";
     let (Some(program), Some(foo), Some(bar)) = (
         open(&format!("{set}/a.out")),
@@ -113,7 +113,7 @@ fn a_program_and_its_libraries_in_one_process() {
 }
 
 #[test]
-fn the_threads_of_the_multi_core_set_have_their_functions() {
+fn threads_of_the_multi_core_set_have_functions() {
     let Some(symbols) = open("lldb/intelpt-multi-core-trace/modules/m.out") else {
         return;
     };

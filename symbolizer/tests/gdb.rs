@@ -1,4 +1,4 @@
-//! Breakpoint places against GDB's.
+//! Compares breakpoint addresses with GDB's.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking, its helpers too.
 
 mod support;
@@ -8,14 +8,14 @@ use backtrail_symbolizer::SymbolFile;
 use std::collections::BTreeSet;
 use support::{Built, C, CPP, RUST, build, have, run};
 
-/// Where GDB puts breakpoints for each location.
+/// Returns GDB's breakpoint addresses for each location.
 fn gdb(built: &Built, locations: &[String]) -> Vec<BTreeSet<Svma>> {
     let mut script = String::from("set debuginfod enabled off\nset breakpoint pending off\nfile program\n");
     for location in locations {
         script += &format!("echo @\\n\nbreak {location}\ninfo breakpoints\ndelete\n");
     }
     std::fs::write(built.path("script"), script).unwrap();
-    // Without a terminal an error would end a script: each command comes from standard input.
+    // Commands come from standard input, because an error would end a script.
     let output = run(built, "sh", &["-c", "gdb -nx -q < script 2>&1"]);
     let answers = output.split("@\n").skip(1);
     let answers: Vec<BTreeSet<Svma>> = answers
@@ -91,7 +91,8 @@ fn lines_of_c() {
         );
         for (line, theirs) in lines.into_iter().zip(theirs) {
             let ours = by_line(&symbols, "source.c", line);
-            // GDB has one place for each lexical block, we for each function and inlined copy.
+            // GDB has one address for each lexical block; we have one for each function and inlined
+            // copy.
             assert!(
                 ours.is_subset(&theirs),
                 "line {line} {optimization}: {ours:?} {theirs:?}"

@@ -1,19 +1,19 @@
-//! Damaged files: every question is answered, in time, without panic.
+//! Damaged files: every query returns in time, without a panic.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking, its helpers too.
 
 mod support;
 
 use backtrail_pt::Svma;
-use backtrail_symbolizer::types::{Count, EntryId, MemberPlace, TypeKind};
+use backtrail_symbolizer::types::{Count, MemberLocation, TypeKind};
 use backtrail_symbolizer::{
-    CfaRule, DebugSearch, FrameState, Global, LocationExpression, Machine, RegisterRule, Scope, SymbolFile,
-    Unknown, UnwindRow, Variable, VariableLocation,
+    CfaRule, DebugSearch, EntryId, FrameState, Global, LocationExpression, Machine, RegisterRule, Scope,
+    SymbolFile, Unknown, UnwindRow, Variable, VariableLocation,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::{C, CLASSES, CPP, build, have, run};
 
-/// A small generator (splitmix64), so that a failure can be had again.
+/// A small random generator (splitmix64) with reproducible results.
 struct Random(u64);
 
 impl Random {
@@ -29,10 +29,10 @@ impl Random {
     }
 }
 
-/// A machine of which all is known.
-struct AllKnown;
+/// A machine that knows every register and all memory.
+struct KnownState;
 
-impl Machine for AllKnown {
+impl Machine for KnownState {
     fn register(&self, register: u16) -> Option<u64> {
         Some(u64::from(register) << 40)
     }
@@ -43,7 +43,7 @@ impl Machine for AllKnown {
     }
 }
 
-impl FrameState for AllKnown {
+impl FrameState for KnownState {
     fn bias(&self) -> u64 {
         0x5555_0000_0000
     }
@@ -70,7 +70,7 @@ impl FrameState for AllKnown {
     }
 }
 
-/// Follows a type to all that it is made of, a few steps far.
+/// Follows a type to all types that it refers to, a few steps deep.
 fn follow(symbols: &SymbolFile, entry: Option<EntryId>, depth: u32) {
     let Some(found) = entry
         .filter(|_| depth < 6)
@@ -86,11 +86,11 @@ fn follow(symbols: &SymbolFile, entry: Option<EntryId>, depth: u32) {
         }
         TypeKind::Record(record) => {
             for member in record.members.iter().take(20) {
-                if let MemberPlace::Static(declaration) = member.place {
+                if let MemberLocation::Static(declaration) = member.location {
                     let _ = symbols.definition_of(declaration);
                 }
-                if let MemberPlace::Computed(expression) = &member.place {
-                    let _ = symbols.member_at(expression, 0x1000, &AllKnown);
+                if let MemberLocation::Computed(expression) = &member.location {
+                    let _ = symbols.member_at(expression, 0x1000, &KnownState);
                 }
                 follow(symbols, member.entry, depth + 2);
             }
@@ -103,7 +103,7 @@ fn follow(symbols: &SymbolFile, entry: Option<EntryId>, depth: u32) {
         } => {
             for count in dimensions {
                 if let Count::UpperBound(expression) | Count::Count(expression) = count {
-                    let _ = symbols.evaluate(expression, None, &AllKnown);
+                    let _ = symbols.evaluate(expression, None, &KnownState);
                 }
             }
             follow(symbols, *element, depth + 1);
@@ -127,7 +127,7 @@ fn follow(symbols: &SymbolFile, entry: Option<EntryId>, depth: u32) {
 fn look_at(symbols: &SymbolFile, variable: &Variable, frame_base: Option<&LocationExpression>) {
     follow(symbols, variable.type_entry, 0);
     if let VariableLocation::Expression(expression) = &variable.location {
-        let _ = symbols.evaluate(expression, frame_base, &AllKnown);
+        let _ = symbols.evaluate(expression, frame_base, &KnownState);
     }
 }
 
@@ -139,17 +139,17 @@ fn variables(symbols: &SymbolFile, scope: &Scope) {
 
 fn evaluate(row: &UnwindRow) {
     if let CfaRule::Expression(expression) = &row.cfa {
-        let _ = expression.evaluate(None, &AllKnown);
+        let _ = expression.evaluate(None, &KnownState);
     }
     for (_, rule) in &row.registers {
         if let RegisterRule::Expression(expression) | RegisterRule::ValExpression(expression) = rule {
-            let _ = expression.evaluate(Some(0x1000), &AllKnown);
+            let _ = expression.evaluate(Some(0x1000), &KnownState);
         }
     }
 }
 
-/// Asks everything; the answers do not matter, that they come does.
-fn ask_everything(bytes: Vec<u8>) {
+/// Runs all queries. Only their termination matters, not their results.
+fn run_all_queries(bytes: Vec<u8>) {
     let started = Instant::now();
     if let Ok(symbols) = SymbolFile::from_bytes(Arc::new(bytes), &DebugSearch::none()) {
         ask(&symbols);
@@ -174,7 +174,7 @@ fn ask(symbols: &SymbolFile) {
         }
         if let Some(site) = symbols.call_site(at) {
             for (_, expression) in &site.parameters {
-                let _ = symbols.evaluate(expression, site.frame_base.as_ref(), &AllKnown);
+                let _ = symbols.evaluate(expression, site.frame_base.as_ref(), &KnownState);
             }
         }
         let _ = (symbols.makes_no_tail_calls(at), symbols.data_at(at));
@@ -215,7 +215,7 @@ fn ask(symbols: &SymbolFile) {
 }
 
 fn mutate(original: &[u8], seed: u64, rounds: usize) {
-    mutated(original, seed, rounds, ask_everything);
+    mutated(original, seed, rounds, run_all_queries);
 }
 
 fn mutated(original: &[u8], seed: u64, rounds: usize, mut look: impl FnMut(Vec<u8>)) {
@@ -224,7 +224,7 @@ fn mutated(original: &[u8], seed: u64, rounds: usize, mut look: impl FnMut(Vec<u
         let mut bytes = original.to_vec();
         match random.below(4) {
             0 => bytes.truncate(random.below(original.len())),
-            // Near the end, where the section table and small debug sections are.
+            // Near the end are the section table and small debug sections.
             1 => {
                 let from = original.len() - random.below(original.len() / 4) - 1;
                 for _ in 0..8 {
@@ -282,7 +282,7 @@ fn damaged_type_units() {
     }
 }
 
-/// What was split off, and packages of it.
+/// Split DWARF files and packages.
 #[test]
 fn damaged_split_dwarf() {
     for (seed, version, tool) in [(8, "-gdwarf-4", Some("dwp")), (9, "-gdwarf-5", None)] {
@@ -311,7 +311,7 @@ fn damaged_split_dwarf() {
     }
 }
 
-/// Only `.eh_frame_hdr` and `.eh_frame`, asked at every address.
+/// Damages only `.eh_frame_hdr` and `.eh_frame`, and queries every address.
 fn damage_call_frames(arguments: &[&str], seed: u64) {
     let Some(built) = build("cc", "c", C, arguments) else {
         return;
@@ -349,9 +349,9 @@ fn damaged_call_frame_information() {
     damage_call_frames(&["-g", "-O2", "-Wl,--no-eh-frame-hdr"], 5);
 }
 
-/// Bytes of the ELF header, program headers and section headers in turn.
+/// Damages the bytes of the ELF header, program headers and section headers in turn.
 #[test]
-fn each_byte_of_the_headers_damaged() {
+fn every_byte_of_the_headers_may_be_damaged() {
     let Some(built) = build("cc", "c", C, &["-g", "-O0"]) else {
         return;
     };
@@ -361,7 +361,7 @@ fn each_byte_of_the_headers_damaged() {
         for value in [0, 0xff] {
             let mut bytes = original.clone();
             bytes[at] = value;
-            ask_everything(bytes);
+            run_all_queries(bytes);
         }
     }
 }

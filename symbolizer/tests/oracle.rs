@@ -1,4 +1,5 @@
-//! Every instruction of small programs, in varied builds, against `addr2line -f -i` of binutils.
+//! Compares every instruction of small programs, in varied builds, with binutils' `addr2line -f
+//! -i`.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking, its helpers too.
 
 mod support;
@@ -11,7 +12,7 @@ use support::{
     sized_symbols,
 };
 
-/// Our frames in the oracle's terms.
+/// Converts our frames to those of the oracle.
 fn frames(symbols: &SymbolFile, at: Svma) -> Vec<OracleFrame> {
     let frames = symbols.frames_at(at).into_iter();
     frames
@@ -23,8 +24,8 @@ fn frames(symbols: &SymbolFile, at: Svma) -> Vec<OracleFrame> {
         .collect()
 }
 
-/// Where several rows have one address, binutils shows the last, and GDB (so do we) one that starts
-/// a statement before a last one that does not.
+/// Returns whether the difference is due to several rows at one address. binutils shows the last
+/// one. GDB and this crate show one that starts a statement before a last one that does not.
 fn is_statement_rule(rows: &[DecodedRow], at: u64, ours: &[OracleFrame], expected: &[OracleFrame]) -> bool {
     let (Some((our_inner, our_outer)), Some((their_inner, their_outer))) =
         (ours.split_first(), expected.split_first())
@@ -43,8 +44,8 @@ fn is_statement_rule(rows: &[DecodedRow], at: u64, ours: &[OracleFrame], expecte
             .is_some_and(|row| row.line == their_inner.2 && !row.is_stmt)
 }
 
-/// At the first address of some inlined copies without linkage name, binutils repeats the symbol of
-/// the physical function in place of the copy's name.
+/// Returns whether binutils repeated the symbol of the physical function in place of the copy's
+/// name. It does so at the first address of some inlined copies without linkage name.
 fn is_repeated_symbol(ours: &[OracleFrame], expected: &[OracleFrame]) -> bool {
     let places = |frames: &[OracleFrame]| -> Vec<_> {
         frames
@@ -68,12 +69,12 @@ fn compare(symbols: &SymbolFile, program: &Path, addresses: &[Svma]) {
     for (at, mut expected) in addresses.iter().zip(oracle) {
         let ours = frames(symbols, *at);
         for frame in &mut expected {
-            // Without a line binutils gives the name of the object file's STT_FILE symbol.
+            // Without a line, binutils reports the name of the object file's STT_FILE symbol.
             if frame.2 == 0 {
                 frame.1 = "??".into();
             }
         }
-        // Padding behind a function: binutils looks at no symbol's size.
+        // Padding after a function: binutils ignores the sizes of symbols.
         let padding = ours.is_empty() && !sized.iter().any(|symbol| symbol.contains(&at.0));
         let start = symbols.line_at(*at).map_or(0, |row| row.range.start.0);
         if ours != expected

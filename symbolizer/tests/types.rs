@@ -1,9 +1,9 @@
-//! Types as they are read: the same in units of their own, of DWARF 4 and 5, as in the unit that uses them.
+//! Types have the same contents in type units of DWARF 4 and 5 as in the unit that uses them.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking, its helpers too.
 
 mod support;
 
-use backtrail_symbolizer::types::{Access, MemberPlace, Record, Type, TypeKind};
+use backtrail_symbolizer::types::{Access, MemberLocation, Record, Type, TypeKind};
 use backtrail_symbolizer::{DebugSearch, SymbolFile};
 use std::sync::Arc;
 use support::{CLASSES, build, have, run};
@@ -23,7 +23,7 @@ fn record(described: &Type) -> &Record {
 }
 
 #[test]
-fn classes_in_any_unit() {
+fn classes_are_read_from_any_unit() {
     for arguments in [
         &["-gdwarf-4"][..],
         &["-gdwarf-5"],
@@ -40,7 +40,7 @@ fn classes_in_any_unit() {
         let record = record(&duck);
         let base = record.members.iter().find(|member| member.base).unwrap();
         assert!(
-            base.is_virtual && matches!(base.place, MemberPlace::Computed(_)),
+            base.is_virtual && matches!(base.location, MemberLocation::Computed(_)),
             "{base:?}"
         );
         let animal = symbols.type_at(base.entry.unwrap()).unwrap();
@@ -77,7 +77,7 @@ fn classes_in_any_unit() {
     }
 }
 
-/// What of the class can be told, where its DWARF was split off.
+/// Checks the class in split DWARF.
 fn look_at_duck(symbols: &SymbolFile, case: &str) {
     let duck = named(symbols, "ns::Duck");
     assert_eq!(duck.size, Some(32), "{case}");
@@ -99,7 +99,7 @@ fn look_at_duck(symbols: &SymbolFile, case: &str) {
 }
 
 #[test]
-fn dwarf_that_was_split_off_is_found() {
+fn split_dwarf_is_found() {
     for arguments in [
         &["-gdwarf-4", "-gsplit-dwarf", "-Wl,--build-id"][..],
         &["-gdwarf-5", "-gsplit-dwarf", "-Wl,--build-id"],
@@ -132,9 +132,9 @@ fn dwarf_that_was_split_off_is_found() {
             &case,
         );
 
-        // In a package, which has the name of the program or of its build id.
+        // A package with the name of the program or of its build id.
         let split = built.path("program-source.dwo");
-        // The tool of binutils knows DWARF 4 only.
+        // binutils' tool only supports DWARF 4.
         let tool = arguments.contains(&"-gdwarf-4").then_some("dwp");
         if let Some(tool) = tool.filter(|tool| have(tool)) {
             run(&built, tool, &["-e", "program", "-o", "program.dwp"]);
@@ -151,20 +151,20 @@ fn dwarf_that_was_split_off_is_found() {
             );
         }
 
-        // Without it the lines are there, and what is missing is said.
+        // Without the file, lines are still found, and the gap is reported.
         let _ = std::fs::remove_file(&split);
         let symbols = built.open();
         let gap = symbols.debug_gap().unwrap();
-        assert!(gap.contains(".dwo files, which were not found"), "{gap}");
+        assert!(gap.contains(".dwo files of"), "{gap}");
         assert!(symbols.type_named("ns::Duck", None).is_none());
         let entry = symbols.functions_named("main")[0].entry;
         assert!(symbols.line_at(entry).is_some(), "{case}");
     }
 }
 
-/// A file that stands in the place of another is told by its id.
+/// Split files of another build are recognized by their id.
 #[test]
-fn dwarf_of_another_build_is_left_out() {
+fn split_dwarf_of_another_build_is_refused() {
     let arguments = ["-gdwarf-5", "-gsplit-dwarf"];
     let Some(built) = build("c++", "cc", CLASSES, &arguments) else {
         return;

@@ -1,4 +1,4 @@
-//! Rows of call frame information against those that `readelf` prints.
+//! Compares rows of call frame information with `readelf`'s output.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking, its helpers too.
 
 mod support;
@@ -12,7 +12,7 @@ const NAMES: [&str; 17] = [
     "r15", "ra",
 ];
 
-/// `rsp+8`, as `readelf` writes.
+/// Formats the CFA rule as `readelf` does: `rsp+8`.
 fn cfa(row: &UnwindRow) -> String {
     match &row.cfa {
         CfaRule::Register { register, offset } => format!("{}{offset:+}", NAMES[usize::from(*register)]),
@@ -20,7 +20,7 @@ fn cfa(row: &UnwindRow) -> String {
     }
 }
 
-/// `c-16`, as `readelf` writes.
+/// Formats a register rule as `readelf` does: `c-16`.
 fn rule(row: &UnwindRow, name: &str) -> String {
     let number = NAMES.iter().position(|known| *known == name).unwrap();
     match row.rule(number as u16) {
@@ -34,13 +34,13 @@ fn rule(row: &UnwindRow, name: &str) -> String {
     }
 }
 
-/// Compares every row that `readelf` prints of `file`; gives how many.
+/// Compares every row that `readelf` prints for `file`. Returns their number.
 fn compare(symbols: &SymbolFile, built: &Built, file: &str) -> usize {
     let output = run(built, "sh", &["-c", &format!("readelf -wF {file} 2>/dev/null")]);
     let mut columns: Vec<&str> = Vec::new();
     let (mut rows, mut covers_code) = (0, false);
     for line in output.lines() {
-        // A register that holds another's value is named twice: `r1 (rdx)`.
+        // A register that holds the value of another is printed with both names: `r1 (rdx)`.
         let words: Vec<&str> = line
             .split_whitespace()
             .filter(|word| !word.starts_with('('))
@@ -105,7 +105,7 @@ fn rows_of_debug_frame_in_the_file_and_beside_it() {
     let work = symbols.functions_named("work")[0].entry;
     let row = symbols.unwind_row(work).unwrap();
     assert_eq!(cfa(&row), "rsp+8");
-    // The file is mapped, and about to be another.
+    // The file is still mapped, and is about to be replaced.
     drop(symbols);
     let split = "objcopy --only-keep-debug program program.debug && strip program \
                  && objcopy --add-gnu-debuglink=program.debug program";
@@ -120,7 +120,7 @@ fn rows_of_debug_frame_in_the_file_and_beside_it() {
 }
 
 #[test]
-fn the_outermost_function_and_signal_frames_say_so() {
+fn outermost_function_and_signal_frames_are_marked() {
     let Some(built) = build("cc", "c", C, &["-g", "-O2", "-static"]) else {
         return;
     };

@@ -8,7 +8,7 @@ use super::failure::{Evaluated, wrong};
 use super::members::value_of;
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{Data, Gap, Value};
-use backtrail_symbolizer::types::{Language, Member, MemberPlace, PointerKind};
+use backtrail_symbolizer::types::{Language, Member, MemberLocation, PointerKind};
 
 /// Bases of bases are searched this deep, and no more of them than this.
 const MAX_DEPTH: u32 = 32;
@@ -171,8 +171,8 @@ fn offset_of(class: &RecordShape, name: &str, depth: u32, left: &mut u32) -> Opt
             false => offset_of(&inner, name, depth + 1, left),
         };
         let Some(found) = found else { continue };
-        return Some(match (&member.place, found) {
-            (MemberPlace::Offset(offset), BaseOffset::Fixed(inner)) => {
+        return Some(match (&member.location, found) {
+            (MemberLocation::Offset(offset), BaseOffset::Fixed(inner)) => {
                 BaseOffset::Fixed(offset.wrapping_add(inner))
             }
             _ => BaseOffset::Virtual,
@@ -183,7 +183,7 @@ fn offset_of(class: &RecordShape, name: &str, depth: u32, left: &mut u32) -> Opt
 
 /// Objects of the class begin with a pointer to a table of virtual functions.
 fn has_table(class: &RecordShape, depth: u32) -> bool {
-    let starts = |member: &&Member| member.place == MemberPlace::Offset(0);
+    let starts = |member: &&Member| member.location == MemberLocation::Offset(0);
     let members = &class.record().members;
     let own = members.iter().filter(starts).any(|member| {
         member

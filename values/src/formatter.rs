@@ -12,7 +12,7 @@ use super::types::{ArrayCount, Base, RecordShape, Shape, Ty};
 use super::units::Units;
 use super::value::{Gap, MAX_SIZE, Value};
 use backtrail_symbolizer::VariableLocation;
-use backtrail_symbolizer::types::{Encoding, Language, MemberPlace, PointerKind, TypeKind};
+use backtrail_symbolizer::types::{Encoding, Language, MemberLocation, PointerKind, TypeKind};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
@@ -292,7 +292,7 @@ impl<'a> ValueFormatter<'a> {
             let pretty = match record.described.language {
                 Language::Rust => self.format_rust(value, record, depth),
                 Language::Cpp => self.format_cpp(value, record, depth),
-                Language::C => None,
+                _ => None,
             };
             if let Some(shown) = pretty {
                 return Ok(FormattedValue {
@@ -311,7 +311,7 @@ impl<'a> ValueFormatter<'a> {
                 continue;
             }
             let inner = members::value_of(self.context, record, value, member);
-            let is_static = matches!(member.place, MemberPlace::Static(_));
+            let is_static = matches!(member.location, MemberLocation::Static(_));
             let name = match (&member.name, member.base) {
                 (_, true) => format!("<{}>", inner.ty.name()),
                 (Some(name), _) if is_static => format!("static {name}"),

@@ -1,7 +1,7 @@
 //! The alignment of types (System V ABI AMD64, section 3.1.2).
 
 use super::types::{Shape, Ty};
-use backtrail_symbolizer::types::MemberPlace;
+use backtrail_symbolizer::types::MemberLocation;
 
 /// Records in records are looked into this deep, and no more types at all.
 const MAX_DEPTH: u32 = 32;
@@ -29,7 +29,7 @@ fn aligned(ty: &Ty, depth: u32, left: &mut u32) -> Option<u64> {
             let mut natural = record.described.alignment.unwrap_or(1);
             let mut offsets = Vec::new();
             for member in &record.record().members {
-                if matches!(member.place, MemberPlace::Static(_)) {
+                if matches!(member.location, MemberLocation::Static(_)) {
                     continue;
                 }
                 let own = match member.alignment {
@@ -37,7 +37,7 @@ fn aligned(ty: &Ty, depth: u32, left: &mut u32) -> Option<u64> {
                     None => aligned(&record.ty(member.entry), depth + 1, left)?,
                 };
                 natural = natural.max(own);
-                if let MemberPlace::Offset(offset) = member.place {
+                if let MemberLocation::Offset(offset) = member.location {
                     offsets.push((offset, own));
                 }
             }

@@ -3,7 +3,7 @@
 use super::formatter::ValueFormatter;
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{Gap, Value};
-use backtrail_symbolizer::types::MemberPlace;
+use backtrail_symbolizer::types::MemberLocation;
 
 /// Bases of bases are searched this deep.
 const MAX_DEPTH: u32 = 16;
@@ -45,14 +45,14 @@ fn member_at(class: &Ty, offset: u64, depth: u32) -> Option<String> {
     let Shape::Record(record) = class.shape() else {
         return None;
     };
-    let begins = |place: &MemberPlace| match place {
-        MemberPlace::Offset(at) => Some(*at),
+    let begins = |place: &MemberLocation| match place {
+        MemberLocation::Offset(at) => Some(*at),
         _ => None,
     };
     let inside = |record: &RecordShape, base: bool| {
         let members = record.record().members.iter();
         let found = members.filter(|member| member.base == base).map(|member| {
-            let at = begins(&member.place)?;
+            let at = begins(&member.location)?;
             Some((at, member.name.clone(), record.ty(member.entry)))
         });
         found.flatten().collect::<Vec<_>>()

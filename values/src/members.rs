@@ -5,7 +5,7 @@ use super::arithmetic::{integer, is_signed};
 use super::context::EvalContext;
 use super::types::{RecordShape, Shape};
 use super::value::{BitField, Data, Gap, Value};
-use backtrail_symbolizer::types::{Encoding, Member, MemberPlace};
+use backtrail_symbolizer::types::{Encoding, Member, MemberLocation};
 
 /// Records in records are searched this deep.
 const MAX_DEPTH: u32 = 32;
@@ -13,9 +13,9 @@ const MAX_DEPTH: u32 = 32;
 /// The value of a member.
 pub fn value_of(context: &EvalContext<'_>, record: &RecordShape, whole: &Value, member: &Member) -> Value {
     let ty = record.ty(member.entry);
-    match &member.place {
-        MemberPlace::Offset(offset) => whole.part(ty, *offset),
-        MemberPlace::Bits { offset, size } => {
+    match &member.location {
+        MemberLocation::Offset(offset) => whole.part(ty, *offset),
+        MemberLocation::Bits { offset, size } => {
             let mut part = whole.part(ty, offset / 8);
             part.bits = Some(BitField {
                 offset: offset % 8,
@@ -23,7 +23,7 @@ pub fn value_of(context: &EvalContext<'_>, record: &RecordShape, whole: &Value, 
             });
             part
         }
-        MemberPlace::Computed(expression) => match (whole.address(), &whole.data) {
+        MemberLocation::Computed(expression) => match (whole.address(), &whole.data) {
             (Some(object), _) => match context.member_at(expression, object, &record.module) {
                 Ok(at) => Value::at(ty, at),
                 Err(why) => Value::gap(ty, Gap::Unknown(why)),
@@ -34,11 +34,11 @@ pub fn value_of(context: &EvalContext<'_>, record: &RecordShape, whole: &Value, 
                 Value::gap(ty, Gap::Unknown(why.into()))
             }
         },
-        MemberPlace::Unknown => {
+        MemberLocation::Unknown => {
             let why = "its location in the object has an unsupported form";
             Value::gap(ty, Gap::Unknown(why.into()))
         }
-        MemberPlace::Static(declaration) => match record.module.file.definition_of(*declaration) {
+        MemberLocation::Static(declaration) => match record.module.file.definition_of(*declaration) {
             Some(variable) => context.value_of(&variable, &record.module),
             None => Value::gap(ty, Gap::OptimizedOut),
         },

@@ -3,7 +3,7 @@
 use super::context::EvalContext;
 use super::types::Ty;
 use super::value::{Bytes, Data, Gap, MAX_SIZE, Value};
-use backtrail_symbolizer::{Piece, Place};
+use backtrail_symbolizer::{Piece, ValueLocation};
 use std::sync::Arc;
 
 impl EvalContext<'_> {
@@ -13,7 +13,7 @@ impl EvalContext<'_> {
             Piece {
                 bits: None,
                 bit_offset: 0,
-                place,
+                location: place,
             },
         ] = pieces
         {
@@ -58,21 +58,21 @@ impl EvalContext<'_> {
             let found = skipped.and_then(|skipped| bytes.get(skipped..)?.get(..length));
             found.map(<[u8]>::to_vec).ok_or_else(too_large)
         };
-        match &piece.place {
-            Place::OptimizedOut => Err(Gap::OptimizedOut),
-            Place::Unknown(why) => Err(Gap::Unknown(why.clone())),
-            Place::Register(register) => {
+        match &piece.location {
+            ValueLocation::OptimizedOut => Err(Gap::OptimizedOut),
+            ValueLocation::Unknown(why) => Err(Gap::Unknown(why.clone())),
+            ValueLocation::Register(register) => {
                 let end = usize::try_from(skipped).unwrap_or(usize::MAX);
                 part(&self.register_bytes(*register, end.saturating_add(length))?)
             }
-            Place::Memory(address) => {
+            ValueLocation::Memory(address) => {
                 let mut out = vec![0; length];
                 self.source.memory(address.wrapping_add(skipped), &mut out)?;
                 Ok(out)
             }
-            Place::Value(bytes) => part(bytes),
-            Place::Bytes(bytes) => part(bytes),
-            Place::ImplicitPointer { entry, offset } => Err(Gap::ImplicitPointer(*entry, *offset)),
+            ValueLocation::Value(bytes) => part(bytes),
+            ValueLocation::Bytes(bytes) => part(bytes),
+            ValueLocation::ImplicitPointer { entry, offset } => Err(Gap::ImplicitPointer(*entry, *offset)),
         }
     }
 }

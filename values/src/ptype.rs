@@ -6,7 +6,7 @@ use super::ptype_rust;
 use super::scalar::path_of;
 use super::type_formatter::{TypeFormatter, TypeKeyword, declare_with};
 use super::types::{RecordShape, Shape, Ty};
-use backtrail_symbolizer::types::{Enumeration, Language, Member, MemberPlace, Type, TypeKind};
+use backtrail_symbolizer::types::{Enumeration, Language, Member, MemberLocation, Type, TypeKind};
 
 /// More members and enumerators are left out.
 const MAX_SHOWN: usize = 4096;
@@ -104,13 +104,13 @@ fn record_text(record: &RecordShape, show: i32, level: usize) -> String {
     let own = described.members.iter().filter(|member| !member.base);
     for member in own.filter(|member| !is_hidden(member)).take(MAX_SHOWN) {
         text.push_str(&labels.before(member.access));
-        let storage = if matches!(member.place, MemberPlace::Static(_)) {
+        let storage = if matches!(member.location, MemberLocation::Static(_)) {
             "static "
         } else {
             ""
         };
-        let bits = match member.place {
-            MemberPlace::Bits { size, .. } => format!(" : {size}"),
+        let bits = match member.location {
+            MemberLocation::Bits { size, .. } => format!(" : {size}"),
             _ => String::new(),
         };
         let name = member.name.as_deref().unwrap_or_default();

@@ -3,7 +3,7 @@
 
 use super::ptype_line::line;
 use super::types::{RecordShape, Shape, Ty};
-use backtrail_symbolizer::types::{Enumeration, Keyword, Language, Member, MemberPlace, Type, TypeKind};
+use backtrail_symbolizer::types::{Enumeration, Keyword, Language, Member, MemberLocation, Type, TypeKind};
 
 /// More fields and variants are left out.
 const MAX_SHOWN: usize = 4096;
@@ -91,7 +91,7 @@ fn variant(record: &RecordShape, form: &Member) -> String {
 fn fields(record: &RecordShape) -> Vec<&Member> {
     let members = record.record().members.iter();
     members
-        .filter(|member| !matches!(member.place, MemberPlace::Static(_)))
+        .filter(|member| !matches!(member.location, MemberLocation::Static(_)))
         .collect()
 }
 

@@ -8,7 +8,7 @@ use super::rust_containers::{RustContainer, RustHashTable, RustSlice};
 use super::text::quoted;
 use super::types::{RecordShape, Shape};
 use super::value::{Gap, Value};
-use backtrail_symbolizer::types::MemberPlace;
+use backtrail_symbolizer::types::MemberLocation;
 
 impl ValueFormatter<'_> {
     /// Formats a Rust structure, tuple or enumeration by its members.
@@ -75,7 +75,7 @@ fn fields(
         .record()
         .members
         .iter()
-        .filter(|member| !matches!(member.place, MemberPlace::Static(_)));
+        .filter(|member| !matches!(member.location, MemberLocation::Static(_)));
     let shown: Vec<FormattedMember> = own
         .map(|member| {
             let inner = members::value_of(formatter.context, record, value, member);

@@ -47,7 +47,7 @@ pub fn base(bytes: &[u8], encoding: Encoding, bits: u64, language: Language) -> 
             }
             None => "<unknown: it has no components>".to_owned(),
         },
-        Encoding::Unknown => "<unknown: its encoding is not supported>".to_owned(),
+        _ => "<unknown: its encoding is not supported>".to_owned(),
     }
 }
 

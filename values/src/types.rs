@@ -381,6 +381,7 @@ fn shape(module: &Arc<ModuleRef>, described: Arc<Type>) -> Shape {
         TypeKind::Qualified { .. } | TypeKind::Typedef { .. } => {
             Shape::Other("the description of its type refers to itself".to_owned())
         }
+        _ => Shape::Other("its type is not supported".to_owned()),
     }
 }
 

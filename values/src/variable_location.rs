@@ -7,7 +7,7 @@ use super::types::{ModuleRef, Ty};
 use super::value::{Gap, MAX_SIZE, Value};
 use backtrail_pt::Svma;
 use backtrail_symbolizer::{
-    EntryId, FrameState, Global, LocationExpression, Piece, Place, Unknown, Variable, VariableLocation,
+    EntryId, FrameState, Global, LocationExpression, Piece, ValueLocation, Unknown, Variable, VariableLocation,
 };
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl EvalContext<'_> {
                 Gap::Unknown("the debug information does not state its type".into()),
             );
         }
-        if variable.location == VariableLocation::Elsewhere {
+        if variable.location == VariableLocation::DeclaredOnly {
             return self.defined_elsewhere(variable, module, ty);
         }
         self.at_location(&variable.location, module, ty)
@@ -33,7 +33,7 @@ impl EvalContext<'_> {
     fn defined_elsewhere(&self, variable: &Variable, module: &Arc<ModuleRef>, ty: Ty) -> Value {
         let found = module.file.globals_named(&variable.name, Some(variable.entry));
         let defined = found.iter().find_map(|global| match global {
-            Global::Variable(found) if found.location != VariableLocation::Elsewhere => Some(found),
+            Global::Variable(found) if found.location != VariableLocation::DeclaredOnly => Some(found),
             _ => None,
         });
         if let Some(defined) = defined {
@@ -61,7 +61,7 @@ impl EvalContext<'_> {
                 Ok(pieces) => return self.assembled(&pieces, ty),
                 Err(why) => Gap::Unknown(why),
             },
-            VariableLocation::Elsewhere => Gap::Unknown("it is defined elsewhere".into()),
+            VariableLocation::DeclaredOnly => Gap::Unknown("it is defined elsewhere".into()),
             VariableLocation::Unknown(why) => Gap::Unknown((*why).into()),
         };
         Value::gap(ty, gap)
@@ -101,21 +101,21 @@ impl EvalContext<'_> {
         module.file.member_at(expression, object, &state)
     }
 
-    pub(crate) fn in_place(&self, place: &Place, ty: Ty) -> Value {
+    pub(crate) fn in_place(&self, place: &ValueLocation, ty: Ty) -> Value {
         let size = ty.size().unwrap_or(8).min(MAX_SIZE) as usize;
         let bytes = match place {
-            Place::Memory(address) => return Value::at(ty, *address),
-            Place::OptimizedOut => return Value::gap(ty, Gap::OptimizedOut),
-            Place::Unknown(why) => return Value::gap(ty, Gap::Unknown(why.clone())),
-            Place::ImplicitPointer { entry, offset } => {
+            ValueLocation::Memory(address) => return Value::at(ty, *address),
+            ValueLocation::OptimizedOut => return Value::gap(ty, Gap::OptimizedOut),
+            ValueLocation::Unknown(why) => return Value::gap(ty, Gap::Unknown(why.clone())),
+            ValueLocation::ImplicitPointer { entry, offset } => {
                 return Value::gap(ty, Gap::ImplicitPointer(*entry, *offset));
             }
-            Place::Register(register) => match self.register_bytes(*register, size) {
+            ValueLocation::Register(register) => match self.register_bytes(*register, size) {
                 Ok(bytes) => bytes,
                 Err(why) => return Value::gap(ty, Gap::Unknown(why)),
             },
-            Place::Value(bytes) => bytes.to_vec(),
-            Place::Bytes(bytes) => bytes.to_vec(),
+            ValueLocation::Value(bytes) => bytes.to_vec(),
+            ValueLocation::Bytes(bytes) => bytes.to_vec(),
         };
         match bytes.get(..size) {
             Some(bytes) => Value::new(ty, bytes.to_vec()),

@@ -1,7 +1,8 @@
-//! What `cargo xtask bench debug` measures: how long the debugger's commands take, from positions all over a history.
+//! Measures for `cargo xtask bench debug` how long debugger commands take at positions all over a
+//! history.
 //!
-//! `backtrail-bench-debug BUNDLE PLACES` prints one JSON object. The time of a command is that of finding and making its answer,
-//! and of rendering it as text; the moves between positions are not counted.
+//! `backtrail-bench-debug BUNDLE POSITIONS` prints one JSON object. The time of a command includes
+//! rendering its result as text, but not moving between positions.
 
 use backtrail_console::output::Text;
 use backtrail_console::{Output, commands};
@@ -12,11 +13,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// What went wrong, a sentence.
+/// An error message of one sentence.
 type Failure = String;
 
-/// Verbs, and those that look at a position.
-const AT_A_PLACE: &[&str] = &[
+/// Verbs and commands that depend on the position.
+const AT_POSITION: &[&str] = &[
     "stepi",
     "reverse-stepi",
     "nexti",
@@ -37,15 +38,15 @@ const AT_A_PLACE: &[&str] = &[
     "info locals",
 ];
 
-/// Verbs that go to breakpoints, of which there is one at a function that was called so often: about.
+/// Verbs that go to breakpoints, with the approximate number of calls of the breakpoint's function.
 const TO_BREAKPOINTS: &[(&str, u64)] = &[
     ("continue", 1000),
     ("reverse-continue", 1000),
     ("reverse-continue", 10),
 ];
 
-/// Commands over the whole history, of a function that was called often.
-const OF_ALL: &[&str] = &[
+/// Commands over the whole history, for a function with many calls.
+const WHOLE_HISTORY: &[&str] = &[
     "count FUNCTION",
     "callers FUNCTION",
     "first FUNCTION",
@@ -57,12 +58,12 @@ const OF_ALL: &[&str] = &[
     "search FUNCTION",
 ];
 
-/// How often each of these is asked.
-const TIMES: usize = 5;
+/// The number of runs of each of these commands.
+const RUNS: usize = 5;
 
-/// A command is asked no more when all of its answers together took as long, in milliseconds: what is slow, is so at fewer
-/// positions.
-const ENOUGH: f64 = 4000.0;
+/// The total time of a command in milliseconds after which it is not run again. Slow commands are
+/// measured at fewer positions.
+const TIME_LIMIT: f64 = 4000.0;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -79,10 +80,12 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &[String]) -> Result<Value, Failure> {
-    let [bundle, places] = arguments else {
-        return Err("it takes a bundle and a number of positions; see `cargo xtask bench debug`".to_owned());
+    let [bundle, positions] = arguments else {
+        return Err("usage: BUNDLE POSITIONS; see `cargo xtask bench debug`".to_owned());
     };
-    let places: usize = places.parse().map_err(|_| format!("'{places}' is no number"))?;
+    let positions: usize = positions
+        .parse()
+        .map_err(|_| format!("'{positions}' is not a number"))?;
     let watch = Watch::none();
     let begin = Instant::now();
     let options = OpenOptions {
@@ -102,11 +105,11 @@ fn run(arguments: &[String]) -> Result<Value, Failure> {
         navigator: &mut navigator,
         verbs: Vec::new(),
     };
-    // The first search makes an index, and the first list counts the lines: that is told by itself.
+    // Warm up: the first search builds an index, and the first list counts the lines.
     let first_search = bench.time("last main").0;
     let first_list = bench.time("list main").0;
-    for command in AT_A_PLACE {
-        bench.at_places(command, command, places)?;
+    for command in AT_POSITION {
+        bench.at_positions(command, command, positions)?;
     }
     let functions = bench.functions()?;
     for &(verb, calls) in TO_BREAKPOINTS {
@@ -116,13 +119,13 @@ fn run(arguments: &[String]) -> Result<Value, Failure> {
             .ok_or("no function was called")?;
         bench.time("delete").1?;
         bench.time(&format!("break {}", nearest.0)).1?;
-        bench.at_places(&format!("{verb}, {} calls", nearest.1), verb, places)?;
+        bench.at_positions(&format!("{verb}, {} calls", nearest.1), verb, positions)?;
     }
     bench.time("delete").1?;
     let often = functions.first().ok_or("no function was called")?;
-    for command in OF_ALL {
+    for command in WHOLE_HISTORY {
         let name = format!("{}, {} calls", command.replace("FUNCTION", "F"), often.1);
-        bench.at_places(&name, &command.replace("FUNCTION", &often.0), TIMES)?;
+        bench.at_positions(&name, &command.replace("FUNCTION", &often.0), RUNS)?;
     }
     Ok(json!({
         "instructions": bench.len,
@@ -141,7 +144,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// A position like any other: xorshift64.
+    /// Returns a pseudo-random position (xorshift64).
     fn somewhere(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -149,7 +152,7 @@ impl Bench<'_> {
         self.random % self.len.max(1)
     }
 
-    /// Runs a command; gives its milliseconds, and what it answers.
+    /// Runs a command, and returns its milliseconds and its result.
     fn time(&mut self, command: &str) -> (f64, Result<Output, String>) {
         let begin = Instant::now();
         let answer = commands::execute(self.navigator, command, &Watch::none());
@@ -161,17 +164,17 @@ impl Bench<'_> {
         (milliseconds(begin), answer.map_err(|error| error.to_string()))
     }
 
-    /// Runs a command at random positions, and takes down what it took.
-    fn at_places(&mut self, name: &str, command: &str, places: usize) -> Result<(), Failure> {
-        let mut times = Vec::with_capacity(places);
+    /// Runs a command at random positions, and records its times.
+    fn at_positions(&mut self, name: &str, command: &str, positions: usize) -> Result<(), Failure> {
+        let mut times = Vec::with_capacity(positions);
         let mut failed = 0;
-        for _ in 0..places {
+        for _ in 0..positions {
             let to = self.somewhere();
             self.time(&format!("goto #{to}")).1?;
             let (took, answer) = self.time(command);
             failed += u64::from(answer.is_err());
             times.push(took);
-            if times.iter().sum::<f64>() > ENOUGH {
+            if times.iter().sum::<f64>() > TIME_LIMIT {
                 break;
             }
         }
@@ -191,10 +194,10 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Functions that have a plain name, with how often they were called, the most often called first.
+    /// Returns functions with plain names and their numbers of calls, the most often called first.
     fn functions(&mut self) -> Result<Vec<(String, u64)>, Failure> {
         let Output::Search(found) = self.time("search ^[a-z_A-Z0-9]+$").1? else {
-            return Err("search answers otherwise".to_owned());
+            return Err("search has an unexpected result".to_owned());
         };
         let functions = found.functions.into_iter();
         let mut functions: Vec<(String, u64)> = functions.map(|(name, calls, ..)| (name, calls)).collect();

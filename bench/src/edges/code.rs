@@ -4,31 +4,31 @@ use crate::code::{self, Piece};
 use backtrail_decoder::Image;
 use iptr_edge_analyzer::ReadMemory;
 
-/// The code it reads.
+/// The code of a process.
 pub struct Code {
     pieces: Vec<Piece>,
     last: usize,
 }
 
 impl Code {
-    /// That of an image.
+    /// Builds the code of an image.
     pub fn new(image: &Image) -> Self {
         Self {
-            pieces: code::pieces(image),
+            pieces: code::ranges(image),
             last: 0,
         }
     }
 }
 
-/// There is no code at the address.
+/// The error for an address without code.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no code at {0:#x}")]
-pub struct NoCode(u64);
+pub struct CodeMissing(u64);
 
 impl ReadMemory for Code {
-    type Error = NoCode;
+    type Error = CodeMissing;
 
-    fn at_decode_begin(&mut self) -> Result<(), NoCode> {
+    fn at_decode_begin(&mut self) -> Result<(), CodeMissing> {
         Ok(())
     }
 
@@ -37,15 +37,15 @@ impl ReadMemory for Code {
         address: u64,
         size: usize,
         callback: impl FnOnce(&[u8]) -> T,
-    ) -> Result<T, NoCode> {
+    ) -> Result<T, CodeMissing> {
         let holds = |piece: &Piece| {
             let skip = address.checked_sub(piece.start);
             skip.is_some_and(|skip| skip < piece.bytes.len() as u64)
         };
         if !self.pieces.get(self.last).is_some_and(holds) {
-            self.last = self.pieces.iter().position(holds).ok_or(NoCode(address))?;
+            self.last = self.pieces.iter().position(holds).ok_or(CodeMissing(address))?;
         }
-        let piece = self.pieces.get(self.last).ok_or(NoCode(address))?;
+        let piece = self.pieces.get(self.last).ok_or(CodeMissing(address))?;
         let skip = (address - piece.start) as usize;
         let rest = piece.bytes.get(skip..).unwrap_or_default();
         Ok(callback(rest.get(..size).unwrap_or(rest)))

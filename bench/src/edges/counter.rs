@@ -1,9 +1,9 @@
-//! Counts blocks, and tells nothing else: the least that can be asked of the analyzer.
+//! Counts blocks, the cheapest use of the analyzer.
 
 use iptr_edge_analyzer::{ControlFlowTransitionKind, HandleControlFlow};
 use std::convert::Infallible;
 
-/// How many blocks there were; what the analyzer caches of a sequence of branches is how many it has.
+/// The number of blocks. The analyzer caches the number for each sequence of branches.
 #[derive(Default)]
 pub struct Counter {
     pub blocks: u64,

@@ -1,31 +1,31 @@
-//! Lists the blocks: what a history keeps of each execution, as far as the analyzer tells it.
+//! Lists the blocks in execution order, as a history does.
 
 use iptr_edge_analyzer::{ControlFlowTransitionKind, HandleControlFlow};
 use std::convert::Infallible;
 
-/// The blocks in order. Those of a sequence that the analyzer caches are kept once, and its number each time.
+/// The blocks in order. The blocks of a cached sequence are stored once, and its index each time.
 pub struct List {
-    /// Numbers of sequences; for a block by itself [`Self::BLOCK`], and then the low half of its address, and before that
-    /// [`Self::HIGH`] and the high half where it is another than that of the block by itself before.
+    /// Indexes of sequences, and single blocks. A single block is [`Self::BLOCK`] and the low half
+    /// of its address. [`Self::HIGH`] and the high half precede it if that half has changed.
     executed: Vec<u32>,
     high: u32,
-    /// Room for so many.
+    /// The preallocated number of entries.
     room: usize,
-    /// The blocks of the sequences, by address.
+    /// The block addresses of all sequences.
     blocks: Vec<u64>,
-    /// Where each has its blocks, the first and the one behind the last.
+    /// The range of each sequence in `blocks`: its first index, and the index after the last.
     sequences: Vec<(usize, usize)>,
-    /// Those of the sequence in the making.
-    making: Vec<u64>,
+    /// The blocks of the current sequence.
+    current: Vec<u64>,
 }
 
 impl List {
     const BLOCK: u32 = u32::MAX;
     const HIGH: u32 = u32::MAX - 1;
-    /// Bytes of packets for each entry, at least: what is not used of the room is not touched.
+    /// The least number of packet bytes for each entry. Unused preallocated memory is not touched.
     const BYTES_EACH: usize = 2;
 
-    /// Of a trace of so many bytes.
+    /// Preallocates for a trace of `bytes`.
     pub fn new(bytes: usize) -> Self {
         Self {
             executed: Vec::new(),
@@ -33,7 +33,7 @@ impl List {
             room: bytes / Self::BYTES_EACH,
             blocks: Vec::new(),
             sequences: Vec::new(),
-            making: Vec::new(),
+            current: Vec::new(),
         }
     }
 
@@ -44,7 +44,7 @@ impl List {
             .unwrap_or(&[])
     }
 
-    /// How many blocks were executed.
+    /// Returns the number of executed blocks.
     pub fn count(&self) -> u64 {
         let mut count = 0;
         let mut entries = self.executed.iter();
@@ -69,7 +69,7 @@ impl HandleControlFlow for List {
     fn at_decode_begin(&mut self) -> Result<(), Infallible> {
         self.executed = Vec::with_capacity(self.room);
         self.high = 0;
-        self.making.clear();
+        self.current.clear();
         Ok(())
     }
 
@@ -87,28 +87,28 @@ impl HandleControlFlow for List {
         }
         self.executed.extend([Self::BLOCK, block as u32]);
         if cache {
-            self.making.push(block);
+            self.current.push(block);
         }
         Ok(())
     }
 
     fn cache_prev_cached_key(&mut self, key: u32) -> Result<(), Infallible> {
-        let mut making = std::mem::take(&mut self.making);
-        making.extend_from_slice(self.blocks(key));
-        self.making = making;
+        let mut current = std::mem::take(&mut self.current);
+        current.extend_from_slice(self.blocks(key));
+        self.current = current;
         Ok(())
     }
 
     fn take_cache(&mut self) -> Result<Option<u32>, Infallible> {
         let first = self.blocks.len();
-        self.blocks.append(&mut self.making);
+        self.blocks.append(&mut self.current);
         let number = self.sequences.len() as u32;
         self.sequences.push((first, self.blocks.len()));
         Ok(Some(number))
     }
 
     fn clear_current_cache(&mut self) -> Result<(), Infallible> {
-        self.making.clear();
+        self.current.clear();
         Ok(())
     }
 

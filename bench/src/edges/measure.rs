@@ -1,4 +1,4 @@
-//! All runs of the analyzer, with the handler that is asked for.
+//! Runs the analyzer with the selected handler.
 
 use super::code::Code;
 use super::counter::Counter;
@@ -15,15 +15,15 @@ use iptr_edge_analyzer::{EdgeAnalyzer, HandleControlFlow};
 use serde_json::{Value, json};
 use std::convert::Infallible;
 
-/// Bytes of the bitmap: AFL++'s `MAP_SIZE` (its `include/config.h`).
+/// The size of the bitmap: AFL++'s `MAP_SIZE` (its `include/config.h`).
 #[cfg(feature = "edges-cache")]
 const BITMAP: usize = 1 << 16;
 
-/// The whole stream, by one analyzer for all runs: its caches are warm after the first.
+/// Decodes the whole stream with one analyzer for all runs. Its caches are warm after the first.
 pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
     let stream = Stream::open_cold(&arguments.bundle, arguments.bytes)?;
     let all = stream.bytes().len();
-    let told = match arguments.handler {
+    let result = match arguments.handler {
         Handler::Count => {
             let (counter, runs) = measure(&stream, arguments, Counter::default())?;
             json!({ "blocks": counter.blocks, "seconds": runs })
@@ -46,7 +46,7 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
             return Err("built without the feature `edges-cache`".to_owned());
         }
     };
-    Ok(joined([told, json!({ "bytes": all }), memory()]))
+    Ok(joined([result, json!({ "bytes": all }), memory()]))
 }
 
 fn measure<H>(stream: &Stream, arguments: &Arguments, handler: H) -> Result<(H, Value), Failure>

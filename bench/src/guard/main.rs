@@ -1,7 +1,7 @@
-//! What `cargo xtask guard` counts the machine instructions of: a made trace is decoded, as far as told.
+//! Decodes a generated trace up to a stage. `cargo xtask guard` counts its machine instructions.
 //!
-//! `backtrail-guard STAGE` prints how many instructions were decoded. Each stage does what the one before it
-//! does and more, so that the difference of two is what a stage costs.
+//! `backtrail-guard STAGE` prints the number of decoded instructions. Each stage includes the
+//! previous one, so the difference of two stages is the cost of one.
 
 mod program;
 
@@ -16,7 +16,7 @@ use std::ops::{ControlFlow, Range};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Instructions in the trace: enough that what is found out once weighs little.
+/// The number of instructions in the trace. One-time costs are small in comparison.
 const INSTRUCTIONS: u64 = 1_000_000;
 
 fn main() -> ExitCode {
@@ -49,13 +49,17 @@ fn run(stage: &str) -> Result<u64, String> {
             let thread = decoded.threads.first().ok_or("no thread")?;
             let forest =
                 Forest::build(thread, &program, &Watch::none()).map_err(|error| error.to_string())?;
-            // Calls that had not returned at the end are calls too.
+            // Calls that had not returned at the end count too.
             if forest.len() as u64 != run.calls + 1 {
                 return Err(format!("{} calls instead of {}", forest.len(), run.calls + 1));
             }
             thread.len()
         }
-        other => return Err(format!("'{other}' is no stage: trace, flow, history, forest")),
+        other => {
+            return Err(format!(
+                "'{other}' is not a stage; use trace, flow, history or forest"
+            ));
+        }
     };
     if decoded == run.instructions {
         Ok(decoded)
@@ -73,7 +77,7 @@ fn image(program: &Program) -> Image {
     image
 }
 
-/// The way alone.
+/// Decodes only the flow.
 fn flow(program: &Program, run: &Run) -> Result<u64, String> {
     let mut counter = Counter::default();
     let engine = EngineKind::default().engine();
@@ -83,7 +87,7 @@ fn flow(program: &Program, run: &Run) -> Result<u64, String> {
     Ok(counter.instructions)
 }
 
-/// Flow and history, as the product does it.
+/// Decodes flow and history, as the product does.
 fn history(program: &Program, run: &Run) -> Result<Decoded, String> {
     let trace: Bytes = Arc::new(run.trace.clone());
     let input = Input::Thread {
@@ -102,11 +106,11 @@ fn history(program: &Program, run: &Run) -> Result<Decoded, String> {
     .map_err(|error| error.to_string())
 }
 
-/// Counts instructions, and does nothing else.
+/// Counts instructions.
 #[derive(Default)]
 struct Counter {
     instructions: u64,
-    /// How many a run has, by its number.
+    /// The number of instructions in each path, by its index.
     path_lens: Vec<u64>,
 }
 

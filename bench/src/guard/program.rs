@@ -1,15 +1,15 @@
-//! A program that is made up, the same each time, and what it would leave in a trace.
+//! Generates a deterministic program and its trace.
 
 use backtrail_pt::{Avma, Encoder, EncoderOptions};
 
-/// Where its code lies.
+/// The address of the code.
 pub const CODE_AT: Avma = Avma(0x40_0000);
 
-/// Functions call those of the next layer only, so that calls are as deep as there are layers.
+/// The depth of calls: functions only call those of the next layer.
 const LAYERS: usize = 5;
 const FUNCTIONS_OF_LAYER: usize = 24;
 
-/// Instructions that do not branch.
+/// Instructions that are not branches.
 const PLAIN: &[&[u8]] = &[
     &[0x90],                                     // nop
     &[0x48, 0x89, 0xc3],                         // mov rbx, rax
@@ -17,15 +17,15 @@ const PLAIN: &[&[u8]] = &[
     &[0xc7, 0x45, 0xfc, 0x01, 0x00, 0x00, 0x00], // mov dword [rbp - 4], 1
 ];
 
-/// Code, and how it is gone through.
+/// A program and its control flow.
 pub struct Program {
-    /// From [`CODE_AT`] on.
+    /// The code, starting at [`CODE_AT`].
     pub code: Vec<u8>,
-    /// Ascending; the first is the loop that calls the others.
+    /// The functions in address order. The first one is the loop that calls the others.
     pub functions: Vec<Function>,
 }
 
-/// A function: blocks one behind the other.
+/// A function: consecutive blocks.
 pub struct Function {
     pub start: Avma,
     pub end: Avma,
@@ -34,28 +34,28 @@ pub struct Function {
 
 struct Block {
     start: Avma,
-    /// With the branch at its end.
+    /// The number of instructions, including the branch.
     instructions: u64,
     branch: Branch,
 }
 
-/// What is at the end of a block.
+/// The branch at the end of a block.
 #[derive(Clone, Copy)]
 enum Branch {
-    /// Passes over the next block, so often in 16.
+    /// Skips the next block, this many times out of 16.
     Skip(u64),
-    /// Goes back to the block's beginning; so many turns, mostly.
+    /// Returns to the start of the block, mostly for this many iterations.
     Loop(u64),
     /// Calls a function.
     Call(usize),
-    /// Calls any function of the next layer, through a register.
+    /// Calls any function of the next layer through a register.
     CallAny,
-    /// Back to the first block.
-    Again,
+    /// Jumps to the first block.
+    Restart,
     Return,
 }
 
-/// What was executed.
+/// An execution of the program.
 pub struct Run {
     pub trace: Vec<u8>,
     pub instructions: u64,
@@ -63,19 +63,19 @@ pub struct Run {
 }
 
 impl Program {
-    /// Makes it.
+    /// Generates the program.
     pub fn make() -> Self {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
         let mut program = Self {
             code: Vec::new(),
             functions: Vec::new(),
         };
-        program.add(&mut random, &[Branch::CallAny, Branch::Again]);
+        program.add(&mut random, &[Branch::CallAny, Branch::Restart]);
         let mut calls = Vec::new();
         for function in 0..LAYERS * FUNCTIONS_OF_LAYER {
             let count = 3 + random.below(6);
             let mut branches: Vec<Branch> = (0..count).map(|_| branch(&mut random, function + 1)).collect();
-            // The last block is not passed over.
+            // The last block is never skipped.
             branches.extend([Branch::Loop(2), Branch::Return]);
             calls.extend(program.add(&mut random, &branches));
         }
@@ -97,7 +97,8 @@ impl Program {
         CODE_AT + self.code.len() as u64
     }
 
-    /// Adds a function; gives its direct calls, whose targets are still to be written, and whom they call.
+    /// Adds a function. Returns its direct calls: the position of each target, and the called
+    /// function.
     fn add(&mut self, random: &mut Random, branches: &[Branch]) -> Vec<(Avma, usize)> {
         let start = self.here();
         let (mut blocks, mut calls) = (Vec::new(), Vec::new());
@@ -115,7 +116,7 @@ impl Program {
                     let back = first - self.here();
                     self.code.extend([0x75, (back.wrapping_sub(2)) as u8]);
                 }
-                Branch::Again => {
+                Branch::Restart => {
                     let back = start - self.here();
                     self.code.extend([0xeb, (back.wrapping_sub(2)) as u8]);
                 }
@@ -126,7 +127,7 @@ impl Program {
                 Branch::CallAny => self.code.extend([0xff, 0xd0]),
                 Branch::Return => self.code.push(0xc3),
             }
-            // What is passed over is the block that ends here.
+            // A branch may skip the block that ends here.
             let end = self.code.len();
             if let Some(displacement) = skip.take() {
                 let over = (end - displacement - 1) as u8;
@@ -149,7 +150,7 @@ impl Program {
         calls
     }
 
-    /// Goes through it for so many instructions or a few more.
+    /// Executes at least `instructions` instructions.
     pub fn run(&self, instructions: u64) -> Run {
         let mut encoder = Encoder::new(EncoderOptions {
             psb_period: 1 << 14,
@@ -163,7 +164,7 @@ impl Program {
             instructions: 0,
             calls: 0,
         };
-        // Function and block to go on at, and where calls return to.
+        // The current function and block, and the stack of return positions.
         let (mut function, mut block) = (0, 0);
         let mut stack = Vec::new();
         while run.instructions < instructions
@@ -194,7 +195,7 @@ impl Program {
                     }
                     encoder.conditional(false);
                 }
-                Branch::Again => block = 0,
+                Branch::Restart => block = 0,
                 Branch::Call(_) | Branch::CallAny => {
                     let called = match now.branch {
                         Branch::Call(called) => called,
@@ -229,12 +230,12 @@ impl Program {
     }
 }
 
-/// The first function of the layer that a function calls. The first of all is no layer's.
+/// Returns the first function of the layer that a function calls. The first function has no layer.
 fn layer_after(function: usize) -> usize {
     function.div_ceil(FUNCTIONS_OF_LAYER) * FUNCTIONS_OF_LAYER + 1
 }
 
-/// What a function's block ends with that is not the last. The last layer calls nothing.
+/// Returns a random branch for a block that is not the last one. The last layer calls nothing.
 fn branch(random: &mut Random, function: usize) -> Branch {
     let next_layer = layer_after(function);
     let calls = next_layer <= LAYERS * FUNCTIONS_OF_LAYER;
@@ -247,11 +248,11 @@ fn branch(random: &mut Random, function: usize) -> Branch {
     }
 }
 
-/// Numbers, the same on every machine (xorshift64*).
+/// A deterministic random number generator (xorshift64*).
 struct Random(u64);
 
 impl Random {
-    /// Below `end`.
+    /// Returns a number below `end`.
     fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

@@ -1,6 +1,6 @@
-//! The layout of an x86-64 Linux core's notes: for each, encoding and decoding side by side.
+//! Encodes and decodes the notes of an x86-64 Linux core.
 //!
-//! Source: `linux/elf.h` (note types), `linux/elfcore.h` (`elf_prstatus`, `elf_prpsinfo`),
+//! Sources: `linux/elf.h` (note types), `linux/elfcore.h` (`elf_prstatus`, `elf_prpsinfo`),
 //! `fs/binfmt_elf.c` (`fill_files_note`).
 
 use super::registers::COUNT;
@@ -15,9 +15,9 @@ pub(super) const NT_SIGINFO: u32 = 0x5349_4749;
 pub(super) const NT_FILE: u32 = 0x4649_4c45;
 pub(super) const NT_X86_XSTATE: u32 = 0x202;
 
-/// The owner of the notes the kernel's generic code writes.
+/// The owner of notes that the kernel's generic code writes.
 pub(super) const OWNER_CORE: &[u8] = b"CORE";
-/// The owner of the notes for what an architecture has of its own.
+/// The owner of notes that are specific to an architecture.
 pub(super) const OWNER_LINUX: &[u8] = b"LINUX";
 
 /// Offsets in `struct elf_prstatus`.
@@ -61,7 +61,7 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }
 
-/// `NT_PRSTATUS` of a thread of `process`.
+/// Encodes the `NT_PRSTATUS` note of a thread of `process`.
 pub(super) fn encode_prstatus(thread: &CoreThread, process: &ProcessInfo) -> Vec<u8> {
     let mut bytes = vec![0; prstatus::SIZE];
     put(&mut bytes, prstatus::SIGNO, &thread.signal.to_le_bytes());
@@ -83,7 +83,7 @@ pub(super) fn encode_prstatus(thread: &CoreThread, process: &ProcessInfo) -> Vec
     bytes
 }
 
-/// The thread an `NT_PRSTATUS` begins; `None`: cut short.
+/// Decodes an `NT_PRSTATUS` note, which begins a thread. Returns `None` if it is truncated.
 pub(super) fn decode_prstatus(bytes: &[u8]) -> Option<CoreThread> {
     let mut words = [0; COUNT];
     for (index, word) in words.iter_mut().enumerate() {
@@ -97,7 +97,7 @@ pub(super) fn decode_prstatus(bytes: &[u8]) -> Option<CoreThread> {
     })
 }
 
-/// `NT_PRPSINFO`.
+/// Encodes an `NT_PRPSINFO` note.
 pub(super) fn encode_prpsinfo(process: &ProcessInfo) -> Vec<u8> {
     let mut bytes = vec![0; prpsinfo::SIZE];
     put(&mut bytes, prpsinfo::STATE_NAME, b"R");
@@ -105,7 +105,7 @@ pub(super) fn encode_prpsinfo(process: &ProcessInfo) -> Vec<u8> {
     put(&mut bytes, prpsinfo::GID, &process.gid.to_le_bytes());
     put(&mut bytes, prpsinfo::PID, &process.pid.to_le_bytes());
     put(&mut bytes, prpsinfo::PPID, &process.ppid.to_le_bytes());
-    // Both strings end in a NUL at least.
+    // Both strings end in at least one NUL.
     put(
         &mut bytes,
         prpsinfo::NAME,
@@ -119,7 +119,7 @@ pub(super) fn encode_prpsinfo(process: &ProcessInfo) -> Vec<u8> {
     bytes
 }
 
-/// The process of an `NT_PRPSINFO`; `None`: cut short.
+/// Decodes an `NT_PRPSINFO` note. Returns `None` if it is truncated.
 pub(super) fn decode_prpsinfo(bytes: &[u8]) -> Option<ProcessInfo> {
     Some(ProcessInfo {
         pid: read_u32(bytes, prpsinfo::PID)?,
@@ -127,14 +127,14 @@ pub(super) fn decode_prpsinfo(bytes: &[u8]) -> Option<ProcessInfo> {
         uid: read_u32(bytes, prpsinfo::UID)?,
         gid: read_u32(bytes, prpsinfo::GID)?,
         name: until_nul(&read::<{ prpsinfo::NAME_LEN }>(bytes, prpsinfo::NAME)?),
-        // The kernel leaves a blank after the last argument.
+        // The kernel leaves a space after the last argument.
         arguments: until_nul(&read::<{ prpsinfo::ARGUMENTS_LEN }>(bytes, prpsinfo::ARGUMENTS)?)
             .trim_end()
             .to_owned(),
     })
 }
 
-/// `NT_AUXV`, ended by `AT_NULL`.
+/// Encodes an `NT_AUXV` note, which ends with `AT_NULL`.
 pub(super) fn encode_auxv(auxv: &[(u64, u64)]) -> Vec<u8> {
     let words = auxv.iter().filter(|(kind, _)| *kind != 0).chain([&(0, 0)]);
     words
@@ -143,7 +143,7 @@ pub(super) fn encode_auxv(auxv: &[(u64, u64)]) -> Vec<u8> {
         .collect()
 }
 
-/// The pairs of an `NT_AUXV` before `AT_NULL`.
+/// Returns the pairs of an `NT_AUXV` note before `AT_NULL`.
 pub(super) fn decode_auxv(bytes: &[u8]) -> Vec<(u64, u64)> {
     let pair = |chunk: &[u8]| Some((read_u64(chunk, 0)?, read_u64(chunk, 8)?));
     bytes
@@ -153,7 +153,7 @@ pub(super) fn decode_auxv(bytes: &[u8]) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// `NT_FILE`: count, page size, a triple of words for each, then the names.
+/// Encodes an `NT_FILE` note: count, page size, three words for each file, then the names.
 pub(super) fn encode_files(files: &[MappedFile]) -> Vec<u8> {
     let head = [files.len() as u64, crate::PAGE_SIZE];
     let triples = files
@@ -171,7 +171,7 @@ pub(super) fn encode_files(files: &[MappedFile]) -> Vec<u8> {
     bytes
 }
 
-/// The files of an `NT_FILE`; `None`: its numbers cannot be.
+/// Decodes an `NT_FILE` note. Returns `None` if its numbers are impossible.
 pub(super) fn decode_files(bytes: &[u8]) -> Option<Vec<MappedFile>> {
     const HEAD: usize = 16;
     const TRIPLE: usize = 24;
@@ -194,7 +194,7 @@ pub(super) fn decode_files(bytes: &[u8]) -> Option<Vec<MappedFile>> {
     triples.chunks_exact(TRIPLE).map(file).collect()
 }
 
-/// A note: header, owner, contents, each padded to 4 bytes.
+/// Appends a note: header, owner and contents, each padded to 4 bytes.
 pub(super) fn encode_note(out: &mut Vec<u8>, owner: &[u8], kind: u32, contents: &[u8]) {
     let lengths = [owner.len() as u32 + 1, contents.len() as u32, kind];
     out.extend(lengths.into_iter().flat_map(u32::to_le_bytes));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_notes_are_none() {
+    fn truncated_notes_are_none() {
         let process = ProcessInfo::default();
         let status = encode_prstatus(&CoreThread::default(), &process);
         assert!((0..prstatus::FP_VALID).all(|end| decode_prstatus(&status[..end]).is_none()));

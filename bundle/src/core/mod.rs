@@ -1,7 +1,7 @@
-//! ELF cores: what is left of a crashed process.
+//! ELF cores: the registers and memory of a crashed process.
 //!
-//! [`Core`] reads one, [`write()`] writes one that GDB and LLDB load; both speak in
-//! [`CoreContents`]. The layout of the notes stands in one place for both, `layout`.
+//! [`Core`] reads a core. [`write()`] writes one that GDB and LLDB load. Both use [`CoreContents`].
+//! The module `layout` encodes and decodes the notes for both.
 
 mod layout;
 mod reader;
@@ -16,22 +16,22 @@ pub use writer::{Memory, write};
 
 use backtrail_pt::{Avma, FileOffset, Tid};
 
-/// All of a core but the memory itself.
+/// Everything in a core except the memory contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoreContents {
     /// The process (`NT_PRPSINFO`).
     pub process: ProcessInfo,
-    /// Its threads, the one that took the signal first.
+    /// The threads. The first one received the signal.
     pub threads: Vec<CoreThread>,
     /// The auxiliary vector (`NT_AUXV`): pairs of `AT_…` type and value.
     pub auxv: Vec<(u64, u64)>,
-    /// What files were mapped (`NT_FILE`).
+    /// The mapped files (`NT_FILE`).
     pub files: Vec<MappedFile>,
-    /// The memory areas, in order of address.
+    /// The memory areas, in address order.
     pub segments: Vec<Segment>,
 }
 
-/// A process, as `NT_PRPSINFO` tells.
+/// A process, as `NT_PRPSINFO` describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessInfo {
     /// Process id.
@@ -51,13 +51,13 @@ pub struct ProcessInfo {
 /// A thread in a core.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoreThread {
-    /// Its id.
+    /// The thread id.
     pub tid: Tid,
-    /// The signal it took (`pr_cursig`), or 0.
+    /// The signal that the thread received (`pr_cursig`), or 0.
     pub signal: i32,
-    /// Its general registers (`NT_PRSTATUS`).
+    /// The general registers (`NT_PRSTATUS`).
     pub registers: Registers,
-    /// What the signal said (`NT_SIGINFO`).
+    /// The signal information (`NT_SIGINFO`).
     pub siginfo: Option<SigInfo>,
     /// x87 and SSE state (`NT_FPREGSET`, the 512 bytes of `struct user_fpregs_struct`), or empty.
     pub fpregs: Vec<u8>,
@@ -70,11 +70,11 @@ pub struct CoreThread {
 pub struct MappedFile {
     /// The first address.
     pub start: Avma,
-    /// The address after the last.
+    /// The address after the last one.
     pub end: Avma,
     /// The file offset at `start`.
     pub offset: FileOffset,
-    /// The file.
+    /// The file's path.
     pub path: String,
 }
 
@@ -83,14 +83,14 @@ pub struct MappedFile {
 pub struct Segment {
     /// The first address.
     pub start: Avma,
-    /// In bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// How many of its first bytes are in the core. The writer takes it as how many to save.
+    /// The number of leading bytes that the core contains. The writer saves that many bytes.
     pub saved: u64,
-    /// May be read.
+    /// Whether the area may be read.
     pub readable: bool,
-    /// May be written.
+    /// Whether the area may be written.
     pub writable: bool,
-    /// May be executed.
+    /// Whether the area may be executed.
     pub executable: bool,
 }

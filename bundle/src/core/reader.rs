@@ -1,4 +1,4 @@
-//! Reading a core.
+//! Reads an ELF core.
 
 use super::layout::{self, OWNER_CORE, OWNER_LINUX};
 use super::{CoreContents, CoreThread, Segment, SigInfo};
@@ -8,25 +8,27 @@ use backtrail_pt::{Avma, Tid};
 use object::elf::{PF_R, PF_W, PF_X};
 use std::collections::HashMap;
 
-/// A core, its notes read and its memory at hand.
+/// A core whose notes were parsed and whose memory can be read.
 #[derive(Clone, Debug)]
 pub struct Core {
     contents: CoreContents,
     /// The saved bytes of each segment, in the order of `contents.segments`.
     memory: Vec<SharedBytes>,
-    /// Indexes into `contents.threads`; of several threads with one id the first.
+    /// Indexes into `contents.threads`. If several threads have the same id, the first one is
+    /// listed.
     by_tid: HashMap<Tid, usize>,
 }
 
 impl Core {
-    /// No head of a core is believed to be larger.
+    /// The largest accepted size of a core's headers and notes.
     pub const MAX_HEAD: u64 = 256 << 20;
 
-    /// From the first 128 bytes of a core (or more), how many of its bytes hold headers and notes; `None`: this is
-    /// no core as the kernel writes them.
+    /// Returns how many bytes at the start of a core hold headers and notes. `first` holds at least
+    /// the core's first 128 bytes. Returns `None` if they are not a core as the kernel writes it.
     #[must_use]
     pub fn head_size(first: &[u8]) -> Option<u64> {
-        /// `Elf64_Phdr.p_type`, `p_offset` and `p_filesz` of the first program header, right behind `Elf64_Ehdr`.
+        /// `Elf64_Phdr.p_type`, `p_offset` and `p_filesz` of the first program header, which
+        /// follows `Elf64_Ehdr`.
         const KIND: usize = 64;
         const OFFSET: usize = 64 + 8;
         const FILE_SIZE: usize = 64 + 32;
@@ -38,11 +40,11 @@ impl Core {
         (is_core && notes_first && size <= Self::MAX_HEAD).then_some(size)
     }
 
-    /// What the head of a core says ([`Self::head_size`]), its memory to come: [`Segment::saved`] is what the
-    /// headers promise.
+    /// Reads the headers and notes of a core ([`Self::head_size`]) without its memory.
+    /// [`Segment::saved`] is the size that the headers state.
     ///
     /// # Errors
-    /// As [`Self::parse`].
+    /// Fails as [`Self::parse`] does.
     pub fn parse_head(bytes: SharedBytes, place: impl ToString) -> Result<CoreContents> {
         let place = place.to_string();
         let (elf, mut contents) = read_notes(&bytes, &place)?;
@@ -55,11 +57,11 @@ impl Core {
         Ok(contents)
     }
 
-    /// Reads the notes and the memory map; `place` names the file in errors.
+    /// Reads the notes and the memory map. `place` names the file in errors.
     ///
     /// # Errors
-    /// Malformed, when this is no core, a note is cut short, areas overlap, or there is no thread.
-    /// Memory that a cut file lacks is no error: it counts as not saved.
+    /// Fails if the file is not a core, if a note is truncated, if areas overlap, or if there is no
+    /// thread. Memory missing from a truncated file is not an error: it counts as not saved.
     pub fn parse(bytes: SharedBytes, place: impl ToString) -> Result<Self> {
         let place = place.to_string();
         let (elf, mut contents) = read_notes(&bytes, &place)?;
@@ -92,26 +94,26 @@ impl Core {
         })
     }
 
-    /// What the notes and headers say.
+    /// Returns the contents of the notes and headers.
     #[must_use]
     pub fn contents(&self) -> &CoreContents {
         &self.contents
     }
 
-    /// The thread that took the signal: the kernel writes it first.
+    /// Returns the thread that received the signal. The kernel writes it first.
     #[must_use]
     pub fn crashed_thread(&self) -> Option<&CoreThread> {
         self.contents.threads.first().filter(|thread| thread.signal != 0)
     }
 
-    /// The thread with this id.
+    /// Returns the thread with this id.
     #[must_use]
     pub fn thread(&self, tid: Tid) -> Option<&CoreThread> {
         self.contents.threads.get(*self.by_tid.get(&tid)?)
     }
 
-    /// Copies memory from `address` into `out`; the result says how many bytes were saved without
-    /// a gap, 0 when `address` itself was not.
+    /// Copies memory at `address` into `out`. Returns how many contiguous bytes were saved there,
+    /// or 0 if `address` was not saved.
     pub fn memory(&self, address: Avma, out: &mut [u8]) -> usize {
         let mut filled = 0;
         while let Some(rest) = out.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -128,7 +130,7 @@ impl Core {
         filled
     }
 
-    /// The saved bytes of each memory area that has any.
+    /// Returns each memory area that has saved bytes, and those bytes.
     pub fn saved(&self) -> impl Iterator<Item = (&Segment, &SharedBytes)> {
         self.contents
             .segments
@@ -137,7 +139,7 @@ impl Core {
             .filter(|(segment, _)| segment.saved != 0)
     }
 
-    /// What was saved from `address` to the end of its area.
+    /// Returns the bytes saved from `address` to the end of its area.
     fn saved_from(&self, address: Avma) -> &[u8] {
         let index = self
             .contents
@@ -151,7 +153,7 @@ impl Core {
     }
 }
 
-/// The file, and what its notes say.
+/// Parses the file and its notes.
 fn read_notes<'a>(bytes: &'a SharedBytes, place: &str) -> Result<(Elf<'a>, CoreContents)> {
     let elf = Elf::parse(bytes, place)?;
     if !elf.is_core() {
@@ -166,7 +168,7 @@ fn read_notes<'a>(bytes: &'a SharedBytes, place: &str) -> Result<(Elf<'a>, CoreC
          }| {
             let read = read_note(&mut contents, owner, kind, note);
             read.map(|()| true).ok_or_else(|| {
-                let problem = format!("the note of type {kind:#x} is cut short or impossible");
+                let problem = format!("the note of type {kind:#x} is truncated or malformed");
                 Error::malformed(place, problem)
             })
         },
@@ -188,7 +190,7 @@ fn segment(load: &Load, saved: u64) -> Segment {
     }
 }
 
-/// `segments` are in order of address.
+/// Refuses overlapping areas. `segments` are in address order.
 fn refuse_overlaps(segments: &[Segment], place: &str) -> Result<()> {
     for pair in segments.windows(2) {
         if let [first, second] = pair
@@ -201,7 +203,7 @@ fn refuse_overlaps(segments: &[Segment], place: &str) -> Result<()> {
     Ok(())
 }
 
-/// Adds what a note says; `None`: cut short, or its numbers cannot be.
+/// Adds a note's contents. Returns `None` if the note is truncated or its numbers are impossible.
 ///
 /// The notes of a thread follow its `NT_PRSTATUS`.
 fn read_note(contents: &mut CoreContents, owner: &[u8], kind: u32, note: &[u8]) -> Option<()> {

@@ -2,8 +2,8 @@
 
 use backtrail_pt::Avma;
 
-/// The general registers in the order of `struct user_regs_struct` (`asm/user_64.h`), which is that of
-/// `PTRACE_GETREGS` and of `pr_reg` in a core.
+/// The general registers in the order of `struct user_regs_struct` (`asm/user_64.h`).
+/// `PTRACE_GETREGS` and `pr_reg` in a core use the same order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Registers {
@@ -36,23 +36,23 @@ pub struct Registers {
     pub gs: u64,
 }
 
-/// How many there are.
+/// The number of registers.
 pub(super) const COUNT: usize = 27;
 
-/// One line a register: conversions both ways, and the names, out of one list.
+/// Defines the names of the registers and both conversions from one list.
 macro_rules! registers {
     ($($name:ident)*) => {
         impl Registers {
             /// The registers' names, in the order of [`Self::to_array`].
             pub const NAMES: [&str; COUNT] = [$(stringify!($name)),*];
 
-            /// Of the words of `struct user_regs_struct`.
+            /// Builds the registers from the words of `struct user_regs_struct`.
             #[must_use]
             pub fn from_array([$($name),*]: [u64; COUNT]) -> Self {
                 Self { $($name),* }
             }
 
-            /// The words of `struct user_regs_struct`.
+            /// Returns the words of `struct user_regs_struct`.
             #[must_use]
             pub fn to_array(&self) -> [u64; COUNT] {
                 [$(self.$name),*]
@@ -67,7 +67,7 @@ registers! {
 }
 
 impl Registers {
-    /// The instruction pointer.
+    /// Returns the instruction pointer.
     #[must_use]
     pub fn pc(&self) -> Avma {
         Avma(self.rip)

@@ -1,9 +1,9 @@
-//! What a signal said.
+//! The information that a signal carries (`siginfo_t`).
 
 use backtrail_pt::Avma;
 use std::fmt;
 
-/// The kernel's `siginfo_t`, kept as its 128 bytes (`asm-generic/siginfo.h`).
+/// The kernel's `siginfo_t`, stored as its 128 bytes (`asm-generic/siginfo.h`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SigInfo(pub [u8; Self::SIZE]);
 
@@ -11,7 +11,8 @@ impl SigInfo {
     /// `sizeof(siginfo_t)`.
     pub const SIZE: usize = 128;
 
-    /// A signal of this number and code, with a fault address where it has one; the rest zero.
+    /// Builds the information of a signal with this number, code and fault address. The rest is
+    /// zero.
     #[must_use]
     pub fn new(signal: i32, code: i32, address: Avma) -> Self {
         let mut bytes = [0; Self::SIZE];
@@ -21,42 +22,43 @@ impl SigInfo {
         Self(bytes)
     }
 
-    /// The same with another `si_addr`.
+    /// Returns the same information with another `si_addr`.
     #[must_use]
     pub fn with_address(mut self, address: Avma) -> Self {
         self.0[16..24].copy_from_slice(&address.0.to_le_bytes());
         self
     }
 
-    /// `si_signo`.
+    /// Returns `si_signo`.
     #[must_use]
     pub fn signal(&self) -> i32 {
         self.word(0)
     }
 
-    /// `si_errno`.
+    /// Returns `si_errno`.
     #[must_use]
     pub fn errno(&self) -> i32 {
         self.word(4)
     }
 
-    /// `si_code`: above 0, the kernel raised the signal.
+    /// Returns `si_code`. The kernel raised the signal if it is above 0.
     #[must_use]
     pub fn code(&self) -> i32 {
         self.word(8)
     }
 
-    /// `si_addr`, of the signals that a fault raised (SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV).
+    /// Returns `si_addr` of signals that a fault raised (SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV).
     #[must_use]
     pub fn address(&self) -> Option<Avma> {
-        // The numbers are those of x86-64 Linux, whatever the reader runs on. Code SI_KERNEL (0x80) is a
-        // general protection fault, whose address the processor does not tell.
+        // Signal numbers are those of x86-64 Linux, whatever platform the reader runs on. Code
+        // SI_KERNEL (0x80) is a general protection fault: the processor does not report its
+        // address.
         const FAULTS: [i32; 5] = [4, 5, 7, 8, 11];
         const SI_KERNEL: i32 = 0x80;
         let mut address = [0; 8];
         address.copy_from_slice(&self.0[16..24]);
-        let told = self.code() > 0 && self.code() != SI_KERNEL;
-        (told && FAULTS.contains(&self.signal())).then_some(Avma(u64::from_le_bytes(address)))
+        let is_fault = self.code() > 0 && self.code() != SI_KERNEL;
+        (is_fault && FAULTS.contains(&self.signal())).then_some(Avma(u64::from_le_bytes(address)))
     }
 
     fn word(&self, at: usize) -> i32 {

@@ -1,4 +1,4 @@
-//! Writing a core: headers and notes first, then the memory, copied through a small buffer.
+//! Writes a core: headers and notes first, then the memory, copied through a small buffer.
 
 use super::layout::{self, OWNER_CORE, OWNER_LINUX, encode_note};
 use super::{CoreContents, Segment};
@@ -12,18 +12,18 @@ const EHDR_SIZE: u64 = 64;
 const PHDR_SIZE: u64 = 56;
 /// `sizeof(Elf64_Shdr)`.
 const SHDR_SIZE: u64 = 64;
-/// `e_phnum` when the number stands in section 0 instead (`linux/elf.h`).
+/// The value of `e_phnum` when section 0 holds the number (`linux/elf.h`).
 const PN_XNUM: u16 = 0xffff;
-/// How much memory is copied at once.
+/// The size of the copy buffer.
 const CHUNK: usize = 1 << 20;
 
-/// Where a core's memory comes from.
+/// The source of a core's memory.
 pub trait Memory {
-    /// Copies from an address; how many bytes it could.
+    /// Copies memory from an address, and returns how many bytes were read.
     fn read(&mut self, address: Avma, out: &mut [u8]) -> usize;
 
-    /// How many of the next `size` bytes are zeros for certain, without looking at each: pages that were never
-    /// touched.
+    /// Returns how many of the next `size` bytes are certainly zero, without reading them: pages
+    /// that were never touched.
     fn zeros(&mut self, _address: Avma, _size: u64) -> u64 {
         0
     }
@@ -37,12 +37,11 @@ impl<F: FnMut(Avma, &mut [u8]) -> usize> Memory for F {
 
 /// Writes a core of `contents` to `out`, from its current position, which must be 0.
 ///
-/// The memory of each segment, as much of it as [`Segment::saved`] says, comes from `memory`. Where it
-/// cannot be read, the rest of the segment counts as not saved: nothing is made up. What was saved is
-/// returned, in bytes.
+/// `memory` supplies the first [`Segment::saved`] bytes of each segment. If a read fails, the rest
+/// of that segment counts as not saved. Returns the number of bytes saved.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if writing to `out` fails.
 pub fn write<W: Write + Seek>(
     out: &mut W,
     contents: &CoreContents,
@@ -54,7 +53,8 @@ pub fn write<W: Write + Seek>(
     let notes_at = EHDR_SIZE + PHDR_SIZE * count + if extended { SHDR_SIZE } else { 0 };
     let mut at = (notes_at + notes.len() as u64).next_multiple_of(PAGE_SIZE);
 
-    // The memory comes first: only then is it known how much of each segment could be read.
+    // The memory is written first, because the headers state how much of each segment could be
+    // read.
     let mut buffer = vec![0; CHUNK];
     let mut headers = vec![note_header(notes_at, notes.len() as u64)];
     let mut total = 0;
@@ -65,7 +65,7 @@ pub fn write<W: Write + Seek>(
         total += saved;
         at = (at + saved).next_multiple_of(PAGE_SIZE);
     }
-    // A hole at the end is none until something stands after it.
+    // Write a byte, because a trailing hole would not extend the file.
     out.seek(SeekFrom::Start(at))?;
     out.write_all(&[0])?;
     out.seek(SeekFrom::Start(0))?;
@@ -85,7 +85,7 @@ pub fn write<W: Write + Seek>(
     Ok(total)
 }
 
-/// Copies what can be read of the segment, and says how much.
+/// Copies the readable part of the segment, and returns its size.
 fn copy<W: Write + Seek>(
     out: &mut W,
     segment: &Segment,
@@ -99,7 +99,7 @@ fn copy<W: Write + Seek>(
             .zeros(segment.start + done, wanted - done)
             .min(wanted - done);
         if zeros != 0 {
-            // At most the size of an address space: it fits.
+            // A segment is smaller than the address space, so its size fits.
             out.seek_relative(zeros as i64)?;
             done += zeros;
             continue;
@@ -118,7 +118,7 @@ fn copy<W: Write + Seek>(
     Ok(done)
 }
 
-/// Writes bytes, but leaves holes for pages of zeros: fresh memory is mostly that.
+/// Writes bytes, and leaves holes for pages of zeros, which are common in fresh memory.
 fn write_sparse<W: Write + Seek>(out: &mut W, bytes: &[u8]) -> io::Result<()> {
     for page in bytes.chunks(PAGE_SIZE as usize) {
         if page.iter().all(|byte| *byte == 0) {
@@ -130,8 +130,8 @@ fn write_sparse<W: Write + Seek>(out: &mut W, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// All notes: those of the first thread, those of the process, then the other threads, as the
-/// kernel orders them.
+/// Encodes all notes in the kernel's order: those of the first thread, those of the process, then
+/// those of the other threads.
 fn notes(contents: &CoreContents) -> Vec<u8> {
     let mut out = Vec::new();
     for (index, thread) in contents.threads.iter().enumerate() {
@@ -172,7 +172,7 @@ fn notes(contents: &CoreContents) -> Vec<u8> {
     out
 }
 
-/// `Elf64_Ehdr`; the section table, if any, follows the program headers.
+/// Builds `Elf64_Ehdr`. A section table, if any, follows the program headers.
 fn file_header(phnum: u16, headers_size: u64) -> Vec<u8> {
     let extended = phnum == PN_XNUM;
     let mut header = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -196,7 +196,7 @@ fn file_header(phnum: u16, headers_size: u64) -> Vec<u8> {
     header
 }
 
-/// `Elf64_Shdr` 0, whose `sh_info` is the true number of program headers.
+/// Builds section header 0 (`Elf64_Shdr`), whose `sh_info` is the true number of program headers.
 fn section_zero(phnum: u64) -> Vec<u8> {
     let mut section = vec![0; SHDR_SIZE as usize];
     section[32..40].copy_from_slice(&1u64.to_le_bytes()); // sh_size: one section
@@ -276,7 +276,7 @@ mod tests {
         }
     }
 
-    /// Memory whose bytes tell their address, unreadable from 0x901800 on.
+    /// Memory whose bytes depend on their address. It is unreadable from 0x901800 on.
     fn memory(address: Avma, out: &mut [u8]) -> usize {
         let end = if address.0 >= 0x90_0000 {
             0x90_1800u64.saturating_sub(address.0)
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_and_nothing_is_made_up() {
+    fn core_round_trips_and_omits_unreadable_memory() {
         let contents = sample();
         let mut file = io::Cursor::new(Vec::new());
         let saved = write(&mut file, &contents, memory).unwrap();
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(core.memory(Avma(0x1000), &mut bytes), 0, "not mapped");
     }
 
-    /// Nothing but zeros from 0x600000 on, and nobody may read them.
+    /// Memory that is all zeros from 0x600000 on, and must not be read there.
     struct Untouched;
 
     impl Memory for Untouched {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_saved_unread() {
+    fn zero_pages_are_saved_without_reading() {
         let mut file = io::Cursor::new(Vec::new());
         let saved = write(&mut file, &sample(), Untouched).unwrap();
         assert_eq!(saved, 0x1000 + 0x20_1000 + 0x3000);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_alone_says_what_the_whole_would_hold() {
+    fn head_of_core_describes_the_whole_core() {
         let mut file = io::Cursor::new(Vec::new());
         write(&mut file, &sample(), memory).unwrap();
         let whole = file.into_inner();
@@ -363,20 +363,20 @@ mod tests {
         for byte in 0..128 {
             let mut spoilt = whole[..128].to_vec();
             spoilt[byte] ^= 0xff;
-            // Whatever it says, it is bounded.
+            // The result is bounded for any input.
             assert!(Core::head_size(&spoilt).is_none_or(|size| size <= Core::MAX_HEAD));
         }
     }
 
     #[test]
-    fn a_core_cut_anywhere_is_read_or_refused() {
+    fn truncated_core_is_read_or_refused() {
         let mut contents = sample();
         contents.segments.truncate(1);
         let mut file = io::Cursor::new(Vec::new());
         write(&mut file, &contents, memory).unwrap();
         let bytes = file.into_inner();
         let mut refused = 0;
-        // The last byte stands after all memory.
+        // The last byte of the file follows all memory.
         for end in 0..bytes.len() - 1 {
             match Core::parse(bytes[..end].to_vec().into(), "core") {
                 Ok(core) => assert!(core.contents().segments[0].saved < 0x1000),

@@ -1,4 +1,4 @@
-//! The crash that a core tells of.
+//! Imports a core, and reads the crash from it.
 
 use crate::core::Core;
 use crate::manifest::{Crash, Meta};
@@ -9,7 +9,7 @@ use std::path::Path;
 /// The name of the core in a bundle.
 const CORE: &str = "core";
 
-/// The crash of a core whose first thread took a signal.
+/// Returns the crash of a core whose first thread received a signal.
 fn crash_of(core: &Core) -> Option<Crash> {
     let thread = core.crashed_thread()?;
     Some(Crash {
@@ -22,7 +22,7 @@ fn crash_of(core: &Core) -> Option<Crash> {
     })
 }
 
-/// Copies the core into the bundle and writes what it tells of the program into `meta`.
+/// Copies the core into the bundle, and stores the program and crash that it describes in `meta`.
 pub(super) fn add_core(writer: &Writer, source: &Path, meta: &mut Meta) -> Result<(BundlePath, Core)> {
     let core = Core::parse(SharedBytes::map_file(source)?, source.display())?;
     let path = BundlePath::new(CORE)?;
@@ -30,7 +30,7 @@ pub(super) fn add_core(writer: &Writer, source: &Path, meta: &mut Meta) -> Resul
     meta.crash = crash_of(&core);
     if meta.crash.is_none() {
         meta.notes
-            .push("the core tells of no signal: the process was dumped alive".to_owned());
+            .push("the core contains no signal: the process was dumped while it ran".to_owned());
     }
     let process = &core.contents().process;
     if meta.program.is_none() && !process.name.is_empty() {

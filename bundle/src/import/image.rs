@@ -1,4 +1,4 @@
-//! The texts by which a user names code and address filters for raw PT.
+//! Parses a user's arguments for code images and address filters of raw PT.
 
 use crate::manifest::AddressFilter;
 use backtrail_pt::{Avma, FileOffset};
@@ -7,27 +7,27 @@ use std::str::FromStr;
 
 /// Code for raw PT: `FILE[:OFFSET:SIZE][@ADDRESS]`.
 ///
-/// An ELF file without address loads where its program headers say, with one it is biased to it;
-/// any other file, and a slice of any file, is raw bytes at the address.
+/// An ELF file without an address loads where its program headers say; with one, it is loaded
+/// there. Any other file, and a slice of any file, is raw bytes at the address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageArg {
     /// The file.
     pub file: PathBuf,
-    /// The part of it: offset and size.
+    /// The offset and size of the part to use.
     pub slice: Option<(FileOffset, u64)>,
-    /// Where it lies.
+    /// The load address.
     pub address: Option<Avma>,
 }
 
-/// The text names no image.
+/// The error for a text that is not an image argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an image is FILE[:OFFSET:SIZE][@ADDRESS], numbers in decimal or hexadecimal with 0x")]
+#[error("an image is FILE[:OFFSET:SIZE][@ADDRESS], with decimal or hexadecimal (0x) numbers")]
 pub struct ParseImageArgError;
 
 impl FromStr for ImageArg {
     type Err = ParseImageArgError;
 
-    /// A file's name may hold `@` and `:`: only what ends the text and is a number is split off.
+    /// Splits off only a numeric suffix, because a file's name may contain `@` and `:`.
     fn from_str(text: &str) -> Result<Self, ParseImageArgError> {
         let (text, address) = match text.rsplit_once('@') {
             Some((head, tail)) if number(tail).is_some() => (head, number(tail).map(Avma)),
@@ -52,10 +52,10 @@ impl FromStr for ImageArg {
     }
 }
 
-/// Reads `FROM-TO`, both addresses included.
+/// Parses `FROM-TO`; both addresses are included.
 ///
 /// # Errors
-/// When the text is not two numbers in order.
+/// Fails if the text is not two numbers in ascending order.
 pub fn parse_address_filter(text: &str) -> Result<AddressFilter, String> {
     let filter = text.split_once('-').and_then(|(from, to)| {
         let filter = AddressFilter {
@@ -67,7 +67,7 @@ pub fn parse_address_filter(text: &str) -> Result<AddressFilter, String> {
     filter.ok_or_else(|| "an address filter is FROM-TO, the lower address first".to_owned())
 }
 
-/// A number in decimal, or in hexadecimal with `0x`.
+/// Parses a decimal number, or a hexadecimal one with `0x`.
 fn number(text: &str) -> Option<u64> {
     let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
     let plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());

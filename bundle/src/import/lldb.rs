@@ -1,9 +1,9 @@
-//! LLDB's trace bundles: a JSON description with the files it names.
+//! Imports LLDB's trace bundles: a JSON description and the files that it names.
 
 use crate::manifest::{Manifest, Module, Process, Source, Thread};
 use crate::schema::{FileRole, Findings, Node, decode_trace, parse_json};
 use crate::writer::plain_name;
-use crate::{BundlePath, Error, Overwrite, Result, SharedBytes, Stop, Writer};
+use crate::{BundlePath, CancelToken, Error, Overwrite, Result, SharedBytes, Writer};
 use backtrail_perf::switch;
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Pid, Tid};
@@ -12,17 +12,23 @@ use std::path::{Path, PathBuf};
 
 /// Imports the bundle described by the file `json`.
 ///
-/// Paths in it may lead anywhere, as in LLDB: they are the user's own. A trace of the kernel becomes a
-/// process with a thread for each processor. Threads that only the context switches tell of are
-/// added, as LLDB does: its schema calls the list of threads optional then.
+/// Its paths may lead anywhere, as in LLDB, because the user owns them. A kernel trace becomes a
+/// process with one thread for each processor. Threads that only the context switches mention are
+/// added, as in LLDB: its schema makes the list of threads optional in that case.
 ///
 /// # Errors
-/// Malformed, when the description or a file it names is; the first finding is told. When `stop` came.
-pub fn lldb(json: &Path, target: &Path, overwrite: Overwrite, stop: &Stop) -> Result<Manifest> {
-    stop.told(import_until(json, target, overwrite, stop))
+/// Fails with the first fault if the description or a file that it names is malformed, and if
+/// `cancel` was set.
+pub fn lldb(json: &Path, target: &Path, overwrite: Overwrite, cancel: &CancelToken) -> Result<Manifest> {
+    cancel.or_canceled(import_cancelable(json, target, overwrite, cancel))
 }
 
-fn import_until(json: &Path, target: &Path, overwrite: Overwrite, stop: &Stop) -> Result<Manifest> {
+fn import_cancelable(
+    json: &Path,
+    target: &Path,
+    overwrite: Overwrite,
+    cancel: &CancelToken,
+) -> Result<Manifest> {
     let name = json
         .file_name()
         .unwrap_or(json.as_os_str())
@@ -30,15 +36,15 @@ fn import_until(json: &Path, target: &Path, overwrite: Overwrite, stop: &Stop) -
         .into_owned();
     let value = parse_json(&SharedBytes::map_file(json)?, &name)?;
     let base = json.parent().unwrap_or(Path::new(""));
-    let writer = Writer::create(target, overwrite)?.until(stop);
+    let writer = Writer::create(target, overwrite)?.canceled_by(cancel);
     let findings = Findings::default();
     let mut files = Files {
         base,
         writer: &writer,
-        taken: HashMap::new(),
+        copied: HashMap::new(),
     };
     let decoded = decode_trace(&Node::root(&value, &name, &findings), &mut |path, role| {
-        files.take(path, role)
+        files.copy_once(path, role)
     });
     if let Some(error) = findings.into_vec().into_iter().next() {
         return Err(error);
@@ -52,7 +58,7 @@ fn import_until(json: &Path, target: &Path, overwrite: Overwrite, stop: &Stop) -
         files.find_missing(module, &mut manifest.meta.notes);
     }
     add_threads(&mut manifest, writer.root())?;
-    // Of what no vendor's processor is named for, as of what our recorder makes, it is not known here what made it.
+    // Another vendor's processor may stand for our recorder, so the source is unknown.
     manifest.meta.source = match manifest.cpu.vendor {
         Vendor::Intel => Source::Hardware,
         Vendor::Other => Source::Unknown,
@@ -66,23 +72,23 @@ fn import_until(json: &Path, target: &Path, overwrite: Overwrite, stop: &Stop) -
 struct Files<'a> {
     base: &'a Path,
     writer: &'a Writer,
-    taken: HashMap<PathBuf, BundlePath>,
+    copied: HashMap<PathBuf, BundlePath>,
 }
 
 impl Files<'_> {
-    /// Copies the file that the description calls `path`, once, and says where it is now.
-    fn take(&mut self, path: &str, role: FileRole) -> Result<BundlePath> {
+    /// Copies the file that the description calls `path` once, and returns its path in the bundle.
+    fn copy_once(&mut self, path: &str, role: FileRole) -> Result<BundlePath> {
         // An absolute path replaces the base.
         let source = self.base.join(path);
-        // However a description spells it, a file is copied once.
+        // A file is copied once, however the description spells its path.
         let real = source.canonicalize().unwrap_or_else(|_| source.clone());
-        if let Some(taken) = self.taken.get(&real) {
-            return Ok(taken.clone());
+        if let Some(copied) = self.copied.get(&real) {
+            return Ok(copied.clone());
         }
         if !source.is_file() {
             return Err(Error::malformed(
                 source.display(),
-                "the description names this file, but it is not there",
+                "the description names this file, but it does not exist",
             ));
         }
         let place = if role == FileRole::Module {
@@ -94,19 +100,19 @@ impl Files<'_> {
                 FileRole::Versions => "code",
                 _ => "images",
             };
-            // Two folders may hold files of one name.
-            let place = BundlePath::new(&format!("{folder}/{}-{}", self.taken.len(), plain_name(path)))?;
+            // Two directories may hold files with the same name.
+            let place = BundlePath::new(&format!("{folder}/{}-{}", self.copied.len(), plain_name(path)))?;
             self.writer.add_file(&place, &source)?;
             place
         };
-        self.taken.insert(real, place.clone());
+        self.copied.insert(real, place.clone());
         Ok(place)
     }
 
-    /// Looks for a module without a copy where the traced system had it.
+    /// Looks for a module that has no copy at its path on the traced system.
     fn find_missing(&mut self, module: &mut Module, notes: &mut Vec<String>) {
         if module.file.is_none() {
-            match self.take(&module.path, FileRole::Module) {
+            match self.copy_once(&module.path, FileRole::Module) {
                 Ok(file) => module.file = Some(file),
                 Err(_) => notes.push(format!(
                     "module {:?} was not found: its code is missing",
@@ -117,7 +123,7 @@ impl Files<'_> {
     }
 }
 
-/// Adds the threads of known processes that only the context switches tell of.
+/// Adds threads of known processes that only the context switches mention.
 fn add_threads(manifest: &mut Manifest, root: &Path) -> Result<()> {
     let mut processes: HashMap<Pid, &mut Process> = HashMap::new();
     let mut known: HashSet<(Pid, Tid)> = HashSet::new();
@@ -136,7 +142,7 @@ fn add_threads(manifest: &mut Manifest, root: &Path) -> Result<()> {
                     tid: seen.tid,
                     ..Thread::default()
                 });
-                let note = format!("thread {} is known from the context switches alone", seen.tid);
+                let note = format!("thread {} appears only in the context switches", seen.tid);
                 manifest.meta.notes.push(note);
             }
         }

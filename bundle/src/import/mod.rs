@@ -1,7 +1,7 @@
-//! Bundles made of other tools' files.
+//! Imports recordings of other tools as bundles.
 //!
-//! Each importer reads the user's own files, which it may follow anywhere, and writes a bundle
-//! that needs none of them. Whatever [`crate::check`] would find in the result, an importer refuses.
+//! Each importer reads the user's own files, and may follow any path in them. The bundle that it
+//! writes needs none of them. An importer refuses everything that [`crate::check`] would report.
 
 mod crash;
 mod image;

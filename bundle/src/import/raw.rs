@@ -1,30 +1,30 @@
-//! Raw PT packets with the code they ran.
+//! Imports raw PT packets with the code that they executed.
 
 use super::ImageArg;
 use super::crash::add_core;
 use crate::elf::{Elf, is_elf};
 use crate::manifest::{AddressFilter, Manifest, Meta, Module, Process, RawImage, Source, Thread};
 use crate::writer::plain_name;
-use crate::{BundlePath, Error, Overwrite, PAGE_SIZE, Result, SharedBytes, Stop, Writer};
+use crate::{BundlePath, CancelToken, Error, Overwrite, PAGE_SIZE, Result, SharedBytes, Writer};
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, CpuModel, FileOffset, Pid, Tid, TimingParams};
 use std::path::{Path, PathBuf};
 
-/// The process and the thread of a raw import.
+/// The process id and thread id of a raw import.
 const ONLY: u32 = 1;
 
-/// What a raw import is made of.
+/// The inputs of a raw import.
 #[derive(Clone, Debug)]
 pub struct RawImport {
-    /// The packets, of one thread.
+    /// The packets of one thread.
     pub pt: PathBuf,
-    /// The code; where two overlap, the later one counts.
+    /// The code. Later images cover earlier ones.
     pub images: Vec<ImageArg>,
-    /// Where tracing was allowed; empty: everywhere.
+    /// The traced address ranges. If empty, everything was traced.
     pub filters: Vec<AddressFilter>,
-    /// The traced processor; `None`: unknown, no errata are worked around.
+    /// The traced processor. If `None`, it is unknown, and no errata workarounds are used.
     pub cpu: Option<CpuModel>,
-    /// Its clocks.
+    /// The timing parameters of the processor.
     pub timing: TimingParams,
     /// The core of the crash that ended the trace.
     pub core: Option<PathBuf>,
@@ -33,13 +33,24 @@ pub struct RawImport {
 /// Imports raw packets as a bundle of one process and one thread, both with id 1.
 ///
 /// # Errors
-/// When a file cannot be read or an image has no address; malformed, when an ELF file or the core is; when `stop` came.
-pub fn raw(import: &RawImport, target: &Path, overwrite: Overwrite, stop: &Stop) -> Result<Manifest> {
-    stop.told(import_until(import, target, overwrite, stop))
+/// Fails if a file cannot be read or is malformed, if an image needs an address, or if `cancel` was
+/// set.
+pub fn raw(
+    import: &RawImport,
+    target: &Path,
+    overwrite: Overwrite,
+    cancel: &CancelToken,
+) -> Result<Manifest> {
+    cancel.or_canceled(import_cancelable(import, target, overwrite, cancel))
 }
 
-fn import_until(import: &RawImport, target: &Path, overwrite: Overwrite, stop: &Stop) -> Result<Manifest> {
-    let writer = Writer::create(target, overwrite)?.until(stop);
+fn import_cancelable(
+    import: &RawImport,
+    target: &Path,
+    overwrite: Overwrite,
+    cancel: &CancelToken,
+) -> Result<Manifest> {
+    let writer = Writer::create(target, overwrite)?.canceled_by(cancel);
     let trace = BundlePath::new(&format!("traces/{ONLY}.pt"))?;
     writer.add_file(&trace, &import.pt)?;
     let thread = Thread {

@@ -1,4 +1,4 @@
-//! `trace.json` → [`Manifest`].
+//! Decodes `trace.json` to a [`Manifest`].
 
 use super::{Node, OURS, VERSION, rules};
 use crate::manifest::{AddressFilter, CpuTrace, Manifest, Mapping, Meta, Module, Process, RawImage, Thread};
@@ -6,12 +6,12 @@ use crate::{BundlePath, Error, Result};
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, BuildId, Cpu, CpuModel, FileOffset, Pid, Tid, TimingParams, TscConversion};
 
-/// LLDB's `kDefaultKernelLoadAddress`: where x86-64 Linux links the kernel.
+/// LLDB's `kDefaultKernelLoadAddress`, where x86-64 Linux links the kernel.
 const KERNEL_BASE: Avma = Avma(0xffff_ffff_8100_0000);
 /// LLDB's `kDefaultKernelProcessID`.
 const KERNEL_PID: Pid = Pid(1);
 
-/// What a path in the description is for.
+/// The purpose of a path in the description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileRole {
     /// PT packets.
@@ -22,23 +22,23 @@ pub(crate) enum FileRole {
     Module,
     /// Raw code.
     Image,
-    /// Versions of code.
+    /// Code versions.
     Versions,
     /// The core.
     Core,
 }
 
-/// Turns a path of the description into one of the bundle: a reader checks it, an importer chooses a
-/// place for the file.
-pub(crate) type TakePath<'a> = dyn FnMut(&str, FileRole) -> Result<BundlePath> + 'a;
+/// Maps a path of the description to a path of the bundle. A reader checks the path; an importer
+/// copies the file.
+pub(crate) type PathResolver<'a> = dyn FnMut(&str, FileRole) -> Result<BundlePath> + 'a;
 
-/// Reads the description. What is wrong is reported on the way; `None`: too much is missing to
-/// go on. The manifest counts only when nothing was reported.
-pub(crate) fn decode_trace(root: &Node<'_>, take_path: &mut TakePath<'_>) -> Option<Manifest> {
+/// Decodes the description, and reports faults. Returns `None` if required parts are missing. The
+/// manifest is valid only if no fault was reported.
+pub(crate) fn decode_trace(root: &Node<'_>, resolve_path: &mut PathResolver<'_>) -> Option<Manifest> {
     root.object()?;
     let kind = root.field("type").string();
     if kind.as_ref().is_some_and(|kind| kind != "intel-pt") {
-        root.field("type").report("only \"intel-pt\" is read");
+        root.field("type").report("only \"intel-pt\" is supported");
     }
     let ours = root.field(OURS);
     check_version(&ours);
@@ -55,11 +55,11 @@ pub(crate) fn decode_trace(root: &Node<'_>, take_path: &mut TakePath<'_>) -> Opt
     } else {
         None
     };
-    let mut cpus = elements(&root.field("cpus"), |node| cpu_trace(node, take_path));
+    let mut cpus = elements(&root.field("cpus"), |node| cpu_trace(node, resolve_path));
     if root.field("cpus").exists() && !tsc_node.exists() {
         root.report("\"tscPerfZeroConversion\" is required when \"cpus\" is given");
     }
-    let mut processes = elements(&root.field("processes"), |node| process(node, take_path));
+    let mut processes = elements(&root.field("processes"), |node| process(node, resolve_path));
     let kernel = root.field("kernel");
     if kernel.exists() {
         if root
@@ -72,7 +72,7 @@ pub(crate) fn decode_trace(root: &Node<'_>, take_path: &mut TakePath<'_>) -> Opt
         if !root.field("cpus").exists() {
             root.report("\"cpus\" is required when \"kernel\" is given");
         }
-        processes.extend(kernel_process(&kernel, std::mem::take(&mut cpus), take_path));
+        processes.extend(kernel_process(&kernel, std::mem::take(&mut cpus), resolve_path));
     } else {
         root.field("processes").array();
     }
@@ -83,7 +83,7 @@ pub(crate) fn decode_trace(root: &Node<'_>, take_path: &mut TakePath<'_>) -> Opt
         filters: elements(&ours.field("filters"), address_filter),
         processes,
         cpus,
-        core: optional_path(&ours.field("core"), FileRole::Core, take_path),
+        core: optional_path(&ours.field("core"), FileRole::Core, resolve_path),
         meta: Meta::default(),
     };
     rules::apply(root, &manifest);
@@ -95,27 +95,28 @@ fn check_version(ours: &Node<'_>) {
         && let Some(version) = ours.field("version").integer(u64::MAX)
         && version > VERSION
     {
-        let problem = format!("version {version} of a bundle is newer than this program reads; update it");
+        let problem =
+            format!("bundle version {version} is newer than this program supports; update backtrail");
         ours.report_error(Error::unsupported(super::TRACE_JSON, problem));
     }
 }
 
-/// Those elements of an array, absent or not, that can be read.
+/// Returns the valid elements of an optional array.
 fn elements<T>(node: &Node<'_>, mut read: impl FnMut(&Node<'_>) -> Option<T>) -> Vec<T> {
     let elements = node.optional_array().into_iter().flatten();
     elements.filter_map(|element| read(&element)).collect()
 }
 
-fn path(node: &Node<'_>, role: FileRole, take_path: &mut TakePath<'_>) -> Option<BundlePath> {
+fn path(node: &Node<'_>, role: FileRole, resolve_path: &mut PathResolver<'_>) -> Option<BundlePath> {
     let text = node.string()?;
-    take_path(&text, role)
+    resolve_path(&text, role)
         .map_err(|error| node.report_error(error))
         .ok()
 }
 
-fn optional_path(node: &Node<'_>, role: FileRole, take_path: &mut TakePath<'_>) -> Option<BundlePath> {
+fn optional_path(node: &Node<'_>, role: FileRole, resolve_path: &mut PathResolver<'_>) -> Option<BundlePath> {
     if node.exists() {
-        path(node, role, take_path)
+        path(node, role, resolve_path)
     } else {
         None
     }
@@ -185,11 +186,15 @@ fn address_filter(node: &Node<'_>) -> Option<AddressFilter> {
     })
 }
 
-fn cpu_trace(node: &Node<'_>, take_path: &mut TakePath<'_>) -> Option<CpuTrace> {
+fn cpu_trace(node: &Node<'_>, resolve_path: &mut PathResolver<'_>) -> Option<CpuTrace> {
     node.object()?;
     let cpu = node.field("id").integer(u32::MAX.into());
-    let trace = path(&node.field("iptTrace"), FileRole::Trace, take_path);
-    let switches = path(&node.field("contextSwitchTrace"), FileRole::Switches, take_path);
+    let trace = path(&node.field("iptTrace"), FileRole::Trace, resolve_path);
+    let switches = path(
+        &node.field("contextSwitchTrace"),
+        FileRole::Switches,
+        resolve_path,
+    );
     Some(CpuTrace {
         cpu: Cpu(cpu? as u32),
         trace: trace?,
@@ -197,30 +202,30 @@ fn cpu_trace(node: &Node<'_>, take_path: &mut TakePath<'_>) -> Option<CpuTrace> 
     })
 }
 
-fn process(node: &Node<'_>, take_path: &mut TakePath<'_>) -> Option<Process> {
+fn process(node: &Node<'_>, resolve_path: &mut PathResolver<'_>) -> Option<Process> {
     node.object()?;
     let pid = node.field("pid").integer(u32::MAX.into());
     node.field("triple").optional_string();
     node.field("threads").array();
     node.field("modules").array();
     let ours = node.field(OURS);
-    let mut modules = elements(&node.field("modules"), |node| module(node, take_path));
+    let mut modules = elements(&node.field("modules"), |node| module(node, resolve_path));
     modules.extend(elements(&ours.field("missingModules"), |node| {
-        module(node, take_path)
+        module(node, resolve_path)
     }));
     Some(Process {
-        threads: elements(&node.field("threads"), |node| thread(node, take_path)),
+        threads: elements(&node.field("threads"), |node| thread(node, resolve_path)),
         modules,
-        images: elements(&ours.field("images"), |node| raw_image(node, take_path)),
-        versions: optional_path(&ours.field("codeVersions"), FileRole::Versions, take_path),
+        images: elements(&ours.field("images"), |node| raw_image(node, resolve_path)),
+        versions: optional_path(&ours.field("codeVersions"), FileRole::Versions, resolve_path),
         pid: Pid(pid? as u32),
     })
 }
 
-fn thread(node: &Node<'_>, take_path: &mut TakePath<'_>) -> Option<Thread> {
+fn thread(node: &Node<'_>, resolve_path: &mut PathResolver<'_>) -> Option<Thread> {
     node.object()?;
     let tid = node.field("tid").integer(u32::MAX.into());
-    let trace = optional_path(&node.field("iptTrace"), FileRole::Trace, take_path);
+    let trace = optional_path(&node.field("iptTrace"), FileRole::Trace, resolve_path);
     let name = node.field(OURS).field("name").optional_string();
     Some(Thread {
         tid: Tid(tid? as u32),
@@ -229,10 +234,10 @@ fn thread(node: &Node<'_>, take_path: &mut TakePath<'_>) -> Option<Thread> {
     })
 }
 
-fn module(node: &Node<'_>, take_path: &mut TakePath<'_>) -> Option<Module> {
+fn module(node: &Node<'_>, resolve_path: &mut PathResolver<'_>) -> Option<Module> {
     node.object()?;
     let path = node.field("systemPath").string();
-    let file = optional_path(&node.field("file"), FileRole::Module, take_path);
+    let file = optional_path(&node.field("file"), FileRole::Module, resolve_path);
     let base = node.field("loadAddress").number();
     let build_id = build_id(node);
     let mappings = elements(&node.field(OURS).field("mappings"), mapping);
@@ -245,7 +250,7 @@ fn module(node: &Node<'_>, take_path: &mut TakePath<'_>) -> Option<Module> {
     })
 }
 
-/// Ours in lower-case digits, or LLDB's UUID, which is the same bytes with dashes.
+/// Reads our build id in lower-case digits, or LLDB's UUID, which is the same bytes with dashes.
 fn build_id(node: &Node<'_>) -> Option<BuildId> {
     let ours = node.field(OURS).field("buildId");
     let field = if ours.exists() { ours } else { node.field("uuid") };
@@ -271,8 +276,8 @@ fn mapping(node: &Node<'_>) -> Option<Mapping> {
     })
 }
 
-fn raw_image(node: &Node<'_>, take_path: &mut TakePath<'_>) -> Option<RawImage> {
-    let file = path(&node.field("file"), FileRole::Image, take_path);
+fn raw_image(node: &Node<'_>, resolve_path: &mut PathResolver<'_>) -> Option<RawImage> {
+    let file = path(&node.field("file"), FileRole::Image, resolve_path);
     let Mapping { start, offset, size } = mapping(node)?;
     Some(RawImage {
         start,
@@ -282,10 +287,14 @@ fn raw_image(node: &Node<'_>, take_path: &mut TakePath<'_>) -> Option<RawImage> 
     })
 }
 
-/// A trace of the kernel alone: one process with a thread for each processor, as in LLDB.
-fn kernel_process(node: &Node<'_>, cpus: Vec<CpuTrace>, take_path: &mut TakePath<'_>) -> Option<Process> {
+/// Builds the process of a kernel trace: one thread for each processor, as in LLDB.
+fn kernel_process(
+    node: &Node<'_>,
+    cpus: Vec<CpuTrace>,
+    resolve_path: &mut PathResolver<'_>,
+) -> Option<Process> {
     node.object()?;
-    let file = path(&node.field("file"), FileRole::Module, take_path);
+    let file = path(&node.field("file"), FileRole::Module, resolve_path);
     let base = node.field("loadAddress");
     let base = if base.exists() {
         Avma(base.number()?)

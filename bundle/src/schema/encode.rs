@@ -1,4 +1,4 @@
-//! [`Manifest`] → `trace.json`.
+//! Encodes a [`Manifest`] as `trace.json`.
 
 use super::{OURS, VERSION};
 use crate::manifest::{CpuTrace, Manifest, Mapping, Module, Process, RawImage, Thread};
@@ -6,8 +6,7 @@ use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{BuildId, CpuModel, TimingParams};
 use serde_json::{Map, Value, json};
 
-/// The description of `manifest`. Addresses are strings: JSON's numbers are not exact beyond 2^53
-/// everywhere.
+/// Encodes `manifest`. Addresses are strings, because some JSON readers lose precision beyond 2^53.
 pub(crate) fn encode_trace(manifest: &Manifest) -> Value {
     let mut root = Map::new();
     let mut put = |key: &str, value: Value| root.insert(key.to_owned(), value);
@@ -32,9 +31,9 @@ fn cpu_info(vendor: &str, cpu: CpuModel) -> Value {
     json!({ "vendor": vendor, "family": cpu.family, "model": cpu.model, "stepping": cpu.stepping })
 }
 
-/// The processor that LLDB is told of: it loads only those that libipt knows. For any other (and a
-/// software trace) this is 6/122/1, of whose errata libipt works around one alone, an OVF with
-/// TIP.PGD behind it, which the recorder never writes. The true one stands under our key.
+/// Returns the processor to state to LLDB, which loads only those that libipt knows. Others, and
+/// software traces, are stated as 6/122/1; our own key holds the true one. libipt works around one
+/// erratum of 6/122/1, an OVF followed by TIP.PGD, which the recorder never writes.
 fn lldb_cpu(cpu: CpuModel) -> CpuModel {
     match cpu.vendor {
         Vendor::Intel => cpu,
@@ -86,7 +85,7 @@ fn ours(manifest: &Manifest) -> Value {
     Value::Object(ours)
 }
 
-/// The lowest version whose readers read this manifest right.
+/// Returns the lowest format version whose readers understand this manifest.
 fn version(manifest: &Manifest) -> u64 {
     let versioned = |process: &Process| process.versions.is_some();
     if manifest.processes.iter().any(versioned) {
@@ -97,7 +96,7 @@ fn version(manifest: &Manifest) -> u64 {
 }
 
 fn process(process: &Process) -> Value {
-    // LLDB refuses a whole bundle for one module it cannot open: what is missing stands among ours.
+    // LLDB refuses a bundle if it cannot open one module, so our own key lists the missing ones.
     let (found, missing): (Vec<_>, Vec<_>) = process.modules.iter().partition(|module| module.file.is_some());
     let mut ours = Map::new();
     if !missing.is_empty() {
@@ -154,7 +153,7 @@ fn module(module: &Module) -> Value {
     with_ours(value, ours)
 }
 
-/// A build id of the usual length as LLDB prints it.
+/// Formats a build id of the usual length as LLDB prints it.
 fn uuid(id: &BuildId) -> Option<String> {
     let digits = id.to_string().to_uppercase();
     let groups = [0..8, 8..12, 12..16, 16..20, 20..32, 32..40];

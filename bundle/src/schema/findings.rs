@@ -1,16 +1,16 @@
-//! The faults found in a bundle: the first hundred in words, the others as a number.
+//! Collects the faults found in a bundle: the first hundred as messages, the others as a count.
 
 use crate::Error;
 use std::cell::RefCell;
 
-/// Everything found wrong in one bundle. A file that is wrong everywhere must not fill the memory.
+/// The faults of one bundle. Memory stays bounded if every part of a file is wrong.
 #[derive(Debug, Default)]
 pub(crate) struct Findings(RefCell<List>);
 
 #[derive(Debug, Default)]
 struct List {
     errors: Vec<Error>,
-    /// Faults beyond [`Findings::MAX`].
+    /// The number of faults beyond [`Findings::MAX`].
     more: u64,
 }
 
@@ -18,7 +18,7 @@ impl Findings {
     /// The most faults that are listed.
     pub(crate) const MAX: usize = 100;
 
-    /// Adds a fault; `error` is called only if it will be listed.
+    /// Adds a fault. Calls `error` only if the fault will be listed.
     pub(crate) fn add(&self, error: impl FnOnce() -> Error) {
         if self.is_full() {
             let mut list = self.0.borrow_mut();
@@ -29,12 +29,13 @@ impl Findings {
         }
     }
 
-    /// Returns whether a further fault would only be counted.
+    /// Returns whether further faults would only be counted.
     pub(crate) fn is_full(&self) -> bool {
         self.0.borrow().errors.len() >= Self::MAX
     }
 
-    /// Returns the faults in the order they were found, the last one the number of those not listed.
+    /// Returns the faults in the order they were found. If some were not listed, the last entry
+    /// states their number.
     pub(crate) fn into_vec(self) -> Vec<Error> {
         let List { mut errors, more } = self.0.into_inner();
         if more != 0 {

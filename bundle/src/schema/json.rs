@@ -1,49 +1,49 @@
-//! JSON from elsewhere, in memory that is bounded.
+//! Parses untrusted JSON with bounded memory.
 //!
-//! `serde_json::Value` takes 32 bytes for a value of one character, and more than 600 for an object with one
-//! member. So what a document takes is added up while it is read.
+//! `serde_json::Value` takes 32 bytes for a value of one character, and more than 600 for an object
+//! with one member. The parser therefore adds up the memory of a document while it reads it.
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::cell::Cell;
 use std::fmt;
 
-/// Bytes of memory that a document may take. One of 16 MiB with fields as bundles have them takes about half.
+/// The most memory of a document in bytes. A typical description of 16 MiB takes about half.
 pub(super) const MAX_MEMORY: usize = 256 << 20;
 
-/// An element of an array, which grows by doubling.
+/// The cost of an array element; arrays grow by doubling.
 const ELEMENT: usize = 2 * size_of::<Value>();
-/// A node of a map's tree, which the first member makes.
+/// The cost of a map's tree node, which the first member allocates.
 const NODE: usize = 640;
-/// A member of a map, in a tree whose nodes are half empty.
+/// The cost of a map member, in a tree whose nodes are half empty.
 const MEMBER: usize = 2 * (size_of::<Value>() + size_of::<String>());
 
-/// Why a document was refused.
+/// The reason why a document was refused.
 #[derive(Debug)]
-pub(super) enum Refused {
-    /// It would take more memory than it may.
+pub(super) enum ParseError {
+    /// It would exceed the memory limit.
     Memory,
-    /// It is no JSON.
+    /// It is not valid JSON.
     Syntax(serde_json::Error),
 }
 
-/// Parses a document that may take `memory` bytes.
-pub(super) fn parse(bytes: &[u8], memory: usize) -> Result<Value, Refused> {
+/// Parses a document with a limit of `memory` bytes.
+pub(super) fn parse(bytes: &[u8], memory: usize) -> Result<Value, ParseError> {
     let left = Cell::new(Some(memory));
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let parsed = Bounded(&left).deserialize(&mut deserializer);
+    let parsed = BoundedValue(&left).deserialize(&mut deserializer);
     match parsed.and_then(|value| deserializer.end().map(|()| value)) {
         Ok(value) => Ok(value),
-        Err(_) if left.get().is_none() => Err(Refused::Memory),
-        Err(error) => Err(Refused::Syntax(error)),
+        Err(_) if left.get().is_none() => Err(ParseError::Memory),
+        Err(error) => Err(ParseError::Syntax(error)),
     }
 }
 
-/// Reads a value out of what is left of the memory; `None` once that was too little.
+/// Deserializes a value within the remaining memory, which becomes `None` once it is exceeded.
 #[derive(Clone, Copy)]
-struct Bounded<'m>(&'m Cell<Option<usize>>);
+struct BoundedValue<'m>(&'m Cell<Option<usize>>);
 
-impl Bounded<'_> {
+impl BoundedValue<'_> {
     fn spend<E: serde::de::Error>(self, amount: usize) -> Result<(), E> {
         let left = self.0.get().and_then(|left| left.checked_sub(amount));
         self.0.set(left);
@@ -52,7 +52,7 @@ impl Bounded<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Bounded<'_> {
+impl<'de> DeserializeSeed<'de> for BoundedValue<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -60,7 +60,7 @@ impl<'de> DeserializeSeed<'de> for Bounded<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Bounded<'_> {
+impl<'de> Visitor<'de> for BoundedValue<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -118,7 +118,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn documents_are_read_as_serde_json_reads_them() {
+    fn bounded_parser_agrees_with_serde_json() {
         let text = r#"{"a": [1, -2, 1.5, 1e400, true, null, "x\u00e9\n", {}, []], "b": {"c": 18446744073709551615}, "a": 2}"#;
         for text in [
             text,
@@ -134,7 +134,7 @@ mod tests {
             let expected: Result<Value, _> = serde_json::from_str(text);
             match (parse(text.as_bytes(), MAX_MEMORY), expected) {
                 (Ok(value), Ok(expected)) => assert_eq!(value, expected),
-                (Err(Refused::Syntax(error)), Err(expected)) => {
+                (Err(ParseError::Syntax(error)), Err(expected)) => {
                     assert_eq!(error.to_string(), expected.to_string());
                 }
                 (found, expected) => panic!("{text}: {found:?}, but {expected:?}"),
@@ -143,12 +143,12 @@ mod tests {
     }
 
     #[test]
-    fn small_values_that_take_much_memory_are_refused() {
+    fn small_documents_with_large_memory_are_refused() {
         let many = |value: &str| format!("[{}1]", format!("{value},").repeat(20_000));
         for value in ["1", "[]", r#"{"a":1}"#, r#""""#, r#"{"a":{"a":{}}}"#] {
             let text = many(value);
             assert!(
-                matches!(parse(text.as_bytes(), 1 << 20), Err(Refused::Memory)),
+                matches!(parse(text.as_bytes(), 1 << 20), Err(ParseError::Memory)),
                 "{value}"
             );
             assert!(parse(text.as_bytes(), MAX_MEMORY).is_ok(), "{value}");

@@ -1,11 +1,11 @@
-//! `meta.json` ↔ [`Meta`].
+//! Decodes and encodes `meta.json` ([`Meta`]).
 
 use super::Node;
 use crate::manifest::{Collected, Crash, Ending, Meta, Overhead, Source};
 use backtrail_pt::{Avma, Pid, Tid};
 use serde_json::{Map, Value, json};
 
-/// Reads the file; what is wrong is reported on the way.
+/// Decodes the file, and reports faults.
 pub(crate) fn decode_meta(root: &Node<'_>) -> Option<Meta> {
     root.object()?;
     let source_node = root.field("source");
@@ -14,7 +14,7 @@ pub(crate) fn decode_meta(root: &Node<'_>) -> Option<Meta> {
         Some("software") => Source::Software,
         None | Some("unknown") => Source::Unknown,
         Some(other) => {
-            source_node.report(format!("{other:?} is no source of traces"));
+            source_node.report(format!("{other:?} is not a trace source"));
             Source::Unknown
         }
     };
@@ -129,13 +129,13 @@ fn ending(node: &Node<'_>) -> Option<Ending> {
         (true, false) => exited.signed().map(Ending::Exited),
         (false, true) => killed.signed().map(Ending::Killed),
         _ => {
-            node.report("a program ends in one way, \"exited\" or \"killed\"");
+            node.report("give either \"exited\" or \"killed\"");
             None
         }
     }
 }
 
-/// What the file says for `meta`; what is not known is left out.
+/// Encodes `meta`, and omits unknown fields.
 pub(crate) fn encode_meta(meta: &Meta) -> Value {
     let source = match meta.source {
         Source::Hardware => "hardware",

@@ -1,7 +1,8 @@
-//! The two JSON files of a bundle and the [`Manifest`] they say.
+//! The two JSON files of a bundle, which encode its [`Manifest`].
 //!
-//! `trace.json` is LLDB's `intel-pt` schema (`trace schema intel-pt` in LLDB prints it); what it has no place
-//! for stands under keys `"backtrail"`, which LLDB passes over. `meta.json` is ours alone.
+//! `trace.json` follows LLDB's `intel-pt` schema (LLDB prints it by `trace schema intel-pt`). Our
+//! additions are under keys `"backtrail"`, which LLDB ignores. `meta.json` is not part of LLDB's
+//! schema.
 
 mod decode;
 mod encode;
@@ -20,27 +21,24 @@ pub(crate) use node::Node;
 use crate::{Error, Result};
 use serde_json::Value;
 
-/// The description's name in a bundle.
+/// The file name of the trace description.
 pub(crate) const TRACE_JSON: &str = "trace.json";
-/// The name of our own file.
+/// The file name of our own metadata.
 pub(crate) const META_JSON: &str = "meta.json";
-/// The key of what is ours in `trace.json`.
+/// The key of our additions in `trace.json`.
 const OURS: &str = "backtrail";
-/// The version of what is ours. A reader refuses higher ones. 2 brought `codeVersions`.
+/// The version of our additions; readers refuse higher ones. Version 2 added `codeVersions`.
 const VERSION: u64 = 2;
-/// No description is longer.
+/// The longest accepted description in bytes.
 const MAX_JSON: u64 = 16 << 20;
 
-/// Parses a JSON file named `name`.
+/// Parses a JSON file. `name` is its name in errors.
 pub(crate) fn parse_json(bytes: &[u8], name: &str) -> Result<Value> {
     if bytes.len() as u64 > MAX_JSON {
-        return Err(Error::malformed(
-            name,
-            "more than 16 MiB is no description of a trace",
-        ));
+        return Err(Error::malformed(name, "a trace description has at most 16 MiB"));
     }
     json::parse(bytes, json::MAX_MEMORY).map_err(|refused| match refused {
-        json::Refused::Memory => Error::malformed(name, "so many values are no description of a trace"),
-        json::Refused::Syntax(error) => Error::malformed(name, format!("this is not JSON ({error})")),
+        json::ParseError::Memory => Error::malformed(name, "it needs too much memory"),
+        json::ParseError::Syntax(error) => Error::malformed(name, format!("this is not JSON ({error})")),
     })
 }

@@ -1,6 +1,6 @@
-//! A place in a JSON document that reports what is wrong there.
+//! A position in a JSON document that reports faults there.
 //!
-//! Reading goes on after a wrong field, so that `check` can tell all of them; a reader takes the
+//! Decoding continues after a fault, so that `check` can list all of them. A reader uses only the
 //! first.
 
 use super::Findings;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::fmt;
 use std::rc::Rc;
 
-/// A step from one place of a document to the next. Text is made of it only where something is wrong.
+/// A step from one position of a document to the next. It is formatted only for messages.
 enum Step {
     Root(String),
     Field(Rc<Step>, String),
@@ -32,7 +32,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// A value, or the absence of one, with its path in the document.
+/// A JSON value, or its absence, with its path in the document.
 #[derive(Clone)]
 pub(crate) struct Node<'a> {
     value: Option<&'a Value>,
@@ -41,7 +41,7 @@ pub(crate) struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// The root of the document that stands in the file `name`.
+    /// Returns the root of the document in the file `name`.
     pub(crate) fn root(value: &'a Value, name: &str, findings: &'a Findings) -> Self {
         Self {
             value: Some(value),
@@ -50,17 +50,17 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Reports that this place is wrong.
+    /// Reports a fault at this position.
     pub(crate) fn report(&self, problem: impl ToString) {
         self.findings.add(|| Error::malformed(&self.place, problem));
     }
 
-    /// Reports that this place is wrong; the problem is put into words only if there is room for it.
+    /// Reports a fault at this position. The message is formatted only if it will be listed.
     fn report_by(&self, problem: impl FnOnce() -> String) {
         self.findings.add(|| Error::malformed(&self.place, problem()));
     }
 
-    /// Reports an error that names its own place.
+    /// Reports an error that states its own position.
     pub(crate) fn report_error(&self, error: Error) {
         self.findings.add(|| match error {
             Error::Malformed { place, problem } => {
@@ -70,7 +70,7 @@ impl<'a> Node<'a> {
         });
     }
 
-    /// Whether there is a value; `null` counts as none, as in LLDB.
+    /// Returns whether the value exists. `null` counts as absent, as in LLDB.
     pub(crate) fn exists(&self) -> bool {
         self.present().is_some()
     }
@@ -79,7 +79,7 @@ impl<'a> Node<'a> {
         self.value.filter(|value| !value.is_null())
     }
 
-    /// The member `key` of this object.
+    /// Returns the member `key` of this object.
     pub(crate) fn field(&self, key: &str) -> Self {
         Self {
             value: self.present().and_then(|value| value.get(key)),
@@ -88,7 +88,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The value as seen through `view`, reported when there is none or another kind.
+    /// Returns the value converted by `view`. Reports a fault if it is absent or of another type.
     fn required<T>(&self, kind: &str, view: impl FnOnce(&'a Value) -> Option<T>) -> Option<T> {
         let Some(value) = self.present() else {
             self.report_by(|| format!("{kind} is missing here"));
@@ -101,17 +101,17 @@ impl<'a> Node<'a> {
         seen
     }
 
-    /// Reports when this is no object.
+    /// Reports a fault if this is not an object.
     pub(crate) fn object(&self) -> Option<()> {
         self.required("an object", |value| value.is_object().then_some(()))
     }
 
-    /// A string.
+    /// Returns a string.
     pub(crate) fn string(&self) -> Option<String> {
         self.required("a string", |value| value.as_str().map(str::to_owned))
     }
 
-    /// A string that may be absent. `None`: wrong, and reported.
+    /// Returns an optional string. Returns `None` after reporting a fault.
     pub(crate) fn optional_string(&self) -> Option<Option<String>> {
         if self.exists() {
             self.string().map(Some)
@@ -120,18 +120,18 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// An integer from 0 to `max`.
+    /// Returns an integer from 0 to `max`.
     pub(crate) fn integer(&self, max: u64) -> Option<u64> {
         let value = self.required("a whole number", Value::as_u64)?;
         if value > max {
-            self.report(format!("{value} is too large, at most {max} can be"));
+            self.report(format!("{value} is too large; the maximum is {max}"));
             return None;
         }
         Some(value)
     }
 
-    /// A 64-bit number: an integer, or a string in decimal or in hexadecimal with `0x`, as LLDB
-    /// reads addresses.
+    /// Returns a 64-bit number. It may be an integer, or a decimal or hexadecimal (`0x`) string, as
+    /// in LLDB.
     pub(crate) fn number(&self) -> Option<u64> {
         self.required("a whole number, or a string of one", |value| match value {
             Value::String(text) => match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
@@ -144,20 +144,20 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// A signed 32-bit integer.
+    /// Returns a signed 32-bit integer.
     pub(crate) fn signed(&self) -> Option<i32> {
         self.required("a whole number of 32 bits", |value| {
             value.as_i64()?.try_into().ok()
         })
     }
 
-    /// The elements of an array, made one by one: there may be millions.
+    /// Iterates over the elements of an array. They are built one by one, as there may be millions.
     pub(crate) fn array(&self) -> Option<impl ExactSizeIterator<Item = Self>> {
         let elements = self.required("an array", Value::as_array)?;
         Some(self.elements(elements))
     }
 
-    /// The elements of an array; none when it is absent.
+    /// Iterates over the elements of an optional array.
     pub(crate) fn optional_array(&self) -> Option<impl ExactSizeIterator<Item = Self>> {
         if self.exists() {
             let elements = self.required("an array", Value::as_array)?;
@@ -177,7 +177,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The value in few characters, for a message.
+/// Returns a short form of the value for a message.
 fn brief(value: &Value) -> String {
     match value {
         Value::Array(_) => "an array".to_owned(),
@@ -193,20 +193,20 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_million_wrong_elements_are_counted_and_not_kept() {
+    fn faults_beyond_the_limit_are_only_counted() {
         let value = Value::Array(vec![json!(1); 1_000_000]);
         let findings = Findings::default();
         for element in Node::root(&value, "trace.json", &findings).array().unwrap() {
             assert!(element.object().is_none());
         }
-        let told = findings.into_vec();
-        assert_eq!(told.len(), Findings::MAX + 1);
+        let listed = findings.into_vec();
+        assert_eq!(listed.len(), Findings::MAX + 1);
         assert_eq!(
-            told[0].to_string(),
+            listed[0].to_string(),
             "trace.json: [0]: this must be an object, not 1"
         );
         assert_eq!(
-            told.last().unwrap().to_string(),
+            listed.last().unwrap().to_string(),
             "this bundle: 999900 more faults are not listed"
         );
     }
@@ -234,16 +234,16 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_names_its_place() {
+    fn finding_states_its_position() {
         let value = json!({"a": [{}, {"b": "x"}]});
         let findings = Findings::default();
         let root = Node::root(&value, "trace.json", &findings);
         for element in root.field("a").array().unwrap() {
             element.field("b").integer(9);
         }
-        let told: Vec<String> = findings.into_vec().iter().map(ToString::to_string).collect();
+        let listed: Vec<String> = findings.into_vec().iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
+            listed,
             [
                 "trace.json: a[0].b: a whole number is missing here",
                 "trace.json: a[1].b: this must be a whole number, not \"x\""

@@ -1,22 +1,22 @@
-//! What a manifest must hold beyond the form of its fields.
+//! Checks the rules of a manifest that go beyond the types of its fields.
 
 use super::Node;
 use crate::manifest::Manifest;
 use std::collections::HashSet;
 
-/// Reports at `root` every rule that `manifest` breaks.
+/// Reports at `root` every rule that `manifest` violates.
 pub(super) fn apply(root: &Node<'_>, manifest: &Manifest) {
     let mut pids = HashSet::new();
     let mut cpus = HashSet::new();
     let mut cpu_traces = HashSet::new();
     let threads = || manifest.processes.iter().flat_map(|process| &process.threads);
     if !manifest.cpus.is_empty() && threads().any(|thread| thread.trace.is_some()) {
-        root.report("a trace is kept by processor (\"cpus\") or by thread (\"iptTrace\"), this one has both");
+        root.report("a trace is kept by processor (\"cpus\") or by thread (\"iptTrace\"), not both");
     }
     for cpu in &manifest.cpus {
         if !cpus.insert(cpu.cpu) {
             root.field("cpus")
-                .report(format!("processor {} is there twice", cpu.cpu));
+                .report(format!("processor {} is listed twice", cpu.cpu));
         }
         if !cpu_traces.insert(&cpu.trace) {
             root.field("cpus")
@@ -27,17 +27,18 @@ pub(super) fn apply(root: &Node<'_>, manifest: &Manifest) {
     for process in &manifest.processes {
         let node = root.field("processes");
         if !pids.insert(process.pid) {
-            node.report(format!("process {} is there twice", process.pid));
+            node.report(format!("process {} is listed twice", process.pid));
         }
         let mut tids = HashSet::new();
         for thread in &process.threads {
             if !tids.insert(thread.tid) {
                 node.report(format!(
-                    "thread {} of process {} is there twice",
+                    "thread {} of process {} is listed twice",
                     thread.tid, process.pid
                 ));
             }
-            // Else a description of a few bytes a thread could have one long trace decoded any number of times.
+            // Otherwise a short description could make a reader decode one long trace any number of
+            // times.
             if let Some(trace) = thread.trace.as_ref().filter(|trace| !traces.insert(*trace)) {
                 node.report(format!("{trace} is the trace of two threads"));
             }
@@ -53,9 +54,7 @@ pub(super) fn apply(root: &Node<'_>, manifest: &Manifest) {
             );
         for (start, offset, size) in areas {
             if start.0.checked_add(size).is_none() || offset.0.checked_add(size).is_none() {
-                node.report(format!(
-                    "{size:#x} bytes at {start} are more than the address space holds"
-                ));
+                node.report(format!("{size:#x} bytes at {start} exceed the address space"));
             }
         }
     }

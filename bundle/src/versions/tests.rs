@@ -1,4 +1,4 @@
-//! What is written is read back; what is wrong is refused.
+//! Tests that valid files round-trip and that malformed ones are refused.
 
 use super::*;
 use crate::manifest::Thread;
@@ -43,7 +43,7 @@ fn versions_round_trip_and_fragments_come_by_boundary() {
     let encoded = versions.encode("v").unwrap();
     assert_eq!(encoded.len(), 16 + 3 * 16 + 2 * (8 + 2 * 12) + 6);
     assert_eq!(CodeVersions::parse(&encoded.into(), "v").unwrap(), versions);
-    // Code that was new, not changed, holds from the beginning however late it came.
+    // Code that is new, rather than changed, holds from the beginning even if it appears late.
     versions.fragments.push(fragment(0x2000, 0, b"late"));
     let encoded = versions.encode("v").unwrap();
     let order: Vec<Avma> = CodeVersions::parse(&encoded.into(), "v")
@@ -61,7 +61,7 @@ fn versions_round_trip_and_fragments_come_by_boundary() {
 }
 
 #[test]
-fn a_writer_refuses_what_a_reader_would() {
+fn writer_refuses_files_that_a_reader_would_refuse() {
     let with = |fragment| CodeVersions {
         fragments: vec![fragment],
         ..CodeVersions::default()
@@ -69,7 +69,7 @@ fn a_writer_refuses_what_a_reader_would() {
     for (bad, expected) in [
         (with(fragment(1, 0, b"")), "not 0"),
         (with(fragment(1, 0, &[0; 4097])), "not 4097"),
-        (with(fragment(u64::MAX - 1, 0, b"ab")), "out of the address space"),
+        (with(fragment(u64::MAX - 1, 0, b"ab")), "beyond the address space"),
     ] {
         let error = bad.encode("v").unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
@@ -88,21 +88,21 @@ fn a_writer_refuses_what_a_reader_would() {
 }
 
 #[test]
-fn a_file_cut_anywhere_is_refused() {
+fn truncated_file_is_refused() {
     let whole = sample().encode("v").unwrap();
     for end in 0..whole.len() {
         refusal(whole[..end].to_vec());
     }
     let mut longer = whole.clone();
     longer.push(0);
-    assert!(refusal(longer).contains("behind the last fragment"));
+    assert!(refusal(longer).contains("after the last fragment"));
     let mut newer = whole;
     newer[7] = 2;
     assert!(refusal(newer).contains("another format version"));
 }
 
 #[test]
-fn counts_are_not_believed() {
+fn impossible_counts_are_refused() {
     for at in [8, 12] {
         let mut bytes = sample().encode("v").unwrap();
         bytes[at..at + 4].fill(0xff);
@@ -110,11 +110,11 @@ fn counts_are_not_believed() {
     }
     let mut bytes = sample().encode("v").unwrap();
     bytes[16 + 3 * 16 + 4..][..4].fill(0xff);
-    assert!(refusal(bytes).contains("cannot hold"));
+    assert!(refusal(bytes).contains("too short for"));
 }
 
 #[test]
-fn order_is_asked_for() {
+fn unordered_entries_are_refused() {
     let mut bytes = sample().encode("v").unwrap();
     bytes[16 + 8] = 9;
     assert!(refusal(bytes).contains("order of their boundaries"));
@@ -124,7 +124,7 @@ fn order_is_asked_for() {
 }
 
 #[test]
-fn boundaries_are_of_threads_with_a_trace_and_inside_it() {
+fn boundaries_outside_of_their_trace_are_refused() {
     let path = |text: &str| BundlePath::new(text).unwrap();
     let thread = |tid, trace: Option<&str>| Thread {
         tid: Tid(tid),
@@ -158,7 +158,7 @@ fn boundaries_are_of_threads_with_a_trace_and_inside_it() {
 }
 
 proptest! {
-    /// Bytes changed anywhere are read or refused, with no more in memory than there was in the file.
+    /// A file with changed bytes is read or refused, within the memory of the original.
     #[test]
     fn a_changed_file_is_read_or_refused(changes in prop::collection::vec((0usize..134, any::<u8>()), 1..6)) {
         let mut bytes = sample().encode("v").unwrap();

@@ -1,4 +1,4 @@
-//! What the commands around the collector take.
+//! Arguments of the commands that use the collector.
 
 use super::Decode;
 use clap::{Args, Subcommand};
@@ -7,13 +7,13 @@ use std::path::PathBuf;
 /// `backtrail collect`.
 #[derive(Debug, Args)]
 pub struct Collect {
-    /// The configuration; /etc/backtrail/collect.toml if there is one
+    /// The configuration [default: /etc/backtrail/collect.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Check the configuration, print all of it, and end
+    /// Check the configuration, print all of it, and exit
     #[arg(long)]
     pub print_config: bool,
-    /// Put core_pattern back as it was before a collector that is gone, and end
+    /// Restore the core_pattern from before a collector that no longer runs, and exit
     #[arg(long, conflicts_with = "print_config")]
     pub restore: bool,
 }
@@ -21,7 +21,7 @@ pub struct Collect {
 /// `backtrail snapshot`.
 #[derive(Debug, Args)]
 pub struct Snapshot {
-    /// The process; without it, the traces of all processors alone
+    /// The process; without it, save only the traces of all processors
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
     /// The collector's configuration
@@ -35,23 +35,23 @@ pub struct Snapshot {
 /// `backtrail crashes`.
 #[derive(Debug, Subcommand)]
 pub enum Crashes {
-    /// One line a crash, the oldest first
+    /// List the crashes, the oldest first
     List(CrashesList),
-    /// All that is known of one
-    Show(CrashesOne),
-    /// Walk through one, forward and backward
+    /// Show the details of one crash
+    Show(CrashSelection),
+    /// Step through one crash, forward and backward
     Debug(CrashesDebug),
-    /// Print the link that opens it in VS Code
-    Link(CrashesOne),
+    /// Print the link that opens a crash in VS Code
+    Link(CrashSelection),
 }
 
-/// Where the crashes are.
+/// The spool to read.
 #[derive(Debug, Args)]
-pub struct SpoolPlace {
+pub struct SpoolOptions {
     /// The collector's configuration, which names the spool
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The spool itself
+    /// The spool directory
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "config")]
     pub spool: Option<PathBuf>,
 }
@@ -59,9 +59,9 @@ pub struct SpoolPlace {
 /// `backtrail crashes list`.
 #[derive(Debug, Args)]
 pub struct CrashesList {
-    /// Where.
+    /// The spool.
     #[command(flatten)]
-    pub place: SpoolPlace,
+    pub spool: SpoolOptions,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -69,13 +69,13 @@ pub struct CrashesList {
 
 /// `backtrail crashes show` and `link`.
 #[derive(Debug, Args)]
-pub struct CrashesOne {
-    /// Its id, number, or the start of its id; "latest" is the newest
+pub struct CrashSelection {
+    /// The crash: its id, its number, or the start of its id; "latest" is the newest
     #[arg(default_value = "latest")]
     pub id: String,
-    /// Where.
+    /// The spool.
     #[command(flatten)]
-    pub place: SpoolPlace,
+    pub spool: SpoolOptions,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -84,22 +84,22 @@ pub struct CrashesOne {
 /// `backtrail crashes debug`.
 #[derive(Debug, Args)]
 pub struct CrashesDebug {
-    /// Its id, number, or the start of its id; "latest" is the newest
+    /// The crash: its id, its number, or the start of its id; "latest" is the newest
     #[arg(default_value = "latest")]
     pub id: String,
-    /// Where.
+    /// The spool.
     #[command(flatten)]
-    pub place: SpoolPlace,
-    /// Read no commands from the terminal; end after those of -e
+    pub spool: SpoolOptions,
+    /// Read no commands from the terminal; exit after those of -e
     #[arg(long)]
     pub batch: bool,
-    /// A command to run first (again for more)
+    /// A command to run first (may be repeated)
     #[arg(short = 'e', long = "execute", value_name = "COMMAND")]
     pub commands: Vec<String>,
-    /// Print JSON, one object an answer
+    /// Print JSON, one object per command
     #[arg(long)]
     pub json: bool,
-    /// How to decode.
+    /// Decoder options.
     #[command(flatten)]
     pub decode: Decode,
 }

@@ -4,7 +4,8 @@ use crate::args::Check;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::open;
-use crate::output::{Output, plain};
+use crate::output::Output;
+use crate::terminal::plain;
 use backtrail_decoder::Gap;
 use serde::Serialize;
 use std::io::Write;
@@ -18,7 +19,7 @@ struct Report {
 
 #[derive(Serialize)]
 struct GapRow {
-    /// In a thread's history; `processor N` when it is in none.
+    /// A position in a thread's history, or `processor N` if the gap belongs to no thread.
     position: String,
     cause: String,
     trace_offset: u64,
@@ -36,7 +37,8 @@ impl GapRow {
     }
 }
 
-/// Lists what a reader would refuse, and every gap; status 3 when anything would be refused.
+/// Lists everything that a reader would refuse, and every gap. Fails with status 3 if there are
+/// faults.
 pub fn run(args: &Check) -> Result<(), Failure> {
     let interrupt = Interrupt::install();
     let found = backtrail_bundle::check(&args.bundle)?;
@@ -74,7 +76,7 @@ pub fn run(args: &Check) -> Result<(), Failure> {
         if report.refused.is_empty() {
             writeln!(
                 output,
-                "{}: sound, {} gap(s)",
+                "{}: no faults, {} gap(s)",
                 plain(&report.bundle),
                 report.gaps.len()
             )?;
@@ -84,7 +86,7 @@ pub fn run(args: &Check) -> Result<(), Failure> {
     match report.refused.len() {
         0 => Ok(()),
         count => Err(Failure::of(
-            format_args!("{}: {count} thing(s) to refuse", report.bundle),
+            format_args!("{}: {count} fault(s) found", report.bundle),
             true,
         )),
     }

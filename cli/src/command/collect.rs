@@ -26,7 +26,7 @@ pub fn run(args: &Collect) -> Result<(), Failure> {
     daemon::run(options).map_err(|error| {
         if error.is_denied() {
             Failure::failed(format_args!(
-                "{error}; start the collector as root, it gives up what it does not need (`backtrail install` has systemd start it)"
+                "{error}; start the collector as root, it drops privileges that it does not need (`backtrail install` sets up a systemd service)"
             ))
         } else {
             error.into()
@@ -38,25 +38,29 @@ fn restore(config: &Config) -> Result<(), Failure> {
     let runtime = Runtime::new(&config.runtime);
     if runtime.is_occupied() {
         return Err(Failure::failed(format_args!(
-            "a collector runs at {}; it puts core_pattern back when it ends",
+            "a collector is running at {}; it restores core_pattern when it exits",
             runtime.path().display()
         )));
     }
     let restored = Sysctl::default().restore(&runtime, None)?;
     let mut output = crate::output::Output::new();
     let said = if restored {
-        "core_pattern is as it was before"
+        "core_pattern was restored"
     } else {
-        "there was nothing to put back"
+        "there was nothing to restore"
     };
     writeln!(output, "{said}")?;
     output.finish()
 }
 
-/// Logs go to standard error, where systemd's journal or a terminal reads them.
+/// Logs to standard error, which systemd's journal or a terminal shows.
 fn log(config: &Config) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&config.log)
-        .map_err(|error| Failure::usage(format_args!("log = {:?} is no filter: {error}", config.log)))?;
+    let filter = EnvFilter::try_new(&config.log).map_err(|error| {
+        Failure::usage(format_args!(
+            "log = {:?} is not a log filter: {error}",
+            config.log
+        ))
+    })?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

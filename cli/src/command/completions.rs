@@ -5,7 +5,7 @@ use crate::exit::Failure;
 use crate::output::Output;
 use clap::CommandFactory;
 
-/// Prints the completion script of the shell asked for.
+/// Prints the completion script of the requested shell.
 pub fn run(args: &Completions) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut CommandLine::command(), "backtrail", &mut script);

@@ -1,10 +1,10 @@
-//! `backtrail core-guard`: what puts `core_pattern` back when the collector is killed.
+//! `backtrail core-guard`: restores `core_pattern` when the collector is killed.
 
 use crate::args::CoreGuard;
 use crate::exit::Failure;
 use backtrail_collector::{Runtime, guard};
 
-/// Sleeps until the collector is gone.
+/// Waits until the collector has exited.
 pub fn run(args: &CoreGuard) -> Result<(), Failure> {
     Ok(guard::stand(&Runtime::new(&args.runtime), std::io::stdin())?)
 }

@@ -1,13 +1,14 @@
-//! `backtrail core-handler`: what the kernel starts at a crash.
+//! `backtrail core-handler`: handles a crash for the kernel.
 
 use crate::args::CoreHandler;
 use crate::exit::Failure;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Handles the crash, if this is how the kernel starts the handler: its name is the first argument. The others are a
-/// program's name, any bytes, and nothing that is to be parsed.
-pub fn as_the_kernel_starts_it() -> Option<Result<(), Failure>> {
+/// Handles the crash if the kernel started the handler, which it does with this command's name as
+/// the first argument. The other arguments include a program's name, which may be any bytes, so
+/// they are not parsed.
+pub fn run_for_kernel() -> Option<Result<(), Failure>> {
     let mut words = std::env::args_os();
     let program = words.next()?;
     if words.next()? != "core-handler" {
@@ -17,7 +18,7 @@ pub fn as_the_kernel_starts_it() -> Option<Result<(), Failure>> {
     Some(handle(Path::new(&program), &arguments))
 }
 
-/// Hands the crash to the collector.
+/// Passes the crash to the collector.
 pub fn run(args: &CoreHandler) -> Result<(), Failure> {
     let program = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
     handle(&program, &args.arguments)

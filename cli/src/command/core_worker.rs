@@ -1,8 +1,8 @@
-//! `backtrail core-worker`: what the collector starts to read one crash.
+//! `backtrail core-worker`: reads one crash for the collector.
 
 use crate::exit::Failure;
 
-/// Runs the task that comes over standard input.
+/// Runs the task received on standard input.
 pub fn run() -> Result<(), Failure> {
     Ok(backtrail_collector::worker::run()?)
 }

@@ -1,10 +1,11 @@
-//! `backtrail crashes`: what the collector saved.
+//! `backtrail crashes`: lists and opens the crashes that the collector saved.
 
 use super::debug;
-use crate::args::{self, Crashes, CrashesDebug, CrashesList, CrashesOne, SpoolPlace};
+use crate::args::{self, CrashSelection, Crashes, CrashesDebug, CrashesList, SpoolOptions};
 use crate::exit::Failure;
-use crate::output::{Output, plain};
+use crate::output::Output;
 use crate::shell;
+use crate::terminal::plain;
 use backtrail_collector::config::{Size, signal_name};
 use backtrail_collector::spool::{Spool, Stored};
 use backtrail_collector::{Config, link};
@@ -12,7 +13,7 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
 
-/// Lists, shows, opens.
+/// Runs the subcommand.
 pub fn run(crashes: &Crashes) -> Result<(), Failure> {
     match crashes {
         Crashes::List(args) => list(args),
@@ -22,10 +23,10 @@ pub fn run(crashes: &Crashes) -> Result<(), Failure> {
     }
 }
 
-fn spool(place: &SpoolPlace) -> Result<Spool, Failure> {
-    let directory = match &place.spool {
+fn spool(options: &SpoolOptions) -> Result<Spool, Failure> {
+    let directory = match &options.spool {
         Some(directory) => directory.clone(),
-        None => Config::load(place.config.as_deref())?.spool,
+        None => Config::load(options.config.as_deref())?.spool,
     };
     Ok(Spool::open(&directory, Size(u64::MAX), Size(0)))
 }
@@ -34,14 +35,14 @@ fn spool(place: &SpoolPlace) -> Result<Spool, Failure> {
 #[derive(Serialize)]
 struct Row<'a> {
     id: &'a str,
-    /// Nanoseconds since 1970, as text: JSON's numbers are not exact so far up.
+    /// Nanoseconds since 1970, as text, because JSON numbers lose precision at that size.
     time: Option<String>,
     pid: Option<u32>,
     tid: Option<u32>,
     executable: Option<&'a str>,
     /// The real user id of the process.
     user: Option<u32>,
-    /// The user whose recorder handed the bundle in: all else is that user's word.
+    /// The user whose recorder submitted the bundle. That user controls everything else in it.
     deposited_by: Option<u32>,
     signal: Option<i32>,
     signal_name: Option<String>,
@@ -92,7 +93,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The program for people. What only a user's recorder says of it stands behind that user, where no name can hide it.
+    /// Returns the program for display. If only a user's recorder states it, that user comes first,
+    /// so that no name can hide it.
     fn program(&self, unknown: &str) -> String {
         let program = plain(self.executable.unwrap_or(unknown));
         match self.deposited_by {
@@ -102,7 +104,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A moment as `2026-11-23T00:25:24.123Z`.
+/// Formats a time as `2026-11-23T00:25:24.123Z`.
 fn rfc3339(nanos: u64) -> String {
     let (seconds, millis) = (nanos / 1_000_000_000, nanos / 1_000_000 % 1000);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
@@ -111,9 +113,10 @@ fn rfc3339(nanos: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
-/// Year, month and day of the Gregorian calendar, so many days after 1970-01-01.
+/// Returns year, month and day of the Gregorian calendar, `days` after 1970-01-01.
 fn civil(days: u64) -> (u64, u64, u64) {
-    // Years begin in March here, so that the leap day comes last, and eras of 400 years are alike.
+    // Years begin in March here, so that the leap day comes last and all eras of 400 years are
+    // alike.
     let shifted = days + 719_468;
     let (era, day) = (shifted / 146_097, shifted % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -131,7 +134,7 @@ fn list(args: &CrashesList) -> Result<(), Failure> {
         dropped: u64,
         crashes: Vec<Row<'a>>,
     }
-    let spool = spool(&args.place)?;
+    let spool = spool(&args.spool)?;
     let entries = spool.entries()?;
     let mut output = Output::new();
     if args.json {
@@ -159,13 +162,17 @@ fn list(args: &CrashesList) -> Result<(), Failure> {
         writeln!(output, "no crashes in {}", plain(&directory))?;
     }
     if spool.dropped() != 0 {
-        writeln!(output, "{} older ones were removed to make room", spool.dropped())?;
+        writeln!(
+            output,
+            "{} older crashes were removed to free space",
+            spool.dropped()
+        )?;
     }
     output.finish()
 }
 
-fn show(args: &CrashesOne) -> Result<(), Failure> {
-    let stored = spool(&args.place)?.find(&args.id)?;
+fn show(args: &CrashSelection) -> Result<(), Failure> {
+    let stored = spool(&args.spool)?.find(&args.id)?;
     let row = Row::new(&stored);
     let mut output = Output::new();
     if args.json {
@@ -182,7 +189,7 @@ fn show(args: &CrashesOne) -> Result<(), Failure> {
     if let Some(user) = row.deposited_by {
         line(
             "from",
-            format!("user {user}'s recorder: all that is said here is its word"),
+            format!("user {user}'s recorder, which supplied all data shown here"),
         )?;
     }
     match stored.crash {
@@ -199,7 +206,7 @@ fn show(args: &CrashesOne) -> Result<(), Failure> {
         None => line("trigger", row.trigger.to_owned())?,
     }
     let times = [
-        ("told after", row.crash_to_reader_us),
+        ("read after", row.crash_to_reader_us),
         ("paused", row.crash_to_stop_us),
         ("held after", row.crash_to_held_us),
         ("held for", row.held_us),
@@ -210,7 +217,7 @@ fn show(args: &CrashesOne) -> Result<(), Failure> {
         }
     }
     if let Some(probe) = row.probe {
-        line("told by", probe.to_owned())?;
+        line("reported", probe.to_owned())?;
     }
     match row.history_bytes {
         0 => line("history", "none".to_owned())?,
@@ -225,7 +232,7 @@ fn show(args: &CrashesOne) -> Result<(), Failure> {
 }
 
 fn walk(args: &CrashesDebug) -> Result<(), Failure> {
-    let stored = spool(&args.place)?.find(&args.id)?;
+    let stored = spool(&args.spool)?.find(&args.id)?;
     debug::run(&args::Debug {
         input: stored.path,
         batch: args.batch,
@@ -237,17 +244,17 @@ fn walk(args: &CrashesDebug) -> Result<(), Failure> {
     })
 }
 
-fn print_link(args: &CrashesOne) -> Result<(), Failure> {
+fn print_link(args: &CrashSelection) -> Result<(), Failure> {
     #[derive(Serialize)]
-    struct Linked<'a> {
+    struct CrashLink<'a> {
         id: &'a str,
         link: String,
     }
-    let stored = spool(&args.place)?.find(&args.id)?;
+    let stored = spool(&args.spool)?.find(&args.id)?;
     let link = link::to(&stored.id);
     let mut output = Output::new();
     if args.json {
-        output.json("backtrail-crash-link/1", &Linked { id: &stored.id, link })?;
+        output.json("backtrail-crash-link/1", &CrashLink { id: &stored.id, link })?;
     } else {
         writeln!(output, "{link}")?;
     }
@@ -259,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_as_the_calendar_has_them() {
+    fn times_are_formatted_by_the_calendar() {
         for (seconds, expected) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_400, "2000-02-29T00:00:00.000Z"),

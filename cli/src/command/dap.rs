@@ -2,11 +2,12 @@
 
 use crate::args::Dap;
 use crate::exit::Failure;
-use crate::output::plain;
+use crate::terminal::plain;
 use backtrail_dap::{Access, Notice};
 use std::io::{self, Write};
 
-/// Speaks the Debug Adapter Protocol until the client is gone, or with those that connect until it is ended.
+/// Serves one client on standard input and output until it disconnects, or accepts clients at an
+/// address.
 pub fn run(args: &Dap) -> Result<(), Failure> {
     let mut access = Access::default();
     if !args.allow_origin.is_empty() {
@@ -14,15 +15,15 @@ pub fn run(args: &Dap) -> Result<(), Failure> {
     }
     access.download_limit = args.download_limit.map(|mib| mib.saturating_mul(1 << 20));
     match &args.listen {
-        Some(address) => backtrail_dap::listen(address, access, tell)
+        Some(address) => backtrail_dap::listen(address, access, print_notice)
             .map_err(|error| Failure::failed(format_args!("cannot listen on {address}: {error}"))),
         None => backtrail_dap::standard(access)
-            .map_err(|error| Failure::failed(format_args!("the client is lost: {error}"))),
+            .map_err(|error| Failure::failed(format_args!("the connection to the client failed: {error}"))),
     }
 }
 
-/// Who asked for any free port reads it here.
-fn tell(notice: Notice) -> io::Result<()> {
+/// Prints the address, which a user who requested any free port needs.
+fn print_notice(notice: Notice) -> io::Result<()> {
     match notice {
         Notice::Listening(address) => {
             let mut out = io::stdout();

@@ -4,8 +4,9 @@ use crate::args::Debug;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::open;
-use crate::output::{self, Output};
+use crate::output::Output;
 use crate::progress::Bar;
+use crate::terminal;
 use backtrail_console::batch::{self, BatchOptions};
 use backtrail_console::repl::{self, ReplOptions};
 use backtrail_debugger::OpenOptions;
@@ -13,7 +14,7 @@ use backtrail_decoder::{Progress, Watch};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-/// Opens the debugger at the crash; with `--batch` or without a terminal, runs commands and ends.
+/// Opens the debugger at the crash. With `--batch`, or without a terminal, runs commands and exits.
 pub fn run(args: &Debug) -> Result<(), Failure> {
     let mut commands = Vec::new();
     if let Some(file) = &args.file {
@@ -35,10 +36,10 @@ pub fn run(args: &Debug) -> Result<(), Failure> {
     let bar = Bar::default();
     let progress = |progress: Progress| bar.update(progress);
     let terminal = std::io::stdout().is_terminal();
-    let color = output::has_color();
+    let color = terminal::has_color();
     if !args.batch && !args.json && terminal && std::io::stdin().is_terminal() {
-        // The command line catches Ctrl-C itself from here on.
-        interrupt.hand_over();
+        // The REPL handles Ctrl-C from here on.
+        interrupt.release();
         commands.insert(0, "crash".to_owned());
         return Ok(repl::run(
             session,
@@ -80,7 +81,7 @@ pub fn run(args: &Debug) -> Result<(), Failure> {
     }
 }
 
-/// `$XDG_STATE_HOME/backtrail/history`, by default under `~/.local/state`.
+/// Returns `$XDG_STATE_HOME/backtrail/history`, by default below `~/.local/state`.
 fn history_file() -> Option<PathBuf> {
     let set = |name| {
         std::env::var_os(name)

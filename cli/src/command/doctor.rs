@@ -28,22 +28,22 @@ struct Row {
     fix: Option<String>,
 }
 
-/// Where `core_pattern` and its limit stand.
+/// The directory of `core_pattern` and its limit.
 const KERNEL: &str = "/proc/sys/kernel";
-/// The collector's own, unless its configuration says otherwise.
+/// The collector's default priority.
 const PRIORITY: u8 = 50;
 
-/// Asks the machine and prints what it can do, why not, and the fix.
+/// Checks the machine, and prints what works, why the rest does not, and how to fix it.
 pub fn run(args: &Doctor) -> Result<(), Failure> {
     if args.self_test {
         return self_test::run(args.json);
     }
     let mut rows: Vec<Row> = capability::all().into_iter().map(row).collect();
     rows.extend(probe::trial().into_iter().map(probe_row));
-    rows.push(keep_row(&Sysctl::default(), Path::new(KERNEL)));
+    rows.push(core_pattern_row(&Sysctl::default(), Path::new(KERNEL)));
     rows.extend(recorder_rows(&backtrail_recorder::capabilities()));
-    rows.push(priority_row(prioritized()));
-    // The last: from here on all that this process uses stays in memory.
+    rows.push(priority_row(try_priority()));
+    // This check comes last, because it locks all later memory of this process.
     rows.push(memory_row(realtime::lock_memory()));
     let mut output = Output::new();
     if args.json {
@@ -67,8 +67,8 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
 fn row(capability: Capability) -> Row {
     let (state, reason) = match capability.state {
         CapabilityState::Works(found) => ("works", found),
-        CapabilityState::Missing(why) => ("missing", why),
-        CapabilityState::Untried(why) => ("untried", why),
+        CapabilityState::Missing(reason) => ("missing", reason),
+        CapabilityState::Untried(reason) => ("untried", reason),
     };
     Row {
         name: capability.name.to_owned(),
@@ -78,7 +78,7 @@ fn row(capability: Capability) -> Row {
     }
 }
 
-/// A way of hearing of crashes. One that works is enough: the collector takes the first of them.
+/// Reports one kind of crash probe. The collector uses the first kind that works.
 fn probe_row((kind, result): (AttachKind, Result<(), String>)) -> Row {
     Row {
         name: format!("crash probe by {kind}"),
@@ -87,12 +87,12 @@ fn probe_row((kind, result): (AttachKind, Result<(), String>)) -> Row {
             .as_ref()
             .err()
             .map(|reason| probe_fix(kind, reason, effective_capabilities())),
-        reason: result.err().unwrap_or_else(|| "attached, and let go".to_owned()),
+        reason: result.err().unwrap_or_else(|| "attached and detached".to_owned()),
     }
 }
 
-/// What would make this way work, that failed for this reason, for a process with these capabilities, a bit each
-/// (`linux/capability.h`).
+/// Returns how to make this kind of probe work, given the reason of its failure and the process's
+/// capabilities (`linux/capability.h`).
 fn probe_fix(kind: AttachKind, reason: &str, capabilities: u64) -> String {
     const CAP_SYS_ADMIN: u64 = 1 << 21;
     const CAP_PERFMON: u64 = 1 << 38;
@@ -100,12 +100,12 @@ fn probe_fix(kind: AttachKind, reason: &str, capabilities: u64) -> String {
     let lacks = |capability: u64| capabilities & (CAP_SYS_ADMIN | capability) == 0;
     if lacks(CAP_PERFMON) || kind != AttachKind::PerfTracepoint && lacks(CAP_BPF) {
         return match kind {
-            AttachKind::PerfTracepoint => "run as root, or give CAP_PERFMON".to_owned(),
-            _ => "run as root, or give CAP_BPF and CAP_PERFMON".to_owned(),
+            AttachKind::PerfTracepoint => "run as root, or grant CAP_PERFMON".to_owned(),
+            _ => "run as root, or grant CAP_BPF and CAP_PERFMON".to_owned(),
         };
     }
     if lacks(0) && reason.contains("tracefs") {
-        return "run as root, or give CAP_DAC_READ_SEARCH and mount tracefs on /sys/kernel/tracing"
+        return "run as root, or grant CAP_DAC_READ_SEARCH and mount tracefs on /sys/kernel/tracing"
             .to_owned();
     }
     let option = match kind {
@@ -116,10 +116,10 @@ fn probe_fix(kind: AttachKind, reason: &str, capabilities: u64) -> String {
         AttachKind::Kprobe => "CONFIG_KPROBE_EVENTS and CONFIG_DEBUG_INFO_BTF",
         AttachKind::Tracepoint | AttachKind::PerfTracepoint => "CONFIG_EVENT_TRACING",
     };
-    format!("a kernel built with {option}; none is needed while another way works")
+    format!("a kernel built with {option}; not needed if another crash probe works")
 }
 
-/// `CapEff` of this process; none, if it cannot be read.
+/// Returns `CapEff` of this process, or 0 if it cannot be read.
 fn effective_capabilities() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -127,10 +127,11 @@ fn effective_capabilities() -> u64 {
         .unwrap_or(0)
 }
 
-/// Whether the kernel would hand a crashing process to the collector, and to whom it does so now.
-fn keep_row(sysctl: &Sysctl, kernel: &Path) -> Row {
+/// Reports whether the kernel can pass a crashing process to the collector, and which program it
+/// passes it to now.
+fn core_pattern_row(sysctl: &Sysctl, kernel: &Path) -> Row {
     let row = |state, reason, fix: Option<&str>| Row {
-        name: "keeping a crashing process".to_owned(),
+        name: "holding a crashing process".to_owned(),
         state,
         reason,
         fix: fix.map(str::to_owned),
@@ -141,39 +142,39 @@ fn keep_row(sysctl: &Sysctl, kernel: &Path) -> Row {
         Err(error) => return row("missing", error.to_string(), None),
     };
     let limit = std::fs::read_to_string(kernel.join("core_pipe_limit")).unwrap_or_default();
-    let stands = format!("core_pattern is {pattern:?}, core_pipe_limit {}", limit.trim());
+    let current = format!("core_pattern is {pattern:?}, core_pipe_limit {}", limit.trim());
     let owner = sysctl.installed_by();
-    // Opened and closed again: only what is written counts.
+    // The file is only opened: nothing is written.
     if let Err(error) = std::fs::File::options().write(true).open(&path) {
         let runs = owner.is_some_and(|owner| owner.is_occupied());
         return row(
             if runs { "works" } else { "missing" },
             match runs {
-                true => format!("a collector that runs does so: {stands}"),
-                false => format!("{} cannot be written: {error}; {stands}", path.display()),
+                true => format!("a running collector does so: {current}"),
+                false => format!("{} cannot be written: {error}; {current}", path.display()),
             },
             (!runs).then_some("run the collector as root on the host, not in a container"),
         );
     }
     match owner {
         Some(owner) if owner.is_occupied() => {
-            row("works", format!("a collector that runs does so: {stands}"), None)
+            row("works", format!("a running collector does so: {current}"), None)
         }
         Some(_) => row(
             "works",
-            format!("core_pattern can be set, and is of a collector that is gone: {stands}"),
+            format!("core_pattern can be set, and belongs to a collector that no longer runs: {current}"),
             Some("`backtrail collect --restore`, or start the collector again"),
         ),
-        None => row("works", format!("core_pattern can be set: {stands}"), None),
+        None => row("works", format!("core_pattern can be set: {current}"), None),
     }
 }
 
-/// Tries the priority on a thread that ends at once.
-fn prioritized() -> io::Result<()> {
-    let tried = std::thread::Builder::new().spawn(|| realtime::prioritize(Tid(0), PRIORITY))?;
-    tried
+/// Tries the priority on a thread that exits at once.
+fn try_priority() -> io::Result<()> {
+    let thread = std::thread::Builder::new().spawn(|| realtime::prioritize(Tid(0), PRIORITY))?;
+    thread
         .join()
-        .unwrap_or_else(|_| Err(io::Error::other("the thread that tried it ended")))
+        .unwrap_or_else(|_| Err(io::Error::other("the thread that tried it panicked")))
 }
 
 fn priority_row(result: io::Result<()>) -> Row {
@@ -181,7 +182,7 @@ fn priority_row(result: io::Result<()>) -> Row {
         "real-time priority",
         result,
         format!("a thread can have priority {PRIORITY}"),
-        "run as root, or give CAP_SYS_NICE; in a container, real-time time too (without it crashes are read later)",
+        "run as root, or grant CAP_SYS_NICE; in a container, also allow real-time scheduling (without it, crashes are read later)",
     )
 }
 
@@ -189,8 +190,8 @@ fn memory_row(result: io::Result<()>) -> Row {
     trial_row(
         "locked memory",
         result,
-        "what is used can be kept in memory".to_owned(),
-        "run as root, or give CAP_IPC_LOCK (LimitMEMLOCK=infinity)",
+        "used memory can be locked".to_owned(),
+        "run as root, or grant CAP_IPC_LOCK (LimitMEMLOCK=infinity)",
     )
 }
 
@@ -203,7 +204,7 @@ fn trial_row(name: &str, result: io::Result<()>, works: String, fix: &str) -> Ro
     }
 }
 
-/// What the software recorder needs: starting a program under it, stepping, attaching.
+/// Reports what the software recorder needs: starting a program under ptrace, stepping, attaching.
 fn recorder_rows(found: &Capabilities) -> Vec<Row> {
     let row = |name: &str, result: &Result<(), String>, works: &str, fix: Option<&str>| Row {
         name: name.to_owned(),
@@ -213,7 +214,7 @@ fn recorder_rows(found: &Capabilities) -> Vec<Row> {
     };
     let attach = match found.ptrace_scope {
         Some(scope) => format!("kernel.yama.ptrace_scope is {scope}"),
-        None => "no security module restricts whom ptrace may attach to".to_owned(),
+        None => "no security module restricts attaching by ptrace".to_owned(),
     };
     vec![
         row(
@@ -242,31 +243,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_keeps_a_crashing_process_is_told() {
+    fn current_crash_handler_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         let (at, run) = (directory.path(), directory.path().join("run"));
         let row = |pattern: &str| {
             std::fs::write(at.join("core_pattern"), pattern).unwrap();
-            keep_row(&Sysctl::at(at), at)
+            core_pattern_row(&Sysctl::at(at), at)
         };
         std::fs::write(at.join("core_pipe_limit"), "16\n").unwrap();
-        let told = row("core\n");
-        assert_eq!((told.state, told.fix), ("works", None));
+        let handler = row("core\n");
+        assert_eq!((handler.state, handler.fix), ("works", None));
         assert!(
-            told.reason.contains("\"core\", core_pipe_limit 16"),
+            handler.reason.contains("\"core\", core_pipe_limit 16"),
             "{}",
-            told.reason
+            handler.reason
         );
         let ours = format!("|{}/handler core-handler %P\n", run.display());
-        assert!(row(&ours).reason.contains("is gone"));
+        assert!(row(&ours).reason.contains("no longer runs"));
         let _tenancy = backtrail_collector::Runtime::new(&run).occupy().unwrap();
-        assert!(row(&ours).reason.contains("that runs"));
+        assert!(row(&ours).reason.contains("a running collector"));
         std::fs::remove_file(at.join("core_pattern")).unwrap();
-        assert_eq!(keep_row(&Sysctl::at(at), at).state, "missing");
+        assert_eq!(core_pattern_row(&Sysctl::at(at), at).state, "missing");
     }
 
     #[test]
-    fn a_fix_asks_for_what_is_lacking() {
+    fn fix_names_what_is_missing() {
         for kind in AttachKind::ALL {
             assert!(probe_fix(kind, "", 0).starts_with("run as root"), "{kind}");
             assert!(

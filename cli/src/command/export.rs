@@ -14,7 +14,7 @@ use std::fs::OpenOptions;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::Path;
 
-/// Writes a trace for another tool.
+/// Writes a trace in the format of another tool.
 pub fn run(args: &Export) -> Result<(), Failure> {
     let format = match args.format {
         ExportFormat::Perfetto => Format::Perfetto,
@@ -27,7 +27,7 @@ pub fn run(args: &Export) -> Result<(), Failure> {
     };
     if args.output.is_none() && format.is_binary() && std::io::stdout().is_terminal() {
         return Err(Failure::usage(
-            "this format is no text for a terminal: give a file with -o, or redirect the output",
+            "this format is binary; write it to a file with -o, or redirect the output",
         ));
     }
     refuse_existing(args)?;
@@ -52,7 +52,7 @@ pub fn run(args: &Export) -> Result<(), Failure> {
     };
     let timeline = Timeline::new(&session, &options, &watch)?;
     match &args.output {
-        Some(path) => into_file(path, args.overwrite, |out| {
+        Some(path) => write_atomically(path, args.overwrite, |out| {
             Ok(format.write(&timeline, out, &watch)?)
         }),
         None => {
@@ -66,25 +66,25 @@ pub fn run(args: &Export) -> Result<(), Failure> {
     }
 }
 
-/// Every bundle is one that LLDB loads; what is packed or elsewhere is put where it shall be.
+/// Writes the bundle as a directory at the output path. LLDB loads every bundle directory.
 fn lldb(args: &Export) -> Result<(), Failure> {
     let Some(output) = &args.output else {
         return Err(Failure::usage(
-            "a bundle is a directory: say where it goes with -o",
+            "the output is a bundle directory; name it with -o",
         ));
     };
     let parts = args.thread.is_some() || args.from.is_some() || args.to.is_some() || args.depth.is_some();
     if parts {
         return Err(Failure::usage(
-            "LLDB loads whole traces: --thread, --from, --to and --depth do not go with --format lldb",
+            "--thread, --from, --to and --depth do not apply to --format lldb, which exports whole traces",
         ));
     }
     let interrupt = Interrupt::install();
     Ok(backtrail_bundle::copy(
         &args.bundle,
         output,
-        Overwrite::asked(args.overwrite),
-        &interrupt.stop(),
+        Overwrite::from_flag(args.overwrite),
+        &interrupt.cancel_token(),
     )?)
 }
 
@@ -92,7 +92,7 @@ fn refuse_existing(args: &Export) -> Result<(), Failure> {
     match &args.output {
         Some(path) if !args.overwrite && path.symlink_metadata().is_ok() && !is_special(path) => {
             Err(Failure::failed(format_args!(
-                "{} exists already; --overwrite replaces it",
+                "{} exists; use --overwrite to replace it",
                 path.display()
             )))
         }
@@ -100,14 +100,14 @@ fn refuse_existing(args: &Export) -> Result<(), Failure> {
     }
 }
 
-/// It is a device, a pipe or a socket: it is written to, and stays.
+/// Returns whether the path is a device, a pipe or a socket. These are written to, not replaced.
 fn is_special(path: &Path) -> bool {
     path.metadata()
         .is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
-/// The file is there when it is whole, or not at all.
-fn into_file(
+/// Writes a file that appears only when it is complete.
+fn write_atomically(
     path: &Path,
     overwrite: bool,
     write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
@@ -120,7 +120,7 @@ fn into_file(
         write(&mut out)?;
         return out.flush().map_err(cannot);
     }
-    // A link stays, and leads to the new file.
+    // Follow a symbolic link: the link stays, and its target is replaced.
     let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).map_err(cannot)?;

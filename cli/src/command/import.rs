@@ -1,23 +1,25 @@
 //! `backtrail import`.
 
-use crate::args::{Import, ImportRaw, ImportTo};
+use crate::args::{Import, ImportOutput, ImportRaw};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
-use crate::output::{Output, plain};
+use crate::output::Output;
+use crate::terminal::plain;
+use backtrail_bundle::Overwrite;
 use backtrail_bundle::import::{self, ImageArg, PerfImport, RawImport, parse_address_filter};
-use backtrail_bundle::{Manifest, Overwrite};
+use backtrail_bundle::manifest::Manifest;
 use backtrail_pt::TimingParams;
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
 
-/// Makes a bundle of another tool's files and says what is in it.
+/// Converts another tool's files to a bundle, and prints its contents.
 pub fn run(import: &Import) -> Result<(), Failure> {
     let interrupt = Interrupt::install();
-    let stop = &interrupt.stop();
+    let cancel = &interrupt.cancel_token();
     match import {
         Import::Lldb { trace, to } => {
-            let manifest = import::lldb(trace, &to.output, Overwrite::asked(to.overwrite), stop)?;
+            let manifest = import::lldb(trace, &to.output, Overwrite::from_flag(to.overwrite), cancel)?;
             report(&manifest, to)
         }
         Import::Perf {
@@ -32,7 +34,7 @@ pub fn run(import: &Import) -> Result<(), Failure> {
                 symfs: symfs.clone(),
             };
             report(
-                &import::perf(&request, &to.output, Overwrite::asked(to.overwrite), stop)?,
+                &import::perf(&request, &to.output, Overwrite::from_flag(to.overwrite), cancel)?,
                 to,
             )
         }
@@ -40,8 +42,8 @@ pub fn run(import: &Import) -> Result<(), Failure> {
             &import::raw(
                 &request(raw)?,
                 &raw.to.output,
-                Overwrite::asked(raw.to.overwrite),
-                stop,
+                Overwrite::from_flag(raw.to.overwrite),
+                cancel,
             )?,
             &raw.to,
         ),
@@ -74,7 +76,7 @@ fn request(args: &ImportRaw) -> Result<RawImport, Failure> {
 }
 
 #[derive(Serialize)]
-struct Imported<'a> {
+struct ImportReport<'a> {
     bundle: &'a Path,
     processes: usize,
     threads: usize,
@@ -85,9 +87,9 @@ struct Imported<'a> {
     notes: &'a [String],
 }
 
-fn report(manifest: &Manifest, to: &ImportTo) -> Result<(), Failure> {
+fn report(manifest: &Manifest, to: &ImportOutput) -> Result<(), Failure> {
     let modules = || manifest.processes.iter().flat_map(|process| &process.modules);
-    let imported = Imported {
+    let imported = ImportReport {
         bundle: &to.output,
         processes: manifest.processes.len(),
         threads: manifest
@@ -109,7 +111,7 @@ fn report(manifest: &Manifest, to: &ImportTo) -> Result<(), Failure> {
         output.json("backtrail-import/1", &imported)?;
         return output.finish();
     }
-    let Imported {
+    let ImportReport {
         processes,
         threads,
         cpus,

@@ -4,7 +4,8 @@ use crate::args::Info;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::open;
-use crate::output::{Output, plain};
+use crate::output::Output;
+use crate::terminal::plain;
 use backtrail_bundle::manifest::{self, Source};
 use backtrail_debugger::Session;
 use backtrail_decoder::split::UnattributedReason;
@@ -13,7 +14,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Prints what a bundle holds, or one line of digest a thread.
+/// Prints the contents of a bundle, or one line of digest per thread.
 pub fn run(args: &Info) -> Result<(), Failure> {
     let options = open::options(&args.decode)?;
     let session = open::session(&args.bundle, &options, &Interrupt::install())?;
@@ -66,7 +67,7 @@ struct CrashInfo {
     pc: String,
 }
 
-/// How the program ended, with its status or the signal.
+/// The exit of the program, with its status or signal.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Ending {
@@ -83,7 +84,7 @@ impl From<manifest::Ending> for Ending {
     }
 }
 
-/// What recording in software cost; times in nanoseconds.
+/// The cost of recording in software, in nanoseconds.
 #[derive(Serialize)]
 struct OverheadInfo {
     wall: u64,
@@ -100,7 +101,7 @@ struct ThreadInfo {
     errors: u64,
     digest: String,
     gaps: usize,
-    /// Bytes that the history takes in memory.
+    /// The memory of the history in bytes.
     history_bytes: usize,
 }
 
@@ -217,7 +218,7 @@ impl BundleInfo {
         if let Some(overhead) = &self.overhead {
             let seconds = |nanos: u64| format!("{}.{:03} s", nanos / 1_000_000_000, nanos / 1_000_000 % 1000);
             let program = overhead.program_cpu.map_or_else(
-                || "the program's is not known".to_owned(),
+                || "unknown for the program".to_owned(),
                 |nanos| format!("the program {}", seconds(nanos)),
             );
             writeln!(
@@ -228,6 +229,29 @@ impl BundleInfo {
                 overhead.stops
             )?;
         }
+        self.print_threads(output)?;
+        self.print_cpus(output)?;
+        for module in &self.modules {
+            let id = module.build_id.as_deref().unwrap_or("no build id");
+            let missing = if module.in_bundle {
+                ""
+            } else {
+                ", not in the bundle"
+            };
+            writeln!(
+                output,
+                "  module    {} {} ({id}{missing})",
+                module.base,
+                plain(&module.path)
+            )?;
+        }
+        for note in &self.notes {
+            writeln!(output, "  note      {}", plain(note))?;
+        }
+        Ok(())
+    }
+
+    fn print_threads(&self, output: &mut Output) -> Result<(), Failure> {
         for thread in &self.threads {
             let ThreadInfo {
                 tid,
@@ -246,6 +270,10 @@ impl BundleInfo {
                 "  thread    {tid}{name}: {instructions} instructions, {gaps} gaps, {errors} decode errors"
             )?;
         }
+        Ok(())
+    }
+
+    fn print_cpus(&self, output: &mut Output) -> Result<(), Failure> {
         for cpu in &self.cpus {
             let CpuInfo {
                 cpu,
@@ -274,25 +302,8 @@ impl BundleInfo {
             } = lost;
             writeln!(
                 output,
-                "            processor {cpu}: {instructions} instructions in {pieces} stretches: {reason}"
+                "            processor {cpu}: {instructions} instructions in {pieces} ranges: {reason}"
             )?;
-        }
-        for module in &self.modules {
-            let id = module.build_id.as_deref().unwrap_or("no build id");
-            let missing = if module.in_bundle {
-                ""
-            } else {
-                ", not in the bundle"
-            };
-            writeln!(
-                output,
-                "  module    {} {} ({id}{missing})",
-                module.base,
-                plain(&module.path)
-            )?;
-        }
-        for note in &self.notes {
-            writeln!(output, "  note      {}", plain(note))?;
         }
         Ok(())
     }
@@ -302,7 +313,7 @@ fn source_name(source: Source) -> &'static str {
     match source {
         Source::Hardware => "hardware",
         Source::Software => "software",
-        Source::Unknown => "unknown",
+        _ => "unknown",
     }
 }
 
@@ -333,15 +344,15 @@ fn cpu_info(report: &CpuReport) -> CpuInfo {
 
 fn reason_text(reason: &UnattributedReason) -> String {
     match reason {
-        UnattributedReason::NoTime => "no time stamp before them".to_owned(),
+        UnattributedReason::NoTime => "no timestamp before them".to_owned(),
         UnattributedReason::SwitchBetweenStamps => {
-            "a context switch between the time stamps around them".to_owned()
+            "a context switch between the timestamps around them".to_owned()
         }
-        UnattributedReason::NoSwitch => "no switch record says who ran".to_owned(),
-        UnattributedReason::ForeignProcess(pid) => format!("process {pid} is not of this trace"),
-        UnattributedReason::Contradiction => "their time stamps are of two threads' executions".to_owned(),
+        UnattributedReason::NoSwitch => "no context switch record names the running thread".to_owned(),
+        UnattributedReason::ForeignProcess(pid) => format!("process {pid} is not in this trace"),
+        UnattributedReason::Contradiction => "their timestamps belong to two threads".to_owned(),
         UnattributedReason::OtherCode => {
-            "decoded with another process's code before a stamp told whose they are".to_owned()
+            "decoded with another process's code before a timestamp identified the thread".to_owned()
         }
     }
 }

@@ -1,4 +1,5 @@
-//! `backtrail install`: the files that have systemd run the collector, and a service under the recorder.
+//! `backtrail install`: writes systemd units for the collector and for a service under the
+//! recorder.
 
 use crate::args::Install;
 use crate::exit::Failure;
@@ -12,7 +13,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Where our own units go.
+/// The directory of our own units.
 const UNITS: &str = "etc/systemd/system";
 
 /// A file to write.
@@ -23,17 +24,17 @@ struct File {
     text: String,
 }
 
-/// What stands at its place.
+/// The state of an existing file at the same path.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
-    /// Nothing.
+    /// There is none.
     New,
-    /// Just that.
+    /// It has the same contents.
     Same,
-    /// Something else, which stays.
+    /// It differs and is kept.
     Kept,
-    /// Something else, which goes.
+    /// It differs and is replaced.
     Replaced,
 }
 
@@ -43,7 +44,7 @@ impl State {
     }
 }
 
-/// Writes the files, or says what it would write.
+/// Writes the files, or prints what it would write.
 pub fn run(args: &Install) -> Result<(), Failure> {
     let (files, drop_in) = plan(args)?;
     if !args.dry_run {
@@ -56,27 +57,27 @@ pub fn run(args: &Install) -> Result<(), Failure> {
     report(args, &files, drop_in.as_ref())
 }
 
-/// All files, with what stands at their places; fails before anything is written.
+/// Returns all files with the state of existing ones. Fails before anything is written.
 fn plan(args: &Install) -> Result<(Vec<File>, Option<DropIn>), Failure> {
     let root = std::path::absolute(args.prefix.as_deref().unwrap_or(Path::new("/")))?;
     let binary = std::env::current_exe()
-        .map_err(|error| Failure::failed(format_args!("cannot find this program's file: {error}")))?;
+        .map_err(|error| Failure::failed(format_args!("cannot find the file of this program: {error}")))?;
     let config_path = root.join(DEFAULT_FILE.trim_start_matches('/'));
-    let mut example = look(config_path, unit::example())?;
+    let mut example = compare(config_path, unit::example())?;
     let config = match example.state {
         State::New => Config::default(),
         _ => Config::load(Some(&example.path))?,
     };
     if example.state == State::Replaced {
-        // It is the user's own, whatever it says.
+        // The user owns the configuration, so it is never replaced.
         example.state = State::Kept;
     }
     let text = unit::collector(&binary, Path::new(DEFAULT_FILE), &config, machine())?;
     let units = root.join(UNITS);
     let mut files = vec![
         example,
-        look(units.join(unit::DIRECTORIES), unit::directories(&config)?)?,
-        look(units.join(unit::NAME), text)?,
+        compare(units.join(unit::DIRECTORIES), unit::directories(&config)?)?,
+        compare(units.join(unit::NAME), text)?,
     ];
     let drop_in = match &args.service {
         Some(name) => Some(unit::drop_in(&root, &binary, name)?),
@@ -84,18 +85,18 @@ fn plan(args: &Install) -> Result<(Vec<File>, Option<DropIn>), Failure> {
     };
     if let Some(made) = &drop_in {
         let directory = root.join(UNITS).join(format!("{}.d", made.service));
-        files.push(look(directory.join(made.file), made.text.clone())?);
+        files.push(compare(directory.join(made.file), made.text.clone())?);
     }
     match files.iter().find(|file| file.state == State::Replaced) {
         Some(file) if !args.overwrite && !args.dry_run => Err(Failure::failed(format_args!(
-            "{} is there already and differs; look at it with --dry-run, and replace it with --overwrite",
+            "{} exists and differs; compare it with --dry-run, or replace it with --overwrite",
             file.path.display()
         ))),
         _ => Ok((files, drop_in)),
     }
 }
 
-/// The machine that we are on.
+/// Returns the properties of this machine.
 fn machine() -> Machine {
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     Machine {
@@ -105,8 +106,8 @@ fn machine() -> Machine {
     }
 }
 
-/// Compares a file's text with what is there.
-fn look(path: PathBuf, text: String) -> Result<File, Failure> {
+/// Compares a file's contents with the existing file.
+fn compare(path: PathBuf, text: String) -> Result<File, Failure> {
     let state = match std::fs::read(&path) {
         Ok(found) if found == text.as_bytes() => State::Same,
         Ok(_) => State::Replaced,
@@ -121,7 +122,7 @@ fn look(path: PathBuf, text: String) -> Result<File, Failure> {
     Ok(File { path, state, text })
 }
 
-/// Whole or not at all.
+/// Writes the file atomically.
 fn write(file: &File) -> io::Result<()> {
     let directory = file.path.parent().unwrap_or(Path::new("/"));
     std::fs::create_dir_all(directory)?;
@@ -156,9 +157,9 @@ fn report(args: &Install, files: &[File], drop_in: Option<&DropIn>) -> Result<()
         let said = match (file.state, args.dry_run) {
             (State::New | State::Replaced, false) => "written",
             (State::New, true) => "would be written",
-            (State::Replaced, true) => "is there and differs; with --overwrite it would be replaced",
-            (State::Same, _) => "is there already",
-            (State::Kept, _) => "is there already, and stays as it is",
+            (State::Replaced, true) => "exists and differs; --overwrite would replace it",
+            (State::Same, _) => "is unchanged",
+            (State::Kept, _) => "exists, and is kept",
         };
         writeln!(output, "{}: {said}", file.path.display())?;
         if args.dry_run && file.state.is_written() {
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_stays_unless_it_is_asked_for() {
+    fn differing_files_are_kept_unless_overwrite_is_given() {
         let root = tempfile::tempdir().unwrap();
         let at = root.path();
         run(&install(at, None, false)).unwrap();
@@ -209,9 +210,9 @@ mod tests {
         let config = at.join("etc/backtrail/collect.toml");
         assert_eq!(fs::metadata(&unit).unwrap().permissions().mode() & 0o777, 0o644);
         assert_eq!(Config::load(Some(&config)).unwrap(), Config::default());
-        // Again, with the same: nothing to say against it.
+        // Installing the same files again succeeds.
         run(&install(at, None, false)).unwrap();
-        // A configuration is the user's own, and the unit is made for it.
+        // The user owns the configuration, and the unit follows it.
         fs::write(&config, "spool = \"/srv/crashes\"\n").unwrap();
         assert!(refusal(&install(at, None, false)).contains("--overwrite"));
         run(&install(at, None, true)).unwrap();
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_writes_nothing_and_a_failure_neither() {
+    fn dry_run_and_failures_write_nothing() {
         let root = tempfile::tempdir().unwrap();
         let at = root.path();
         let mut args = install(at, None, false);
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_gets_its_drop_in() {
+    fn service_gets_its_drop_in() {
         let root = tempfile::tempdir().unwrap();
         let at = root.path();
         let units = at.join("usr/lib/systemd/system");
@@ -250,7 +251,7 @@ mod tests {
         let file = at.join(UNITS).join("web.service.d/backtrail.conf");
         let text = fs::read_to_string(&file).unwrap();
         assert!(text.ends_with(" record --daemon -- /bin/web \"a b\"\n"), "{text}");
-        // What it wrote is not taken for the service's own.
+        // The drop-in written before is not mistaken for part of the service.
         run(&args).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
     }

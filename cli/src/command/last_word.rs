@@ -1,7 +1,7 @@
-//! Says what became of the program when the recorder is killed, which cannot say so itself.
+//! Reports the state of the program after its recorder was killed, which the recorder cannot do.
 //!
-//! `backtrail record` starts `backtrail last-word` and holds a pipe to it, by which it sends the number of the process that it
-//! starts. When the pipe closes without [`ALL_IS_WELL`], the recorder was killed.
+//! `backtrail record` starts `backtrail last-word`, and sends it the id of the process that it
+//! starts over a pipe. If the pipe closes without [`CLEAN_EXIT`], the recorder was killed.
 
 use crate::args::LastWord;
 use crate::exit::Failure;
@@ -12,13 +12,13 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const ALL_IS_WELL: &[u8] = b".";
+const CLEAN_EXIT: &[u8] = b".";
 
-/// The recorder's end.
-pub struct Witness(Option<Child>);
+/// The recorder's end of the pipe.
+pub struct KillMonitor(Option<Child>);
 
-impl Witness {
-    /// Starts the witness; recording goes on without where that fails.
+impl KillMonitor {
+    /// Starts the monitor. Recording continues if that fails.
     pub fn begin(pid: Option<u32>) -> Self {
         let start = || {
             Command::new("/proc/self/exe")
@@ -26,65 +26,65 @@ impl Witness {
                 .args(pid.map(|pid| pid.to_string()))
                 .stdin(Stdio::piped())
                 .stdout(Stdio::null())
-                // Ctrl-C is for the recorder.
+                // Ctrl-C must only reach the recorder.
                 .process_group(0)
                 .spawn()
         };
         Self(start().ok())
     }
 
-    /// Says which process the recorder has started.
+    /// Sends the id of the process that the recorder has started.
     pub fn started(&mut self, pid: Pid) {
         if let Some(pipe) = self.0.as_mut().and_then(|child| child.stdin.as_mut()) {
-            // Without it the last word is that nothing is known.
+            // If this fails, the monitor reports that the process is unknown.
             let _ = writeln!(pipe, "{pid}");
         }
     }
 }
 
-impl Drop for Witness {
+impl Drop for KillMonitor {
     fn drop(&mut self) {
         if let Some(mut child) = self.0.take() {
             if let Some(mut pipe) = child.stdin.take() {
-                let _ = pipe.write_all(ALL_IS_WELL);
+                let _ = pipe.write_all(CLEAN_EXIT);
             }
             let _ = child.wait();
         }
     }
 }
 
-/// `backtrail last-word`.
+/// Runs `backtrail last-word`.
 pub fn run(args: &LastWord) -> Result<(), Failure> {
-    let mut told = Vec::new();
-    let _ = std::io::stdin().read_to_end(&mut told);
-    if told.ends_with(ALL_IS_WELL) {
+    let mut received = Vec::new();
+    let _ = std::io::stdin().read_to_end(&mut received);
+    if received.ends_with(CLEAN_EXIT) {
         return Ok(());
     }
-    let fate = match (args.pid, process_in(&told)) {
-        (Some(pid), _) if runs_on(pid) => {
-            format!("process {pid} runs on without it, and may end at any time: start it anew")
+    let state = match (args.pid, parse_process(&received)) {
+        (Some(pid), _) if keeps_running(pid) => {
+            format!("process {pid} still runs, but may crash at any time: restart it")
         }
-        (Some(pid), _) => format!("process {pid}, which it was attached to, has ended"),
-        (None, Some(pid)) if runs_on(pid) => {
-            format!("process {pid}, the program that it started, runs on without it: end it")
+        (Some(pid), _) => format!("process {pid}, to which it was attached, has exited"),
+        (None, Some(pid)) if keeps_running(pid) => {
+            format!("process {pid}, the program that it started, still runs: kill it")
         }
-        // `PTRACE_O_EXITKILL` (ptrace(2)) sees to it.
-        (None, Some(pid)) => format!("the program that it started ended with it (process {pid})"),
-        (None, None) => "it had only just begun, and whether the program had is not known".to_owned(),
+        // `PTRACE_O_EXITKILL` (ptrace(2)) ensures that.
+        (None, Some(pid)) => format!("the program that it started was killed with it (process {pid})"),
+        (None, None) => "it had just started, and it is unknown whether the program had started".to_owned(),
     };
     Err(Failure::failed(format_args!(
-        "the recorder was killed and has saved nothing: {fate}"
+        "the recorder was killed and saved nothing: {state}"
     )))
 }
 
-/// The process that the recorder has named.
-fn process_in(told: &[u8]) -> Option<u32> {
-    let text = std::str::from_utf8(told).ok()?;
+/// Returns the process that the recorder has named.
+fn parse_process(received: &[u8]) -> Option<u32> {
+    let text = std::str::from_utf8(received).ok()?;
     text.lines().next()?.parse().ok()
 }
 
-/// Whether a process is still there after a second: most end sooner, if they do.
-fn runs_on(pid: u32) -> bool {
+/// Returns whether a process still runs after a second. Most processes that exit do so sooner.
+fn keeps_running(pid: u32) -> bool {
     const TIME: Duration = Duration::from_secs(1);
     const PERIOD: Duration = Duration::from_millis(20);
     let begun = Instant::now();
@@ -109,14 +109,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_named_process_is_read() {
-        assert_eq!(process_in(b"123\n"), Some(123));
-        assert_eq!(process_in(b""), None);
-        assert_eq!(process_in(b"\xff\n"), None);
+    fn process_id_is_parsed() {
+        assert_eq!(parse_process(b"123\n"), Some(123));
+        assert_eq!(parse_process(b""), None);
+        assert_eq!(parse_process(b"\xff\n"), None);
     }
 
     #[test]
-    fn this_process_is_alive_and_none_has_number_zero() {
+    fn this_process_is_alive_and_process_zero_is_not() {
         assert!(is_alive(std::process::id()));
         assert!(!is_alive(0));
     }

@@ -4,14 +4,15 @@ use crate::args::Latency;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::open;
-use crate::output::{self, Output};
+use crate::output::Output;
 use crate::progress::Bar;
+use crate::terminal;
 use backtrail_console::commands;
 use backtrail_console::output::Text;
 use backtrail_debugger::Navigator;
 use backtrail_decoder::{Progress, Watch};
 
-/// Says of each function how long its calls took: what the debugger's `latency` and `slowest` say.
+/// Prints how long the calls of each function took, by the debugger's `latency` and `slowest`.
 pub fn run(args: &Latency) -> Result<(), Failure> {
     let mut options = open::options(&args.decode)?;
     options.main_calls = true;
@@ -28,9 +29,9 @@ pub fn run(args: &Latency) -> Result<(), Failure> {
     if let Some(tid) = args.thread {
         commands::execute(&mut navigator, &format!("thread {tid}"), &watch)?;
     }
-    let color = output::has_color();
+    let color = terminal::has_color();
     let mut output = Output::new();
-    for question in questions(args) {
+    for question in commands(args) {
         let answer = commands::execute(&mut navigator, &question, &watch)?;
         if args.json {
             output.json("backtrail-latency/1", &answer)?;
@@ -43,8 +44,8 @@ pub fn run(args: &Latency) -> Result<(), Failure> {
     output.finish()
 }
 
-/// The debugger's commands that answer.
-fn questions(args: &Latency) -> impl Iterator<Item = String> {
+/// Returns the debugger commands to run.
+fn commands(args: &Latency) -> impl Iterator<Item = String> {
     let unit = if args.instructions { " --instructions" } else { "" };
     args.functions.iter().flat_map(move |function| {
         let slowest = args

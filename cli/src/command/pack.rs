@@ -10,7 +10,7 @@ pub fn pack(args: &Pack) -> Result<(), Failure> {
     Ok(backtrail_bundle::pack(
         &args.bundle,
         &args.output,
-        &interrupt.stop(),
+        &interrupt.cancel_token(),
     )?)
 }
 
@@ -20,6 +20,6 @@ pub fn unpack(args: &Unpack) -> Result<(), Failure> {
     Ok(backtrail_bundle::unpack(
         &args.file,
         &args.output,
-        &interrupt.stop(),
+        &interrupt.cancel_token(),
     )?)
 }

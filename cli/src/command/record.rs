@@ -1,43 +1,42 @@
 //! `backtrail record`.
 
+mod options;
 mod service;
 
-use super::last_word::Witness;
-use crate::args::{self, Record, RecordEngine, Source};
+use super::last_word::KillMonitor;
+use crate::args::{Record, Source};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::shell;
 use backtrail_bundle::Overwrite;
 use backtrail_pt::Pid;
-use backtrail_recorder::{
-    Ending, Engine, Outcome, Output as Destination, Pin, Progress, RecordOptions, Target, record,
-};
+use backtrail_recorder::{Ending, Outcome, Output as Destination, Progress, RecordOptions, record};
+use options::options;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Records a program until it ends, crashes, Ctrl-C or `--for`.
+/// Records a program until it exits or crashes, until Ctrl-C, or until `--for` is over.
 pub fn run(args: &Record) -> Result<(), Failure> {
     if args.source == Source::Hardware {
         return Err(Failure::failed(
-            "recording with Intel PT hardware is not built yet; record in software, or import what perf recorded",
+            "recording with Intel PT hardware is not supported yet; record in software, or import a recording by perf",
         ));
     }
     if args.daemon {
         return service::run(args);
     }
-    let mut witness = Witness::begin(args.pid);
+    let mut monitor = KillMonitor::begin(args.pid);
     let interrupt = Interrupt::install();
     let mut status = StatusLine::default();
     let mut progress = |progress: Progress| status.update(progress);
     let destination = Destination::Bundle {
         path: args.output.clone().unwrap_or_else(|| default_output(args)),
-        overwrite: Overwrite::asked(args.overwrite),
+        overwrite: Overwrite::from_flag(args.overwrite),
     };
-    let mut started = |pid: Pid| witness.started(pid);
+    let mut started = |pid: Pid| monitor.started(pid);
     let outcome = record(RecordOptions {
         started: Some(&mut started),
         golden: args.golden.is_some(),
@@ -52,38 +51,7 @@ pub fn run(args: &Record) -> Result<(), Failure> {
     report(args, &outcome)
 }
 
-/// What the command line says of the way to record.
-fn options<'a>(args: &Record, output: impl Into<Destination<'a>>, stop: &'a AtomicBool) -> RecordOptions<'a> {
-    let target = match args.pid {
-        Some(pid) => Target::Processes(vec![Pid(pid)]),
-        None => Target::Command(args.program.clone()),
-    };
-    RecordOptions {
-        ring: if args.full {
-            None
-        } else {
-            Some(usize::try_from(args.ring).unwrap_or(usize::MAX))
-        },
-        engine: match args.engine {
-            // Only steps are counted.
-            RecordEngine::Translate if args.golden.is_none() => Engine::Translate,
-            RecordEngine::Translate | RecordEngine::Step => Engine::Step,
-        },
-        pin: match args.pin {
-            args::Pin::Auto => Pin::Auto,
-            args::Pin::Together => Pin::Together,
-            args::Pin::Off => Pin::Off,
-        },
-        cache: args.cache,
-        follow: !args.no_follow,
-        randomize_addresses: !args.no_aslr,
-        compress_returns: !args.no_compress_returns,
-        duration: args.duration,
-        ..RecordOptions::new(target, output, stop)
-    }
-}
-
-/// `PROG.bundle` or `PID.bundle` in the current folder.
+/// Returns `PROG.bundle` or `PID.bundle` in the current directory.
 fn default_output(args: &Record) -> PathBuf {
     let name = match (args.pid, args.program.first()) {
         (Some(pid), _) => pid.to_string(),
@@ -112,7 +80,7 @@ fn write_golden(dir: &Path, outcome: &Outcome) -> Result<(), Failure> {
 }
 
 #[derive(Serialize)]
-struct Recorded<'a> {
+struct RecordReport<'a> {
     bundle: Option<&'a Path>,
     ending: &'static str,
     status: Option<i32>,
@@ -129,7 +97,7 @@ fn report(args: &Record, outcome: &Outcome) -> Result<(), Failure> {
         Ending::Killed(signal) => ("killed", Some(signal)),
         Ending::Running => ("running", None),
     };
-    let recorded = Recorded {
+    let recorded = RecordReport {
         bundle: outcome.bundle.as_deref(),
         ending,
         status,
@@ -147,25 +115,25 @@ fn report(args: &Record, outcome: &Outcome) -> Result<(), Failure> {
         summarize(args, outcome, &recorded, &mut std::io::stderr().lock())?;
     }
     match &outcome.failure {
-        Some(why) => Err(Failure::failed(format_args!("recording ended early: {why}"))),
+        Some(reason) => Err(Failure::failed(format_args!("recording ended early: {reason}"))),
         None => Ok(()),
     }
 }
 
-/// Says what was recorded, in words. They are not the program's, so they do not go where its output goes.
+/// Prints a summary of the recording to standard error, because standard output is the program's.
 fn summarize(
     args: &Record,
     outcome: &Outcome,
-    recorded: &Recorded<'_>,
+    recorded: &RecordReport<'_>,
     output: &mut impl Write,
 ) -> std::io::Result<()> {
-    let how = match outcome.ending {
+    let ending = match outcome.ending {
         Ending::Exited(status) => format!("the program exited with status {status}"),
         Ending::Killed(signal) => format!("signal {signal} killed the program"),
-        Ending::Running if args.pid.is_some() => "recording ended, the process runs on".to_owned(),
-        Ending::Running => "recording ended, and the program with it".to_owned(),
+        Ending::Running if args.pid.is_some() => "recording ended; the process still runs".to_owned(),
+        Ending::Running => "recording ended, and so did the program".to_owned(),
     };
-    let Recorded {
+    let RecordReport {
         threads,
         instructions,
         bytes,
@@ -175,18 +143,18 @@ fn summarize(
     let instructions = instructions.map_or_else(String::new, |count| format!("{count} instructions of "));
     writeln!(
         output,
-        "{how}: {instructions}{threads} thread(s) in {bytes} bytes of trace"
+        "{ending}: {instructions}{threads} thread(s) in {bytes} bytes of trace"
     )?;
     if *dropped > 0 {
         writeln!(
             output,
-            "the ring kept the newest part; {dropped} older bytes were dropped (--ring, --full)"
+            "the ring buffer overwrote {dropped} older bytes (see --ring and --full)"
         )?;
     }
     if outcome.gaps > 0 {
         writeln!(
             output,
-            "{} gap(s) in the trace: `backtrail check` says where",
+            "{} gap(s) in the trace; list them with `backtrail check`",
             outcome.gaps
         )?;
     }
@@ -196,7 +164,7 @@ fn summarize(
     Ok(())
 }
 
-/// Says on a terminal, after a second, how far recording has come.
+/// Shows the progress of recording on a terminal, after one second.
 #[derive(Default)]
 struct StatusLine {
     since: Option<Instant>,
@@ -219,7 +187,7 @@ impl StatusLine {
             0 => String::new(),
             count => format!("{count} instructions, "),
         };
-        eprint!("\r\x1b[Krecording: {instructions}{bytes} bytes, {threads} thread(s); Ctrl-C ends it ");
+        eprint!("\r\x1b[Krecording: {instructions}{bytes} bytes, {threads} thread(s); Ctrl-C stops it ");
     }
 
     fn clear(&self) {

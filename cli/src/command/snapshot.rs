@@ -2,17 +2,18 @@
 
 use crate::args::Snapshot;
 use crate::exit::Failure;
-use crate::output::{Output, plain};
+use crate::output::Output;
 use crate::shell;
+use crate::terminal::plain;
 use backtrail_collector::{Config, Runtime, client};
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
 
-/// Has the running collector make a bundle.
+/// Requests a bundle from the running collector.
 pub fn run(args: &Snapshot) -> Result<(), Failure> {
     #[derive(Serialize)]
-    struct Made<'a> {
+    struct SnapshotReport<'a> {
         id: &'a str,
         bundle: &'a Path,
     }
@@ -20,7 +21,7 @@ pub fn run(args: &Snapshot) -> Result<(), Failure> {
     let made = client::snapshot(&Runtime::new(&config.runtime), args.pid)?;
     let mut output = Output::new();
     if args.json {
-        let made = Made {
+        let made = SnapshotReport {
             id: &made.id,
             bundle: &made.bundle,
         };

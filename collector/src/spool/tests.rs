@@ -1,7 +1,7 @@
 //! The spool's tests.
 
 use super::*;
-use backtrail_bundle::Manifest;
+use backtrail_bundle::manifest::Manifest;
 use backtrail_bundle::manifest::Meta;
 use backtrail_pt::TimingParams;
 

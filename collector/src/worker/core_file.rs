@@ -92,10 +92,7 @@ pub(super) fn save_memory(
             policy.hold_limit_text
         ));
     } else if saved < promised && bounded.left == 0 {
-        missing.push(
-            "the bundle has used up the room that it may take: the rest of the memory is not saved"
-                .to_owned(),
-        );
+        missing.push("the bundle reached its size limit: the rest of the memory is not saved".to_owned());
     }
     Ok(())
 }

@@ -463,7 +463,7 @@ impl<'a> Draft<'a> {
             .add_module_file(&found, path, ready.as_deref(), &mut self.allowance);
         match added {
             Ok((place, build_id)) => {
-                let copy = self.writer.current_place(&place);
+                let copy = self.writer.temporary_path(&place);
                 let is_new = copy.metadata().is_ok_and(|copy| copy.nlink() == 1);
                 if let (Some(key), true) = (&file.key, is_new && file.ready.is_none()) {
                     let shared = Path::new("/").join(NEW_MODULES).join(key);

@@ -3,7 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 use backtrail_bundle::import::{self, PerfImport};
-use backtrail_bundle::{Overwrite, Stop};
+use backtrail_bundle::{CancelToken, Overwrite};
 use backtrail_console::batch::{self, BatchOptions};
 use backtrail_debugger::{OpenOptions, Session};
 use backtrail_decoder::Watch;
@@ -74,7 +74,7 @@ pub fn hase(name: &str) -> Option<Imported> {
         symfs: Some(dir.clone()),
     };
     Some(Imported::new(|to| {
-        import::perf(&import, to, Overwrite::Never, &Stop::default()).unwrap();
+        import::perf(&import, to, Overwrite::Never, &CancelToken::default()).unwrap();
     }))
 }
 
@@ -82,6 +82,6 @@ pub fn hase(name: &str) -> Option<Imported> {
 pub fn lldb(json: &str) -> Option<Imported> {
     let json = capture(&format!("lldb/{json}"))?;
     Some(Imported::new(|to| {
-        import::lldb(&json, to, Overwrite::Never, &Stop::default()).unwrap();
+        import::lldb(&json, to, Overwrite::Never, &CancelToken::default()).unwrap();
     }))
 }

@@ -92,11 +92,11 @@ impl<'a> CoreSource<'a> {
         };
         let pieces = file.evaluate(expression, site.frame_base.as_ref(), &state)?;
         match pieces.as_slice() {
-            [piece] => match piece.place {
-                backtrail_symbolizer::Place::Value(bytes) => Ok(u64::from_le_bytes(bytes)),
+            [piece] => match piece.location {
+                backtrail_symbolizer::ValueLocation::Value(bytes) => Ok(u64::from_le_bytes(bytes)),
                 // An expression for a value leaves it on the stack, as it would an address.
-                backtrail_symbolizer::Place::Memory(value) => Ok(value),
-                backtrail_symbolizer::Place::Register(register) => state.register(register),
+                backtrail_symbolizer::ValueLocation::Memory(value) => Ok(value),
+                backtrail_symbolizer::ValueLocation::Register(register) => state.register(register),
                 _ => Err(not_stated()),
             },
             _ => Err(not_stated()),

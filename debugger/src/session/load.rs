@@ -9,8 +9,9 @@ use crate::time::Timebase;
 use backtrail_bundle::core::{Core, MappedFile};
 use backtrail_bundle::manifest::{Crash, Manifest, is_crash};
 use backtrail_bundle::switch::Direction;
+use backtrail_bundle::versions::CodeVersions;
 use backtrail_bundle::versions::{self, Fragment};
-use backtrail_bundle::{Bundle, CodeVersions, SharedBytes};
+use backtrail_bundle::{Bundle, SharedBytes};
 use backtrail_decoder::engine::native::has_errata_table;
 use backtrail_decoder::{
     AddressFilter, Boundary, Change, Config, DecodeCachePool, FilterKind, Image, Input, Section, Switch,

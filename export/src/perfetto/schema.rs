@@ -1,4 +1,4 @@
-//! The messages of Perfetto's trace format, as far as we write them.
+//! The messages of Perfetto's trace format that this crate writes.
 //!
 //! Source: `protos/perfetto/trace/{trace_packet,interned_data/interned_data}.proto` and
 //! `track_event/{track_event,track_descriptor,debug_annotation,source_location}.proto` of Perfetto.
@@ -20,7 +20,7 @@ pub mod slice {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct TracePacket {
-    /// Nanoseconds.
+    /// The timestamp in nanoseconds.
     #[prost(uint64, optional, tag = "8")]
     pub timestamp: Option<u64>,
     #[prost(uint32, optional, tag = "10")]
@@ -93,23 +93,23 @@ pub struct DebugAnnotation {
 #[derive(Clone, PartialEq, Message)]
 pub struct InternedData {
     #[prost(message, repeated, tag = "2")]
-    pub event_names: Vec<Named>,
+    pub event_names: Vec<InternedString>,
     #[prost(message, repeated, tag = "3")]
-    pub debug_annotation_names: Vec<Named>,
+    pub debug_annotation_names: Vec<InternedString>,
     #[prost(message, repeated, tag = "4")]
     pub source_locations: Vec<SourceLocation>,
 }
 
 /// `EventName` and `DebugAnnotationName`: a string and its number.
 #[derive(Clone, PartialEq, Message)]
-pub struct Named {
+pub struct InternedString {
     #[prost(uint64, optional, tag = "1")]
     pub iid: Option<u64>,
     #[prost(string, optional, tag = "2")]
     pub name: Option<String>,
 }
 
-impl Named {
+impl InternedString {
     pub fn new(iid: u64, name: &str) -> Self {
         Self {
             iid: Some(iid),

@@ -1,6 +1,6 @@
-//! The messages of pprof's profiles, as far as we write them.
+//! The messages of pprof's profiles that this crate writes.
 //!
-//! Source: `proto/profile.proto` of pprof. Numbers without a unit are those of strings in the table.
+//! Source: `proto/profile.proto` of pprof. Fields without a unit refer to the string table.
 
 use prost::Message;
 
@@ -34,7 +34,7 @@ pub struct ValueType {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Sample {
-    /// Innermost first.
+    /// The stack, innermost first.
     #[prost(uint64, repeated, tag = "1")]
     pub location_id: Vec<u64>,
     #[prost(int64, repeated, tag = "2")]
@@ -73,7 +73,7 @@ pub struct Mapping {
 pub struct Location {
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// 0: none.
+    /// The mapping's number; 0 for none.
     #[prost(uint64, tag = "2")]
     pub mapping_id: u64,
     #[prost(uint64, tag = "3")]

@@ -17,7 +17,7 @@ impl Session<'_> {
         let path = self.names.take(&format!("traces/{tid}.pt"))?;
         // The file is reopened for each write, so that many threads do not use up the descriptors.
         drop(writer.create_file(&path)?);
-        let place = writer.place_of(&path);
+        let place = writer.temporary_path(&path);
         self.pending_clones.files.insert(tid, path);
         Ok(PacketStorage::File(place))
     }

@@ -1,20 +1,20 @@
-//! Abbreviation tables (DWARF 5, section 7.5.3), each read when it is asked for.
+//! Abbreviation tables (DWARF 5, section 7.5.3), parsed on demand.
 
-use super::Slice;
+use super::sections::Slice;
 use gimli::{
     Abbreviations, DebugAbbrev, DebugAbbrevOffset, EndianSlice, LittleEndian, Reader, UnitHeader, constants,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-/// The tables of some units, each only up to where the next one starts: a hostile file could let many units start within one long
-/// table.
+/// The tables of some units. Each ends where the next one starts, because a malicious file could
+/// let many units start within one long table.
 pub(crate) struct AbbreviationTables<'d>(BTreeMap<usize, Arc<AbbreviationTable<'d>>>);
 
-/// One of them, which is not read whole to open a unit: that takes the abbreviation of its root alone.
+/// One abbreviation table. Opening a unit parses only the abbreviation of its root entry.
 pub(crate) struct AbbreviationTable<'d> {
     bytes: &'d [u8],
-    /// The one that was asked for first, and its code.
+    /// The abbreviation that was requested first, and its code.
     one: OnceLock<(u64, Option<Arc<Abbreviations>>)>,
     all: OnceLock<Option<Arc<Abbreviations>>>,
 }
@@ -35,35 +35,36 @@ impl<'d> AbbreviationTables<'d> {
         Self(tables.collect())
     }
 
-    /// The table of a unit.
+    /// Returns the table of a unit.
     pub fn of(&self, header: &UnitHeader<Slice>) -> Option<&Arc<AbbreviationTable<'d>>> {
         self.0.get(&header.debug_abbrev_offset().0)
     }
 }
 
 impl AbbreviationTable<'_> {
-    /// Those with one of this code, and as a rule no others; `None`: there is none, or the table is damaged.
+    /// Returns abbreviations that include one with this code, and usually no others. Returns `None`
+    /// if there is none, or if the table is damaged.
     pub fn with(&self, code: u64) -> Option<&Arc<Abbreviations>> {
         let (known, one) = self.one.get_or_init(|| (code, self.find(code)));
-        // Each is searched for from the beginning on: no table is searched often.
+        // Each search starts at the beginning of the table, so only one search is made per table.
         if *known == code { one.as_ref() } else { self.all() }
     }
 
-    /// A table of the one of this code alone.
+    /// Parses a table that contains only the abbreviation with this code.
     fn find(&self, code: u64) -> Option<Arc<Abbreviations>> {
         let mut rest = self.bytes;
         loop {
             let (found, len) = first(rest)?;
             let (this, behind) = rest.split_at_checked(len)?;
             if found == code {
-                // Ends the table.
+                // A zero byte ends the table.
                 return read(&[this, &[0]].concat());
             }
             rest = behind;
         }
     }
 
-    /// All; `None` for a damaged table.
+    /// Returns all abbreviations, or `None` if the table is damaged.
     pub fn all(&self) -> Option<&Arc<Abbreviations>> {
         self.all.get_or_init(|| read(self.bytes)).as_ref()
     }
@@ -74,7 +75,8 @@ fn read(table: &[u8]) -> Option<Arc<Abbreviations>> {
     table.abbreviations(DebugAbbrevOffset(0)).ok().map(Arc::new)
 }
 
-/// The code of the first abbreviation of a table, and how many bytes it has; `None`: there is none, or it is damaged.
+/// Returns the code of the first abbreviation and its size in bytes. Returns `None` if there is
+/// none, or if it is damaged.
 fn first(table: &[u8]) -> Option<(u64, usize)> {
     let mut rest = EndianSlice::new(table, LittleEndian);
     let code = rest.read_uleb128().ok().filter(|&code| code != 0)?;
@@ -95,13 +97,14 @@ fn first(table: &[u8]) -> Option<(u64, usize)> {
 mod tests {
     use super::*;
 
-    /// A compilation unit with a name, a language that is with the abbreviation, and children; then another.
+    /// A compilation unit with a name, an implicit-constant language, and children; then a second
+    /// entry.
     const TABLE: [u8; 17] = [
         1, 0x11, 1, 0x03, 0x08, 0x13, 0x21, 0x8c, 0x00, 0, 0, 2, 0x2e, 0, 0, 0, 0,
     ];
 
     #[test]
-    fn one_is_found_as_it_is_among_all() {
+    fn single_abbreviation_equals_that_of_the_full_table() {
         for asked in [1, 2] {
             let table = AbbreviationTable {
                 bytes: &TABLE,
@@ -112,13 +115,13 @@ mod tests {
             assert!(one.get(asked).is_some());
             assert_eq!(one.get(asked), all.get(asked));
             assert!(one.get(3 - asked).is_none());
-            // What is asked then comes with all.
+            // The second request parses the full table.
             assert_eq!(table.with(3 - asked).unwrap().get(3 - asked), all.get(3 - asked));
         }
     }
 
     #[test]
-    fn what_is_cut_off_or_not_there_is_none() {
+    fn truncated_or_missing_abbreviations_are_none() {
         let none = |bytes: &[u8], code| {
             let table = AbbreviationTable {
                 bytes,

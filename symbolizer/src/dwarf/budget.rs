@@ -1,34 +1,35 @@
-//! A bound on the work that a file may ask for, in proportion to its size.
+//! Bounds the work for a file in proportion to its size.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How much may still be read of what a file can name many times over: range lists, attributes
-/// without bytes, path names. A genuine file names each about once.
+/// The remaining amount of data that a file can refer to repeatedly: range lists, attributes
+/// without bytes, path names. A genuine file refers to each about once.
 pub(crate) struct Budget(AtomicU64);
 
 impl Budget {
-    /// For DWARF sections of `bytes` in all.
+    /// Builds a budget for DWARF sections of `bytes` in total.
     pub fn new(bytes: u64) -> Self {
         Self(AtomicU64::new(bytes.saturating_mul(16).saturating_add(1 << 20)))
     }
 
-    /// More, for as many bytes of sections beside those.
+    /// Adds the budget for `bytes` of additional sections.
     pub fn add(&self, bytes: u64) {
         let more = |left: u64| Some(left.saturating_add(bytes.saturating_mul(16)));
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
     }
 
-    /// For one question.
+    /// Builds the budget of one query.
     pub fn of(amount: u64) -> Self {
         Self(AtomicU64::new(amount))
     }
 
-    /// How much is left.
+    /// Returns the remaining amount.
     pub fn left(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Takes `amount`; `None` once there is not so much left, from then on the file is not believed.
+    /// Takes `amount` from the budget. Returns `None` if less remains; the file is not read further
+    /// then.
     pub fn spend(&self, amount: usize) -> Option<()> {
         let take = |left: u64| left.checked_sub(amount as u64);
         self.0
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_spent_is_gone() {
+    fn budget_is_exhausted_permanently() {
         let budget = Budget::new(0);
         assert!(budget.spend(1 << 20).is_some());
         assert!(budget.spend(1).is_none());

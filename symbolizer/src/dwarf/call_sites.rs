@@ -1,16 +1,17 @@
-//! Calls as their callers describe them (DWARF 5, section 3.4; before it, GNU's own tags).
+//! Call sites (DWARF 5, section 3.4), and GNU's tags for them in earlier versions.
 
+use super::budget::Budget;
 use super::entry::{Entry, budget};
 use super::evaluate::sole_register;
-use super::{Budget, DebugInfo};
-use crate::place::CallSite;
+use super::info::DebugInfo;
+use crate::location::CallSite;
 use gimli::AttributeValue;
 
-/// Blocks nested deeper are left out.
+/// The deepest nesting of blocks that is read.
 const MAX_DEPTH: u32 = 64;
 
 impl<'d> DebugInfo<'d> {
-    /// The call that returns to `at`.
+    /// Returns the call that returns to `at`.
     pub fn call_site(&self, at: u64) -> Option<CallSite> {
         let function = self.physical_entry(at.checked_sub(1)?)?;
         let site = find(&function, at, &budget(), 0)?;
@@ -27,8 +28,8 @@ impl<'d> DebugInfo<'d> {
             Some(String::from_utf8_lossy(names?).into())
         });
         let parameters = site.children(&budget()).into_iter().filter_map(|parameter| {
-            let place = parameter.value(gimli::DW_AT_location)?.exprloc_value()?;
-            let register = sole_register(place, parameter.unit.unit.gimli.encoding())?;
+            let register = parameter.value(gimli::DW_AT_location)?.exprloc_value()?;
+            let register = sole_register(register, parameter.unit.unit.gimli.encoding())?;
             let value = parameter
                 .value(gimli::DW_AT_call_value)
                 .or_else(|| parameter.value(gimli::DW_AT_GNU_call_site_value))?;
@@ -41,7 +42,7 @@ impl<'d> DebugInfo<'d> {
         })
     }
 
-    /// The function at `at` states all its tail calls, and makes none.
+    /// Returns whether the function at `at` states all its tail calls, and makes none.
     pub fn makes_no_tail_calls(&self, at: u64) -> bool {
         let Some(function) = self.physical_entry(at) else {
             return false;
@@ -87,7 +88,7 @@ fn find<'i, 'd>(around: &Entry<'i, 'd>, at: u64, budget: &Budget, depth: u32) ->
 
 fn has_tail_call(around: &Entry<'_, '_>, budget: &Budget, depth: u32) -> bool {
     let is_flag = |entry: &Entry<'_, '_>, name| matches!(entry.value(name), Some(AttributeValue::Flag(true)));
-    // What is nested too deep may hold one.
+    // Blocks that are nested too deep may contain one.
     depth > MAX_DEPTH
         || around.children(budget).iter().any(|child| {
             is_block(child) && has_tail_call(child, budget, depth + 1)

@@ -1,9 +1,8 @@
-//! The functions of one unit: what they are called, where their code is, what was inlined into it
-//! (DWARF 5, section 3.3).
+//! Reads the functions of one unit: their names, code and inlined calls (DWARF 5, section 3.3).
 
 use super::budget::Budget;
+use super::sections::{Dwarf, Slice};
 use super::unit::{self, Unit};
-use super::{Dwarf, Slice};
 use crate::code::CodeRanges;
 use crate::demangle::Name;
 use crate::model::Declaration;
@@ -12,37 +11,37 @@ use gimli::{AttributeValue, DwAt};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// What was read of one unit's entries.
+/// The functions of one unit.
 #[derive(Default)]
 pub(crate) struct UnitFunctions<'d> {
-    /// Every entry that can name a function, in the order of the section.
+    /// All entries that can name a function, in the order of the section.
     pub named: Vec<NamedEntry<'d>>,
     pub functions: Vec<PhysicalFunction>,
     pub inlined: Vec<InlinedCall>,
     scopes: Vec<Scope<'d>>,
-    /// Numbers in `functions` by address.
+    /// Maps addresses to indexes of `functions`.
     pub function_map: RangeMap,
-    /// Numbers in `inlined` by address, the innermost.
+    /// Maps addresses to indexes of `inlined`: the innermost copy.
     pub inlined_map: RangeMap,
-    /// Some variable's place changes with the address: the unit was compiled with optimization.
+    /// Whether the location of some variable changes with the address. Then the unit was optimized.
     pub has_location_lists: bool,
 }
 
 /// A `DW_TAG_subprogram` or `DW_TAG_inlined_subroutine`.
 pub(crate) struct NamedEntry<'d> {
-    /// From the start of the unit.
+    /// The offset from the start of the unit.
     offset: usize,
     name: Option<&'d [u8]>,
     linkage: Option<&'d [u8]>,
-    /// What it is an instance of, or completes.
+    /// The entry that this one is an instance of, or that it completes.
     origin: Option<Origin>,
     scope: Option<u32>,
     declared: (Option<u64>, Option<u64>),
-    /// Filled by the owner of the unit, which can follow `origin` across units.
+    /// The resolved name. The owner of the unit sets it, because `origin` may lead to another unit.
     pub resolved: OnceLock<ResolvedName>,
 }
 
-/// Where an entry's origin is.
+/// The position of an entry's origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// Offset in the same unit.
@@ -53,29 +52,29 @@ pub(crate) enum Origin {
     Supplementary(usize),
 }
 
-/// What an entry is called.
+/// The name of an entry.
 #[derive(Clone, Debug)]
 pub(crate) struct ResolvedName {
     pub name: Name,
-    /// DWARF gives the linkage name; else both names are the source's.
+    /// Whether DWARF states the linkage name. Otherwise both names are the source's.
     pub has_linkage: bool,
     pub declared: Option<Declaration>,
 }
 
-/// A function with code of its own.
+/// A function that has its own code.
 pub(crate) struct PhysicalFunction {
-    /// Number in `named`.
+    /// An index into `named`.
     pub entry: u32,
     pub start: u64,
-    /// The part with `start` first.
+    /// The contiguous parts. The one that contains `start` comes first.
     pub parts: Vec<Range<u64>>,
 }
 
-/// An inlined copy.
+/// An inlined copy of a function.
 pub(crate) struct InlinedCall {
-    /// Number in `named`.
+    /// An index into `named`.
     pub entry: u32,
-    /// The inlined copy around it, if it is not inlined into the function directly.
+    /// The enclosing inlined copy. `None` if this one is inlined into the function directly.
     pub parent: Option<u32>,
     pub ranges: Vec<Range<u64>>,
     pub call_file: u64,
@@ -83,27 +82,27 @@ pub(crate) struct InlinedCall {
     pub call_column: u32,
 }
 
-/// A namespace, type or function that names are nested in.
+/// A namespace, type or function that contains other names.
 struct Scope<'d> {
     parent: Option<u32>,
     name: &'d [u8],
 }
 
-/// The scopes farther out than this are left out of a name, and those that make it longer than this
-/// in bytes: many entries could share deep scopes with long names.
+/// The most scopes and the most bytes of a qualified name. Many entries could share deep scopes
+/// with long names.
 const MAX_SCOPES: usize = 64;
 const MAX_QUALIFIED: usize = 4096;
 
-/// An entry that is open while its children are read.
+/// An entry whose children are being read.
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenEntry {
     depth: isize,
     scope: Option<u32>,
     inlined: Option<u32>,
 }
 
 impl<'d> UnitFunctions<'d> {
-    /// Reads all entries of a unit. What follows a damaged entry is left out.
+    /// Reads all entries of a unit. Entries after a damaged one are omitted.
     pub fn new(dwarf: &Dwarf<'d>, unit: &Unit<'d>, code: &CodeRanges, budget: &Budget) -> Self {
         let mut reader = Reader {
             dwarf,
@@ -127,7 +126,7 @@ impl<'d> UnitFunctions<'d> {
         found
     }
 
-    /// The named entry at an offset from the start of the unit.
+    /// Returns the named entry at an offset from the start of the unit.
     pub fn named_at(&self, offset: usize) -> Option<&NamedEntry<'d>> {
         let number = self
             .named
@@ -136,7 +135,7 @@ impl<'d> UnitFunctions<'d> {
         self.named.get(number)
     }
 
-    /// The name with the namespaces and types around it, as the source would write it.
+    /// Returns the name qualified by its namespaces and types, as in source code.
     fn qualified(&self, name: &[u8], mut scope: Option<u32>) -> String {
         let mut parts = vec![String::from_utf8_lossy(name)];
         let mut length = 0;
@@ -154,22 +153,22 @@ impl<'d> UnitFunctions<'d> {
 }
 
 impl<'d> NamedEntry<'d> {
-    /// From the start of the unit.
+    /// Returns the offset from the start of the unit.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Where the name comes from, if it is not here.
+    /// Returns the entry that supplies the name, if this one does not.
     pub fn origin(&self) -> Option<Origin> {
         self.origin
     }
 
-    /// Whether it has a name or a declaration itself, and not only by its origin.
-    pub fn says_something(&self) -> bool {
+    /// Returns whether the entry itself has a name or a declaration.
+    pub fn has_own_attributes(&self) -> bool {
         self.name.is_some() || self.linkage.is_some() || self.own_declaration().is_some()
     }
 
-    /// The name as far as this entry gives it: linkage name, or the source's name in its scopes.
+    /// Returns the name that this entry states: the linkage name, or the qualified source name.
     pub fn own_name(&self, unit: &UnitFunctions<'d>) -> Option<(Name, bool)> {
         if let Some(linkage) = self.linkage {
             return Some((Name::of(linkage), true));
@@ -180,7 +179,7 @@ impl<'d> NamedEntry<'d> {
         Some((Name { readable, linkage }, false))
     }
 
-    /// File number and line of the declaration, if this entry gives both.
+    /// Returns file number and line of the declaration, if this entry states both.
     pub fn own_declaration(&self) -> Option<(u64, u32)> {
         Some((self.declared.0?, u32::try_from(self.declared.1?).ok()?))
     }
@@ -207,18 +206,18 @@ impl<'d> Reader<'_, 'd> {
         let unit = self.unit;
         let mut entries = unit.entries(None)?;
         let mut attributes = Vec::new();
-        let mut open: Vec<Open> = Vec::new();
+        let mut open: Vec<OpenEntry> = Vec::new();
         while !entries.is_empty() {
             let (offset, depth) = (entries.next_offset().0, entries.next_depth());
             let Some(abbreviation) = entries.read_abbreviation().ok()? else {
                 continue;
             };
-            // Some forms take no bytes: entries could have any number of them.
+            // Some forms take no bytes, so an entry could have any number of such attributes.
             self.budget.spend(abbreviation.attributes().len())?;
             while open.last().is_some_and(|around| around.depth >= depth) {
                 open.pop();
             }
-            let around = open.last().copied().unwrap_or(Open {
+            let around = open.last().copied().unwrap_or(OpenEntry {
                 depth: -1,
                 scope: None,
                 inlined: None,
@@ -242,7 +241,7 @@ impl<'d> Reader<'_, 'd> {
                     let name = self.text(&attributes, gimli::DW_AT_name);
                     let anonymous = abbreviation.tag() == gimli::DW_TAG_namespace;
                     let name = name.or(anonymous.then_some(&b"(anonymous namespace)"[..]));
-                    Open {
+                    OpenEntry {
                         scope: self.scope(name, around),
                         ..around
                     }
@@ -259,7 +258,7 @@ impl<'d> Reader<'_, 'd> {
                 }
             };
             if abbreviation.has_children() {
-                open.push(Open { depth, ..here });
+                open.push(OpenEntry { depth, ..here });
             }
         }
         Some(())
@@ -270,8 +269,8 @@ impl<'d> Reader<'_, 'd> {
         offset: usize,
         inlined: bool,
         attributes: &[gimli::Attribute<Slice<'d>>],
-        around: Open,
-    ) -> Open {
+        around: OpenEntry,
+    ) -> OpenEntry {
         let name = self.text(attributes, gimli::DW_AT_name);
         let linkage = self.text(attributes, gimli::DW_AT_linkage_name);
         let number = |name| value(attributes, name).and_then(|value| value.udata_value());
@@ -313,7 +312,7 @@ impl<'d> Reader<'_, 'd> {
                 });
                 self.found.inlined.len() as u32 - 1
             });
-            return Open {
+            return OpenEntry {
                 inlined: copy.or(around.inlined),
                 ..around
             };
@@ -321,7 +320,8 @@ impl<'d> Reader<'_, 'd> {
         if !ranges.is_empty() {
             let low = value(attributes, gimli::DW_AT_low_pc);
             let low = low.and_then(|low| self.dwarf.attr_address(&self.unit.gimli, low).ok().flatten());
-            // A function in several parts starts where it says, else in the part listed first.
+            // A function with several parts starts at its `DW_AT_entry_pc`, or else in the first
+            // part listed.
             let says = value(attributes, gimli::DW_AT_entry_pc)
                 .and_then(|entry| self.dwarf.attr_address(&self.unit.gimli, entry).ok().flatten())
                 .or(low)
@@ -334,14 +334,14 @@ impl<'d> Reader<'_, 'd> {
                 parts: ranges,
             });
         }
-        Open {
+        OpenEntry {
             scope: self.scope(name, around),
             inlined: None,
             ..around
         }
     }
 
-    fn scope(&mut self, name: Option<&'d [u8]>, around: Open) -> Option<u32> {
+    fn scope(&mut self, name: Option<&'d [u8]>, around: OpenEntry) -> Option<u32> {
         let Some(name) = name else { return around.scope };
         self.found.scopes.push(Scope {
             parent: around.scope,
@@ -377,7 +377,7 @@ fn origin(value: AttributeValue<Slice>) -> Option<Origin> {
     }
 }
 
-/// Before DWARF 4 the constant forms pointed to location lists too.
+/// Before DWARF 4, the constant forms also referred to location lists.
 fn is_location_list(spec: &gimli::AttributeSpecification, version: u16) -> bool {
     spec.name() == gimli::DW_AT_location
         && match spec.form() {

@@ -1,35 +1,36 @@
-//! Entries of the debug information, and ways from one to others, bounded on hostile input.
+//! Reads debugging information entries, and follows their references, with bounded work.
 
 use super::budget::Budget;
-use super::{DebugInfo, Dwarf, LazyUnit, Slice};
-use crate::types::EntryId;
+use super::info::{DebugInfo, LazyUnit};
+use super::sections::{Dwarf, Slice};
+use crate::entry_id::EntryId;
 use gimli::{AttributeValue, DebuggingInformationEntry, DwAt, DwTag};
 use std::sync::Arc;
 
-/// Origins are followed this far.
+/// The longest chain of origins that is followed.
 pub(super) const MAX_ORIGINS: usize = 16;
-/// One question reads no more attributes than these: a genuine one takes a fraction.
+/// The most attributes that one query reads. Genuine queries read a fraction of that.
 const MAX_ATTRIBUTES: u64 = 1 << 22;
-/// More children of one entry are left out.
+/// The most children of an entry that are read.
 const MAX_CHILDREN: usize = 1 << 16;
 
-/// An entry that was read, and where it is.
+/// A parsed entry and its unit.
 #[derive(Clone)]
 pub(super) struct Entry<'i, 'd> {
     pub info: &'i DebugInfo<'d>,
     pub unit: &'i LazyUnit<'d>,
-    /// `info` is that of the supplementary file.
+    /// Whether `info` belongs to the supplementary file.
     pub supplementary: bool,
     die: DebuggingInformationEntry<Slice<'d>>,
 }
 
-/// What one question may read.
+/// Returns the budget of one query.
 pub(super) fn budget() -> Budget {
     Budget::of(MAX_ATTRIBUTES)
 }
 
 impl<'d> DebugInfo<'d> {
-    /// The entry at an offset in `.debug_info`, of this file or the supplementary one.
+    /// Returns the entry at an offset in `.debug_info` of this file or the supplementary one.
     pub(super) fn entry(&self, id: EntryId) -> Option<Entry<'_, 'd>> {
         let info = match id.supplementary {
             true => self.supplementary.as_deref()?,
@@ -38,7 +39,8 @@ impl<'d> DebugInfo<'d> {
         Entry::at(info, info.unit_of(id.offset)?, id.supplementary, id.offset)
     }
 
-    /// The root entry of the unit of a source file, by the last components of its path.
+    /// Returns the root entry of the unit of a source file, matched by the last components of its
+    /// path.
     pub fn unit_of_file(&self, wanted: &str) -> Option<EntryId> {
         let unit = self.units.iter().find(|unit| {
             let name = unit.unit.gimli.name;
@@ -50,7 +52,7 @@ impl<'d> DebugInfo<'d> {
         })
     }
 
-    /// Both entries are of one unit.
+    /// Returns whether two entries belong to the same unit.
     pub fn same_unit(&self, one: EntryId, other: EntryId) -> bool {
         let unit = |id: EntryId| {
             let unit = self.unit_of(id.offset).filter(|_| !id.supplementary)?;
@@ -59,7 +61,7 @@ impl<'d> DebugInfo<'d> {
         unit(one).is_some_and(|start| unit(other) == Some(start))
     }
 
-    /// The unit whose bytes hold an offset in `.debug_info`.
+    /// Returns the unit that contains an offset in `.debug_info`.
     pub(super) fn unit_of(&self, offset: usize) -> Option<&LazyUnit<'d>> {
         let next = self.units.partition_point(|unit| unit.extent.start <= offset);
         self.units
@@ -87,7 +89,7 @@ impl<'i, 'd> Entry<'i, 'd> {
         })
     }
 
-    /// The root entry of its unit.
+    /// Returns the root entry of the unit.
     pub fn root(&self) -> Option<Self> {
         let start = self.unit.unit.gimli.header.root_offset().0;
         Self::at(
@@ -105,12 +107,12 @@ impl<'i, 'd> Entry<'i, 'd> {
         }
     }
 
-    /// Its offset from the start of its unit.
+    /// Returns the offset from the start of the unit.
     pub fn unit_offset(&self) -> usize {
         self.die.offset().0
     }
 
-    /// Where it is.
+    /// Returns the sections of the unit's file.
     pub fn sections(&self) -> &Dwarf<'d> {
         self.info.sections(self.unit)
     }
@@ -148,7 +150,7 @@ impl<'i, 'd> Entry<'i, 'd> {
             .map(|name| String::from_utf8_lossy(name).into())
     }
 
-    /// What an attribute refers to.
+    /// Returns the entry that an attribute refers to.
     pub fn reference(&self, name: DwAt) -> Option<EntryId> {
         let (offset, supplementary) = match self.value(name)? {
             AttributeValue::UnitRef(offset) => {
@@ -169,7 +171,7 @@ impl<'i, 'd> Entry<'i, 'd> {
         })
     }
 
-    /// The entry that it is an instance of, or completes.
+    /// Returns the entry that this one is an instance of, or that it completes.
     pub fn origin(&self, whole: &'i DebugInfo<'d>) -> Option<Self> {
         let id = self
             .reference(gimli::DW_AT_abstract_origin)
@@ -177,12 +179,12 @@ impl<'i, 'd> Entry<'i, 'd> {
         whole.entry(id)
     }
 
-    /// It and those it is an instance of.
+    /// Returns this entry, then its origins.
     pub fn with_origins(self, whole: &'i DebugInfo<'d>) -> impl Iterator<Item = Self> {
         std::iter::successors(Some(self), |entry| entry.origin(whole)).take(MAX_ORIGINS)
     }
 
-    /// Its children; those after a damaged one, and those that the budget does not reach, are left out.
+    /// Returns the children. Those after a damaged one, or beyond the budget, are omitted.
     pub fn children(&self, budget: &Budget) -> Vec<Self> {
         let mut children = Vec::new();
         if self.die.has_children() {

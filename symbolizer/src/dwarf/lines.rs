@@ -1,9 +1,10 @@
-//! Line tables (DWARF 5, section 6.2): one a line program, prepared when first asked.
+//! Line tables (DWARF 5, section 6.2), one for each line program, computed on demand.
 
 use super::budget::Budget;
 use super::line_row::{Row, is_canonical};
 use super::paths::{self, MAX_PATH};
-use super::{Dwarf, Slice, Unit};
+use super::sections::{Dwarf, Slice};
+use super::unit::Unit;
 use crate::LineRow;
 use crate::code::CodeRanges;
 use crate::range_map::RangeMap;
@@ -24,7 +25,8 @@ pub(crate) struct LineProgram<'d> {
 
 /// The rows of one line program.
 pub(crate) struct LineTable {
-    /// Sequence by sequence; within each by address. Of several rows at one address the last speaks for it.
+    /// The rows by sequence, and by address in each sequence. Of several rows at one address, the
+    /// last one represents it.
     rows: Vec<Row>,
     sequences: Vec<Sequence>,
     map: RangeMap,
@@ -36,16 +38,16 @@ struct Sequence {
     rows: Range<usize>,
 }
 
-/// The most rows of one program: a genuine one has a row for a few bytes of code, and so many belong to 16 MiB of code in
-/// one unit. At 16 bytes each they take 64 MiB.
+/// The most rows of one program. A genuine program has a row for a few bytes of code, so this
+/// covers 16 MiB of code in one unit. At 16 bytes each, they take 64 MiB.
 const MAX_ROWS: u64 = 1 << 22;
-/// The most rows of all programs of a file that are prepared: 256 MiB.
+/// The most rows of all programs of a file that are computed: 256 MiB.
 pub(crate) const MAX_ROWS_OF_FILE: u64 = 1 << 24;
-/// The most rows at one address that are kept. Compilers write two or three, one for each line that has no code there.
+/// The most rows kept at one address. Compilers write two or three, one for each line without code.
 const MAX_AT_ADDRESS: usize = 16;
 
 impl<'d> LineProgram<'d> {
-    /// The program at the start of `section`, which ends where the next program starts.
+    /// Parses the program at the start of `section`, which ends where the next program starts.
     pub fn new(section: &'d [u8], unit: &Unit<'d>) -> Self {
         Self {
             section,
@@ -69,7 +71,8 @@ impl<'d> LineProgram<'d> {
             .ok()
     }
 
-    /// The paths by file number. In DWARF 5 numbers start at 0; before, 0 is the unit's own file.
+    /// Returns the paths by file number. In DWARF 5, numbers start at 0. Before, 0 is the unit's
+    /// own file.
     pub fn files(&self, dwarf: &Dwarf<'d>, unit: &gimli::Unit<Slice<'d>>, budget: &Budget) -> &[Arc<str>] {
         self.files.get_or_init(|| {
             let Some(program) = self.parse() else {
@@ -88,7 +91,8 @@ impl<'d> LineProgram<'d> {
         })
     }
 
-    /// The prepared rows, as many as are left of `rows`; sequences that do not start in code are left out.
+    /// Returns the rows, at most as many as the budget `rows` allows. Sequences that do not start
+    /// in code are omitted.
     pub fn table(&self, code: &CodeRanges, rows: &Budget) -> &LineTable {
         self.table.get_or_init(|| {
             let Some(program) = self.parse() else {
@@ -101,7 +105,7 @@ impl<'d> LineProgram<'d> {
     }
 }
 
-/// The path of a file of the line table, joined with the compilation directory.
+/// Returns the path of a file in the line table, joined with the compilation directory.
 fn path<'d>(
     dwarf: &Dwarf<'d>,
     unit: &gimli::Unit<Slice<'d>>,
@@ -144,7 +148,7 @@ impl LineTable {
         let mut table = Self::empty();
         let mut first = 0;
         let mut program = program.rows();
-        // A damaged program ends the table, and so does one that is too long; the sequences before it are whole.
+        // A damaged or too long program ends the table. The preceding sequences are complete.
         let mut is_sound = true;
         while let Ok(Some((_, row))) = program.next_row() {
             if !row.end_sequence() {
@@ -173,8 +177,8 @@ impl LineTable {
         table
     }
 
-    /// Adds a row to the sequence that begins with row `first`. A row that says nothing new, and one beyond the most that
-    /// are kept at an address, takes the place of the last.
+    /// Adds a row to the sequence that begins with row `first`. A row that adds no information
+    /// replaces the last one. So does a row beyond the limit at its address.
     fn add(&mut self, first: usize, mut row: Row) {
         let here = self.rows.get_mut(first..).unwrap_or_default();
         let is_full = here
@@ -184,12 +188,12 @@ impl LineTable {
             .is_some_and(|before| before.address() == row.address());
         if let Some(last) = here.last_mut()
             && last.address() == row.address()
-            && (is_full || last.says_the_same(row))
+            && (is_full || last.is_same_line(row))
         {
             if last.prologue_end() {
                 row.end_prologue();
             }
-            // A row that starts a statement speaks, not one after it that does not.
+            // A row that starts a statement is preferred to a later one that does not.
             if row.is_stmt() || !last.is_stmt() {
                 *last = row;
             } else if row.prologue_end() {
@@ -200,7 +204,8 @@ impl LineTable {
         }
     }
 
-    /// Makes the rows from `first` a sequence that ends at `end`; `false` if it covers no code.
+    /// Closes the sequence that starts at row `first` and ends at `end`. Returns `false` if it
+    /// covers no code.
     fn close_sequence(&mut self, first: usize, end: u64, code: &CodeRanges) -> bool {
         let Some(rows) = self.rows.get_mut(first..) else {
             return false;
@@ -213,7 +218,7 @@ impl LineTable {
             return false;
         }
         rows.chunk_by_mut(|one, next| one.address() == next.address())
-            .for_each(let_one_speak);
+            .for_each(choose_representative);
         self.sequences.push(Sequence {
             range: start..end,
             rows: first..self.rows.len(),
@@ -221,12 +226,12 @@ impl LineTable {
         true
     }
 
-    /// The sequences' addresses.
+    /// Returns the address ranges of the sequences.
     pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
         self.sequences.iter().map(|sequence| sequence.range.clone())
     }
 
-    /// The row that covers `at`.
+    /// Returns the row that covers `at`.
     pub fn row_at(&self, at: u64, files: &[Arc<str>]) -> Option<LineRow> {
         let sequence = self.sequences.get(self.map.get(at)? as usize)?;
         let rows = self.rows.get(sequence.rows.clone())?;
@@ -234,7 +239,7 @@ impl LineTable {
         row(sequence, rows, next.checked_sub(1)?, files)
     }
 
-    /// The rows that cover some of `wanted`, in address order within each sequence.
+    /// Returns the rows that overlap `wanted`, in address order within each sequence.
     pub fn rows_in(&self, wanted: &Range<u64>, files: &[Arc<str>], found: &mut Vec<LineRow>) {
         let mut numbers: Vec<_> = self.map.meeting(wanted.clone()).collect();
         numbers.sort_unstable();
@@ -251,13 +256,14 @@ impl LineTable {
                 .saturating_sub(1);
             let end = rows.partition_point(|row| row.address() < wanted.end);
             let here = (first..end)
-                .filter(|&number| speaks(rows, number))
+                .filter(|&number| is_representative(rows, number))
                 .filter_map(|number| row(sequence, rows, number, files));
             found.extend(here.filter(|row| row.range.end.0 > wanted.start));
         }
     }
 
-    /// Starts of statements in the files that `wanted` accepts: line, file number and address.
+    /// Returns the statement starts in the files that `wanted` accepts: line, file number and
+    /// address.
     pub fn statements(&self, wanted: &[bool]) -> impl Iterator<Item = (u32, u32, u64)> {
         let of_file = |row: &&Row| wanted.get(row.file() as usize).copied().unwrap_or(false);
         let rows = self
@@ -268,33 +274,33 @@ impl LineTable {
         rows.map(|row| (row.line(), row.file(), row.address()))
     }
 
-    /// Where the prologue of the function at `entry` ends: at the first mark before `end`, else at
-    /// the second address that has a row, as GDB does for compilers that write no marks.
-    pub fn after_prologue(&self, entry: u64, end: u64) -> Prologue {
+    /// Returns the end of the prologue of the function at `entry`. It is the first `prologue_end`
+    /// mark before `end`. If there is none, it is the second address with a row, as in GDB.
+    pub fn after_prologue(&self, entry: u64, end: u64) -> PrologueEnd {
         let Some(sequence) = self
             .map
             .get(entry)
             .and_then(|number| self.sequences.get(number as usize))
         else {
-            return Prologue::Unknown;
+            return PrologueEnd::Unknown;
         };
         let rows = self.rows.get(sequence.rows.clone()).unwrap_or_default();
         let first = rows.partition_point(|row| row.address() < entry);
         let mut rows = (first..rows.len())
-            .filter(|&number| speaks(rows, number))
+            .filter(|&number| is_representative(rows, number))
             .filter_map(|number| rows.get(number))
             .take_while(|row| row.address() < end);
         if let Some(row) = rows.clone().find(|row| row.prologue_end()) {
-            return Prologue::Marked(row.address());
+            return PrologueEnd::Marked(row.address());
         }
         rows.find(|row| row.address() > entry && row.line() != 0)
-            .map_or(Prologue::Unknown, |row| Prologue::SecondRow(row.address()))
+            .map_or(PrologueEnd::Unknown, |row| PrologueEnd::SecondRow(row.address()))
     }
 }
 
-/// Of rows at one address, moves the one that speaks for it to the end: the last; but one that starts a statement before a
-/// last one that does not, as in GDB.
-fn let_one_speak(here: &mut [Row]) {
+/// Moves the row that represents its address to the end of `here`, the rows at one address. As in
+/// GDB, it is the last row, but a row that starts a statement precedes a last one that does not.
+fn choose_representative(here: &mut [Row]) {
     let starts_statement = |row: &Row| row.is_stmt() && row.line() != 0;
     if here.last().is_some_and(|row| !row.is_stmt())
         && let Some(found) = here.iter().rposition(starts_statement)
@@ -308,13 +314,13 @@ fn let_one_speak(here: &mut [Row]) {
     }
 }
 
-/// Returns whether row `number` speaks for its address: it is the last one there.
-fn speaks(rows: &[Row], number: usize) -> bool {
+/// Returns whether row `number` represents its address: it is the last one there.
+fn is_representative(rows: &[Row], number: usize) -> bool {
     let address = |number: usize| rows.get(number).map(|row| row.address());
     address(number) != address(number + 1)
 }
 
-/// Row `number` of a sequence, which speaks for its address.
+/// Returns row `number` of a sequence, which represents its address.
 fn row(sequence: &Sequence, rows: &[Row], number: usize, files: &[Arc<str>]) -> Option<LineRow> {
     let row = rows.get(number)?;
     let end = rows
@@ -330,14 +336,14 @@ fn row(sequence: &Sequence, rows: &[Row], number: usize, files: &[Arc<str>]) -> 
     })
 }
 
-/// Where a prologue ends, and how it is known.
+/// The end of a prologue, and its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Prologue {
+pub(crate) enum PrologueEnd {
     /// The line table marks it.
     Marked(u64),
-    /// The second row of the function.
+    /// It is the second row of the function.
     SecondRow(u64),
-    /// The function has one row, or none.
+    /// The function has at most one row.
     Unknown,
 }
 
@@ -345,7 +351,8 @@ pub(crate) enum Prologue {
 mod tests {
     use super::*;
 
-    /// A line program (version 4) for one file: a sequence at 0x1000 of these special opcodes.
+    /// Builds a line program (version 4) for one file: a sequence at 0x1000 with these special
+    /// opcodes.
     fn program(opcodes: &[u8], length: u64) -> Vec<u8> {
         // Instructions of one byte, is_stmt from the start, lines -1 to +2, opcodes from 13 on.
         let mut header = vec![1, 1, 1, 0xff, 4, 13];
@@ -378,13 +385,13 @@ mod tests {
         LineTable::new(program, &CodeRanges::from_range(0x1000..0x2000_0000), most)
     }
 
-    /// The special opcode that moves by so many bytes and lines.
+    /// Returns the special opcode that advances by `bytes` and `lines`.
     fn special(bytes: u8, lines: i8) -> u8 {
         (lines + 1) as u8 + 4 * bytes + 13
     }
 
     #[test]
-    fn rows_at_one_address_are_bounded_and_the_last_speaks() {
+    fn rows_at_one_address_are_bounded_and_the_last_is_used() {
         let mut opcodes = vec![special(0, 1); 1_000_000];
         opcodes.push(special(1, 2));
         let table = table(&opcodes, MAX_ROWS as usize);
@@ -397,22 +404,22 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_says_nothing_new_is_kept_once() {
+    fn repeated_row_is_kept_once() {
         let table = table(&vec![special(0, 0); 1_000_000], MAX_ROWS as usize);
         assert_eq!(table.rows.len(), 1);
     }
 
     #[test]
-    fn a_program_with_too_many_rows_has_none_of_the_sequence_that_is_too_long() {
+    fn too_long_sequence_is_dropped() {
         let opcodes = vec![special(1, 1); 5000];
         assert_eq!(table(&opcodes, 5000).rows.len(), 5000);
         let cut = table(&opcodes, 4999);
         assert!(cut.rows.is_empty() && cut.row_at(0x1000, &[]).is_none());
     }
 
-    /// Of a row for each byte of a program it took 56 bytes of memory a row.
+    /// A row for each byte of a program must not take more than 16 bytes of memory.
     #[test]
-    fn a_row_for_each_byte_takes_sixteen_bytes() {
+    fn row_takes_sixteen_bytes() {
         let table = table(&vec![special(1, 1); 1 << 20], MAX_ROWS as usize);
         assert_eq!(table.rows.len(), 1 << 20);
         assert_eq!(table.rows.capacity() * size_of::<Row>(), 16 << 20);

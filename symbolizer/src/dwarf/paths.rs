@@ -1,9 +1,9 @@
-//! Source paths: joining their parts, and matching what a person types.
+//! Joins source paths, and matches paths that a user types.
 
-/// A genuine path is shorter (`PATH_MAX`).
+/// The longest accepted path (`PATH_MAX`).
 pub(crate) const MAX_PATH: usize = 4096;
 
-/// Joins directory and name, as the compiler found the file; an absolute name stands alone.
+/// Joins directory and name as the compiler does. An absolute name is not joined.
 pub(crate) fn join(directory: &str, name: &str) -> String {
     if name.starts_with('/') || directory.is_empty() {
         return name.to_owned();
@@ -11,8 +11,8 @@ pub(crate) fn join(directory: &str, name: &str) -> String {
     format!("{}/{name}", directory.trim_end_matches('/'))
 }
 
-/// Whether the last components of `path` are those of `wanted`; all of them, if `wanted` is absolute.
-/// `.` counts for nothing and `..` takes the component before it away.
+/// Returns whether `path` ends with the components of `wanted`. If `wanted` is absolute, it must
+/// match entirely. `.` is ignored, and `..` removes the component before it.
 pub(crate) fn ends_with(path: &str, wanted: &str) -> bool {
     let (path_parts, wanted_parts) = (components(path), components(wanted));
     if wanted.starts_with('/') {
@@ -21,7 +21,7 @@ pub(crate) fn ends_with(path: &str, wanted: &str) -> bool {
     !wanted_parts.is_empty() && path_parts.ends_with(&wanted_parts)
 }
 
-/// The last component of a path; `None`: it has none.
+/// Returns the last component of a path, if there is one.
 pub(crate) fn name(path: &str) -> Option<&str> {
     components(path).pop()
 }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn joined_paths_keep_what_the_compiler_wrote() {
+    fn joined_paths_match_those_of_the_compiler() {
         assert_eq!(join("/src", "a.c"), "/src/a.c");
         assert_eq!(join("/src/", "../a.c"), "/src/../a.c");
         assert_eq!(join("/src", "/usr/include/x.h"), "/usr/include/x.h");

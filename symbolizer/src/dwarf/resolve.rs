@@ -1,16 +1,17 @@
-//! What an entry is called: by its own attributes, or by those of the entry it is an instance of.
+//! Resolves the name of an entry by its own attributes, or by those of its origins.
 
 use super::dies::{NamedEntry, Origin, ResolvedName, UnitFunctions};
-use super::{DebugInfo, LazyUnit};
+use super::info::{DebugInfo, LazyUnit};
 use crate::demangle::Name;
 use std::sync::Arc;
 
-/// Origins are followed this far: a copy, its abstract entry, that one's declaration, and some.
+/// The longest chain of origins that is followed: a copy, its abstract entry, a declaration, and
+/// some more.
 const MAX_ORIGINS: usize = 16;
 
-/// An entry, and where it is.
+/// An entry and its unit.
 #[derive(Clone, Copy)]
-struct Place<'i, 'd> {
+struct EntryRef<'i, 'd> {
     info: &'i DebugInfo<'d>,
     unit: &'i LazyUnit<'d>,
     functions: &'i UnitFunctions<'d>,
@@ -18,32 +19,32 @@ struct Place<'i, 'd> {
 }
 
 impl<'d> DebugInfo<'d> {
-    /// The name of entry `number` of a unit, found once for all instances of the function.
+    /// Returns the name of entry `number` of a unit. It is resolved once for all instances.
     pub(super) fn name_of<'i>(
         &'i self,
         unit: &'i LazyUnit<'d>,
         functions: &'i UnitFunctions<'d>,
         number: u32,
     ) -> Option<&'i ResolvedName> {
-        let entry = functions.named.get(number as usize)?;
-        let place = Place {
+        let named = functions.named.get(number as usize)?;
+        let entry = EntryRef {
             info: self,
             unit,
             functions,
-            entry,
+            entry: named,
         }
         .describing();
-        Some(place.entry.resolved.get_or_init(|| place.resolve()))
+        Some(entry.entry.resolved.get_or_init(|| entry.resolve()))
     }
 
-    fn place_at<'i>(&'i self, offset: usize) -> Option<Place<'i, 'd>> {
+    fn entry_ref_at<'i>(&'i self, offset: usize) -> Option<EntryRef<'i, 'd>> {
         let unit = self.unit_of(offset)?;
-        self.place_in(unit, offset - unit.extent.start)
+        self.entry_ref_in(unit, offset - unit.extent.start)
     }
 
-    fn place_in<'i>(&'i self, unit: &'i LazyUnit<'d>, offset: usize) -> Option<Place<'i, 'd>> {
+    fn entry_ref_in<'i>(&'i self, unit: &'i LazyUnit<'d>, offset: usize) -> Option<EntryRef<'i, 'd>> {
         let functions = self.functions_of(unit);
-        Some(Place {
+        Some(EntryRef {
             info: self,
             unit,
             functions,
@@ -52,35 +53,37 @@ impl<'d> DebugInfo<'d> {
     }
 }
 
-impl<'i, 'd> Place<'i, 'd> {
+impl<'i, 'd> EntryRef<'i, 'd> {
     fn origin(self) -> Option<Self> {
         match self.entry.origin()? {
-            Origin::Unit(offset) => self.info.place_in(self.unit, offset),
-            Origin::File(offset) => self.info.place_at(self.unit.base.checked_add(offset)?),
-            Origin::Supplementary(offset) => self.info.supplementary.as_deref()?.place_at(offset),
+            Origin::Unit(offset) => self.info.entry_ref_in(self.unit, offset),
+            Origin::File(offset) => self.info.entry_ref_at(self.unit.base.checked_add(offset)?),
+            Origin::Supplementary(offset) => self.info.supplementary.as_deref()?.entry_ref_at(offset),
         }
     }
 
-    /// The first along the chain of origins that says anything of its own.
+    /// Returns the first entry in the chain of origins that has its own attributes.
     fn describing(self) -> Self {
-        let mut places = std::iter::successors(Some(self), |place| place.origin()).take(MAX_ORIGINS);
-        places.find(|place| place.entry.says_something()).unwrap_or(self)
+        let mut entries = std::iter::successors(Some(self), |entry| entry.origin()).take(MAX_ORIGINS);
+        entries
+            .find(|entry| entry.entry.has_own_attributes())
+            .unwrap_or(self)
     }
 
-    /// Reads along the chain of origins, never through another entry's resolved name: origins may
-    /// go in a circle.
+    /// Follows the chain of origins without using other entries' resolved names, because origins
+    /// may form a cycle.
     fn resolve(self) -> ResolvedName {
         let (mut name, mut declared) = (None, None);
-        for place in std::iter::successors(Some(self), |place| place.origin()).take(MAX_ORIGINS) {
+        for entry in std::iter::successors(Some(self), |entry| entry.origin()).take(MAX_ORIGINS) {
             if !matches!(name, Some((_, true))) {
-                let own = place.entry.own_name(place.functions);
+                let own = entry.entry.own_name(entry.functions);
                 if name.is_none() || matches!(own, Some((_, true))) {
                     name = own.or(name);
                 }
             }
             declared = declared.or_else(|| {
-                let (file, line) = place.entry.own_declaration()?;
-                Some((place.info.file(place.unit, file)?, line))
+                let (file, line) = entry.entry.own_declaration()?;
+                Some((entry.info.file(entry.unit, file)?, line))
             });
             if declared.is_some() && matches!(name, Some((_, true))) {
                 break;

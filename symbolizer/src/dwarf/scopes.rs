@@ -1,25 +1,27 @@
-//! The variables that are in scope at an address (DWARF 5, sections 3.3 to 3.5 and 4.1).
+//! Finds the variables in scope at an address (DWARF 5, sections 3.3 to 3.5 and 4.1).
 
+use super::budget::Budget;
 use super::entry::{Entry, budget};
+use super::info::DebugInfo;
 use super::types::{constant, language};
-use super::{Budget, DebugInfo, unit};
-use crate::place::LocationExpression;
-use crate::types::EntryId;
+use super::unit;
+use crate::entry_id::EntryId;
+use crate::location::LocationExpression;
 use crate::variables::{Global, Scope, Variable, VariableLocation};
 use gimli::AttributeValue;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Blocks nested deeper are left out. In Rust each `let` begins one.
+/// The deepest nesting of blocks that is read. In Rust, each `let` begins a block.
 const MAX_BLOCKS: usize = 1 << 12;
-/// A location list with more entries is not believed.
+/// The most entries of a location list.
 const MAX_LOCATIONS: usize = 1 << 16;
-/// Constants that are longer, in bytes, are left out.
+/// The largest constant in bytes.
 const MAX_CONSTANT: usize = 1 << 16;
 
 impl<'d> DebugInfo<'d> {
-    /// What can be named at `at` in the inlined copy number `level`, 0 being the innermost, or beyond the copies
-    /// in the physical function.
+    /// Returns the scope at `at` in the inlined copy number `level`, 0 being the innermost. Beyond
+    /// the copies, it is the scope of the physical function.
     pub fn scope_at(&self, at: u64, level: usize) -> Option<Scope> {
         let budget = budget();
         let unit = self.unit_at(at)?;
@@ -44,12 +46,12 @@ impl<'d> DebugInfo<'d> {
             scope.blocks.push(variables);
             block = inner;
         }
-        // The innermost first.
+        // The innermost block comes first.
         scope.blocks.reverse();
         Some(scope)
     }
 
-    /// The entries of the inlined copies around `at`, innermost first.
+    /// Returns the entries of the inlined copies around `at`, innermost first.
     fn inlined_entries(&self, at: u64) -> Vec<EntryId> {
         let Some(unit) = self.unit_at(at) else {
             return Vec::new();
@@ -63,7 +65,7 @@ impl<'d> DebugInfo<'d> {
                 offset: unit.extent.start + named.offset(),
                 supplementary: false,
             }));
-            // A copy's number is above that of the copy around it.
+            // A copy's index is greater than that of the copy around it.
             next = copy.parent.filter(|parent| Some(*parent) < next);
         }
         entries
@@ -71,7 +73,7 @@ impl<'d> DebugInfo<'d> {
 
     fn function_entry(
         &self,
-        unit: &super::LazyUnit<'d>,
+        unit: &super::info::LazyUnit<'d>,
         named: &super::dies::NamedEntry<'d>,
     ) -> Option<Entry<'_, 'd>> {
         self.entry(EntryId {
@@ -80,7 +82,7 @@ impl<'d> DebugInfo<'d> {
         })
     }
 
-    /// The entry of the physical function around `at`.
+    /// Returns the entry of the physical function that contains `at`.
     pub(super) fn physical_entry(&self, at: u64) -> Option<Entry<'_, 'd>> {
         let unit = self.unit_at(at)?;
         let functions = self.functions_of(unit);
@@ -90,7 +92,7 @@ impl<'d> DebugInfo<'d> {
         self.function_entry(unit, functions.named.get(physical.entry as usize)?)
     }
 
-    /// The same, as a type.
+    /// Returns that entry's id, to read it as a type.
     pub fn function_entry_at(&self, at: u64) -> Option<EntryId> {
         Some(self.physical_entry(at)?.id())
     }
@@ -102,7 +104,7 @@ impl<'d> DebugInfo<'d> {
         }
     }
 
-    /// The variables of one block, and the block in it that holds `at`.
+    /// Returns the variables of one block, and the nested block that contains `at`.
     fn block<'i>(
         &'i self,
         block: &Entry<'i, 'd>,
@@ -119,7 +121,7 @@ impl<'d> DebugInfo<'d> {
                 .iter()
                 .filter_map(|child| child.reference(gimli::DW_AT_abstract_origin)),
         );
-        // What this copy says nothing of was optimized away, and is in scope all the same.
+        // Variables that this copy does not mention were optimized out, but are still in scope.
         let described = block
             .reference(gimli::DW_AT_abstract_origin)
             .and_then(|id| self.entry(id));
@@ -144,7 +146,8 @@ impl<'d> DebugInfo<'d> {
         (variables, inner)
     }
 
-    /// `at`: where its value is wanted; `None`: it is the same everywhere.
+    /// Reads a variable at the address `at`. With `None`, the variable must have one location
+    /// everywhere.
     fn variable(&self, entry: &Entry<'_, 'd>, at: Option<u64>) -> Option<Variable> {
         let (mut name, mut type_entry, mut line) = (None, None, None);
         let mut location = VariableLocation::OptimizedOut;
@@ -171,12 +174,12 @@ impl<'d> DebugInfo<'d> {
         })
     }
 
-    /// The variable that an entry describes, where it has a value at `at`.
+    /// Returns the variable that an entry describes, if it has a value at `at`.
     pub fn variable_at(&self, id: EntryId, at: u64) -> Option<Variable> {
         self.variable(&self.entry(id)?, Some(at))
     }
 
-    /// What a name that is no local variable can mean, nearest first.
+    /// Returns the globals with this name, nearest first.
     pub fn globals_named(&self, name: &str, near: Option<EntryId>) -> Vec<Global> {
         use super::index::NameKind;
         let found = self.entries_named(name, near, |kind| {
@@ -192,7 +195,7 @@ impl<'d> DebugInfo<'d> {
         meanings.collect()
     }
 
-    /// The definition of a static member that an entry declares.
+    /// Returns the definition of a static member, given its declaration.
     pub fn definition_of(&self, declaration: EntryId) -> Option<Variable> {
         let declared = self.entry(declaration)?;
         if declared.value(gimli::DW_AT_const_value).is_some()
@@ -216,7 +219,7 @@ impl<'d> Entry<'_, 'd> {
                 return VariableLocation::Bytes(bytes.slice().into());
             }
             Some(AttributeValue::Block(_)) => {
-                return VariableLocation::Unknown("a constant that is too long");
+                return VariableLocation::Unknown("the constant is too long");
             }
             Some(_) => {
                 if let Some(text) = self.text(gimli::DW_AT_const_value) {
@@ -224,19 +227,19 @@ impl<'d> Entry<'_, 'd> {
                     return VariableLocation::Bytes(bytes.into());
                 }
                 return constant(self).map_or(
-                    VariableLocation::Unknown("a constant of an unknown form"),
+                    VariableLocation::Unknown("the constant has an unknown form"),
                     VariableLocation::Constant,
                 );
             }
             None => {}
         }
         if self.value(gimli::DW_AT_location).is_none() && self.flag(gimli::DW_AT_declaration) {
-            return VariableLocation::Elsewhere;
+            return VariableLocation::DeclaredOnly;
         }
         self.location(gimli::DW_AT_location, at)
     }
 
-    /// An attribute that is an expression or a location list, at an address.
+    /// Returns the value of a location attribute at an address: an expression or a location list.
     pub fn location(&self, name: gimli::DwAt, at: u64) -> VariableLocation {
         let Some(value) = self.value(name) else {
             return VariableLocation::OptimizedOut;
@@ -246,7 +249,7 @@ impl<'d> Entry<'_, 'd> {
         }
         let (dwarf, unit) = (self.sections(), &self.unit.unit.gimli);
         let Ok(Some(mut list)) = dwarf.attr_locations(unit, value) else {
-            return VariableLocation::Unknown("a location list that is damaged");
+            return VariableLocation::Unknown("the location list is damaged");
         };
         for _ in 0..MAX_LOCATIONS {
             match list.next() {
@@ -258,25 +261,28 @@ impl<'d> Entry<'_, 'd> {
                 Err(_) => break,
             }
         }
-        VariableLocation::Unknown("a location list that is damaged")
+        VariableLocation::Unknown("the location list is damaged")
     }
 
-    fn expression(&self, expression: gimli::Expression<super::Slice<'d>>) -> VariableLocation {
+    fn expression(&self, expression: gimli::Expression<super::sections::Slice<'d>>) -> VariableLocation {
         if expression.0.is_empty() {
             return VariableLocation::OptimizedOut;
         }
         self.owned(expression).map_or(
-            VariableLocation::Unknown("a location expression that is too long"),
+            VariableLocation::Unknown("the location expression is too long"),
             VariableLocation::Expression,
         )
     }
 
-    /// The expression of an attribute that is one.
-    pub fn location_expression(&self, value: AttributeValue<super::Slice<'d>>) -> Option<LocationExpression> {
+    /// Returns the expression of an attribute, if it is one.
+    pub fn location_expression(
+        &self,
+        value: AttributeValue<super::sections::Slice<'d>>,
+    ) -> Option<LocationExpression> {
         self.owned(value.exprloc_value()?)
     }
 
-    fn owned(&self, expression: gimli::Expression<super::Slice<'d>>) -> Option<LocationExpression> {
+    fn owned(&self, expression: gimli::Expression<super::sections::Slice<'d>>) -> Option<LocationExpression> {
         const MAX_LEN: usize = 1 << 16;
         let code: Arc<[u8]> = expression.0.slice().into();
         (code.len() <= MAX_LEN).then(|| LocationExpression {

@@ -1,17 +1,17 @@
-//! DWARF that the compiler split off into `.dwo` files, or `dwp` gathered in a package (DWARF 5, section 7.3.2): the units of a
-//! file that were left as skeletons get their entries.
+//! Adds split DWARF to its skeleton units (DWARF 5, section 7.3.2). It is in `.dwo` files, or in a
+//! package (`.dwp`) made by `dwp`.
 
 use super::abbreviations::AbbreviationTables;
 use super::budget::Budget;
+use super::info::{DebugInfo, LazyUnit, most_units};
+use super::sections::{Dwarf, Slice};
 use super::unit::Unit;
-use super::{DebugInfo, Dwarf, LazyUnit, Slice, most_units};
-use crate::source::{Elf, Source};
-use crate::split::SplitFile;
+use crate::source::{Elf, Source, SplitFile};
 use gimli::{LittleEndian, UnitHeader};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock};
 
-/// A unit that is elsewhere, and where that may be.
+/// A skeleton unit: a reference to a unit in another file.
 pub(crate) struct Skeleton<'d> {
     /// `DW_AT_dwo_name`.
     pub file: &'d [u8],
@@ -19,9 +19,9 @@ pub(crate) struct Skeleton<'d> {
     pub directory: &'d [u8],
 }
 
-/// The skeletons of a file.
+/// Returns the skeleton units of a file.
 pub(crate) fn skeletons<'d>(source: &'d Source, elf: &Elf<'d>) -> Vec<Skeleton<'d>> {
-    let dwarf = super::load(source, elf);
+    let dwarf = super::sections::load(source, elf);
     let mut headers = Vec::new();
     let mut all = dwarf.units();
     while let Ok(Some(header)) = all.next() {
@@ -43,7 +43,7 @@ pub(crate) fn skeletons<'d>(source: &'d Source, elf: &Elf<'d>) -> Vec<Skeleton<'
 }
 
 impl<'d> DebugInfo<'d> {
-    /// Gives the skeletons their entries out of files.
+    /// Adds the units in `files` to their skeletons.
     pub fn add_split(&mut self, files: &'d [SplitFile]) {
         let mut skeletons: FxHashMap<u64, usize> = FxHashMap::default();
         for (number, unit) in self.units.iter().enumerate() {
@@ -64,7 +64,7 @@ impl<'d> DebugInfo<'d> {
         };
         self.budget.add(file.source.dwarf_size(&elf));
         if !file.package {
-            // Each type may have a section of its own.
+            // Each type may have its own section.
             for kind in [gimli::SectionId::DebugInfo, gimli::SectionId::DebugTypes] {
                 for units in file.source.sections(&elf, kind.dwo_name().unwrap_or_default()) {
                     let units_or_other = |id| match id {
@@ -98,8 +98,8 @@ impl<'d> DebugInfo<'d> {
         }
     }
 
-    /// Units out of sections of their own. A unit of code takes the place of its skeleton; without one it is none of this
-    /// file's.
+    /// Adds units of split sections. A unit of code replaces its skeleton. Units without a skeleton
+    /// belong to another file.
     fn add_units(&mut self, dwarf: Dwarf<'d>, skeletons: &FxHashMap<u64, usize>) -> Option<()> {
         let mut headers: Vec<UnitHeader<Slice<'d>>> = Vec::new();
         let bytes = |section: Slice<'d>| section.slice().len();
@@ -115,12 +115,12 @@ impl<'d> DebugInfo<'d> {
         while let Some(header) = all.next().ok().flatten().filter(|_| headers.len() < most) {
             headers.push(header);
         }
-        // A package may give many units one table.
+        // Units of a package may share one table.
         let abbreviations = gimli::Section::reader(&dwarf.debug_abbrev).slice();
         self.budget.spend(abbreviations.len())?;
         let tables = AbbreviationTables::new(abbreviations, &headers);
         let dwarf = Arc::new(dwarf);
-        // The units stand in the order of their places, and each file behind those before it.
+        // Units are ordered by position, and each file follows the previous ones.
         let base = self.units.last().map_or(0, |unit| unit.extent.end);
         let types = base.checked_add(gimli::Section::reader(&dwarf.debug_info).len())?;
         let first = self.units.len();
@@ -147,7 +147,7 @@ impl<'d> DebugInfo<'d> {
                 if !skeleton.unit.split {
                     continue;
                 }
-                // Bases and addresses are stated by the skeleton, and so are the lines.
+                // The skeleton states bases, addresses and the line program.
                 unit.gimli.copy_relocated_attributes(&skeleton.unit.gimli);
                 unit.gimli.comp_dir = skeleton.unit.gimli.comp_dir;
                 unit.ranges = std::mem::take(&mut skeleton.unit.ranges);

@@ -1,16 +1,18 @@
-//! Reads types out of entries (DWARF 5, chapter 5).
+//! Reads types from entries (DWARF 5, chapter 5).
 
+use super::budget::Budget;
 use super::entry::{Entry, budget};
 use super::index::NameKind;
-use super::{Budget, DebugInfo};
+use super::info::DebugInfo;
+use crate::entry_id::EntryId;
 use crate::types::{
-    Access, Count, Encoding, EntryId, Enumeration, Keyword, Language, Member, MemberPlace, MemberTypedef,
-    Method, Parameter, PointerKind, Qualifier, Record, TemplateArgument, Type, TypeKind, Variant, Variants,
+    Access, Count, Encoding, Enumeration, Keyword, Language, Member, MemberLocation, MemberTypedef, Method,
+    Parameter, PointerKind, Qualifier, Record, TemplateArgument, Type, TypeKind, Variant, Variants,
 };
 use gimli::{AttributeValue, DwTag};
 
 impl<'d> DebugInfo<'d> {
-    /// The type that an entry describes.
+    /// Returns the type that an entry describes.
     pub fn type_at(&self, id: EntryId) -> Option<Type> {
         let entry = self.entry(id)?;
         let entry = self.in_type_unit(&entry).unwrap_or(entry);
@@ -29,19 +31,20 @@ impl<'d> DebugInfo<'d> {
         })
     }
 
-    /// The description of a type that is only declared where it is used, in the unit of its signature (DWARF 5, section 7.32).
+    /// Returns the full description of a type that is only declared here, from the type unit of its
+    /// signature (DWARF 5, section 7.32).
     fn in_type_unit(&self, entry: &Entry<'_, 'd>) -> Option<Entry<'_, 'd>> {
         self.entry(entry.reference(gimli::DW_AT_signature)?)
     }
 
-    /// The definition of the type of this name; `None` also where units define several that are not the same, and that
-    /// of `near` does not.
+    /// Returns the definition of the type with this name. Returns `None` if units have different
+    /// definitions, unless the unit of `near` defines it.
     pub fn type_named(&self, name: &str, near: Option<EntryId>) -> Option<EntryId> {
         let is_type = |kind| matches!(kind, NameKind::Type | NameKind::Tagged);
         self.sole_type(self.entries_named(name, near, is_type), near)
     }
 
-    /// The same, of structures, classes, unions and enumerations alone.
+    /// Returns the structure, class, union or enumeration with this name, by the same rule.
     pub fn tagged_type_named(&self, name: &str, near: Option<EntryId>) -> Option<EntryId> {
         let found = self.entries_named(name, near, |kind| kind == NameKind::Tagged);
         self.sole_type(found, near)
@@ -119,7 +122,7 @@ impl<'d> DebugInfo<'d> {
                         .iter()
                         .any(|form| form.value(gimli::DW_AT_discr_list).is_some())
                     {
-                        return TypeKind::Other("an enumeration whose forms are told by ranges");
+                        return TypeKind::Other("an enumeration with discriminant ranges");
                     }
                     record.variants = self.variants(&child, budget);
                 }
@@ -201,7 +204,7 @@ impl<'d> DebugInfo<'d> {
     }
 
     fn function(&self, entry: &Entry<'_, 'd>, budget: &Budget) -> TypeKind {
-        // A copy of a function says nothing of its own.
+        // A copy of a function has no attributes of its own.
         let described = entry.clone().with_origins(self).last().unwrap_or(entry.clone());
         let children = described.children(budget);
         let parameters = children
@@ -225,7 +228,7 @@ impl<'d> DebugInfo<'d> {
 
 fn described(tag: DwTag) -> Option<&'static str> {
     Some(match tag {
-        gimli::DW_TAG_string_type => "a string of Fortran",
+        gimli::DW_TAG_string_type => "a Fortran string",
         gimli::DW_TAG_set_type => "a set",
         gimli::DW_TAG_file_type => "a file",
         gimli::DW_TAG_coarray_type | gimli::DW_TAG_dynamic_type => "a dynamic type",
@@ -234,7 +237,7 @@ fn described(tag: DwTag) -> Option<&'static str> {
     })
 }
 
-/// The language of the unit of an entry.
+/// Returns the source language of an entry's unit.
 pub(super) fn language(entry: &Entry<'_, '_>) -> Language {
     let stated = match entry.root().and_then(|root| root.value(gimli::DW_AT_language)) {
         Some(AttributeValue::Language(language)) => language,
@@ -252,7 +255,7 @@ pub(super) fn language(entry: &Entry<'_, '_>) -> Language {
     }
 }
 
-/// What a template was instantiated with, if the entry says that.
+/// Returns the argument of a template parameter, if the entry states it.
 fn template_argument(entry: &Entry<'_, '_>) -> Option<TemplateArgument> {
     let value = match entry.tag() {
         gimli::DW_TAG_template_type_parameter => None,
@@ -272,7 +275,7 @@ fn encoding(entry: &Entry<'_, '_>) -> Encoding {
     };
     match encoding {
         gimli::DW_ATE_signed => Encoding::Signed,
-        // Compilers differ in what they take this one for.
+        // Compilers disagree about the encoding of `char8_t`.
         gimli::DW_ATE_unsigned if entry.text(gimli::DW_AT_name) == Some(b"char8_t") => Encoding::Utf,
         gimli::DW_ATE_unsigned => Encoding::Unsigned,
         gimli::DW_ATE_signed_char => Encoding::SignedChar,
@@ -286,7 +289,7 @@ fn encoding(entry: &Entry<'_, '_>) -> Encoding {
     }
 }
 
-/// `DW_AT_const_value` as a number.
+/// Returns `DW_AT_const_value` as a number.
 pub(super) fn constant(entry: &Entry<'_, '_>) -> Option<i64> {
     entry.as_number(gimli::DW_AT_const_value)
 }
@@ -297,8 +300,9 @@ impl Entry<'_, '_> {
     }
 }
 
-/// A constant of any form. Forms of fixed size say nothing of its sign; that of the type has to be applied to it.
-pub(super) fn number(value: AttributeValue<super::Slice<'_>>) -> Option<i64> {
+/// Returns a constant of any form. Fixed-size forms have no sign, so the caller must apply the
+/// type's.
+pub(super) fn number(value: AttributeValue<super::sections::Slice<'_>>) -> Option<i64> {
     match value {
         AttributeValue::Sdata(value) => Some(value),
         AttributeValue::Udata(value) | AttributeValue::Data8(value) => Some(value as i64),
@@ -322,7 +326,7 @@ fn count(entry: &Entry<'_, '_>) -> Count {
         return Count::Unknown;
     };
     if let Some(bound) = number(value) {
-        // Compilers write an empty array's as all ones, of one size or another.
+        // Compilers write the bound of an empty array as all ones, in one size or another.
         let empty = bound == -1 || bound == i64::from(u32::MAX);
         let bound = bound.checked_add(1).filter(|_| !empty).unwrap_or(0);
         return u64::try_from(bound).map_or(Count::Unknown, Count::Known);
@@ -340,8 +344,8 @@ fn member(entry: &Entry<'_, '_>, default: Access) -> Option<Member> {
     Some(Member {
         name: if base { None } else { name },
         entry: entry.reference(gimli::DW_AT_type),
-        place: if is_static {
-            MemberPlace::Static(entry.id())
+        location: if is_static {
+            MemberLocation::Static(entry.id())
         } else {
             member_place(entry)
         },
@@ -353,7 +357,7 @@ fn member(entry: &Entry<'_, '_>, default: Access) -> Option<Member> {
     })
 }
 
-/// Who may name an entry (DWARF 5, section 2.9).
+/// Returns the access of an entry (DWARF 5, section 2.9).
 fn access(entry: &Entry<'_, '_>, default: Access) -> Access {
     match entry.value(gimli::DW_AT_accessibility) {
         Some(AttributeValue::Accessibility(gimli::DW_ACCESS_public)) => Access::Public,
@@ -363,7 +367,7 @@ fn access(entry: &Entry<'_, '_>, default: Access) -> Access {
     }
 }
 
-/// A member function (DWARF 5, section 5.7.7).
+/// Reads a member function (DWARF 5, section 5.7.7).
 fn method(entry: &Entry<'_, '_>, default: Access) -> Option<Method> {
     Some(Method {
         name: entry.name()?,
@@ -383,45 +387,48 @@ fn is_virtual(entry: &Entry<'_, '_>) -> bool {
     )
 }
 
-fn member_place(entry: &Entry<'_, '_>) -> MemberPlace {
+fn member_place(entry: &Entry<'_, '_>) -> MemberLocation {
     let offset = match entry.value(gimli::DW_AT_data_member_location) {
         None => 0,
         Some(value) => match number(value).or_else(|| plain_offset(value)) {
             Some(offset) => match u64::try_from(offset) {
                 Ok(offset) => offset,
-                Err(_) => return MemberPlace::Unknown,
+                Err(_) => return MemberLocation::Unknown,
             },
-            // Of an object's address (DWARF 5, section 5.7.6).
+            // The expression computes it from the object's address (DWARF 5, section 5.7.6).
             None => {
                 return entry
                     .location_expression(value)
-                    .map_or(MemberPlace::Unknown, MemberPlace::Computed);
+                    .map_or(MemberLocation::Unknown, MemberLocation::Computed);
             }
         },
     };
     let Some(size) = entry.number(gimli::DW_AT_bit_size) else {
-        return MemberPlace::Offset(offset);
+        return MemberLocation::Offset(offset);
     };
     let start = offset.saturating_mul(8);
     if let Some(bits) = entry.number(gimli::DW_AT_data_bit_offset) {
-        return MemberPlace::Bits {
+        return MemberLocation::Bits {
             offset: start.saturating_add(bits),
             size,
         };
     }
-    // Before DWARF 4: counted from the most significant bit of a unit of storage.
+    // Before DWARF 4, the offset counts from the most significant bit of the storage unit.
     let Some(bits) = entry.number(gimli::DW_AT_bit_offset) else {
-        return MemberPlace::Bits { offset: start, size };
+        return MemberLocation::Bits { offset: start, size };
     };
     let storage = entry
         .number(gimli::DW_AT_byte_size)
         .and_then(|storage| storage.checked_mul(8));
     let offset = storage.and_then(|storage| start.checked_add(storage)?.checked_sub(bits.checked_add(size)?));
-    offset.map_or(MemberPlace::Unknown, |offset| MemberPlace::Bits { offset, size })
+    offset.map_or(MemberLocation::Unknown, |offset| MemberLocation::Bits {
+        offset,
+        size,
+    })
 }
 
-/// `DW_OP_plus_uconst N`, which older producers write.
-fn plain_offset(value: AttributeValue<super::Slice<'_>>) -> Option<i64> {
+/// Returns N of `DW_OP_plus_uconst N`, which older producers write.
+fn plain_offset(value: AttributeValue<super::sections::Slice<'_>>) -> Option<i64> {
     let expression = value.exprloc_value()?;
     let mut bytes = expression.0;
     let operation = gimli::Operation::parse(

@@ -2,7 +2,7 @@
 
 use super::abbreviations::{AbbreviationTable, AbbreviationTables};
 use super::budget::Budget;
-use super::{Dwarf, Slice};
+use super::sections::{Dwarf, Slice};
 use gimli::{
     AttributeValue, DebugLineOffset, DebuggingInformationEntry, EntriesRaw, Reader, UnitHeader, UnitOffset,
     UnitType,
@@ -10,33 +10,33 @@ use gimli::{
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A unit that was opened: its root entry is read, the rest is not.
+/// An open unit: only its root entry was read.
 pub(crate) struct Unit<'d> {
-    /// Knows the bases that indexed forms count from. Its line program is left out: see `line_program`; and of its abbreviations all
-    /// but those that the root entry needs: see [`Unit::entries`].
+    /// The unit of gimli, with the bases of indexed forms. Its line program is in `line_program`.
+    /// It only has the abbreviations of the root entry; see [`Unit::entries`].
     pub gimli: gimli::Unit<Slice<'d>>,
     abbreviations: Arc<AbbreviationTable<'d>>,
-    /// Where the unit's line program is.
+    /// The offset of the unit's line program.
     pub line_program: Option<DebugLineOffset>,
-    /// What the root entry says it covers; empty where it does not say.
+    /// The ranges that the root entry states, or none.
     pub ranges: Vec<Range<u64>>,
-    /// The entries are in another file (`.dwo`).
+    /// Whether the entries are in another file (`.dwo`).
     pub split: bool,
-    /// What names the unit that is in another file, both here and there.
+    /// The id that links a skeleton to its split unit.
     pub id: Option<u64>,
     /// The path of that file (`DW_AT_dwo_name`).
     pub file: Option<Slice<'d>>,
 }
 
 impl<'d> Unit<'d> {
-    /// Reads the root entry. `None` for damaged units.
+    /// Reads the root entry. Returns `None` if the unit is damaged.
     pub fn open(
         dwarf: &Dwarf<'d>,
         header: UnitHeader<Slice<'d>>,
         tables: &AbbreviationTables<'d>,
         budget: &Budget,
     ) -> Option<Self> {
-        // A type unit has no code, and shares the line program of another unit for the names of files.
+        // A type unit has no code. It uses the line program of another unit for file names.
         let is_type = matches!(header.type_(), UnitType::Type { .. } | UnitType::SplitType { .. });
         let table = tables.of(&header)?;
         let root = header
@@ -65,7 +65,7 @@ impl<'d> Unit<'d> {
         let mut attributes = Vec::new();
         entries.read_attributes(root.attributes(), &mut attributes).ok()?;
 
-        // The bases first: forms before them may be indexes that count from them.
+        // Bases must be read first, because indexed forms depend on them.
         let mut id = match header.type_() {
             UnitType::Skeleton(id) | UnitType::SplitCompilation(id) => Some(id.0),
             _ => None,
@@ -128,7 +128,8 @@ impl<'d> Unit<'d> {
 }
 
 impl<'d> Unit<'d> {
-    /// Its entries, from its root on or from the one at an offset; `None` where they are damaged.
+    /// Iterates over the entries from the root, or from an offset. Returns `None` if they are
+    /// damaged.
     pub fn entries(&self, from: Option<UnitOffset>) -> Option<EntriesRaw<'_, Slice<'d>>> {
         self.gimli
             .header
@@ -136,14 +137,14 @@ impl<'d> Unit<'d> {
             .ok()
     }
 
-    /// The entry at an offset.
+    /// Returns the entry at an offset.
     pub fn entry(&self, at: UnitOffset) -> Option<DebuggingInformationEntry<Slice<'d>>> {
         self.gimli.header.entry(self.abbreviations.all()?, at).ok()
     }
 }
 
-/// The addresses of an entry: `DW_AT_ranges`, or `DW_AT_low_pc` and `DW_AT_high_pc` (DWARF 5,
-/// section 2.17). Empty ranges and the marks of discarded code are left out.
+/// Returns the addresses of an entry: `DW_AT_ranges`, or `DW_AT_low_pc` and `DW_AT_high_pc` (DWARF
+/// 5, section 2.17). Empty ranges and markers of discarded code are omitted.
 pub(crate) fn ranges<'d>(
     dwarf: &Dwarf<'d>,
     unit: &gimli::Unit<Slice<'d>>,

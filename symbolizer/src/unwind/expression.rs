@@ -1,20 +1,20 @@
-//! DWARF expressions of call frame information, and their evaluation.
+//! Evaluates the DWARF expressions of call frame information.
 
-use super::Slice;
+use crate::dwarf::Slice;
 use gimli::{Encoding, EvaluationResult, LittleEndian, Value};
 use std::sync::Arc;
 
-/// No genuine expression of call frame information is longer, in bytes.
+/// The longest accepted expression in bytes.
 const MAX_LEN: usize = 1024;
-/// No genuine expression executes more operations.
+/// The most operations of a genuine expression.
 const MAX_OPERATIONS: u32 = 1024;
 
 /// The registers and the memory that an expression reads.
 pub trait Machine {
-    /// The value of the register with this DWARF number, if known.
+    /// Returns the value of the register with this DWARF number, if known.
     fn register(&self, register: u16) -> Option<u64>;
 
-    /// Fills `out` with the memory at `address`; `None`: it is not all known.
+    /// Fills `out` with the memory at `address`. Returns `None` if some of it is unknown.
     fn memory(&self, address: u64, out: &mut [u8]) -> Option<()>;
 }
 
@@ -26,7 +26,7 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// `None`: it is longer than any that is believed.
+    /// Returns `None` if the expression is too long.
     pub(super) fn new(code: &[u8], encoding: Encoding) -> Option<Self> {
         (code.len() <= MAX_LEN).then(|| Self {
             code: code.into(),
@@ -34,8 +34,9 @@ impl Expression {
         })
     }
 
-    /// The value on top of the stack at its end; `initial` is on the stack at its beginning.
-    /// `None` where it needs what the machine does not know, is malformed, or does not end soon.
+    /// Returns the value on top of the stack at the end of the expression. `initial` is the initial
+    /// stack value. Returns `None` if the machine does not know a value, or if the expression is
+    /// malformed or too long.
     #[must_use]
     pub fn evaluate(&self, initial: Option<u64>, machine: &dyn Machine) -> Option<u64> {
         let code = gimli::Expression(Slice::new(&self.code, LittleEndian));
@@ -46,7 +47,8 @@ impl Expression {
         }
         let mut state = evaluation.evaluate().ok()?;
         loop {
-            // A typed value stands for a unit's base type, and call frame information belongs to no unit.
+            // Typed values need a base type of a unit, but call frame information belongs to no
+            // unit.
             state = match state {
                 EvaluationResult::Complete => return evaluation.value_result()?.to_u64(u64::MAX).ok(),
                 EvaluationResult::RequiresMemory {
@@ -96,14 +98,15 @@ mod tests {
     }
 
     #[test]
-    fn a_linkage_stub_has_its_rule() {
-        // DW_OP_breg7 8; DW_OP_breg16 0; lit15; and; lit11; ge; lit3; shl; plus: what `ld` writes for `.plt`.
+    fn plt_stub_expression_is_evaluated() {
+        // DW_OP_breg7 8; DW_OP_breg16 0; lit15; and; lit11; ge; lit3; shl; plus: the expression that
+        // `ld` writes for `.plt`.
         let code = [0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22];
         assert_eq!(evaluate(&code, None), Some(0x708));
     }
 
     #[test]
-    fn memory_is_read_as_wide_as_asked() {
+    fn memory_is_read_with_the_requested_size() {
         // DW_OP_plus_uconst 5; DW_OP_deref_size 2.
         assert_eq!(evaluate(&[0x23, 5, 0x94, 2], Some(0x10)), Some(0x1515));
         assert_eq!(evaluate(&[0x06], Some(0x2_0000)), None, "not all memory is known");
@@ -111,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_or_is_too_long_has_no_value() {
+    fn endless_or_too_long_expressions_have_no_value() {
         assert_eq!(evaluate(&[0x2f, 0xfd, 0xff], None), None, "DW_OP_skip -3");
         assert_eq!(evaluate(&[0x30; MAX_LEN + 1], None), None);
         assert_eq!(evaluate(&[], None), None);

@@ -1,20 +1,21 @@
-//! Where `.eh_frame` is, and the sorted index to it that the linker makes, `.eh_frame_hdr`.
+//! Finds `.eh_frame` and the linker's sorted index of it, `.eh_frame_hdr`.
 
 use crate::source::Elf;
 use gimli::constants::{DW_EH_PE_datarel, DW_EH_PE_pcrel, DW_EH_PE_sdata4, DW_EH_PE_udata4};
 use object::read::elf::ProgramHeader;
 use object::{LittleEndian, Object, ObjectSection, elf};
 
-/// `.eh_frame`.
-pub(super) struct Found<'d> {
+/// The contents of `.eh_frame`.
+pub(super) struct EhFrameSection<'d> {
     pub bytes: &'d [u8],
-    /// Its stated address.
+    /// The stated address.
     pub address: u64,
     pub index: Option<SortedIndex<'d>>,
 }
 
-/// `.eh_frame`, by its section, or where sections are stripped, by the program header of its index.
-pub(super) fn find<'d>(elf: &Elf<'d>) -> Option<Found<'d>> {
+/// Finds `.eh_frame` by its section. If sections are stripped, uses the program header of its
+/// index.
+pub(super) fn find<'d>(elf: &Elf<'d>) -> Option<EhFrameSection<'d>> {
     let segment = elf
         .elf_program_headers()
         .iter()
@@ -32,7 +33,7 @@ pub(super) fn find<'d>(elf: &Elf<'d>) -> Option<Found<'d>> {
         (None, Some(header)) => (loaded_from(elf, header.eh_frame)?, header.eh_frame),
         (None, None) => return None,
     };
-    Some(Found {
+    Some(EhFrameSection {
         bytes,
         address,
         index: header
@@ -41,7 +42,7 @@ pub(super) fn find<'d>(elf: &Elf<'d>) -> Option<Found<'d>> {
     })
 }
 
-/// What the segment around `at` loads from there on.
+/// Returns the bytes loaded from `at` to the end of its segment.
 fn loaded_from<'d>(elf: &Elf<'d>, at: u64) -> Option<&'d [u8]> {
     let mut loads = elf
         .elf_program_headers()
@@ -63,7 +64,7 @@ struct Header<'d> {
 }
 
 impl<'d> Header<'d> {
-    /// Reads the encodings that all linkers write; with others there is no header.
+    /// Parses the encodings that all linkers write. Headers with other encodings are ignored.
     fn parse(bytes: &'d [u8], address: u64) -> Option<Self> {
         let (start, rest) = bytes.split_first_chunk::<8>()?;
         let [version, pointer, count, table, offset @ ..] = *start;
@@ -88,15 +89,15 @@ impl<'d> Header<'d> {
     }
 }
 
-/// The binary search table: for each entry of `.eh_frame` its first code address and its own, both
-/// relative to the address of `.eh_frame_hdr`.
+/// The binary search table. For each entry of `.eh_frame`, it has the first code address and the
+/// entry's own address, both relative to `.eh_frame_hdr`.
 pub(super) struct SortedIndex<'d> {
     entries: &'d [[u8; 8]],
     address: u64,
 }
 
 impl SortedIndex<'_> {
-    /// The address of the entry that should cover `at`.
+    /// Returns the address of the entry that should cover `at`.
     pub fn entry(&self, at: u64) -> Option<u64> {
         let half = |entry: &[u8; 8], high: bool| {
             let [a, b, c, d, e, f, g, h] = *entry;
@@ -114,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_index_is_searched_and_bounded() {
+    fn index_is_searched_and_bounded() {
         let mut bytes = vec![1, 0x1b, 0x03, 0x3b];
         bytes.extend((0x100i32 - 4).to_le_bytes());
         bytes.extend(2u32.to_le_bytes());

@@ -1,60 +1,61 @@
 //! A row of the call frame information as plain data.
 
-use super::Slice;
 use super::expression::Expression;
+use crate::dwarf::Slice;
 use gimli::UnwindSection;
 
-/// How the caller's registers are found where one row of the table holds (DWARF 5, section 6.4.1).
+/// The rules in one row of the call frame table (DWARF 5, section 6.4.1).
 ///
-/// Registers go by their DWARF numbers: 0 to 15 are rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15, and 16
-/// is the return address.
+/// Registers have DWARF numbers: 0 to 15 are rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15, and
+/// 16 is the return address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnwindRow {
-    /// How the canonical frame address is found: the stack pointer of the caller, before its call.
+    /// The rule for the canonical frame address: the stack pointer of the caller, before its call.
     pub cfa: CfaRule,
-    /// The rules that are stated, by register, ascending. For another register the ABI says what holds.
+    /// The stated rules, sorted by register. For other registers, the ABI applies.
     pub registers: Vec<(u16, RegisterRule)>,
     /// The column of the return address.
     pub return_address: u16,
-    /// The code was not called but put there by the kernel when a signal came: the next frame was interrupted.
+    /// Whether the kernel entered this code for a signal. The next frame was interrupted, not
+    /// called.
     pub signal_frame: bool,
 }
 
-/// How the canonical frame address is found.
+/// The rule for the canonical frame address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CfaRule {
-    /// The value of a register, and an offset added to it.
+    /// The value of a register plus an offset.
     Register {
-        /// Its DWARF number.
+        /// The DWARF number of the register.
         register: u16,
-        /// In bytes.
+        /// The offset in bytes.
         offset: i64,
     },
     /// The result of an expression.
     Expression(Expression),
 }
 
-/// How a register of the caller is found.
+/// The rule for a register of the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegisterRule {
-    /// It is lost.
+    /// The value is lost.
     Undefined,
-    /// It has the same value still.
+    /// The value did not change.
     SameValue,
-    /// It was saved so many bytes from the canonical frame address.
+    /// The value was saved at this offset from the canonical frame address.
     Offset(i64),
-    /// It is the canonical frame address and so many bytes.
+    /// The value is the canonical frame address plus this offset.
     ValOffset(i64),
-    /// It is in another register.
+    /// The value is in another register.
     Register(u16),
-    /// It was saved at the address that an expression gives.
+    /// The value was saved at the address that an expression computes.
     Expression(Expression),
-    /// It is the value that an expression gives.
+    /// The value is the result of an expression.
     ValExpression(Expression),
 }
 
 impl UnwindRow {
-    /// The rule that is stated for a register.
+    /// Returns the stated rule for a register.
     #[must_use]
     pub fn rule(&self, register: u16) -> Option<&RegisterRule> {
         let at = self
@@ -64,7 +65,7 @@ impl UnwindRow {
         self.registers.get(at).map(|(_, rule)| rule)
     }
 
-    /// `None`: it says what is not known here.
+    /// Converts a row. Returns `None` if it uses an unsupported rule.
     pub(super) fn new<'d, S: UnwindSection<Slice<'d>>>(
         row: &gimli::UnwindTableRow<usize>,
         entry: &gimli::FrameDescriptionEntry<Slice<'d>>,

@@ -1,10 +1,9 @@
-//! One section of call frame information, and the way from an address to its row.
+//! Finds the row of an address in one section of call frame information.
 
-use super::Slice;
 use super::header::SortedIndex;
 use super::row::UnwindRow;
 use crate::code::CodeRanges;
-use crate::dwarf::Budget;
+use crate::dwarf::{Budget, Slice};
 use gimli::{BaseAddresses, CieOrFde, CommonInformationEntry, UnwindContext, UnwindSection};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
@@ -17,7 +16,7 @@ pub(super) struct Table<'d, S> {
     bases: BaseAddresses,
     /// The linker's index, if there is one.
     sorted: Option<SortedIndex<'d>>,
-    /// Where each entry is, by the code it covers, ascending: made when the linker's index knows nothing.
+    /// The entries by covered code, sorted. Built if the linker's index has no entry.
     entries: OnceLock<Vec<(Range<u64>, usize)>>,
     code: CodeRanges,
 }
@@ -43,7 +42,8 @@ where
         }
     }
 
-    /// The row that covers `at`; `None` also when the budget is spent.
+    /// Returns the row that covers `at`. Returns `None` if there is none, or if the budget is used
+    /// up.
     pub fn row(&self, at: u64, budget: &Budget) -> Option<UnwindRow> {
         let sorted = self.sorted.as_ref().and_then(|index| index.entry(at));
         let sorted = sorted
@@ -53,7 +53,7 @@ where
         found.or_else(|| self.row_of(self.entry(at, budget)?, at, budget))
     }
 
-    /// The row that covers `at` in the entry at an offset.
+    /// Returns the row that covers `at` in the entry at an offset.
     fn row_of(&self, entry: usize, at: u64, budget: &Budget) -> Option<UnwindRow> {
         budget.spend(self.length(entry)?)?;
         let common = |section: &S, bases: &BaseAddresses, offset: S::Offset| {
@@ -76,7 +76,7 @@ where
         UnwindRow::new(row, &entry, &self.section)
     }
 
-    /// How many bytes the entry at an offset has, by its first field.
+    /// Returns the size of the entry at an offset, stated in its first field.
     fn length(&self, entry: usize) -> Option<usize> {
         let rest = self.bytes.get(entry..)?;
         let short = u32::from_le_bytes(*rest.first_chunk()?);
@@ -89,7 +89,7 @@ where
             .filter(|length| *length <= rest.len())
     }
 
-    /// The offset of the entry that covers `at`.
+    /// Returns the offset of the entry that covers `at`.
     fn entry(&self, at: u64, budget: &Budget) -> Option<usize> {
         let entries = self.entries.get_or_init(|| self.list(budget));
         let next = entries.partition_point(|(code, _)| code.start <= at);
@@ -97,7 +97,8 @@ where
         code.contains(&at).then_some(*entry)
     }
 
-    /// Goes through the section once. A damaged entry ends the list: the next one cannot be found.
+    /// Lists all entries of the section. A damaged entry ends the list, because the next one cannot
+    /// be found.
     fn list(&self, budget: &Budget) -> Vec<(Range<u64>, usize)> {
         let mut list = Vec::new();
         let mut common: FxHashMap<usize, Option<CommonInformationEntry<Slice<'d>>>> = FxHashMap::default();
@@ -114,7 +115,8 @@ where
             };
             let Ok(entry) = partial.parse(get) else { continue };
             let code = entry.initial_address()..entry.end_address();
-            // What the linker discarded begins where there is no code. `__restore_rt` begins a byte early.
+            // Entries of discarded code start outside of code. `__restore_rt` starts one byte
+            // early.
             if !code.is_empty() && (self.code.contains(code.start) || self.code.contains(code.start + 1)) {
                 list.push((code, entry.offset()));
             }

@@ -1,4 +1,4 @@
-//! Building small programs, and asking binutils about them.
+//! Builds small programs, and queries binutils about them.
 #![allow(dead_code)]
 
 use backtrail_pt::Svma;
@@ -135,7 +135,8 @@ impl Built {
     }
 }
 
-/// Compiles `source` with `compiler arguments… -o program`; `None`, saying so, without the compiler.
+/// Compiles `source` with `compiler arguments… -o program`. Prints a message and returns `None` if
+/// there is no compiler.
 pub fn build(compiler: &str, extension: &str, source: &str, arguments: &[&str]) -> Option<Built> {
     let directory = TempDir::new().unwrap();
     let program = directory.path().join("program");
@@ -175,7 +176,7 @@ pub fn run(built: &Built, tool: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Whether the tool is there; says so if not.
+/// Returns whether the tool exists, and prints a message if not.
 pub fn have(tool: &str) -> bool {
     let found = Command::new(tool)
         .arg("--version")
@@ -189,7 +190,7 @@ pub fn have(tool: &str) -> bool {
     found
 }
 
-/// The addresses of all instructions in `.text`, as objdump lists them.
+/// Returns the addresses of all instructions in `.text`, as objdump lists them.
 pub fn instructions(program: &Path) -> Vec<Svma> {
     let output = Command::new("objdump")
         .args(["-d", "-j", ".text", "--no-show-raw-insn"])
@@ -204,10 +205,10 @@ pub fn instructions(program: &Path) -> Vec<Svma> {
         .collect()
 }
 
-/// One frame of addr2line: linkage name, path, line (0: not known).
+/// A frame of addr2line: linkage name, path, line (0 if unknown).
 pub type OracleFrame = (String, String, u32);
 
-/// `addr2line -f -i -a` for each address.
+/// Runs `addr2line -f -i -a` on each address.
 pub fn addr2line(program: &Path, addresses: &[Svma]) -> Vec<Vec<OracleFrame>> {
     let mut child = Command::new("addr2line")
         .args(["-f", "-i", "-a", "-e"])
@@ -247,7 +248,7 @@ pub struct DecodedRow {
     pub is_stmt: bool,
 }
 
-/// The line tables in the order of the section, as `objdump --dwarf=decodedline` lists them.
+/// Returns the line tables in the order of the section, from `objdump --dwarf=decodedline`.
 pub fn decoded_rows(program: &Path) -> Vec<DecodedRow> {
     let output = Command::new("objdump")
         .arg("--dwarf=decodedline")
@@ -269,7 +270,7 @@ pub fn decoded_rows(program: &Path) -> Vec<DecodedRow> {
     text.lines().filter_map(row).collect()
 }
 
-/// The addresses of the symbols in code that have a size, as nm lists them.
+/// Returns the address ranges of the code symbols that have a size, as nm lists them.
 pub fn sized_symbols(program: &Path) -> Vec<std::ops::Range<u64>> {
     let output = Command::new("nm")
         .args(["-S", "--defined-only"])

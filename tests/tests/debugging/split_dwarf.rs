@@ -57,9 +57,6 @@ fn values_of_split_dwarf_are_gdbs() {
         }
         // What is not named is not opened: the program's own folder is none of the bundle.
         let said = ours(&bundle, &["info sharedlibrary"]);
-        assert!(
-            said[0].1.join("\n").contains(".dwo files, which were not found"),
-            "{said:#?}"
-        );
+        assert!(said[0].1.join("\n").contains(".dwo files of"), "{said:#?}");
     }
 }

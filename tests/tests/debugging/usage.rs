@@ -124,7 +124,7 @@ fn a_folder_that_is_no_bundle_is_told_what_one_is() {
             "{command}: {said}"
         );
         assert!(
-            said.contains("the directory that `backtrail record`"),
+            said.contains("a directory that `backtrail record`"),
             "{command}: {said}"
         );
     }
@@ -137,13 +137,13 @@ fn a_place_that_is_taken_is_told_with_the_option_that_gives_it_where_there_is_on
     let record = ["record", "-o", bundle.to_str().unwrap(), "--", "true"];
     let _ = backtrail(record).unwrap().exited(0);
     let again = backtrail(record).unwrap().exited(1);
-    let said = "choose another place or replace it with --overwrite";
+    let said = "choose another path or replace it with --overwrite";
     assert!(again.sentence().ends_with(said), "{}", again.stderr);
     let [from, to] = [&bundle, &packed].map(|path| path.to_str().unwrap());
     let _ = backtrail(["pack", from, "-o", to]).unwrap().exited(0);
     for command in [["pack", from, "-o", to], ["unpack", to, "-o", from]] {
         let run = backtrail(command).unwrap().exited(1);
-        assert!(run.sentence().ends_with("choose another place"), "{}", run.stderr);
+        assert!(run.sentence().ends_with("choose another path"), "{}", run.stderr);
         assert!(backtrail(command.into_iter().chain(["--overwrite"])).is_ok_and(|run| run.status == Some(2)));
     }
 }

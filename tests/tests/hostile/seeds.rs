@@ -140,7 +140,7 @@ pub fn bundle(folder: &Path) -> PathBuf {
         &import,
         &bundle,
         backtrail_bundle::Overwrite::Never,
-        &backtrail_bundle::Stop::default(),
+        &backtrail_bundle::CancelToken::default(),
     )
     .unwrap();
     bundle

@@ -3,7 +3,7 @@
 use crate::harness::fuzz;
 use crate::{mutate, seeds};
 use backtrail_bundle::import::{self, PerfImport};
-use backtrail_bundle::{Bundle, Overwrite, SharedBytes, Stop, check, core::Core, pack, unpack};
+use backtrail_bundle::{Bundle, CancelToken, Overwrite, SharedBytes, check, core::Core, pack, unpack};
 use backtrail_decoder::{
     Config, DecodeCachePool, EngineKind, Forest, Functions, History, Image, Input, Plan, Section, Switch,
     Watch, decode, decode_by,
@@ -273,12 +273,12 @@ fn packed_bundle() {
     let folder = tempfile::tempdir().unwrap();
     let bundle = seeds::bundle(folder.path());
     let (packed, unpacked) = (folder.path().join("bundle.btz"), folder.path().join("unpacked"));
-    pack(&bundle, &packed, &Stop::default()).unwrap();
+    pack(&bundle, &packed, &CancelToken::default()).unwrap();
     let seeds = [fs::read(&packed).unwrap()];
     fuzz("packed_bundle", &seeds, mutate::bytes, |bytes| {
         fs::write(&packed, bytes).unwrap();
         let _ = fs::remove_dir_all(&unpacked);
-        unpack(&packed, &unpacked, &Stop::default()).is_ok() && read_bundle(&unpacked)
+        unpack(&packed, &unpacked, &CancelToken::default()).is_ok() && read_bundle(&unpacked)
     });
 }
 
@@ -334,7 +334,7 @@ fn perf_data() {
     };
     fuzz("perf_data", &seeds, mutate::bytes, |bytes| {
         fs::write(&import.data, bytes).unwrap();
-        import::perf(&import, &target, Overwrite::Bundle, &Stop::default()).is_ok()
+        import::perf(&import, &target, Overwrite::Bundle, &CancelToken::default()).is_ok()
             && Bundle::open(&target).is_ok()
     });
 }

@@ -70,7 +70,7 @@ fn a_program_that_the_recorder_started_ends_with_it() {
     until("the program ends", || {
         status(pid, "State").is_none_or(|state| state.starts_with('Z'))
     });
-    assert!(last_word(folder.path()).contains("the program that it started ended with it"));
+    assert!(last_word(folder.path()).contains("the program that it started was killed with it"));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_process_attached_to_is_not_left_stopped() {
     let runs_on = process.try_wait().unwrap().is_none();
     assert_eq!(
         (
-            said.contains(&format!("process {pid} runs on")),
+            said.contains(&format!("process {pid} still runs")),
             said.contains("has ended")
         ),
         (runs_on, !runs_on),

@@ -434,7 +434,7 @@ fn what_cannot_be_is_said() {
         (
             &["--format", "folded", "--from", &from, "--to", &to],
             1,
-            "ends before it begins",
+            "the range is empty",
         ),
         (&["--format", "folded", "--thread", "1"], 1, "no thread 1"),
         (
@@ -442,16 +442,16 @@ fn what_cannot_be_is_said() {
             1,
             "more than one thread",
         ),
-        (&["--format", "lldb"], 2, "say where it goes with -o"),
+        (&["--format", "lldb"], 2, "name it with -o"),
         (
             &["--format", "lldb", "-o", there, "--depth", "3"],
             2,
-            "do not go with",
+            "do not apply to",
         ),
         (
             &["--format", "chrome", "-o", there],
             1,
-            "exists already; --overwrite replaces it",
+            "exists; use --overwrite to replace it",
         ),
     ];
     for (rest, status, says) in cases {

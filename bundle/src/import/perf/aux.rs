@@ -1,4 +1,4 @@
-//! AUX buffers, put together from the pieces that stand in a file.
+//! Assembles AUX buffers from the pieces in a `perf.data` file.
 
 use crate::{BundlePath, Error, Result, Writer};
 use backtrail_perf::auxtrace::AuxData;
@@ -6,12 +6,12 @@ use backtrail_pt::{Cpu, Tid};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Whose packets a buffer holds.
+/// The owner of a buffer's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Owner {
-    /// Of all threads on a processor.
+    /// All threads on a processor.
     Cpu(Cpu),
-    /// Of one thread.
+    /// One thread.
     Thread(Tid),
 }
 
@@ -23,10 +23,10 @@ pub(super) struct AuxBuffer<'a> {
 }
 
 impl<'a> AuxBuffer<'a> {
-    /// Sorts pieces by owner. In the order of the file, a piece that begins before the last one
-    /// ended loses what is there already.
+    /// Groups the pieces by owner, in file order. A piece that overlaps the previous one loses the
+    /// overlapping bytes.
     ///
-    /// Of snapshots, which may overlap in unknown ways, the last one counts: it ends at the crash.
+    /// Snapshots may overlap in unknown ways, so only the last one is used: it ends at the crash.
     pub(super) fn assemble(pieces: &[AuxData<'a>], snapshot: bool, notes: &mut Vec<String>) -> Vec<Self> {
         let mut by_owner: BTreeMap<Owner, Vec<&AuxData<'a>>> = BTreeMap::new();
         for piece in pieces {
@@ -44,7 +44,7 @@ impl<'a> AuxBuffer<'a> {
                 }
                 if pieces.len() > 1 {
                     notes.push(format!(
-                        "of {} snapshots of {} the last one is kept",
+                        "only the last of {} snapshots of {} is used",
                         pieces.len(),
                         name(owner)
                     ));
@@ -61,7 +61,7 @@ impl<'a> AuxBuffer<'a> {
         let mut file = writer.create_file(path)?;
         self.pieces
             .iter()
-            .try_for_each(|piece| writer.stop().write(piece, &mut file))
+            .try_for_each(|piece| writer.cancel_token().write(piece, &mut file))
             .map_err(Error::io("write", Path::new(path.as_str())))
     }
 }

@@ -1,19 +1,19 @@
-//! perf's address filters: `filter START[/SIZE][@FILE]`, several separated by commas or blanks.
+//! perf's address filters: `filter START[/SIZE][@FILE]`, separated by commas or spaces.
 //!
 //! Source: `tools/perf/Documentation/perf-record.txt`, "--filter". perf resolves symbols before it
-//! stores the text, so that only numbers are left; of a file they are offsets.
+//! stores the text, so it contains only numbers. In a file, they are file offsets.
 
 use crate::manifest::{AddressFilter, Process};
 use backtrail_pt::Avma;
 use std::collections::BTreeSet;
 
-/// No processor has more address ranges to filter by (CPUID, leaf 14H, subleaf 1, EAX\[2:0\]).
+/// The most address ranges that a processor filters by (CPUID, leaf 14H, subleaf 1, EAX\[2:0\]).
 const MAX_FILTERS: usize = 7;
-/// No more ranges come out of them. A file may be mapped in any number of processes.
+/// The most ranges after resolution. A file may be mapped in any number of processes.
 const MAX_RANGES: usize = 4096;
 
-/// The filters as addresses; what cannot be resolved is noted, and then none count, for a decoder
-/// that knows some of the filters would take the rest for errors.
+/// Resolves the filters to addresses. If one cannot be resolved, a note is added and none is used:
+/// a decoder that knew only some filters would report errors for the others.
 pub(super) fn resolve(text: &str, processes: &[Process], notes: &mut Vec<String>) -> Vec<AddressFilter> {
     let text = text.trim();
     if text.is_empty() {
@@ -32,13 +32,13 @@ pub(super) fn resolve(text: &str, processes: &[Process], notes: &mut Vec<String>
         .filter(|filters| filters.len() <= MAX_RANGES)
         .unwrap_or_else(|| {
             notes.push(format!(
-                "the address filter {text:?} is not understood: decoding goes on without it"
+                "address filter {text:?} not understood; decoding without it"
             ));
             Vec::new()
         })
 }
 
-/// One filter; a file may be mapped more than once.
+/// Resolves one filter. Its file may be mapped more than once.
 fn one(text: &str, processes: &[Process]) -> Option<Vec<AddressFilter>> {
     let (range, file) = text
         .split_once('@')
@@ -59,7 +59,7 @@ fn one(text: &str, processes: &[Process]) -> Option<Vec<AddressFilter>> {
     let mappings = modules.flat_map(|module| &module.mappings);
     let hit = mappings
         .filter(|mapping| (mapping.offset.0..mapping.offset.0.saturating_add(mapping.size)).contains(&start));
-    // Most processes have a file at few addresses.
+    // Most processes map a file at few addresses.
     let ranges: Option<BTreeSet<(u64, u64)>> = hit
         .map(|mapping| {
             let from = mapping.start.0.checked_add(start - mapping.offset.0)?;
@@ -105,20 +105,20 @@ mod tests {
             ..Process::default()
         }];
         let mut notes = Vec::new();
-        let mut told = |text: &str| resolve(text, &processes, &mut notes);
+        let mut resolved = |text: &str| resolve(text, &processes, &mut notes);
         let filter = |from, to| AddressFilter {
             from: Avma(from),
             to: Avma(to),
         };
         assert_eq!(
-            told("filter 0x1800/0x100@/bin/a"),
+            resolved("filter 0x1800/0x100@/bin/a"),
             [filter(0x7000_1800, 0x7000_18ff)]
         );
         assert_eq!(
-            told("filter 0x400000/16, filter 4096/1"),
+            resolved("filter 0x400000/16, filter 4096/1"),
             [filter(0x40_0000, 0x40_000f), filter(4096, 4096)]
         );
-        assert!(told("").is_empty());
+        assert!(resolved("").is_empty());
         assert!(notes.is_empty());
         let many = ["filter 1/1"; MAX_FILTERS + 1].join(",");
         for bad in ["filter 0x9000/1@/bin/a", "filter 1/0", "filter main", &many] {

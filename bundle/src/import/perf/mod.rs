@@ -1,4 +1,4 @@
-//! `perf.data` with Intel PT in it, as `perf record -e intel_pt//` writes it.
+//! Imports `perf.data` with Intel PT, as `perf record -e intel_pt//` writes it.
 
 mod aux;
 mod filter;
@@ -8,7 +8,7 @@ mod sideband;
 use super::crash::add_core;
 use crate::core::Core;
 use crate::manifest::{CpuTrace, Manifest, Meta, Process, Source, Thread};
-use crate::{BundlePath, Error, Overwrite, Result, SharedBytes, Stop, Writer};
+use crate::{BundlePath, CancelToken, Error, Overwrite, Result, SharedBytes, Writer};
 use aux::{AuxBuffer, Owner};
 use backtrail_perf::auxtrace::IntelPtInfo;
 use backtrail_perf::data::DataItem;
@@ -16,38 +16,48 @@ use backtrail_perf::{ContextSwitch, PerfData};
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{CpuModel, Tid, TimingParams, TscConversion};
 use modules::{BinaryFinder, add_modules};
-use sideband::{Sideband, Traced};
+use sideband::{Sideband, TracedProcess};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// No file has the traces of more threads or processors: as many files of a bundle can be packed.
+/// The most threads or processors with a trace. A packed bundle may hold that many files.
 const MAX_TRACES: usize = 1 << 15;
 
-/// What an import of `perf.data` is made of.
+/// The inputs of a `perf.data` import.
 #[derive(Clone, Debug)]
 pub struct PerfImport {
     /// The `perf.data` file.
     pub data: PathBuf,
     /// The core of the crash that ended the trace.
     pub core: Option<PathBuf>,
-    /// Where the traced machine's files are to be found.
+    /// The directory with the traced machine's files.
     pub symfs: Option<PathBuf>,
 }
 
 /// Imports a `perf.data` file.
 ///
-/// Binaries are looked for in `symfs` (by full path, then by name), beside the file, and at the path they
-/// were recorded under. One with another build id than the recorded one, or that does not fit what was
-/// mapped, is none. What is not found is noted in [`Meta::notes`] and is no error.
+/// Binaries are searched in `symfs` (by full path, then by name), beside the file, and at their
+/// recorded path. A file with another build id, or one that does not fit the mapping, is not used.
+/// [`Meta::notes`] lists missing binaries; they are not an error.
 ///
 /// # Errors
-/// Malformed, when the file or the core is; unsupported, when it holds no Intel PT, or in a form that is not
-/// read; when `stop` came.
-pub fn perf(import: &PerfImport, target: &Path, overwrite: Overwrite, stop: &Stop) -> Result<Manifest> {
-    stop.told(import_until(import, target, overwrite, stop))
+/// Fails if the file or the core is malformed, if the file holds no supported Intel PT trace, or if
+/// `cancel` was set.
+pub fn perf(
+    import: &PerfImport,
+    target: &Path,
+    overwrite: Overwrite,
+    cancel: &CancelToken,
+) -> Result<Manifest> {
+    cancel.or_canceled(import_cancelable(import, target, overwrite, cancel))
 }
 
-fn import_until(import: &PerfImport, target: &Path, overwrite: Overwrite, stop: &Stop) -> Result<Manifest> {
+fn import_cancelable(
+    import: &PerfImport,
+    target: &Path,
+    overwrite: Overwrite,
+    cancel: &CancelToken,
+) -> Result<Manifest> {
     let bytes = SharedBytes::map_file(&import.data)?;
     let refuse = |error| Error::perf(&import.data)(error);
     let data = PerfData::parse(&bytes).map_err(refuse)?;
@@ -55,10 +65,10 @@ fn import_until(import: &PerfImport, target: &Path, overwrite: Overwrite, stop: 
     let Some(info) = recording.info else {
         return Err(Error::unsupported(
             import.data.display(),
-            "it holds no Intel PT; record with -e intel_pt//",
+            "it contains no Intel PT trace; record with -e intel_pt//",
         ));
     };
-    let writer = Writer::create(target, overwrite)?.until(stop);
+    let writer = Writer::create(target, overwrite)?.canceled_by(cancel);
     let mut meta = Meta {
         source: Source::Hardware,
         created_by: Some("import perf".to_owned()),
@@ -68,8 +78,9 @@ fn import_until(import: &PerfImport, target: &Path, overwrite: Overwrite, stop: 
         ..Meta::default()
     };
     if trace_event(&data, &info).is_some_and(|config| !config.exclude_kernel) {
-        meta.notes
-            .push("the kernel was traced too: its code is not in the bundle and shows as gaps".to_owned());
+        meta.notes.push(
+            "the kernel was traced too; its code is not in the bundle, so it appears as gaps".to_owned(),
+        );
     }
     let (core_path, core) = match &import.core {
         Some(path) => Some(add_core(&writer, path, &mut meta)?).unzip(),
@@ -82,11 +93,15 @@ fn import_until(import: &PerfImport, target: &Path, overwrite: Overwrite, stop: 
     }
     let tsc = info.tsc.or(recording.tsc);
     if tsc.is_none() && buffers.iter().any(|buffer| matches!(buffer.owner, Owner::Cpu(_))) {
-        let problem = "it has no conversion between TSC and time, so its threads cannot be told apart";
+        let problem = "it has no TSC conversion, so its packets cannot be assigned to threads";
         return Err(Error::unsupported(import.data.display(), problem));
     }
     let traced = recording.sideband.traced(&buffers);
-    let finder = BinaryFinder::new(import, &data);
+    let finder = BinaryFinder::new(
+        import.symfs.as_deref(),
+        import.data.parent().unwrap_or(Path::new("")),
+        &data,
+    );
     let mut processes = Vec::new();
     for process in &traced {
         processes.push(import_process(
@@ -104,32 +119,9 @@ fn import_until(import: &PerfImport, target: &Path, overwrite: Overwrite, stop: 
         &mut processes,
         &mut meta.notes,
     )?;
-    if let Some(crash) = meta.crash
-        && processes.iter().all(|process| process.pid != crash.pid)
-    {
-        meta.notes.push(format!(
-            "the core is of process {}, of which there is no trace",
-            crash.pid
-        ));
-    }
-    if meta.program.is_none() {
-        meta.program = processes
-            .iter()
-            .flat_map(|process| &process.modules)
-            .map(|module| module.path.clone())
-            .next();
-    }
+    complete_meta(&mut meta, &processes);
     let manifest = Manifest {
-        cpu: data.cpu_model().unwrap_or_else(|| {
-            meta.notes
-                .push("the file does not say which processor was traced: no errata are assumed".to_owned());
-            CpuModel {
-                vendor: Vendor::Other,
-                family: 0,
-                model: 0,
-                stepping: 0,
-            }
-        }),
+        cpu: cpu_model(&data, &mut meta.notes),
         timing: timing(&data, &info),
         tsc,
         filters: filter::resolve(&info.filter, &processes, &mut meta.notes),
@@ -142,7 +134,41 @@ fn import_until(import: &PerfImport, target: &Path, overwrite: Overwrite, stop: 
     Ok(manifest)
 }
 
-/// All that stands in the file's data.
+/// Adds a note if the core's process has no trace, and the program if it is unknown.
+fn complete_meta(meta: &mut Meta, processes: &[Process]) {
+    if let Some(crash) = meta.crash
+        && processes.iter().all(|process| process.pid != crash.pid)
+    {
+        meta.notes.push(format!(
+            "the core belongs to process {}, which has no trace",
+            crash.pid
+        ));
+    }
+    if meta.program.is_none() {
+        meta.program = processes
+            .iter()
+            .flat_map(|process| &process.modules)
+            .map(|module| module.path.clone())
+            .next();
+    }
+}
+
+/// Returns the traced processor, or an unknown one with a note.
+fn cpu_model(data: &PerfData<'_>, notes: &mut Vec<String>) -> CpuModel {
+    data.cpu_model().unwrap_or_else(|| {
+        notes.push(
+            "the file does not state the traced processor; decoding without errata workarounds".to_owned(),
+        );
+        CpuModel {
+            vendor: Vendor::Other,
+            family: 0,
+            model: 0,
+            stepping: 0,
+        }
+    })
+}
+
+/// The parsed data of the file.
 struct Recording<'a> {
     info: Option<IntelPtInfo>,
     tsc: Option<TscConversion>,
@@ -170,7 +196,7 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// The event that traced.
+/// Returns the event that traced.
 fn trace_event<'d>(
     data: &'d PerfData<'_>,
     info: &IntelPtInfo,
@@ -178,7 +204,7 @@ fn trace_event<'d>(
     data.events.iter().find(|event| event.kind == info.pmu_type)
 }
 
-/// The clocks' parameters: the MTC frequency stands among the bits of the event's `config`.
+/// Returns the timing parameters. The MTC frequency is a bit field of the event's `config`.
 fn timing(data: &PerfData<'_>, info: &IntelPtInfo) -> TimingParams {
     let config = trace_event(data, info).map_or(0, |event| event.config);
     let mtc_freq = if config & info.mtc_bit != 0 && info.mtc_freq_bits != 0 {
@@ -196,7 +222,7 @@ fn timing(data: &PerfData<'_>, info: &IntelPtInfo) -> TimingParams {
 
 fn import_process(
     writer: &Writer,
-    traced: &Traced<'_>,
+    traced: &TracedProcess<'_>,
     finder: &BinaryFinder<'_>,
     core: Option<&Core>,
     notes: &mut Vec<String>,
@@ -215,7 +241,7 @@ fn import_process(
     Ok(process)
 }
 
-/// Writes the packets, and the switches of each processor that has some.
+/// Writes the packets, and the context switches of each processor that has some.
 fn add_traces(
     writer: &Writer,
     buffers: &[AuxBuffer<'_>],
@@ -243,7 +269,7 @@ fn add_traces(
             Owner::Thread(tid) => {
                 let Some(thread) = threads.get_mut(&tid) else {
                     notes.push(format!(
-                        "thread {tid} has a trace, but no record says its process: left out"
+                        "thread {tid} has a trace, but no record names its process; it is left out"
                     ));
                     continue;
                 };

@@ -1,7 +1,6 @@
-//! The binaries behind the mappings: which files they were, where a copy is, how they lay.
+//! Finds the binaries of the mappings, and computes their load addresses.
 
-use super::PerfImport;
-use super::sideband::Traced;
+use super::sideband::TracedProcess;
 use crate::core::Core;
 use crate::elf::{Elf, Load};
 use crate::manifest::{Mapping, Module, Process};
@@ -15,34 +14,36 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Where copies of the traced machine's binaries may be.
+/// Searches for copies of the traced machine's binaries.
 pub(super) struct BinaryFinder<'a> {
-    import: &'a PerfImport,
+    symfs: Option<&'a Path>,
+    /// The directory of the `perf.data` file.
+    beside: &'a Path,
     build_ids: HashMap<String, BuildId>,
-    /// The candidates that are files, by the path that was recorded: each is read once, however many records name it.
+    /// The existing candidates by recorded path. Each is read once, however many records name it.
     known: RefCell<HashMap<String, Rc<Vec<Candidate>>>>,
 }
 
-/// A file that may be the one that was mapped.
+/// A file that may be the mapped one.
 struct Candidate {
-    place: PathBuf,
-    /// What is known of it; else why it cannot be read.
+    path: PathBuf,
+    /// The parsed binary, or the reason why it could not be read.
     read: std::result::Result<Binary, String>,
 }
 
-/// As much of a binary as its mappings are compared with.
+/// The parts of a binary that are compared with its mappings.
 struct Binary {
     build_id: Option<BuildId>,
     /// The lowest stated address.
     lowest_load: Svma,
-    /// Its executable segments.
+    /// The executable segments.
     code: Vec<Load>,
 }
 
 impl Binary {
-    fn read(place: &Path) -> Result<Self> {
-        let bytes = SharedBytes::map_file(place)?;
-        let elf = Elf::parse(&bytes, place.display())?;
+    fn read(path: &Path) -> Result<Self> {
+        let bytes = SharedBytes::map_file(path)?;
+        let elf = Elf::parse(&bytes, path.display())?;
         Ok(Self {
             build_id: elf.build_id(),
             lowest_load: elf.lowest_load()?,
@@ -50,7 +51,7 @@ impl Binary {
         })
     }
 
-    /// Actual minus stated addresses, when an executable segment holds what was mapped.
+    /// Returns actual minus stated addresses if an executable segment contains the mapping.
     fn bias(&self, mmap: &Mmap) -> Option<u64> {
         let holds = |start: u64, size: u64| {
             let start_page = start & !(crate::PAGE_SIZE - 1);
@@ -69,94 +70,95 @@ impl Binary {
     }
 }
 
-/// The file that was mapped, and where its lowest page lies.
-struct Found {
-    place: PathBuf,
+/// The mapped file, and the address of its lowest page.
+struct MappedBinary {
+    path: PathBuf,
     base: Avma,
 }
 
 impl<'a> BinaryFinder<'a> {
-    pub(super) fn new(import: &'a PerfImport, data: &PerfData<'_>) -> Self {
+    pub(super) fn new(symfs: Option<&'a Path>, beside: &'a Path, data: &PerfData<'_>) -> Self {
         Self {
-            import,
+            symfs,
+            beside,
             build_ids: data.build_ids().into_iter().collect(),
             known: RefCell::default(),
         }
     }
 
-    /// The places to look at, best first.
+    /// Returns the paths to try, best first.
     fn candidates(&self, path: &str) -> Vec<PathBuf> {
         let recorded = Path::new(path.strip_suffix(" (deleted)").unwrap_or(path));
         let name = recorded.file_name().unwrap_or(recorded.as_os_str());
-        let mut places = Vec::new();
-        if let Some(symfs) = &self.import.symfs {
-            // A recorded path goes beneath symfs, whatever it says: no step up is followed.
+        let mut paths = Vec::new();
+        if let Some(symfs) = self.symfs {
+            // A recorded path is resolved below symfs; `..` components are dropped.
             let inside = recorded.components().filter_map(|part| match part {
                 std::path::Component::Normal(name) => Some(name),
                 _ => None,
             });
-            places.push(symfs.join(inside.collect::<PathBuf>()));
-            places.push(symfs.join(name));
+            paths.push(symfs.join(inside.collect::<PathBuf>()));
+            paths.push(symfs.join(name));
         }
-        places.push(self.import.data.parent().unwrap_or(Path::new("")).join(name));
-        places.push(recorded.to_owned());
-        places
+        paths.push(self.beside.join(name));
+        paths.push(recorded.to_owned());
+        paths
     }
 
-    /// Returns the candidates for a recorded path that are files, as they were read.
+    /// Reads the candidates for a recorded path that are files.
     fn files(&self, path: &str) -> Rc<Vec<Candidate>> {
         if let Some(known) = self.known.borrow().get(path) {
             return Rc::clone(known);
         }
-        let places = self.candidates(path).into_iter();
-        let files = places.filter(|place| place.is_file()).map(|place| Candidate {
-            read: Binary::read(&place).map_err(|error| error.to_string()),
-            place,
+        let paths = self.candidates(path).into_iter();
+        let files = paths.filter(|path| path.is_file()).map(|path| Candidate {
+            read: Binary::read(&path).map_err(|error| error.to_string()),
+            path,
         });
         let files: Rc<Vec<Candidate>> = Rc::new(files.collect());
         self.known.borrow_mut().insert(path.to_owned(), Rc::clone(&files));
         files
     }
 
-    /// Returns the first candidate that is the mapped file as far as can be told; else why there is none.
-    fn find(&self, mmap: &Mmap) -> std::result::Result<Found, String> {
+    /// Returns the first candidate that matches the mapping, or the reason why there is none.
+    fn find(&self, mmap: &Mmap) -> std::result::Result<MappedBinary, String> {
         let wanted = mmap.build_id.as_ref().or(self.build_ids.get(&mmap.path));
-        let mut why = "was not found: its code is missing".to_owned();
-        for Candidate { place, read } in self.files(&mmap.path).iter() {
+        let mut reason = "was not found: its code is missing".to_owned();
+        for Candidate { path, read } in self.files(&mmap.path).iter() {
             let binary = match read {
                 Ok(binary) => binary,
                 Err(error) => {
-                    why = format!("could not be read ({error})");
+                    reason = format!("could not be read ({error})");
                     continue;
                 }
             };
             match (&binary.build_id, binary.bias(mmap)) {
                 (Some(found), _) if wanted.is_some_and(|wanted| wanted != found) => {
-                    why = format!(
-                        "was found as {} only, with another build id ({found})",
-                        place.display()
+                    reason = format!(
+                        "was only found as {}, with another build id ({found})",
+                        path.display()
                     );
                 }
                 (_, Some(bias)) => {
                     let lowest_page = binary.lowest_load.0 & !(crate::PAGE_SIZE - 1);
-                    return Ok(Found {
-                        place: place.clone(),
+                    return Ok(MappedBinary {
+                        path: path.clone(),
                         base: Avma(lowest_page.wrapping_add(bias)),
                     });
                 }
                 (_, None) => {
-                    why = format!(
-                        "was found as {} only, which does not fit what was mapped",
-                        place.display()
+                    reason = format!(
+                        "was only found as {}, which does not fit the mapping",
+                        path.display()
                     );
                 }
             }
         }
-        Err(why)
+        Err(reason)
     }
 }
 
-/// Names of mappings that are no files.
+/// Returns whether a mapping's name is a file path.
 fn is_file(path: &str) -> bool {
     path.starts_with('/')
         && !path.starts_with("//anon")
@@ -165,12 +167,12 @@ fn is_file(path: &str) -> bool {
         && !path.starts_with("/SYSV")
 }
 
-/// Adds the modules that were mapped into the process; where the records tell of none, those that
-/// the core tells of.
+/// Adds the modules that were mapped into the process. Notes executable files that only the core
+/// lists.
 pub(super) fn add_modules(
     writer: &Writer,
     process: &mut Process,
-    traced: &Traced<'_>,
+    traced: &TracedProcess<'_>,
     finder: &BinaryFinder<'_>,
     core: Option<&Core>,
     notes: &mut Vec<String>,
@@ -185,13 +187,13 @@ pub(super) fn add_modules(
             size: mmap.size,
         };
         let (file, base, build_id) = match finder.find(mmap) {
-            Ok(Found { place, base }) => {
-                let (file, build_id) = writer.add_module(&place, &mmap.path)?;
+            Ok(MappedBinary { path, base }) => {
+                let (file, build_id) = writer.add_module(&path, &mmap.path)?;
                 (Some(file), base, build_id)
             }
-            Err(why) => {
+            Err(reason) => {
                 if missing.insert(&mmap.path) {
-                    notes.push(format!("module {:?} {why}", mmap.path));
+                    notes.push(format!("module {:?} {reason}", mmap.path));
                 }
                 // Most files map their first page lowest.
                 (
@@ -216,7 +218,7 @@ pub(super) fn add_modules(
     let anonymous = traced.mappings.iter().filter(is_anonymous).count();
     if anonymous != 0 {
         notes.push(format!(
-            "process {} mapped executable memory without a file {anonymous} times: what code was made there at run time is missing",
+            "process {} mapped anonymous executable memory {anonymous} times; code generated there is missing",
             process.pid
         ));
     }
@@ -228,7 +230,7 @@ pub(super) fn add_modules(
     Ok(())
 }
 
-/// Notes executable files that the core knows but no record told of.
+/// Notes executable files that the core lists but no record mentions.
 fn note_unrecorded(process: &Process, core: &Core, notes: &mut Vec<String>) {
     let contents = core.contents();
     let executable: HashSet<Avma> = contents
@@ -249,7 +251,7 @@ fn note_unrecorded(process: &Process, core: &Core, notes: &mut Vec<String>) {
     {
         if !recorded.contains(file.path.as_str()) {
             notes.push(format!(
-                "the core has {:?} at {}, but no record tells of it",
+                "the core lists {:?} at {}, but no record mentions it",
                 file.path, file.start
             ));
         }

@@ -1,4 +1,5 @@
-//! What the records say of the traced processes: who they are, what was mapped, who ran when.
+//! Reads the traced processes from the records: their names, threads, mappings and context
+//! switches.
 
 use super::aux::{AuxBuffer, Owner};
 use backtrail_perf::ContextSwitch;
@@ -8,20 +9,20 @@ use backtrail_pt::{Cpu, Nanos, Pid, Tid};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes of mappings that are copied from parents to children: forks beyond count as lost, because a file of
-/// nothing but forks must not fill the memory.
+/// The most bytes of mappings that are copied from parents to children. Further forks count as
+/// lost, so that a file of forks cannot fill the memory.
 const MAX_INHERITED: usize = 256 << 20;
 
-/// The records' story, told in order of time.
+/// The state built from the records, in time order.
 #[derive(Debug, Default)]
 pub(super) struct Sideband {
-    processes: BTreeMap<Pid, ProcessStory>,
+    processes: BTreeMap<Pid, ProcessRecords>,
     switches: BTreeMap<Cpu, Vec<ContextSwitch>>,
-    /// Threads whose tracing was seen to begin.
+    /// Threads with an `ITRACE_START` record.
     traced: BTreeSet<Tid>,
-    /// See [`Self::find_only_traced`].
+    /// The cached result of [`Self::find_only_traced`].
     only_traced: OnceCell<Option<(Pid, Tid)>>,
-    /// Bytes of mappings that were copied from parent to child.
+    /// Bytes of mappings copied from parent to child.
     inherited: usize,
     lost: u64,
     truncated: u64,
@@ -30,27 +31,28 @@ pub(super) struct Sideband {
 }
 
 #[derive(Clone, Debug, Default)]
-struct ProcessStory {
+struct ProcessRecords {
     mappings: Vec<Mmap>,
-    /// What a copy of the mappings takes.
+    /// The size of a copy of the mappings in bytes.
     mapping_bytes: usize,
     threads: BTreeMap<Tid, Option<String>>,
 }
 
 /// A process that has a trace.
 #[derive(Debug)]
-pub(super) struct Traced<'a> {
+pub(super) struct TracedProcess<'a> {
     pub(super) pid: Pid,
-    /// Its threads and their names.
+    /// The process's threads and their names.
     pub(super) threads: Vec<(Tid, Option<&'a str>)>,
-    /// What executable memory was mapped since its last `execve`, in order.
+    /// Executable memory mapped since the last `execve`, in order.
     pub(super) mappings: &'a [Mmap],
 }
 
 impl Sideband {
-    /// Takes the records of a file, which are in order for each processor only.
+    /// Processes the records of a file, which are in time order only per processor.
     pub(super) fn new(mut records: Vec<Record>) -> Self {
-        // What perf made up at its start has no time and comes first. The sort is stable.
+        // Records that perf synthesized at its start have no time and come first. The sort is
+        // stable.
         records.sort_by_key(|record| record.id.time.unwrap_or(Nanos(0)));
         let mut sideband = Self::default();
         for record in records {
@@ -97,7 +99,7 @@ impl Sideband {
                 if let Some(cpu) = record.id.cpu {
                     self.switches.entry(cpu).or_default().push(switch);
                 }
-                // Thread 0 is the idle task, of no process; one that is gone has the number -1.
+                // Thread 0 is the idle task and has no process. An exited thread has the number -1.
                 if let Some(process) = self
                     .processes
                     .get_mut(&switch.pid)
@@ -110,27 +112,27 @@ impl Sideband {
         }
     }
 
-    /// A new process begins with its parent's mappings.
+    /// Copies the parent's mappings into a new process.
     fn inherit(&mut self, pid: Pid, parent: Pid) {
         let inherited = self.inherited;
-        let of_parent = self.process(parent);
-        let after = inherited.saturating_add(of_parent.mapping_bytes);
+        let parent_records = self.process(parent);
+        let after = inherited.saturating_add(parent_records.mapping_bytes);
         if after > MAX_INHERITED {
             self.lost = self.lost.saturating_add(1);
             return;
         }
-        let (mappings, mapping_bytes) = (of_parent.mappings.clone(), of_parent.mapping_bytes);
+        let (mappings, mapping_bytes) = (parent_records.mappings.clone(), parent_records.mapping_bytes);
         self.inherited = after;
         let child = self.process(pid);
         child.mappings = mappings;
         child.mapping_bytes = mapping_bytes;
     }
 
-    fn process(&mut self, pid: Pid) -> &mut ProcessStory {
+    fn process(&mut self, pid: Pid) -> &mut ProcessRecords {
         self.processes.entry(pid).or_default()
     }
 
-    /// What the user should know of gaps in the recording.
+    /// Returns notes about gaps in the recording.
     pub(super) fn notes(&self) -> Vec<String> {
         let counts = [
             (
@@ -157,9 +159,9 @@ impl Sideband {
             .collect()
     }
 
-    /// The processes whose packets `buffers` may hold: those that were seen to be traced, else
-    /// those that ran on a traced processor.
-    pub(super) fn traced(&self, buffers: &[AuxBuffer<'_>]) -> Vec<Traced<'_>> {
+    /// Returns the processes whose packets `buffers` may hold: those with an `ITRACE_START` record,
+    /// and those that ran on a traced processor.
+    pub(super) fn traced(&self, buffers: &[AuxBuffer<'_>]) -> Vec<TracedProcess<'_>> {
         let mut tids = self.traced.clone();
         for buffer in buffers {
             match buffer.owner {
@@ -177,13 +179,13 @@ impl Sideband {
                 }
             }
         }
-        let is_traced = |(pid, process): &(&Pid, &ProcessStory)| {
+        let is_traced = |(pid, process): &(&Pid, &ProcessRecords)| {
             pid.0 != 0 && pid.0 != u32::MAX && process.threads.keys().any(|tid| tids.contains(tid))
         };
         let traced = self.processes.iter().filter(is_traced);
         let found = traced.filter(|(_, process)| !process.mappings.is_empty());
         found
-            .map(|(pid, process)| Traced {
+            .map(|(pid, process)| TracedProcess {
                 pid: *pid,
                 threads: process
                     .threads
@@ -195,7 +197,7 @@ impl Sideband {
             .collect()
     }
 
-    /// The thread that was traced, when it was one alone.
+    /// Returns the traced thread, if there is only one.
     fn find_only_traced(&self) -> Option<(Pid, Tid)> {
         let mut traced = self.processes.iter().flat_map(|(pid, process)| {
             process
@@ -207,22 +209,22 @@ impl Sideband {
         traced.next().filter(|_| traced.next().is_none())
     }
 
-    /// The switches of a processor, in order of time.
+    /// Returns the context switches of a processor, in time order.
     ///
-    /// Where none were recorded but only one thread was traced, that thread is said to have run all the time,
-    /// and a note tells so.
+    /// If none were recorded and only one thread was traced, that thread is assumed to have run all
+    /// the time, and a note says so.
     pub(super) fn switches(&self, cpu: Cpu, notes: &mut Vec<String>) -> Vec<ContextSwitch> {
         if let Some(switches) = self.switches.get(&cpu) {
             return switches.clone();
         }
         let Some((pid, tid)) = *self.only_traced.get_or_init(|| self.find_only_traced()) else {
             notes.push(format!(
-                "no context switches of processor {cpu} were recorded: its trace is of nobody"
+                "no context switches were recorded on processor {cpu}; its trace belongs to no thread"
             ));
             return Vec::new();
         };
         notes.push(format!(
-            "no context switches of processor {cpu} were recorded: all is taken as thread {tid}"
+            "no context switches were recorded on processor {cpu}; its trace is attributed to thread {tid}"
         ));
         let idle = (Pid(0), Tid(0));
         vec![ContextSwitch {
@@ -264,7 +266,7 @@ mod tests {
         }))
     }
 
-    /// Each fork copied the mappings before it looked whether there was room for them.
+    /// Checks the bound before copying the mappings of a fork.
     #[test]
     fn forks_beyond_the_bound_copy_nothing() {
         let began = Instant::now();

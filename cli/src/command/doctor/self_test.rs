@@ -1,4 +1,4 @@
-//! `backtrail doctor --self-test`: whether Intel PT does here all that the collector needs of it.
+//! `backtrail doctor --self-test`: checks whether Intel PT here does all that the collector needs.
 
 use crate::exit::Failure;
 use crate::output::Output;
@@ -7,7 +7,7 @@ use backtrail_collector::hardware::{self, Abilities, Check, HardwareOptions};
 use serde::Serialize;
 use std::io::Write;
 
-/// Runs the hardware source for a moment, and prints what came out.
+/// Traces briefly with the hardware source, and prints the results.
 pub(super) fn run(json: bool) -> Result<(), Failure> {
     let tested = hardware::self_test(&HardwareOptions::default());
     let mut output = Output::new();
@@ -19,7 +19,7 @@ pub(super) fn run(json: bool) -> Result<(), Failure> {
     if json {
         output.json(
             "backtrail-self-test/1",
-            &Tested::new(checks, &abilities, &verdict),
+            &SelfTestReport::new(checks, &abilities, &verdict),
         )?;
     } else {
         for check in checks {
@@ -35,7 +35,7 @@ pub(super) fn run(json: bool) -> Result<(), Failure> {
     verdict.map_err(Failure::failed)
 }
 
-/// The sentence why the test was not passed.
+/// Returns the error if the test did not pass.
 fn verdict(checks: Result<&[Check], &Error>) -> Result<(), String> {
     let checks = checks.map_err(Error::to_string)?;
     let failed: Vec<&str> = checks
@@ -57,7 +57,7 @@ fn verdict(checks: Result<&[Check], &Error>) -> Result<(), String> {
 
 /// The self-test as JSON.
 #[derive(Serialize)]
-struct Tested<'a> {
+struct SelfTestReport<'a> {
     passed: bool,
     problem: Option<&'a str>,
     checks: Vec<CheckRow<'a>>,
@@ -78,7 +78,7 @@ struct Ability {
     said: String,
 }
 
-impl<'a> Tested<'a> {
+impl<'a> SelfTestReport<'a> {
     fn new(checks: &'a [Check], abilities: &'a [Ability], verdict: &'a Result<(), String>) -> Self {
         let row = |check: &'a Check| CheckRow {
             name: check.name,
@@ -100,20 +100,20 @@ fn abilities(found: &Abilities) -> Vec<Ability> {
         has,
         said: said.to_owned(),
     };
-    let plain = |has: bool| if has { "it is there" } else { "it is not there" };
+    let plain = |has: bool| if has { "supported" } else { "not supported" };
     let pause = found.pause_in_kernel.as_ref();
     let filters = found.address_filters;
     vec![
         ability(
             "pause in the kernel",
             pause.is_ok(),
-            pause.err().map_or("it is there", String::as_str),
+            pause.err().map_or("supported", String::as_str),
         ),
         ability("address filters", filters != 0, &format!("{filters} ranges")),
         ability("CYC packets and PSB periods", found.psb_cyc, plain(found.psb_cyc)),
         ability("MTC packets", found.mtc, plain(found.mtc)),
         ability(
-            "buffers that stay in memory",
+            "locked buffers",
             found.buffers_locked,
             plain(found.buffers_locked),
         ),
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_self_test_passes_only_when_all_of_it_does() {
+    fn self_test_passes_only_if_every_check_does() {
         let check = |name, passed| Check {
             name,
             passed,

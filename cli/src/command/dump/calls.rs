@@ -1,9 +1,10 @@
 //! `backtrail dump calls`: the call forest, indented by depth.
 
-use super::Range;
+use super::range::Range;
 use crate::args::Dump;
 use crate::exit::Failure;
-use crate::output::{Output, plain};
+use crate::output::Output;
+use crate::terminal::plain;
 use backtrail_debugger::session::Thread;
 use backtrail_decoder::{Call, Entered, Left, Watch};
 use serde::Serialize;
@@ -20,12 +21,12 @@ struct Row {
     left: &'static str,
 }
 
-/// Prints every call that is going on at or after `--from`, callers before callees.
+/// Prints every call that is active at or after `--from`, callers before callees.
 pub fn run(range: &Range, args: &Dump, output: &mut Output) -> Result<(), Failure> {
     for thread in range.threads() {
         let forest = range.session.forest(thread, &Watch::none())?;
         let from = range.from(thread)?;
-        // Ids ascend in the order of beginnings, callers before callees.
+        // Ids ascend in the order in which calls begin, callers before callees.
         let wanted = forest
             .ids()
             .map(|id| (forest.call(id), id))
@@ -60,7 +61,7 @@ fn print(
     if args.json {
         return output.json("backtrail-call/1", &row);
     }
-    // Deep recursion shall not write gigabytes of blanks.
+    // Bound the indentation, so that deep recursion does not write gigabytes of spaces.
     let indent = "  ".repeat(row.depth.min(64) as usize);
     let name = plain(row.function.as_deref().unwrap_or(&row.address));
     writeln!(

@@ -1,9 +1,11 @@
-//! `backtrail dump instructions` and `dump blocks`: what ran, in order, with what lies between.
+//! `backtrail dump instructions` and `dump blocks`: executed code in order, with the events
+//! between.
 
-use super::Range;
+use super::range::Range;
 use crate::args::Dump;
 use crate::exit::Failure;
-use crate::output::{Output, plain};
+use crate::output::Output;
+use crate::terminal::plain;
 use backtrail_debugger::session::Thread;
 use backtrail_decoder::{Instruction, Mark, MarkKind, Resumed};
 use serde::Serialize;
@@ -33,7 +35,7 @@ struct MarkRow {
     mark: String,
 }
 
-/// One line an instruction.
+/// Prints one line per instruction.
 pub fn instructions(range: &Range, args: &Dump, output: &mut Output) -> Result<(), Failure> {
     for thread in range.threads() {
         let mut index = range.from(thread)?;
@@ -83,7 +85,7 @@ fn instruction_row(
     Ok(())
 }
 
-/// One line a run of instructions up to and with the one that ends it by changing flow.
+/// Prints one line per basic block, which ends with the instruction that changes the flow.
 pub fn blocks(range: &Range, args: &Dump, output: &mut Output) -> Result<(), Failure> {
     for thread in range.threads() {
         let mut left = range.count;
@@ -144,7 +146,7 @@ fn function(range: &Range, thread: &Thread, instruction: Instruction) -> Option<
     })
 }
 
-/// What lies between the instructions, told before the one that follows it.
+/// Prints the events between instructions, each before the instruction that follows it.
 fn marks(thread: &Thread, from: u64, to: u64, args: &Dump, output: &mut Output) -> Result<(), Failure> {
     for mark in thread.history.marks_in(from..to) {
         let position = thread.position(mark.index).to_string();
@@ -164,16 +166,16 @@ fn describe(mark: &Mark) -> String {
         MarkKind::LeftUser {
             resumed: Resumed::After,
             ..
-        } => "left user code and came back".to_owned(),
+        } => "left user code and returned".to_owned(),
         MarkKind::LeftUser {
             resumed: Resumed::Again,
             ..
-        } => "left user code; the instruction runs again".to_owned(),
+        } => "left user code; the instruction is executed again".to_owned(),
         MarkKind::LeftUser {
             resumed: Resumed::Elsewhere(at),
             ..
         } => {
-            format!("left user code and came back at {at}")
+            format!("left user code and returned at {at}")
         }
         MarkKind::Interrupted { from, .. } => format!("interrupted before {from}"),
         MarkKind::Descheduled { .. } => "off the processor".to_owned(),

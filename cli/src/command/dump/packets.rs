@@ -1,4 +1,4 @@
-//! `backtrail dump packets`: each buffer of the bundle, packet by packet, with byte offsets.
+//! `backtrail dump packets`: prints each buffer of the bundle packet by packet, with byte offsets.
 
 use crate::args::Dump;
 use crate::exit::Failure;
@@ -19,7 +19,7 @@ struct Record {
     error: Option<String>,
 }
 
-/// Prints the packets of every buffer, or of the thread or processor asked for.
+/// Prints the packets of every buffer, or of the requested thread or processor.
 pub fn run(args: &Dump, output: &mut Output) -> Result<(), Failure> {
     let bundle = Bundle::open(&args.bundle)?;
     let from = match &args.from {
@@ -42,7 +42,7 @@ pub fn run(args: &Dump, output: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Every buffer that is wanted, with a name for it.
+/// Returns every requested buffer with its name.
 fn buffers(bundle: &Bundle, wanted: Option<u32>) -> Vec<(String, BundlePath)> {
     let manifest = bundle.manifest();
     let threads = manifest.processes.iter().flat_map(|process| &process.threads);
@@ -61,8 +61,8 @@ fn buffers(bundle: &Bundle, wanted: Option<u32>) -> Vec<(String, BundlePath)> {
         .collect()
 }
 
-/// Starts at the first PSB at or after `from`, goes on at the next one after an error. Padding is
-/// left out.
+/// Prints packets from the first PSB at or after `from`. After an error it continues at the next
+/// PSB. PAD packets are omitted.
 fn dump_buffer(
     args: &Dump,
     output: &mut Output,
@@ -110,9 +110,5 @@ fn parse_offset(text: &str) -> Result<usize, Failure> {
         Some(digits) => usize::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    number.map_err(|_| {
-        Failure::usage(format_args!(
-            "--from {text}: packets begin at a byte offset, as 4096 or 0x1000"
-        ))
-    })
+    number.map_err(|_| Failure::usage(format_args!("--from {text}: not a byte offset (4096 or 0x1000)")))
 }

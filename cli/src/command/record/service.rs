@@ -1,8 +1,8 @@
-//! `backtrail record --daemon`: stands before a service, and saves its crashes beside the collector's.
+//! `backtrail record --daemon`: runs a service, and saves its crashes to the collector's spool.
 
-use super::{Destination, options};
+use super::options::options;
 use crate::args::Record;
-use crate::command::last_word::Witness;
+use crate::command::last_word::KillMonitor;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use backtrail_bundle::manifest::Crash;
@@ -11,7 +11,7 @@ use backtrail_collector::config::{Core, signal_name};
 use backtrail_collector::minder::Minder;
 use backtrail_pt::Pid;
 use backtrail_recorder::{
-    CrashDraft, CrashSink, Ending, Error, Memory, Progress, RecordOptions, SavedCrash, record,
+    CrashDraft, CrashSink, Ending, Error, Memory, Output, Progress, RecordOptions, SavedCrash, record,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -23,12 +23,12 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a service manager, or a user, sends to the process that it has started.
-const PASSED_ON: [i32; 6] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
-/// How often a collector is looked for that was not there.
+/// The signals that a service manager or a user sends to the process that it started.
+const FORWARDED: [i32; 6] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
+/// The interval of checks for a collector that was missing.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// Records until the program ends, and ends as it has ended.
+/// Records until the program exits, and exits in the same way.
 pub(super) fn run(args: &Record) -> Result<(), Failure> {
     let config = Config::load(args.config.as_deref())?;
     let mut service = Service::new(&config)?;
@@ -40,9 +40,9 @@ pub(super) fn run(args: &Record) -> Result<(), Failure> {
             lock(&minder).refresh();
         }
     };
-    let mut witness = Witness::begin(args.pid);
+    let mut witness = KillMonitor::begin(args.pid);
     let mut started = |pid: Pid| witness.started(pid);
-    // A process that was not started here is let go by the signals that would have ended it.
+    // A process that was attached is detached by the signals that would have ended it.
     let interrupt = args.pid.map(|_| Interrupt::install());
     let never = AtomicBool::new(false);
     let signals = match args.pid {
@@ -57,29 +57,29 @@ pub(super) fn run(args: &Record) -> Result<(), Failure> {
         started: Some(&mut started),
         ..options(
             args,
-            Destination::Crashes(&mut service),
+            Output::Crashes(&mut service),
             interrupt.as_ref().map_or(&never, Interrupt::flag),
         )
     })?;
     drop((witness, interrupt));
-    // What is left by no destructor below is left on the disk.
+    // Temporary files on disk are only removed by destructors.
     drop((service, minder));
-    if let Some(why) = outcome.failure {
-        return Err(Failure::failed(format_args!("recording ended early: {why}")));
+    if let Some(reason) = outcome.failure {
+        return Err(Failure::failed(format_args!("recording ended early: {reason}")));
     }
     match outcome.ending {
         Ending::Running | Ending::Exited(0) => Ok(()),
         Ending::Exited(status) => std::process::exit(status),
-        // As shells tell it.
+        // Shells report signals in this way.
         Ending::Killed(signal) => std::process::exit(128 + signal),
     }
 }
 
-/// The signals that come from now on, but for those that are ignored here: the program ignores them, too.
+/// Catches signals from now on, except those that are ignored: the program ignores them as well.
 fn catch() -> std::io::Result<Receiver<i32>> {
     let status = fs::read_to_string("/proc/self/status")?;
     let ignored = ignored(&status);
-    let wanted = PASSED_ON
+    let wanted = FORWARDED
         .into_iter()
         .filter(|signal| ignored >> (signal - 1) & 1 == 0);
     let mut signals = Signals::new(wanted)?;
@@ -87,7 +87,7 @@ fn catch() -> std::io::Result<Receiver<i32>> {
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
-            // It ends with the process.
+            // The thread ends with the process.
             for signal in signals.forever() {
                 if sender.send(signal).is_err() {
                     return;
@@ -97,19 +97,20 @@ fn catch() -> std::io::Result<Receiver<i32>> {
     Ok(receiver)
 }
 
-/// Bit n-1: signal n is ignored (`SigIgn` of proc_pid_status(5)).
+/// Returns the set of ignored signals: bit n-1 stands for signal n (`SigIgn` of
+/// proc_pid_status(5)).
 fn ignored(status: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .unwrap_or(0)
 }
 
-/// Where its crashes go.
+/// The destination of the service's crashes.
 struct Service {
     minder: Arc<Mutex<Minder>>,
     /// The names of the bundles that are being written, by process.
     drafts: HashMap<Pid, String>,
-    /// The collector was found missing, and that was said.
+    /// Whether a missing collector was reported.
     warned: bool,
 }
 
@@ -122,12 +123,12 @@ impl Service {
         })
     }
 
-    /// The collector is to do what it can.
-    fn give_up(&mut self, pid: Pid, why: impl Display) {
+    /// Leaves the crash to the collector.
+    fn leave_to_collector(&mut self, pid: Pid, reason: impl Display) {
         self.drafts.remove(&pid);
         lock(&self.minder).forget(pid.0);
-        say(format_args!(
-            "the crash of process {pid} could not be saved: {why}"
+        print_line(format_args!(
+            "could not save the crash of process {pid}: {reason}"
         ));
     }
 }
@@ -141,12 +142,12 @@ impl CrashSink for Service {
             self.warned = true;
             if minder.saves_alone() {
                 let spool = minder.spool().display();
-                say(format_args!(
+                print_line(format_args!(
                     "{error}; until then crashes are saved to {spool} without it"
                 ));
             } else {
-                say(format_args!(
-                    "{error}; until then crashes are not saved, for only the collector may write to the spool"
+                print_line(format_args!(
+                    "{error}; until then crashes are not saved, because only the collector may write to the spool"
                 ));
             }
         }
@@ -178,7 +179,7 @@ impl CrashSink for Service {
                 })
             }
             Err(error) => {
-                self.give_up(crash.pid, error);
+                self.leave_to_collector(crash.pid, error);
                 None
             }
         }
@@ -195,13 +196,13 @@ impl CrashSink for Service {
         manifest.meta.created_by = Some("record --daemon".to_owned());
         let finished = lock(&self.minder).finish(&id, writer, manifest);
         match finished {
-            Ok(id) => say(format_args!("{} ended process {pid}: {id}", signal_name(signal))),
-            Err(error) => self.give_up(pid, error),
+            Ok(id) => print_line(format_args!("{} ended process {pid}: {id}", signal_name(signal))),
+            Err(error) => self.leave_to_collector(pid, error),
         }
     }
 
     fn failed(&mut self, pid: Pid, error: Error) {
-        self.give_up(pid, error);
+        self.leave_to_collector(pid, error);
     }
 }
 
@@ -209,9 +210,9 @@ fn lock(minder: &Mutex<Minder>) -> MutexGuard<'_, Minder> {
     minder.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One line on standard error: standard output is the program's.
-fn say(what: impl Display) {
-    crate::output::complain(&what.to_string());
+/// Prints one line to standard error, because standard output is the program's.
+fn print_line(line: impl Display) {
+    crate::terminal::print_error(&line.to_string());
 }
 
 #[cfg(test)]
@@ -219,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nohup_ignores_is_known() {
+    fn signals_ignored_by_nohup_are_known() {
         let status = "Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000440\n";
         assert_eq!(ignored(status), 1 << (SIGHUP - 1) | 1 << 12);
         assert_eq!(ignored(""), 0);

@@ -116,7 +116,7 @@ fn crashes_are_listed_and_shown_as_text() {
             assert_text(&run.stdout, &format!("{command:?}"));
             if json.is_empty() && command.contains(&"show") {
                 assert!(
-                    run.stdout.contains("told by    x\u{fffd}]0;PWNED"),
+                    run.stdout.contains("reported   x\u{fffd}]0;PWNED"),
                     "{}",
                     run.stdout
                 );

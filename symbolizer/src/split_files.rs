@@ -1,29 +1,22 @@
-//! Finds the files that DWARF was split off into: `.dwo` files and packages of them (`.dwp`). Paths in the DWARF are followed
-//! below the places that the search allows, and nowhere else.
+//! Finds split DWARF: `.dwo` files and packages (`.dwp`). Paths in the DWARF are only followed
+//! below the directories that the search allows.
 
 use crate::DebugSearch;
 use crate::dwarf::{Skeleton, skeletons};
-use crate::source::{Source, map_file};
+use crate::source::{Source, SplitFile, map_file};
 use backtrail_pt::BuildId;
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-/// More files are not opened.
+/// The most files that are opened.
 const MAX_FILES: usize = 1 << 14;
 
-/// A file of DWARF that was split off.
-pub(crate) struct SplitFile {
-    /// Its bytes.
-    pub source: Source,
-    /// It is a package of several.
-    pub package: bool,
-}
-
-/// The files that the skeletons of `holder` are completed by, packages first; `id`: the module's.
+/// Returns the split files for the skeleton units of `holder`, packages first. `id` is the module's
+/// build id.
 pub(crate) fn find(holder: &Source, id: Option<&BuildId>, search: &DebugSearch) -> Vec<SplitFile> {
     let mut found = Vec::new();
     let Ok(elf) = holder.elf() else { return found };
-    // Skeletons lend their addresses to what was split off.
+    // Skeleton units own the addresses that split units use.
     if holder.section(&elf, ".debug_addr").is_empty() {
         return found;
     }
@@ -50,7 +43,7 @@ pub(crate) fn find(holder: &Source, id: Option<&BuildId>, search: &DebugSearch) 
             if found.len() >= MAX_FILES || !tried.insert(path.clone()) {
                 continue;
             }
-            // One that is another's has another id, and is left out when it is read.
+            // A file of another build has another id. It is dropped when its units are added.
             if let Some(source) = load(&path) {
                 found.push(SplitFile {
                     source,
@@ -63,8 +56,8 @@ pub(crate) fn find(holder: &Source, id: Option<&BuildId>, search: &DebugSearch) 
     found
 }
 
-/// Where the file of a skeleton may be: in each directory that the search allows by its name, by its path, and by its path
-/// from where it was compiled.
+/// Returns the paths where a skeleton's file may be. In each allowed directory, they are its name,
+/// its path, and its path relative to the compilation directory.
 fn candidates(skeleton: &Skeleton<'_>, search: &DebugSearch) -> Vec<PathBuf> {
     let text = |bytes| {
         std::str::from_utf8(bytes)
@@ -90,7 +83,7 @@ fn candidates(skeleton: &Skeleton<'_>, search: &DebugSearch) -> Vec<PathBuf> {
     found
 }
 
-/// A relative path that does not leave the directory that it counts from.
+/// Returns whether a relative path stays below its base directory.
 fn stays_below(path: &Path) -> bool {
     let mut parts = path.components().peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
@@ -101,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_stay_below_what_is_allowed() {
+    fn paths_outside_of_allowed_directories_are_refused() {
         let search = DebugSearch {
             beside: vec![PathBuf::from("/home/a/program")],
             ..DebugSearch::none()

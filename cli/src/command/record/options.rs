@@ -1,0 +1,41 @@
+//! Converts the command line of `backtrail record` to recorder options.
+
+use crate::args::{self, Record, RecordEngine};
+use backtrail_pt::Pid;
+use backtrail_recorder::{Engine, Output, Pin, RecordOptions, Target};
+use std::sync::atomic::AtomicBool;
+
+/// Converts the command line to recorder options.
+pub(super) fn options<'a>(
+    args: &Record,
+    output: impl Into<Output<'a>>,
+    stop: &'a AtomicBool,
+) -> RecordOptions<'a> {
+    let target = match args.pid {
+        Some(pid) => Target::Processes(vec![Pid(pid)]),
+        None => Target::Command(args.program.clone()),
+    };
+    RecordOptions {
+        ring: if args.full {
+            None
+        } else {
+            Some(usize::try_from(args.ring).unwrap_or(usize::MAX))
+        },
+        engine: match args.engine {
+            // Golden addresses come from single steps.
+            RecordEngine::Translate if args.golden.is_none() => Engine::Translate,
+            RecordEngine::Translate | RecordEngine::Step => Engine::Step,
+        },
+        pin: match args.pin {
+            args::Pin::Auto => Pin::Auto,
+            args::Pin::Together => Pin::Together,
+            args::Pin::Off => Pin::Off,
+        },
+        cache: args.cache,
+        follow: !args.no_follow,
+        randomize_addresses: !args.no_aslr,
+        compress_returns: !args.no_compress_returns,
+        duration: args.duration,
+        ..RecordOptions::new(target, output, stop)
+    }
+}

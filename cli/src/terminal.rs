@@ -1,0 +1,23 @@
+//! Text for a terminal: escaping, colors, and messages on standard error.
+
+use backtrail_console::output::visible;
+use std::io::{IsTerminal, Write};
+
+/// Returns whether stdout is a terminal with colors and `NO_COLOR` is not set
+/// (<https://no-color.org>).
+pub fn has_color() -> bool {
+    let says_no = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+    std::io::stdout().is_terminal() && !says_no && !is_dumb
+}
+
+/// Returns text from a bundle on one line, without control characters.
+pub fn plain(text: &str) -> String {
+    visible(text).into_owned()
+}
+
+/// Prints a message to standard error, on one line.
+pub fn print_error(line: &str) {
+    // The reader may be gone, and there is nowhere else to report that.
+    let _ = writeln!(std::io::stderr(), "backtrail: {}", visible(line));
+}
