@@ -10,7 +10,7 @@
 #[path = "../tests/crasher/mod.rs"]
 mod crasher;
 
-use backtrail_collector::probe::{AttachKind, CrashSeen, Probe, ProbeOptions};
+use backtrail_collector::probe::{AttachKind, CrashSample, Probe, ProbeOptions};
 use crasher::{Crash, now};
 use std::collections::HashMap;
 use std::os::fd::AsRawFd as _;
@@ -162,7 +162,7 @@ fn crash_in_turn(crashes: usize, busy: usize) {
 }
 
 /// All events until it is done, each with the time at which it was there.
-fn read(probe: &mut Probe, done: &AtomicBool) -> Vec<(CrashSeen, u64)> {
+fn read(probe: &mut Probe, done: &AtomicBool) -> Vec<(CrashSample, u64)> {
     let mut seen = Vec::new();
     while !done.load(Ordering::Relaxed) {
         let mut polled: Vec<libc::pollfd> = probe

@@ -14,7 +14,7 @@ const MAX_ANSWER: u64 = 1 << 20;
 
 /// A bundle that the daemon has made.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
-pub struct Made {
+pub struct SnapshotReply {
     /// Its name in the spool.
     pub id: String,
     /// Where it stands.
@@ -25,7 +25,7 @@ pub struct Made {
 ///
 /// # Errors
 /// [`Error::NotRunning`], or what the daemon says.
-pub fn snapshot(runtime: &Runtime, pid: Option<u32>) -> Result<Made> {
+pub fn snapshot(runtime: &Runtime, pid: Option<u32>) -> Result<SnapshotReply> {
     let query = pid.map_or_else(String::new, |pid| format!("?pid={pid}"));
     let path = runtime.control_socket();
     let mut socket = UnixStream::connect(&path).map_err(|_| Error::NotRunning(path.clone()))?;

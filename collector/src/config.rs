@@ -35,30 +35,30 @@ pub struct Config {
     /// Log lines as JSON.
     pub log_json: bool,
     /// Crashes: which, and what is kept of the process.
-    pub crash: Crash,
+    pub crash: CrashConfig,
     /// How many bundles a user may cause, and an executable of that user.
-    pub limit: Limit,
+    pub limit: LimitConfig,
     /// Intel PT.
-    pub trace: Trace,
+    pub trace: TraceConfig,
     /// Functions whose calls make a bundle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub function: Vec<Function>,
+    pub function: Vec<FunctionConfig>,
 }
 
 /// `[crash]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Crash {
+pub struct CrashConfig {
     /// Signals that count as a crash when nobody handles them.
     pub signals: SignalSet,
     /// How the kernel is asked to tell of them: `auto`, or one attach type.
     pub attach: String,
     /// How a process that crashes is kept until it is read.
-    pub hold: Hold,
+    pub hold: HoldMethod,
     /// A process is kept no longer than this.
     pub hold_limit: Span,
     /// What is kept of its memory.
-    pub core: Core,
+    pub core: CorePolicy,
     /// A full core larger than this is not kept; stacks are, then.
     pub core_limit: Size,
     /// Whether the core also goes where it went before.
@@ -70,7 +70,7 @@ pub struct Crash {
 /// How a process that crashes is kept until it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Hold {
+pub enum HoldMethod {
     /// By `core_pattern`, the best way that this kernel has.
     Auto,
     /// A handler that the kernel starts, and that the core is piped to.
@@ -84,7 +84,7 @@ pub enum Hold {
 /// What is kept of a crashed process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Core {
+pub enum CorePolicy {
     /// What the process's `coredump_filter` says, up to `core_limit`.
     Full,
     /// All stacks, and the pages that registers and stacks point to.
@@ -96,7 +96,7 @@ pub enum Core {
 /// `[limit]`: bundles by user, and by executable of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Limit {
+pub struct LimitConfig {
     /// So many at once.
     pub burst: u32,
     /// So many a second beyond these.
@@ -106,9 +106,9 @@ pub struct Limit {
 /// `[trace]`: Intel PT.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Trace {
+pub struct TraceConfig {
     /// Whether it is used.
-    pub source: Source,
+    pub source: TraceSource,
     /// Bytes of each processor's ring.
     pub ring: Size,
     /// The kernel's own code too.
@@ -140,7 +140,7 @@ pub struct Trace {
 /// Where history comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum TraceSource {
     /// Intel PT where the machine has it.
     Auto,
     /// Intel PT, or the daemon does not start.
@@ -152,7 +152,7 @@ pub enum Source {
 /// `[[function]]`: a call that makes a bundle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Function {
+pub struct FunctionConfig {
     /// The file that holds it.
     pub binary: PathBuf,
     /// Its name in the symbol table, or `0x` and its file offset.
@@ -172,22 +172,22 @@ impl Default for Config {
             user: None,
             log: "info".to_owned(),
             log_json: false,
-            crash: Crash::default(),
-            limit: Limit::default(),
-            trace: Trace::default(),
+            crash: CrashConfig::default(),
+            limit: LimitConfig::default(),
+            trace: TraceConfig::default(),
             function: Vec::new(),
         }
     }
 }
 
-impl Default for Crash {
+impl Default for CrashConfig {
     fn default() -> Self {
         Self {
             signals: SignalSet::default(),
             attach: "auto".to_owned(),
-            hold: Hold::Auto,
+            hold: HoldMethod::Auto,
             hold_limit: Span(Duration::from_secs(30)),
-            core: Core::Full,
+            core: CorePolicy::Full,
             core_limit: Size(1 << 30),
             chain: true,
             priority: 50,
@@ -195,7 +195,7 @@ impl Default for Crash {
     }
 }
 
-impl Default for Limit {
+impl Default for LimitConfig {
     fn default() -> Self {
         Self {
             burst: 2000,
@@ -204,10 +204,10 @@ impl Default for Limit {
     }
 }
 
-impl Default for Trace {
+impl Default for TraceConfig {
     fn default() -> Self {
         Self {
-            source: Source::Auto,
+            source: TraceSource::Auto,
             ring: Size(4 << 20),
             kernel: false,
             cgroup: None,

@@ -1,28 +1,28 @@
 //! The daemon: what runs, in which order it begins, and that it ends as if it had never been.
 
+mod claimed;
 mod control;
+mod crash_queue;
 mod deposits;
 mod functions;
-mod kept;
+mod jobs;
 mod listen;
-mod minded;
+mod probe_reader;
 mod queue;
 mod recorders;
-mod relay;
 mod socket;
-mod watch;
 mod work;
 
-use crate::config::{Config, Hold};
-use crate::crash::{self, Holds, Promises, Saver, Sightings, Snapshot};
+use crate::config::{Config, HoldMethod};
+use crate::crash::{self, DiskBudget, HeldProcesses, PendingCrashes, Saver, SnapshotRequest};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::history::History;
 use crate::limit::Limiter;
 use crate::metrics::Metrics;
-use crate::pattern::{Saved, Sysctl};
+use crate::pattern::{SavedPattern, Sysctl};
 use crate::probe::{Probe, ProbeOptions};
-use crate::runtime::{Runtime, Tenancy};
+use crate::runtime::{Runtime, RuntimeLock};
 use crate::spool::Spool;
 use crate::users::Users;
 use crate::wire::Listener;
@@ -47,7 +47,7 @@ const LAST_JOBS: Duration = Duration::from_secs(10);
 
 /// How to run it.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct DaemonOptions {
     /// The configuration.
     pub config: Config,
     /// Where it came from, to read it again.
@@ -56,23 +56,23 @@ pub struct Options {
 
 /// What the threads share.
 #[derive(Debug)]
-struct Shared {
+struct DaemonState {
     saver: Saver,
     started: Instant,
     runtime: Runtime,
-    minded: minded::Minded,
+    claimed: claimed::ClaimedProcesses,
     /// The processes that are kept.
-    holds: Holds,
+    held: HeldProcesses,
 }
 
 /// Runs until SIGTERM or SIGINT; SIGHUP reads the configuration again. Call it while the process has one thread.
 ///
 /// # Errors
 /// When it cannot start. What fails later is logged, and the daemon goes on.
-pub fn run(options: Options) -> Result<()> {
+pub fn run(options: DaemonOptions) -> Result<()> {
     let signals = block_signals()?;
     let mut daemon = Daemon::start(options, &signals)?;
-    daemon.mind(&signals);
+    daemon.run(&signals);
     daemon.stop()
 }
 
@@ -87,11 +87,11 @@ fn block_signals() -> Result<SignalFd> {
     SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(failed())
 }
 
-impl Shared {
+impl DaemonState {
     /// Saves a process that lives on, or the traces of all.
-    fn snapshot(&self, pid: Option<Pid>) -> Result<crash::Saved> {
+    fn snapshot(&self, pid: Option<Pid>) -> Result<crash::SaveOutcome> {
         let freezer = self.saver.history.as_ref().map(History::freezer);
-        self.saver.save_snapshot(&Snapshot {
+        self.saver.save_snapshot(&SnapshotRequest {
             pid,
             trigger: "snapshot",
             note: None,
@@ -102,12 +102,12 @@ impl Shared {
 }
 
 struct Daemon {
-    options: Options,
-    shared: Arc<Shared>,
+    options: DaemonOptions,
+    shared: Arc<DaemonState>,
     sysctl: Sysctl,
     /// What stood in `core_pattern`.
-    saved: Option<Saved>,
-    tenancy: Tenancy,
+    saved: Option<SavedPattern>,
+    runtime_lock: RuntimeLock,
     guard: Option<Guard>,
     listener: Arc<Listener>,
     recorders: Arc<Listener>,
@@ -116,10 +116,10 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(options: Options, _signals: &SignalFd) -> Result<Self> {
+    fn start(options: DaemonOptions, _signals: &SignalFd) -> Result<Self> {
         let config = options.config.clone();
         let runtime = Runtime::new(&config.runtime);
-        let tenancy = runtime.succeed()?;
+        let runtime_lock = runtime.lock_after_predecessor()?;
         let spool = Spool::create(&config.spool, config.spool_limit, config.spool_free)?;
         let probe = attach(&config)?;
         let history = History::start(&config)?;
@@ -132,45 +132,45 @@ impl Daemon {
         }
         let sysctl = Sysctl::default();
         let socket = match config.crash.hold {
-            Hold::Socket => Some(Arc::new(socket::bind(&runtime.core_socket())?)),
+            HoldMethod::Socket => Some(Arc::new(socket::bind(&runtime.core_socket())?)),
             _ => None,
         };
-        let (guard, saved) = hold(&sysctl, &runtime, &config).unzip();
-        privilege::drop_rest(config.user.as_deref(), &config.spool)?;
-        let shared = Arc::new(Shared {
+        let (guard, saved) = install_handler(&sysctl, &runtime, &config).unzip();
+        privilege::drop_unneeded(config.user.as_deref(), &config.spool)?;
+        let shared = Arc::new(DaemonState {
             saver: Saver {
                 spool,
-                sightings: Sightings::default(),
+                pending: PendingCrashes::default(),
                 metrics: Metrics::default(),
                 limiter: Mutex::new(Limiter::new(config.limit)),
                 users: Users::default(),
                 probe: probe.as_ref().map(|probe| probe.kind().to_string()),
                 chain: saved.as_ref().is_some_and(|saved| saved.chain),
                 workers: Workers::default(),
-                promises: Promises::default(),
+                disk_budget: DiskBudget::default(),
                 history,
                 config: RwLock::new(Arc::new(config)),
             },
             started: Instant::now(),
             runtime,
-            minded: minded::Minded::default(),
-            holds: Holds::default(),
+            claimed: claimed::ClaimedProcesses::default(),
+            held: HeldProcesses::default(),
         });
         shared.saver.workers.prepare();
         let mut threads = work::Threads::start(&shared)?;
         threads.listen(&shared, &listener)?;
-        threads.mind_recorders(&shared, &recorders)?;
+        threads.serve_recorders(&shared, &recorders)?;
         if let Some(socket) = &socket {
-            threads.take_from_kernel(&shared, socket)?;
+            threads.serve_core_socket(&shared, socket)?;
         }
         if let Some(probe) = probe {
-            threads.watch(&shared, probe)?;
+            threads.read_probe(&shared, probe)?;
         }
         if shared.saver.history.is_some() {
-            threads.mind_history(&shared)?;
+            threads.read_history(&shared)?;
         }
         if !functions.is_empty() {
-            threads.watch_functions(&shared, functions)?;
+            threads.read_functions(&shared, functions)?;
         }
         threads.control(&shared, control)?;
         tracing::info!("ready");
@@ -180,7 +180,7 @@ impl Daemon {
             shared,
             sysctl,
             saved,
-            tenancy,
+            runtime_lock,
             guard,
             listener,
             recorders,
@@ -190,7 +190,7 @@ impl Daemon {
     }
 
     /// Until a signal says that it is enough.
-    fn mind(&mut self, signals: &SignalFd) {
+    fn run(&mut self, signals: &SignalFd) {
         loop {
             let timeout = PollTimeout::try_from(TICK).unwrap_or(PollTimeout::MAX);
             let _ = poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], timeout);
@@ -208,23 +208,20 @@ impl Daemon {
     fn tick(&mut self) {
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Watchdog]);
         let saver = &self.shared.saver;
-        if !saver.sightings.is_empty() {
+        if !saver.pending.is_empty() {
             let limit = saver.config().crash.hold_limit.0;
-            for mut sighting in saver.sightings.overdue(2 * limit) {
-                let (seen, age) = (
-                    &sighting.seen,
-                    clock::monotonic().saturating_sub(sighting.seen.at),
-                );
-                let users = [seen.user, seen.effective_user];
-                if age < RECORDER && self.shared.minded.is_kept(seen.pid.0, users) {
+            for mut crash in saver.pending.overdue(2 * limit) {
+                let (sample, age) = (&crash.sample, clock::monotonic().saturating_sub(crash.sample.at));
+                let users = [sample.user, sample.effective_user];
+                if age < RECORDER && self.shared.claimed.has_live_recorder(sample.pid.0, users) {
                     // Its recorder still writes the bundle, and will ask. It has a history of its own.
-                    sighting.frozen = None;
-                    if saver.sightings.add(sighting).is_some() {
+                    crash.frozen = None;
+                    if saver.pending.add(crash).is_some() {
                         saver.metrics.crashes_limited.count();
                     }
                     continue;
                 }
-                kept::save_unheld(&self.shared, self.threads.jobs(), sighting);
+                jobs::accept_unheld(&self.shared, self.threads.jobs(), crash);
             }
         }
         // The timer has let these processes go; what the probe saw of them waits among the sightings.
@@ -282,7 +279,7 @@ impl Daemon {
         if !self.threads.finish(&self.shared, LAST_JOBS) {
             tracing::warn!("what was being saved took too long, and is lost");
         }
-        drop(self.tenancy);
+        drop(self.runtime_lock);
         match (restored, self.guard) {
             (Ok(_), _) => Ok(()),
             // The user that we have become may not; the guard, who has not, may.
@@ -309,7 +306,7 @@ fn attach(config: &Config) -> Result<Option<Probe>> {
             tracing::info!("crashes are told by: {}", probe.kind());
             Ok(Some(probe))
         }
-        Err(error) if config.crash.hold == Hold::None => Err(Error::Unable(error.to_string())),
+        Err(error) if config.crash.hold == HoldMethod::None => Err(Error::Unable(error.to_string())),
         Err(error) => {
             tracing::warn!("crashes are told by core_pattern alone: {error}");
             Ok(None)
@@ -318,11 +315,11 @@ fn attach(config: &Config) -> Result<Option<Probe>> {
 }
 
 /// Has crashing processes kept; what that cannot be, is logged. The guard, and what stood there before.
-fn hold(sysctl: &Sysctl, runtime: &Runtime, config: &Config) -> Option<(Guard, Saved)> {
+fn install_handler(sysctl: &Sysctl, runtime: &Runtime, config: &Config) -> Option<(Guard, SavedPattern)> {
     let limit = config.crash.hold_limit.0;
-    let install = || -> Result<(Guard, Saved)> {
+    let install = || -> Result<(Guard, SavedPattern)> {
         let saved = match config.crash.hold {
-            Hold::Socket => sysctl.install_socket(runtime, limit)?,
+            HoldMethod::Socket => sysctl.install_socket(runtime, limit)?,
             _ => sysctl.install(runtime, config.crash.chain, limit)?,
         };
         tracing::info!("core_pattern was {:?}, and is {:?}", saved.previous, saved.ours);
@@ -333,7 +330,7 @@ fn hold(sysctl: &Sysctl, runtime: &Runtime, config: &Config) -> Option<(Guard, S
         }
         Ok((guard?, saved))
     };
-    if config.crash.hold == Hold::None {
+    if config.crash.hold == HoldMethod::None {
         return None;
     }
     install()

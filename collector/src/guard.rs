@@ -3,13 +3,13 @@
 //! It holds the reading end of a pipe whose other end only the daemon has, and sleeps until that end is gone.
 
 use crate::error::{Error, Result};
-use crate::pattern::{Saved, Sysctl};
+use crate::pattern::{SavedPattern, Sysctl};
 use crate::runtime::Runtime;
 use std::io::{self, PipeWriter};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// The command that [`stand`] is behind.
+/// The command that [`run`] is behind.
 pub(crate) const COMMAND: &str = "core-guard";
 
 /// As long as it lives, the guard sleeps.
@@ -69,16 +69,16 @@ impl Guard {
 ///
 /// # Errors
 /// When it cannot be restored.
-pub fn stand(runtime: &Runtime, mut alive: impl io::Read) -> Result<()> {
-    let kept = Saved::read(&runtime.saved_pattern());
+pub fn run(runtime: &Runtime, mut alive: impl io::Read) -> Result<()> {
+    let remembered = SavedPattern::read(&runtime.saved_pattern());
     let mut nothing = [0; 16];
     while let Ok(1..) = alive.read(&mut nothing) {}
-    let _tenancy = match runtime.succeed() {
-        Ok(tenancy) => Some(tenancy),
+    let _runtime_lock = match runtime.lock_after_predecessor() {
+        Ok(runtime_lock) => Some(runtime_lock),
         // Another daemon that has come meanwhile minds it itself.
         Err(Error::Running { .. }) => return Ok(()),
         // The directory is gone, or not root's any more: what is remembered is enough.
         Err(_) => None,
     };
-    Sysctl::default().restore(runtime, kept.as_ref()).map(drop)
+    Sysctl::default().restore(runtime, remembered.as_ref()).map(drop)
 }

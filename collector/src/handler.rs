@@ -5,15 +5,15 @@
 
 mod chain;
 mod core_file;
+mod core_pipe;
 mod crashed_thread;
-mod feed;
-mod pace;
+mod min_rate;
 
 use crate::error::{Error, Result};
-use crate::pattern::{Saved, Specifiers};
+use crate::pattern::{SavedPattern, Specifiers};
 use crate::runtime::Runtime;
 use crate::wire::{Connection, Reply, Request};
-use feed::{Feed, remaining};
+use core_pipe::{CorePipe, remaining};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -45,10 +45,11 @@ pub fn run(program: &Path, arguments: &[OsString]) -> Result<()> {
         )
     })?;
     // It was put back since the kernel started us, if only the second is there.
-    let saved = Saved::read(&runtime.saved_pattern()).or_else(|| Saved::read(&runtime.past_pattern()));
+    let saved =
+        SavedPattern::read(&runtime.saved_pattern()).or_else(|| SavedPattern::read(&runtime.past_pattern()));
     let Some(saved) = saved else { return Ok(()) };
     let core = if saved.daemon == crash.pid {
-        Core::default()
+        CoreStream::default()
     } else {
         let deadline = started + Duration::from_millis(saved.hold_limit) + GRACE;
         hand_over(&runtime, &crash, deadline).map_err(Error::system("hand the core to the collector"))?
@@ -61,7 +62,7 @@ pub fn run(program: &Path, arguments: &[OsString]) -> Result<()> {
 
 /// The core, of which the daemon may have read some.
 #[derive(Debug, Default)]
-struct Core {
+struct CoreStream {
     /// What the daemon has taken and given back: so many bytes, which stand in the file.
     taken: Option<(File, u64)>,
     /// What was on its way to the daemon.
@@ -70,7 +71,7 @@ struct Core {
     is_broken: bool,
 }
 
-impl Core {
+impl CoreStream {
     /// All of it, as the kernel sends it.
     fn read(self) -> io::Result<impl Read> {
         let taken: Box<dyn Read> = match self.taken {
@@ -86,13 +87,13 @@ impl Core {
 }
 
 /// Has the daemon read the process, if there is one, until `deadline` at most.
-fn hand_over(runtime: &Runtime, crash: &Specifiers, deadline: Instant) -> io::Result<Core> {
-    let mut feed = Feed::new()?;
+fn hand_over(runtime: &Runtime, crash: &Specifiers, deadline: Instant) -> io::Result<CoreStream> {
+    let mut pipe = CorePipe::new()?;
     // A daemon that is gone, or takes too long, has given nothing back.
-    let reply = ask(runtime, crash, &mut feed, deadline);
+    let reply = ask(runtime, crash, &mut pipe, deadline);
     let taken = reply.ok().and_then(|(reply, file)| Some((file?, reply.taken)));
-    let leftover = feed.leftover(taken.as_ref().map_or(0, |(_, bytes)| *bytes))?;
-    Ok(Core {
+    let leftover = pipe.leftover(taken.as_ref().map_or(0, |(_, bytes)| *bytes))?;
+    Ok(CoreStream {
         taken,
         is_broken: leftover.is_none(),
         leftover: leftover.unwrap_or_default(),
@@ -102,13 +103,13 @@ fn hand_over(runtime: &Runtime, crash: &Specifiers, deadline: Instant) -> io::Re
 fn ask(
     runtime: &Runtime,
     crash: &Specifiers,
-    feed: &mut Feed,
+    pipe: &mut CorePipe,
     deadline: Instant,
 ) -> io::Result<(Reply, Option<File>)> {
     let connection = Connection::open_within(&runtime.crash_socket(), remaining(deadline)?)?;
     connection.set_timeout(remaining(deadline)?)?;
-    connection.send(&Request::Crash(crash.clone()), Some(feed.end()))?;
-    feed.until_answered(io::stdin().as_fd(), connection.as_fd(), deadline)?;
+    connection.send(&Request::Crash(crash.clone()), Some(pipe.end()))?;
+    pipe.until_answered(io::stdin().as_fd(), connection.as_fd(), deadline)?;
     connection.set_timeout(remaining(deadline)?)?;
     let (reply, file) = connection.receive::<Reply>()?;
     Ok((reply, file.map(File::from)))

@@ -2,50 +2,50 @@
 //!
 //! [`Hardware`] is owned by the daemon's loop, which polls [`Hardware::descriptors`] and calls [`Hardware::drain`]. Its
 //! [`Freezer`] goes to the thread that waits for crashes: [`Freezer::freeze`] pauses, copies and resumes the traces.
-//! [`Hardware::collect`] adds who ran and what was mapped, and [`Snapshot::write`] puts all into a bundle.
+//! [`Hardware::collect`] adds who ran and what was mapped, and [`TraceSnapshot::write`] puts all into a bundle.
 
 mod calibration;
-mod census;
 pub mod clock;
 mod counters;
+mod freezable;
 mod freeze;
 mod history;
 mod modules;
 mod options;
+mod procfs_snapshot;
 mod record;
 mod records;
 mod self_test;
 mod sideband;
 mod snapshot;
-mod tap;
 mod times;
 mod trace;
 mod world;
 
 pub use counters::Counters;
 pub use freeze::{Freezer, Frozen, FrozenCpu};
-pub use history::{Entry, History, Story, What};
-pub use modules::{FindModule, Found, candidates};
+pub use history::{HistoryEntry, HistoryEvent, HistoryInterval, SidebandHistory};
+pub use modules::{FindModule, FoundModule, candidates};
 pub use options::{Filter, HardwareOptions, Scope};
-pub use record::{Recorded, RecordedMapping, RecordedProcess};
+pub use record::{RecordedHistory, RecordedMapping, RecordedProcess};
 pub use self_test::{Check, SelfTest, self_test};
-pub use snapshot::{CpuCost, Machine, Snapshot, Written};
-pub use times::{first_time, written_since};
-pub use world::{Change, Mapped, MappedFile, ProcessState, World};
+pub use snapshot::{CpuCost, TraceSnapshot, TracedMachine, WrittenHistory};
+pub use times::{first_timestamp, written_since};
+pub use world::{Change, ExecutableMapping, MappedFile, ProcessState, World};
 
 use crate::{Error, Result};
 use backtrail_perf::event::Refusal;
 use backtrail_perf::ring::Ring;
 use backtrail_perf::{Error as PerfError, cpu_list};
 use backtrail_pt::{Cpu, CpuModel, Pid};
-use counters::Shared as SharedCounters;
+use counters::SharedCounters;
+use freezable::FreezableTrace;
 use sideband::Sideband;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tap::Tap;
-use trace::{Plan, Trace};
+use trace::{Trace, TraceSetup};
 
 /// How often is looked whether processors came or went.
 const HOT_PLUG_EVERY: Duration = Duration::from_secs(1);
@@ -56,9 +56,9 @@ const KEEP_GONE: u64 = 600_000_000_000;
 #[derive(Debug)]
 pub struct Hardware {
     options: HardwareOptions,
-    plan: Plan,
-    machine: Machine,
-    shared: Arc<freeze::Shared>,
+    setup: TraceSetup,
+    machine: TracedMachine,
+    shared: Arc<freeze::FreezerState>,
     /// The rings of the traces' own records.
     rings: BTreeMap<Cpu, Ring>,
     sideband: Sideband,
@@ -74,7 +74,7 @@ pub struct Hardware {
 
 /// What of the hardware source works here beyond the plain trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Abilities {
+pub struct TraceCapabilities {
     /// The kernel itself pauses the crashing processor's trace; or why not.
     pub pause_in_kernel: std::result::Result<(), String>,
     /// Ranges that code can be filtered by.
@@ -96,13 +96,13 @@ impl Hardware {
     /// When there is no Intel PT, somebody else uses it, it is not allowed, an option is not possible here, or perf's clock
     /// is not the TSC: a sentence that tells the way out.
     pub fn start(options: &HardwareOptions) -> Result<Self> {
-        let plan = Plan::new(options)?;
-        let cpus = traced_cpus(options, &plan)?;
+        let setup = TraceSetup::new(options)?;
+        let cpus = traced_cpus(options, &setup)?;
         let mut sideband = Sideband::start(&cpus, options.history)?;
-        let mut traces: Vec<Arc<dyn Tap>> = Vec::new();
+        let mut traces: Vec<Arc<dyn FreezableTrace>> = Vec::new();
         let mut rings = BTreeMap::new();
         for cpu in cpus {
-            match Trace::open(&plan, cpu) {
+            match Trace::open(&setup, cpu) {
                 Ok((trace, ring)) => {
                     traces.push(Arc::new(trace));
                     rings.insert(cpu, ring);
@@ -114,16 +114,16 @@ impl Hardware {
         }
         let tsc = sideband.conversion().ok_or_else(unstable_clock)?;
         sideband.begin(&options.procfs, || Some(clock::perf(&tsc)));
-        let machine = Machine {
+        let machine = TracedMachine {
             tsc,
-            timing: plan.pt.timing(&plan.setting),
+            timing: setup.pt.timing(&setup.setting),
             cpu: processor(options)?,
         };
         Ok(Self {
             options: options.clone(),
-            plan,
+            setup,
             machine,
-            shared: freeze::Shared::new(traces, tsc, options.lock_memory)?,
+            shared: freeze::FreezerState::new(traces, tsc, options.lock_memory)?,
             rings,
             sideband,
             looked: Instant::now(),
@@ -188,19 +188,19 @@ impl Hardware {
 
     /// What works here beyond the plain trace.
     #[must_use]
-    pub fn abilities(&self) -> Abilities {
+    pub fn capabilities(&self) -> TraceCapabilities {
         let traces = self.shared.traces();
         let pauses = traces.iter().all(|trace| trace.pauses_in_kernel());
         let refused = "this kernel takes no aux_pause (Linux 6.13 has it)";
-        Abilities {
-            pause_in_kernel: match &self.plan.pause {
+        TraceCapabilities {
+            pause_in_kernel: match &self.setup.pause {
                 Ok(_) if pauses => Ok(()),
                 Ok(_) => Err(refused.to_owned()),
                 Err(why) => Err(why.clone()),
             },
-            address_filters: self.plan.pt.pmu.address_filters,
-            psb_cyc: self.plan.pt.caps.psb_cyc,
-            mtc: self.plan.pt.caps.mtc,
+            address_filters: self.setup.pt.pmu.address_filters,
+            psb_cyc: self.setup.pt.caps.psb_cyc,
+            mtc: self.setup.pt.caps.mtc,
             buffers_locked: self.shared.buffers_locked(),
             build_ids: self.sideband.has_build_ids(),
         }
@@ -209,11 +209,11 @@ impl Hardware {
     /// Adds to frozen traces who ran and what was mapped in the time they cover, of process `pid` or of all that ran.
     /// [`Self::drain`] must have been called since they were frozen.
     #[must_use]
-    pub fn collect<'a>(&self, frozen: &'a Frozen, pid: Option<Pid>) -> Snapshot<'a> {
-        let (from, until) = Snapshot::span(frozen, &self.machine.tsc, clock::tsc());
-        Snapshot {
+    pub fn collect<'a>(&self, frozen: &'a Frozen, pid: Option<Pid>) -> TraceSnapshot<'a> {
+        let (from, until) = TraceSnapshot::span(frozen, &self.machine.tsc, clock::tsc());
+        TraceSnapshot {
             frozen,
-            story: self.sideband.history().story(from, until),
+            interval: self.sideband.history().interval(from, until),
             pid,
             machine: self.machine,
             procfs: self.options.procfs.clone(),
@@ -223,7 +223,7 @@ impl Hardware {
 
     /// The way from TSC to perf's clock, the clocks of the trace, and the processor.
     #[must_use]
-    pub fn machine(&self) -> Machine {
+    pub fn machine(&self) -> TracedMachine {
         self.machine
     }
 
@@ -243,7 +243,7 @@ impl Hardware {
 
     /// Looks which processors came and went.
     fn follow_cpus(&mut self) {
-        let Ok(online) = traced_cpus(&self.options, &self.plan) else {
+        let Ok(online) = traced_cpus(&self.options, &self.setup) else {
             return;
         };
         let gone: Vec<Cpu> = self
@@ -259,8 +259,8 @@ impl Hardware {
             let traces = self.shared.traces();
             traces
                 .iter()
-                .filter(|trace| trace.cpu() == cpu && trace.gone().is_none())
-                .for_each(|trace| trace.mark_gone());
+                .filter(|trace| trace.cpu() == cpu && trace.offline_since().is_none())
+                .for_each(|trace| trace.mark_offline());
         }
         let came: Vec<Cpu> = online
             .into_iter()
@@ -291,7 +291,7 @@ impl Hardware {
     }
 
     fn add_cpu(&mut self, cpu: Cpu) -> Result<()> {
-        let (trace, ring) = Trace::open(&self.plan, cpu)?;
+        let (trace, ring) = Trace::open(&self.setup, cpu)?;
         self.sideband.add(cpu)?;
         self.shared.grow(trace.size())?;
         self.rings.insert(cpu, ring);
@@ -306,7 +306,7 @@ impl Hardware {
         let mut traces = self.shared.traces_mut();
         let before = traces.len();
         traces.retain(|trace| {
-            trace.gone().is_none_or(|went| {
+            trace.offline_since().is_none_or(|went| {
                 let end = clock::perf_of_monotonic(&self.machine.tsc, went);
                 now.saturating_sub(went) < KEEP_GONE && end >= oldest
             })
@@ -322,9 +322,9 @@ impl Drop for Hardware {
 }
 
 /// The processors that run and that the PMU is on.
-fn traced_cpus(options: &HardwareOptions, plan: &Plan) -> Result<Vec<Cpu>> {
+fn traced_cpus(options: &HardwareOptions, setup: &TraceSetup) -> Result<Vec<Cpu>> {
     let mut cpus = cpu_list::online(&options.sysfs)?;
-    if let Some(mask) = &plan.pt.pmu.cpus {
+    if let Some(mask) = &setup.pt.pmu.cpus {
         cpus.retain(|cpu| mask.contains(cpu));
     }
     Ok(cpus)

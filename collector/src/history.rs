@@ -1,8 +1,8 @@
 //! The processors' traces as the daemon uses them: chosen by the configuration, frozen at a crash, put into bundles.
 
-use crate::config::{Config, Source, Trace};
+use crate::config::{Config, TraceConfig, TraceSource};
 use crate::error::{Error, Result};
-use crate::hardware::{Filter, Freezer, Frozen, Hardware, HardwareOptions, Recorded, Scope};
+use crate::hardware::{Filter, Freezer, Frozen, Hardware, HardwareOptions, RecordedHistory, Scope};
 use backtrail_pt::Pid;
 use nix::poll::{PollFd, PollFlags, poll};
 use std::io::PipeReader;
@@ -23,19 +23,19 @@ impl History {
     /// When the configuration insists on it and it is not possible.
     pub fn start(config: &Config) -> Result<Option<Self>> {
         let trace = &config.trace;
-        if trace.source == Source::None {
+        if trace.source == TraceSource::None {
             return Ok(None);
         }
         match options(trace).and_then(|options| Hardware::start(&options)) {
             Ok(hardware) => {
-                let abilities = hardware.abilities();
+                let capabilities = hardware.capabilities();
                 tracing::info!("Intel PT is recorded, {} a processor", trace.ring);
-                if let Err(why) = abilities.pause_in_kernel {
+                if let Err(why) = capabilities.pause_in_kernel {
                     tracing::debug!("the kernel does not pause a crashing processor's trace itself: {why}");
                 }
                 Ok(Some(Self(Mutex::new(hardware))))
             }
-            Err(error) if trace.source == Source::Hardware => Err(error),
+            Err(error) if trace.source == TraceSource::Hardware => Err(error),
             Err(error) => {
                 tracing::info!("no history is recorded by hardware: {error}");
                 Ok(None)
@@ -107,7 +107,7 @@ impl History {
 
     /// Returns frozen traces as plain data and its bytes, of one process or of all that ran.
     #[must_use]
-    pub fn record(&self, frozen: &Frozen, pid: Option<Pid>) -> (Recorded, Vec<u8>) {
+    pub fn record(&self, frozen: &Frozen, pid: Option<Pid>) -> (RecordedHistory, Vec<u8>) {
         let mut hardware = self.lock();
         hardware.drain();
         let snapshot = hardware.collect(frozen, pid);
@@ -117,7 +117,7 @@ impl History {
     }
 
     /// Reads what processes do until the other end of `stop` is closed.
-    pub fn mind(&self, stop: &PipeReader) {
+    pub fn run(&self, stop: &PipeReader) {
         loop {
             let waited: Vec<RawFd> = self.lock().descriptors().iter().map(AsRawFd::as_raw_fd).collect();
             let mut waited: Vec<PollFd<'_>> = waited
@@ -141,7 +141,7 @@ impl History {
 }
 
 /// The hardware source's options as the configuration has them.
-fn options(trace: &Trace) -> Result<HardwareOptions> {
+fn options(trace: &TraceConfig) -> Result<HardwareOptions> {
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     Ok(HardwareOptions {
         kernel: trace.kernel,

@@ -5,7 +5,7 @@
 //! the full bucket that would replace it is the same: who cycles through ids or names never refills
 //! a bucket that way. Where no bucket is full, further users share one.
 
-use crate::config::Limit;
+use crate::config::LimitConfig;
 use crate::users::User;
 use std::collections::HashMap;
 use std::time::Instant;
@@ -20,7 +20,7 @@ const MAX_ORDINARY_USERS: usize = MAX_USERS / 4 * 3;
 /// The buckets.
 #[derive(Debug)]
 pub struct Limiter {
-    limit: Limit,
+    limit: LimitConfig,
     users: HashMap<User, Budget>,
     /// Shared by system users for whom there is no room.
     other_system_users: Budget,
@@ -47,7 +47,7 @@ struct Level {
 
 impl Bucket {
     /// Returns how many tokens the bucket holds at `now`.
-    fn tokens(self, limit: Limit, now: Instant) -> f64 {
+    fn tokens(self, limit: LimitConfig, now: Instant) -> f64 {
         let burst = f64::from(limit.burst);
         match self.0 {
             Some(Level { tokens, at }) => {
@@ -58,15 +58,15 @@ impl Bucket {
         }
     }
 
-    fn has_token(self, limit: Limit, now: Instant) -> bool {
+    fn has_token(self, limit: LimitConfig, now: Instant) -> bool {
         self.tokens(limit, now) >= 1.0
     }
 
-    fn is_full(self, limit: Limit, now: Instant) -> bool {
+    fn is_full(self, limit: LimitConfig, now: Instant) -> bool {
         self.tokens(limit, now) >= f64::from(limit.burst)
     }
 
-    fn take(&mut self, limit: Limit, now: Instant) {
+    fn take(&mut self, limit: LimitConfig, now: Instant) {
         let tokens = (self.tokens(limit, now) - 1.0).max(0.0);
         // A time that lies before the last one must not count twice.
         let at = self.0.map_or(now, |level| level.at.max(now));
@@ -83,7 +83,7 @@ impl Budget {
     }
 
     /// Takes a token of the user and one of the executable, or none.
-    fn take(&mut self, executable: &str, limit: Limit, now: Instant) -> bool {
+    fn take(&mut self, executable: &str, limit: LimitConfig, now: Instant) -> bool {
         if !self.bucket.has_token(limit, now) {
             return false;
         }
@@ -101,7 +101,7 @@ impl Budget {
     }
 
     /// Forgets the executable that has the most tokens left.
-    fn forget_executable(&mut self, limit: Limit, now: Instant) {
+    fn forget_executable(&mut self, limit: LimitConfig, now: Instant) {
         let fullest = self.executables.iter().max_by(|(_, one), (_, other)| {
             let tokens = |bucket: &Bucket| bucket.tokens(limit, now);
             tokens(one).total_cmp(&tokens(other))
@@ -115,7 +115,7 @@ impl Budget {
 impl Limiter {
     /// Creates full buckets.
     #[must_use]
-    pub fn new(limit: Limit) -> Self {
+    pub fn new(limit: LimitConfig) -> Self {
         Self {
             limit,
             users: HashMap::new(),
@@ -125,7 +125,7 @@ impl Limiter {
     }
 
     /// Sets other limits from now on.
-    pub fn set(&mut self, limit: Limit) {
+    pub fn set(&mut self, limit: LimitConfig) {
         self.limit = limit;
     }
 
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    const LIMIT: Limit = Limit {
+    const LIMIT: LimitConfig = LimitConfig {
         burst: 3,
         per_second: 2.0,
     };
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn cycling_ids_does_not_refill_a_bucket() {
-        let mut limiter = Limiter::new(Limit {
+        let mut limiter = Limiter::new(LimitConfig {
             per_second: 0.001,
             ..LIMIT
         });
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_largest_user_pays() {
-        let mut limiter = Limiter::new(Limit {
+        let mut limiter = Limiter::new(LimitConfig {
             burst: u32::MAX,
             per_second: 0.0,
         });

@@ -26,7 +26,7 @@ pub(crate) struct Owner {
 ///
 /// # Errors
 /// When it is no directory, is too deep, or the kernel refuses.
-pub(crate) fn give_all(directory: &Path, owner: Owner) -> io::Result<()> {
+pub(crate) fn chown_recursively(directory: &Path, owner: Owner) -> io::Result<()> {
     let mut left = MAX_ENTRIES;
     walk(open(nix::fcntl::AT_FDCWD, directory)?, owner, DEPTH, &mut left)
 }
@@ -93,7 +93,7 @@ mod tests {
         symlink(at("outside"), at("spool/directory")).unwrap();
         symlink(at("outside/file"), at("spool/file")).unwrap();
         symlink(at("spool"), at("way")).unwrap();
-        give_all(&at("spool"), owner).unwrap();
+        chown_recursively(&at("spool"), owner).unwrap();
         for given in [
             "spool",
             "spool/bundle",
@@ -104,8 +104,11 @@ mod tests {
             assert_eq!(user(&at(given)), 12345, "{given}");
         }
         assert_eq!((user(&at("outside")), user(&at("outside/file"))), (0, 0));
-        assert!(give_all(&at("way"), owner).is_err(), "a link");
-        assert!(give_all(&at("outside/file"), owner).is_err(), "no directory");
+        assert!(chown_recursively(&at("way"), owner).is_err(), "a link");
+        assert!(
+            chown_recursively(&at("outside/file"), owner).is_err(),
+            "no directory"
+        );
     }
 
     #[test]
@@ -117,7 +120,7 @@ mod tests {
             group: None,
         };
         assert_eq!(
-            give_all(place.path(), owner).unwrap_err().raw_os_error(),
+            chown_recursively(place.path(), owner).unwrap_err().raw_os_error(),
             Some(libc::ELOOP)
         );
     }

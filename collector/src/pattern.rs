@@ -9,7 +9,7 @@ pub use specifiers::{Specifiers, expand};
 
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
-use crate::trust::{exposed, read_trusted};
+use crate::trust::{first_untrusted, read_trusted};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::Write;
@@ -31,7 +31,7 @@ impl Default for Sysctl {
 
 /// What stood there before, and what we put there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Saved {
+pub struct SavedPattern {
     /// `core_pattern` before.
     pub previous: String,
     /// `core_pipe_limit` before.
@@ -99,11 +99,16 @@ impl Sysctl {
     ///
     /// # Errors
     /// When another daemon has done so, the pattern would be too long, or it cannot be written.
-    pub fn install(&self, runtime: &Runtime, chain: bool, hold_limit: std::time::Duration) -> Result<Saved> {
+    pub fn install(
+        &self,
+        runtime: &Runtime,
+        chain: bool,
+        hold_limit: std::time::Duration,
+    ) -> Result<SavedPattern> {
         let program = std::env::current_exe().map_err(Error::system("find this program's file"))?;
-        if let Ok(Some(exposed)) = exposed(&program) {
+        if let Ok(Some(untrusted)) = first_untrusted(&program) {
             tracing::warn!(
-                "the kernel runs {} as root at each crash, but {exposed}: install it where only root can write, /usr/bin say",
+                "the kernel runs {} as root at each crash, but {untrusted}: install it where only root can write, /usr/bin say",
                 program.display()
             );
         }
@@ -116,7 +121,7 @@ impl Sysctl {
         program: &Path,
         chain: bool,
         hold_limit: std::time::Duration,
-    ) -> Result<Saved> {
+    ) -> Result<SavedPattern> {
         let ours = match direct(runtime, program) {
             Some(ours) => ours,
             None => {
@@ -131,7 +136,7 @@ impl Sysctl {
     ///
     /// # Errors
     /// As [`Self::install`]; and where the kernel knows no such thing.
-    pub fn install_socket(&self, runtime: &Runtime, hold_limit: std::time::Duration) -> Result<Saved> {
+    pub fn install_socket(&self, runtime: &Runtime, hold_limit: std::time::Duration) -> Result<SavedPattern> {
         let socket = runtime.core_socket();
         self.install_as(runtime, format!("@@{}", socket.display()), false, hold_limit)
     }
@@ -142,7 +147,7 @@ impl Sysctl {
         ours: String,
         chain: bool,
         hold_limit: std::time::Duration,
-    ) -> Result<Saved> {
+    ) -> Result<SavedPattern> {
         self.restore(runtime, None)?;
         self.restore_abandoned(runtime)?;
         if ours.len() > MAX_PATTERN || !is_plain(runtime.path()) {
@@ -151,7 +156,7 @@ impl Sysctl {
                 runtime.path().display()
             )));
         }
-        let saved = Saved {
+        let saved = SavedPattern {
             previous: self.pattern()?,
             previous_limit: self.limit(),
             ours,
@@ -176,9 +181,9 @@ impl Sysctl {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn restore(&self, runtime: &Runtime, kept: Option<&Saved>) -> Result<bool> {
+    pub fn restore(&self, runtime: &Runtime, remembered: Option<&SavedPattern>) -> Result<bool> {
         let path = runtime.saved_pattern();
-        let Some(saved) = Saved::read(&path).or_else(|| kept.cloned()) else {
+        let Some(saved) = SavedPattern::read(&path).or_else(|| remembered.cloned()) else {
             return Ok(false);
         };
         let ours = self.pattern()? == saved.ours;
@@ -218,7 +223,7 @@ impl Sysctl {
         let Some(other) = self.installed_by() else {
             return Ok(());
         };
-        if other != *runtime && other.is_occupied() {
+        if other != *runtime && other.is_locked() {
             return Err(Error::Running {
                 pid: "unknown".to_owned(),
                 runtime: other.path().to_owned(),
@@ -274,7 +279,7 @@ fn directory_of(path: &Path, name: &str) -> Option<Runtime> {
     is_ours.then(|| path.parent().map(Runtime::new)).flatten()
 }
 
-impl Saved {
+impl SavedPattern {
     /// What a file of it says, if it is there and whole, and nobody but root could have written it.
     #[must_use]
     pub fn read(path: &Path) -> Option<Self> {
@@ -305,20 +310,20 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    struct Place {
+    struct SysctlFixture {
         _directory: tempfile::TempDir,
         sysctl: Sysctl,
         runtime: Runtime,
         directory: PathBuf,
     }
 
-    fn place(pattern: &str) -> Place {
+    fn fixture(pattern: &str) -> SysctlFixture {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path().to_owned();
         fs::write(at.join("core_pattern"), format!("{pattern}\n")).unwrap();
         fs::write(at.join("core_pipe_limit"), "0\n").unwrap();
         fs::create_dir(at.join("run")).unwrap();
-        Place {
+        SysctlFixture {
             sysctl: Sysctl::at(&at),
             // Short enough wherever the test runs.
             runtime: Runtime::new(at.join("run")),
@@ -327,76 +332,78 @@ mod tests {
         }
     }
 
-    fn install(place: &Place) -> Result<Saved> {
+    fn install(fixture: &SysctlFixture) -> Result<SavedPattern> {
         let program = Path::new("/usr/bin/backtrail");
         let limit = Duration::from_secs(30);
-        place.sysctl.install_program(&place.runtime, program, true, limit)
+        fixture
+            .sysctl
+            .install_program(&fixture.runtime, program, true, limit)
     }
 
     #[test]
     fn what_stood_there_comes_back() {
-        let place = place("|/usr/lib/systemd/systemd-coredump %P %u");
-        let saved = install(&place).unwrap();
+        let fixture = fixture("|/usr/lib/systemd/systemd-coredump %P %u");
+        let saved = install(&fixture).unwrap();
         assert!(saved.ours.starts_with('|') && saved.ours.contains(" core-handler "));
-        assert_eq!(place.sysctl.pattern().unwrap(), saved.ours);
-        assert_eq!(place.sysctl.limit(), pipe_limit(memory()));
-        assert_eq!(place.sysctl.installed_by(), Some(place.runtime.clone()));
-        assert!(place.sysctl.restore(&place.runtime, None).unwrap());
-        assert_eq!(place.sysctl.pattern().unwrap(), saved.previous);
-        assert_eq!(place.sysctl.limit(), 0);
-        assert!(!place.sysctl.restore(&place.runtime, None).unwrap(), "once");
+        assert_eq!(fixture.sysctl.pattern().unwrap(), saved.ours);
+        assert_eq!(fixture.sysctl.limit(), pipe_limit(memory()));
+        assert_eq!(fixture.sysctl.installed_by(), Some(fixture.runtime.clone()));
+        assert!(fixture.sysctl.restore(&fixture.runtime, None).unwrap());
+        assert_eq!(fixture.sysctl.pattern().unwrap(), saved.previous);
+        assert_eq!(fixture.sysctl.limit(), 0);
+        assert!(!fixture.sysctl.restore(&fixture.runtime, None).unwrap(), "once");
     }
 
     #[test]
     fn a_killed_daemon_s_pattern_is_no_previous_one() {
-        let place = place("core");
-        install(&place).unwrap();
+        let fixture = fixture("core");
+        install(&fixture).unwrap();
         // The daemon was killed, and starts again.
-        let again = install(&place).unwrap();
+        let again = install(&fixture).unwrap();
         assert_eq!(again.previous, "core");
         // Another one, in another directory.
-        let other = Runtime::new(place.directory.join("other"));
+        let other = Runtime::new(fixture.directory.join("other"));
         fs::create_dir(other.path()).unwrap();
-        let third = place
+        let third = fixture
             .sysctl
             .install(&other, true, Duration::from_secs(1))
             .unwrap();
         assert_eq!(third.previous, "core");
-        assert!(!place.runtime.saved_pattern().exists());
+        assert!(!fixture.runtime.saved_pattern().exists());
         assert!(
-            Saved::read(&place.runtime.past_pattern()).is_some(),
+            SavedPattern::read(&fixture.runtime.past_pattern()).is_some(),
             "for handlers"
         );
     }
 
     #[test]
     fn a_running_daemon_s_pattern_stays() {
-        let place = place("core");
-        let _tenancy = place.runtime.occupy().unwrap();
-        let saved = install(&place).unwrap();
-        let other = Runtime::new(place.directory.join("other"));
+        let fixture = fixture("core");
+        let _runtime_lock = fixture.runtime.lock().unwrap();
+        let saved = install(&fixture).unwrap();
+        let other = Runtime::new(fixture.directory.join("other"));
         fs::create_dir(other.path()).unwrap();
-        let refused = place.sysctl.install(&other, true, Duration::from_secs(1));
+        let refused = fixture.sysctl.install(&other, true, Duration::from_secs(1));
         assert!(matches!(refused, Err(Error::Running { .. })), "{refused:?}");
-        assert_eq!(place.sysctl.pattern().unwrap(), saved.ours);
+        assert_eq!(fixture.sysctl.pattern().unwrap(), saved.ours);
     }
 
     #[test]
     fn a_runtime_directory_that_was_swept_away_is_no_loss() {
-        let place = place("core.%p");
-        let saved = install(&place).unwrap();
-        fs::remove_dir_all(place.runtime.path()).unwrap();
-        assert!(place.sysctl.restore(&place.runtime, Some(&saved)).unwrap());
-        assert_eq!(place.sysctl.pattern().unwrap(), "core.%p");
+        let fixture = fixture("core.%p");
+        let saved = install(&fixture).unwrap();
+        fs::remove_dir_all(fixture.runtime.path()).unwrap();
+        assert!(fixture.sysctl.restore(&fixture.runtime, Some(&saved)).unwrap());
+        assert_eq!(fixture.sysctl.pattern().unwrap(), "core.%p");
     }
 
     #[test]
     fn what_somebody_else_put_there_stays() {
-        let place = place("core");
-        install(&place).unwrap();
-        fs::write(place.directory.join("core_pattern"), "|/bin/theirs\n").unwrap();
-        assert!(!place.sysctl.restore(&place.runtime, None).unwrap());
-        assert_eq!(place.sysctl.pattern().unwrap(), "|/bin/theirs");
+        let fixture = fixture("core");
+        install(&fixture).unwrap();
+        fs::write(fixture.directory.join("core_pattern"), "|/bin/theirs\n").unwrap();
+        assert!(!fixture.sysctl.restore(&fixture.runtime, None).unwrap());
+        assert_eq!(fixture.sysctl.pattern().unwrap(), "|/bin/theirs");
     }
 
     #[test]
@@ -409,35 +416,35 @@ mod tests {
 
     #[test]
     fn the_pattern_names_the_program_itself_where_it_has_room() {
-        let place = place("core");
-        let runtime = place.runtime.path().display();
-        let saved = install(&place).unwrap();
+        let fixture = fixture("core");
+        let runtime = fixture.runtime.path().display();
+        let saved = install(&fixture).unwrap();
         assert_eq!(
             saved.ours,
             format!("|/usr/bin/backtrail core-handler {runtime} {HANDLER_ARGUMENTS}")
         );
-        assert!(place.runtime.handler().symlink_metadata().is_err());
+        assert!(fixture.runtime.handler().symlink_metadata().is_err());
         for program in [&*"/long".repeat(20), "/with blank/backtrail", "/100%/backtrail"] {
             let limit = Duration::from_secs(1);
-            let saved = place
+            let saved = fixture
                 .sysctl
-                .install_program(&place.runtime, Path::new(program), true, limit)
+                .install_program(&fixture.runtime, Path::new(program), true, limit)
                 .unwrap();
             assert_eq!(
                 saved.ours,
                 format!("|{runtime}/handler core-handler {HANDLER_ARGUMENTS}")
             );
             assert_eq!(
-                fs::read_link(place.runtime.handler()).unwrap(),
+                fs::read_link(fixture.runtime.handler()).unwrap(),
                 Path::new(program)
             );
-            assert_eq!(place.sysctl.installed_by(), Some(place.runtime.clone()));
+            assert_eq!(fixture.sysctl.installed_by(), Some(fixture.runtime.clone()));
         }
     }
 
     #[test]
     fn old_and_new_patterns_name_their_runtime_directory() {
-        let place = place("core");
+        let fixture = fixture("core");
         for (pattern, expected) in [
             ("|/run/x/handler core-handler %P %p", Some("/run/x")),
             ("|/usr/bin/backtrail core-handler /run/x %P %p", Some("/run/x")),
@@ -448,8 +455,8 @@ mod tests {
             ("|/run/x/handler", None),
             ("core", None),
         ] {
-            fs::write(place.directory.join("core_pattern"), pattern).unwrap();
-            let found = place.sysctl.installed_by();
+            fs::write(fixture.directory.join("core_pattern"), pattern).unwrap();
+            let found = fixture.sysctl.installed_by();
             assert_eq!(found, expected.map(Runtime::new), "{pattern}");
         }
     }
@@ -457,12 +464,12 @@ mod tests {
     #[test]
     fn a_saved_pattern_that_others_could_have_written_is_not_believed() {
         use std::os::unix::fs::PermissionsExt;
-        let place = place("core");
-        install(&place).unwrap();
-        let path = place.runtime.saved_pattern();
-        assert!(Saved::read(&path).is_some());
+        let fixture = fixture("core");
+        install(&fixture).unwrap();
+        let path = fixture.runtime.saved_pattern();
+        assert!(SavedPattern::read(&path).is_some());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(Saved::read(&path).is_none());
-        assert!(!place.sysctl.restore(&place.runtime, None).unwrap());
+        assert!(SavedPattern::read(&path).is_none());
+        assert!(!fixture.sysctl.restore(&fixture.runtime, None).unwrap());
     }
 }

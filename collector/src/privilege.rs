@@ -4,7 +4,7 @@
 //! workers ([`crate::worker`]), which have no privileges at all.
 
 use crate::error::{Error, Result};
-use crate::ownership::{Owner, give_all};
+use crate::ownership::{Owner, chown_recursively};
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::unistd::{Gid, Uid, User, chown};
 use std::collections::HashSet;
@@ -51,7 +51,7 @@ pub const NEEDED: [(Capability, &str); 12] = [
 ///
 /// # Errors
 /// When there is no such user, or the kernel refuses.
-pub fn drop_rest(reader: Option<&str>, spool: &Path) -> Result<()> {
+pub fn drop_unneeded(reader: Option<&str>, spool: &Path) -> Result<()> {
     let had = caps::read(None, CapSet::Permitted).map_err(refused)?;
     let kept: CapsHashSet = NEEDED
         .iter()
@@ -70,7 +70,7 @@ pub fn drop_rest(reader: Option<&str>, spool: &Path) -> Result<()> {
             user: Uid::effective(),
             group: None,
         };
-        give_all(&target, owner).map_err(changed())?;
+        chown_recursively(&target, owner).map_err(changed())?;
     }
     if let Some(name) = reader {
         let group = group_of(name)?;

@@ -1,7 +1,7 @@
 //! The crash probe: one event for each process that a signal kills, told within a fraction of a millisecond.
 //!
 //! There are several ways of hearing of a crash from the kernel ([`AttachKind`]). [`Probe::attach`] takes the best
-//! that this kernel allows and keeps why the others were refused; [`trial`] asks all of them, for `doctor`. All but
+//! that this kernel allows and keeps why the others were refused; [`try_kinds`] asks all of them, for `doctor`. All but
 //! the last are eBPF programs of one object (`bpf/src/crash.bpf.c`); the last is a plain perf event.
 
 mod bpf;
@@ -12,16 +12,16 @@ mod kind;
 mod perf;
 mod reason;
 mod ring;
-mod seen;
+mod sample;
 mod signals;
 mod tracefs;
 
 pub use error::{Error, Result};
 pub(crate) use event::BUFFER;
-pub use event::Event;
-pub use function::{Condition, FunctionSeen, FunctionTrigger, Place};
+pub use event::RawEvent;
+pub use function::{Condition, FunctionHit, FunctionLocation, FunctionTrigger};
 pub use kind::AttachKind;
-pub use seen::{CrashSeen, Frame, Told};
+pub use sample::{CrashSample, Frame, SiginfoDetail};
 pub use signals::SignalSet;
 
 use backtrail_pt::Pid;
@@ -44,7 +44,7 @@ pub struct ProbeOptions {
     /// The one process to look at; `None`: all.
     pub only: Option<Pid>,
     /// Processes to leave alone, at most 64.
-    pub spared: Vec<Pid>,
+    pub excluded: Vec<Pid>,
 }
 
 impl Default for ProbeOptions {
@@ -55,7 +55,7 @@ impl Default for ProbeOptions {
             ring: 1 << 20,
             attach: None,
             only: None,
-            spared: Vec::new(),
+            excluded: Vec::new(),
         }
     }
 }
@@ -64,13 +64,13 @@ impl Default for ProbeOptions {
 pub struct Probe {
     kind: AttachKind,
     refused: Vec<(AttachKind, String)>,
-    source: Box<dyn Source>,
+    source: Box<dyn EventSource>,
 }
 
 /// What hears of crashes.
-trait Source: Send {
+trait EventSource: Send {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
-    fn next(&mut self, event: &mut Event) -> bool;
+    fn next(&mut self, event: &mut RawEvent) -> bool;
     fn lost(&self) -> u64;
 }
 
@@ -124,13 +124,13 @@ impl Probe {
 
     /// Takes the next event that waits; `false`: none does. Never blocks, and allocates nothing but where an event is larger
     /// than any before.
-    pub fn next(&mut self, event: &mut Event) -> bool {
+    pub fn next(&mut self, event: &mut RawEvent) -> bool {
         self.source.next(event)
     }
 
     /// Takes all events that wait, and takes them apart. Never blocks.
-    pub fn drain(&mut self, each: &mut dyn FnMut(CrashSeen)) {
-        let mut event = Event::default();
+    pub fn drain(&mut self, each: &mut dyn FnMut(CrashSample)) {
+        let mut event = RawEvent::default();
         while self.next(&mut event) {
             event.parse().into_iter().for_each(&mut *each);
         }
@@ -145,7 +145,7 @@ impl Probe {
 
 /// Attaches in each way and lets go: what works here, and why the rest does not.
 #[must_use]
-pub fn trial() -> Vec<(AttachKind, std::result::Result<(), String>)> {
+pub fn try_kinds() -> Vec<(AttachKind, std::result::Result<(), String>)> {
     let loader = bpf::Loader::new();
     let options = ProbeOptions {
         ring: 1 << 16,
@@ -161,7 +161,7 @@ fn attach(
     loader: &bpf::Loader,
     kind: AttachKind,
     options: &ProbeOptions,
-) -> std::result::Result<Box<dyn Source>, String> {
+) -> std::result::Result<Box<dyn EventSource>, String> {
     Ok(match kind {
         AttachKind::PerfTracepoint => Box::new(perf::PerfSource::attach(options)?),
         kind => Box::new(loader.attach(kind, options)?),

@@ -3,7 +3,7 @@
 //! Root executes and believes what is in it. So it is root's, and nobody else may write to it.
 
 use crate::error::{Error, Result};
-use crate::trust::exposed;
+use crate::trust::first_untrusted;
 use nix::fcntl::OFlag;
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::Uid;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long one who is about to leave may take.
-const SUCCESSION: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A runtime directory, by its path alone: nothing need stand there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Runtime(PathBuf);
 
 /// The right to be the daemon of a runtime directory, for as long as it lives.
 #[derive(Debug)]
-pub struct Tenancy {
+pub struct RuntimeLock {
     _lock: Flock<File>,
 }
 
@@ -89,7 +89,7 @@ impl Runtime {
     ///
     /// # Errors
     /// [`Error::Running`]; or the directory cannot be made, or somebody else than root could change what root finds in it.
-    pub fn occupy(&self) -> Result<Tenancy> {
+    pub fn lock(&self) -> Result<RuntimeLock> {
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o755)
@@ -112,7 +112,7 @@ impl Runtime {
                     .set_len(0)
                     .and_then(|()| writeln!(lock, "{}", std::process::id()));
                 written.map_err(Error::file("write", &path))?;
-                Ok(Tenancy { _lock: lock })
+                Ok(RuntimeLock { _lock: lock })
             }
             Err((mut file, _)) => {
                 let mut pid = String::new();
@@ -130,24 +130,24 @@ impl Runtime {
         if !Uid::effective().is_root() {
             return Ok(());
         }
-        match exposed(&self.0).map_err(Error::file("look at", &self.0))? {
+        match first_untrusted(&self.0).map_err(Error::file("look at", &self.0))? {
             None => Ok(()),
-            Some(exposed) => Err(Error::Unable(format!(
-                "{exposed}, and root believes what is in the runtime directory {}: make it root's with mode 755, or set `runtime` to another one",
+            Some(untrusted) => Err(Error::Unable(format!(
+                "{untrusted}, and root believes what is in the runtime directory {}: make it root's with mode 755, or set `runtime` to another one",
                 self.0.display()
             ))),
         }
     }
 
-    /// As [`Self::occupy`], but waits a moment for one who is about to leave: a daemon that was killed, whose files the
+    /// As [`Self::lock`], but waits a moment for one who is about to leave: a daemon that was killed, whose files the
     /// kernel is still closing, or its guard.
     ///
     /// # Errors
-    /// As [`Self::occupy`].
-    pub fn succeed(&self) -> Result<Tenancy> {
-        let deadline = Instant::now() + SUCCESSION;
+    /// As [`Self::lock`].
+    pub fn lock_after_predecessor(&self) -> Result<RuntimeLock> {
+        let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
-            match self.occupy() {
+            match self.lock() {
                 Err(Error::Running { pid, .. })
                     if Instant::now() < deadline && !pid.parse().is_ok_and(is_daemon) =>
                 {
@@ -160,7 +160,7 @@ impl Runtime {
 
     /// Whether a daemon has it now.
     #[must_use]
-    pub fn is_occupied(&self) -> bool {
+    pub fn is_locked(&self) -> bool {
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
         let file = File::options()
             .read(true)
@@ -198,14 +198,14 @@ mod tests {
     fn one_daemon_at_a_time() {
         let place = tempfile::tempdir().unwrap();
         let runtime = Runtime::new(place.path().join("run"));
-        assert!(!runtime.is_occupied());
-        let first = runtime.occupy().unwrap();
-        assert!(runtime.is_occupied());
-        let error = runtime.occupy().unwrap_err().to_string();
+        assert!(!runtime.is_locked());
+        let first = runtime.lock().unwrap();
+        assert!(runtime.is_locked());
+        let error = runtime.lock().unwrap_err().to_string();
         assert!(error.contains(&std::process::id().to_string()), "{error}");
         drop(first);
-        assert!(!runtime.is_occupied());
-        runtime.occupy().unwrap();
+        assert!(!runtime.is_locked());
+        runtime.lock().unwrap();
     }
 
     #[test]
@@ -217,10 +217,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("run");
         let runtime = Runtime::new(&path);
-        drop(runtime.occupy().unwrap());
+        drop(runtime.lock().unwrap());
         for mode in [0o775, 0o757, 0o1777] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            let refused = runtime.occupy().unwrap_err().to_string();
+            let refused = runtime.lock().unwrap_err().to_string();
             assert!(
                 refused.contains("can be written by others"),
                 "{mode:o}: {refused}"
@@ -229,7 +229,7 @@ mod tests {
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         chown(&path, Some(1), None).unwrap();
-        let refused = runtime.occupy().unwrap_err().to_string();
+        let refused = runtime.lock().unwrap_err().to_string();
         assert!(refused.contains("belongs to user 1"), "{refused}");
     }
 }

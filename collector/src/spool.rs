@@ -4,19 +4,19 @@
 //! order is that of the crashes, whatever the wall clock did.
 
 mod entry;
+mod eviction;
 mod hand_over;
 mod sender;
-mod share;
 
-pub use entry::Stored;
-pub use sender::Sender;
+pub use entry::StoredBundle;
+pub use sender::BundleSender;
 
 use crate::config::Size;
 use crate::error::{Error, Result};
 use crate::users::{User, Users};
 use backtrail_bundle::{Overwrite, Writer};
+use eviction::{Candidate, EvictionOrder};
 use nix::sys::statvfs::statvfs;
-use share::{Candidate, Shares};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, DirEntryExt, MetadataExt};
@@ -44,13 +44,13 @@ pub struct Spool {
     /// The number of the newest bundle that was begun.
     newest: Mutex<u64>,
     /// The bundles that were measured: what has its name changes no more.
-    measured: Mutex<HashMap<String, Measured>>,
+    usage: Mutex<HashMap<String, BundleUsage>>,
     users: Users,
 }
 
 /// What counts of a bundle when there is no room.
 #[derive(Clone, Copy, Debug)]
-struct Measured {
+struct BundleUsage {
     /// Bytes on the disk, but for shared modules.
     size: u64,
     user: User,
@@ -58,7 +58,7 @@ struct Measured {
 
 /// The place of a bundle that a worker writes.
 #[derive(Clone, Debug)]
-pub struct Reserved {
+pub struct ReservedName {
     /// The name it will have.
     pub id: String,
     /// Where it will stand.
@@ -67,7 +67,7 @@ pub struct Reserved {
 
 /// A bundle that is being written into the spool.
 #[derive(Debug)]
-pub struct Draft {
+pub struct BundleDraft {
     /// The name it will have.
     pub id: String,
     /// Where it will stand.
@@ -102,7 +102,7 @@ impl Spool {
             limit: AtomicU64::new(limit.0),
             free: AtomicU64::new(free.0),
             newest: Mutex::new(0),
-            measured: Mutex::default(),
+            usage: Mutex::default(),
             users: Users::default(),
         }
     }
@@ -123,8 +123,8 @@ impl Spool {
     ///
     /// # Errors
     /// When the directory cannot be read; that it is not there means that it has none.
-    pub fn entries(&self) -> Result<Vec<Stored>> {
-        let mut found: Vec<Stored> = self.names()?.into_iter().map(|name| self.stored(&name)).collect();
+    pub fn entries(&self) -> Result<Vec<StoredBundle>> {
+        let mut found: Vec<StoredBundle> = self.names()?.into_iter().map(|name| self.stored(&name)).collect();
         found.sort_by_key(|stored| entry::number(&stored.id));
         Ok(found)
     }
@@ -134,7 +134,7 @@ impl Spool {
     ///
     /// # Errors
     /// [`Error::NoSuchCrash`], [`Error::Ambiguous`], or as [`Self::entries`].
-    pub fn find(&self, id: &str) -> Result<Stored> {
+    pub fn find(&self, id: &str) -> Result<StoredBundle> {
         let mut names = self.names()?;
         names.sort_by_key(|name| entry::number(name));
         let missing = || Error::NoSuchCrash {
@@ -166,8 +166,8 @@ impl Spool {
         }
     }
 
-    fn stored(&self, name: &str) -> Stored {
-        let mut stored = Stored::read(&self.directory.join(name));
+    fn stored(&self, name: &str) -> StoredBundle {
+        let mut stored = StoredBundle::read(&self.directory.join(name));
         stored.sent = self.directory.join(SENT).join(name).exists();
         stored
     }
@@ -189,13 +189,13 @@ impl Spool {
     ///
     /// # Errors
     /// When the directory cannot be written.
-    pub fn begin(&self, program: &str, pid: u32) -> Result<Draft> {
+    pub fn begin(&self, program: &str, pid: u32) -> Result<BundleDraft> {
         let id = entry::name(self.next_number()?, program, pid);
         let path = self.directory.join(&id);
         let modules = self.modules_of(User::ROOT);
         self.record_user(&id, User::ROOT)?;
         let writer = Writer::create(&path, Overwrite::Never)?.sharing_modules(modules);
-        Ok(Draft { id, path, writer })
+        Ok(BundleDraft { id, path, writer })
     }
 
     /// Records who answers for a bundle: what the bundle itself says is the word of who wrote it.
@@ -213,7 +213,7 @@ impl Spool {
     fn user_of(&self, id: &str) -> User {
         let text = fs::read_to_string(self.directory.join(USERS).join(id)).unwrap_or_default();
         let user = text.trim().parse();
-        user.map_or(User::UNKNOWN, |user| self.users.answering(user))
+        user.map_or(User::UNKNOWN, |user| self.users.owner_of(user))
     }
 
     /// Removes the records of users whose bundles are gone.
@@ -237,10 +237,10 @@ impl Spool {
     ///
     /// # Errors
     /// When the directory cannot be read.
-    pub fn reserve(&self, program: &str, pid: u32) -> Result<Reserved> {
+    pub fn reserve(&self, program: &str, pid: u32) -> Result<ReservedName> {
         let id = entry::name(self.next_number()?, program, pid);
         let path = self.directory.join(&id);
-        Ok(Reserved { id, path })
+        Ok(ReservedName { id, path })
     }
 
     /// Hands a finished bundle of a user's process over ([`Self::hand_over`]) and moves it to its place; it survives a loss of
@@ -248,13 +248,13 @@ impl Spool {
     ///
     /// # Errors
     /// When it cannot be handed over or moved.
-    pub fn publish(&self, bundle: &Path, place: &Reserved, user: User) -> Result<()> {
+    pub fn publish(&self, bundle: &Path, place: &ReservedName, user: User) -> Result<()> {
         self.hand_over(bundle, user)?;
         // Whose it is the daemon knows best: a worker wrote what the bundle says.
         let size = entry::size(bundle);
-        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
-        measured.insert(place.id.clone(), Measured { size, user });
-        drop(measured);
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        usage.insert(place.id.clone(), BundleUsage { size, user });
+        drop(usage);
         self.record_user(&place.id, user)?;
         fs::rename(bundle, &place.path).map_err(Error::file("create", &place.path))?;
         let directory = fs::File::open(&self.directory).and_then(|directory| directory.sync_all());
@@ -311,10 +311,10 @@ impl Spool {
             return Ok(0);
         }
         let modules = self.shared_modules();
-        let mut shares = Shares::new(bundles, &newest, limit / RESERVE_DIVISOR);
+        let mut eviction = EvictionOrder::new(bundles, &newest, limit / RESERVE_DIVISOR);
         let mut dropped = 0;
         while total > limit || !self.has_free() {
-            let Some(bundle) = shares.take() else { break };
+            let Some(bundle) = eviction.take() else { break };
             let path = self.directory.join(&bundle.name);
             let unused = entry::last_links(&path);
             if remove(&path).is_err() {
@@ -361,18 +361,18 @@ impl Spool {
             .flatten()
             .map(|entry| entry.file_name())
             .collect();
-        let mut known = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut measured = HashMap::with_capacity(names.len());
+        let mut known = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut usage = HashMap::with_capacity(names.len());
         let mut candidates = Vec::with_capacity(names.len());
         for name in names {
-            let Measured { size, user } = known.get(&name).copied().unwrap_or_else(|| {
+            let BundleUsage { size, user } = known.get(&name).copied().unwrap_or_else(|| {
                 let path = self.directory.join(&name);
-                Measured {
+                BundleUsage {
                     size: entry::size(&path),
                     user: self.user_of(&name),
                 }
             });
-            measured.insert(name.clone(), Measured { size, user });
+            usage.insert(name.clone(), BundleUsage { size, user });
             let is_sent = sent.contains(std::ffi::OsStr::new(&name));
             candidates.push(Candidate {
                 name,
@@ -381,7 +381,7 @@ impl Spool {
                 is_sent,
             });
         }
-        *known = measured;
+        *known = usage;
         candidates
     }
 
@@ -412,7 +412,7 @@ impl Spool {
     ///
     /// # Errors
     /// When it cannot be removed.
-    pub fn remove(&self, stored: &Stored) -> Result<()> {
+    pub fn remove(&self, stored: &StoredBundle) -> Result<()> {
         remove(&stored.path).map_err(Error::file("remove", &stored.path))?;
         for beside in [SENT, USERS] {
             let _ = fs::remove_file(self.directory.join(beside).join(&stored.id));
@@ -425,7 +425,7 @@ impl Spool {
     ///
     /// # Errors
     /// The sender's; what it took before counts as sent.
-    pub fn send(&self, sender: &mut dyn Sender) -> Result<usize> {
+    pub fn send(&self, sender: &mut dyn BundleSender) -> Result<usize> {
         let mut taken = 0;
         for stored in self.entries()?.into_iter().filter(|stored| !stored.sent) {
             sender.send(&stored)?;

@@ -18,13 +18,13 @@ const STICKY: u32 = 0o1000;
 
 /// A file or directory that somebody else than root can change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Exposed {
+pub(crate) struct UntrustedPath {
     path: PathBuf,
     /// Its owner, if that is not root.
     owner: Option<u32>,
 }
 
-impl fmt::Display for Exposed {
+impl fmt::Display for UntrustedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         match self.owner {
@@ -39,7 +39,7 @@ impl fmt::Display for Exposed {
 ///
 /// # Errors
 /// When a part of the path is not there.
-pub(crate) fn exposed(path: &Path) -> io::Result<Option<Exposed>> {
+pub(crate) fn first_untrusted(path: &Path) -> io::Result<Option<UntrustedPath>> {
     let path = std::path::absolute(path)?;
     let mut links = 0;
     let mut done = PathBuf::from("/");
@@ -86,13 +86,13 @@ fn names(path: &Path) -> VecDeque<OsString> {
         .collect()
 }
 
-fn check(path: &Path, metadata: &fs::Metadata, is_last: bool) -> Option<Exposed> {
+fn check(path: &Path, metadata: &fs::Metadata, is_last: bool) -> Option<UntrustedPath> {
     let mode = metadata.mode();
     let protected = metadata.is_symlink()
         || mode & OTHERS_WRITE == 0
         || (metadata.is_dir() && mode & STICKY != 0 && !is_last);
     let owner = Some(metadata.uid()).filter(|owner| *owner != 0);
-    (owner.is_some() || !protected).then(|| Exposed {
+    (owner.is_some() || !protected).then(|| UntrustedPath {
         path: path.to_owned(),
         owner,
     })
@@ -144,7 +144,7 @@ mod tests {
         let at = |name: &str| place.path().join(name);
         fs::create_dir_all(at("a/b")).unwrap();
         fs::write(at("a/b/file"), "x").unwrap();
-        let found = |name: &str| exposed(&at(name)).unwrap().map(|found| found.to_string());
+        let found = |name: &str| first_untrusted(&at(name)).unwrap().map(|found| found.to_string());
         assert_eq!(found("a/b/file"), None, "below a sticky directory");
         for part in ["a", "a/b", "a/b/file"] {
             for mode in [0o775, 0o757] {
@@ -173,16 +173,19 @@ mod tests {
         symlink("open/safe", at("way")).unwrap();
         symlink(at("safe"), at("open/back")).unwrap();
         symlink("round", at("round")).unwrap();
-        assert_eq!(exposed(&at("way")).unwrap(), None);
+        assert_eq!(first_untrusted(&at("way")).unwrap(), None);
         set_mode(&at("open"), 0o777);
-        assert!(exposed(&at("way")).unwrap().is_some());
-        assert!(exposed(&at("open/back")).unwrap().is_some());
-        assert_eq!(exposed(&at("open/../safe")).unwrap().unwrap().path, at("open"));
+        assert!(first_untrusted(&at("way")).unwrap().is_some());
+        assert!(first_untrusted(&at("open/back")).unwrap().is_some());
         assert_eq!(
-            exposed(&at("round")).unwrap_err().raw_os_error(),
+            first_untrusted(&at("open/../safe")).unwrap().unwrap().path,
+            at("open")
+        );
+        assert_eq!(
+            first_untrusted(&at("round")).unwrap_err().raw_os_error(),
             Some(libc::ELOOP)
         );
-        assert!(exposed(&at("none")).is_err());
+        assert!(first_untrusted(&at("none")).is_err());
     }
 
     #[test]

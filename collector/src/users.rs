@@ -43,19 +43,19 @@ pub struct Users {
     subordinate: PathBuf,
     passwords: PathBuf,
     system_max: u32,
-    known: Mutex<Known>,
+    known: Mutex<CachedRanges>,
 }
 
 /// The subordinate ranges as they were last read.
 #[derive(Debug, Default)]
-struct Known {
+struct CachedRanges {
     modified: Option<SystemTime>,
     /// In order of their first id.
-    ranges: Vec<Range>,
+    ranges: Vec<IdRange>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Range {
+struct IdRange {
     first: u32,
     count: u32,
     owner: u32,
@@ -89,7 +89,7 @@ impl Users {
     /// Returns the user that answers for processes of `id`: the owner of the subordinate range that
     /// holds it, else `id` itself. Reads the ranges again when their file has changed.
     #[must_use]
-    pub fn answering(&self, id: u32) -> User {
+    pub fn owner_of(&self, id: u32) -> User {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let modified = std::fs::metadata(&self.subordinate)
             .and_then(|file| file.modified())
@@ -120,10 +120,10 @@ impl Users {
     #[must_use]
     pub fn of_thread(&self, tid: RawTid) -> User {
         let status = std::fs::read(format!("/proc/{tid}/status")).unwrap_or_default();
-        real_user(&String::from_utf8_lossy(&status)).map_or(User::UNKNOWN, |id| self.answering(id))
+        real_user(&String::from_utf8_lossy(&status)).map_or(User::UNKNOWN, |id| self.owner_of(id))
     }
 
-    fn read_ranges(&self) -> Vec<Range> {
+    fn read_ranges(&self) -> Vec<IdRange> {
         let text = std::fs::read_to_string(&self.subordinate).unwrap_or_default();
         let passwords = std::fs::read_to_string(&self.passwords).unwrap_or_default();
         let ranges = text.lines().take(MAX_LINES).filter_map(|line| {
@@ -131,9 +131,9 @@ impl Users {
             let owner = user_id(fields.next()?, &passwords)?;
             let first = fields.next()?.trim().parse().ok()?;
             let count = fields.next()?.trim().parse().ok()?;
-            Some(Range { first, count, owner })
+            Some(IdRange { first, count, owner })
         });
-        let mut ranges: Vec<Range> = ranges.collect();
+        let mut ranges: Vec<IdRange> = ranges.collect();
         ranges.sort_by_key(|range| range.first);
         ranges
     }
@@ -187,27 +187,24 @@ mod tests {
     #[test]
     fn subordinate_ids_count_as_their_owner() {
         let (_etc, users) = users("ann:100000:65536\n1001:200000:10\nlender:300000:10\nghost:1:1\nbroken\n");
-        let answering = |id| (users.answering(id).id, users.answering(id).is_system);
-        assert_eq!(answering(0), (0, true));
-        assert_eq!(answering(500), (500, true));
-        assert_eq!(answering(501), (501, false));
-        assert_eq!(answering(1000), (1000, false));
-        assert_eq!(answering(100_000), (1000, false));
-        assert_eq!(answering(165_535), (1000, false));
-        assert_eq!(answering(165_536), (165_536, false));
-        assert_eq!(answering(200_009), (1001, false));
-        assert_eq!(answering(300_000), (110, false), "no reserve is lent");
-        assert_eq!(answering(1), (1, true), "an owner without an entry has no range");
+        let owner_of = |id| (users.owner_of(id).id, users.owner_of(id).is_system);
+        assert_eq!(owner_of(0), (0, true));
+        assert_eq!(owner_of(500), (500, true));
+        assert_eq!(owner_of(501), (501, false));
+        assert_eq!(owner_of(1000), (1000, false));
+        assert_eq!(owner_of(100_000), (1000, false));
+        assert_eq!(owner_of(165_535), (1000, false));
+        assert_eq!(owner_of(165_536), (165_536, false));
+        assert_eq!(owner_of(200_009), (1001, false));
+        assert_eq!(owner_of(300_000), (110, false), "no reserve is lent");
+        assert_eq!(owner_of(1), (1, true), "an owner without an entry has no range");
     }
 
     #[test]
     fn thread_is_answered_for_by_its_real_user() {
         let (_etc, users) = users("");
         let own = nix::unistd::getuid().as_raw();
-        assert_eq!(
-            users.of_thread(std::process::id() as RawTid),
-            users.answering(own)
-        );
+        assert_eq!(users.of_thread(std::process::id() as RawTid), users.owner_of(own));
         assert_eq!(real_user("Name:\tUid: 5\nUid:\t1000\t0\t0\t0\n"), Some(1000));
         assert_eq!(users.of_thread(RawTid::MAX), User::UNKNOWN);
     }
@@ -215,7 +212,7 @@ mod tests {
     #[test]
     fn changed_ranges_are_read_again() {
         let (etc, users) = users("");
-        assert_eq!(users.answering(100_000).id, 100_000);
+        assert_eq!(users.owner_of(100_000).id, 100_000);
         let path = etc.path().join("subuid");
         std::fs::write(&path, "ann:100000:10\n").unwrap();
         let later = SystemTime::now() + std::time::Duration::from_secs(10);
@@ -225,6 +222,6 @@ mod tests {
             .unwrap()
             .set_modified(later)
             .unwrap();
-        assert_eq!(users.answering(100_000).id, 1000);
+        assert_eq!(users.owner_of(100_000).id, 1000);
     }
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 const MAX_MESSAGE: usize = 64 << 10;
 
 /// No packet of a bundle is longer.
-pub const PIECE: usize = MAX_MESSAGE;
+pub const BUNDLE_CHUNK: usize = MAX_MESSAGE;
 
 /// What the daemon is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,8 @@ pub enum Request {
     /// From the crash handler, with the reading end of the core: this process is kept until the answer.
     Crash(Specifiers),
     /// From a recorder: it minds this process, and will save its history itself.
-    Mind {
+    #[serde(rename = "mind")]
+    Claim {
         /// The process, which it traces.
         pid: u32,
     },
@@ -42,7 +43,7 @@ pub enum Request {
         executable: Option<String>,
     },
     /// From a recorder that may not write to the spool: the packed bundle of a process that it minds follows, in packets of
-    /// no more than [`PIECE`] bytes, once this is granted.
+    /// no more than [`BUNDLE_CHUNK`] bytes, once this is granted.
     Deposit {
         /// The process.
         pid: u32,
@@ -244,11 +245,11 @@ impl Connection {
         })
     }
 
-    /// Sends a packet of a bundle: no more than [`PIECE`] bytes, and not none.
+    /// Sends a packet of a bundle: no more than [`BUNDLE_CHUNK`] bytes, and not none.
     ///
     /// # Errors
     /// When the other end is gone or does not read in time.
-    pub fn send_piece(&self, bytes: &[u8]) -> io::Result<()> {
+    pub fn send_chunk(&self, bytes: &[u8]) -> io::Result<()> {
         socket::send(self.0.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL)?;
         Ok(())
     }
@@ -257,7 +258,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the other end is gone, does not write in time, or writes more than there is room for.
-    pub fn receive_piece(&self, room: &mut [u8]) -> io::Result<usize> {
+    pub fn receive_chunk(&self, room: &mut [u8]) -> io::Result<usize> {
         match socket::recv(self.0.as_raw_fd(), room, MsgFlags::MSG_TRUNC)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             got if got > room.len() => Err(io::ErrorKind::InvalidData.into()),
@@ -365,7 +366,7 @@ mod tests {
         let listener = Listener::bind(&path).unwrap();
         let (mut reading, mut writing) = std::io::pipe().unwrap();
         let client = Connection::open(&path).unwrap();
-        client.send(&Request::Mind { pid: 7 }, None).unwrap();
+        client.send(&Request::Claim { pid: 7 }, None).unwrap();
         client
             .send(
                 &Request::Crashed {
@@ -376,7 +377,7 @@ mod tests {
             )
             .unwrap();
         let server = listener.accept().unwrap();
-        assert_eq!(server.receive::<Request>().unwrap().0, Request::Mind { pid: 7 });
+        assert_eq!(server.receive::<Request>().unwrap().0, Request::Claim { pid: 7 });
         let (request, file) = server.receive::<Request>().unwrap();
         assert_eq!(
             request,
@@ -407,7 +408,7 @@ mod tests {
             socket::sendmsg::<UnixAddr>(client.0.as_raw_fd(), &text, &along, MsgFlags::empty(), None)
                 .unwrap();
             let request: Request = server.receive_alone().unwrap();
-            assert_eq!(request, Request::Mind { pid: 7 });
+            assert_eq!(request, Request::Claim { pid: 7 });
         }
         // Other tests open and close files meanwhile, but not two thousand.
         assert!(open() < before + 200, "{} then, {} now", before, open());

@@ -1,7 +1,7 @@
 //! Function triggers on a small program in C. Needs root and a kernel with uprobes: else each test says so and is skipped.
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-use backtrail_collector::probe::{Condition, Error, FunctionSeen, FunctionTrigger, Place};
+use backtrail_collector::probe::{Condition, Error, FunctionHit, FunctionLocation, FunctionTrigger};
 use backtrail_pt::{FileOffset, Pid};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -76,10 +76,10 @@ fn attach(path: &Path, name: &str, condition: Condition, pid: Option<Pid>) -> Op
         println!("skipped: no root, or no uprobes in this kernel");
         return None;
     }
-    Some(FunctionTrigger::attach(path, &Place::Symbol(name.to_owned()), condition, pid).unwrap())
+    Some(FunctionTrigger::attach(path, &FunctionLocation::Symbol(name.to_owned()), condition, pid).unwrap())
 }
 
-fn events(trigger: &mut FunctionTrigger) -> Vec<FunctionSeen> {
+fn events(trigger: &mut FunctionTrigger) -> Vec<FunctionHit> {
     let mut seen = Vec::new();
     trigger.drain(&mut |event| seen.push(event));
     assert_eq!(trigger.lost(), 0);
@@ -168,17 +168,17 @@ fn a_call_that_never_returns_is_not_mixed_up_with_the_next() {
 #[test]
 fn what_is_not_there_is_told_in_one_sentence() {
     let program = Program::build();
-    for place in [
-        Place::Symbol("no_such_function".to_owned()),
-        Place::Offset(FileOffset(1 << 40)),
+    for location in [
+        FunctionLocation::Symbol("no_such_function".to_owned()),
+        FunctionLocation::Offset(FileOffset(1 << 40)),
     ] {
-        let found = FunctionTrigger::attach(&program.path, &place, Condition::Entered, None);
+        let found = FunctionTrigger::attach(&program.path, &location, Condition::Entered, None);
         let Err(error @ Error::Function { .. }) = found else {
-            panic!("{place} is there")
+            panic!("{location} is there")
         };
         let text = error.to_string();
         assert!(
-            text.starts_with(&format!("a trigger on {place} of ")) && !text.contains('\n'),
+            text.starts_with(&format!("a trigger on {location} of ")) && !text.contains('\n'),
             "{text}"
         );
     }

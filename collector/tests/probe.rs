@@ -7,7 +7,9 @@
 
 mod crasher;
 
-use backtrail_collector::probe::{AttachKind, CrashSeen, Frame, Probe, ProbeOptions, SignalSet, Told, trial};
+use backtrail_collector::probe::{
+    AttachKind, CrashSample, Frame, Probe, ProbeOptions, SiginfoDetail, SignalSet, try_kinds,
+};
 use backtrail_pt::{Avma, Pid};
 use crasher::Crash;
 use std::collections::HashMap;
@@ -33,7 +35,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 fn working() -> (MutexGuard<'static, ()>, Vec<AttachKind>) {
     let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut working = Vec::new();
-    for (kind, result) in trial() {
+    for (kind, result) in try_kinds() {
         match result {
             Ok(()) => working.push(kind),
             Err(reason) => println!("skipped: {kind} does not work here: {reason}"),
@@ -51,7 +53,7 @@ fn options(kind: AttachKind) -> ProbeOptions {
 }
 
 /// Waits until the probe is quiet for a while, and gives the events of these processes.
-fn events(probe: &mut Probe, pids: &[u32]) -> Vec<CrashSeen> {
+fn events(probe: &mut Probe, pids: &[u32]) -> Vec<CrashSample> {
     let mut seen = Vec::new();
     let quiet = Duration::from_millis(100);
     let end = Instant::now() + Duration::from_secs(10);
@@ -108,7 +110,7 @@ fn each_crash_gives_exactly_one_event() {
             })
             .collect();
         let pids: Vec<u32> = runs.iter().map(|(pid, _)| *pid).collect();
-        let mut counts: HashMap<u32, Vec<CrashSeen>> = HashMap::new();
+        let mut counts: HashMap<u32, Vec<CrashSample>> = HashMap::new();
         for event in events(&mut probe, &pids) {
             counts.entry(event.pid.0).or_default().push(event);
         }
@@ -177,11 +179,14 @@ fn other_signals_are_told_once_when_asked_for() {
         .unwrap();
         let runs = [Crash::Segv, Crash::Term, Crash::Kill, Crash::Exit].map(run);
         let seen = events(&mut probe, &runs);
-        let found: Vec<(u32, i32, Told)> = seen
+        let found: Vec<(u32, i32, SiginfoDetail)> = seen
             .iter()
-            .map(|event| (event.pid.0, event.siginfo.signal(), event.siginfo_told))
+            .map(|event| (event.pid.0, event.siginfo.signal(), event.siginfo_detail))
             .collect();
-        let expected = [(runs[1], 15, Told::Number), (runs[2], 9, Told::Number)];
+        let expected = [
+            (runs[1], 15, SiginfoDetail::Number),
+            (runs[2], 9, SiginfoDetail::Number),
+        ];
         assert_eq!(found, expected, "{kind}");
     }
 }
@@ -213,16 +218,16 @@ fn an_event_tells_what_the_process_was() {
             "{kind}"
         );
         if kind == AttachKind::PerfTracepoint {
-            assert_eq!(event.siginfo_told, Told::Code);
+            assert_eq!(event.siginfo_detail, SiginfoDetail::Code);
             assert_eq!(event.frames.first(), Some(&Frame::At(event.registers.pc())));
             continue;
         }
         let told = if kind == AttachKind::Tracepoint {
-            Told::Address
+            SiginfoDetail::Address
         } else {
-            Told::All
+            SiginfoDetail::All
         };
-        assert_eq!(event.siginfo_told, told, "{kind}");
+        assert_eq!(event.siginfo_detail, told, "{kind}");
         assert_eq!(event.fault_address(), Some(Avma(0x10)), "{kind}");
         assert_eq!(event.inner_pid, Some(Pid(pid)), "{kind}");
         assert_eq!(event.inner_tid.map(|tid| tid.0), Some(event.tid.0), "{kind}");
@@ -306,7 +311,7 @@ fn one_process_is_looked_at_and_others_are_spared() {
             let pid = Pid(child.id());
             let options = ProbeOptions {
                 only: (!spare).then_some(pid),
-                spared: if spare { vec![pid] } else { vec![] },
+                excluded: if spare { vec![pid] } else { vec![] },
                 ..options(kind)
             };
             let mut probe = Probe::attach(&options).unwrap();

@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use crate::output::{Output, plain};
 use crate::shell;
 use backtrail_collector::config::{Size, signal_name};
-use backtrail_collector::spool::{Spool, Stored};
+use backtrail_collector::spool::{Spool, StoredBundle};
 use backtrail_collector::{Config, link};
 use serde::Serialize;
 use std::io::Write;
@@ -64,7 +64,7 @@ fn microseconds(nanos: Option<u64>) -> Option<f64> {
 }
 
 impl<'a> Row<'a> {
-    fn new(stored: &'a Stored) -> Self {
+    fn new(stored: &'a StoredBundle) -> Self {
         let collected = &stored.collected;
         let missing: Vec<&str> = stored.missing().collect();
         Self {

@@ -39,7 +39,7 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
         return self_test::run(args.json);
     }
     let mut rows: Vec<Row> = capability::all().into_iter().map(row).collect();
-    rows.extend(probe::trial().into_iter().map(probe_row));
+    rows.extend(probe::try_kinds().into_iter().map(probe_row));
     rows.push(keep_row(&Sysctl::default(), Path::new(KERNEL)));
     rows.extend(recorder_rows(&backtrail_recorder::capabilities()));
     rows.push(priority_row(prioritized()));
@@ -145,7 +145,7 @@ fn keep_row(sysctl: &Sysctl, kernel: &Path) -> Row {
     let owner = sysctl.installed_by();
     // Opened and closed again: only what is written counts.
     if let Err(error) = std::fs::File::options().write(true).open(&path) {
-        let runs = owner.is_some_and(|owner| owner.is_occupied());
+        let runs = owner.is_some_and(|owner| owner.is_locked());
         return row(
             if runs { "works" } else { "missing" },
             match runs {
@@ -156,7 +156,7 @@ fn keep_row(sysctl: &Sysctl, kernel: &Path) -> Row {
         );
     }
     match owner {
-        Some(owner) if owner.is_occupied() => {
+        Some(owner) if owner.is_locked() => {
             row("works", format!("a collector that runs does so: {stands}"), None)
         }
         Some(_) => row(
@@ -259,7 +259,7 @@ mod tests {
         );
         let ours = format!("|{}/handler core-handler %P\n", run.display());
         assert!(row(&ours).reason.contains("is gone"));
-        let _tenancy = backtrail_collector::Runtime::new(&run).occupy().unwrap();
+        let _lock = backtrail_collector::Runtime::new(&run).lock().unwrap();
         assert!(row(&ours).reason.contains("that runs"));
         std::fs::remove_file(at.join("core_pattern")).unwrap();
         assert_eq!(keep_row(&Sysctl::at(at), at).state, "missing");

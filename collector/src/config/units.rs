@@ -94,13 +94,13 @@ macro_rules! as_text {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 #[derive(Deserialize)]
                 #[serde(untagged, expecting = "write a number, or a text of a number and a unit")]
-                enum Written {
+                enum Input {
                     Number(u64),
                     Text(String),
                 }
-                let text = match Written::deserialize(deserializer)? {
-                    Written::Number(number) => number.to_string(),
-                    Written::Text(text) => text,
+                let text = match Input::deserialize(deserializer)? {
+                    Input::Number(number) => number.to_string(),
+                    Input::Text(text) => text,
                 };
                 text.parse().map_err(D::Error::custom)
             }

@@ -1,11 +1,11 @@
 //! A bundle that a recorder hands in: it goes into the spool as its user's word.
 
-use super::Saved;
-use super::save::{Saver, Wanted};
+use super::SaveOutcome;
+use super::save::{SaveRequest, Saver};
 use crate::clock;
 use crate::error::Result;
 use crate::users::User;
-use crate::worker::{Give, Work};
+use crate::worker::{TaskInput, Work};
 use backtrail_pt::Pid;
 use std::fs::File;
 
@@ -31,11 +31,11 @@ impl Saver {
     ///
     /// # Errors
     /// When it is no bundle of that process, or there is no room for it.
-    pub fn save_deposit(&self, deposit: Deposit) -> Result<Saved> {
+    pub fn save_deposit(&self, deposit: Deposit) -> Result<SaveOutcome> {
         let mut description = self.describe("crash", None, deposit.user);
         description.name = deposit.name;
         let saved = self.save(
-            Wanted {
+            SaveRequest {
                 work: Work::Deposit {
                     pid: deposit.pid,
                     user: deposit.uid,
@@ -44,11 +44,11 @@ impl Saver {
                 pid: Pid(deposit.pid),
                 user: deposit.user,
                 description,
-                seen: None,
+                sample: None,
                 frozen: None,
                 history_of: None,
                 deadline: clock::monotonic(),
-                gives: vec![(Give::Packed, deposit.packed.into())],
+                inputs: vec![(TaskInput::Packed, deposit.packed.into())],
             },
             &mut || {},
             &mut || {},

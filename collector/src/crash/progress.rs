@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts events on their way from the probe to the [sightings](super::Sightings). No thread waits
+/// Counts events on their way from the probe to the [sightings](super::PendingCrashes). No thread waits
 /// for another to count.
 #[derive(Debug, Default)]
 pub struct Progress {

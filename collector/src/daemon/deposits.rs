@@ -1,9 +1,9 @@
 //! Bundles that recorders hand in, and that wait to be unpacked. They have workers of their own, so
 //! that no crash waits for them.
 
-use super::Shared;
-use super::queue::{Bounds, FairQueue};
-use crate::crash::{Deposit, Saved};
+use super::DaemonState;
+use super::queue::{FairQueue, QueueLimits};
+use crate::crash::{Deposit, SaveOutcome};
 use crate::error::{Error, Result};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Threads that unpack.
 pub(super) const THREADS: usize = 2;
 /// One for each user, and one that system users can always have.
-const BOUNDS: Bounds = Bounds {
+const LIMITS: QueueLimits = QueueLimits {
     capacity: 32,
     running: THREADS,
     running_of_user: 1,
@@ -22,28 +22,28 @@ const WAIT: Duration = Duration::from_secs(60);
 
 /// A bundle, and where the answer goes.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingDeposit {
     deposit: Deposit,
-    answer: Sender<Result<Saved>>,
+    answer: Sender<Result<SaveOutcome>>,
 }
 
 /// The bundles of all users.
 #[derive(Debug)]
-pub(super) struct Deposits(FairQueue<Pending>);
+pub(super) struct DepositQueue(FairQueue<PendingDeposit>);
 
-impl Deposits {
+impl DepositQueue {
     pub(super) fn new() -> Self {
-        Self(FairQueue::new(BOUNDS))
+        Self(FairQueue::new(LIMITS))
     }
 
     /// Has a bundle saved in its user's turn, and waits for that.
     ///
     /// # Errors
     /// When it is no bundle of its process, or there is no room or no time for it.
-    pub(super) fn save(&self, deposit: Deposit) -> Result<Saved> {
+    pub(super) fn save(&self, deposit: Deposit) -> Result<SaveOutcome> {
         let (answer, saved) = channel();
         let user = deposit.user;
-        let pending = Pending { deposit, answer };
+        let pending = PendingDeposit { deposit, answer };
         let refused = || Error::Unable("too many bundles wait to be unpacked".to_owned());
         // The sender of a bundle that is refused is dropped with it.
         if let Err(other) = self.0.push(user, Instant::now() + WAIT, pending)
@@ -55,7 +55,7 @@ impl Deposits {
     }
 
     /// Saves bundles until [`Self::close`].
-    pub(super) fn run(&self, shared: &Shared) {
+    pub(super) fn run(&self, shared: &DaemonState) {
         while let Some((user, pending)) = self.0.pop() {
             // Who waited may be gone.
             let _ = pending.answer.send(shared.saver.save_deposit(pending.deposit));

@@ -1,9 +1,9 @@
 //! Requests of crash handlers. Only root may connect here: nobody else can make a crash wait.
 
-use super::Shared;
-use super::kept::{self, Jobs};
+use super::DaemonState;
+use super::jobs::{self, IncomingCrash, Jobs};
 use crate::clock;
-use crate::crash::Waiting;
+use crate::crash::Holder;
 use crate::wire::{Connection, Listener, Request};
 use std::io;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 const REQUEST: Duration = Duration::from_secs(1);
 
 /// Takes requests until the listener is shut down.
-pub(super) fn run(shared: &Shared, listener: &Listener, jobs: &Jobs) {
+pub(super) fn run(shared: &DaemonState, listener: &Listener, jobs: &Jobs) {
     loop {
         match listener.accept() {
             Ok(connection) => {
@@ -27,7 +27,7 @@ pub(super) fn run(shared: &Shared, listener: &Listener, jobs: &Jobs) {
     }
 }
 
-fn take(shared: &Shared, connection: Connection, jobs: &Jobs) -> io::Result<()> {
+fn take(shared: &DaemonState, connection: Connection, jobs: &Jobs) -> io::Result<()> {
     connection.set_timeout(REQUEST)?;
     if connection.peer()?.user != 0 {
         return Err(io::ErrorKind::PermissionDenied.into());
@@ -35,13 +35,12 @@ fn take(shared: &Shared, connection: Connection, jobs: &Jobs) -> io::Result<()> 
     let (Request::Crash(crash), Some(core)) = connection.receive::<Request>()? else {
         return Err(io::ErrorKind::InvalidData.into());
     };
-    let received = clock::monotonic();
-    kept::keep(
-        shared,
-        jobs,
+    let incoming = IncomingCrash {
         crash,
-        (core, Waiting::Handler(connection)),
-        received,
-    );
+        core,
+        holder: Holder::Handler(connection),
+        received: clock::monotonic(),
+    };
+    jobs::accept_held(shared, jobs, incoming);
     Ok(())
 }

@@ -4,10 +4,10 @@
 //! kept while the daemon is down. The protocol is that of `include/uapi/linux/coredump.h`: the kernel sends what it can do, we
 //! answer what we want, it confirms that by a number, and writes the core. The process is kept until the connection is closed.
 
-use super::Shared;
-use super::kept::{self, Jobs};
+use super::DaemonState;
+use super::jobs::{self, IncomingCrash, Jobs};
 use crate::clock;
-use crate::crash::Waiting;
+use crate::crash::Holder;
 use crate::error::{Error, Result};
 use crate::pattern::Specifiers;
 use backtrail_process::{RawTid, status};
@@ -43,7 +43,7 @@ pub(super) fn bind(path: &Path) -> Result<UnixListener> {
 }
 
 /// Takes crashes until the listener is shut down.
-pub(super) fn run(shared: &Shared, listener: &UnixListener, jobs: &Jobs) {
+pub(super) fn run(shared: &DaemonState, listener: &UnixListener, jobs: &Jobs) {
     for stream in listener.incoming() {
         let taken = stream.and_then(|stream| take(shared, stream, jobs));
         match taken {
@@ -54,7 +54,7 @@ pub(super) fn run(shared: &Shared, listener: &UnixListener, jobs: &Jobs) {
     }
 }
 
-fn take(shared: &Shared, mut stream: UnixStream, jobs: &Jobs) -> io::Result<()> {
+fn take(shared: &DaemonState, mut stream: UnixStream, jobs: &Jobs) -> io::Result<()> {
     let received = clock::monotonic();
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -79,10 +79,10 @@ fn take(shared: &Shared, mut stream: UnixStream, jobs: &Jobs) -> io::Result<()> 
         &mut io::sink(),
     )?;
     let pid = peer.pid() as u32;
-    let minded = shared.minded.has(pid);
+    let claimed = shared.claimed.is_claimed(pid);
     let mut answer = [0; REQUEST];
     answer[..4].copy_from_slice(&(REQUEST as u32).to_le_bytes());
-    answer[8..].copy_from_slice(&if minded { REJECT } else { KERNEL | WAIT }.to_le_bytes());
+    answer[8..].copy_from_slice(&if claimed { REJECT } else { KERNEL | WAIT }.to_le_bytes());
     stream.write_all(&answer)?;
     let mut mark = [0; 4];
     stream.read_exact(&mut mark)?;
@@ -92,7 +92,7 @@ fn take(shared: &Shared, mut stream: UnixStream, jobs: &Jobs) -> io::Result<()> 
             mark[0]
         )));
     }
-    if minded {
+    if claimed {
         return Ok(());
     }
     stream.set_read_timeout(None)?;
@@ -105,6 +105,12 @@ fn take(shared: &Shared, mut stream: UnixStream, jobs: &Jobs) -> io::Result<()> 
             .into(),
         ..Specifiers::default()
     };
-    kept::keep(shared, jobs, crash, (stream.into(), Waiting::Kernel), received);
+    let incoming = IncomingCrash {
+        crash,
+        core: stream.into(),
+        holder: Holder::Kernel,
+        received,
+    };
+    jobs::accept_held(shared, jobs, incoming);
     Ok(())
 }

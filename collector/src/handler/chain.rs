@@ -2,8 +2,8 @@
 //! file that it named.
 
 use super::crashed_thread::CrashedThread;
-use super::pace::{self, Paced};
-use super::{Core, core_file};
+use super::min_rate::{self, MinRateReader};
+use super::{CoreStream, core_file};
 use crate::error::{Error, Result};
 use crate::pattern::{Specifiers, expand};
 use std::ffi::{OsStr, OsString};
@@ -11,7 +11,7 @@ use std::io;
 use std::process::{Command, Stdio};
 
 /// Passes the core on.
-pub(super) fn pass_on(previous: &str, crash: &Specifiers, core: Core) -> Result<()> {
+pub(super) fn pass_on(previous: &str, crash: &Specifiers, core: CoreStream) -> Result<()> {
     let words = expand(previous, crash);
     let Some((first, rest)) = words.split_first().filter(|(first, _)| !first.is_empty()) else {
         return Ok(());
@@ -32,14 +32,14 @@ pub(super) fn pass_on(previous: &str, crash: &Specifiers, core: Core) -> Result<
             "the collector has kept a part of the core: no core file is written".to_owned(),
         ));
     }
-    pace::begin();
+    min_rate::begin();
     let name = core_file::with_pid(first.clone(), crash.inner_pid);
     CrashedThread::open(crash)
-        .and_then(|thread| core_file::write(&name, thread, crash.limit, Paced::new(core.read()?)))
+        .and_then(|thread| core_file::write(&name, thread, crash.limit, MinRateReader::new(core.read()?)))
         .map_err(Error::file("write the core file", name.as_ref()))
 }
 
-fn run(program: &OsStr, arguments: &[OsString], core: Core) -> Result<()> {
+fn run(program: &OsStr, arguments: &[OsString], core: CoreStream) -> Result<()> {
     let run = || -> io::Result<()> {
         let mut child = Command::new(program)
             .args(arguments)

@@ -8,11 +8,11 @@ use backtrail_pt::{Nanos, Tsc, TscConversion};
 
 /// The clock that counts, and the one before it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Calibration(Option<Change>);
+pub(super) struct Calibration(Option<RateChange>);
 
 /// One way from the counter to perf's clock gave way to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Change {
+struct RateChange {
     old: TscConversion,
     new: TscConversion,
     /// When: on both clocks the same.
@@ -21,18 +21,18 @@ struct Change {
 
 impl Calibration {
     /// Takes over that `new` came in the place of `old`, and gives whether anything that is known has another time by it.
-    pub(super) fn follow(&mut self, old: TscConversion, new: TscConversion, now: Tsc) -> bool {
-        self.0 = Change::find(old, new, now);
+    pub(super) fn record_change(&mut self, old: TscConversion, new: TscConversion, now: Tsc) -> bool {
+        self.0 = RateChange::find(old, new, now);
         self.0.is_some()
     }
 
     /// The time of a record on the clock that counts, whichever it was told by.
-    pub(super) fn straight(&self, time: Nanos) -> Nanos {
-        self.0.map_or(time, |change| change.straight(time))
+    pub(super) fn to_current(self, time: Nanos) -> Nanos {
+        self.0.map_or(time, |change| change.to_current(time))
     }
 }
 
-impl Change {
+impl RateChange {
     /// The kernel begins with a new rate where the clock stands, so that the two clocks agree at one moment. `None`: they do
     /// not until now, so that nobody knows which of them told a time.
     fn find(old: TscConversion, new: TscConversion, now: Tsc) -> Option<Self> {
@@ -49,7 +49,7 @@ impl Change {
         })
     }
 
-    fn straight(&self, time: Nanos) -> Nanos {
+    fn to_current(self, time: Nanos) -> Nanos {
         if time < self.at {
             self.new.nanos(self.old.tsc(time))
         } else {
@@ -84,11 +84,11 @@ mod tests {
     fn times_of_both_clocks_come_back_to_their_stamps() {
         let (old, new) = clocks();
         let mut calibration = Calibration::default();
-        assert!(calibration.follow(old, new, NOW));
+        assert!(calibration.record_change(old, new, NOW));
         for ticks in [0, 1_000_000, 2_594_000_000, 25_940_000_000] {
             let (before, after) = (Tsc(CHANGED - ticks), Tsc(CHANGED + ticks));
             for (stamp, told) in [(before, old.nanos(before)), (after, new.nanos(after))] {
-                let back = new.tsc(calibration.straight(told));
+                let back = new.tsc(calibration.to_current(told));
                 assert!(back.0.abs_diff(stamp.0) < 1000, "{stamp} is told as {back}");
             }
         }
@@ -104,11 +104,11 @@ mod tests {
     fn order_is_kept_across_the_change() {
         let (old, new) = clocks();
         let mut calibration = Calibration::default();
-        calibration.follow(old, new, NOW);
+        calibration.record_change(old, new, NOW);
         let at = old.nanos(Tsc(CHANGED)).0;
         let times: Vec<u64> = (at - 5000..at + 5000)
             .step_by(100)
-            .map(|time| calibration.straight(Nanos(time)).0)
+            .map(|time| calibration.to_current(Nanos(time)).0)
             .collect();
         assert!(times.is_sorted());
     }
@@ -121,11 +121,11 @@ mod tests {
             zero: old.zero + 1_000_000,
             ..old
         };
-        assert!(!calibration.follow(old, shifted, NOW), "the same rate");
+        assert!(!calibration.record_change(old, shifted, NOW), "the same rate");
         assert!(
-            !calibration.follow(old, new, Tsc(CHANGED - 1_000_000)),
+            !calibration.record_change(old, new, Tsc(CHANGED - 1_000_000)),
             "in the future"
         );
-        assert_eq!(calibration.straight(Nanos(5)), Nanos(5));
+        assert_eq!(calibration.to_current(Nanos(5)), Nanos(5));
     }
 }

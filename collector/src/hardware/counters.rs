@@ -39,14 +39,14 @@ pub struct Counters {
 
 /// The counters that several threads count.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct SharedCounters {
     pub(super) freezes: AtomicU64,
     pub(super) paused_by_kernel: AtomicU64,
     pub(super) buffers_missing: AtomicU64,
     pub(super) resume_failures: AtomicU64,
 }
 
-impl Shared {
+impl SharedCounters {
     pub(super) fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
 //! Pause, copy, resume: the traces of all processors as they were at one moment.
 
 use super::clock;
-use super::counters::Shared as Counters;
-use super::tap::Tap;
+use super::counters::SharedCounters;
+use super::freezable::FreezableTrace;
 use crate::Result;
 use backtrail_perf::ring::AuxCopy;
 use backtrail_perf::{Error as PerfError, Memory};
@@ -17,17 +17,17 @@ const MAX_WORKERS: usize = 4;
 
 /// Freezes the traces. A handle for any thread; several may ask at once, and wait for each other.
 #[derive(Clone, Debug)]
-pub struct Freezer(pub(super) Arc<Shared>);
+pub struct Freezer(pub(super) Arc<FreezerState>);
 
 /// What freezers and the collector share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct FreezerState {
     /// The processors' traces; those of processors that went stay for a while.
-    traces: RwLock<Vec<Arc<dyn Tap>>>,
-    pub(super) counters: Counters,
+    traces: RwLock<Vec<Arc<dyn FreezableTrace>>>,
+    pub(super) counters: SharedCounters,
     conversion: RwLock<TscConversion>,
-    pool: Arc<Pool>,
-    jobs: Arc<Jobs>,
+    pool: Arc<BufferPool>,
+    jobs: Arc<CopyQueue>,
     /// One freeze at a time.
     turn: Mutex<()>,
     workers: Mutex<Vec<JoinHandle<()>>>,
@@ -65,7 +65,7 @@ pub struct FrozenCpu {
     pub off: bool,
     had_buffer: bool,
     copy: AuxCopy,
-    memory: Pooled,
+    memory: PooledBuffer,
 }
 
 impl FrozenCpu {
@@ -81,7 +81,7 @@ impl FrozenCpu {
 
 /// Buffers that are ready to be copied to.
 #[derive(Debug)]
-struct Pool {
+struct BufferPool {
     free: Mutex<Vec<Memory>>,
     /// No more are kept.
     size: AtomicUsize,
@@ -90,10 +90,10 @@ struct Pool {
     lock: bool,
 }
 
-impl Pool {
+impl BufferPool {
     /// A buffer, and whether it was ready. Where none is, for the last crash is not written yet, memory is taken that
     /// may have to be paged in; but there are never more than twice as many as processors.
-    fn lend(self: &Arc<Self>, size: usize) -> std::result::Result<(Pooled, bool), PerfError> {
+    fn lend(self: &Arc<Self>, size: usize) -> std::result::Result<(PooledBuffer, bool), PerfError> {
         let spare = locked(&self.free)
             .pop()
             .filter(|memory| memory.bytes().len() >= size);
@@ -110,7 +110,7 @@ impl Pool {
             }
         };
         self.lent.fetch_add(1, Ordering::Relaxed);
-        let pooled = Pooled {
+        let pooled = PooledBuffer {
             memory: Some(memory),
             pool: self.clone(),
         };
@@ -120,12 +120,12 @@ impl Pool {
 
 /// A buffer that goes back when it is done with.
 #[derive(Debug)]
-struct Pooled {
+struct PooledBuffer {
     memory: Option<Memory>,
-    pool: Arc<Pool>,
+    pool: Arc<BufferPool>,
 }
 
-impl Pooled {
+impl PooledBuffer {
     fn bytes(&self) -> &[u8] {
         self.memory.as_ref().map_or(&[], Memory::bytes)
     }
@@ -135,7 +135,7 @@ impl Pooled {
     }
 }
 
-impl Drop for Pooled {
+impl Drop for PooledBuffer {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
             self.pool.lent.fetch_sub(1, Ordering::Relaxed);
@@ -149,9 +149,9 @@ impl Drop for Pooled {
 
 /// A trace that is paused and wants to be copied.
 #[derive(Debug)]
-struct Job {
+struct CopyJob {
     index: usize,
-    trace: Arc<dyn Tap>,
+    trace: Arc<dyn FreezableTrace>,
     paused_at: u64,
     paused: Tsc,
     paused_by_kernel: bool,
@@ -159,13 +159,13 @@ struct Job {
     stopped: bool,
     /// Its processor is off.
     off: bool,
-    shared: Arc<Round>,
+    shared: Arc<FreezeRound>,
 }
 
 /// What one freeze waits for.
 #[derive(Debug)]
-struct Round {
-    pool: Arc<Pool>,
+struct FreezeRound {
+    pool: Arc<BufferPool>,
     /// Of each trace, once it is done with; within, nothing of one that could not be copied.
     done: Mutex<Vec<Option<Option<FrozenCpu>>>>,
     all: Condvar,
@@ -173,14 +173,14 @@ struct Round {
 }
 
 #[derive(Debug, Default)]
-struct Jobs {
-    queue: Mutex<Queue>,
+struct CopyQueue {
+    queue: Mutex<QueuedJobs>,
     some: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
+struct QueuedJobs {
+    jobs: VecDeque<CopyJob>,
     closed: bool,
 }
 
@@ -189,19 +189,23 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl FreezerState {
     /// Starts the threads that copy, and takes the memory for the copies.
-    pub(super) fn new(traces: Vec<Arc<dyn Tap>>, conversion: TscConversion, lock: bool) -> Result<Arc<Self>> {
+    pub(super) fn new(
+        traces: Vec<Arc<dyn FreezableTrace>>,
+        conversion: TscConversion,
+        lock: bool,
+    ) -> Result<Arc<Self>> {
         let free = traces.iter().map(|trace| Memory::new(trace.size(), lock));
         let free = free.collect::<std::result::Result<Vec<_>, _>>()?;
-        let jobs = Arc::new(Jobs::default());
-        let (tell, told) = std::sync::mpsc::channel();
+        let jobs = Arc::new(CopyQueue::default());
+        let (tid_sender, tids) = std::sync::mpsc::channel();
         let count = traces.len().saturating_sub(1).min(MAX_WORKERS);
         let workers = (0..count).map_while(|_| {
-            let (jobs, tell) = (jobs.clone(), tell.clone());
+            let (jobs, tid_sender) = (jobs.clone(), tid_sender.clone());
             let work = move || {
                 // SAFETY: the call takes and changes nothing.
-                let _ = tell.send(Tid(unsafe { libc::gettid() } as u32));
+                let _ = tid_sender.send(Tid(unsafe { libc::gettid() } as u32));
                 while let Some(job) = jobs.next() {
                     job.run();
                 }
@@ -211,12 +215,12 @@ impl Shared {
             named.spawn(work).ok()
         });
         let workers: Vec<_> = workers.collect();
-        drop(tell);
+        drop(tid_sender);
         Ok(Arc::new(Self {
             traces: RwLock::new(traces),
-            counters: Counters::default(),
+            counters: SharedCounters::default(),
             conversion: RwLock::new(conversion),
-            pool: Arc::new(Pool {
+            pool: Arc::new(BufferPool {
                 size: AtomicUsize::new(free.len()),
                 lent: AtomicUsize::new(0),
                 free: Mutex::new(free),
@@ -224,7 +228,7 @@ impl Shared {
             }),
             jobs,
             turn: Mutex::default(),
-            tids: told.iter().take(workers.len()).collect(),
+            tids: tids.iter().take(workers.len()).collect(),
             workers: Mutex::new(workers),
         }))
     }
@@ -244,10 +248,10 @@ impl Shared {
         for trace in self
             .traces()
             .iter()
-            .filter(|trace| trace.cpu() == cpu && trace.gone().is_none())
+            .filter(|trace| trace.cpu() == cpu && trace.offline_since().is_none())
         {
             if !trace.resume(false) {
-                Counters::count(&self.counters.resume_failures);
+                SharedCounters::count(&self.counters.resume_failures);
             }
         }
     }
@@ -256,11 +260,12 @@ impl Shared {
     /// a trace stands still from one call to the next at least.
     pub(super) fn end_stale_pauses(&self) {
         let _turn = locked(&self.turn);
-        let stale = |trace: &&Arc<dyn Tap>| trace.gone().is_none() && trace.pause_is_stale();
+        let stale =
+            |trace: &&Arc<dyn FreezableTrace>| trace.offline_since().is_none() && trace.pause_is_stale();
         for trace in self.traces().iter().filter(stale) {
-            Counters::count(&self.counters.paused_by_kernel);
+            SharedCounters::count(&self.counters.paused_by_kernel);
             if !trace.resume(true) {
-                Counters::count(&self.counters.resume_failures);
+                SharedCounters::count(&self.counters.resume_failures);
             }
         }
     }
@@ -280,14 +285,14 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl FreezerState {
     /// The traces, to look at.
-    pub(super) fn traces(&self) -> RwLockReadGuard<'_, Vec<Arc<dyn Tap>>> {
+    pub(super) fn traces(&self) -> RwLockReadGuard<'_, Vec<Arc<dyn FreezableTrace>>> {
         self.traces.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The traces, to change.
-    pub(super) fn traces_mut(&self) -> RwLockWriteGuard<'_, Vec<Arc<dyn Tap>>> {
+    pub(super) fn traces_mut(&self) -> RwLockWriteGuard<'_, Vec<Arc<dyn FreezableTrace>>> {
         self.traces.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -311,9 +316,9 @@ impl Shared {
     }
 }
 
-impl Jobs {
+impl CopyQueue {
     /// Waits for the next job; `None`: there will be none.
-    fn next(&self) -> Option<Job> {
+    fn next(&self) -> Option<CopyJob> {
         let mut queue = locked(&self.queue);
         loop {
             if let Some(job) = queue.jobs.pop_front() {
@@ -326,12 +331,12 @@ impl Jobs {
         }
     }
 
-    fn try_next(&self) -> Option<Job> {
+    fn try_next(&self) -> Option<CopyJob> {
         locked(&self.queue).jobs.pop_front()
     }
 }
 
-impl Job {
+impl CopyJob {
     /// Copies the trace and starts it again.
     fn run(self) {
         let copied = self.stopped.then(|| {
@@ -377,33 +382,33 @@ impl Freezer {
         let _turn = locked(&shared.turn);
         let began_at = clock::monotonic();
         let conversion = shared.conversion();
-        Counters::count(&shared.counters.freezes);
+        SharedCounters::count(&shared.counters.freezes);
         let mut traces = shared.traces().clone();
         // Of two of the same processor, the one that lives.
         if let Some(place) = traces
             .iter()
-            .position(|trace| Some(trace.cpu()) == first && trace.gone().is_none())
+            .position(|trace| Some(trace.cpu()) == first && trace.offline_since().is_none())
         {
             traces.swap(0, place);
         }
-        let round = Arc::new(Round {
+        let round = Arc::new(FreezeRound {
             pool: shared.pool.clone(),
             done: Mutex::new(traces.iter().map(|_| None).collect()),
             all: Condvar::new(),
             not_resumed: AtomicU64::new(0),
         });
-        let mut jobs: VecDeque<Job> = traces
+        let mut jobs: VecDeque<CopyJob> = traces
             .into_iter()
             .enumerate()
             .map(|(index, trace)| {
                 let paused = trace.pause();
-                let off = trace.gone().is_some();
+                let off = trace.offline_since().is_some();
                 let stopped = paused || off;
-                let (paused_at, paused) = match trace.gone() {
+                let (paused_at, paused) = match trace.offline_since() {
                     None => (clock::monotonic(), clock::tsc()),
                     Some(went) => (went, conversion.tsc(clock::perf_of_monotonic(&conversion, went))),
                 };
-                Job {
+                CopyJob {
                     index,
                     paused,
                     paused_at,
@@ -416,7 +421,7 @@ impl Freezer {
             })
             .collect();
         for _ in jobs.iter().filter(|job| job.paused_by_kernel) {
-            Counters::count(&shared.counters.paused_by_kernel);
+            SharedCounters::count(&shared.counters.paused_by_kernel);
         }
         let crashed = jobs.pop_front();
         locked(&shared.jobs.queue).jobs.extend(jobs);
@@ -439,7 +444,7 @@ impl Freezer {
             .resume_failures
             .fetch_add(failures, Ordering::Relaxed);
         for _ in cpus.iter().filter(|cpu| !cpu.had_buffer) {
-            Counters::count(&shared.counters.buffers_missing);
+            SharedCounters::count(&shared.counters.buffers_missing);
         }
         Frozen {
             cpus,

@@ -9,38 +9,38 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct HistoryEntry {
     /// When, on perf's clock.
     pub time: Nanos,
     /// Where.
     pub cpu: Cpu,
     /// What.
-    pub what: What,
+    pub event: HistoryEvent,
 }
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum HistoryEvent {
     /// Another task runs.
     Switch(ContextSwitch),
     /// Something that changes the state of a process.
     Change(Box<Change>),
 }
 
-impl Entry {
+impl HistoryEntry {
     /// Whether it says that a trace was stopped for want of room.
     pub(super) fn is_truncated(&self) -> bool {
-        matches!(&self.what, What::Change(change) if matches!(**change, Change::Trace(flags) if flags.truncated()))
+        matches!(&self.event, HistoryEvent::Change(change) if matches!(**change, Change::Trace(flags) if flags.truncated()))
     }
 
     /// Has another clock tell its times.
-    pub(super) fn put_on(&mut self, clock: &impl Fn(Nanos) -> Nanos) {
+    pub(super) fn convert_times(&mut self, clock: &impl Fn(Nanos) -> Nanos) {
         self.time = clock(self.time);
-        match &mut self.what {
-            What::Switch(switch) => switch.time = clock(switch.time),
-            What::Change(change) => {
-                if let Change::Seen(_, Some(state)) = &mut **change {
-                    state.put_on(clock);
+        match &mut self.event {
+            HistoryEvent::Switch(switch) => switch.time = clock(switch.time),
+            HistoryEvent::Change(change) => {
+                if let Change::Rescan(_, Some(state)) = &mut **change {
+                    state.convert_times(clock);
                 }
             }
         }
@@ -48,14 +48,14 @@ impl Entry {
 
     /// About how much memory it takes.
     fn bytes(&self) -> usize {
-        let more = match &self.what {
-            What::Switch(_) => 0,
-            What::Change(change) => {
+        let more = match &self.event {
+            HistoryEvent::Switch(_) => 0,
+            HistoryEvent::Change(change) => {
                 size_of::<Change>()
                     + match &**change {
                         Change::Map(_, mapped) => mapped.file.path.len() + 64,
-                        Change::Name { name, .. } => name.len() + 16,
-                        Change::Seen(_, Some(state)) => 64 * (state.threads.len() + state.mappings.len()),
+                        Change::Comm { name, .. } => name.len() + 16,
+                        Change::Rescan(_, Some(state)) => 64 * (state.threads.len() + state.mappings.len()),
                         _ => 0,
                     }
             }
@@ -66,11 +66,11 @@ impl Entry {
 
 /// The bounded history.
 #[derive(Debug, Default)]
-pub struct History {
+pub struct SidebandHistory {
     limit: usize,
     used: usize,
     /// In order of time.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<HistoryEntry>,
     /// How things were before the first entry.
     base: World,
     /// The last switch of each processor before the first entry.
@@ -81,7 +81,7 @@ pub struct History {
 
 /// What happened in a stretch of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Story {
+pub struct HistoryInterval {
     /// The processes as they were at its end, those included that ended in it.
     pub world: World,
     /// The switches of each processor in it, and the last one before it.
@@ -92,7 +92,7 @@ pub struct Story {
     pub cut: bool,
 }
 
-impl History {
+impl SidebandHistory {
     /// Begins with a state.
     #[must_use]
     pub fn new(limit: usize, base: World) -> Self {
@@ -105,14 +105,14 @@ impl History {
 
     /// Adds what happened, in any order; some of it may be older than what is there, for processors are read one after
     /// another. What is older than all that is kept goes into the base at once.
-    pub fn add(&mut self, mut batch: Vec<Entry>) {
+    pub fn add(&mut self, mut batch: Vec<HistoryEntry>) {
         batch.sort_by_key(|entry| entry.time);
         let Some(first) = batch.first().map(|entry| entry.time) else {
             return;
         };
         let later = self.entries.partition_point(|entry| entry.time <= first);
-        let tail: Vec<Entry> = self.entries.drain(later..).collect();
-        self.used += batch.iter().map(Entry::bytes).sum::<usize>();
+        let tail: Vec<HistoryEntry> = self.entries.drain(later..).collect();
+        self.used += batch.iter().map(HistoryEntry::bytes).sum::<usize>();
         // Two runs in order: the sort merges them.
         batch.extend(tail);
         batch.sort_by_key(|entry| entry.time);
@@ -126,9 +126,9 @@ impl History {
     }
 
     /// Has another clock tell all its times.
-    pub(super) fn put_on(&mut self, clock: impl Fn(Nanos) -> Nanos) {
+    pub(super) fn convert_times(&mut self, clock: impl Fn(Nanos) -> Nanos) {
         for entry in &mut self.entries {
-            entry.put_on(&clock);
+            entry.convert_times(&clock);
         }
         // Where the clocks meet they may differ by a nanosecond.
         self.entries.make_contiguous().sort_by_key(|entry| entry.time);
@@ -136,18 +136,18 @@ impl History {
             switch.time = clock(switch.time);
         }
         for state in self.base.processes.values_mut() {
-            state.put_on(&clock);
+            state.convert_times(&clock);
         }
         self.folded = clock(self.folded);
     }
 
-    fn fold(&mut self, entry: Entry) {
+    fn fold(&mut self, entry: HistoryEntry) {
         self.folded = self.folded.max(entry.time);
-        match entry.what {
-            What::Switch(switch) => {
+        match entry.event {
+            HistoryEvent::Switch(switch) => {
                 self.running.insert(entry.cpu, switch);
             }
-            What::Change(change) => self.base.apply(entry.time, &change, false),
+            HistoryEvent::Change(change) => self.base.apply(entry.time, &change, false),
         }
     }
 
@@ -182,14 +182,14 @@ impl History {
     }
 
     #[cfg(test)]
-    pub(super) fn entries_for_test(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn entries_for_test(&self) -> impl Iterator<Item = &HistoryEntry> {
         self.entries.iter()
     }
 
     /// What happened from `from` to `until`, both included.
     #[must_use]
-    pub fn story(&self, from: Nanos, until: Nanos) -> Story {
-        let mut story = Story {
+    pub fn interval(&self, from: Nanos, until: Nanos) -> HistoryInterval {
+        let mut interval = HistoryInterval {
             world: self.base.clone(),
             switches: self
                 .running
@@ -202,33 +202,33 @@ impl History {
         let mut running = Running::new(&self.running);
         for entry in self.entries.iter().take_while(|entry| entry.time <= until) {
             let before = entry.time < from;
-            match &entry.what {
-                What::Switch(switch) => {
+            match &entry.event {
+                HistoryEvent::Switch(switch) => {
                     let switch = running.named(entry.cpu, *switch);
-                    let switches = story.switches.entry(entry.cpu).or_default();
+                    let switches = interval.switches.entry(entry.cpu).or_default();
                     if before {
                         // Only the last of them says who ran at the beginning.
                         switches.clear();
                     }
                     switches.push(switch);
                 }
-                What::Change(change) => {
+                HistoryEvent::Change(change) => {
                     if matches!(**change, Change::Lost(_)) {
                         running.0.remove(&entry.cpu);
                     }
-                    story.world.apply(entry.time, change, !before);
+                    interval.world.apply(entry.time, change, !before);
                     if !before
                         && matches!(
                             &**change,
                             Change::Lost(_) | Change::Trace(_) | Change::KernelCode(_)
                         )
                     {
-                        story.other.push((entry.time, entry.cpu, (**change).clone()));
+                        interval.other.push((entry.time, entry.cpu, (**change).clone()));
                     }
                 }
             }
         }
-        story
+        interval
     }
 }
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// A file that was found again.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundModule {
     /// The file, to be read.
     pub file: File,
     /// A copy of it that was made before, to be moved into the bundle.
@@ -23,7 +23,7 @@ pub struct Found {
 }
 
 /// Finds the file of a mapping; `None`: it is not there any longer.
-pub type FindModule<'a> = dyn FnMut(Pid, &RecordedMapping, &mut Allowance) -> Option<Found> + 'a;
+pub type FindModule<'a> = dyn FnMut(Pid, &RecordedMapping, &mut Allowance) -> Option<FoundModule> + 'a;
 
 /// The modules of a process by what was mapped into it; those that are found are copied. What is
 /// missing is noted.

@@ -5,7 +5,7 @@
 //! files without any.
 
 use super::modules::{self, FindModule};
-use super::snapshot::{CpuCost, Machine, Written};
+use super::snapshot::{CpuCost, TracedMachine, WrittenHistory};
 use crate::error::Result;
 use backtrail_bundle::manifest::{AddressFilter, CpuTrace, Process, Thread};
 use backtrail_bundle::{BundlePath, Writer, module_file};
@@ -17,7 +17,7 @@ use std::fs::File;
 
 /// A snapshot without its bytes, which follow it: of each processor the trace, then the switches.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Recorded {
+pub struct RecordedHistory {
     cpus: Vec<RecordedCpu>,
     /// The processes with what was mapped into them.
     pub processes: Vec<RecordedProcess>,
@@ -104,7 +104,7 @@ struct RecordedMachine {
 }
 
 impl RecordedMachine {
-    fn of(machine: Machine) -> Self {
+    fn of(machine: TracedMachine) -> Self {
         let (tsc, timing, cpu) = (machine.tsc, machine.timing, machine.cpu);
         Self {
             tsc: (tsc.shift, tsc.mult, tsc.zero),
@@ -119,7 +119,7 @@ impl RecordedMachine {
         }
     }
 
-    fn machine(self) -> Machine {
+    fn machine(self) -> TracedMachine {
         let (shift, mult, zero) = self.tsc;
         let (mtc_freq, nom_freq, cpuid_15h_eax, cpuid_15h_ebx) = self.timing;
         let (family, model, stepping) = self.model;
@@ -127,7 +127,7 @@ impl RecordedMachine {
             true => Vendor::Intel,
             false => Vendor::Other,
         };
-        Machine {
+        TracedMachine {
             tsc: TscConversion { shift, mult, zero },
             timing: TimingParams {
                 mtc_freq,
@@ -145,19 +145,19 @@ impl RecordedMachine {
     }
 }
 
-/// What a [`Recorded`] is made of.
+/// What a [`RecordedHistory`] is made of.
 pub(super) struct Parts {
     pub(super) cpus: Vec<(Cpu, Vec<u8>, Vec<u8>)>,
     pub(super) processes: Vec<RecordedProcess>,
     pub(super) filters: Vec<AddressFilter>,
     pub(super) costs: Vec<CpuCost>,
     pub(super) notes: Vec<String>,
-    pub(super) machine: Machine,
+    pub(super) machine: TracedMachine,
 }
 
 impl RecordedProcess {
     pub(super) fn new(pid: Pid, state: &super::world::ProcessState) -> Self {
-        let mapping = |mapped: &super::world::Mapped| RecordedMapping {
+        let mapping = |mapped: &super::world::ExecutableMapping| RecordedMapping {
             start: mapped.start.0,
             size: mapped.size,
             offset: mapped.offset.0,
@@ -177,7 +177,7 @@ impl RecordedProcess {
     }
 }
 
-impl Recorded {
+impl RecordedHistory {
     /// The data, and the bytes that follow it.
     pub(super) fn new(parts: Parts) -> (Self, Vec<u8>) {
         let mut bytes = Vec::new();
@@ -220,7 +220,7 @@ impl Recorded {
     ///
     /// # Errors
     /// When a file cannot be written.
-    pub fn write(self, bytes: &[u8], writer: &Writer, find: &mut FindModule<'_>) -> Result<Written> {
+    pub fn write(self, bytes: &[u8], writer: &Writer, find: &mut FindModule<'_>) -> Result<WrittenHistory> {
         let mut notes = self.notes;
         let mut rest = bytes;
         let mut take = |size: u64| {
@@ -270,7 +270,7 @@ impl Recorded {
             paused_for: cost.paused_for,
             paused_by_kernel: cost.paused_by_kernel,
         };
-        Ok(Written {
+        Ok(WrittenHistory {
             cpus,
             machine: self.machine.machine(),
             filters: self.filters.into_iter().map(filter).collect(),

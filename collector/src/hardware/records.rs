@@ -1,8 +1,8 @@
 //! From the kernel's records to what happened.
 
 use super::counters::Counters;
-use super::history::{Entry, What};
-use super::world::{Change, Mapped, MappedFile};
+use super::history::{HistoryEntry, HistoryEvent};
+use super::world::{Change, ExecutableMapping, MappedFile};
 use backtrail_perf::attr::SAMPLE_TYPE;
 use backtrail_perf::kernel_code::KernelCode;
 use backtrail_perf::record::{Event, Mmap, RawRecord, Record};
@@ -21,9 +21,9 @@ const LOST_SAMPLES: u32 = 13;
 
 /// Names of files, each kept once.
 #[derive(Debug, Default)]
-pub(super) struct Files(HashSet<Arc<MappedFile>>);
+pub(super) struct FileTable(HashSet<Arc<MappedFile>>);
 
-impl Files {
+impl FileTable {
     pub(super) fn shared(&mut self, file: MappedFile) -> Arc<MappedFile> {
         if let Some(known) = self.0.get(&file) {
             return known.clone();
@@ -42,9 +42,9 @@ impl Files {
 pub(super) fn read(
     bytes: &[u8],
     cpu: Cpu,
-    files: &mut Files,
+    files: &mut FileTable,
     counters: &mut Counters,
-    entries: &mut Vec<Entry>,
+    entries: &mut Vec<HistoryEntry>,
 ) {
     // A record that tells no time of its own stands between those around it.
     let mut last = Nanos(0);
@@ -52,13 +52,13 @@ pub(super) fn read(
         let read = raw.and_then(|raw| one(&raw, files));
         match read {
             Ok(None) => {}
-            Ok(Some((id, what))) => {
+            Ok(Some((id, event))) => {
                 last = id.time.unwrap_or(last);
-                count(&what, counters);
-                entries.push(Entry {
+                count(&event, counters);
+                entries.push(HistoryEntry {
                     time: last,
                     cpu: id.cpu.unwrap_or(cpu),
-                    what,
+                    event,
                 });
             }
             Err(_) => counters.malformed += 1,
@@ -67,8 +67,10 @@ pub(super) fn read(
     }
 }
 
-fn count(what: &What, counters: &mut Counters) {
-    let What::Change(change) = what else { return };
+fn count(event: &HistoryEvent, counters: &mut Counters) {
+    let HistoryEvent::Change(change) = event else {
+        return;
+    };
     match &**change {
         Change::Lost(count) => counters.lost = counters.lost.saturating_add(*count),
         Change::Trace(flags) => {
@@ -80,10 +82,10 @@ fn count(what: &What, counters: &mut Counters) {
     }
 }
 
-type Read = Result<Option<(SampleId, What)>, backtrail_perf::Error>;
+type ParsedRecord = Result<Option<(SampleId, HistoryEvent)>, backtrail_perf::Error>;
 
-fn one(raw: &RawRecord<'_>, files: &mut Files) -> Read {
-    let change = |id, change| Ok(Some((id, What::Change(Box::new(change)))));
+fn one(raw: &RawRecord<'_>, files: &mut FileTable) -> ParsedRecord {
+    let change = |id, change| Ok(Some((id, HistoryEvent::Change(Box::new(change)))));
     if raw.kind == LOST_SAMPLES {
         return Ok(None);
     }
@@ -100,22 +102,22 @@ fn one(raw: &RawRecord<'_>, files: &mut Files) -> Read {
         }
         Event::Comm { pid, tid, name, exec } if is_process(pid) => {
             let name = name.into();
-            change(id, Change::Name { pid, tid, name, exec })
+            change(id, Change::Comm { pid, tid, name, exec })
         }
         Event::Fork { pid, tid, parent } if is_process(pid) => change(
             id,
-            Change::Birth {
+            Change::Fork {
                 pid,
                 tid,
                 parent,
                 by: id.tid.unwrap_or(Tid(parent.0)),
             },
         ),
-        Event::Exit { pid, tid } if is_process(pid) => change(id, Change::Death { pid, tid }),
+        Event::Exit { pid, tid } if is_process(pid) => change(id, Change::Exit { pid, tid }),
         Event::Aux { flags, .. } if flags.truncated() || flags.partial() || flags.collision() => {
             change(id, Change::Trace(flags))
         }
-        Event::Switch(switch) => Ok(Some((id, What::Switch(switch)))),
+        Event::Switch(switch) => Ok(Some((id, HistoryEvent::Switch(switch)))),
         Event::Lost { count } => change(id, Change::Lost(count)),
         _ => Ok(None),
     }
@@ -126,8 +128,8 @@ fn is_process(pid: Pid) -> bool {
     pid.0 != 0 && pid.0 != u32::MAX
 }
 
-fn mapping(mmap: Mmap, files: &mut Files) -> (Pid, Mapped) {
-    let mapped = Mapped {
+fn mapping(mmap: Mmap, files: &mut FileTable) -> (Pid, ExecutableMapping) {
+    let mapped = ExecutableMapping {
         start: mmap.start,
         size: mmap.size,
         offset: mmap.offset,
@@ -162,9 +164,15 @@ mod tests {
         [7 | 8 << 32, time, 3, 1]
     }
 
-    fn read_all(bytes: &[u8]) -> (Vec<Entry>, Counters) {
+    fn read_all(bytes: &[u8]) -> (Vec<HistoryEntry>, Counters) {
         let (mut entries, mut counters) = (Vec::new(), Counters::default());
-        read(bytes, Cpu(0), &mut Files::default(), &mut counters, &mut entries);
+        read(
+            bytes,
+            Cpu(0),
+            &mut FileTable::default(),
+            &mut counters,
+            &mut entries,
+        );
         (entries, counters)
     }
 
@@ -212,9 +220,9 @@ mod tests {
             let (entries, counters) = read_all(bytes);
             prop_assert!(entries.len() as u64 + counters.malformed <= counters.records);
             prop_assert!(counters.records <= kinds.len() as u64);
-            let mut history = crate::hardware::History::new(1000, crate::hardware::World::default());
+            let mut history = crate::hardware::SidebandHistory::new(1000, crate::hardware::World::default());
             history.add(entries);
-            let _ = history.story(Nanos(0), Nanos(u64::MAX));
+            let _ = history.interval(Nanos(0), Nanos(u64::MAX));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The whole way on this very machine: rings, a busy child, freeze, and a look at what came out.
 
 use super::{
-    Abilities, Freezer, Frozen, Hardware, HardwareOptions, Snapshot, clock, first_time, written_since,
+    Freezer, Frozen, Hardware, HardwareOptions, TraceCapabilities, TraceSnapshot, clock, first_timestamp,
+    written_since,
 };
 use crate::{Error, Result};
 use backtrail_pt::Pid;
@@ -22,7 +23,7 @@ pub struct SelfTest {
     /// One thing after another.
     pub checks: Vec<Check>,
     /// What works beyond the plain trace.
-    pub abilities: Abilities,
+    pub capabilities: TraceCapabilities,
 }
 
 /// One thing that was looked at.
@@ -64,13 +65,13 @@ pub fn self_test(options: &HardwareOptions) -> Result<SelfTest> {
         packets(&frozen),
         readable(&frozen),
         times(&hardware, &frozen),
-        story(&snapshot, pid),
+        interval(&snapshot, pid),
         overwritten(&hardware, &frozen, ended_at),
     ];
     checks.push(again(&freezer, &frozen));
     Ok(SelfTest {
         checks,
-        abilities: hardware.abilities(),
+        capabilities: hardware.capabilities(),
     })
 }
 
@@ -104,7 +105,7 @@ fn check(name: &'static str, passed: bool, seen: String) -> Check {
     Check { name, passed, seen }
 }
 
-/// Places where a decoder may begin.
+/// UserSemaphore where a decoder may begin.
 fn packets(frozen: &Frozen) -> Check {
     let count = |bytes: &[u8]| {
         let mut from = 0;
@@ -155,7 +156,7 @@ fn times(hardware: &Hardware, frozen: &Frozen) -> Check {
     let ages: Vec<u64> = frozen
         .cpus
         .iter()
-        .filter_map(|cpu| first_time(cpu.bytes(), clock::tsc()))
+        .filter_map(|cpu| first_timestamp(cpu.bytes(), clock::tsc()))
         .map(|first| now.wrapping_sub(tsc.nanos(first).0))
         .collect();
     let oldest = ages.iter().max().copied();
@@ -176,11 +177,11 @@ fn times(hardware: &Hardware, frozen: &Frozen) -> Check {
 }
 
 /// The sideband told of the child.
-fn story(snapshot: &Snapshot<'_>, pid: Pid) -> Check {
-    let process = snapshot.story.world.processes.get(&pid);
+fn interval(snapshot: &TraceSnapshot<'_>, pid: Pid) -> Check {
+    let process = snapshot.interval.world.processes.get(&pid);
     let mapped = process.map_or(0, |process| process.mappings.len());
     let ran = snapshot
-        .story
+        .interval
         .switches
         .values()
         .flatten()

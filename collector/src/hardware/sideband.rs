@@ -2,10 +2,10 @@
 
 use super::calibration::Calibration;
 use super::counters::Counters;
-use super::history::{Entry, History, What};
-use super::records::{self, Files};
+use super::history::{HistoryEntry, HistoryEvent, SidebandHistory};
+use super::records::{self, FileTable};
 use super::world::Change;
-use super::{census, clock};
+use super::{clock, procfs_snapshot};
 use crate::Result;
 use backtrail_perf::attr::{Attr, Level};
 use backtrail_perf::event::{Refusal, Target};
@@ -22,7 +22,7 @@ const PAGES: usize = 128;
 /// We are woken when half is full.
 const WATERMARK: u32 = PAGES as u32 * 4096 / 2;
 /// After records were lost, all processes are looked at anew, but not more often than this.
-const CENSUS_EVERY: Duration = Duration::from_secs(10);
+const RESCAN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The rings and the history.
 #[derive(Debug)]
@@ -30,15 +30,15 @@ pub(super) struct Sideband {
     rings: BTreeMap<Cpu, (Event, Ring)>,
     attr: Attr,
     build_ids: bool,
-    history: History,
+    history: SidebandHistory,
     limit: usize,
-    files: Files,
+    files: FileTable,
     calibration: Calibration,
     counters: Counters,
     bytes: Vec<u8>,
-    counted: Option<Instant>,
+    rescanned: Option<Instant>,
     /// Records were lost since all processes were looked at.
-    blind: bool,
+    has_lost_records: bool,
 }
 
 impl Sideband {
@@ -64,14 +64,14 @@ impl Sideband {
                         rings,
                         attr,
                         build_ids: index == 0,
-                        history: History::default(),
+                        history: SidebandHistory::default(),
                         limit,
-                        files: Files::default(),
+                        files: FileTable::default(),
                         calibration: Calibration::default(),
                         counters: Counters::default(),
                         bytes: Vec::new(),
-                        counted: None,
-                        blind: false,
+                        rescanned: None,
+                        has_lost_records: false,
                     });
                 }
                 Err(
@@ -90,8 +90,8 @@ impl Sideband {
     /// Looks at all processes: where the history begins. The rings run already, so that nothing is missed; what they tell
     /// of earlier than a process was looked at is passed over.
     pub(super) fn begin(&mut self, procfs: &Path, now: impl Fn() -> Option<Nanos>) {
-        let base = census::take(procfs, &mut self.files, now);
-        self.history = History::new(self.limit, base);
+        let base = procfs_snapshot::take(procfs, &mut self.files, now);
+        self.history = SidebandHistory::new(self.limit, base);
     }
 
     /// The way from TSC to perf's clock, as the kernel has it now; `None`, when its clock is not the TSC.
@@ -105,9 +105,9 @@ impl Sideband {
     /// The kernel's clock follows from the TSC in another way: all that was told, and what waits in the rings, is put on the
     /// new one.
     pub(super) fn recalibrate(&mut self, old: TscConversion, new: TscConversion) {
-        if self.calibration.follow(old, new, clock::tsc()) {
+        if self.calibration.record_change(old, new, clock::tsc()) {
             let calibration = self.calibration;
-            self.history.put_on(|time| calibration.straight(time));
+            self.history.convert_times(|time| calibration.to_current(time));
         }
     }
 
@@ -115,7 +115,7 @@ impl Sideband {
         self.rings.values().map(|(event, _)| event.as_fd()).collect()
     }
 
-    pub(super) fn history(&self) -> &History {
+    pub(super) fn history(&self) -> &SidebandHistory {
         &self.history
     }
 
@@ -161,18 +161,18 @@ impl Sideband {
             self.read(*cpu, ring, &mut entries);
         }
         self.rings = rings;
-        self.blind |= self.counters.lost > before;
+        self.has_lost_records |= self.counters.lost > before;
         for (cpu, ring) in others {
             self.read(*cpu, ring, &mut entries);
         }
         // What the traces' own rings lose are records of traces, of no process.
         let due = self
-            .counted
-            .is_none_or(|counted| counted.elapsed() >= CENSUS_EVERY);
-        if self.blind && due {
-            self.blind = false;
-            self.counted = Some(Instant::now());
-            self.recount(procfs, now, &mut entries);
+            .rescanned
+            .is_none_or(|rescanned| rescanned.elapsed() >= RESCAN_INTERVAL);
+        if self.has_lost_records && due {
+            self.has_lost_records = false;
+            self.rescanned = Some(Instant::now());
+            self.rescan(procfs, now, &mut entries);
         }
         let stopped = entries
             .iter()
@@ -184,15 +184,15 @@ impl Sideband {
     }
 
     /// Looks at all processes anew, and puts what is seen into the history.
-    fn recount(&mut self, procfs: &Path, now: impl Fn() -> Option<Nanos>, entries: &mut Vec<Entry>) {
+    fn rescan(&mut self, procfs: &Path, now: impl Fn() -> Option<Nanos>, entries: &mut Vec<HistoryEntry>) {
         let Some(time) = now() else { return };
-        let seen = census::take(procfs, &mut self.files, now);
-        let known = self.history.story(Nanos(u64::MAX), Nanos(u64::MAX)).world;
+        let seen = procfs_snapshot::take(procfs, &mut self.files, now);
+        let known = self.history.interval(Nanos(u64::MAX), Nanos(u64::MAX)).world;
         let gone = known
             .processes
             .keys()
             .filter(|pid| !seen.processes.contains_key(pid))
-            .map(|pid| Change::Seen(*pid, None));
+            .map(|pid| Change::Rescan(*pid, None));
         let changes: Vec<Change> = gone.collect();
         let there = seen.processes.into_iter().map(|(pid, mut state)| {
             // Without the privileges we began with, the mappings of others cannot be read.
@@ -201,16 +201,16 @@ impl Sideband {
             {
                 state.mappings = known.mappings.clone();
             }
-            Change::Seen(pid, Some(state))
+            Change::Rescan(pid, Some(state))
         });
-        entries.extend(changes.into_iter().chain(there).map(|change| Entry {
+        entries.extend(changes.into_iter().chain(there).map(|change| HistoryEntry {
             time,
             cpu: Cpu(0),
-            what: What::Change(Box::new(change)),
+            event: HistoryEvent::Change(Box::new(change)),
         }));
     }
 
-    fn read(&mut self, cpu: Cpu, ring: &mut Ring, entries: &mut Vec<Entry>) {
+    fn read(&mut self, cpu: Cpu, ring: &mut Ring, entries: &mut Vec<HistoryEntry>) {
         self.bytes.clear();
         let known = entries.len();
         match ring.take(&mut self.bytes) {
@@ -218,7 +218,7 @@ impl Sideband {
             Err(_) => self.counters.malformed += 1,
         }
         for entry in &mut entries[known..] {
-            entry.put_on(&|time| self.calibration.straight(time));
+            entry.convert_times(&|time| self.calibration.to_current(time));
         }
     }
 }

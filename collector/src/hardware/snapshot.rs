@@ -1,10 +1,10 @@
 //! What goes into a bundle: the frozen traces, and who ran and what was mapped in the time they cover.
 
 use super::freeze::Frozen;
-use super::history::Story;
+use super::history::HistoryInterval;
 use super::options::Filter;
-use super::record::{Parts, Recorded, RecordedMapping, RecordedProcess};
-use super::times::{first_time, written_since};
+use super::record::{Parts, RecordedHistory, RecordedMapping, RecordedProcess};
+use super::times::{first_timestamp, written_since};
 use super::world::Change;
 use super::{clock, modules};
 use crate::Result;
@@ -17,14 +17,14 @@ use std::path::PathBuf;
 
 /// What goes into a bundle.
 #[derive(Debug)]
-pub struct Snapshot<'a> {
+pub struct TraceSnapshot<'a> {
     pub(super) frozen: &'a Frozen,
     /// What happened in the time the traces cover.
-    pub story: Story,
+    pub interval: HistoryInterval,
     /// Only this process is told of.
     pub pid: Option<Pid>,
     /// What is told of time and processor.
-    pub machine: Machine,
+    pub machine: TracedMachine,
     pub(super) procfs: PathBuf,
     pub(super) filters: Vec<Filter>,
 }
@@ -51,7 +51,7 @@ pub struct CpuCost {
 
 /// What a decoder must know of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Machine {
+pub struct TracedMachine {
     /// From TSC to perf's clock.
     pub tsc: TscConversion,
     /// The clocks of the trace.
@@ -62,11 +62,11 @@ pub struct Machine {
 
 /// What was written to a bundle, for its manifest.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct WrittenHistory {
     /// The traces by processor.
     pub cpus: Vec<CpuTrace>,
     /// Time and processor.
-    pub machine: Machine,
+    pub machine: TracedMachine,
     /// Where tracing was allowed at all; empty: everywhere.
     pub filters: Vec<AddressFilter>,
     /// The processes with their threads and modules.
@@ -77,24 +77,24 @@ pub struct Written {
     pub notes: Vec<String>,
 }
 
-impl Snapshot<'_> {
+impl TraceSnapshot<'_> {
     /// Writes traces, switches and modules.
     ///
     /// # Errors
     /// When a file cannot be written.
-    pub fn write(&self, writer: &Writer) -> Result<Written> {
+    pub fn write(&self, writer: &Writer) -> Result<WrittenHistory> {
         let (recorded, bytes) = self.record();
         let mut find = |pid: Pid, mapped: &RecordedMapping, _: &mut Allowance| {
             let files = modules::candidates(&self.procfs, pid, mapped, &|_| true);
             let file = files.into_iter().find(|file| mapped.may_be(file))?;
-            Some(modules::Found { file, ready: None })
+            Some(modules::FoundModule { file, ready: None })
         };
         recorded.write(&bytes, writer, &mut find)
     }
 
     /// Returns the snapshot as plain data, and the bytes that belong to it. No file is opened for it.
     #[must_use]
-    pub fn record(&self) -> (Recorded, Vec<u8>) {
+    pub fn record(&self) -> (RecordedHistory, Vec<u8>) {
         let mut notes = self.notes();
         let mut by_cpu: BTreeMap<Cpu, Vec<&[u8]>> = BTreeMap::new();
         // A processor that went and came has two traces; the one that ended is the older.
@@ -105,7 +105,7 @@ impl Snapshot<'_> {
         }
         let cpus = by_cpu.into_iter().map(|(cpu, pieces)| {
             let known = self
-                .story
+                .interval
                 .switches
                 .get(&cpu)
                 .map(Vec::as_slice)
@@ -116,12 +116,12 @@ impl Snapshot<'_> {
         let cpus = cpus.collect();
         let mut processes = Vec::new();
         for pid in self.pids() {
-            match self.story.world.processes.get(&pid) {
+            match self.interval.world.processes.get(&pid) {
                 Some(state) => processes.push(RecordedProcess::new(pid, state)),
                 None => notes.push(format!("nothing is known of process {pid}")),
             }
         }
-        Recorded::new(Parts {
+        RecordedHistory::new(Parts {
             cpus,
             processes,
             filters: self.address_filters(&mut notes),
@@ -170,7 +170,7 @@ impl Snapshot<'_> {
             let mappings = self
                 .pids()
                 .into_iter()
-                .filter_map(|pid| self.story.world.processes.get(&pid));
+                .filter_map(|pid| self.interval.world.processes.get(&pid));
             let mappings = mappings.flat_map(|process| process.mappings.iter());
             let before = found.len();
             for mapped in mappings.filter(|mapped| std::path::Path::new(&mapped.file.path) == file.as_path())
@@ -202,7 +202,7 @@ impl Snapshot<'_> {
         match self.pid {
             Some(pid) => BTreeSet::from([pid]),
             None => {
-                let switches = self.story.switches.values().flatten();
+                let switches = self.interval.switches.values().flatten();
                 let ran = switches.map(|switch| switch.pid);
                 ran.filter(|pid| pid.0 != 0 && pid.0 != u32::MAX).collect()
             }
@@ -211,13 +211,13 @@ impl Snapshot<'_> {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.story.cut {
+        if self.interval.cut {
             notes.push(
                 "the history of mappings and switches is shorter than the trace: its oldest part is of nobody".to_owned(),
             );
         }
         let lost: u64 = self
-            .story
+            .interval
             .other
             .iter()
             .map(|(_, _, change)| match change {
@@ -230,7 +230,7 @@ impl Snapshot<'_> {
                 "{lost} records were lost in this time: mappings, names or switches may be missing"
             ));
         }
-        for (_, cpu, change) in &self.story.other {
+        for (_, cpu, change) in &self.interval.other {
             let Change::Trace(flags) = change else { continue };
             if flags.truncated() {
                 notes.push(format!(
@@ -257,7 +257,7 @@ impl Snapshot<'_> {
         let begins = frozen
             .cpus
             .iter()
-            .filter_map(|cpu| first_time(cpu.bytes(), now))
+            .filter_map(|cpu| first_timestamp(cpu.bytes(), now))
             .map(|tsc| conversion.nanos(tsc))
             .min();
         let ends = frozen.cpus.iter().map(|cpu| cpu.paused).max();

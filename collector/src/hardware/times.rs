@@ -20,7 +20,7 @@ fn whole(packet: u64, now: Tsc) -> Tsc {
 
 /// When the trace begins: its first time stamp. `None`: it has none.
 #[must_use]
-pub fn first_time(bytes: &[u8], now: Tsc) -> Option<Tsc> {
+pub fn first_timestamp(bytes: &[u8], now: Tsc) -> Option<Tsc> {
     let mut from = 0;
     while let Some(psb) = find_psb(bytes, from) {
         let found = Parser::at(bytes, psb)
@@ -85,9 +85,9 @@ mod tests {
         let mut bytes = cut.clone();
         bytes.extend(trace(&[Packet::Psb, Packet::PsbEnd, Packet::Tsc(5)]));
         bytes.extend(trace(&psb(7000)));
-        assert_eq!(first_time(&bytes, NOW), Some(Tsc((3 << TSC_BITS) + 7000)));
-        assert_eq!(first_time(&cut, NOW), None);
-        assert_eq!(first_time(&[], NOW), None);
+        assert_eq!(first_timestamp(&bytes, NOW), Some(Tsc((3 << TSC_BITS) + 7000)));
+        assert_eq!(first_timestamp(&cut, NOW), None);
+        assert_eq!(first_timestamp(&[], NOW), None);
     }
 
     #[test]

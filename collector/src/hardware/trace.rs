@@ -1,8 +1,8 @@
 //! The trace of one processor: its events, its AUX area, and what pauses it in the kernel.
 
 use super::clock;
+use super::freezable::FreezableTrace;
 use super::options::{HardwareOptions, Scope, filter_text};
-use super::tap::Tap;
 use crate::{Error, Result};
 use backtrail_perf::attr::{Attr, AuxAction};
 use backtrail_perf::event::{Refusal, Target};
@@ -26,7 +26,7 @@ const RESUME_PATIENCE: u32 = 100;
 
 /// What every processor's trace is opened with.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct TraceSetup {
     pub(super) pt: IntelPt,
     pub(super) setting: Setting,
     pub(super) filter: Option<String>,
@@ -38,7 +38,7 @@ pub(super) struct Plan {
     pub(super) pause: std::result::Result<u64, String>,
 }
 
-impl Plan {
+impl TraceSetup {
     /// Checks the options against what the processor can do.
     pub(super) fn new(options: &HardwareOptions) -> Result<Self> {
         let pt = IntelPt::read(&options.sysfs)?.ok_or_else(|| Error::NoPt {
@@ -132,12 +132,12 @@ pub(super) struct Trace {
 
 impl Trace {
     /// Opens and starts the trace of a processor. The ring is that of its records.
-    pub(super) fn open(plan: &Plan, cpu: Cpu) -> Result<(Self, Ring)> {
+    pub(super) fn open(setup: &TraceSetup, cpu: Cpu) -> Result<(Self, Ring)> {
         let what = format!("Intel PT on processor {cpu}");
         let mut events: Vec<Event> = Vec::new();
         let mut gone = None;
-        for target in plan.targets() {
-            match Event::open(&what, &plan.attr, target, Some(cpu), None) {
+        for target in setup.targets() {
+            match Event::open(&what, &setup.attr, target, Some(cpu), None) {
                 Ok(event) => events.push(event),
                 Err(
                     error @ PerfError::Open {
@@ -155,17 +155,17 @@ impl Trace {
             ));
         };
         let ring = Ring::map(first, RECORD_PAGES)?;
-        let area = ring.map_aux(first, plan.ring)?;
+        let area = ring.map_aux(first, setup.ring)?;
         for event in others {
             event.set_output(first)?;
         }
-        if let Some(filter) = &plan.filter {
+        if let Some(filter) = &setup.filter {
             for event in &events {
                 event.set_filter(filter)?;
             }
         }
-        let target = plan.targets().into_iter().next().unwrap_or(Target::Everyone);
-        let pauser = plan
+        let target = setup.targets().into_iter().next().unwrap_or(Target::Everyone);
+        let pauser = setup
             .pause
             .as_ref()
             .ok()
@@ -185,7 +185,7 @@ impl Trace {
     }
 }
 
-impl Tap for Trace {
+impl FreezableTrace for Trace {
     fn cpu(&self) -> Cpu {
         self.cpu
     }
@@ -198,16 +198,16 @@ impl Tap for Trace {
         self.pauser.is_some()
     }
 
-    fn mark_gone(&self) {
+    fn mark_offline(&self) {
         self.went.store(clock::monotonic(), Ordering::Release);
     }
 
-    fn gone(&self) -> Option<u64> {
+    fn offline_since(&self) -> Option<u64> {
         Some(self.went.load(Ordering::Acquire)).filter(|went| *went != 0)
     }
 
     fn pause(&self) -> bool {
-        if self.gone().is_some() {
+        if self.offline_since().is_some() {
             return false;
         }
         // All of them, whatever one says.

@@ -13,7 +13,7 @@ const MAX_MAPPINGS: usize = 16 << 10;
 
 /// Executable memory of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapped {
+pub struct ExecutableMapping {
     /// The first address.
     pub start: Avma,
     /// In bytes.
@@ -43,7 +43,7 @@ pub struct ProcessState {
     /// Its threads and their names.
     pub threads: BTreeMap<Tid, Arc<str>>,
     /// What is mapped executable, in order of time. Shared with children until one of them maps something.
-    pub mappings: Arc<Vec<Mapped>>,
+    pub mappings: Arc<Vec<ExecutableMapping>>,
     /// All this was true at that time; what a record says of an earlier one is in it already.
     pub as_of: Nanos,
     /// When its last thread ended.
@@ -54,9 +54,9 @@ pub struct ProcessState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Executable memory was mapped.
-    Map(Pid, Mapped),
+    Map(Pid, ExecutableMapping),
     /// A thread has a new name, by `execve` if so.
-    Name {
+    Comm {
         /// Its process.
         pid: Pid,
         /// The thread.
@@ -67,7 +67,7 @@ pub enum Change {
         exec: bool,
     },
     /// A thread began, of a new process when `pid` is not `parent`.
-    Birth {
+    Fork {
         /// Its process.
         pid: Pid,
         /// The thread.
@@ -78,14 +78,14 @@ pub enum Change {
         by: Tid,
     },
     /// A thread ended.
-    Death {
+    Exit {
         /// Its process.
         pid: Pid,
         /// The thread.
         tid: Tid,
     },
     /// A process was looked at anew, because records were lost; `None`: it is gone.
-    Seen(Pid, Option<ProcessState>),
+    Rescan(Pid, Option<ProcessState>),
     /// Kernel code came or went.
     KernelCode(KernelCode),
     /// So many records were lost.
@@ -107,12 +107,12 @@ impl World {
     pub fn apply(&mut self, time: Nanos, change: &Change, keep_dead: bool) {
         match change {
             Change::Map(pid, mapped) => {
-                if let Some(process) = self.before(*pid, time) {
+                if let Some(process) = self.process_at(*pid, time) {
                     process.map(mapped);
                 }
             }
-            Change::Name { pid, tid, name, exec } => {
-                let Some(process) = self.before(*pid, time) else {
+            Change::Comm { pid, tid, name, exec } => {
+                let Some(process) = self.process_at(*pid, time) else {
                     return;
                 };
                 if *exec {
@@ -121,9 +121,9 @@ impl World {
                 }
                 process.threads.insert(*tid, name.clone());
             }
-            Change::Birth { pid, tid, parent, by } => self.birth(time, (*pid, *tid), (*parent, *by)),
-            Change::Death { pid, tid } => {
-                let Some(process) = self.before(*pid, time) else {
+            Change::Fork { pid, tid, parent, by } => self.fork(time, (*pid, *tid), (*parent, *by)),
+            Change::Exit { pid, tid } => {
+                let Some(process) = self.process_at(*pid, time) else {
                     return;
                 };
                 let name = process.threads.remove(tid);
@@ -138,15 +138,15 @@ impl World {
                     self.processes.remove(pid);
                 }
             }
-            Change::Seen(pid, Some(state)) => {
+            Change::Rescan(pid, Some(state)) => {
                 self.processes.insert(*pid, state.clone());
             }
-            Change::Seen(pid, None) => {
+            Change::Rescan(pid, None) => {
                 if keep_dead {
-                    if let Some(process) = self.before(*pid, time) {
+                    if let Some(process) = self.process_at(*pid, time) {
                         process.ended.get_or_insert(time);
                     }
-                } else if self.before(*pid, time).is_some() {
+                } else if self.process_at(*pid, time).is_some() {
                     self.processes.remove(pid);
                 }
             }
@@ -155,19 +155,19 @@ impl World {
     }
 
     /// The process, made if it is not known; `None`, when it was looked at after `time`.
-    fn before(&mut self, pid: Pid, time: Nanos) -> Option<&mut ProcessState> {
+    fn process_at(&mut self, pid: Pid, time: Nanos) -> Option<&mut ProcessState> {
         let process = self.processes.entry(pid).or_default();
         (time > process.as_of || process.as_of == Nanos(0)).then_some(process)
     }
 
-    fn birth(&mut self, time: Nanos, (pid, tid): (Pid, Tid), (parent, by): (Pid, Tid)) {
-        let begetter = self.processes.get(&parent);
-        let name = begetter
+    fn fork(&mut self, time: Nanos, (pid, tid): (Pid, Tid), (parent, by): (Pid, Tid)) {
+        let parent_state = self.processes.get(&parent);
+        let name = parent_state
             .and_then(|parent| parent.threads.get(&by))
             .cloned()
             .unwrap_or_default();
         if pid == parent {
-            if let Some(process) = self.before(pid, time) {
+            if let Some(process) = self.process_at(pid, time) {
                 process.threads.entry(tid).or_insert(name);
             }
             return;
@@ -179,7 +179,9 @@ impl World {
         let state = ProcessState {
             parent: Some(parent),
             threads: BTreeMap::from([(tid, name)]),
-            mappings: begetter.map(|parent| parent.mappings.clone()).unwrap_or_default(),
+            mappings: parent_state
+                .map(|parent| parent.mappings.clone())
+                .unwrap_or_default(),
             as_of: Nanos(0),
             ended: None,
         };
@@ -189,7 +191,7 @@ impl World {
 
 impl ProcessState {
     /// Has another clock tell its times.
-    pub(super) fn put_on(&mut self, clock: &impl Fn(Nanos) -> Nanos) {
+    pub(super) fn convert_times(&mut self, clock: &impl Fn(Nanos) -> Nanos) {
         // Zero is no time.
         if self.as_of != Nanos(0) {
             self.as_of = clock(self.as_of);
@@ -198,10 +200,11 @@ impl ProcessState {
     }
 
     /// Lays a mapping over what was there: the kernel tells of no `munmap`, but where something new lies nothing old does.
-    fn map(&mut self, mapped: &Mapped) {
+    fn map(&mut self, mapped: &ExecutableMapping) {
         let mappings = Arc::make_mut(&mut self.mappings);
         let (start, end) = (mapped.start.0, mapped.start.0.saturating_add(mapped.size));
-        let overlaps = |old: &Mapped| old.start.0 < end && start < old.start.0.saturating_add(old.size);
+        let overlaps =
+            |old: &ExecutableMapping| old.start.0 < end && start < old.start.0.saturating_add(old.size);
         if mappings.iter().any(overlaps) {
             let old = std::mem::take(mappings);
             for piece in old {
@@ -219,7 +222,7 @@ impl ProcessState {
     }
 }
 
-impl Mapped {
+impl ExecutableMapping {
     /// What is left of it outside of `start..end`.
     fn without(&self, start: u64, end: u64) -> impl Iterator<Item = Self> {
         let own_end = self.start.0.saturating_add(self.size);

@@ -1,9 +1,9 @@
 //! The eBPF kinds: one object, loaded and attached by `aya`.
 
-use super::event::{Event, Layout};
-use super::reason::{reason, why};
-use super::seen::known_user;
-use super::{AttachKind, MAX_STACK, ProbeOptions, Source, tracefs};
+use super::event::{Layout, RawEvent};
+use super::reason::{error_reason, program_error};
+use super::sample::known_user;
+use super::{AttachKind, EventSource, MAX_STACK, ProbeOptions, tracefs};
 use aya::maps::{Array, HashMap, Map, MapData, RingBuf};
 use aya::programs::{BtfTracePoint, FEntry, KProbe, ProgramError, RawTracePoint, TracePoint};
 use aya::{Btf, Ebpf, EbpfLoader};
@@ -54,13 +54,16 @@ impl Loader {
             .override_global("only", &only, true)
             .map_max_entries("crashes", ring_size(options.ring, stack_chunks))
             .load(CRASH)
-            .map_err(|error| reason(&error))?;
-        let ring = RingBuf::try_from(take(&mut programs, "crashes")?).map_err(|error| reason(&error))?;
-        let lost = Array::try_from(take(&mut programs, "lost")?).map_err(|error| reason(&error))?;
-        let mut spared: HashMap<MapData, u32, u8> =
-            HashMap::try_from(take(&mut programs, "spared")?).map_err(|error| reason(&error))?;
-        for pid in &options.spared {
-            spared.insert(pid.0, 1, 0).map_err(|error| reason(&error))?;
+            .map_err(|error| error_reason(&error))?;
+        let ring =
+            RingBuf::try_from(take(&mut programs, "crashes")?).map_err(|error| error_reason(&error))?;
+        let lost = Array::try_from(take(&mut programs, "lost")?).map_err(|error| error_reason(&error))?;
+        let mut excluded: HashMap<MapData, u32, u8> =
+            HashMap::try_from(take(&mut programs, "spared")?).map_err(|error| error_reason(&error))?;
+        for pid in &options.excluded {
+            excluded
+                .insert(pid.0, 1, 0)
+                .map_err(|error| error_reason(&error))?;
         }
         let perf_event = self.attach_program(&mut programs, kind, btf)?;
         Ok(BpfSource {
@@ -113,22 +116,22 @@ impl Loader {
             }),
             // Not by aya, which looks for tracefs where it need not be mounted.
             AttachKind::Tracepoint | AttachKind::PerfTracepoint => {
-                let program = <&mut TracePoint>::try_from(program).map_err(|error| why(&error))?;
-                program.load().map_err(|error| why(&error))?;
-                let fd = program.fd().map_err(|error| why(&error))?;
+                let program = <&mut TracePoint>::try_from(program).map_err(|error| program_error(&error))?;
+                program.load().map_err(|error| program_error(&error))?;
+                let fd = program.fd().map_err(|error| program_error(&error))?;
                 return tracefs::attach_program("signal", TRACEPOINT, fd.as_fd()).map(Some);
             }
         };
-        attached.map_err(|error| why(&error))
+        attached.map_err(|error| program_error(&error))
     }
 }
 
-impl Source for BpfSource {
+impl EventSource for BpfSource {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.ring.as_fd()]
     }
 
-    fn next(&mut self, event: &mut Event) -> bool {
+    fn next(&mut self, event: &mut RawEvent) -> bool {
         while let Some(record) = self.ring.next() {
             if let Some((head, _)) = CrashEvent::parse(&record) {
                 (event.at, event.cpu, event.pid) = (head.at, Cpu(head.cpu), Pid(head.pid));

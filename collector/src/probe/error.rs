@@ -1,6 +1,6 @@
 //! What can go wrong with the probe.
 
-use super::{AttachKind, Place};
+use super::{AttachKind, FunctionLocation};
 use std::path::PathBuf;
 
 /// Why there is no probe, or why what was asked of one cannot be.
@@ -13,12 +13,12 @@ pub enum Error {
     #[error("'{0}' is no way of attaching the crash probe; the ways are {ways}", ways = AttachKind::names())]
     UnknownKind(String),
     /// A trigger on a function could not be attached.
-    #[error("a trigger on {place} of {} cannot be attached: {reason}", path.display())]
+    #[error("a trigger on {location} of {} cannot be attached: {reason}", path.display())]
     Function {
         /// The binary.
         path: PathBuf,
         /// The function.
-        place: Place,
+        location: FunctionLocation,
         /// What stood in the way.
         reason: String,
     },

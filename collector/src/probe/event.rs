@@ -1,6 +1,6 @@
 //! An event of the probe, taken out of its ring and not yet taken apart: into memory that is there, without waiting.
 
-use super::{CrashSeen, MAX_STACK, perf};
+use super::{CrashSample, MAX_STACK, perf};
 use backtrail_pt::{Cpu, Pid};
 
 /// What an event holds besides the stack, at most, but for the longest call chains.
@@ -10,7 +10,7 @@ pub(crate) const BUFFER: usize = MAX_STACK + REST;
 
 /// A buffer for one event after the other.
 #[derive(Debug)]
-pub struct Event {
+pub struct RawEvent {
     /// Of the crash, by `CLOCK_MONOTONIC`, in nanoseconds.
     pub at: u64,
     /// That the process ran on.
@@ -32,7 +32,7 @@ pub(super) enum Layout {
     Sample,
 }
 
-impl Default for Event {
+impl Default for RawEvent {
     /// An empty one, whose memory has been touched.
     fn default() -> Self {
         Self {
@@ -46,12 +46,12 @@ impl Default for Event {
     }
 }
 
-impl Event {
+impl RawEvent {
     /// Takes it apart, which allocates; `None`: it is cut short.
     #[must_use]
-    pub fn parse(&self) -> Option<CrashSeen> {
+    pub fn parse(&self) -> Option<CrashSample> {
         match self.layout {
-            Layout::Bpf => CrashSeen::parse(&self.bytes),
+            Layout::Bpf => CrashSample::parse(&self.bytes),
             Layout::Sample => perf::sample(&self.bytes),
         }
     }

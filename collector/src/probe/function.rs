@@ -4,7 +4,7 @@
 //! durations another on the function's returns. A call costs the program about a microsecond or two more.
 
 use super::bpf::take;
-use super::reason::{reason, why};
+use super::reason::{error_reason, program_error};
 use super::{Error, Result};
 use aya::maps::{Array, MapData, RingBuf};
 use aya::programs::UProbe;
@@ -20,14 +20,14 @@ use std::time::Duration;
 
 /// Where a function begins in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FunctionLocation {
     /// By its name in the file's symbol tables, mangled as it is there.
     Symbol(String),
     /// The offset in the file of its first instruction.
     Offset(FileOffset),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FunctionLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Symbol(name) => write!(f, "the function {name}"),
@@ -49,7 +49,7 @@ pub enum Condition {
 
 /// A function for which the condition was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FunctionSeen {
+pub struct FunctionHit {
     /// When, by `CLOCK_MONOTONIC`, in nanoseconds.
     pub at: u64,
     /// The processor.
@@ -76,10 +76,15 @@ impl FunctionTrigger {
     /// # Errors
     /// When the file or the function is not there, or the kernel refuses (CAP_BPF and CAP_PERFMON are needed, and
     /// `CONFIG_UPROBE_EVENTS`).
-    pub fn attach(path: &Path, place: &Place, condition: Condition, pid: Option<Pid>) -> Result<Self> {
-        attach(path, place, condition, pid).map_err(|reason| Error::Function {
+    pub fn attach(
+        path: &Path,
+        location: &FunctionLocation,
+        condition: Condition,
+        pid: Option<Pid>,
+    ) -> Result<Self> {
+        attach(path, location, condition, pid).map_err(|reason| Error::Function {
             path: path.to_owned(),
-            place: place.clone(),
+            location: location.clone(),
             reason,
         })
     }
@@ -91,13 +96,13 @@ impl FunctionTrigger {
     }
 
     /// Takes all events that wait. Never blocks.
-    pub fn drain(&mut self, each: &mut dyn FnMut(FunctionSeen)) {
+    pub fn drain(&mut self, each: &mut dyn FnMut(FunctionHit)) {
         while let Some(record) = self.ring.next() {
             let event = FunctionEvent::parse(&record);
             drop(record);
             let Some(event) = event else { continue };
             let lasted = Duration::from_nanos(event.lasted);
-            each(FunctionSeen {
+            each(FunctionHit {
                 at: event.at,
                 cpu: Cpu(event.cpu),
                 pid: Pid(event.pid),
@@ -116,7 +121,7 @@ impl FunctionTrigger {
 
 fn attach(
     path: &Path,
-    place: &Place,
+    location: &FunctionLocation,
     condition: Condition,
     pid: Option<Pid>,
 ) -> std::result::Result<FunctionTrigger, String> {
@@ -139,23 +144,23 @@ fn attach(
         .override_global("longer_than", &longer_than, true)
         .override_global("only", &only, true)
         .load(FUNCTION)
-        .map_err(|error| reason(&error))?;
-    let ring = RingBuf::try_from(take(&mut programs, "functions")?).map_err(|error| reason(&error))?;
-    let lost = Array::try_from(take(&mut programs, "lost")?).map_err(|error| reason(&error))?;
+        .map_err(|error| error_reason(&error))?;
+    let ring = RingBuf::try_from(take(&mut programs, "functions")?).map_err(|error| error_reason(&error))?;
+    let lost = Array::try_from(take(&mut programs, "lost")?).map_err(|error| error_reason(&error))?;
     for name in names {
         let program = programs
             .program_mut(name)
             .ok_or_else(|| format!("the object of the trigger lacks the program {name}"))?;
-        let location = match place {
-            Place::Symbol(name) => UProbeAttachLocation::Symbol(name),
-            Place::Offset(offset) => UProbeAttachLocation::AbsoluteOffset(offset.0),
+        let location = match location {
+            FunctionLocation::Symbol(name) => UProbeAttachLocation::Symbol(name),
+            FunctionLocation::Offset(offset) => UProbeAttachLocation::AbsoluteOffset(offset.0),
         };
         <&mut UProbe>::try_from(program)
             .and_then(|program| {
                 program.load()?;
                 program.attach(location, &path, scope)
             })
-            .map_err(|error| why(&error))?;
+            .map_err(|error| program_error(&error))?;
     }
     Ok(FunctionTrigger {
         _programs: programs,

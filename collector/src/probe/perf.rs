@@ -3,9 +3,9 @@
 //! Layout of a sample: `PERF_RECORD_SAMPLE` in `include/uapi/linux/perf_event.h`; of the registers in it,
 //! `arch/x86/include/uapi/asm/perf_regs.h`; of the tracepoint, `events/signal/signal_deliver/format` in tracefs.
 
-use super::event::{Event, Layout};
-use super::ring::Ring;
-use super::{CrashSeen, Frame, MAX_STACK, ProbeOptions, SignalSet, Source, Told, tracefs};
+use super::event::{Layout, RawEvent};
+use super::ring::SampleRing;
+use super::{CrashSample, EventSource, Frame, MAX_STACK, ProbeOptions, SiginfoDetail, SignalSet, tracefs};
 use backtrail_bundle::core::{Registers, SigInfo};
 use backtrail_pt::{Avma, Cpu, Pid, Tid};
 use perf_event_open_sys as perf;
@@ -24,23 +24,23 @@ const CONTEXT_MARKS: u64 = -4095_i64 as u64;
 
 /// The perf events and their rings.
 pub(super) struct PerfSource {
-    rings: Vec<(Ring, OwnedFd)>,
+    rings: Vec<(SampleRing, OwnedFd)>,
     only: Option<Pid>,
-    spared: Vec<Pid>,
-    told_of: ToldOf,
+    excluded: Vec<Pid>,
+    recent: RecentProcesses,
 }
 
 /// Processes that were told of lately: several threads may crash before the first has killed the others.
-struct ToldOf(VecDeque<(Pid, u64)>);
+struct RecentProcesses(VecDeque<(Pid, u64)>);
 
-impl ToldOf {
+impl RecentProcesses {
     /// A dying process delivers its last signals within so many nanoseconds; its id does not come again so soon.
-    const WHILE: u64 = 1_000_000_000;
-    const MOST: usize = 1024;
+    const WINDOW: u64 = 1_000_000_000;
+    const CAPACITY: usize = 1024;
 
     /// With all the room that it will need.
     fn new() -> Self {
-        Self(VecDeque::with_capacity(Self::MOST))
+        Self(VecDeque::with_capacity(Self::CAPACITY))
     }
 
     /// Whether the process was not told of before.
@@ -48,9 +48,9 @@ impl ToldOf {
         let known = self
             .0
             .iter()
-            .any(|(known, then)| *known == pid && at.abs_diff(*then) < Self::WHILE);
+            .any(|(known, then)| *known == pid && at.abs_diff(*then) < Self::WINDOW);
         if !known {
-            self.0.truncate(Self::MOST - 1);
+            self.0.truncate(Self::CAPACITY - 1);
             self.0.push_front((pid, at));
         }
         !known
@@ -63,7 +63,7 @@ impl PerfSource {
         let filter = CString::new(filter(options.signals)).map_err(|error| error.to_string())?;
         let cpus = tracefs::online();
         if cpus.is_empty() {
-            return Err("the processors cannot be told (/sys/devices/system/cpu/online)".to_owned());
+            return Err("the processors cannot be determined (/sys/devices/system/cpu/online)".to_owned());
         }
         let stack = options.stack.min(MAX_STACK).next_multiple_of(8) as u32;
         // Each ring has room for some samples with a whole stack.
@@ -77,7 +77,7 @@ impl PerfSource {
             if unsafe { perf::ioctls::SET_FILTER(event.as_raw_fd(), filter.as_ptr().cast_mut()) } < 0 {
                 return Err(failed("take the event's filter"));
             }
-            let ring = Ring::map(event.as_fd(), size)
+            let ring = SampleRing::map(event.as_fd(), size)
                 .map_err(|error| format!("the kernel does not map the event's ring: {error}"))?;
             rings.push((ring, event));
         }
@@ -90,15 +90,15 @@ impl PerfSource {
         Ok(Self {
             rings,
             only: options.only,
-            spared: options.spared.clone(),
-            told_of: ToldOf::new(),
+            excluded: options.excluded.clone(),
+            recent: RecentProcesses::new(),
         })
     }
 }
 
 impl PerfSource {
     /// Whether the sample in `event` tells of a process that is looked at, for the first time; its head is read there.
-    fn wants(&mut self, event: &mut Event) -> bool {
+    fn wants(&mut self, event: &mut RawEvent) -> bool {
         let Some((pid, at, cpu)) = head(&event.bytes) else {
             return false;
         };
@@ -106,8 +106,8 @@ impl PerfSource {
         event.user = None;
         event.layout = Layout::Sample;
         self.only.is_none_or(|only| only == pid)
-            && !self.spared.contains(&pid)
-            && self.told_of.is_new(pid, at)
+            && !self.excluded.contains(&pid)
+            && self.recent.is_new(pid, at)
     }
 }
 
@@ -145,12 +145,12 @@ fn filter(signals: SignalSet) -> String {
     format!("sa_handler == 0 && ({})", signals.join(" || "))
 }
 
-impl Source for PerfSource {
+impl EventSource for PerfSource {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.rings.iter().map(|(_, event)| event.as_fd()).collect()
     }
 
-    fn next(&mut self, event: &mut Event) -> bool {
+    fn next(&mut self, event: &mut RawEvent) -> bool {
         for index in 0..self.rings.len() {
             while let Some(kind) = self.rings[index].0.next(&mut event.bytes) {
                 if kind == sys::PERF_RECORD_SAMPLE && self.wants(event) {
@@ -207,7 +207,7 @@ fn head(record: &[u8]) -> Option<(Pid, u64, Cpu)> {
 }
 
 /// Reads a sample with the fields that `attributes` asks for; `None`: it is cut short.
-pub(super) fn sample(record: &[u8]) -> Option<CrashSeen> {
+pub(super) fn sample(record: &[u8]) -> Option<CrashSample> {
     let mut fields = Fields(record);
     let (pid, tid) = (Pid(fields.u32()?), Tid(fields.u32()?));
     let at = fields.u64()?;
@@ -215,7 +215,7 @@ pub(super) fn sample(record: &[u8]) -> Option<CrashSeen> {
     let depth = usize::try_from(fields.u64()?).ok()?;
     let chain = fields.bytes(depth.checked_mul(8)?)?;
     let raw_len = fields.u32()? as usize;
-    let (siginfo, siginfo_told) = siginfo(fields.bytes(raw_len)?)?;
+    let (siginfo, siginfo_detail) = siginfo(fields.bytes(raw_len)?)?;
     let registers = registers(&mut fields)?;
     let stack = stack(&mut fields).unwrap_or_default();
     let address = |bytes: &[u8]| Some(u64::from_le_bytes(bytes.try_into().ok()?));
@@ -225,7 +225,7 @@ pub(super) fn sample(record: &[u8]) -> Option<CrashSeen> {
         .filter(|address| *address < CONTEXT_MARKS)
         .map(|address| Frame::At(Avma(address)))
         .collect();
-    Some(CrashSeen {
+    Some(CrashSample {
         at,
         at_boot: None,
         cpu,
@@ -241,9 +241,9 @@ pub(super) fn sample(record: &[u8]) -> Option<CrashSeen> {
         started: None,
         comm: String::new(),
         siginfo,
-        siginfo_told,
+        siginfo_detail,
         registers,
-        bases_told: false,
+        bases_known: false,
         frames,
         stack_at: Avma(registers.rsp),
         stack: stack.to_vec(),
@@ -251,10 +251,10 @@ pub(super) fn sample(record: &[u8]) -> Option<CrashSeen> {
 }
 
 /// The tracepoint's own fields: common 8, then `int sig, errno, code`.
-fn siginfo(raw: &[u8]) -> Option<(SigInfo, Told)> {
+fn siginfo(raw: &[u8]) -> Option<(SigInfo, SiginfoDetail)> {
     let mut bytes = [0; SigInfo::SIZE];
     bytes[..12].copy_from_slice(raw.get(8..20)?);
-    Some((SigInfo(bytes), Told::Code))
+    Some((SigInfo(bytes), SiginfoDetail::Code))
 }
 
 /// The registers in the order of `enum perf_event_x86_regs`.
@@ -371,15 +371,15 @@ mod tests {
 
     #[test]
     fn a_process_is_told_of_once_until_its_id_comes_again() {
-        let mut told_of = ToldOf::new();
-        assert!(told_of.is_new(Pid(5), 100));
-        assert!(!told_of.is_new(Pid(5), 90), "another processor's ring");
-        assert!(told_of.is_new(Pid(6), 100));
-        assert!(told_of.is_new(Pid(5), 100 + ToldOf::WHILE));
-        for pid in 0..2 * ToldOf::MOST as u32 {
-            told_of.is_new(Pid(pid), 0);
+        let mut recent = RecentProcesses::new();
+        assert!(recent.is_new(Pid(5), 100));
+        assert!(!recent.is_new(Pid(5), 90), "another processor's ring");
+        assert!(recent.is_new(Pid(6), 100));
+        assert!(recent.is_new(Pid(5), 100 + RecentProcesses::WINDOW));
+        for pid in 0..2 * RecentProcesses::CAPACITY as u32 {
+            recent.is_new(Pid(pid), 0);
         }
-        assert_eq!(told_of.0.len(), ToldOf::MOST);
+        assert_eq!(recent.0.len(), RecentProcesses::CAPACITY);
     }
 
     #[test]

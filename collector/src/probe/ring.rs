@@ -14,15 +14,15 @@ const PAGE: usize = 4096;
 const HEADER: usize = 8;
 
 /// A mapped ring: its first page tells how far the kernel has written and we have read.
-pub(super) struct Ring {
+pub(super) struct SampleRing {
     page: NonNull<perf_event_mmap_page>,
     data_size: usize,
 }
 
 // SAFETY: the mapping belongs to this value alone and may be used by any thread.
-unsafe impl Send for Ring {}
+unsafe impl Send for SampleRing {}
 
-impl Ring {
+impl SampleRing {
     /// Maps the ring of `event` with at least `size` bytes of data.
     pub(super) fn map(event: BorrowedFd<'_>, size: usize) -> io::Result<Self> {
         let data_size = size.clamp(PAGE, 1 << 30).next_power_of_two();
@@ -88,7 +88,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for SampleRing {
     fn drop(&mut self) {
         // SAFETY: the mapping that `map` made; nobody uses it any more.
         unsafe { libc::munmap(self.page.as_ptr().cast(), PAGE + self.data_size) };
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     /// A ring in anonymous memory, as if a kernel had written it.
-    fn made(data_size: usize) -> Ring {
+    fn made(data_size: usize) -> SampleRing {
         // SAFETY: a new anonymous mapping.
         let page = unsafe {
             libc::mmap(
@@ -113,13 +113,13 @@ mod tests {
             )
         };
         assert_ne!(page, libc::MAP_FAILED);
-        Ring {
+        SampleRing {
             page: NonNull::new(page.cast()).unwrap(),
             data_size,
         }
     }
 
-    fn write(ring: &mut Ring, at: u64, bytes: &[u8]) {
+    fn write(ring: &mut SampleRing, at: u64, bytes: &[u8]) {
         for (index, byte) in bytes.iter().enumerate() {
             let position = ((at + index as u64) % ring.data_size as u64) as usize;
             // SAFETY: within the data pages.

@@ -25,7 +25,7 @@ pub(super) fn id(category: &str, name: &str) -> Result<u64, String> {
     };
     text.trim()
         .parse()
-        .map_err(|_| format!("tracefs gives '{}' as the tracepoint's number", text.trim()))
+        .map_err(|_| format!("tracefs shows '{}' as the tracepoint's number", text.trim()))
 }
 
 /// Reads a file of tracefs through a mount of our own.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// A bundle in the spool.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct StoredBundle {
     /// Its name.
     pub id: String,
     /// Where it stands.
@@ -25,7 +25,7 @@ pub struct Stored {
     pub sent: bool,
 }
 
-impl Stored {
+impl StoredBundle {
     pub(super) fn read(path: &Path) -> Self {
         let id = path
             .file_name()

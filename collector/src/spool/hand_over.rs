@@ -146,31 +146,31 @@ mod tests {
     use std::os::unix::fs::{chown, symlink};
     use std::path::PathBuf;
 
-    struct Place {
+    struct SpoolFixture {
         directory: tempfile::TempDir,
     }
 
-    impl Place {
+    impl SpoolFixture {
         /// A spool of user 0 and group 7 that its group may read, and a bundle that user 1 has written.
         fn new() -> Option<Self> {
             if !Uid::effective().is_root() {
                 eprintln!("left out: only root can give files away");
                 return None;
             }
-            let place = Self {
+            let fixture = Self {
                 directory: tempfile::tempdir().unwrap(),
             };
-            fs::create_dir_all(place.at("spool/.modules")).unwrap();
-            fs::create_dir_all(place.at("bundle/modules/id")).unwrap();
-            fs::write(place.at("bundle/core"), "core").unwrap();
-            fs::write(place.at("bundle/modules/id/tool"), "tool").unwrap();
+            fs::create_dir_all(fixture.at("spool/.modules")).unwrap();
+            fs::create_dir_all(fixture.at("bundle/modules/id")).unwrap();
+            fs::write(fixture.at("bundle/core"), "core").unwrap();
+            fs::write(fixture.at("bundle/modules/id/tool"), "tool").unwrap();
             fs::set_permissions(
-                place.at("bundle/modules/id/tool"),
+                fixture.at("bundle/modules/id/tool"),
                 fs::Permissions::from_mode(0o6777),
             )
             .unwrap();
-            chown(place.at("spool"), None, Some(7)).unwrap();
-            place.set_mode("spool", 0o2750);
+            chown(fixture.at("spool"), None, Some(7)).unwrap();
+            fixture.set_mode("spool", 0o2750);
             for name in [
                 "bundle",
                 "bundle/core",
@@ -178,9 +178,9 @@ mod tests {
                 "bundle/modules/id",
                 "bundle/modules/id/tool",
             ] {
-                chown(place.at(name), Some(1), Some(1)).unwrap();
+                chown(fixture.at(name), Some(1), Some(1)).unwrap();
             }
-            Some(place)
+            Some(fixture)
         }
 
         fn at(&self, name: &str) -> PathBuf {
@@ -203,25 +203,33 @@ mod tests {
 
     #[test]
     fn the_group_reads_where_it_reads_the_spool() {
-        let Some(place) = Place::new() else { return };
-        place.give().unwrap();
-        assert_eq!(place.found("bundle"), (0, 7, 0o750));
-        assert_eq!(place.found("bundle/modules/id"), (0, 7, 0o750));
-        assert_eq!(place.found("bundle/core"), (0, 7, 0o640));
-        assert_eq!(place.found("bundle/modules/id/tool"), (0, 7, 0o640));
-        place.set_mode("spool", 0o700);
-        place.give().unwrap();
-        assert_eq!(place.found("bundle/modules"), (0, 7, 0o700));
-        assert_eq!(place.found("bundle/modules/id/tool"), (0, 7, 0o600));
+        let Some(fixture) = SpoolFixture::new() else {
+            return;
+        };
+        fixture.give().unwrap();
+        assert_eq!(fixture.found("bundle"), (0, 7, 0o750));
+        assert_eq!(fixture.found("bundle/modules/id"), (0, 7, 0o750));
+        assert_eq!(fixture.found("bundle/core"), (0, 7, 0o640));
+        assert_eq!(fixture.found("bundle/modules/id/tool"), (0, 7, 0o640));
+        fixture.set_mode("spool", 0o700);
+        fixture.give().unwrap();
+        assert_eq!(fixture.found("bundle/modules"), (0, 7, 0o700));
+        assert_eq!(fixture.found("bundle/modules/id/tool"), (0, 7, 0o600));
     }
 
     #[test]
     fn shared_modules_may_have_several_names() {
-        let Some(place) = Place::new() else { return };
-        fs::write(place.at("spool/.modules/lib"), "lib").unwrap();
-        fs::hard_link(place.at("spool/.modules/lib"), place.at("bundle/modules/id/lib")).unwrap();
-        place.give().unwrap();
-        assert_eq!(place.found("bundle/modules/id/lib"), (0, 7, 0o640));
+        let Some(fixture) = SpoolFixture::new() else {
+            return;
+        };
+        fs::write(fixture.at("spool/.modules/lib"), "lib").unwrap();
+        fs::hard_link(
+            fixture.at("spool/.modules/lib"),
+            fixture.at("bundle/modules/id/lib"),
+        )
+        .unwrap();
+        fixture.give().unwrap();
+        assert_eq!(fixture.found("bundle/modules/id/lib"), (0, 7, 0o640));
     }
 
     #[test]
@@ -243,16 +251,20 @@ mod tests {
             }),
         ];
         for (what, plant) in plants {
-            let Some(place) = Place::new() else { return };
-            let outside = place.at("outside");
+            let Some(fixture) = SpoolFixture::new() else {
+                return;
+            };
+            let outside = fixture.at("outside");
             fs::write(&outside, "secret").unwrap();
             chown(&outside, Some(1), Some(1)).unwrap();
-            plant(&place.at("bundle/modules/planted"), &outside);
-            assert!(place.give().is_err(), "{what}");
-            assert_eq!(place.found("outside"), (1, 1, 0o644), "{what}");
+            plant(&fixture.at("bundle/modules/planted"), &outside);
+            assert!(fixture.give().is_err(), "{what}");
+            assert_eq!(fixture.found("outside"), (1, 1, 0o644), "{what}");
         }
-        let Some(place) = Place::new() else { return };
-        symlink(place.at("bundle"), place.at("way")).unwrap();
-        assert!(hand_over(&place.at("way"), &place.at("spool"), &place.at("x")).is_err());
+        let Some(fixture) = SpoolFixture::new() else {
+            return;
+        };
+        symlink(fixture.at("bundle"), fixture.at("way")).unwrap();
+        assert!(hand_over(&fixture.at("way"), &fixture.at("spool"), &fixture.at("x")).is_err());
     }
 }

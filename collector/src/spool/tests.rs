@@ -86,8 +86,8 @@ fn the_oldest_go_first_and_are_counted() {
 #[test]
 fn what_was_sent_goes_before_what_was_not() {
     struct Server(Vec<String>);
-    impl Sender for Server {
-        fn send(&mut self, stored: &Stored) -> Result<()> {
+    impl BundleSender for Server {
+        fn send(&mut self, stored: &StoredBundle) -> Result<()> {
             if self.0.len() == 1 {
                 return Err(Error::Unable("the server is full".to_owned()));
             }
@@ -141,7 +141,7 @@ fn add_of(spool: &Spool, user: u32, says: u32, bytes: usize) -> String {
         ..Default::default()
     });
     writer.finish_durably(&manifest).unwrap();
-    let user = spool.users.answering(user);
+    let user = spool.users.owner_of(user);
     spool.publish(&bundle, &place, user).unwrap();
     place.id
 }

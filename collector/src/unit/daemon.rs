@@ -1,7 +1,7 @@
 //! The unit of the collector itself (systemd.service(5), systemd.exec(5), systemd.resource-control(5)).
 
 use super::words::{argument, listed, program};
-use crate::config::{Config, Source};
+use crate::config::{Config, TraceSource};
 use crate::error::Result;
 use crate::privilege;
 use std::fmt::Write;
@@ -35,7 +35,7 @@ const FOR_EVENTS: (&str, &str) = (
 
 /// What the machine is that the unit is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Machine {
+pub struct TargetMachine {
     /// How many processors it has.
     pub processors: usize,
     /// Whether it has Intel PT.
@@ -51,7 +51,7 @@ const MEMORY: u64 = 512 << 20;
 ///
 /// # Errors
 /// When a path cannot be written in a unit.
-pub fn collector(binary: &Path, file: &Path, config: &Config, machine: Machine) -> Result<String> {
+pub fn collector(binary: &Path, file: &Path, config: &Config, machine: TargetMachine) -> Result<String> {
     let processors = machine.processors;
     let command = format!("{} collect --config {}", program(binary)?, argument(file)?);
     let (runtime, made) = runtime(&config.runtime)?;
@@ -94,7 +94,7 @@ TimeoutStopSec=30
 # SIGTERM is for the daemon alone: its guard lives on until core_pattern is as it was.
 KillMode=mixed
 {runtime}
-# Whom it may read, and what it may do. The daemon gives up all but the first twelve once it is set up, and
+# Whom it may read, and what it may do. The daemon inputs up all but the first twelve once it is set up, and
 # each worker all of them once it has opened the files of its process.
 {reasons}CapabilityBoundingSet={capabilities}
 NoNewPrivileges=yes
@@ -190,9 +190,9 @@ fn runtime(directory: &Path) -> Result<(String, bool)> {
 /// Whether the daemon opens events of its own when it starts: the probe needs none.
 fn opens_events(config: &Config, intel_pt: bool) -> bool {
     let traces = match config.trace.source {
-        Source::Auto => intel_pt,
-        Source::Hardware => true,
-        Source::None => false,
+        TraceSource::Auto => intel_pt,
+        TraceSource::Hardware => true,
+        TraceSource::None => false,
     };
     traces || !config.function.is_empty()
 }
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    const MACHINE: Machine = Machine {
+    const MACHINE: TargetMachine = TargetMachine {
         processors: 4,
         intel_pt: false,
         restricted: true,
@@ -306,18 +306,18 @@ mod tests {
                 .any(|line| line.starts_with("CapabilityBoundingSet=") && line.contains("CAP_SYS_ADMIN"))
         };
         let config = Config::default();
-        let traced = Machine {
+        let traced = TargetMachine {
             intel_pt: true,
             ..MACHINE
         };
         assert!(!admin(&config, MACHINE) && admin(&config, traced));
         let mut untraced = config.clone();
-        untraced.trace.source = Source::None;
+        untraced.trace.source = TraceSource::None;
         assert!(!admin(&untraced, traced));
         let text = "[[function]]\nbinary = \"/bin/x\"\nsymbol = \"y\"\n";
         let functions: Config = toml::from_str(text).unwrap();
         assert!(admin(&functions, MACHINE));
-        let mainline = Machine {
+        let mainline = TargetMachine {
             restricted: false,
             ..traced
         };

@@ -228,7 +228,7 @@ mod tests {
 
     /// Runs in a process of its own, which [`nothing_is_left_of_privileges`] starts.
     #[test]
-    #[ignore = "gives up the privileges of its process"]
+    #[ignore = "inputs up the privileges of its process"]
     fn confined() {
         let Some(place) = std::env::var_os(INSIDE) else {
             return;

@@ -3,7 +3,7 @@
 use super::task::BUNDLE;
 use super::write::NEW_MODULES;
 use crate::error::{Error, Result};
-use crate::ownership::{Owner, give_all};
+use crate::ownership::{Owner, chown_recursively};
 use backtrail_process::beneath::Status;
 use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fstatat};
@@ -69,7 +69,7 @@ impl DraftDirectory {
             user: Uid::effective(),
             group: Some(Gid::effective()),
         };
-        give_all(self.directory.path(), owner)?;
+        chown_recursively(self.directory.path(), owner)?;
         Ok(self.directory.path().join(BUNDLE))
     }
 

@@ -18,7 +18,7 @@ const MAX_CUTS: usize = 64 << 10;
 
 /// What a page of an area comes from when it is not in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum PageSource {
     /// Nothing: it is zeros until it is touched.
     Anonymous,
     /// This machine: the kernel itself, a local file system, shared memory.
@@ -33,7 +33,7 @@ pub(super) struct ProcessMemory<'a> {
     memory: &'a File,
     page_map: Option<&'a File>,
     /// In order of address; neighbors of one kind are one.
-    areas: Vec<(Range<u64>, Kind)>,
+    areas: Vec<(Range<u64>, PageSource)>,
     /// The pages whose state is known, and for each whether it is there or swapped out.
     window: Range<u64>,
     present: Vec<bool>,
@@ -54,13 +54,13 @@ impl<'a> ProcessMemory<'a> {
     }
 
     fn new(memory: &'a File, page_map: Option<&'a File>, maps: &[Map], local: &HashSet<(u32, u32)>) -> Self {
-        let mut areas: Vec<(Range<u64>, Kind)> = Vec::new();
+        let mut areas: Vec<(Range<u64>, PageSource)> = Vec::new();
         for map in maps {
             let kind = match map.inode {
-                0 if !map.shared && !is_special(&map.path) => Kind::Anonymous,
-                0 => Kind::Local,
-                _ if local.contains(&map.device) => Kind::Local,
-                _ => Kind::Remote,
+                0 if !map.shared && !is_special(&map.path) => PageSource::Anonymous,
+                0 => PageSource::Local,
+                _ if local.contains(&map.device) => PageSource::Local,
+                _ => PageSource::Remote,
             };
             match areas.last_mut() {
                 Some((last, known)) if last.end == map.start && *known == kind => last.end = map.end,
@@ -78,7 +78,7 @@ impl<'a> ProcessMemory<'a> {
     }
 
     /// The area that holds an address.
-    fn area(&self, address: u64) -> Option<(Range<u64>, Kind)> {
+    fn area(&self, address: u64) -> Option<(Range<u64>, PageSource)> {
         let after = self.areas.partition_point(|(area, _)| area.start <= address);
         let (area, kind) = self.areas.get(after.checked_sub(1)?)?;
         area.contains(&address).then(|| (area.clone(), *kind))
@@ -140,7 +140,8 @@ impl<'a> ProcessMemory<'a> {
 
     /// Whether every page of an address's area can be read without waiting for anybody.
     pub(super) fn is_local(&self, address: u64) -> bool {
-        self.area(address).is_none_or(|(_, kind)| kind != Kind::Remote)
+        self.area(address)
+            .is_none_or(|(_, kind)| kind != PageSource::Remote)
     }
 
     /// Cuts the segments so that of files whose file system may not answer only pages in memory are
@@ -193,7 +194,7 @@ impl Memory for ProcessMemory<'_> {
             let mut end = at.saturating_add((out.len() - done) as u64);
             if let Some((area, kind)) = self.area(at) {
                 end = end.min(area.end);
-                if kind == Kind::Remote {
+                if kind == PageSource::Remote {
                     if !self.is_present(at / PAGE, false) {
                         break;
                     }
@@ -213,7 +214,7 @@ impl Memory for ProcessMemory<'_> {
     }
 
     fn zeros(&mut self, address: Avma, size: u64) -> u64 {
-        let Some((area, Kind::Anonymous)) = self.area(address.0) else {
+        let Some((area, PageSource::Anonymous)) = self.area(address.0) else {
             return 0;
         };
         let end = area.end.min(address.0.saturating_add(size));

@@ -3,12 +3,12 @@
 //! A file is first named (`O_PATH`), then opened if it is a regular one. A file system that asks a
 //! server (FUSE, NFS) may never answer; its files are opened aside (`aside.rs`).
 
-use super::aside;
 use super::confine::OPEN_FILES;
-use super::named::{self, NamedFiles};
+use super::history_files::{self, HistoryFiles};
+use super::opener;
 use super::task::{SHARED, Work};
 use crate::error::{Error, Result};
-use crate::hardware::Recorded;
+use crate::hardware::RecordedHistory;
 use backtrail_process::beneath::{self, FileId, Status};
 use backtrail_process::maps::{self, Map};
 use backtrail_process::{RawTid, machine, status};
@@ -53,18 +53,18 @@ const LOCAL: &[&str] = &[
 
 /// What was opened.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedFiles {
     /// The process, if one is read.
     pub(super) process: Option<OpenProcess>,
     /// Files that only the history names.
-    pub(super) history: NamedFiles,
+    pub(super) history: HistoryFiles,
     /// The machine.
-    pub(super) machine: Machine,
+    pub(super) machine: HostMachine,
 }
 
 /// What a bundle says of this machine.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct HostMachine {
     pub(super) cpu: CpuModel,
     pub(super) host: Option<String>,
     pub(super) kernel: Option<String>,
@@ -72,7 +72,7 @@ pub(super) struct Machine {
     local: HashSet<(u32, u32)>,
 }
 
-impl Machine {
+impl HostMachine {
     /// Reads it. That takes a while, so it is done before there is a task.
     pub(super) fn read() -> Self {
         Self {
@@ -169,13 +169,13 @@ fn parse_mounts(text: &str) -> HashSet<(u32, u32)> {
 /// # Errors
 /// When there is no such process.
 pub(super) fn open(
-    machine: Machine,
+    machine: HostMachine,
     work: &Work,
     user: Option<u32>,
-    history: Option<&Recorded>,
+    history: Option<&RecordedHistory>,
     modules: Option<BorrowedFd<'_>>,
     draft: BorrowedFd<'_>,
-) -> Result<Opened> {
+) -> Result<OpenedFiles> {
     let mut links = Links {
         modules,
         draft,
@@ -185,18 +185,18 @@ pub(super) fn open(
         Work::Held { pid, witness, .. } => {
             let opened = process(&machine, *pid, *witness, user, &mut links);
             // What was opened is of the process that crashed only if that still is there.
-            Some(opened.if_kept(*witness, user))
+            Some(opened.if_held(*witness, user))
         }
         Work::Snapshot { pid: Some(pid) } => Some(process(&machine, *pid, *pid, user, &mut links)),
-        Work::Snapshot { pid: None } | Work::Seen | Work::Deposit { .. } => None,
+        Work::Snapshot { pid: None } | Work::Unheld | Work::Deposit { .. } => None,
     };
     let maps = process
         .as_ref()
         .map(|process| (process.pid.0, process.maps.as_slice()));
     let limit = usize::try_from(links.left()).unwrap_or(usize::MAX);
     let history =
-        history.map(|history| named::open(history, maps, limit, &|status| machine.is_local(status)));
-    Ok(Opened {
+        history.map(|history| history_files::open(history, maps, limit, &|status| machine.is_local(status)));
+    Ok(OpenedFiles {
         process,
         history: history.unwrap_or_default(),
         machine,
@@ -230,7 +230,7 @@ impl Links<'_> {
 }
 
 fn process(
-    machine: &Machine,
+    machine: &HostMachine,
     pid: u32,
     witness: u32,
     user: Option<u32>,
@@ -289,7 +289,7 @@ fn process(
         };
         opened.files.insert(id, file);
     }
-    let files = aside::open(&remote.1, identity(tid, user));
+    let files = opener::open(&remote.1, identity(tid, user));
     for (id, file) in remote.0.into_iter().zip(files) {
         let file = OpenFile {
             file,
@@ -305,7 +305,7 @@ fn process(
 impl OpenProcess {
     /// This, if its process is kept by the kernel while its core is dumped (`CoreDumping` of
     /// proc_pid_status(5)) and is of `user`; else nothing of it: another process may have its number.
-    fn if_kept(self, witness: u32, user: Option<u32>) -> Self {
+    fn if_held(self, witness: u32, user: Option<u32>) -> Self {
         let tid = status::with_memory(witness as RawTid);
         let is_its = user.is_none_or(|user| status::user_ids(tid).contains(&user));
         if is_its && status::is_dumping_core(tid) {
@@ -336,12 +336,12 @@ impl OpenFile {
 }
 
 /// The user and group of a process; nobody's where they are not known.
-fn identity(tid: RawTid, user: Option<u32>) -> aside::Identity {
+fn identity(tid: RawTid, user: Option<u32>) -> opener::Identity {
     const NOBODY: u32 = 65534;
     let [_, owner, group] = status::parent_and_owner(tid);
     let is_known = !status::user_ids(tid).is_empty() && user.is_none_or(|user| user == owner);
     let [user, group] = if is_known { [owner, group] } else { [NOBODY; 2] };
-    aside::Identity { user, group }
+    opener::Identity { user, group }
 }
 
 /// The threads of a process, by their ids outside.
@@ -389,7 +389,7 @@ fn place(tid: RawTid, map: &Map) -> std::result::Result<(OwnedFd, Status), Strin
 ///
 /// # Errors
 /// When they are not what the daemon writes.
-pub(super) fn read_history(file: File) -> Result<(Recorded, Vec<u8>)> {
+pub(super) fn read_history(file: File) -> Result<(RecordedHistory, Vec<u8>)> {
     use std::io::{BufRead, BufReader, Read};
     let failed = || Error::system("read the history");
     let mut reader = BufReader::new(file);
@@ -421,7 +421,7 @@ mod tests {
         let directory = File::open(draft.path()).unwrap();
         let pid = std::process::id();
         let work = Work::Snapshot { pid: Some(pid) };
-        let opened = open(Machine::read(), &work, None, None, None, directory.as_fd()).unwrap();
+        let opened = open(HostMachine::read(), &work, None, None, None, directory.as_fd()).unwrap();
         let process = opened.process.unwrap();
         let program = std::env::current_exe().unwrap();
         let map = process
@@ -452,7 +452,7 @@ mod tests {
             witness: pid,
             received: 0,
         };
-        let opened = open(Machine::read(), &work, None, None, None, directory.as_fd()).unwrap();
+        let opened = open(HostMachine::read(), &work, None, None, None, directory.as_fd()).unwrap();
         let process = opened.process.unwrap();
         assert!(process.memory.is_err() && process.maps.is_empty() && process.files.is_empty());
     }

@@ -1,9 +1,9 @@
-//! The daemon's side of a worker: starting it, answering it, and not waiting for it when it hangs.
+//! The daemon's side of a worker: starting it, owner_of it, and not waiting for it when it hangs.
 
 use super::confine::{FIRST_IDENTITY, IDENTITIES};
 use super::drafts::{DraftDirectory, shared_modules};
 use super::sealed::Sealed;
-use super::task::{Give, Report, Task};
+use super::task::{Report, Task, TaskInput};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::users::User;
@@ -24,7 +24,7 @@ const FINISH: Duration = Duration::from_secs(60);
 /// How long a worker may take to end once it has reported, or was killed.
 const END: Duration = Duration::from_secs(1);
 /// How often it is looked whether there is room on the disk while a worker writes.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// A worker has no more to report.
 const MAX_REPORTS: usize = 16;
 /// Letters of a sentence that a worker reports.
@@ -39,19 +39,19 @@ pub struct Workers {
     /// A worker that waits for a task: the next process is kept for a shorter time.
     spare: Mutex<Option<(Child, Connection)>>,
     /// Processes that a file system without an answer keeps in the kernel, though they were killed.
-    stuck: Mutex<Vec<(User, Stuck)>>,
+    stuck: Mutex<Vec<(User, StuckProcess)>>,
 }
 
 /// A process that was killed and has not ended.
 #[derive(Debug)]
-enum Stuck {
+enum StuckProcess {
     /// A worker.
     Worker(Child),
     /// A process that opened files for a worker (`aside.rs`); the worker has ended.
     Opener(Connection),
 }
 
-impl Stuck {
+impl StuckProcess {
     fn has_ended(&mut self) -> bool {
         match self {
             Self::Worker(child) => !matches!(child.try_wait(), Ok(None)),
@@ -61,10 +61,10 @@ impl Stuck {
 }
 
 /// A task, and what else its worker needs.
-pub(crate) struct Order<'a> {
+pub(crate) struct WorkerJob<'a> {
     pub(crate) task: Task,
     /// Descriptors for the worker.
-    pub(crate) gives: Vec<(Give, OwnedFd)>,
+    pub(crate) inputs: Vec<(TaskInput, OwnedFd)>,
     /// Where the draft directory is made.
     pub(crate) spool: &'a Path,
     /// Where copies of modules are that bundles of this user share.
@@ -81,7 +81,7 @@ pub(crate) struct Order<'a> {
 
 /// A bundle that a worker wrote.
 #[derive(Debug)]
-pub struct Written {
+pub struct WrittenBundle {
     draft: DraftDirectory,
     /// Where it stands: it is removed when this is dropped, unless it was moved away.
     pub bundle: PathBuf,
@@ -94,24 +94,24 @@ impl Workers {
     ///
     /// # Errors
     /// When there is none in the end: in a sentence, why.
-    pub(crate) fn write(&self, order: Order<'_>) -> Result<Written> {
+    pub(crate) fn write(&self, job: WorkerJob<'_>) -> Result<WrittenBundle> {
         self.reap();
-        if order.task.work.opens_a_process() && self.stuck_of(order.user) >= MAX_STUCK {
-            (order.release)();
+        if job.task.work.opens_a_process() && self.stuck_of(job.user) >= MAX_STUCK {
+            (job.release)();
             return Err(Error::Unable(format!(
                 "{MAX_STUCK} processes that read files of user {} hang in a file system that does not answer",
-                order.user.id
+                job.user.id
             )));
         }
         let identity = FIRST_IDENTITY + self.next.fetch_add(1, Ordering::Relaxed) % IDENTITIES;
-        let draft = DraftDirectory::create(order.spool, identity)?;
-        let shared = shared_modules(&order.modules).map_err(Error::file("write to", &order.modules))?;
-        let user = order.user;
+        let draft = DraftDirectory::create(job.spool, identity)?;
+        let shared = shared_modules(&job.modules).map_err(Error::file("write to", &job.modules))?;
+        let user = job.user;
         let (mut child, connection) = match self.take_spare() {
             Some(spare) => spare,
             None => start()?,
         };
-        let outcome = follow(order, identity, &connection, &draft, &shared);
+        let outcome = run_task(job, identity, &connection, &draft, &shared);
         self.prepare();
         // It has reported, or is late.
         if outcome.is_err() {
@@ -120,7 +120,7 @@ impl Workers {
         if !ends(&mut child, END) {
             let _ = child.kill();
             if !ends(&mut child, END) {
-                self.lock_stuck().push((user, Stuck::Worker(child)));
+                self.lock_stuck().push((user, StuckProcess::Worker(child)));
                 // It might still write to what it calls finished.
                 outcome?;
                 return Err(Error::Unable("the worker could not be ended".to_owned()));
@@ -131,14 +131,14 @@ impl Workers {
                 "a process that opens files of user {} hangs in a file system that does not answer",
                 user.id
             );
-            self.lock_stuck().push((user, Stuck::Opener(connection)));
+            self.lock_stuck().push((user, StuckProcess::Opener(connection)));
         }
         let is_complete = outcome?;
         let bundle = draft.take_back().map_err(Error::system("take the bundle over"))?;
         draft
             .settle_modules(&shared)
             .map_err(Error::system("take the bundle over"))?;
-        Ok(Written {
+        Ok(WrittenBundle {
             draft,
             bundle,
             is_complete,
@@ -164,7 +164,7 @@ impl Workers {
         stuck.iter().filter(|(owner, _)| *owner == user).count()
     }
 
-    fn lock_stuck(&self) -> MutexGuard<'_, Vec<(User, Stuck)>> {
+    fn lock_stuck(&self) -> MutexGuard<'_, Vec<(User, StuckProcess)>> {
         self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -189,7 +189,7 @@ impl Drop for Workers {
     }
 }
 
-impl Written {
+impl WrittenBundle {
     /// Ends the draft: what was not moved out of it goes.
     pub fn discard(self) {
         drop(self.draft);
@@ -229,23 +229,23 @@ fn ends(child: &mut Child, limit: Duration) -> bool {
 
 /// Gives the worker its task, and answers it until it reports the end. Returns whether the bundle
 /// is complete. The process is released in any case, at the deadline at the latest.
-fn follow(
-    mut order: Order<'_>,
+fn run_task(
+    mut job: WorkerJob<'_>,
     identity: u32,
     connection: &Connection,
     draft: &DraftDirectory,
     shared: &std::fs::File,
 ) -> Result<bool> {
     let mut is_released = false;
-    let result = converse(&mut order, identity, connection, draft, shared, &mut is_released);
+    let result = exchange_messages(&mut job, identity, connection, draft, shared, &mut is_released);
     if !is_released {
-        (order.release)();
+        (job.release)();
     }
     result
 }
 
-fn converse(
-    order: &mut Order<'_>,
+fn exchange_messages(
+    job: &mut WorkerJob<'_>,
     identity: u32,
     connection: &Connection,
     draft: &DraftDirectory,
@@ -253,20 +253,21 @@ fn converse(
     is_released: &mut bool,
 ) -> Result<bool> {
     let talk = || Error::system("talk to the worker");
-    order.task.identity = identity;
-    let task = serde_json::to_vec(&order.task).map_err(|error| talk()(error.into()))?;
+    job.task.identity = identity;
+    let task = serde_json::to_vec(&job.task).map_err(|error| talk()(error.into()))?;
     let task = Sealed::of(&[&task]).map_err(talk())?;
     connection.set_timeout(END).map_err(talk())?;
-    let give =
-        |what: Give, file: Option<std::os::fd::BorrowedFd<'_>>| connection.send(&what, file).map_err(talk());
-    give(Give::Task, Some(task.as_fd()))?;
-    give(Give::Draft, Some(draft.handle()))?;
-    give(Give::Modules, Some(shared.as_fd()))?;
-    for (what, file) in std::mem::take(&mut order.gives) {
-        give(what, Some(file.as_fd()))?;
+    let give = |input: TaskInput, file: Option<std::os::fd::BorrowedFd<'_>>| {
+        connection.send(&input, file).map_err(talk())
+    };
+    give(TaskInput::Task, Some(task.as_fd()))?;
+    give(TaskInput::Draft, Some(draft.handle()))?;
+    give(TaskInput::Modules, Some(shared.as_fd()))?;
+    for (input, file) in std::mem::take(&mut job.inputs) {
+        give(input, Some(file.as_fd()))?;
     }
-    give(Give::Start, None)?;
-    let deadline = order.task.deadline;
+    give(TaskInput::Start, None)?;
+    let deadline = job.task.deadline;
     let end = deadline
         .max(clock::monotonic())
         .saturating_add(FINISH.as_nanos() as u64);
@@ -275,7 +276,7 @@ fn converse(
         let now = clock::monotonic();
         if now >= deadline && !*is_released {
             *is_released = true;
-            (order.release)();
+            (job.release)();
         }
         if now >= end || reports > MAX_REPORTS {
             let seconds = FINISH.as_secs();
@@ -283,24 +284,24 @@ fn converse(
                 "the worker did not finish within {seconds} s of hold_limit, and was ended"
             )));
         }
-        if !(order.has_room)() {
+        if !(job.has_room)() {
             let why = "the worker was ended, for it left no room on the spool's disk";
             return Err(Error::Unable(why.to_owned()));
         }
         let until = if *is_released { end } else { deadline };
         let left = Duration::from_nanos(until.saturating_sub(now));
-        let wait = left.clamp(Duration::from_millis(1), LOOK);
+        let wait = left.clamp(Duration::from_millis(1), POLL_INTERVAL);
         connection.set_timeout(wait).map_err(talk())?;
         // A worker has no descriptor to give.
         let report = connection.receive_alone::<Report>();
         reports += usize::from(report.is_ok());
         match report {
             Ok(Report::Confined) => {}
-            Ok(Report::WantsCore) => (order.send_core)(),
+            Ok(Report::WantsCore) => (job.send_core)(),
             Ok(Report::Read) if *is_released => {}
             Ok(Report::Read) => {
                 *is_released = true;
-                (order.release)();
+                (job.release)();
             }
             Ok(Report::Finished { complete }) => return Ok(complete),
             Ok(Report::Failed { why }) => return Err(Error::Unable(readable(&why))),

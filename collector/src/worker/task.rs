@@ -1,8 +1,8 @@
 //! What the daemon and a worker say to each other: the seam between root and a process without
 //! privileges.
 //!
-//! The daemon sends a [`Task`] and the descriptors that belong to it, each as a [`Give`] with one
-//! descriptor along, and then [`Give::Start`]. The worker answers with [`Report`]s, the last of
+//! The daemon sends a [`Task`] and the descriptors that belong to it, each as a [`TaskInput`] with one
+//! descriptor along, and then [`TaskInput::Start`]. The worker answers with [`Report`]s, the last of
 //! which is `Finished` or `Failed`. Nothing else passes between them.
 //!
 //! The daemon trusts a report in this much only: that nothing more is to be read of the process,
@@ -10,8 +10,8 @@
 //! no path and no size from it, and it looks at the files of the bundle through descriptors, as at
 //! those of any other user.
 
-use crate::config::Core;
-use crate::probe::{CrashSeen, Told};
+use crate::config::CorePolicy;
+use crate::probe::{CrashSample, SiginfoDetail};
 use backtrail_bundle::core::{CoreThread, Registers, SigInfo};
 use backtrail_pt::{Avma, Pid, Tid};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 /// What the daemon gives a worker, each with one descriptor along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Give {
+pub enum TaskInput {
     /// A [`Task`] as JSON, in memory.
     Task,
     /// The directory to write to. It is the worker's, and empty.
@@ -31,7 +31,7 @@ pub enum Give {
     Head,
     /// A pipe with the rest of the kernel's core, filled on [`Report::WantsCore`].
     Core,
-    /// [`crate::hardware::Recorded`] as JSON, a line feed, and its bytes, in memory.
+    /// [`crate::hardware::RecordedHistory`] as JSON, a line feed, and its bytes, in memory.
     History,
     /// A packed bundle, of [`Work::Deposit`].
     Packed,
@@ -83,7 +83,8 @@ pub struct Task {
     /// What the daemon knows of the crash.
     pub description: Description,
     /// What the probe saw of it.
-    pub seen: Option<Seen>,
+    #[serde(rename = "seen")]
+    pub sample: Option<SampleRecord>,
 }
 
 /// What a worker saves.
@@ -100,7 +101,8 @@ pub enum Work {
         received: u64,
     },
     /// A process that is gone: what the probe saw of it.
-    Seen,
+    #[serde(rename = "seen")]
+    Unheld,
     /// A process that goes on, or the traces of all.
     Snapshot {
         /// The process.
@@ -128,7 +130,7 @@ impl Work {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// `crash.core` of the configuration.
-    pub core: Core,
+    pub core: CorePolicy,
     /// `crash.core_limit`, in bytes.
     pub limit: u64,
     /// The same as its user wrote it.
@@ -162,33 +164,34 @@ pub struct Description {
     pub notes: Vec<String>,
 }
 
-/// A [`CrashSeen`] as plain data.
+/// A [`CrashSample`] as plain data.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct SampleRecord {
     pid: u32,
     tid: u32,
     name: String,
     siginfo: Vec<u8>,
     /// The siginfo tells the address of the fault.
-    tells_address: bool,
+    #[serde(rename = "tells_address")]
+    has_fault_address: bool,
     registers: Vec<u64>,
     stack_at: u64,
     stack: Vec<u8>,
 }
 
-impl Seen {
+impl SampleRecord {
     /// The part of a sighting that goes into a bundle.
     #[must_use]
-    pub fn new(seen: &CrashSeen) -> Self {
+    pub fn new(sample: &CrashSample) -> Self {
         Self {
-            pid: seen.pid.0,
-            tid: seen.tid.0,
-            name: seen.comm.clone(),
-            siginfo: seen.siginfo.0.to_vec(),
-            tells_address: seen.siginfo_told >= Told::Address,
-            registers: seen.registers.to_array().to_vec(),
-            stack_at: seen.stack_at.0,
-            stack: seen.stack.clone(),
+            pid: sample.pid.0,
+            tid: sample.tid.0,
+            name: sample.comm.clone(),
+            siginfo: sample.siginfo.0.to_vec(),
+            has_fault_address: sample.siginfo_detail >= SiginfoDetail::Address,
+            registers: sample.registers.to_array().to_vec(),
+            stack_at: sample.stack_at.0,
+            stack: sample.stack.clone(),
         }
     }
 
@@ -233,7 +236,7 @@ impl Seen {
             tid: self.tid(),
             signal: siginfo.signal(),
             registers: Registers::from_array(registers),
-            siginfo: self.tells_address.then_some(siginfo),
+            siginfo: self.has_fault_address.then_some(siginfo),
             ..CoreThread::default()
         }
     }
@@ -241,7 +244,7 @@ impl Seen {
     /// The address whose use was the fault, where that was told.
     #[must_use]
     pub fn fault_address(&self) -> Option<Avma> {
-        self.siginfo().address().filter(|_| self.tells_address)
+        self.siginfo().address().filter(|_| self.has_fault_address)
     }
 
     /// The top of the stack, and the address of its first byte.

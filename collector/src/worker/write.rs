@@ -1,14 +1,14 @@
 //! What a worker does once it is confined: it writes the bundle.
 
 use super::core_file::{
-    Bounds, CORE, crash, save_as_sent, save_memory, save_seen, save_without_memory, use_outer_ids,
+    CORE, CoreLimits, crash, save_as_sent, save_memory, save_sample, save_without_memory, use_outer_ids,
 };
 use super::memory::{PAGE, ProcessMemory};
-use super::open::{OpenFile, OpenProcess, Opened};
+use super::open::{OpenFile, OpenProcess, OpenedFiles};
 use super::task::{BUNDLE, Task};
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::hardware::{Found, Recorded, RecordedMapping, Written};
+use crate::hardware::{FoundModule, RecordedHistory, RecordedMapping, WrittenHistory};
 use backtrail_bundle::core::{Core, CoreContents, Memory};
 use backtrail_bundle::manifest::{
     self, Collected, Crash, Manifest, Meta, Module, Process, RawImage, Source, Thread,
@@ -41,10 +41,10 @@ const MAX_COMMAND_LINE: u64 = 1 << 20;
 const REMOTE: Duration = Duration::from_secs(3);
 
 /// A bundle in the making.
-pub(super) struct Draft<'a> {
+pub(super) struct BundleBuilder<'a> {
     pub(super) task: &'a Task,
-    pub(super) opened: &'a mut Opened,
-    pub(super) history: Option<(Recorded, Vec<u8>)>,
+    pub(super) opened: &'a mut OpenedFiles,
+    pub(super) history: Option<(RecordedHistory, Vec<u8>)>,
     allowance: Allowance,
     writer: Writer,
     collected: Collected,
@@ -64,15 +64,15 @@ pub(super) struct KernelCore<'a> {
     pub(super) want_rest: &'a mut dyn FnMut(),
 }
 
-impl<'a> Draft<'a> {
+impl<'a> BundleBuilder<'a> {
     /// Begins a bundle in the current directory.
     ///
     /// # Errors
     /// When it cannot be written.
     pub(super) fn begin(
         task: &'a Task,
-        opened: &'a mut Opened,
-        history: Option<(Recorded, Vec<u8>)>,
+        opened: &'a mut OpenedFiles,
+        history: Option<(RecordedHistory, Vec<u8>)>,
     ) -> Result<Self> {
         let description = &task.description;
         Ok(Self {
@@ -105,17 +105,17 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// When the bundle cannot be written.
-    pub(super) fn save_kept(&mut self, core: KernelCore<'_>) -> Result<()> {
+    pub(super) fn save_held(&mut self, core: KernelCore<'_>) -> Result<()> {
         let contents = match Core::head_size(&core.head) {
             None => Err("the core is not that of a 64-bit process".to_owned()),
             Some(_) => Core::parse_head(core.head.clone(), "the core").map_err(|error| error.to_string()),
         };
-        match (contents, &self.task.seen) {
+        match (contents, &self.task.sample) {
             (Ok(contents), _) => self.save_core(contents, Some(core)),
-            (Err(why), seen) => {
+            (Err(why), sample) => {
                 self.collected.missing.push(why);
-                match seen {
-                    Some(_) => self.save_seen(),
+                match sample {
+                    Some(_) => self.save_sample(),
                     None => Ok(()),
                 }
             }
@@ -141,7 +141,7 @@ impl<'a> Draft<'a> {
         }
         let path = BundlePath::new(CORE)?;
         let mut file = self.writer.create_file(&path)?;
-        let bounds = Bounds {
+        let bounds = CoreLimits {
             policy: &self.task.policy,
             deadline: self.task.deadline,
             allowance: &mut self.allowance,
@@ -182,10 +182,10 @@ impl<'a> Draft<'a> {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub(super) fn save_seen(&mut self) -> Result<()> {
-        if let Some(seen) = &self.task.seen {
-            self.crash = Some(save_seen(&self.writer, seen)?);
-            self.threads = vec![seen.tid()];
+    pub(super) fn save_sample(&mut self) -> Result<()> {
+        if let Some(sample) = &self.task.sample {
+            self.crash = Some(save_sample(&self.writer, sample)?);
+            self.threads = vec![sample.tid()];
             self.core = Some(BundlePath::new(CORE)?);
         }
         Ok(())
@@ -279,7 +279,7 @@ impl<'a> Draft<'a> {
     }
 
     /// More that the reader should know is missing.
-    pub(super) fn misses(&mut self, what: String) {
+    pub(super) fn note_missing(&mut self, what: String) {
         self.collected.missing.push(what);
     }
 
@@ -347,11 +347,11 @@ impl<'a> Draft<'a> {
     /// probe saw.
     fn process(&mut self, images: Vec<RawImage>) -> Result<Option<Process>> {
         let Some(mut process) = self.opened.process.take() else {
-            return Ok(self.task.seen.as_ref().map(|seen| Process {
-                pid: seen.pid(),
+            return Ok(self.task.sample.as_ref().map(|sample| Process {
+                pid: sample.pid(),
                 threads: vec![Thread {
-                    tid: seen.tid(),
-                    name: Some(seen.name().to_owned()).filter(|name| !name.is_empty()),
+                    tid: sample.tid(),
+                    name: Some(sample.name().to_owned()).filter(|name| !name.is_empty()),
                     trace: None,
                 }],
                 ..Process::default()
@@ -514,7 +514,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    fn write_history(&mut self) -> Result<Option<Written>> {
+    fn write_history(&mut self) -> Result<Option<WrittenHistory>> {
         let Some((recorded, bytes)) = self.history.take() else {
             return Ok(None);
         };
@@ -548,7 +548,7 @@ impl<'a> Draft<'a> {
                 }
             };
             let file = file.try_clone().ok()?;
-            Some(Found { file, ready: None })
+            Some(FoundModule { file, ready: None })
         };
         let written = recorded.write(&bytes, &self.writer, &mut find)?;
         self.collected.history = written.costs.iter().map(|cost| cost.bytes as u64).sum();

@@ -7,8 +7,8 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use backtrail_bundle::manifest::Crash;
 use backtrail_collector::Config;
-use backtrail_collector::config::{Core, signal_name};
-use backtrail_collector::minder::Minder;
+use backtrail_collector::config::{CorePolicy, signal_name};
+use backtrail_collector::recorder_client::RecorderClient;
 use backtrail_pt::Pid;
 use backtrail_recorder::{
     CrashDraft, CrashSink, Ending, Error, Memory, Progress, RecordOptions, SavedCrash, record,
@@ -33,11 +33,11 @@ pub(super) fn run(args: &Record) -> Result<(), Failure> {
     let config = Config::load(args.config.as_deref())?;
     let mut service = Service::new(&config)?;
     let mut looked = Instant::now();
-    let minder = Arc::clone(&service.minder);
+    let client = Arc::clone(&service.client);
     let mut look = |_: Progress| {
         if looked.elapsed() >= PERIOD {
             looked = Instant::now();
-            lock(&minder).refresh();
+            lock(&client).refresh();
         }
     };
     let mut witness = Witness::begin(args.pid);
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Record) -> Result<(), Failure> {
     })?;
     drop((witness, interrupt));
     // What is left by no destructor below is left on the disk.
-    drop((service, minder));
+    drop((service, client));
     if let Some(why) = outcome.failure {
         return Err(Failure::failed(format_args!("recording ended early: {why}")));
     }
@@ -106,7 +106,7 @@ fn ignored(status: &str) -> u64 {
 
 /// Where its crashes go.
 struct Service {
-    minder: Arc<Mutex<Minder>>,
+    client: Arc<Mutex<RecorderClient>>,
     /// The names of the bundles that are being written, by process.
     drafts: HashMap<Pid, String>,
     /// The collector was found missing, and that was said.
@@ -116,7 +116,7 @@ struct Service {
 impl Service {
     fn new(config: &Config) -> Result<Self, Failure> {
         Ok(Self {
-            minder: Arc::new(Mutex::new(Minder::new(config)?)),
+            client: Arc::new(Mutex::new(RecorderClient::new(config)?)),
             drafts: HashMap::new(),
             warned: false,
         })
@@ -125,7 +125,7 @@ impl Service {
     /// The collector is to do what it can.
     fn give_up(&mut self, pid: Pid, why: impl Display) {
         self.drafts.remove(&pid);
-        lock(&self.minder).forget(pid.0);
+        lock(&self.client).release(pid.0);
         say(format_args!(
             "the crash of process {pid} could not be saved: {why}"
         ));
@@ -134,13 +134,13 @@ impl Service {
 
 impl CrashSink for Service {
     fn process_began(&mut self, pid: Pid) {
-        let mut minder = lock(&self.minder);
-        if let Err(error) = minder.mind(pid.0)
+        let mut client = lock(&self.client);
+        if let Err(error) = client.claim(pid.0)
             && !self.warned
         {
             self.warned = true;
-            if minder.saves_alone() {
-                let spool = minder.spool().display();
+            if client.works_without_daemon() {
+                let spool = client.spool().display();
                 say(format_args!(
                     "{error}; until then crashes are saved to {spool} without it"
                 ));
@@ -153,22 +153,22 @@ impl CrashSink for Service {
     }
 
     fn process_ended(&mut self, pid: Pid) {
-        lock(&self.minder).forget(pid.0);
+        lock(&self.client).release(pid.0);
     }
 
     fn crashed(&mut self, crash: &Crash, name: &str) -> Option<CrashDraft> {
-        let mut minder = lock(&self.minder);
-        let config = minder.crash();
+        let mut client = lock(&self.client);
+        let config = client.crash();
         if !config.signals.contains(crash.signal) {
             return None;
         }
         let memory = match config.core {
-            Core::Full => Memory::UpTo(config.core_limit.0),
-            Core::Stacks => Memory::Stacks,
-            Core::None => Memory::Nothing,
+            CorePolicy::Full => Memory::UpTo(config.core_limit.0),
+            CorePolicy::Stacks => Memory::Stacks,
+            CorePolicy::None => Memory::Nothing,
         };
-        let draft = minder.begin(name, crash.pid.0);
-        drop(minder);
+        let draft = client.begin(name, crash.pid.0);
+        drop(client);
         match draft {
             Ok(draft) => {
                 self.drafts.insert(crash.pid, draft.id);
@@ -193,7 +193,7 @@ impl CrashSink for Service {
             return;
         };
         manifest.meta.created_by = Some("record --daemon".to_owned());
-        let finished = lock(&self.minder).finish(&id, writer, manifest);
+        let finished = lock(&self.client).finish(&id, writer, manifest);
         match finished {
             Ok(id) => say(format_args!("{} ended process {pid}: {id}", signal_name(signal))),
             Err(error) => self.give_up(pid, error),
@@ -205,8 +205,8 @@ impl CrashSink for Service {
     }
 }
 
-fn lock(minder: &Mutex<Minder>) -> MutexGuard<'_, Minder> {
-    minder.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(client: &Mutex<RecorderClient>) -> MutexGuard<'_, RecorderClient> {
+    client.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One line on standard error: standard output is the program's.

@@ -22,9 +22,9 @@ impl FrozenCpu {
                 range: 0..bytes.len(),
                 wrapped: false,
             },
-            memory: Pooled {
+            memory: PooledBuffer {
                 memory: Some(memory),
-                pool: Arc::new(Pool {
+                pool: Arc::new(BufferPool {
                     free: Mutex::default(),
                     size: AtomicUsize::new(0),
                     lent: AtomicUsize::new(1),
@@ -69,7 +69,7 @@ impl Fake {
     }
 }
 
-impl Tap for Fake {
+impl FreezableTrace for Fake {
     fn cpu(&self) -> Cpu {
         self.cpu
     }
@@ -82,18 +82,18 @@ impl Tap for Fake {
         self.by_kernel
     }
 
-    fn mark_gone(&self) {
+    fn mark_offline(&self) {
         self.went.store(clock::monotonic(), Ordering::SeqCst);
     }
 
-    fn gone(&self) -> Option<u64> {
+    fn offline_since(&self) -> Option<u64> {
         Some(self.went.load(Ordering::SeqCst)).filter(|went| *went != 0)
     }
 
     fn pause(&self) -> bool {
         self.note("pause");
         self.paused.fetch_add(1, Ordering::SeqCst);
-        self.running.swap(false, Ordering::SeqCst) && self.gone().is_none()
+        self.running.swap(false, Ordering::SeqCst) && self.offline_since().is_none()
     }
 
     fn paused_by_kernel(&self) -> bool {
@@ -125,10 +125,13 @@ impl Tap for Fake {
 fn freezer(count: u32) -> (Freezer, Vec<Arc<Fake>>, Log) {
     let log = Log::default();
     let fakes: Vec<Arc<Fake>> = (0..count).map(|cpu| Fake::new(cpu, &log)).collect();
-    let traces = fakes.iter().map(|fake| fake.clone() as Arc<dyn Tap>).collect();
+    let traces = fakes
+        .iter()
+        .map(|fake| fake.clone() as Arc<dyn FreezableTrace>)
+        .collect();
     let conversion = TscConversion::new(0, 1, 0).unwrap();
     (
-        Freezer(Shared::new(traces, conversion, false).unwrap()),
+        Freezer(FreezerState::new(traces, conversion, false).unwrap()),
         fakes,
         log,
     )
@@ -196,8 +199,8 @@ fn buffers_go_back_and_when_none_is_left_another_is_made_and_counted() {
 #[test]
 fn a_processor_that_is_off_is_copied_as_it_ended_and_not_started() {
     let (freezer, fakes, log) = freezer(2);
-    fakes[1].mark_gone();
-    let went = fakes[1].gone().unwrap();
+    fakes[1].mark_offline();
+    let went = fakes[1].offline_since().unwrap();
     let frozen = freezer.freeze(Some(Cpu(1)), None);
     assert_eq!(
         frozen.cpus[0].cpu,
@@ -239,7 +242,7 @@ fn a_trace_that_the_kernel_stopped_is_started_again() {
     freezer.0.restart(Cpu(1));
     assert!(fakes[1].running.load(Ordering::SeqCst));
     assert_eq!(*locked(&log), [("resume", 1)]);
-    fakes[0].mark_gone();
+    fakes[0].mark_offline();
     freezer.0.restart(Cpu(0));
     assert_eq!(locked(&log).len(), 1, "one that is gone is not touched");
     freezer.0.close();

@@ -1,18 +1,18 @@
-//! Places that one thread takes without waiting, and any thread gives back.
+//! Permits that one thread takes without waiting, and any thread gives back.
 //!
 //! They are counted by user id in a small table that is made beforehand: taking a place neither
 //! allocates nor locks nor reads a file. Ids count as they are. Each id of a user's subordinate
 //! ranges (subuid(5)) therefore has a share of its own here, within that of all ordinary users.
 
-use crate::share::Shares;
+use crate::quota::Quota;
 use crate::users::User;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The places, for the one thread that takes them.
 #[derive(Debug)]
-pub(crate) struct Places {
-    shares: Shares,
+pub(crate) struct UserSemaphore {
+    quota: Quota,
     /// The largest id of system users.
     system_max: u32,
     table: Arc<Table>,
@@ -20,7 +20,7 @@ pub(crate) struct Places {
 
 /// A place that is taken; dropping it gives it back.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Permit {
     table: Arc<Table>,
     slot: usize,
 }
@@ -36,11 +36,11 @@ struct Slot {
     count: AtomicU32,
 }
 
-impl Places {
-    pub(crate) fn new(shares: Shares, system_max: u32) -> Self {
-        let slots = (0..shares.all).map(|_| Slot::default());
+impl UserSemaphore {
+    pub(crate) fn new(quota: Quota, system_max: u32) -> Self {
+        let slots = (0..quota.all).map(|_| Slot::default());
         Self {
-            shares,
+            quota,
             system_max,
             table: Arc::new(Table(slots.collect())),
         }
@@ -48,7 +48,7 @@ impl Places {
 
     /// Takes a place for a user id; `None`: it has its share, or there is none left. Those whose id
     /// is not known share one share.
-    pub(crate) fn take(&mut self, user: Option<u32>) -> Option<Place> {
+    pub(crate) fn take(&mut self, user: Option<u32>) -> Option<Permit> {
         let user = user.unwrap_or(User::UNKNOWN.id);
         let (mut all, mut ordinary) = (0, 0);
         let (mut own, mut empty) = (None, None);
@@ -70,8 +70,8 @@ impl Places {
         }
         let held = own.map_or(0, |(_, count)| count);
         let has_share =
-            user <= self.system_max || (held < self.shares.of_user && ordinary < self.shares.ordinary);
-        if !has_share || all >= self.shares.all {
+            user <= self.system_max || (held < self.quota.per_user && ordinary < self.quota.ordinary);
+        if !has_share || all >= self.quota.all {
             return None;
         }
         // The id in a slot of its own stays right if the last place has been given back meanwhile.
@@ -79,14 +79,14 @@ impl Places {
         let slot = self.table.0.get(index)?;
         slot.user.store(user, Ordering::Relaxed);
         slot.count.fetch_add(1, Ordering::Relaxed);
-        Some(Place {
+        Some(Permit {
             table: Arc::clone(&self.table),
             slot: index,
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(slot) = self.table.0.get(self.slot) {
             slot.count.fetch_sub(1, Ordering::Release);
@@ -99,58 +99,60 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    fn places(all: usize) -> Places {
-        Places::new(Shares::quarters(all), 999)
+    fn semaphore(all: usize) -> UserSemaphore {
+        UserSemaphore::new(Quota::quarters(all), 999)
     }
 
     /// Takes places for a user until there are none for it.
-    fn all_of(places: &mut Places, user: Option<u32>) -> Vec<Place> {
-        std::iter::from_fn(|| places.take(user)).collect()
+    fn all_of(semaphore: &mut UserSemaphore, user: Option<u32>) -> Vec<Permit> {
+        std::iter::from_fn(|| semaphore.take(user)).collect()
     }
 
     #[test]
     fn user_has_a_quarter_and_system_users_the_reserve() {
-        let mut places = places(16);
-        let first = all_of(&mut places, Some(1000));
+        let mut semaphore = semaphore(16);
+        let first = all_of(&mut semaphore, Some(1000));
         assert_eq!(first.len(), 4);
-        let unknown = all_of(&mut places, None);
+        let unknown = all_of(&mut semaphore, None);
         assert_eq!(unknown.len(), 4);
-        let others: Vec<Place> = (2000..2100).filter_map(|user| places.take(Some(user))).collect();
+        let others: Vec<Permit> = (2000..2100)
+            .filter_map(|user| semaphore.take(Some(user)))
+            .collect();
         assert_eq!(others.len(), 4, "ordinary users have three quarters together");
-        let root = all_of(&mut places, Some(0));
+        let root = all_of(&mut semaphore, Some(0));
         assert_eq!(root.len(), 4);
-        assert!(places.take(Some(999)).is_none());
+        assert!(semaphore.take(Some(999)).is_none());
         drop(first);
-        assert_eq!(all_of(&mut places, Some(0)).len(), 4, "places come back");
+        assert_eq!(all_of(&mut semaphore, Some(0)).len(), 4, "permits are returned");
     }
 
     #[test]
     fn slots_are_used_again() {
-        let mut places = places(8);
+        let mut semaphore = semaphore(8);
         for user in 1000..100_000 {
-            assert_eq!(all_of(&mut places, Some(user)).len(), 2);
+            assert_eq!(all_of(&mut semaphore, Some(user)).len(), 2);
         }
     }
 
     #[test]
     fn places_given_back_by_another_thread_are_counted() {
-        let mut places = places(64);
-        let (give, taken) = mpsc::sync_channel::<Place>(64);
+        let mut semaphore = semaphore(64);
+        let (give, taken) = mpsc::sync_channel::<Permit>(64);
         std::thread::scope(|scope| {
             scope.spawn(move || taken.into_iter().for_each(drop));
             for number in 0..200_000_u32 {
-                if let Some(place) = places.take(Some(1000 + number % 7)) {
-                    give.send(place).unwrap();
+                if let Some(permit) = semaphore.take(Some(1000 + number % 7)) {
+                    give.send(permit).unwrap();
                 }
             }
             drop(give);
         });
-        let counts = places
+        let counts = semaphore
             .table
             .0
             .iter()
             .map(|slot| slot.count.load(Ordering::Relaxed));
         assert_eq!(counts.sum::<u32>(), 0);
-        assert_eq!(all_of(&mut places, Some(1000)).len(), 16);
+        assert_eq!(all_of(&mut semaphore, Some(1000)).len(), 16);
     }
 }

@@ -18,9 +18,9 @@ pub(super) struct Candidate {
 /// The bundles in the order in which they go: those that were sent, the oldest first; then again and again the oldest of
 /// the user whose bundles take most. Those of system users stay while they take no more than the reserve.
 #[derive(Debug)]
-pub(super) struct Shares {
+pub(super) struct EvictionOrder {
     sent: VecDeque<Candidate>,
-    users: HashMap<User, Share>,
+    users: HashMap<User, UserBundles>,
     /// Users with bundles that may go, by what all of theirs take.
     largest: BTreeSet<(u64, User)>,
     /// The same of system users.
@@ -33,15 +33,15 @@ pub(super) struct Shares {
 }
 
 #[derive(Debug, Default)]
-struct Share {
+struct UserBundles {
     total: u64,
     unsent: VecDeque<Candidate>,
 }
 
-impl Shares {
+impl EvictionOrder {
     /// Of the bundles from the oldest on, beside the newest, which stays. `reserve`: bytes for system users.
     pub(super) fn new(bundles: Vec<Candidate>, newest: &Candidate, reserve: u64) -> Self {
-        let mut shares = Self {
+        let mut eviction = Self {
             sent: VecDeque::new(),
             users: HashMap::new(),
             largest: BTreeSet::new(),
@@ -50,12 +50,12 @@ impl Shares {
             reserve,
             newest_is_system: newest.user.is_system,
         };
-        shares.count(newest);
+        eviction.count(newest);
         for bundle in bundles {
-            shares.count(&bundle);
+            eviction.count(&bundle);
             match bundle.is_sent {
-                true => shares.sent.push_back(bundle),
-                false => shares
+                true => eviction.sent.push_back(bundle),
+                false => eviction
                     .users
                     .entry(bundle.user)
                     .or_default()
@@ -63,9 +63,9 @@ impl Shares {
                     .push_back(bundle),
             }
         }
-        let users: Vec<User> = shares.users.keys().copied().collect();
-        users.into_iter().for_each(|user| shares.rank(user));
-        shares
+        let users: Vec<User> = eviction.users.keys().copied().collect();
+        users.into_iter().for_each(|user| eviction.rank(user));
+        eviction
     }
 
     fn count(&mut self, bundle: &Candidate) {
@@ -77,10 +77,14 @@ impl Shares {
 
     /// Puts a user where he belongs, if there is anything of his that may go.
     fn rank(&mut self, user: User) {
-        let Some(share) = self.users.get(&user).filter(|share| !share.unsent.is_empty()) else {
+        let Some(bundles_of_user) = self
+            .users
+            .get(&user)
+            .filter(|bundles_of_user| !bundles_of_user.unsent.is_empty())
+        else {
             return;
         };
-        let place = (share.total, user);
+        let place = (bundles_of_user.total, user);
         match user.is_system {
             true => self.largest_system.insert(place),
             false => self.largest.insert(place),
@@ -88,11 +92,11 @@ impl Shares {
     }
 
     fn subtract(&mut self, bundle: &Candidate) {
-        let Some(share) = self.users.get_mut(&bundle.user) else {
+        let Some(bundles_of_user) = self.users.get_mut(&bundle.user) else {
             return;
         };
-        let place = (share.total, bundle.user);
-        share.total = share.total.saturating_sub(bundle.size);
+        let place = (bundles_of_user.total, bundle.user);
+        bundles_of_user.total = bundles_of_user.total.saturating_sub(bundle.size);
         if bundle.user.is_system {
             self.system = self.system.saturating_sub(bundle.size);
         }
@@ -143,8 +147,8 @@ mod tests {
     }
 
     fn order(bundles: &[Candidate], newest: &Candidate, reserve: u64) -> Vec<String> {
-        let mut shares = Shares::new(bundles.to_vec(), newest, reserve);
-        std::iter::from_fn(|| shares.take())
+        let mut eviction = EvictionOrder::new(bundles.to_vec(), newest, reserve);
+        std::iter::from_fn(|| eviction.take())
             .map(|bundle| bundle.name)
             .collect()
     }

@@ -1,6 +1,6 @@
 //! Files that only the history names: a process mapped them and has let them go, or has ended.
 
-use crate::hardware::{Recorded, RecordedMapping, candidates};
+use crate::hardware::{RecordedHistory, RecordedMapping, candidates};
 use backtrail_process::beneath::{FileId, Status};
 use backtrail_process::maps::Map;
 use backtrail_pt::Pid;
@@ -10,17 +10,17 @@ use std::path::Path;
 
 /// Open files that may be those that a history names, by process and path. Which of them is the one
 /// is looked at once privileges are given up.
-pub(super) type NamedFiles = HashMap<(u32, String), Vec<File>>;
+pub(super) type HistoryFiles = HashMap<(u32, String), Vec<File>>;
 
 /// Opens the files of a history that are not among those that `process` (id and mappings) maps now,
 /// at most `limit`. Files that `admits` refuses are left out.
 pub(super) fn open(
-    history: &Recorded,
+    history: &RecordedHistory,
     process: Option<(u32, &[Map])>,
     limit: usize,
     admits: &dyn Fn(&Status) -> bool,
-) -> NamedFiles {
-    let mut files = NamedFiles::new();
+) -> HistoryFiles {
+    let mut files = HistoryFiles::new();
     let mut count = 0;
     for recorded in &history.processes {
         let maps = match process {

@@ -8,7 +8,7 @@ use backtrail_pt::{Avma, BuildId, Cpu, FileOffset, Pid, Tid};
 ///
 /// Ids are those of the first pid namespace; for the perf tracepoint, of that in which the probe was attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CrashSeen {
+pub struct CrashSample {
     /// When, by `CLOCK_MONOTONIC`, in nanoseconds.
     pub at: u64,
     /// When, by `CLOCK_BOOTTIME`, in nanoseconds.
@@ -37,15 +37,15 @@ pub struct CrashSeen {
     pub started: Option<u64>,
     /// The thread's name, at most 15 bytes; empty where it is not told.
     pub comm: String,
-    /// What the signal said, as far as [`Self::siginfo_told`] has it.
+    /// What the signal said, as far as [`Self::siginfo_detail`] has it.
     pub siginfo: SigInfo,
     /// How much of `siginfo` is known.
-    pub siginfo_told: Told,
+    pub siginfo_detail: SiginfoDetail,
     /// The general registers, all zero if not even they are told.
     pub registers: Registers,
     /// Whether `orig_rax`, the segments' bases and `ds`, `es`, `fs`, `gs` are known; else they are zero. The bases are those
     /// that the kernel last saved: what `wrfsbase` wrote since is not in them.
-    pub bases_told: bool,
+    pub bases_known: bool,
     /// The callers by frame pointers, innermost first, beginning with the instruction itself.
     pub frames: Vec<Frame>,
     /// The address of the first byte of `stack`: at most 512 below the stack pointer.
@@ -56,7 +56,7 @@ pub struct CrashSeen {
 
 /// How much of a siginfo is known; the rest of it is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Told {
+pub enum SiginfoDetail {
     /// The signal's number.
     Number,
     /// The number, `si_errno` and `si_code`.
@@ -81,14 +81,14 @@ pub enum Frame {
     At(Avma),
 }
 
-impl CrashSeen {
+impl CrashSample {
     /// The address whose use was the fault, where the signal comes from one and the probe told it. Unlike that of `siginfo`, it is
     /// never a zero that stands for an unknown one.
     #[must_use]
     pub fn fault_address(&self) -> Option<Avma> {
         self.siginfo
             .address()
-            .filter(|_| self.siginfo_told >= Told::Address)
+            .filter(|_| self.siginfo_detail >= SiginfoDetail::Address)
     }
 
     /// The crash in a record of the eBPF probe; `None`: these bytes are none.
@@ -97,7 +97,7 @@ impl CrashSeen {
         let id = |number: u32| (number != 0).then_some(number);
         let name = event.comm.split(|byte| *byte == 0).next().unwrap_or_default();
         let registers = registers(&event);
-        let (siginfo, siginfo_told) = siginfo(&event, &registers);
+        let (siginfo, siginfo_detail) = siginfo(&event, &registers);
         Some(Self {
             at: event.at,
             at_boot: Some(event.at_boot),
@@ -114,9 +114,9 @@ impl CrashSeen {
             started: (event.started != 0).then_some(event.started),
             comm: String::from_utf8_lossy(name).into_owned(),
             siginfo,
-            siginfo_told,
+            siginfo_detail,
             registers,
-            bases_told: true,
+            bases_known: true,
             frames: event.frames().iter().filter_map(frame).collect(),
             stack_at: Avma(event.stack_at),
             stack: stack.to_vec(),
@@ -146,25 +146,25 @@ fn registers(event: &CrashEvent) -> Registers {
     registers
 }
 
-fn siginfo(event: &CrashEvent, registers: &Registers) -> (SigInfo, Told) {
+fn siginfo(event: &CrashEvent, registers: &Registers) -> (SigInfo, SiginfoDetail) {
     let mut bytes = [0; SigInfo::SIZE];
     for (index, word) in event.siginfo.iter().enumerate().take(SIGINFO_WORDS) {
         bytes[4 * index..4 * index + 4].copy_from_slice(&word.to_le_bytes());
     }
     let siginfo = SigInfo(bytes);
     match event.told {
-        told::ALL => (siginfo, Told::All),
+        told::ALL => (siginfo, SiginfoDetail::All),
         told::CODE => {
             let [signal, code] = [siginfo.signal(), siginfo.code()];
             match fault_address(signal, code, event.fault_trap, event.fault_address, registers) {
                 Some(address) => {
                     bytes[16..24].copy_from_slice(&address.0.to_le_bytes());
-                    (SigInfo(bytes), Told::Address)
+                    (SigInfo(bytes), SiginfoDetail::Address)
                 }
-                None => (siginfo, Told::Code),
+                None => (siginfo, SiginfoDetail::Code),
             }
         }
-        _ => (siginfo, Told::Number),
+        _ => (siginfo, SiginfoDetail::Number),
     }
 }
 
@@ -246,6 +246,6 @@ mod tests {
 
     #[test]
     fn what_is_cut_short_is_no_crash() {
-        assert_eq!(CrashSeen::parse(&[0; 100]), None);
+        assert_eq!(CrashSample::parse(&[0; 100]), None);
     }
 }

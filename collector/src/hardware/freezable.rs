@@ -6,7 +6,7 @@ use backtrail_pt::Cpu;
 use std::fmt::Debug;
 
 /// The trace of a processor.
-pub(super) trait Tap: Debug + Send + Sync {
+pub(super) trait FreezableTrace: Debug + Send + Sync {
     /// The processor.
     fn cpu(&self) -> Cpu;
 
@@ -17,10 +17,10 @@ pub(super) trait Tap: Debug + Send + Sync {
     fn pauses_in_kernel(&self) -> bool;
 
     /// Notes that the processor went: the kernel has stopped the trace, and will not start it again.
-    fn mark_gone(&self);
+    fn mark_offline(&self);
 
     /// When the processor went, by `CLOCK_MONOTONIC`.
-    fn gone(&self) -> Option<u64>;
+    fn offline_since(&self) -> Option<u64>;
 
     /// Stops the trace; `true`, when it wrote until now.
     fn pause(&self) -> bool;

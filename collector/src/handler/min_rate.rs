@@ -13,7 +13,7 @@ const PER_SECOND: u64 = 1 << 20;
 
 /// A core that is read in time, or the handler is ended by an alarm.
 #[derive(Debug)]
-pub(super) struct Paced<R> {
+pub(super) struct MinRateReader<R> {
     core: R,
     started: Instant,
     passed: u64,
@@ -32,7 +32,7 @@ fn arm(seconds: u64) {
     alarm::set(u32::try_from(seconds).unwrap_or(u32::MAX).max(1));
 }
 
-impl<R> Paced<R> {
+impl<R> MinRateReader<R> {
     pub(super) fn new(core: R) -> Self {
         Self {
             core,
@@ -47,7 +47,7 @@ fn allowed(passed: u64) -> u64 {
     FIRST + passed / PER_SECOND
 }
 
-impl<R: Read> Read for Paced<R> {
+impl<R: Read> Read for MinRateReader<R> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let left = allowed(self.passed).saturating_sub(self.started.elapsed().as_secs());
         if left == 0 {
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_core_that_is_too_slow_is_given_up() {
-        let mut core = Paced::new(&[1, 2, 3][..]);
+        let mut core = MinRateReader::new(&[1, 2, 3][..]);
         assert_eq!(core.read(&mut [0; 2]).unwrap(), 2);
         core.started -= Duration::from_secs(FIRST);
         let late = core.read(&mut [0; 2]).unwrap_err();

@@ -1,13 +1,13 @@
 //! The thread that matters most: it reads what the probe tells, at once, and waits for nobody but the probe.
 
-use super::Shared;
-use super::relay::{Caught, ON_THEIR_WAY, Relay};
+use super::DaemonState;
+use super::crash_queue::{CrashQueue, IN_FLIGHT, ProbeEvent};
 use crate::clock;
-use crate::crash::FROZEN;
+use crate::crash::FROZEN_QUOTA;
 use crate::error::{Error, Result};
 use crate::hardware::Freezer;
 use crate::history::History;
-use crate::places::Places;
+use crate::permits::UserSemaphore;
 use crate::probe::Probe;
 use crate::realtime;
 use backtrail_pt::Tid;
@@ -19,9 +19,9 @@ use std::os::fd::AsFd;
 const STOPPED: u64 = 1;
 
 /// What is waited for: the probe, and the other end of a pipe being closed.
-pub(super) struct Wait(Epoll);
+pub(super) struct Poller(Epoll);
 
-impl Wait {
+impl Poller {
     /// # Errors
     /// When the kernel has no room for it.
     pub(super) fn new(probe: &Probe, stop: &PipeReader) -> Result<Self> {
@@ -38,7 +38,7 @@ impl Wait {
     }
 
     /// `false`: it is the end.
-    fn for_crashes(&self) -> bool {
+    fn wait_for_crashes(&self) -> bool {
         let mut events = [EpollEvent::empty(); 8];
         // Interrupted, it looks once more for nothing.
         let ready = self.0.wait(&mut events, EpollTimeout::NONE).unwrap_or(0);
@@ -47,48 +47,49 @@ impl Wait {
 }
 
 /// Reads until it is the end.
-pub(super) fn run(shared: &Shared, mut probe: Probe, wait: &Wait, relay: &Relay) {
+pub(super) fn run(shared: &DaemonState, mut probe: Probe, poller: &Poller, queue: &CrashQueue) {
     let saver = &shared.saver;
     let freezer = saver.history.as_ref().map(History::freezer);
     let system_max = saver.users.system_max();
-    let mut on_their_way = Places::new(ON_THEIR_WAY, system_max);
-    let mut frozen = Places::new(FROZEN, system_max);
+    let mut in_flight = UserSemaphore::new(IN_FLIGHT, system_max);
+    let mut frozen = UserSemaphore::new(FROZEN_QUOTA, system_max);
     // Whose crash it is shows once it is read: one buffer more than may be on their way.
-    let mut caught = Box::<Caught>::default();
-    hurry(shared, freezer.as_ref());
-    while wait.for_crashes() {
+    let mut event = Box::<ProbeEvent>::default();
+    raise_priority(shared, freezer.as_ref());
+    while poller.wait_for_crashes() {
         let mut limited = 0;
         loop {
             let began = clock::monotonic();
-            if !probe.next(&mut caught.event) {
-                saver.sightings.progress.record_empty(began);
+            if !probe.next(&mut event.raw) {
+                saver.pending.progress.record_empty(began);
                 break;
             }
-            caught.read_at = clock::monotonic();
+            event.read_at = clock::monotonic();
             saver.metrics.crashes_seen.count();
-            let user = caught.event.user;
-            let place = on_their_way.take(user);
-            let Some((place, empty)) = place.and_then(|place| Some((place, relay.buffer()?))) else {
+            let user = event.raw.user;
+            let permit = in_flight.take(user);
+            let Some((permit, empty)) = permit.and_then(|permit| Some((permit, queue.empty_buffer()?)))
+            else {
                 limited += 1;
                 continue;
             };
-            let event = &caught.event;
-            caught.frozen = freezer.as_ref().and_then(|freezer| {
-                let place = frozen.take(user)?;
-                Some((freezer.freeze(Some(event.cpu), Some(event.at)), place))
+            let (cpu, at) = (event.raw.cpu, event.raw.at);
+            event.frozen = freezer.as_ref().and_then(|freezer| {
+                let permit = frozen.take(user)?;
+                Some((freezer.freeze(Some(cpu), Some(at)), permit))
             });
-            caught.place = Some(place);
-            saver.sightings.progress.count_read();
-            relay.hand_on(std::mem::replace(&mut caught, empty));
+            event.permit = Some(permit);
+            saver.pending.progress.count_read();
+            queue.push(std::mem::replace(&mut event, empty));
         }
         saver.metrics.crashes_limited.add(limited);
         saver.metrics.probe_lost.set(probe.lost());
     }
-    relay.close();
+    queue.close();
 }
 
 /// Takes a real-time priority, for itself and those who copy traces for it.
-fn hurry(shared: &Shared, freezer: Option<&Freezer>) {
+fn raise_priority(shared: &DaemonState, freezer: Option<&Freezer>) {
     let priority = shared.saver.config().crash.priority;
     if let Err(error) = realtime::prioritize(Tid(0), priority) {
         tracing::warn!(

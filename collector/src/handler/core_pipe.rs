@@ -14,14 +14,14 @@ const CHUNK: usize = 1 << 20;
 
 /// The core on its way to the daemon.
 #[derive(Debug)]
-pub(super) struct Feed {
+pub(super) struct CorePipe {
     reading: PipeReader,
     /// `None`: the core has ended.
     writing: Option<PipeWriter>,
     moved: u64,
 }
 
-impl Feed {
+impl CorePipe {
     /// Makes the pipe.
     pub(super) fn new() -> io::Result<Self> {
         let (reading, writing) = io::pipe()?;
@@ -147,17 +147,17 @@ mod tests {
         const LEN: usize = 3 << 20;
         let (core, kernel) = core(LEN);
         let (answer, mut answering) = io::pipe().unwrap();
-        let mut feed = Feed::new().unwrap();
-        let mut daemon = PipeReader::from(feed.end().try_clone_to_owned().unwrap());
+        let mut pipe = CorePipe::new().unwrap();
+        let mut daemon = PipeReader::from(pipe.end().try_clone_to_owned().unwrap());
         let read = std::thread::spawn(move || {
             let mut head = vec![0; 1 << 20];
             daemon.read_exact(&mut head).unwrap();
             answering.write_all(b"!").unwrap();
             head
         });
-        feed.until_answered(core.as_fd(), answer.as_fd(), soon()).unwrap();
+        pipe.until_answered(core.as_fd(), answer.as_fd(), soon()).unwrap();
         let mut all = read.join().unwrap();
-        all.extend(feed.leftover(1 << 20).unwrap().unwrap());
+        all.extend(pipe.leftover(1 << 20).unwrap().unwrap());
         (&core).read_to_end(&mut all).unwrap();
         kernel.join().unwrap();
         assert_eq!(all.len(), LEN);
@@ -168,12 +168,12 @@ mod tests {
     fn a_daemon_that_is_silent_ends_at_the_deadline_and_loses_nothing() {
         let (core, kernel) = core(1 << 20);
         let (answer, _answering) = io::pipe().unwrap();
-        let mut feed = Feed::new().unwrap();
-        let daemon = feed.end().try_clone_to_owned().unwrap();
+        let mut pipe = CorePipe::new().unwrap();
+        let daemon = pipe.end().try_clone_to_owned().unwrap();
         let deadline = Instant::now() + Duration::from_millis(50);
-        let late = feed.until_answered(core.as_fd(), answer.as_fd(), deadline);
+        let late = pipe.until_answered(core.as_fd(), answer.as_fd(), deadline);
         assert_eq!(late.unwrap_err().kind(), io::ErrorKind::TimedOut);
-        let left = feed.leftover(0).unwrap().unwrap();
+        let left = pipe.leftover(0).unwrap().unwrap();
         assert!(!left.is_empty());
         drop(core);
         kernel.join().unwrap();
@@ -184,15 +184,15 @@ mod tests {
     fn a_part_that_nobody_gave_back_is_told_as_lost() {
         let (core, kernel) = core(100_000);
         let (answer, mut answering) = io::pipe().unwrap();
-        let mut feed = Feed::new().unwrap();
-        let mut daemon = PipeReader::from(feed.end().try_clone_to_owned().unwrap());
+        let mut pipe = CorePipe::new().unwrap();
+        let mut daemon = PipeReader::from(pipe.end().try_clone_to_owned().unwrap());
         let read = std::thread::spawn(move || {
             daemon.read_exact(&mut [0; 1000]).unwrap();
             answering.write_all(b"!").unwrap();
         });
-        feed.until_answered(core.as_fd(), answer.as_fd(), soon()).unwrap();
+        pipe.until_answered(core.as_fd(), answer.as_fd(), soon()).unwrap();
         read.join().unwrap();
-        assert_eq!(feed.leftover(0).unwrap(), None);
+        assert_eq!(pipe.leftover(0).unwrap(), None);
         drop(core);
         kernel.join().unwrap();
     }
@@ -202,16 +202,16 @@ mod tests {
         let (core, kernel) = core(10);
         kernel.join().unwrap();
         let (answer, answering) = io::pipe().unwrap();
-        let mut feed = Feed::new().unwrap();
-        let mut daemon = PipeReader::from(feed.end().try_clone_to_owned().unwrap());
+        let mut pipe = CorePipe::new().unwrap();
+        let mut daemon = PipeReader::from(pipe.end().try_clone_to_owned().unwrap());
         let read = std::thread::spawn(move || {
             let mut all = Vec::new();
             daemon.read_to_end(&mut all).unwrap();
             drop(answering);
             all
         });
-        feed.until_answered(core.as_fd(), answer.as_fd(), soon()).unwrap();
+        pipe.until_answered(core.as_fd(), answer.as_fd(), soon()).unwrap();
         assert_eq!(read.join().unwrap().len(), 10);
-        assert_eq!(feed.leftover(10).unwrap(), Some(Vec::new()));
+        assert_eq!(pipe.leftover(10).unwrap(), Some(Vec::new()));
     }
 }

@@ -14,16 +14,16 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Processes that recorders of one user may mind; root's as many as they want.
-const OF_USER: usize = 256;
+const MAX_PER_USER: usize = 256;
 /// Processes that all recorders but root's may mind.
-const OF_ALL: usize = 4096;
+const MAX_TOTAL: usize = 4096;
 
 /// The minded processes, by number.
 #[derive(Debug, Default)]
-pub(super) struct Minded(Mutex<HashMap<u32, Process>>);
+pub(super) struct ClaimedProcesses(Mutex<HashMap<u32, Claim>>);
 
 #[derive(Debug)]
-struct Process {
+struct Claim {
     /// Whose recorder minds it.
     peer: Peer,
     /// What it ran when that was last looked at.
@@ -37,33 +37,33 @@ struct Process {
 /// Why a request is refused.
 pub(super) type Refusal = &'static str;
 
-impl Minded {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Process>> {
+impl ClaimedProcesses {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Claim>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a recorder minds the process, which lives, and lives itself. It is asked when the process crashes: since the
     /// recorder spoke of it, it may have been let go, or have become another user's by executing a set-user-ID program. Then it
     /// is nobody's, and the daemon saves it.
-    pub(super) fn has(&self, pid: u32) -> bool {
+    pub(super) fn is_claimed(&self, pid: u32) -> bool {
         let peer = match self.lock().get(&pid) {
             Some(process) if process.recorder.is_open() && is_alive(&process.ended) => process.peer,
             _ => return false,
         };
-        let (may_speak, program) = (may_speak(pid, peer).is_ok(), status::program(pid as RawTid));
-        let mut minded = self.lock();
-        match minded.get_mut(&pid) {
-            Some(process) if may_speak => process.program = program.or(process.program.take()),
-            _ => drop(minded.remove(&pid)),
+        let (check_ownership, program) = (check_ownership(pid, peer).is_ok(), status::program(pid as RawTid));
+        let mut claimed = self.lock();
+        match claimed.get_mut(&pid) {
+            Some(process) if check_ownership => process.program = program.or(process.program.take()),
+            _ => drop(claimed.remove(&pid)),
         }
-        may_speak
+        check_ownership
     }
 
     /// Whether a recorder that lives minds the process, which may have ended: its bundle may be in the making. `users` are the
     /// real and effective user that the probe saw it crash as.
-    pub(super) fn is_kept(&self, pid: u32, users: [Option<u32>; 2]) -> bool {
-        let minded = self.lock();
-        let Some(process) = minded.get(&pid).filter(|process| process.recorder.is_open()) else {
+    pub(super) fn has_live_recorder(&self, pid: u32, users: [Option<u32>; 2]) -> bool {
+        let claimed = self.lock();
+        let Some(process) = claimed.get(&pid).filter(|process| process.recorder.is_open()) else {
             return false;
         };
         let user = process.peer.user;
@@ -76,33 +76,33 @@ impl Minded {
     }
 
     /// Has `peer`, at the other end of `recorder`, mind a process.
-    pub(super) fn add(&self, pid: u32, peer: Peer, recorder: Arc<Connection>) -> Result<(), Refusal> {
+    pub(super) fn claim(&self, pid: u32, peer: Peer, recorder: Arc<Connection>) -> Result<(), Refusal> {
         let ended = admit(pid, peer)?;
         // Looking at a process takes its time, so nobody waits for it.
         let program = status::program(pid as RawTid);
-        let mut minded = self.lock();
-        minded.retain(|_, process| process.recorder.is_open());
+        let mut claimed = self.lock();
+        claimed.retain(|_, process| process.recorder.is_open());
         if peer.user != 0 {
             let count =
-                |of: &dyn Fn(u32) -> bool| minded.values().filter(|process| of(process.peer.user)).count();
-            if count(&|user| user == peer.user) >= OF_USER || count(&|user| user != 0) >= OF_ALL {
-                return Err("too many processes are minded already");
+                |of: &dyn Fn(u32) -> bool| claimed.values().filter(|process| of(process.peer.user)).count();
+            if count(&|user| user == peer.user) >= MAX_PER_USER || count(&|user| user != 0) >= MAX_TOTAL {
+                return Err("too many processes are claimed already");
             }
         }
-        let process = Process {
+        let process = Claim {
             peer,
             program,
             recorder,
             ended,
         };
-        minded.insert(pid, process);
+        claimed.insert(pid, process);
         Ok(())
     }
 
     /// Whether `peer` may speak of a process, which may have ended: a recorder of the same user minds it.
-    pub(super) fn is_of(&self, pid: u32, peer: Peer) -> bool {
-        let minded = self.lock();
-        let process = minded.get(&pid);
+    pub(super) fn belongs_to(&self, pid: u32, peer: Peer) -> bool {
+        let claimed = self.lock();
+        let process = claimed.get(&pid);
         peer.user == 0
             || process.is_some_and(|process| process.peer.user == peer.user && process.recorder.is_open())
     }
@@ -115,21 +115,25 @@ impl Minded {
 
 /// The process's descriptor, if `peer` may mind it.
 fn admit(pid: u32, peer: Peer) -> Result<OwnedFd, Refusal> {
-    let ended = open(pid).ok_or(GONE)?;
-    may_speak(pid, peer)?;
+    let ended = open(pid).ok_or(NO_PROCESS)?;
+    check_ownership(pid, peer)?;
     // What was read was of this process only if it still is.
-    if is_alive(&ended) { Ok(ended) } else { Err(GONE) }
+    if is_alive(&ended) {
+        Ok(ended)
+    } else {
+        Err(NO_PROCESS)
+    }
 }
 
 /// Whether a process is in all its ids the user's of `peer`, and traced by it.
-fn may_speak(pid: u32, peer: Peer) -> Result<(), Refusal> {
+fn check_ownership(pid: u32, peer: Peer) -> Result<(), Refusal> {
     /// Threads that are looked at, should the first one have ended.
     const THREADS: usize = 64;
     if peer.user == 0 {
         return Ok(());
     }
     let status = |tid: u32| fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
-    let first = status(pid).map_err(|_| GONE)?;
+    let first = status(pid).map_err(|_| NO_PROCESS)?;
     if users(&first) != Some([peer.user; 4]) {
         return Err("the process is another user's");
     }
@@ -143,7 +147,7 @@ fn may_speak(pid: u32, peer: Peer) -> Result<(), Refusal> {
     Err("the process is not traced by who asks")
 }
 
-const GONE: Refusal = "there is no such process";
+const NO_PROCESS: Refusal = "there is no such process";
 
 /// The real, effective, saved and file system user (`Uid` of proc_pid_status(5)).
 fn users(status: &str) -> Option<[u32; 4]> {
@@ -201,7 +205,7 @@ mod tests {
     #[test]
     fn only_a_process_that_is_one_s_own_and_traced_is_minded() {
         let place = tempfile::tempdir().unwrap();
-        let minded = Minded::default();
+        let claimed = ClaimedProcesses::default();
         let (_recorder, connection) = connection(place.path());
         let other = Peer {
             pid: std::process::id() as i32,
@@ -210,45 +214,48 @@ mod tests {
         let root = Peer { user: 0, ..other };
         let child = sleeper();
         let pid = child.id();
-        let error = minded.add(pid, other, Arc::clone(&connection)).unwrap_err();
+        let error = claimed.claim(pid, other, Arc::clone(&connection)).unwrap_err();
         assert!(error.contains("another user's"), "{error}");
-        assert!(!minded.has(pid) && !minded.is_of(pid, other));
+        assert!(!claimed.is_claimed(pid) && !claimed.belongs_to(pid, other));
         let own = Peer {
             user: nix::unistd::geteuid().as_raw(),
             ..other
         };
         if own.user != 0 {
-            let error = minded.add(pid, own, Arc::clone(&connection)).unwrap_err();
+            let error = claimed.claim(pid, own, Arc::clone(&connection)).unwrap_err();
             assert!(error.contains("not traced"), "{error}");
         }
         let traced = Pid::from_raw(pid as i32);
         ptrace::attach(traced).unwrap();
         waitpid(traced, None).unwrap();
-        minded.add(pid, own, Arc::clone(&connection)).unwrap();
-        assert!(minded.has(pid) && minded.is_of(pid, own) && !minded.is_of(pid, other));
+        claimed.claim(pid, own, Arc::clone(&connection)).unwrap();
+        assert!(claimed.is_claimed(pid) && claimed.belongs_to(pid, own) && !claimed.belongs_to(pid, other));
         ptrace::detach(traced, None).unwrap();
-        minded.add(pid, root, connection).unwrap();
+        claimed.claim(pid, root, connection).unwrap();
         end(child);
-        assert!(!minded.has(pid), "another process may have its number now");
         assert!(
-            minded.is_kept(pid, [Some(0); 2]),
+            !claimed.is_claimed(pid),
+            "another process may have its number now"
+        );
+        assert!(
+            claimed.has_live_recorder(pid, [Some(0); 2]),
             "its recorder may still save it"
         );
         let (_recorder, connection) = super::tests::connection(place.path());
-        assert!(minded.add(pid, root, connection).is_err());
+        assert!(claimed.claim(pid, root, connection).is_err());
     }
 
     #[test]
     fn a_recorder_that_is_gone_minds_nobody() {
         let place = tempfile::tempdir().unwrap();
-        let minded = Minded::default();
+        let claimed = ClaimedProcesses::default();
         let (recorder, connection) = connection(place.path());
         let root = Peer { pid: 1, user: 0 };
         let child = sleeper();
-        minded.add(child.id(), root, connection).unwrap();
-        assert!(minded.has(child.id()));
+        claimed.claim(child.id(), root, connection).unwrap();
+        assert!(claimed.is_claimed(child.id()));
         drop(recorder);
-        assert!(!minded.has(child.id()));
+        assert!(!claimed.is_claimed(child.id()));
         end(child);
     }
 

@@ -1,10 +1,10 @@
 //! Processes that crash, as they come in: each is kept, wanted or not, and put into the queue of
 //! its user.
 
-use super::Shared;
+use super::DaemonState;
 use super::queue::FairQueue;
 use crate::clock;
-use crate::crash::{Hold, Sighting, Waiting};
+use crate::crash::{HeldProcess, HoldRequest, Holder, PendingCrash};
 use crate::pattern::Specifiers;
 use backtrail_pt::Pid;
 use std::os::fd::OwnedFd;
@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) enum Job {
     /// A process that is kept.
-    Held(Arc<Hold>),
+    Held(Arc<HeldProcess>),
     /// A process that was not kept: what the probe saw of it.
-    Unheld(Box<Sighting>),
+    Unheld(Box<PendingCrash>),
 }
 
 impl Job {
@@ -30,35 +30,57 @@ impl Job {
 /// The jobs of all users.
 pub(super) type Jobs = FairQueue<Job>;
 
+/// A crashing process as it arrives at the daemon.
+pub(super) struct IncomingCrash {
+    pub(super) crash: Specifiers,
+    /// The read end of the core.
+    pub(super) core: OwnedFd,
+    pub(super) holder: Holder,
+    /// When the request arrived (`CLOCK_MONOTONIC`).
+    pub(super) received: u64,
+}
+
 /// Keeps a process until it is saved, or lets it go at once: when a recorder has it, when it is not
 /// wanted, or when its user has too many waiting.
-pub(super) fn keep(shared: &Shared, jobs: &Jobs, crash: Specifiers, kept: (OwnedFd, Waiting), received: u64) {
-    let pid = crash.pid;
-    let user = shared.saver.users.answering(crash.uid);
-    if shared.minded.has(pid) {
+pub(super) fn accept_held(shared: &DaemonState, jobs: &Jobs, incoming: IncomingCrash) {
+    let IncomingCrash {
+        crash,
+        core,
+        holder,
+        received,
+    } = incoming;
+    let user = shared.saver.users.owner_of(crash.uid);
+    if shared.claimed.is_claimed(crash.pid) {
         // Its recorder has all of it; the handler goes on as the connection ends.
         return;
     }
     let limit = shared.saver.config().crash.hold_limit.0;
-    let hold = Hold::new(crash, kept, user, (received, limit), shared.saver.chain);
-    let hold = Arc::new(hold);
-    shared.holds.add(&hold);
-    if !shared.saver.wants(&hold) {
-        let_go(shared, &hold);
+    let held = Arc::new(HeldProcess::new(HoldRequest {
+        crash,
+        core,
+        holder,
+        user,
+        received,
+        limit,
+        chain: shared.saver.chain,
+    }));
+    shared.held.add(&held);
+    if !shared.saver.wants(&held) {
+        release(shared, &held);
         return;
     }
     let waited = Duration::from_nanos(clock::monotonic().saturating_sub(received));
     let deadline = Instant::now() + limit.saturating_sub(waited);
-    if let Err(refused) = jobs.push(user, deadline, Job::Held(hold)) {
+    if let Err(refused) = jobs.push(user, deadline, Job::Held(held)) {
         shared.saver.metrics.crashes_limited.count();
         match refused.item {
-            Job::Held(hold) => {
+            Job::Held(held) => {
                 tracing::debug!(
                     "too many processes of user {} are kept; {} is let go",
-                    hold.user.id,
-                    hold.crash.pid
+                    held.user.id,
+                    held.crash.pid
                 );
-                let_go(shared, &hold);
+                release(shared, &held);
             }
             Job::Unheld(_) => {}
         }
@@ -66,19 +88,16 @@ pub(super) fn keep(shared: &Shared, jobs: &Jobs, crash: Specifiers, kept: (Owned
 }
 
 /// Lets a process go that is not saved. What the probe saw of it is not saved either.
-fn let_go(shared: &Shared, hold: &Hold) {
-    hold.release(None);
-    let _ = shared.saver.sightings.take(Pid(hold.crash.pid), Duration::ZERO);
+fn release(shared: &DaemonState, held: &HeldProcess) {
+    held.release(None);
+    let _ = shared.saver.pending.take(Pid(held.crash.pid), Duration::ZERO);
 }
 
 /// Has the processes saved that were not kept.
-pub(super) fn save_unheld(shared: &Shared, jobs: &Jobs, sighting: Sighting) {
-    let user = sighting.user;
+pub(super) fn accept_unheld(shared: &DaemonState, jobs: &Jobs, crash: PendingCrash) {
+    let user = crash.user;
     let deadline = Instant::now() + Duration::from_secs(60);
-    if jobs
-        .push(user, deadline, Job::Unheld(Box::new(sighting)))
-        .is_err()
-    {
+    if jobs.push(user, deadline, Job::Unheld(Box::new(crash))).is_err() {
         shared.saver.metrics.crashes_limited.count();
     }
 }

@@ -15,14 +15,14 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A process whose threads are stopped, until this is dropped. It must be dropped by the thread
 /// that made it.
-pub(super) struct Stopped {
+pub(super) struct StoppedProcess {
     pid: RawTid,
     threads: Vec<RawTid>,
     /// Threads that did not stop in time.
     pub(super) running: usize,
 }
 
-impl Stopped {
+impl StoppedProcess {
     /// Stops all threads of a process, those that it starts meanwhile too.
     pub(super) fn stop(pid: RawTid) -> Result<Self, String> {
         let mut stopped = Self {
@@ -83,7 +83,7 @@ impl Stopped {
     }
 }
 
-impl Drop for Stopped {
+impl Drop for StoppedProcess {
     fn drop(&mut self) {
         let deadline = Instant::now() + STOP_TIMEOUT;
         for tid in &self.threads {
@@ -179,7 +179,7 @@ mod tests {
         let mut said = BufReader::new(parent.stdout.take().unwrap());
         said.read_line(&mut line).unwrap();
         let pid: RawTid = line.trim().parse().unwrap();
-        let stopped = Stopped::stop(pid).unwrap();
+        let stopped = StoppedProcess::stop(pid).unwrap();
         kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
         drop(stopped);
         // This thread lives on; were the process still traced by it, its parent would wait for
@@ -198,12 +198,12 @@ mod tests {
     fn a_process_is_read_and_goes_on() {
         let mut child = Command::new("sleep").arg("0.3").spawn().unwrap();
         std::thread::sleep(Duration::from_millis(50));
-        let stopped = Stopped::stop(child.id() as RawTid).unwrap();
+        let stopped = StoppedProcess::stop(child.id() as RawTid).unwrap();
         let contents = stopped.contents();
         assert_eq!((contents.threads.len(), stopped.running), (1, 0));
         assert!(contents.threads[0].registers.rip != 0 && !contents.segments.is_empty());
         drop(stopped);
         assert!(child.wait().unwrap().success());
-        assert!(Stopped::stop(child.id() as RawTid).is_err());
+        assert!(StoppedProcess::stop(child.id() as RawTid).is_err());
     }
 }
