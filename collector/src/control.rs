@@ -1,6 +1,6 @@
-//! HTTP of the control socket: what a client may ask, and how a connection is served.
+//! HTTP of the control socket: parses requests and serves connections.
 //!
-//! Only the daemon's owner may connect (`daemon/control.rs`). The body of a request is not read.
+//! Only the daemon's owner may connect (`daemon/control.rs`). Request bodies are not read.
 
 use backtrail_pt::Pid;
 use http_body_util::Full;
@@ -13,24 +13,24 @@ use std::future::Future;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// How long a client may take with the head of its request.
+/// How long a client may take to send the head of its request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of a request's head, at most.
+/// Maximum bytes of a request's head.
 const MAX_HEAD: usize = 16 << 10;
 const JSON: &str = "application/json";
 
-/// What is asked.
+/// A request to the control socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlRequest {
     /// `GET /metrics`.
     Metrics,
     /// `GET /health`.
     Health,
-    /// `POST /snapshot`, with `?pid=PID` for the state of a process.
+    /// `POST /snapshot`, with `?pid=PID` for the state of one process.
     Snapshot(Option<Pid>),
 }
 
-/// What is answered.
+/// An answer of the control socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlResponse {
     status: StatusCode,
@@ -39,10 +39,10 @@ pub struct ControlResponse {
 }
 
 impl ControlRequest {
-    /// Reads method, path and query.
+    /// Parses method, path and query.
     ///
     /// # Errors
-    /// The answer, when there is no such request.
+    /// The HTTP answer for an unknown request.
     ///
     /// # Examples
     /// ```
@@ -79,7 +79,7 @@ impl ControlRequest {
 }
 
 impl ControlResponse {
-    /// Metrics in Prometheus's text format.
+    /// Returns metrics in Prometheus's text format.
     #[must_use]
     pub fn metrics(text: String) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl ControlResponse {
         }
     }
 
-    /// JSON, as a line.
+    /// Returns a JSON value on one line.
     #[must_use]
     pub fn json(value: &serde_json::Value) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl ControlResponse {
         }
     }
 
-    /// Why there is no answer, as JSON.
+    /// Returns an error message as JSON.
     #[must_use]
     pub fn error(status: StatusCode, why: &str) -> Self {
         Self {
@@ -117,7 +117,7 @@ impl ControlResponse {
     }
 }
 
-/// Answers the requests of a connection until it ends. What is no HTTP ends it.
+/// Answers the requests of a connection until it ends. Bytes that are not HTTP end it.
 pub async fn serve<S, A, F>(stream: S, answer: A)
 where
     S: AsyncRead + AsyncWrite + Unpin,

@@ -1,4 +1,4 @@
-//! A crash, from the handler's request to the bundle.
+//! Saves a crash: from the handler's request to the bundle.
 
 mod deposit;
 mod disk_budget;

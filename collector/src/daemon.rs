@@ -1,4 +1,4 @@
-//! The daemon: what runs, in which order it begins, and that it ends as if it had never been.
+//! The daemon: starts its parts in order, and restores the system when it ends.
 
 mod claimed;
 mod control;
@@ -38,37 +38,38 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// How often the daemon looks after what nobody tells it of.
+/// How often the daemon does its periodic work.
 const TICK: Duration = Duration::from_secs(1);
-/// How long a recorder may take to ask for what the probe saw of its process, in nanoseconds.
+/// How long a recorder may take to ask for the probe's data of its process, in nanoseconds.
 const RECORDER: u64 = 600_000_000_000;
-/// How long what is being saved may take at the end.
+/// How long unfinished bundles may take when the daemon ends.
 const LAST_JOBS: Duration = Duration::from_secs(10);
 
-/// How to run it.
+/// How to run the daemon.
 #[derive(Clone, Debug)]
 pub struct DaemonOptions {
     /// The configuration.
     pub config: Config,
-    /// Where it came from, to read it again.
+    /// The file to read on reload.
     pub file: Option<PathBuf>,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 #[derive(Debug)]
 struct DaemonState {
     saver: Saver,
     started: Instant,
     runtime: Runtime,
     claimed: claimed::ClaimedProcesses,
-    /// The processes that are kept.
+    /// The processes that are held.
     held: HeldProcesses,
 }
 
-/// Runs until SIGTERM or SIGINT; SIGHUP reads the configuration again. Call it while the process has one thread.
+/// Runs until SIGTERM or SIGINT. SIGHUP reloads the configuration. Call this while the process has
+/// one thread.
 ///
 /// # Errors
-/// When it cannot start. What fails later is logged, and the daemon goes on.
+/// When the daemon cannot start. Later errors are logged, and the daemon continues.
 pub fn run(options: DaemonOptions) -> Result<()> {
     let signals = block_signals()?;
     let mut daemon = Daemon::start(options, &signals)?;
@@ -76,7 +77,7 @@ pub fn run(options: DaemonOptions) -> Result<()> {
     daemon.stop()
 }
 
-/// Signals that are read, not delivered.
+/// Blocks the daemon's signals and returns a descriptor that reads them.
 fn block_signals() -> Result<SignalFd> {
     let mut set = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1] {
@@ -88,7 +89,7 @@ fn block_signals() -> Result<SignalFd> {
 }
 
 impl DaemonState {
-    /// Saves a process that lives on, or the traces of all.
+    /// Saves a running process, or the traces of all processors.
     fn snapshot(&self, pid: Option<Pid>) -> Result<crash::SaveOutcome> {
         let freezer = self.saver.history.as_ref().map(History::freezer);
         self.saver.save_snapshot(&SnapshotRequest {
@@ -105,7 +106,7 @@ struct Daemon {
     options: DaemonOptions,
     shared: Arc<DaemonState>,
     sysctl: Sysctl,
-    /// What stood in `core_pattern`.
+    /// The previous `core_pattern`.
     saved: Option<SavedPattern>,
     runtime_lock: RuntimeLock,
     guard: Option<Guard>,
@@ -189,7 +190,7 @@ impl Daemon {
         })
     }
 
-    /// Until a signal says that it is enough.
+    /// Handles signals and periodic work until SIGTERM or SIGINT.
     fn run(&mut self, signals: &SignalFd) {
         loop {
             let timeout = PollTimeout::try_from(TICK).unwrap_or(PollTimeout::MAX);
@@ -214,7 +215,8 @@ impl Daemon {
                 let (sample, age) = (&crash.sample, clock::monotonic().saturating_sub(crash.sample.at));
                 let users = [sample.user, sample.effective_user];
                 if age < RECORDER && self.shared.claimed.has_live_recorder(sample.pid.0, users) {
-                    // Its recorder still writes the bundle, and will ask. It has a history of its own.
+                    // The recorder is still writing the bundle and will ask. It has its own
+                    // history.
                     crash.frozen = None;
                     if saver.pending.add(crash).is_some() {
                         saver.metrics.crashes_limited.count();
@@ -224,7 +226,7 @@ impl Daemon {
                 jobs::accept_unheld(&self.shared, self.threads.jobs(), crash);
             }
         }
-        // The timer has let these processes go; what the probe saw of them waits among the sightings.
+        // The timer has released these processes. Their probe events are still pending.
         self.threads.deposits().expire();
         let late = self.threads.jobs().overdue(Instant::now());
         saver
@@ -240,7 +242,7 @@ impl Daemon {
         }
     }
 
-    /// Takes what can change while the daemon runs from the configuration's file.
+    /// Reloads the settings that can change while the daemon runs.
     fn reload(&mut self) {
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Reloading]);
         match Config::load(self.options.file.as_deref()) {
@@ -266,7 +268,7 @@ impl Daemon {
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     }
 
-    /// Puts everything back, saves what is kept, and ends.
+    /// Restores the system, saves the remaining crashes, and ends.
     fn stop(mut self) -> Result<()> {
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
         tracing::info!("stopping");
@@ -282,7 +284,7 @@ impl Daemon {
         drop(self.runtime_lock);
         match (restored, self.guard) {
             (Ok(_), _) => Ok(()),
-            // The user that we have become may not; the guard, who has not, may.
+            // The daemon may have lost the privileges for this. The guard has not.
             (Err(_), Some(guard)) => guard.release(),
             (Err(error), None) => Err(error),
         }
@@ -314,7 +316,8 @@ fn attach(config: &Config) -> Result<Option<Probe>> {
     }
 }
 
-/// Has crashing processes kept; what that cannot be, is logged. The guard, and what stood there before.
+/// Installs the crash handler in `core_pattern`. Logs an error on failure. Returns the guard and
+/// the previous pattern.
 fn install_handler(sysctl: &Sysctl, runtime: &Runtime, config: &Config) -> Option<(Guard, SavedPattern)> {
     let limit = config.crash.hold_limit.0;
     let install = || -> Result<(Guard, SavedPattern)> {
@@ -323,7 +326,7 @@ fn install_handler(sysctl: &Sysctl, runtime: &Runtime, config: &Config) -> Optio
             _ => sysctl.install(runtime, config.crash.chain, limit)?,
         };
         tracing::info!("core_pattern was {:?}, and is {:?}", saved.previous, saved.ours);
-        // It remembers what is saved now, so it comes second.
+        // The guard reads the saved pattern when it starts, so it starts after the installation.
         let guard = Guard::start(runtime);
         if guard.is_err() {
             sysctl.restore(runtime, Some(&saved))?;
@@ -338,7 +341,7 @@ fn install_handler(sysctl: &Sysctl, runtime: &Runtime, config: &Config) -> Optio
         .ok()
 }
 
-/// The keys that differ and are looked at only at the start.
+/// Returns the changed keys that take effect only at a restart.
 fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
     let fixed = [
         ("spool", old.spool != new.spool),

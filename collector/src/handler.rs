@@ -1,7 +1,9 @@
-//! The crash handler: the program that the kernel starts at each crash, the core on its standard input (core(5)).
+//! The crash handler: the program that the kernel starts at each crash, with the core on its
+//! standard input (core(5)).
 //!
-//! While it runs the process is kept: its memory, its mappings and its files can be read. It hands the core to the
-//! daemon, waits for the answer, no longer than the limit, and then does what would have been done without us.
+//! The kernel holds the process while the handler runs, so its memory, mappings and files can be
+//! read. The handler gives the core to the daemon and waits for the answer, at most for the limit.
+//! Then it passes the core on to the previous handler.
 
 mod chain;
 mod core_file;
@@ -22,19 +24,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long the daemon may take beyond the limit that it has set itself.
+/// Extra time for the daemon after its own limit.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Runs as the kernel started us: `program` as it was called, and its arguments.
+/// Runs the handler as the kernel starts it. `program` is the path of the call.
 ///
 /// # Errors
-/// When the arguments are not those that our pattern asks for, or the core cannot go on to where it went before.
-/// That there is no daemon is no error.
+/// When the arguments do not match the installed pattern, or the core cannot be passed on. A
+/// missing daemon is not an error.
 pub fn run(program: &Path, arguments: &[OsString]) -> Result<()> {
     let started = Instant::now();
     let (runtime, arguments) = match arguments.split_first() {
         Some((first, rest)) if first.as_bytes().starts_with(b"/") => (Path::new(first), rest),
-        // The pattern had no room for the runtime directory: the program is a link in it.
+        // The pattern had no space for the runtime directory, so the program is a link in that
+        // directory.
         _ => (program.parent().unwrap_or(Path::new("/")), arguments),
     };
     let runtime = Runtime::new(runtime);
@@ -44,7 +47,8 @@ pub fn run(program: &Path, arguments: &[OsString]) -> Result<()> {
                 .to_owned(),
         )
     })?;
-    // It was put back since the kernel started us, if only the second is there.
+    // If only the second file exists, the pattern was restored after the kernel started this
+    // handler.
     let saved =
         SavedPattern::read(&runtime.saved_pattern()).or_else(|| SavedPattern::read(&runtime.past_pattern()));
     let Some(saved) = saved else { return Ok(()) };
@@ -60,19 +64,19 @@ pub fn run(program: &Path, arguments: &[OsString]) -> Result<()> {
     chain::pass_on(&saved.previous, &crash, core)
 }
 
-/// The core, of which the daemon may have read some.
+/// The core. The daemon may have read a part of it.
 #[derive(Debug, Default)]
 struct CoreStream {
-    /// What the daemon has taken and given back: so many bytes, which stand in the file.
+    /// The file with the part that the daemon has read and returned, and its size.
     taken: Option<(File, u64)>,
-    /// What was on its way to the daemon.
+    /// The part that was in the pipe to the daemon.
     leftover: Vec<u8>,
-    /// The daemon has read a part of it and not given it back.
+    /// Whether the daemon has read a part without returning it.
     is_broken: bool,
 }
 
 impl CoreStream {
-    /// All of it, as the kernel sends it.
+    /// Returns a reader of the whole core.
     fn read(self) -> io::Result<impl Read> {
         let taken: Box<dyn Read> = match self.taken {
             Some((mut file, bytes)) => {
@@ -86,10 +90,10 @@ impl CoreStream {
     }
 }
 
-/// Has the daemon read the process, if there is one, until `deadline` at most.
+/// Gives the core to the daemon, if one is running, and waits for its answer until `deadline`.
 fn hand_over(runtime: &Runtime, crash: &Specifiers, deadline: Instant) -> io::Result<CoreStream> {
     let mut pipe = CorePipe::new()?;
-    // A daemon that is gone, or takes too long, has given nothing back.
+    // A daemon that has ended, or takes too long, returns nothing.
     let reply = ask(runtime, crash, &mut pipe, deadline);
     let taken = reply.ok().and_then(|(reply, file)| Some((file?, reply.taken)));
     let leftover = pipe.leftover(taken.as_ref().map_or(0, |(_, bytes)| *bytes))?;

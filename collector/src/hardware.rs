@@ -1,8 +1,9 @@
-//! Intel PT of the hardware: a ring of trace and a ring of sideband for each processor, read into a bounded history.
+//! The Intel PT source: a trace ring and a sideband ring for each processor, and a bounded history.
 //!
-//! [`Hardware`] is owned by the daemon's loop, which polls [`Hardware::descriptors`] and calls [`Hardware::drain`]. Its
-//! [`Freezer`] goes to the thread that waits for crashes: [`Freezer::freeze`] pauses, copies and resumes the traces.
-//! [`Hardware::collect`] adds who ran and what was mapped, and [`TraceSnapshot::write`] puts all into a bundle.
+//! The daemon owns [`Hardware`], polls [`Hardware::descriptors`] and calls [`Hardware::drain`]. The
+//! probe reader has its [`Freezer`], which pauses, copies and resumes the traces.
+//! [`Hardware::collect`] adds the processes that ran and their mappings. [`TraceSnapshot::write`]
+//! writes all of it into a bundle.
 
 mod calibration;
 pub mod clock;
@@ -47,54 +48,55 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trace::{Trace, TraceSetup};
 
-/// How often is looked whether processors came or went.
+/// How often to check for processors that went online or offline.
 const HOT_PLUG_EVERY: Duration = Duration::from_secs(1);
-/// The trace of a processor that went is kept as long as the history reaches back to its end, but not longer than this.
+/// The longest time to keep the trace of an offline processor, in nanoseconds. It is dropped
+/// earlier when the history no longer reaches back to its end.
 const KEEP_GONE: u64 = 600_000_000_000;
 
-/// The hardware source.
+/// The Intel PT source.
 #[derive(Debug)]
 pub struct Hardware {
     options: HardwareOptions,
     setup: TraceSetup,
     machine: TracedMachine,
     shared: Arc<freeze::FreezerState>,
-    /// The rings of the traces' own records.
+    /// The rings with the records of the trace events.
     rings: BTreeMap<Cpu, Ring>,
     sideband: Sideband,
     looked: Instant,
-    /// How often the traces had been frozen when the kernel's clock was looked at; `None`: it is time to.
+    /// The number of freezes at the last check of the kernel's clock. `None`: a check is due.
     frozen_by_then: Option<u64>,
     came: u64,
     went: u64,
     busy: u64,
-    /// Processors that came and could not be traced; said once.
+    /// Processors that went online and could not be traced. Each is logged once.
     refused: BTreeSet<Cpu>,
 }
 
-/// What of the hardware source works here beyond the plain trace.
+/// The optional features of Intel PT that work on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceCapabilities {
-    /// The kernel itself pauses the crashing processor's trace; or why not.
+    /// Whether the kernel itself pauses the trace of a crashing processor, or why not.
     pub pause_in_kernel: std::result::Result<(), String>,
-    /// Ranges that code can be filtered by.
+    /// Number of address ranges for filters.
     pub address_filters: u32,
-    /// `CYC` packets and `PSB` periods.
+    /// Whether `CYC` packets and `PSB` periods are supported.
     pub psb_cyc: bool,
-    /// `MTC` packets.
+    /// Whether `MTC` packets are supported.
     pub mtc: bool,
-    /// The buffers for copies stay in memory.
+    /// Whether the copy buffers are locked in memory.
     pub buffers_locked: bool,
-    /// Build ids come with the records of mappings.
+    /// Whether mapping records contain build ids.
     pub build_ids: bool,
 }
 
 impl Hardware {
-    /// Starts tracing on every processor that runs.
+    /// Starts tracing on all online processors.
     ///
     /// # Errors
-    /// When there is no Intel PT, somebody else uses it, it is not allowed, an option is not possible here, or perf's clock
-    /// is not the TSC: a sentence that tells the way out.
+    /// When Intel PT is missing, busy or not permitted, an option is not supported, or perf's clock
+    /// is not the TSC. The message states the remedy.
     pub fn start(options: &HardwareOptions) -> Result<Self> {
         let setup = TraceSetup::new(options)?;
         let cpus = traced_cpus(options, &setup)?;
@@ -107,7 +109,7 @@ impl Hardware {
                     traces.push(Arc::new(trace));
                     rings.insert(cpu, ring);
                 }
-                // It went just now.
+                // The processor has just gone offline.
                 Err(Error::Perf(error)) if sideband::is_off(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -135,14 +137,15 @@ impl Hardware {
         })
     }
 
-    /// Readable when [`Self::drain`] has something to do. The set changes as processors come and go: ask again after each
-    /// call of it. Call it at least once a second, besides.
+    /// Returns descriptors that become readable when [`Self::drain`] has work. The set changes with
+    /// the online processors, so get it again after each call of `drain`. Call `drain` at least
+    /// once a second in any case.
     #[must_use]
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.sideband.descriptors()
     }
 
-    /// Reads the sideband into the history, and follows processors that come and go.
+    /// Reads the sideband into the history, and follows processors that go online or offline.
     pub fn drain(&mut self) {
         if self.looked.elapsed() >= HOT_PLUG_EVERY {
             self.looked = Instant::now();
@@ -150,7 +153,7 @@ impl Hardware {
             self.shared.end_stale_pauses();
             self.frozen_by_then = None;
         }
-        // What was just frozen is told by the clock of now.
+        // The clock of a new freeze must be the current one.
         let freezes = SharedCounters::read(&self.shared.counters.freezes);
         if self.frozen_by_then != Some(freezes) {
             self.frozen_by_then = Some(freezes);
@@ -163,13 +166,13 @@ impl Hardware {
         stopped.into_iter().for_each(|cpu| self.shared.restart(cpu));
     }
 
-    /// A handle that freezes the traces.
+    /// Returns a handle that freezes the traces.
     #[must_use]
     pub fn freezer(&self) -> Freezer {
         Freezer(self.shared.clone())
     }
 
-    /// What was counted since the start.
+    /// Returns the counters since the start.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let shared = &self.shared.counters;
@@ -186,7 +189,7 @@ impl Hardware {
         }
     }
 
-    /// What works here beyond the plain trace.
+    /// Returns the optional features that work here.
     #[must_use]
     pub fn capabilities(&self) -> TraceCapabilities {
         let traces = self.shared.traces();
@@ -206,8 +209,8 @@ impl Hardware {
         }
     }
 
-    /// Adds to frozen traces who ran and what was mapped in the time they cover, of process `pid` or of all that ran.
-    /// [`Self::drain`] must have been called since they were frozen.
+    /// Adds to frozen traces the processes that ran in their time span, and their mappings. `pid`
+    /// selects one process. Call [`Self::drain`] after the freeze and before this.
     #[must_use]
     pub fn collect<'a>(&self, frozen: &'a Frozen, pid: Option<Pid>) -> TraceSnapshot<'a> {
         let (from, until) = TraceSnapshot::span(frozen, &self.machine.tsc, clock::tsc());
@@ -221,13 +224,15 @@ impl Hardware {
         }
     }
 
-    /// The way from TSC to perf's clock, the clocks of the trace, and the processor.
+    /// Returns the conversion from TSC to perf's clock, the trace timing parameters and the
+    /// processor.
     #[must_use]
     pub fn machine(&self) -> TracedMachine {
         self.machine
     }
 
-    /// Takes over what the kernel says of its clock: it calibrates the TSC anew some seconds after it was started.
+    /// Adopts the kernel's current clock conversion. The kernel refines the TSC calibration some
+    /// seconds after boot.
     fn follow_clock(&mut self) {
         let Some(tsc) = self.sideband.conversion() else {
             return;
@@ -241,7 +246,7 @@ impl Hardware {
         }
     }
 
-    /// Looks which processors came and went.
+    /// Opens traces of new processors, and closes those of offline processors.
     fn follow_cpus(&mut self) {
         let Ok(online) = traced_cpus(&self.options, &self.setup) else {
             return;
@@ -272,7 +277,7 @@ impl Hardware {
                     self.came += 1;
                     self.refused.remove(&cpu);
                 }
-                // It is tried again each time, but counted and said once.
+                // Each call tries again, but counts and logs a failure once.
                 Err(error) if self.refused.insert(cpu) => {
                     let busy = matches!(
                         &error,
@@ -299,7 +304,7 @@ impl Hardware {
         Ok(())
     }
 
-    /// Lets traces go whose processor went and whose content is old.
+    /// Drops traces of offline processors when their content is too old.
     fn forget_gone(&self) {
         let now = clock::monotonic();
         let oldest = self.sideband.history().oldest().unwrap_or_default();
@@ -321,7 +326,7 @@ impl Drop for Hardware {
     }
 }
 
-/// The processors that run and that the PMU is on.
+/// Returns the online processors that the PMU covers.
 fn traced_cpus(options: &HardwareOptions, setup: &TraceSetup) -> Result<Vec<Cpu>> {
     let mut cpus = cpu_list::online(&options.sysfs)?;
     if let Some(mask) = &setup.pt.pmu.cpus {
@@ -330,7 +335,7 @@ fn traced_cpus(options: &HardwareOptions, setup: &TraceSetup) -> Result<Vec<Cpu>
     Ok(cpus)
 }
 
-/// The processor, whose errata the decoder has to know.
+/// Returns the processor model, which selects the errata for the decoder.
 fn processor(options: &HardwareOptions) -> Result<CpuModel> {
     backtrail_process::machine::processor(&options.procfs).ok_or_else(|| {
         Error::Unable(format!(

@@ -1,15 +1,16 @@
-//! Permits that one thread takes without waiting, and any thread gives back.
+//! A semaphore with a limit for each user. One thread takes permits without waiting, and any thread
+//! returns them.
 //!
-//! They are counted by user id in a small table that is made beforehand: taking a place neither
-//! allocates nor locks nor reads a file. Ids count as they are. Each id of a user's subordinate
-//! ranges (subuid(5)) therefore has a share of its own here, within that of all ordinary users.
+//! Permits are counted by user id in a small preallocated table. Taking one neither allocates nor
+//! locks nor reads a file. Ids count separately, so each id of a user's subordinate ranges
+//! (subuid(5)) has its own limit, within that of all ordinary users.
 
 use crate::quota::Quota;
 use crate::users::User;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The places, for the one thread that takes them.
+/// The semaphore, for the one thread that takes permits.
 #[derive(Debug)]
 pub(crate) struct UserSemaphore {
     quota: Quota,
@@ -18,18 +19,18 @@ pub(crate) struct UserSemaphore {
     table: Arc<Table>,
 }
 
-/// A place that is taken; dropping it gives it back.
+/// A permit, which is returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     table: Arc<Table>,
     slot: usize,
 }
 
-/// A slot for each user id that has places, of which there are no more than places.
+/// One slot for each user id with permits. There are at most as many as permits.
 #[derive(Debug)]
 struct Table(Box<[Slot]>);
 
-/// The user id is written only by the one who takes, and only while the count is zero.
+/// Only the taking thread writes the user id, and only while the count is zero.
 #[derive(Debug, Default)]
 struct Slot {
     user: AtomicU32,
@@ -46,14 +47,14 @@ impl UserSemaphore {
         }
     }
 
-    /// Takes a place for a user id; `None`: it has its share, or there is none left. Those whose id
-    /// is not known share one share.
+    /// Takes a permit for a user id. `None`: the id is at its limit, or none is left. Crashes with
+    /// an unknown id share one limit.
     pub(crate) fn take(&mut self, user: Option<u32>) -> Option<Permit> {
         let user = user.unwrap_or(User::UNKNOWN.id);
         let (mut all, mut ordinary) = (0, 0);
         let (mut own, mut empty) = (None, None);
         for (index, slot) in self.table.0.iter().enumerate() {
-            // With what was done before a place was given back.
+            // Synchronizes with the return of a permit.
             let count = slot.count.load(Ordering::Acquire) as usize;
             if count == 0 {
                 empty = empty.or(Some(index));
@@ -74,7 +75,7 @@ impl UserSemaphore {
         if !has_share || all >= self.quota.all {
             return None;
         }
-        // The id in a slot of its own stays right if the last place has been given back meanwhile.
+        // The id in its slot stays correct even if the last permit is returned meanwhile.
         let index = own.map(|(index, _)| index).or(empty)?;
         let slot = self.table.0.get(index)?;
         slot.user.store(user, Ordering::Relaxed);
@@ -103,7 +104,7 @@ mod tests {
         UserSemaphore::new(Quota::quarters(all), 999)
     }
 
-    /// Takes places for a user until there are none for it.
+    /// Takes permits for a user until none is left.
     fn all_of(semaphore: &mut UserSemaphore, user: Option<u32>) -> Vec<Permit> {
         std::iter::from_fn(|| semaphore.take(user)).collect()
     }

@@ -1,20 +1,21 @@
-//! How places that are few are shared out by user.
+//! Quotas that divide a limited resource among users.
 
 use crate::users::User;
 
-/// How many places there are, and who may have how many.
+/// The size of a resource, and the limits of its users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// All places.
+    /// All units.
     pub all: usize,
-    /// Those that all users but root and system services may have together. The rest is a reserve.
+    /// The units that all ordinary users together may have. The rest is reserved for root and
+    /// system services.
     pub ordinary: usize,
-    /// Those that one user may have who is not root or a system service.
+    /// The units that one ordinary user may have.
     pub per_user: usize,
 }
 
 impl Quota {
-    /// Returns the usual quota: a quarter for one user, and a quarter in reserve for system users.
+    /// Returns the usual quota: a quarter for one user, and a quarter reserved for system users.
     #[must_use]
     pub const fn quarters(all: usize) -> Self {
         let quarter = all / 4;
@@ -25,10 +26,11 @@ impl Quota {
         }
     }
 
-    /// Returns who has to give a place up so that `user` can have one more; `None`: nobody has to.
-    /// `held` has each user once who holds places.
+    /// Returns the user who must give up a unit so that `user` can have one more. `None`: no user
+    /// has to. `held` has each user with units once.
     ///
-    /// It is the user who would hold most of what is short, and `user` itself where several do.
+    /// It is the user who would have most of the scarce units. If several would, `user` itself
+    /// comes first.
     pub fn evictee<I>(&self, user: User, held: I) -> Option<User>
     where
         I: IntoIterator<Item = (User, usize)> + Clone,
@@ -42,7 +44,7 @@ impl Quota {
         let largest = |of: &dyn Fn(&User) -> bool| {
             let others = held.clone().into_iter();
             let others = others.filter(|(other, _)| *other != user && of(other));
-            // The last of several that are equal is taken.
+            // Of several equal maxima, the last one is used.
             let all = others.chain([(user, own + 1)]);
             all.max_by_key(|(_, count)| *count).map(|(other, _)| other)
         };

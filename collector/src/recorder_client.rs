@@ -1,8 +1,10 @@
-//! The recorder's side of the collector: it minds processes itself, and saves their crashes into the same spool.
+//! The recorder's client of the collector. It claims processes, and saves their crashes into the
+//! same spool.
 //!
-//! The daemon leaves a process to its recorder as long as the recorder's connection is open. So a recorder that is
-//! killed, or that cannot save a crash, leaves it to the daemon. One that may not write to the spool, for it runs as another
-//! user or sees that directory read-only, makes its bundles aside and has the daemon take them.
+//! The daemon does not save a claimed process while the recorder's connection is open. If the
+//! recorder is killed or cannot save a crash, the daemon saves it. A recorder without write access
+//! to the spool makes its bundles in a staging directory and hands them to the daemon. It may run
+//! as another user, or see the spool read-only.
 
 use crate::clock;
 use crate::config::{Config, CrashConfig};
@@ -22,32 +24,34 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How long the daemon may take to answer: the process waits for that.
+/// How long the daemon may take to answer. The process waits for this.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long it may take to check a bundle and write it to the disk.
+/// How long the daemon may take to check a bundle and write it to disk.
 const SAVE_TIMEOUT: Duration = Duration::from_secs(180);
-/// Where bundles are made aside: the first that can be written to. A bundle is large, so memory comes last.
+/// Candidates for the staging directory. The first writable one is used. Memory comes last, because
+/// a bundle is large.
 const STAGING: [&str; 3] = ["/var/tmp", "/tmp", "/dev/shm"];
 
-/// Minds processes.
+/// Claims processes, and saves their crashes.
 #[derive(Debug)]
 pub struct RecorderClient {
     runtime: Runtime,
     spool: Spool,
     crash: CrashConfig,
-    /// Where bundles are made that the daemon then takes; `None`: in the spool.
+    /// The staging directory for bundles that the daemon takes. `None`: bundles are written to the
+    /// spool.
     staging: Option<TempDir>,
-    /// A connection for each process; `None`: the daemon did not answer.
+    /// The connection for each claim. `None`: the daemon did not answer.
     claims: HashMap<u32, Option<Connection>>,
     /// The users of processes whose bundles are being written.
     users: HashMap<u32, u32>,
 }
 
 impl RecorderClient {
-    /// Minds nobody yet. The spool is made where there is none.
+    /// Creates a client without claims, and the spool if it is missing.
     ///
     /// # Errors
-    /// When neither the spool nor any temporary directory can be written to.
+    /// When neither the spool nor any temporary directory is writable.
     pub fn new(config: &Config) -> Result<Self> {
         let made = spool::make_directory(&config.spool);
         let ours = made.is_ok() && access(&config.spool, AccessFlags::W_OK | AccessFlags::X_OK).is_ok();
@@ -61,28 +65,28 @@ impl RecorderClient {
         })
     }
 
-    /// Where crashes go.
+    /// Returns the directory of the bundles.
     #[must_use]
     pub fn spool(&self) -> &Path {
         self.spool.directory()
     }
 
-    /// Whether crashes are saved while there is no daemon.
+    /// Returns whether crashes are saved while no daemon runs.
     #[must_use]
     pub fn works_without_daemon(&self) -> bool {
         self.staging.is_none()
     }
 
-    /// What the configuration says of crashes.
+    /// Returns the crash settings of the configuration.
     #[must_use]
     pub fn crash(&self) -> &CrashConfig {
         &self.crash
     }
 
-    /// Tells the daemon that a process is minded.
+    /// Claims a process at the daemon.
     ///
     /// # Errors
-    /// [`Error::NotRunning`], or the daemon's socket is not ours to use. The process counts as minded all the same:
+    /// [`Error::NotRunning`], or a lack of permission for the daemon's socket. The claim stays, and
     /// [`Self::refresh`] tries again.
     pub fn claim(&mut self, pid: u32) -> Result<()> {
         let claimed = self.send_claim(pid);
@@ -100,13 +104,13 @@ impl RecorderClient {
         Ok(connection)
     }
 
-    /// The daemon's answer, unless it refuses.
+    /// Sends a request and returns the daemon's answer, unless it refuses.
     fn request(&self, connection: &Connection, request: &Request) -> Result<Reply> {
         self.receive_reply(connection.send(request, None), connection)
     }
 
     fn receive_reply(&self, sent: io::Result<()>, connection: &Connection) -> Result<Reply> {
-        // A daemon that refuses does not read what else was sent.
+        // A daemon that refuses a request does not read the rest of it.
         let answer = connection.receive::<Reply>();
         let answer = if answer.is_ok() { answer } else { sent.and(answer) };
         let (reply, _) = answer.map_err(Error::file("talk to", &self.runtime.recorder_socket()))?;
@@ -124,14 +128,14 @@ impl RecorderClient {
         })
     }
 
-    /// Minds the process no more.
+    /// Ends the claim on a process.
     pub fn release(&mut self, pid: u32) {
         self.claims.remove(&pid);
         self.users.remove(&pid);
     }
 
-    /// Tells a daemon that has been started, or started anew, of all that is minded; whether there is one now that
-    /// knows of all.
+    /// Repeats the claims that the daemon does not have, for example after a restart. Returns
+    /// whether the daemon has all claims now.
     pub fn refresh(&mut self) -> bool {
         let lost: Vec<u32> = self
             .claims
@@ -139,11 +143,12 @@ impl RecorderClient {
             .filter(|(_, connection)| !connection.as_ref().is_some_and(Connection::is_open))
             .map(|(pid, _)| *pid)
             .collect();
-        // One that does not answer the first does not answer the others.
+        // If the daemon does not answer the first claim, it will not answer the others.
         lost.into_iter().all(|pid| self.claim(pid).is_ok())
     }
 
-    /// Begins a bundle for a minded process of this short name, which still stands; in the spool, within its limits, or aside.
+    /// Starts a bundle for a claimed process that still exists, by its short name. The bundle is in
+    /// the spool, within its limits, or in the staging directory.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -159,22 +164,24 @@ impl RecorderClient {
         let path = staging.path().join(pid.to_string());
         let _ = fs::remove_dir_all(&path);
         let writer = Writer::create(&path, Overwrite::Never)?;
-        // Only a process that lives can be minded.
+        // Only a running process can be claimed.
         self.refresh();
         let id = name.to_owned();
         Ok(BundleDraft { id, path, writer })
     }
 
-    /// What the daemon's probe saw of a crash. To be asked once the signal was delivered, and before long.
+    /// Returns the probe's data about a crash. Call it soon after the signal was delivered.
     fn query_probe(&self, pid: u32, executable: Option<String>) -> Result<Reply> {
         self.request(&self.connect()?, &Request::Crashed { pid, executable })
     }
 
-    /// Finishes the bundle of a minded process that is gone, which [`Self::begin`] gave this `id`: what the daemon's probe saw is
-    /// added, all of it is on the disk at the end, and older bundles go where the spool's limits want it. Its name in the spool.
+    /// Finishes the bundle of a claimed process that has ended. [`Self::begin`] returned its `id`.
+    /// This adds the probe's data, writes the bundle to disk, and removes older bundles beyond the
+    /// limits. Returns the name in the spool.
     ///
     /// # Errors
-    /// When it cannot be written, or the daemon does not take it or says that there are too many; nothing is left of it then.
+    /// When the bundle cannot be written, or the daemon refuses it or reports a rate limit. The
+    /// bundle is removed then.
     pub fn finish(&self, id: &str, writer: Writer, mut manifest: Manifest) -> Result<String> {
         let pid = manifest.meta.crash.map(|crash| crash.pid.0);
         let collected = manifest.meta.collected.get_or_insert_default();
@@ -195,7 +202,8 @@ impl RecorderClient {
         }
         writer.finish_durably(&manifest)?;
         let path = self.spool.directory().join(id);
-        // The daemon may be another user, and has to remove it one day; others may be meant to read it.
+        // The daemon may be another user, and must be able to remove the bundle. Other users may
+        // have to read it.
         if let Err(error) = self.spool.hand_over(&path, User::ROOT) {
             tracing::warn!("{error}");
         }
@@ -203,7 +211,7 @@ impl RecorderClient {
         Ok(id.to_owned())
     }
 
-    /// Has the daemon take a bundle that was made aside.
+    /// Hands a bundle from the staging directory to the daemon.
     fn deposit(&self, staging: &Path, name: &str, pid: u32) -> Result<String> {
         let (bundle, packed) = (staging.join(pid.to_string()), staging.join(format!("{pid}.btz")));
         let given = backtrail_bundle::pack(&bundle, &packed, &Stop::default())
@@ -238,7 +246,7 @@ impl RecorderClient {
     }
 }
 
-/// A directory of our own, where bundles can be made.
+/// Creates a staging directory.
 fn staging(spool: &Path) -> Result<TempDir> {
     let asked = std::env::var_os("TMPDIR").map(PathBuf::from);
     asked

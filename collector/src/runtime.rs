@@ -1,6 +1,7 @@
-//! The runtime directory: the lock that keeps a second daemon out, the sockets, what stood in `core_pattern`.
+//! The runtime directory: the lock against a second daemon, the sockets, and the previous
+//! `core_pattern`.
 //!
-//! Root executes and believes what is in it. So it is root's, and nobody else may write to it.
+//! Root executes and trusts its content. So only root may own it and write to it.
 
 use crate::error::{Error, Result};
 use crate::trust::first_untrusted;
@@ -13,69 +14,69 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long one who is about to leave may take.
+/// How long a predecessor may take to end.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A runtime directory, by its path alone: nothing need stand there.
+/// The path of a runtime directory, which need not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runtime(PathBuf);
 
-/// The right to be the daemon of a runtime directory, for as long as it lives.
+/// The exclusive lock on a runtime directory, held until dropped.
 #[derive(Debug)]
 pub struct RuntimeLock {
     _lock: Flock<File>,
 }
 
 impl Runtime {
-    /// The directory at a path.
+    /// Returns the runtime directory at a path.
     #[must_use]
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self(directory.into())
     }
 
-    /// Its path.
+    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Where crashes are told to the daemon.
+    /// Returns the socket for crash handlers.
     #[must_use]
     pub fn crash_socket(&self) -> PathBuf {
         self.0.join("crash.socket")
     }
 
-    /// Where recorders, of any user, speak to the daemon.
+    /// Returns the socket for recorders of all users.
     #[must_use]
     pub fn recorder_socket(&self) -> PathBuf {
         self.0.join("recorder.socket")
     }
 
-    /// Where the kernel connects to by itself.
+    /// Returns the socket that the kernel connects to.
     #[must_use]
     pub fn core_socket(&self) -> PathBuf {
         self.0.join("core.socket")
     }
 
-    /// Metrics, health, snapshots: HTTP.
+    /// Returns the HTTP socket for metrics, health and snapshots.
     #[must_use]
     pub fn control_socket(&self) -> PathBuf {
         self.0.join("control.socket")
     }
 
-    /// What stood in `core_pattern` before.
+    /// Returns the file with the previous `core_pattern`.
     #[must_use]
     pub fn saved_pattern(&self) -> PathBuf {
         self.0.join("core_pattern.json")
     }
 
-    /// The same, once it was put back.
+    /// Returns the same file after the pattern was restored.
     #[must_use]
     pub fn past_pattern(&self) -> PathBuf {
         self.0.join("core_pattern.past.json")
     }
 
-    /// The program that the kernel starts at a crash, where `core_pattern` has no room for the program's own path.
+    /// Returns the link to the handler, for patterns without space for the program's own path.
     #[must_use]
     pub fn handler(&self) -> PathBuf {
         self.0.join("handler")
@@ -85,10 +86,11 @@ impl Runtime {
         self.0.join("lock")
     }
 
-    /// Makes the directory and becomes its only daemon.
+    /// Creates the directory and locks it for one daemon.
     ///
     /// # Errors
-    /// [`Error::Running`]; or the directory cannot be made, or somebody else than root could change what root finds in it.
+    /// [`Error::Running`], or the directory cannot be created, or another user than root can change
+    /// its content.
     pub fn lock(&self) -> Result<RuntimeLock> {
         fs::DirBuilder::new()
             .recursive(true)
@@ -125,7 +127,7 @@ impl Runtime {
         }
     }
 
-    /// Checks that the directory is root's alone, if it is root who asks.
+    /// Checks that only root can change the directory, if this process is root.
     fn check(&self) -> Result<()> {
         if !Uid::effective().is_root() {
             return Ok(());
@@ -139,8 +141,8 @@ impl Runtime {
         }
     }
 
-    /// As [`Self::lock`], but waits a moment for one who is about to leave: a daemon that was killed, whose files the
-    /// kernel is still closing, or its guard.
+    /// Locks the directory, and waits a moment for a predecessor: its guard, or a killed daemon
+    /// whose files the kernel is still closing.
     ///
     /// # Errors
     /// As [`Self::lock`].
@@ -158,7 +160,7 @@ impl Runtime {
         }
     }
 
-    /// Whether a daemon has it now.
+    /// Returns whether a daemon holds the lock.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
@@ -172,10 +174,10 @@ impl Runtime {
         Flock::lock(file, FlockArg::LockSharedNonblock).is_err()
     }
 
-    /// Lets the handler be `program`.
+    /// Links the handler to `program`.
     ///
     /// # Errors
-    /// When the link cannot be made, or somebody else than root could replace it.
+    /// When the link cannot be created, or another user than root could replace it.
     pub(crate) fn link_handler(&self, program: &Path) -> Result<()> {
         self.check()?;
         let handler = self.handler();
@@ -184,7 +186,7 @@ impl Runtime {
     }
 }
 
-/// Whether a process is alive and a collector's daemon, not its guard.
+/// Returns whether a process is a running daemon, and not its guard.
 fn is_daemon(pid: i32) -> bool {
     let line = backtrail_process::status::command_line(pid);
     !line.is_empty() && !line.iter().any(|word| word == crate::guard::COMMAND)

@@ -1,4 +1,4 @@
-//! What root executes or believes: nobody else may have been able to write it.
+//! Checks files that root executes or trusts: no other user may have been able to write them.
 
 use nix::fcntl::OFlag;
 use std::collections::VecDeque;
@@ -9,14 +9,14 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
-/// No more links are followed on the way to a file, as in the kernel.
+/// Maximum number of links on a path, as in the kernel.
 const MAX_LINKS: usize = 40;
-/// Write permission of the group or of all.
+/// Write permission of the group or of all users.
 const OTHERS_WRITE: u32 = 0o022;
-/// Names in the directory are removed by their owners alone.
+/// Only their owners may remove names in the directory.
 const STICKY: u32 = 0o1000;
 
-/// A file or directory that somebody else than root can change.
+/// A file or directory that another user than root can change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UntrustedPath {
     path: PathBuf,
@@ -34,11 +34,11 @@ impl fmt::Display for UntrustedPath {
     }
 }
 
-/// Returns the first directory on the way to `path`, or `path` itself, that somebody else than root can change. A sticky
-/// directory on the way is no such one: what root has in it stays.
+/// Returns the first directory on the path, or the file itself, that another user than root can
+/// change. A sticky directory is accepted, because root's files in it stay.
 ///
 /// # Errors
-/// When a part of the path is not there.
+/// When a part of the path does not exist.
 pub(crate) fn first_untrusted(path: &Path) -> io::Result<Option<UntrustedPath>> {
     let path = std::path::absolute(path)?;
     let mut links = 0;
@@ -98,10 +98,11 @@ fn check(path: &Path, metadata: &fs::Metadata, is_last: bool) -> Option<Untruste
     })
 }
 
-/// Reads a file of at most `limit` bytes that root, or the user who reads it, has written, and nobody else can write.
+/// Reads a file of at most `limit` bytes that only root, or the user of this process, can have
+/// written.
 ///
 /// # Errors
-/// When it is not there, or no such file.
+/// When the file does not exist or does not fulfill this.
 pub(crate) fn read_trusted(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let file = File::options().read(true).custom_flags(flags.bits()).open(path)?;

@@ -1,25 +1,24 @@
-//! Who answers for a process: the user that everything bounded is shared out by.
+//! The users by whom all limited resources are divided.
 //!
 //! A user may own ranges of subordinate user ids (subuid(5)). They count as their owner, so that
-//! nobody gets more by starting processes under many of them.
+//! starting processes under many ids brings no advantage.
 
 use backtrail_process::RawTid;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// The largest user id of system services where `/etc/login.defs` does not say (`SYS_UID_MAX` of
-/// login.defs(5)).
+/// The default for `SYS_UID_MAX`, the largest user id of system services (login.defs(5)).
 const SYSTEM_MAX: u32 = 999;
-/// No more lines of a file are read.
+/// Maximum number of lines that are read from a file.
 const MAX_LINES: usize = 65_536;
 
-/// A user that answers for processes.
+/// A user who owns processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct User {
-    /// Its id in the initial user namespace.
+    /// The id in the initial user namespace.
     pub id: u32,
-    /// Root or a system service, for which a part of everything bounded is reserved.
+    /// Whether this is root or a system service, which have reserved resources.
     pub is_system: bool,
 }
 
@@ -30,14 +29,14 @@ impl User {
         is_system: true,
     };
 
-    /// The user of processes whose user could not be determined. They share one allowance.
+    /// The user of processes whose user is unknown. They share one limit.
     pub const UNKNOWN: Self = Self {
         id: u32::MAX,
         is_system: false,
     };
 }
 
-/// Finds the user that answers for a user id.
+/// Maps user ids to the users who own them.
 #[derive(Debug)]
 pub struct Users {
     subordinate: PathBuf,
@@ -46,11 +45,11 @@ pub struct Users {
     known: Mutex<CachedRanges>,
 }
 
-/// The subordinate ranges as they were last read.
+/// The subordinate ranges at the last read.
 #[derive(Debug, Default)]
 struct CachedRanges {
     modified: Option<SystemTime>,
-    /// In order of their first id.
+    /// Sorted by first id.
     ranges: Vec<IdRange>,
 }
 
@@ -86,8 +85,8 @@ impl Users {
         self.system_max
     }
 
-    /// Returns the user that answers for processes of `id`: the owner of the subordinate range that
-    /// holds it, else `id` itself. Reads the ranges again when their file has changed.
+    /// Returns the user who owns `id`: the owner of the subordinate range that contains it, or else
+    /// `id` itself. Reads the ranges again after their file has changed.
     #[must_use]
     pub fn owner_of(&self, id: u32) -> User {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +101,7 @@ impl Users {
         let before = known.ranges.get(..after).unwrap_or_default();
         let owner = before.iter().rev().find(|range| id - range.first < range.count);
         match owner {
-            // A service that lends out ids (Docker's `dockremap`) lends no reserve with them.
+            // A service that lends ids (Docker's `dockremap`) does not lend its reserved resources.
             Some(range) => User {
                 id: range.owner,
                 is_system: false,
@@ -114,9 +113,8 @@ impl Users {
         }
     }
 
-    /// Returns the user that answers for a thread, by its real user id: what a set-user-ID program
-    /// does is answered for by whoever started it. [`User::UNKNOWN`] where there is no such thread
-    /// any more.
+    /// Returns the user who owns a thread, by its real user id, so that a set-user-ID program
+    /// counts for the user who started it. [`User::UNKNOWN`] if the thread has ended.
     #[must_use]
     pub fn of_thread(&self, tid: RawTid) -> User {
         let status = std::fs::read(format!("/proc/{tid}/status")).unwrap_or_default();
@@ -139,7 +137,7 @@ impl Users {
     }
 }
 
-/// The id of a user by name or number, from the text of passwd(5).
+/// Returns the id of a user by name or number, from the text of passwd(5).
 fn user_id(name: &str, passwords: &str) -> Option<u32> {
     if let Ok(id) = name.parse() {
         return Some(id);
@@ -150,7 +148,7 @@ fn user_id(name: &str, passwords: &str) -> Option<u32> {
     })
 }
 
-/// The real user id in the text of `/proc/PID/status` (proc_pid_status(5)).
+/// Returns the real user id in the text of `/proc/PID/status` (proc_pid_status(5)).
 fn real_user(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_whitespace().next()?.parse().ok()

@@ -1,4 +1,5 @@
-//! Function triggers on a small program in C. Needs root and a kernel with uprobes: else each test says so and is skipped.
+//! Tests function triggers on a small C program. Needs root and a kernel with uprobes. Otherwise
+//! each test prints a message and is skipped.
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use backtrail_collector::probe::{Condition, Error, FunctionHit, FunctionLocation, FunctionTrigger};
@@ -8,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// It waits for a line, then calls `work` for 0, 30 and 0 ms; `nested` takes 40 ms on its own and 10 ms within; `left` is left by
-/// `longjmp` after 30 ms, and returns at once the second time.
+/// Waits for a line, and then calls `work` for 0, 30 and 0 ms. `nested` takes 40 ms outside and 10
+/// ms inside. `longjmp` leaves `left` after 30 ms, and its second call returns at once.
 const PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
@@ -68,9 +69,9 @@ fn run_on(mut child: Child) {
     assert!(child.wait().unwrap().success());
 }
 
-/// Attaches; `None`, said out loud: this machine does not let us.
+/// Attaches a trigger. `None`, with a message: this machine does not allow it.
 fn attach(path: &Path, name: &str, condition: Condition, pid: Option<Pid>) -> Option<FunctionTrigger> {
-    // SAFETY: the call takes nothing.
+    // SAFETY: the call has no arguments.
     let root = unsafe { libc::geteuid() } == 0;
     if !root || !Path::new("/sys/bus/event_source/devices/uprobe").exists() {
         println!("skipped: no root, or no uprobes in this kernel");

@@ -1,7 +1,8 @@
-//! The crash probe against real crashes, by every kind of attachment that this machine allows.
+//! Tests the crash probe on real crashes, with every kind of attachment that this machine allows.
 //!
-//! Needs root, and a kernel that allows at least one kind: else each test says so and is skipped. Other processes may crash
-//! meanwhile, so each test looks at its own children only.
+//! Needs root, and a kernel that allows at least one kind. Otherwise each test prints a message and
+//! is skipped. Other processes may crash at the same time, so each test checks only its own
+//! children.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests are tests
 
@@ -19,7 +20,7 @@ use std::process::Child;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What brings the child to its death: only the test that is called so runs there.
+/// The arguments that make the child crash: they run only the test with this name.
 const TO_DEATH: [&str; 4] = ["die_if_told", "--exact", "--include-ignored", "--nocapture"];
 
 #[test]
@@ -27,11 +28,11 @@ fn die_if_told() {
     crasher::die_if_told();
 }
 
-/// One test at a time: the kernel gives build ids to one program only at each delivery of a signal, and the crashes of one
-/// test would fill the ring of another.
+/// Tests run one at a time. The kernel gives build ids to only one program at each signal delivery,
+/// and the crashes of one test would fill the ring of another.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// The kinds that work here; says which do not.
+/// Returns the kinds that work here, and prints those that do not.
 fn working() -> (MutexGuard<'static, ()>, Vec<AttachKind>) {
     let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut working = Vec::new();
@@ -52,7 +53,7 @@ fn options(kind: AttachKind) -> ProbeOptions {
     }
 }
 
-/// Waits until the probe is quiet for a while, and gives the events of these processes.
+/// Waits until the probe is idle for a while. Returns the events of these processes.
 fn events(probe: &mut Probe, pids: &[u32]) -> Vec<CrashSample> {
     let mut seen = Vec::new();
     let quiet = Duration::from_millis(100);
@@ -84,7 +85,7 @@ fn events(probe: &mut Probe, pids: &[u32]) -> Vec<CrashSample> {
     seen
 }
 
-/// Runs a crash to its end and gives its id; checks that it ended as it should.
+/// Runs a crash, checks its signal and returns its process id.
 fn run(crash: Crash) -> u32 {
     let mut child: Child = crash.command(&TO_DEATH).spawn().unwrap();
     let pid = child.id();
@@ -260,7 +261,7 @@ fn event_has_users_of_the_initial_namespace() {
         let mut probe = Probe::attach(&options(kind)).unwrap();
         for namespace in [0, libc::CLONE_NEWUSER] {
             let become_others = move || {
-                // SAFETY: numbers alone go to the kernel.
+                // SAFETY: the kernel gets only numbers.
                 let changed = unsafe {
                     libc::setresuid(REAL, EFFECTIVE, EFFECTIVE) == 0
                         && (namespace == 0 || libc::unshare(namespace) == 0)
@@ -272,7 +273,7 @@ fn event_has_users_of_the_initial_namespace() {
                 }
             };
             let mut command = Crash::Segv.command(&TO_DEATH);
-            // SAFETY: system calls alone, between fork and exec.
+            // SAFETY: only system calls run between fork and exec.
             let started = unsafe { command.pre_exec(become_others) }.spawn();
             let mut child = match started {
                 Ok(child) => child,
@@ -301,7 +302,7 @@ fn event_has_users_of_the_initial_namespace() {
 fn one_process_is_looked_at_and_others_are_spared() {
     let (_alone, kinds) = working();
     for kind in kinds {
-        // A child that waits for its end of a pipe to close dies only when the probe is there.
+        // A child that waits for a pipe to close dies only when the probe is attached.
         let child = |spare: bool| {
             let mut child = std::process::Command::new("sh")
                 .args(["-c", "ulimit -c 0; read line; kill -SEGV $$"])
@@ -338,12 +339,12 @@ fn what_the_ring_has_no_room_for_is_counted() {
         .unwrap();
         let runs: Vec<u32> = (0..40).map(|_| run(Crash::Segv)).collect();
         let seen = events(&mut probe, &runs).len();
-        // The perf ring tells of a loss with the next event that fits.
+        // The perf ring reports a loss with the next event that fits.
         run(Crash::Segv);
         events(&mut probe, &[]);
         let lost = probe.lost() as usize;
         assert!(seen < runs.len(), "{kind}: {seen}");
-        // Others may crash meanwhile.
+        // Other processes may crash at the same time.
         assert!(seen + lost >= runs.len(), "{kind}: {seen} seen, {lost} lost");
     }
 }
@@ -356,7 +357,8 @@ fn the_first_process_of_a_namespace_survives_what_it_does_not_handle() {
         .filter(|kind| *kind != AttachKind::PerfTracepoint)
     {
         let mut probe = Probe::attach(&options(kind)).unwrap();
-        // A signal with the default action is not even sent to process 1, unless it blocks it. Only a fault kills it.
+        // A signal with its default action is not sent to process 1, unless the process blocks it.
+        // Only a fault kills it.
         for (crash, code) in [
             (Crash::Blocked, Some(0)),
             (Crash::Segv, Some(128 + libc::SIGSEGV)),
@@ -379,7 +381,8 @@ fn the_first_process_of_a_namespace_survives_what_it_does_not_handle() {
     }
 }
 
-/// Runs a crash as the first process of a new pid namespace; `None`, said out loud: it cannot be had.
+/// Runs a crash as the first process of a new pid namespace. `None`, with a message: this is not
+/// possible.
 fn run_as_first(crash: Crash) -> Option<std::process::ExitStatus> {
     let crash = crash.command(&TO_DEATH);
     let status = std::process::Command::new("unshare")
@@ -405,7 +408,7 @@ fn now(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The inode of our namespace of this kind: `pid:[4026531836]`.
+/// Returns the inode of this process's namespace of a kind, such as `pid:[4026531836]`.
 fn namespace(kind: &str) -> Option<u32> {
     let link = std::fs::read_link(format!("/proc/self/ns/{kind}")).unwrap();
     link.to_str()?.split(['[', ']']).nth(1)?.parse().ok()

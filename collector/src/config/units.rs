@@ -1,15 +1,15 @@
-//! Sizes and time spans as people write them.
+//! Sizes and durations in a form that people write.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::time::Duration;
 
-/// Bytes: a number, or a text with K, M, G or T (1024-based).
+/// A size in bytes: a number, or a text with K, M, G or T (1024-based).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
-/// A time: a text with `us`, `ms`, `s`, `m` or `h`, or a number of seconds.
+/// A duration: a text with `us`, `ms`, `s`, `m` or `h`, or a number of seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
@@ -43,7 +43,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// A whole number and the unit behind it.
+/// Splits a text into a whole number and the unit after it.
 fn split(text: &str) -> Option<(u64, &str)> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

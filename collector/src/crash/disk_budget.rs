@@ -1,15 +1,15 @@
-//! Sharing the room on the spool's disk among the bundles that are being written.
+//! Divides the free disk space among the bundles that are being written.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Bundles that may be written at once: those of the workers, of recorders, of functions, and those
-/// that somebody asked for.
+/// Maximum number of bundles that are written at once: for crashes, recorders, functions and
+/// snapshot requests.
 const MAX_WRITERS: u64 = 10;
-/// What stays for each bundle that might be begun next, unless that is more than its part of the
-/// disk.
+/// Bytes that are reserved for each bundle that may start next, unless its equal part of the disk
+/// is smaller.
 const MIN_GRANT: u64 = 256 << 20;
 
-/// What was promised to bundles that are being written.
+/// The grants of all bundles that are being written.
 #[derive(Debug, Default)]
 pub struct DiskBudget(Mutex<Granted>);
 
@@ -19,18 +19,18 @@ struct Granted {
     bytes: u64,
 }
 
-/// How much a bundle may take. It counts until this is dropped.
+/// The bytes that one bundle may use. The grant ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct DiskGrant<'a> {
     budget: &'a DiskBudget,
-    /// Bytes.
+    /// The size of the grant in bytes.
     pub(super) bytes: u64,
 }
 
 impl DiskBudget {
-    /// DiskBudget `most` bytes or less to a bundle, where `room` bytes are free now. What was promised
-    /// before stays, and a part for each bundle that may be begun later, so that one large bundle
-    /// leaves room for those of others.
+    /// Grants at most `max_bytes` bytes to a bundle, when `free` bytes are free now. Earlier grants
+    /// stay valid, and each later bundle keeps a part. One large bundle therefore leaves room for
+    /// others.
     pub(super) fn grant(&self, free: u64, max_bytes: u64) -> DiskGrant<'_> {
         let mut granted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let min_grant = MIN_GRANT.min(free / MAX_WRITERS);

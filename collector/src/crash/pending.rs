@@ -1,4 +1,4 @@
-//! Crashes that the probe has seen, until the handler asks about them.
+//! Crashes that the probe reported and that no handler has asked for yet.
 
 use super::progress::Progress;
 use crate::clock;
@@ -12,45 +12,45 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A crash as the probe saw it.
+/// A crash as the probe reported it.
 #[derive(Debug)]
 pub struct PendingCrash {
-    /// What the kernel told.
+    /// The data of the event.
     pub sample: CrashSample,
-    /// The user that answers for the process.
+    /// The user who owns the process.
     pub user: User,
-    /// When it was read (`CLOCK_MONOTONIC`).
+    /// When the event was read (`CLOCK_MONOTONIC`).
     pub read_at: u64,
-    /// The processors' traces, paused and copied then; `None`: they are not traced, or had just
-    /// been copied.
+    /// The traces of all processors, paused and copied at that time. `None`: the processors are not
+    /// traced, or the limit of waiting copies was reached.
     pub frozen: Option<Frozen>,
-    /// Among the few copies that may wait.
+    /// Counts against the few copies of traces that may wait.
     pub(crate) frozen_permit: Option<Permit>,
 }
 
-/// How many wait at most. In a storm the oldest of the user with most go.
+/// Maximum number of waiting crashes. In a storm, the user with most crashes loses the oldest.
 const PENDING_QUOTA: Quota = Quota::quarters(1024);
-/// Copies of all traces that wait to be written, at most: they take memory.
+/// Maximum number of waiting trace copies. Each takes much memory.
 pub(crate) const FROZEN_QUOTA: Quota = Quota {
     all: 4,
     ordinary: 3,
     per_user: 2,
 };
-/// How long after a request the event may still be read that came before it.
+/// How long after a request an earlier event may still be unread.
 const GRACE: Duration = Duration::from_millis(50);
-/// How often one who waits looks how far the events have come.
+/// How often a waiting thread checks the progress of the probe.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The crashes that nobody has asked about yet.
+/// The crashes that no handler has asked for yet.
 #[derive(Debug, Default)]
 pub struct PendingCrashes {
     waiting: Mutex<PendingIndex>,
     arrived: Condvar,
-    /// How far those have come that are not here yet.
+    /// The progress of events that are not added yet.
     pub progress: Progress,
 }
 
-/// PendingCrashes by number, in the order in which they came.
+/// Pending crashes by number, in the order of arrival.
 #[derive(Debug, Default)]
 struct PendingIndex {
     next: u64,
@@ -81,8 +81,8 @@ impl PendingIndex {
         evicted
     }
 
-    /// Whether a user may have one more copy of traces here. The watch, which makes them, shares
-    /// them out by user id alone.
+    /// Returns whether a user may have one more trace copy here. The probe reader, which makes the
+    /// copies, divides them by user id only.
     fn has_room_for_traces(&self, user: User) -> bool {
         let owners = self.with_traces.iter().filter_map(|number| self.all.get(number));
         let mut held: BTreeMap<User, usize> = BTreeMap::new();
@@ -101,12 +101,12 @@ impl PendingIndex {
             }
         }
         self.with_traces.remove(&number);
-        // Traces that do not wait any more leave their place to others.
+        // Traces that no longer wait free their permit.
         crash.frozen_permit = None;
         Some(crash)
     }
 
-    /// The last crash of a process with this id: the id may have been another one's before.
+    /// Takes the last crash of a process with this id. Earlier ones may belong to another process.
     fn take(&mut self, pid: Pid) -> Option<PendingCrash> {
         let mut own = self.of_process.range((pid.0, 0)..=(pid.0, u64::MAX));
         let number = own.next_back()?.1;
@@ -119,15 +119,16 @@ impl PendingCrashes {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds one; one that had to go for it is given back. It is the oldest of the user who has
-    /// most, where there is no room. Of a user who has many traces here, the new ones are dropped.
+    /// Adds a crash. Returns the crash that was evicted for it, if the queue is full: the oldest of
+    /// the user with most crashes. If the user already has many trace copies here, the new copy is
+    /// dropped.
     pub fn add(&self, crash: PendingCrash) -> Option<PendingCrash> {
         let evicted = self.lock().add(crash);
         self.arrived.notify_all();
         evicted
     }
 
-    /// Adds one that the probe's events brought, or records that one of them brought none.
+    /// Adds a crash that the probe delivered. `None` records an event without a crash.
     pub fn deliver(&self, crash: Option<PendingCrash>) -> Option<PendingCrash> {
         let evicted = crash.and_then(|crash| self.lock().add(crash));
         self.progress.count_delivered();
@@ -135,20 +136,20 @@ impl PendingCrashes {
         evicted
     }
 
-    /// Takes the crash of a process that is asked about now. See [`Self::take_asked_at`].
+    /// Takes the crash of a process that is requested now. See [`Self::take_asked_at`].
     pub fn take(&self, pid: Pid, patience: Duration) -> Option<PendingCrash> {
         self.take_asked_at(pid, clock::monotonic(), patience)
     }
 
-    /// Takes the crash of a process that was asked about at `asked` (`CLOCK_MONOTONIC`).
+    /// Takes the crash of a process that was requested at `asked` (`CLOCK_MONOTONIC`).
     ///
-    /// Its event was there before anybody could ask. So this waits only until all events that came
-    /// before are delivered, and no longer than until `patience` has passed since `asked`. Whether
-    /// they are read shows when the probe has none left, which is not looked at while nothing
-    /// happens: after a grace of 50 ms they count as read.
+    /// The probe writes the event before the handler can ask for it. So this function waits only
+    /// until all events before `asked` are delivered, and at most `patience` after `asked`. The
+    /// probe reader knows that it has read them when the ring is empty. It does not check an idle
+    /// ring, so after 50 ms all events count as read.
     pub fn take_asked_at(&self, pid: Pid, asked: u64, patience: Duration) -> Option<PendingCrash> {
         let after = |time: Duration| asked.saturating_add(time.as_nanos().try_into().unwrap_or(u64::MAX));
-        // So many events are to be waited for, once that is known.
+        // The number of events to wait for, as soon as it is known.
         let mut awaited = None;
         let mut waiting = self.lock();
         loop {
@@ -159,7 +160,8 @@ impl PendingCrashes {
             if self.progress.has_read_all_before(asked) || now >= after(GRACE) {
                 awaited = awaited.or_else(|| Some(self.progress.read()));
             }
-            // Who delivers has added before he counts, and cannot add now.
+            // `deliver` adds a crash before it counts it, and cannot add one while this thread has
+            // the lock.
             let is_delivered = awaited.is_some_and(|awaited| self.progress.delivered() >= awaited);
             if is_delivered || now >= after(patience) {
                 return None;
@@ -169,10 +171,9 @@ impl PendingCrashes {
         }
     }
 
-    /// Takes those of processes that nobody will ask about any more: they are gone, or `age` has
-    /// passed.
+    /// Takes the crashes that no handler will ask for: the process has ended, or `age` has passed.
     pub fn overdue(&self, age: Duration) -> Vec<PendingCrash> {
-        /// Between the last look of a handler's job and the end of its process.
+        /// Longest time between the last query of a handler's job and the end of its process.
         const EXIT_GRACE: Duration = Duration::from_secs(1);
         let looked_at: Vec<(u64, Pid, Duration)> = {
             let waiting = self.lock();
@@ -185,7 +186,7 @@ impl PendingCrashes {
         let overdue = |(number, pid, waited): (u64, Pid, Duration)| {
             (waited >= age || (waited >= EXIT_GRACE && is_gone(pid))).then_some(number)
         };
-        // Without the lock: this reads /proc.
+        // This reads /proc, so it runs without the lock.
         let overdue: Vec<u64> = looked_at.into_iter().filter_map(overdue).collect();
         let mut waiting = self.lock();
         overdue
@@ -194,7 +195,7 @@ impl PendingCrashes {
             .collect()
     }
 
-    /// Whether there is none.
+    /// Returns whether no crash is pending.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lock().all.is_empty()
@@ -260,7 +261,7 @@ mod tests {
         }
     }
 
-    /// Adds crashes of a user; gives whose had to go.
+    /// Adds crashes of a user. Returns the evicted ones.
     fn add(pending: &PendingCrashes, user: User, pids: std::ops::Range<u32>) -> Vec<(User, u32)> {
         let evicted = pids.filter_map(|pid| pending.add(crash(user, pid)));
         evicted
@@ -364,7 +365,7 @@ mod tests {
         assert!(taken(3).frozen_permit.is_some());
     }
 
-    /// Takes with five seconds of patience; gives what was found, and how long it took.
+    /// Takes a crash with a timeout of five seconds. Returns whether it was found, and the time.
     fn take(pending: &PendingCrashes, pid: u32, asked: u64) -> (bool, Duration) {
         let start = Instant::now();
         let found = pending.take_asked_at(Pid(pid), asked, Duration::from_secs(5));
@@ -377,12 +378,12 @@ mod tests {
         let pending = PendingCrashes::default();
         let (found, took) = take(&pending, 1, clock::monotonic());
         assert!(!found && (GRACE..SOON).contains(&took), "{took:?}");
-        // All that came before the request is read and delivered.
+        // All events before the request are read and delivered.
         let asked = clock::monotonic();
         pending.progress.record_empty(asked);
         let (found, took) = take(&pending, 1, asked);
         assert!(!found && took < GRACE, "{took:?}");
-        // The patience has passed since the request.
+        // The timeout since the request has passed.
         pending.progress.count_read();
         let (found, took) = take(&pending, 1, clock::monotonic() - 6 * SECOND);
         assert!(!found && took < GRACE, "{took:?}");

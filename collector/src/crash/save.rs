@@ -1,7 +1,7 @@
-//! One crash into the spool: from the handler's request, or from the probe's sighting alone.
+//! Saves one crash to the spool: from the handler's request, or from the probe's event only.
 //!
-//! The daemon decides here whether a bundle is made, and has a worker make it. Nothing that the
-//! process could have written is parsed here.
+//! The daemon decides here whether to make a bundle, and starts a worker for it. It parses nothing
+//! that the crashing process could have written.
 
 use super::disk_budget::DiskBudget;
 use super::held::{HeldProcess, core_pipe};
@@ -22,48 +22,48 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// What a crash came to.
+/// The outcome of saving a crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SaveOutcome {
-    /// A bundle of this name.
+    /// A bundle with this name.
     Bundle(String),
-    /// None: its user or its executable had caused too many.
+    /// No bundle: the user or the executable has exceeded its rate limit.
     Limited,
 }
 
-/// Has bundles of crashes written.
+/// Saves crashes as bundles.
 #[derive(Debug)]
 pub struct Saver {
-    /// Where they go.
+    /// The directory of the bundles.
     pub spool: Spool,
-    /// What the probe has seen.
+    /// The crashes that the probe reported.
     pub pending: PendingCrashes,
-    /// What is counted.
+    /// The counters.
     pub metrics: Metrics,
-    /// The configuration; it may be another one at each crash.
+    /// The configuration. It can change between crashes.
     pub config: RwLock<Arc<Config>>,
-    /// Who may cause how many.
+    /// The rate limits.
     pub limiter: Mutex<Limiter>,
-    /// Who answers for a user id.
+    /// Maps user ids to the users who own them.
     pub users: Users,
-    /// What tells of crashes, in words; `None`: nothing but the core's handler.
+    /// The kind of the attached probe. `None`: only the core handler reports crashes.
     pub probe: Option<String>,
-    /// What is recorded of all processors.
+    /// The traces of all processors.
     pub history: Option<History>,
-    /// Whether cores go on to where they went before.
+    /// Whether cores are passed on to the previous handler.
     pub chain: bool,
-    /// Who writes bundles.
+    /// The worker processes.
     pub workers: Workers,
-    /// How much of the disk they may take.
+    /// The disk space that they may use.
     pub disk_budget: DiskBudget,
 }
 
-/// How long the probe's event may take that came before the handler was started.
+/// How long an event from before the handler's start may take to arrive.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// A bundle takes no more room than this beside its core: binaries, and a history.
+/// Maximum bytes of a bundle in addition to its core: binaries and history.
 const BESIDE_THE_CORE: u64 = 1 << 30;
 
-/// A bundle that is to be made.
+/// A bundle to be made.
 pub(super) struct SaveRequest<'a> {
     pub(super) work: Work,
     pub(super) pid: Pid,
@@ -71,7 +71,7 @@ pub(super) struct SaveRequest<'a> {
     pub(super) description: Description,
     pub(super) sample: Option<SampleRecord>,
     pub(super) frozen: Option<&'a Frozen>,
-    /// Whose history; `None`: that of all.
+    /// The process whose history is saved. `None`: all processes.
     pub(super) history_of: Option<Pid>,
     /// `CLOCK_MONOTONIC`, nanoseconds.
     pub(super) deadline: u64,
@@ -79,12 +79,12 @@ pub(super) struct SaveRequest<'a> {
 }
 
 impl Saver {
-    /// The configuration as it is now.
+    /// Returns the current configuration.
     pub(crate) fn config(&self) -> Arc<Config> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether a user's executable, or a function, may cause one more bundle now.
+    /// Returns whether a user's executable, or a function, may cause one more bundle now.
     pub(crate) fn admits(&self, user: User, executable: &str) -> bool {
         let mut limiter = self.limiter.lock().unwrap_or_else(PoisonError::into_inner);
         let admits = limiter.admits(user, executable, Instant::now());
@@ -94,8 +94,8 @@ impl Saver {
         admits
     }
 
-    /// Whether a kept process is to be saved: its signal counts, and its user and executable have
-    /// not caused too many.
+    /// Returns whether to save a held process: its signal is configured, and the rate limit allows
+    /// it.
     #[must_use]
     pub fn wants(&self, held: &HeldProcess) -> bool {
         let (signal, witness) = (held.crash.signal, held.crash.tid.max(held.crash.pid));
@@ -109,11 +109,10 @@ impl Saver {
         )
     }
 
-    /// Saves a process that is kept and wanted, and lets it go as soon as nothing more is to be
-    /// read.
+    /// Saves a held process, and releases it as soon as everything is read.
     ///
     /// # Errors
-    /// When there is no bundle in the end. The process is let go in any case.
+    /// When no bundle was written. The process is released in any case.
     pub fn save_held(&self, held: &HeldProcess) -> Result<SaveOutcome> {
         self.metrics.processes_held.count();
         let saved = self.counted(self.save_and_release(held));
@@ -129,8 +128,8 @@ impl Saver {
             Duration::ZERO
         };
         let pending = self.pending.take_asked_at(pid, held.received, patience);
-        // Known to the one who waits, or to the probe. The first thread may have ended before the
-        // others, and has no memory then; the one that crashed has.
+        // The handler or the probe reports the crashed thread. The first thread may have exited
+        // before, and has no memory then.
         let tid = match held.crash.tid {
             0 => pending.as_ref().map_or(pid.0, |it| it.sample.tid.0),
             tid => tid,
@@ -175,7 +174,7 @@ impl Saver {
             ],
         };
         let mut send_core = || {
-            // Closed once all was sent.
+            // Dropping the pipe closes it after everything was sent.
             if let Some(to) = to.take() {
                 held.send_core(&to);
             }
@@ -193,10 +192,10 @@ impl Saver {
         }
     }
 
-    /// Saves what the probe has seen of a process that was not kept.
+    /// Saves the probe's data of a process that was not held.
     ///
     /// # Errors
-    /// When there is no bundle in the end.
+    /// When no bundle was written.
     pub fn save_unheld(&self, pending: &PendingCrash) -> Result<SaveOutcome> {
         let sample = &pending.sample;
         let user = pending.user;
@@ -251,7 +250,7 @@ impl Saver {
         }
     }
 
-    /// Has a worker write a bundle, and puts it into the spool.
+    /// Makes a worker write a bundle, and publishes it in the spool.
     pub(super) fn save(
         &self,
         mut request: SaveRequest<'_>,

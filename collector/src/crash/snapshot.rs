@@ -1,4 +1,4 @@
-//! A bundle of a process that has not crashed: somebody asked for it, or a function did.
+//! A bundle of a process that has not crashed, on a user's request or a function trigger.
 
 use super::SaveOutcome;
 use super::save::{SaveRequest, Saver};
@@ -10,27 +10,26 @@ use crate::worker::Work;
 use backtrail_process::{RawTid, status};
 use backtrail_pt::Pid;
 
-/// What is asked for.
+/// A request for a snapshot.
 #[derive(Debug)]
 pub struct SnapshotRequest {
-    /// The process whose state is saved; `None`: the traces of all alone.
+    /// The process to save. `None`: only the traces of all processors.
     pub pid: Option<Pid>,
-    /// Why: `snapshot`, or `function`.
+    /// The cause: `snapshot` or `function`.
     pub trigger: &'static str,
-    /// What the reader should know of it.
+    /// A note for the reader of the bundle.
     pub note: Option<String>,
-    /// When (`CLOCK_MONOTONIC`).
+    /// The time of the request (`CLOCK_MONOTONIC`).
     pub at: u64,
-    /// The processors' traces at that moment.
+    /// The traces of all processors at that time.
     pub frozen: Option<Frozen>,
 }
 
 impl Saver {
-    /// Saves a process and lets it go on, or the traces of all.
+    /// Saves a process, which then continues, or the traces of all processors.
     ///
     /// # Errors
-    /// When there is no such process, nothing is recorded that could be saved, or the bundle cannot
-    /// be written.
+    /// When the process does not exist, nothing is recorded, or the bundle cannot be written.
     pub fn save_snapshot(&self, request: &SnapshotRequest) -> Result<SaveOutcome> {
         if request.pid.is_none() && request.frozen.is_none() {
             let why = "nothing is recorded of all processes here; name one: `backtrail snapshot --pid PID`";

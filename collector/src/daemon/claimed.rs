@@ -1,8 +1,9 @@
-//! The processes that recorders mind: the daemon leaves them alone as long as their recorder lives.
+//! The processes that recorders claim. The daemon does not save them while their recorder runs.
 //!
-//! Who is minded is not saved by the daemon, so nobody may say that of a process that is not his: a recorder speaks only of
-//! processes that it traces and that run as its own user, unless it is root's. A process is known by a descriptor (pidfd_open(2)), so
-//! that another one that gets its number is not taken for it.
+//! The daemon ignores crashes of claimed processes, so no user may claim a process of another user.
+//! A recorder may claim only processes that it traces and that run as its own user. Recorders of
+//! root may claim any process. A process is identified by a pidfd (pidfd_open(2)), because its
+//! number can be reused.
 
 use crate::wire::{Connection, Peer};
 use backtrail_process::{RawTid, status};
@@ -13,28 +14,28 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Processes that recorders of one user may mind; root's as many as they want.
+/// Maximum number of processes that the recorders of one user claim. Root has no limit.
 const MAX_PER_USER: usize = 256;
-/// Processes that all recorders but root's may mind.
+/// Maximum number of processes that all recorders claim, except those of root.
 const MAX_TOTAL: usize = 4096;
 
-/// The minded processes, by number.
+/// The claimed processes, by process id.
 #[derive(Debug, Default)]
 pub(super) struct ClaimedProcesses(Mutex<HashMap<u32, Claim>>);
 
 #[derive(Debug)]
 struct Claim {
-    /// Whose recorder minds it.
+    /// The recorder that claimed the process.
     peer: Peer,
-    /// What it ran when that was last looked at.
+    /// The program of the process at the last check.
     program: Option<String>,
-    /// As long as it is open, the recorder lives.
+    /// Open as long as the recorder runs.
     recorder: Arc<Connection>,
-    /// Readable once the process has ended.
+    /// Readable after the process has ended.
     ended: OwnedFd,
 }
 
-/// Why a request is refused.
+/// The reason for refusing a request.
 pub(super) type Refusal = &'static str;
 
 impl ClaimedProcesses {
@@ -42,9 +43,10 @@ impl ClaimedProcesses {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a recorder minds the process, which lives, and lives itself. It is asked when the process crashes: since the
-    /// recorder spoke of it, it may have been let go, or have become another user's by executing a set-user-ID program. Then it
-    /// is nobody's, and the daemon saves it.
+    /// Returns whether a running recorder claims this running process. The daemon calls this when
+    /// the process crashes. Since the claim, the recorder may have detached, or the process may
+    /// have changed its user by executing a set-user-ID program. In both cases the claim ends, and
+    /// the daemon saves the crash.
     pub(super) fn is_claimed(&self, pid: u32) -> bool {
         let peer = match self.lock().get(&pid) {
             Some(process) if process.recorder.is_open() && is_alive(&process.ended) => process.peer,
@@ -59,8 +61,9 @@ impl ClaimedProcesses {
         check_ownership
     }
 
-    /// Whether a recorder that lives minds the process, which may have ended: its bundle may be in the making. `users` are the
-    /// real and effective user that the probe saw it crash as.
+    /// Returns whether a running recorder claims the process, even if the process has ended. The
+    /// recorder may still be writing its bundle. `users` are the real and effective user at the
+    /// crash, as the probe reports them.
     pub(super) fn has_live_recorder(&self, pid: u32, users: [Option<u32>; 2]) -> bool {
         let claimed = self.lock();
         let Some(process) = claimed.get(&pid).filter(|process| process.recorder.is_open()) else {
@@ -70,15 +73,15 @@ impl ClaimedProcesses {
         user == 0 || users.into_iter().flatten().all(|seen| seen == user)
     }
 
-    /// What a minded process ran, by the kernel's word.
+    /// Returns the program of a claimed process, as the kernel reports it.
     pub(super) fn program(&self, pid: u32) -> Option<String> {
         self.lock().get(&pid).and_then(|process| process.program.clone())
     }
 
-    /// Has `peer`, at the other end of `recorder`, mind a process.
+    /// Records that `peer`, at the other end of `recorder`, claims a process.
     pub(super) fn claim(&self, pid: u32, peer: Peer, recorder: Arc<Connection>) -> Result<(), Refusal> {
         let ended = admit(pid, peer)?;
-        // Looking at a process takes its time, so nobody waits for it.
+        // Reading the program takes time, so this happens without the lock.
         let program = status::program(pid as RawTid);
         let mut claimed = self.lock();
         claimed.retain(|_, process| process.recorder.is_open());
@@ -99,7 +102,8 @@ impl ClaimedProcesses {
         Ok(())
     }
 
-    /// Whether `peer` may speak of a process, which may have ended: a recorder of the same user minds it.
+    /// Returns whether a recorder of the same user as `peer` claims the process, even if the
+    /// process has ended.
     pub(super) fn belongs_to(&self, pid: u32, peer: Peer) -> bool {
         let claimed = self.lock();
         let process = claimed.get(&pid);
@@ -107,17 +111,17 @@ impl ClaimedProcesses {
             || process.is_some_and(|process| process.peer.user == peer.user && process.recorder.is_open())
     }
 
-    /// How many there are.
+    /// Returns how many processes are claimed.
     pub(super) fn count(&self) -> usize {
         self.lock().len()
     }
 }
 
-/// The process's descriptor, if `peer` may mind it.
+/// Returns a pidfd of the process, if `peer` may claim it.
 fn admit(pid: u32, peer: Peer) -> Result<OwnedFd, Refusal> {
     let ended = open(pid).ok_or(NO_PROCESS)?;
     check_ownership(pid, peer)?;
-    // What was read was of this process only if it still is.
+    // The status was that of this process only if the process still runs.
     if is_alive(&ended) {
         Ok(ended)
     } else {
@@ -125,9 +129,9 @@ fn admit(pid: u32, peer: Peer) -> Result<OwnedFd, Refusal> {
     }
 }
 
-/// Whether a process is in all its ids the user's of `peer`, and traced by it.
+/// Checks that all user ids of a process are those of `peer`, and that `peer` traces it.
 fn check_ownership(pid: u32, peer: Peer) -> Result<(), Refusal> {
-    /// Threads that are looked at, should the first one have ended.
+    /// Maximum number of threads to check after the first one has ended.
     const THREADS: usize = 64;
     if peer.user == 0 {
         return Ok(());
@@ -149,14 +153,14 @@ fn check_ownership(pid: u32, peer: Peer) -> Result<(), Refusal> {
 
 const NO_PROCESS: Refusal = "there is no such process";
 
-/// The real, effective, saved and file system user (`Uid` of proc_pid_status(5)).
+/// Returns the real, effective, saved and file system user id (`Uid` of proc_pid_status(5)).
 fn users(status: &str) -> Option<[u32; 4]> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     let users: Vec<u32> = line.split_whitespace().flat_map(str::parse).collect();
     users.try_into().ok()
 }
 
-/// The thread that traces it (`TracerPid`).
+/// Returns the thread that traces the process (`TracerPid`).
 fn tracer(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
     line.trim().parse().ok().filter(|tracer| *tracer != 0)
@@ -164,10 +168,10 @@ fn tracer(status: &str) -> Option<u32> {
 
 fn open(pid: u32) -> Option<OwnedFd> {
     let pid = i32::try_from(pid).ok()?;
-    // SAFETY: two numbers; the kernel gives a descriptor or an error, and touches no memory of ours.
+    // SAFETY: the call takes two numbers, returns a descriptor or an error, and writes no memory.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
-    // SAFETY: the kernel has just given us this descriptor, closed on exec; nobody else owns it.
+    // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -194,7 +198,7 @@ mod tests {
         child.wait().unwrap();
     }
 
-    /// Both ends of a connection, of which the recorder has the first.
+    /// Returns both ends of a connection. The first is the recorder's.
     fn connection(place: &Path) -> (Connection, Arc<Connection>) {
         let path = place.join("socket");
         let listener = Listener::bind_for_all(&path).unwrap();

@@ -1,4 +1,4 @@
-//! The control socket: metrics, health and requests, by HTTP over a Unix socket.
+//! The control socket: metrics, health and snapshot requests, by HTTP over a Unix socket.
 
 use super::DaemonState;
 use crate::control::{self, ControlRequest, ControlResponse};
@@ -13,10 +13,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where requests come in.
+/// The listening socket.
 pub(super) type Socket = UnixListener;
 
-/// Listens at a path; what stood there goes. Only its owner may connect.
+/// Listens at a path, and replaces a file there. Only the owner may connect.
 pub(super) fn bind(path: &Path) -> Result<Socket> {
     let _ = std::fs::remove_file(path);
     let bind = || {
@@ -28,7 +28,7 @@ pub(super) fn bind(path: &Path) -> Result<Socket> {
     bind().map_err(Error::file("listen at", path))
 }
 
-/// Answers until the other end of `stop` is closed.
+/// Answers requests until the other end of `stop` is closed.
 pub(super) fn run(shared: &Arc<DaemonState>, socket: Socket, mut stop: PipeReader) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else {
@@ -72,7 +72,7 @@ async fn answer(shared: Arc<DaemonState>, request: ControlRequest) -> ControlRes
     }
 }
 
-/// Saves a process, or the traces of all.
+/// Saves a process, or the traces of all processors.
 async fn snapshot(shared: Arc<DaemonState>, pid: Option<Pid>) -> ControlResponse {
     let saved = tokio::task::spawn_blocking(move || {
         let path = |id: &str| shared.saver.spool.directory().join(id);

@@ -1,7 +1,9 @@
-//! From the thread that must not wait to the one that may: crashes in buffers made beforehand, shared out by user.
+//! A lock-free queue from the probe reader to the thread that delivers crashes. Its buffers are
+//! allocated in advance and divided by user.
 //!
-//! The watch takes a buffer, fills it and hands it on, by queues without locks; whoever holds a lock of the sightings, or of
-//! the allocator, may have been put aside by the scheduler, and the watch must not wait for him.
+//! The probe reader takes an empty buffer, fills it and pushes it. Another thread may be preempted
+//! while it holds the lock of the pending crashes or of the allocator. The probe reader must never
+//! wait for such a thread.
 
 use super::DaemonState;
 use crate::crash::PendingCrash;
@@ -16,25 +18,25 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Thread};
 
-/// How many crashes may be on their way.
+/// Maximum number of crashes in the queue.
 const BUFFERS: usize = IN_FLIGHT.all;
-/// Whose they may be.
+/// How the buffers are divided by user.
 pub(super) const IN_FLIGHT: Quota = Quota::quarters(256);
-// They are locked memory, and all touched.
+// The buffers are locked memory, and every page is touched.
 const _: () = assert!(BUFFERS * BUFFER < 8 << 20);
 
-/// A crash as the watch caught it.
+/// A probe event in its buffer.
 #[derive(Debug, Default)]
 pub(super) struct ProbeEvent {
     pub(super) raw: RawEvent,
-    /// When it was read (`CLOCK_MONOTONIC`).
+    /// When the event was read (`CLOCK_MONOTONIC`).
     pub(super) read_at: u64,
-    /// Among those on their way.
+    /// Counts against the events in flight.
     pub(super) permit: Option<Permit>,
     pub(super) frozen: Option<(Frozen, Permit)>,
 }
 
-/// The way from the one thread to the other.
+/// The queue.
 #[derive(Debug)]
 pub(super) struct CrashQueue {
     free: ArrayQueue<Box<ProbeEvent>>,
@@ -51,28 +53,28 @@ impl CrashQueue {
             consumer: OnceLock::new(),
             closed: AtomicBool::new(false),
         };
-        // Exactly as many as there is room for: none is dropped here.
+        // The queue has exactly this capacity, so no push fails.
         (0..BUFFERS).for_each(|_| drop(queue.free.push(Box::default())));
         queue
     }
 
-    /// An empty buffer; `None`: all are on their way.
+    /// Returns an empty buffer. `None`: all are in use.
     pub(super) fn empty_buffer(&self) -> Option<Box<ProbeEvent>> {
         self.free.pop()
     }
 
-    /// Gives back one that is to be filled again.
+    /// Returns a buffer to the empty ones.
     fn recycle(&self, buffer: Box<ProbeEvent>) {
         drop(self.free.push(buffer));
     }
 
-    /// Hands a crash on.
+    /// Appends an event.
     pub(super) fn push(&self, event: Box<ProbeEvent>) {
         drop(self.filled.push(event));
         self.wake();
     }
 
-    /// There will be no more.
+    /// Marks the end of the queue.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.wake();
@@ -84,11 +86,12 @@ impl CrashQueue {
         }
     }
 
-    /// Waits for the next crash, on the one thread that tells of them; `None`: there will be none.
+    /// Waits for the next event. Only one thread may call this. `None`: the queue is closed and
+    /// empty.
     fn pop(&self) -> Option<Box<ProbeEvent>> {
         self.consumer.get_or_init(thread::current);
         loop {
-            // Looked at before the queue, for the last crash is handed on before it is closed.
+            // Read before the queue, because the last event is pushed before the queue is closed.
             let closed = self.closed.load(Ordering::Acquire);
             match self.filled.pop() {
                 Some(event) => return Some(event),
@@ -99,14 +102,14 @@ impl CrashQueue {
     }
 }
 
-/// Tells of what was caught, until there will be no more.
+/// Delivers the events of the queue to the pending crashes, until the queue is closed.
 pub(super) fn deliver(shared: &DaemonState, queue: &CrashQueue) {
     let saver = &shared.saver;
     while let Some(mut event) = queue.pop() {
         let (frozen, frozen_permit) = event.frozen.take().unzip();
         let (sample, read_at, permit) = (event.raw.parse(), event.read_at, event.permit.take());
         queue.recycle(event);
-        // Who has a place finds a buffer.
+        // Dropped after the buffer is returned, so that a permit guarantees a buffer.
         drop(permit);
         let crash = sample.map(|sample| PendingCrash {
             user: owner_of(&saver.users, &sample),
@@ -121,7 +124,8 @@ pub(super) fn deliver(shared: &DaemonState, queue: &CrashQueue) {
     }
 }
 
-/// The user that answers for a crash. Where the probe does not tell the user id, the process may still be there to look at.
+/// Returns the user who owns a crash. If the probe does not report the user id, the process may
+/// still exist and show it.
 fn owner_of(users: &Users, sample: &CrashSample) -> User {
     match sample.user {
         Some(id) => users.owner_of(id),

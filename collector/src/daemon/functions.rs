@@ -1,4 +1,4 @@
-//! The thread that waits for functions: `[[function]]` in the configuration.
+//! The thread that waits for function triggers: `[[function]]` in the configuration.
 
 use super::DaemonState;
 use super::work::report;
@@ -12,13 +12,13 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::PipeReader;
 use std::os::fd::AsFd;
 
-/// A trigger and the setting that it is of.
+/// A trigger and its configuration.
 pub(super) struct Trigger {
     setting: FunctionConfig,
     trigger: FunctionTrigger,
 }
 
-/// Attaches what the configuration asks for; what cannot be attached is logged.
+/// Attaches the configured triggers. Logs those that cannot be attached.
 pub(super) fn attach(settings: &[FunctionConfig]) -> Vec<Trigger> {
     let attach = |setting: &FunctionConfig| {
         let offset = setting.symbol.strip_prefix("0x");
@@ -44,7 +44,7 @@ pub(super) fn attach(settings: &[FunctionConfig]) -> Vec<Trigger> {
     settings.iter().filter_map(attach).collect()
 }
 
-/// Saves the processes whose functions are called, until the other end of `stop` is closed.
+/// Saves processes when their triggers fire, until the other end of `stop` is closed.
 pub(super) fn run(shared: &DaemonState, mut triggers: Vec<Trigger>, stop: &PipeReader) {
     let saver = &shared.saver;
     let freezer = saver.history.as_ref().map(History::freezer);

@@ -1,5 +1,4 @@
-//! Processes that crash, as they come in: each is kept, wanted or not, and put into the queue of
-//! its user.
+//! Accepts crashes: each process is held and put into the queue of its user.
 
 use super::DaemonState;
 use super::queue::FairQueue;
@@ -11,17 +10,17 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is to be saved.
+/// A crash to be saved.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// A process that is kept.
+    /// A process that is held.
     Held(Arc<HeldProcess>),
-    /// A process that was not kept: what the probe saw of it.
+    /// The probe's data of a process that is not held.
     Unheld(Box<PendingCrash>),
 }
 
 impl Job {
-    /// Whether all that is known is what the probe saw.
+    /// Returns whether only the probe's data exists.
     pub(super) fn is_unheld(&self) -> bool {
         matches!(self, Self::Unheld(_))
     }
@@ -40,8 +39,8 @@ pub(super) struct IncomingCrash {
     pub(super) received: u64,
 }
 
-/// Keeps a process until it is saved, or lets it go at once: when a recorder has it, when it is not
-/// wanted, or when its user has too many waiting.
+/// Holds a process until it is saved. Releases it at once if a recorder claims it, if its crash is
+/// filtered out, or if its user has too many waiting crashes.
 pub(super) fn accept_held(shared: &DaemonState, jobs: &Jobs, incoming: IncomingCrash) {
     let IncomingCrash {
         crash,
@@ -51,7 +50,7 @@ pub(super) fn accept_held(shared: &DaemonState, jobs: &Jobs, incoming: IncomingC
     } = incoming;
     let user = shared.saver.users.owner_of(crash.uid);
     if shared.claimed.is_claimed(crash.pid) {
-        // Its recorder has all of it; the handler goes on as the connection ends.
+        // The recorder saves this crash. Dropping the connection lets the handler continue.
         return;
     }
     let limit = shared.saver.config().crash.hold_limit.0;
@@ -87,13 +86,13 @@ pub(super) fn accept_held(shared: &DaemonState, jobs: &Jobs, incoming: IncomingC
     }
 }
 
-/// Lets a process go that is not saved. What the probe saw of it is not saved either.
+/// Releases a process that is not saved, and discards its probe event.
 fn release(shared: &DaemonState, held: &HeldProcess) {
     held.release(None);
     let _ = shared.saver.pending.take(Pid(held.crash.pid), Duration::ZERO);
 }
 
-/// Has the processes saved that were not kept.
+/// Queues a crash of a process that was not held.
 pub(super) fn accept_unheld(shared: &DaemonState, jobs: &Jobs, crash: PendingCrash) {
     let user = crash.user;
     let deadline = Instant::now() + Duration::from_secs(60);

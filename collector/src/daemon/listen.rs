@@ -1,4 +1,4 @@
-//! Requests of crash handlers. Only root may connect here: nobody else can make a crash wait.
+//! Requests of crash handlers. Only root may connect, so no other user can delay a crash.
 
 use super::DaemonState;
 use super::jobs::{self, IncomingCrash, Jobs};
@@ -8,10 +8,10 @@ use crate::wire::{Connection, Listener, Request};
 use std::io;
 use std::time::Duration;
 
-/// How long a client may take to say what it wants.
+/// How long a client may take to send its request.
 const REQUEST: Duration = Duration::from_secs(1);
 
-/// Takes requests until the listener is shut down.
+/// Accepts requests until the listener is shut down.
 pub(super) fn run(shared: &DaemonState, listener: &Listener, jobs: &Jobs) {
     loop {
         match listener.accept() {
@@ -21,7 +21,7 @@ pub(super) fn run(shared: &DaemonState, listener: &Listener, jobs: &Jobs) {
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
-            // Out of descriptors, most likely: they come back.
+            // The most likely cause is a lack of descriptors, which is temporary.
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
     }

@@ -1,4 +1,4 @@
-//! The thread that matters most: it reads what the probe tells, at once, and waits for nobody but the probe.
+//! The most urgent thread: it reads probe events at once, and waits for nothing but the probe.
 
 use super::DaemonState;
 use super::crash_queue::{CrashQueue, IN_FLIGHT, ProbeEvent};
@@ -15,15 +15,17 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use std::io::PipeReader;
 use std::os::fd::AsFd;
 
-/// What `epoll` says of the end.
+/// Marks the stop pipe in the events of `epoll`.
 const STOPPED: u64 = 1;
 
-/// What is waited for: the probe, and the other end of a pipe being closed.
+/// Waits for the probe, or for the stop pipe to close.
 pub(super) struct Poller(Epoll);
 
 impl Poller {
+    /// Registers the descriptors of the probe and the stop pipe.
+    ///
     /// # Errors
-    /// When the kernel has no room for it.
+    /// When the kernel refuses.
     pub(super) fn new(probe: &Probe, stop: &PipeReader) -> Result<Self> {
         let failed = || Error::system("wait for crashes");
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(failed())?;
@@ -37,23 +39,24 @@ impl Poller {
         Ok(Self(epoll))
     }
 
-    /// `false`: it is the end.
+    /// Waits for an event. Returns `false` at the end.
     fn wait_for_crashes(&self) -> bool {
         let mut events = [EpollEvent::empty(); 8];
-        // Interrupted, it looks once more for nothing.
+        // An interrupted wait causes one read of an empty ring.
         let ready = self.0.wait(&mut events, EpollTimeout::NONE).unwrap_or(0);
         !events.iter().take(ready).any(|event| event.data() == STOPPED)
     }
 }
 
-/// Reads until it is the end.
+/// Reads events until the stop pipe closes.
 pub(super) fn run(shared: &DaemonState, mut probe: Probe, poller: &Poller, queue: &CrashQueue) {
     let saver = &shared.saver;
     let freezer = saver.history.as_ref().map(History::freezer);
     let system_max = saver.users.system_max();
     let mut in_flight = UserSemaphore::new(IN_FLIGHT, system_max);
     let mut frozen = UserSemaphore::new(FROZEN_QUOTA, system_max);
-    // Whose crash it is shows once it is read: one buffer more than may be on their way.
+    // The user of a crash is known only after it is read, so the reader needs one buffer more than
+    // the queue.
     let mut event = Box::<ProbeEvent>::default();
     raise_priority(shared, freezer.as_ref());
     while poller.wait_for_crashes() {
@@ -88,7 +91,7 @@ pub(super) fn run(shared: &DaemonState, mut probe: Probe, poller: &Poller, queue
     queue.close();
 }
 
-/// Takes a real-time priority, for itself and those who copy traces for it.
+/// Sets a real-time priority for this thread and for the threads that copy traces.
 fn raise_priority(shared: &DaemonState, freezer: Option<&Freezer>) {
     let priority = shared.saver.config().crash.priority;
     if let Err(error) = realtime::prioritize(Tid(0), priority) {
@@ -97,7 +100,7 @@ fn raise_priority(shared: &DaemonState, freezer: Option<&Freezer>) {
         );
     }
     for tid in freezer.into_iter().flat_map(Freezer::threads) {
-        // What copies is as urgent as what asks for it.
+        // The copying threads must be as urgent as this thread, which waits for them.
         let _ = realtime::prioritize(*tid, priority);
     }
 }

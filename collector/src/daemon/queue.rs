@@ -1,4 +1,4 @@
-//! A queue that is fair by user: who has much waiting delays only itself.
+//! A queue that is fair by user: a user with many waiting items delays only itself.
 
 use crate::quota::Quota;
 use crate::users::User;
@@ -6,49 +6,49 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// How many items a queue holds, and how many of those taken out may be worked on at once.
+/// How many items a queue holds, and how many of the popped items may run at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Items that wait. A user that is not root or a system service may have a quarter, and a
-    /// quarter is reserved for these.
+    /// Waiting items. An ordinary user may have a quarter. A quarter is reserved for root and
+    /// system services.
     pub capacity: usize,
-    /// Items that run, of all users together.
+    /// Running items of all users.
     pub running: usize,
-    /// Items of one user that run.
+    /// Running items of one user.
     pub running_of_user: usize,
-    /// Of the items that run, those that only root and system services may have.
+    /// Running items that are reserved for root and system services.
     pub running_reserve: usize,
 }
 
-/// An item that has to go, so that a queue keeps its bounds.
+/// An item that was removed to keep the limits of the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rejected<T> {
-    /// Whose item it is: the user who pushed, or the one who had most waiting.
+    /// The owner of the item: the user who pushed, or the user with most waiting items.
     pub user: User,
     /// The item.
     pub item: T,
 }
 
-/// A queue of items of users. Each item comes out once: taken out to run, refused for want of room,
-/// or overdue.
+/// A queue of items of users. Each item leaves the queue once: it is popped, rejected for lack of
+/// space, or overdue.
 ///
-/// Users take turns, and the items of each come out in the order in which they were pushed.
+/// Users take turns. The items of one user keep their order.
 #[derive(Debug)]
 pub struct FairQueue<T> {
     limits: QueueLimits,
     quota: Quota,
     state: Mutex<QueueState<T>>,
-    /// Something may be taken out, or nothing ever will.
+    /// Notified when an item may be popped, or when no item will come.
     changed: Condvar,
 }
 
 #[derive(Debug)]
 struct QueueState<T> {
-    /// What waits. No line is empty.
+    /// The waiting items. No queue is empty.
     queues: HashMap<User, VecDeque<QueuedItem<T>>>,
-    /// The users who have a line, in the order of their turns.
+    /// The users with waiting items, in the order of their turns.
     turns: VecDeque<User>,
-    /// How many items run. No count is zero.
+    /// How many items of each user run. No count is zero.
     running: HashMap<User, usize>,
     is_closed: bool,
 }
@@ -60,7 +60,8 @@ struct QueuedItem<T> {
 }
 
 impl<T> FairQueue<T> {
-    /// Creates an empty queue. At least one item of one user may run, ordinary or not.
+    /// Creates an empty queue. The limits are raised to at least one running item of an ordinary
+    /// user.
     #[must_use]
     pub fn new(limits: QueueLimits) -> Self {
         let running = limits.running.max(1);
@@ -86,11 +87,12 @@ impl<T> FairQueue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an item that must have been taken out by `deadline`.
+    /// Adds an item that must be popped before `deadline`.
     ///
     /// # Errors
-    /// The item that has to go: this one, if its user has its share or would have most, or if the
-    /// queue is closed; else the newest of the user who has most, and this one is added.
+    /// Returns the item that had to be removed. That is this item if its user is at the limit or
+    /// has most items, or if the queue is closed. Otherwise this item is added, and the newest item
+    /// of the user with most items is returned.
     pub fn push(&self, user: User, deadline: Instant, item: T) -> Result<(), Rejected<T>> {
         let mut state = self.lock();
         let counts = state.queues.iter().map(|(user, queue)| (*user, queue.len()));
@@ -108,8 +110,8 @@ impl<T> FairQueue<T> {
         rejected.map_or(Ok(()), Err)
     }
 
-    /// Takes the next item out and counts it as running, until [`Self::done`]. Waits while there is
-    /// none whose user may have one more running. `None`: the queue is closed and empty.
+    /// Pops the next item and counts it as running until [`Self::done`]. Waits until there is an
+    /// item whose user may run one more. `None`: the queue is closed and empty.
     pub fn pop(&self) -> Option<(User, T)> {
         let mut state = self.lock();
         loop {
@@ -125,7 +127,7 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Records that an item of `user` runs no longer.
+    /// Records that an item of `user` has finished.
     pub fn done(&self, user: User) {
         let mut state = self.lock();
         if let Some(count) = state.running.get_mut(&user) {
@@ -153,13 +155,13 @@ impl<T> FairQueue<T> {
         overdue
     }
 
-    /// Takes no more items. Those that wait still come out.
+    /// Accepts no more items. Waiting items can still be popped.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();
     }
 
-    /// Wakes all who wait for an item that will never come.
+    /// Wakes all threads that wait, if no item will come.
     fn wake_on_end(&self, state: &QueueState<T>) {
         if state.is_closed && state.queues.is_empty() {
             self.changed.notify_all();
@@ -187,8 +189,8 @@ impl<T> QueueState<T> {
         self.turns.retain(|user| self.queues.contains_key(user));
     }
 
-    /// Takes the first item of the first user who may have one more running. That user's next turn
-    /// comes after those of all others; users who were passed over keep theirs.
+    /// Pops the first item of the first user who may run one more. That user's next turn comes
+    /// last. Users who were skipped keep their turns.
     fn take_next(&mut self, limits: &QueueLimits) -> Option<(User, T)> {
         let turn = self.turns.iter().position(|user| self.may_run(*user, limits))?;
         let user = self.turns.remove(turn)?;
@@ -234,7 +236,7 @@ mod tests {
         Instant::now() + Duration::from_secs(1000)
     }
 
-    /// Takes an item out if one may run now.
+    /// Pops an item if one may run now.
     fn try_pop<T>(queue: &FairQueue<T>) -> Option<(User, T)> {
         queue.lock().take_next(&queue.limits)
     }
@@ -449,7 +451,7 @@ mod tests {
                 }
                 prop_assert!(within_bounds(&queue));
             }
-            // Nobody starves: once nothing runs, all that waits comes out.
+            // No user starves: when nothing runs, all waiting items can be popped.
             queue.close();
             let ran: Vec<User> = queue.lock().running.keys().copied().collect();
             for user in ran {

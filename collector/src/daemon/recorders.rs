@@ -1,4 +1,5 @@
-//! Requests of recorders. Every user may connect here, so nothing of it is on the way of a crash, and there is a bound to everything.
+//! Requests of recorders. Every user may connect, so this thread delays no crash, and everything is
+//! bounded.
 
 use super::DaemonState;
 use super::claimed::Refusal;
@@ -14,31 +15,32 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a client may take to say what it wants, and for each packet.
+/// How long a client may take to send its request, and each packet.
 const REQUEST: Duration = Duration::from_secs(1);
-/// How long a whole bundle may take.
+/// How long a client may take to send a bundle.
 const BUNDLE: Duration = Duration::from_secs(120);
-/// How long the probe's event may take that came before the process was gone.
+/// How long the probe's event may take to arrive after the process has ended.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Requests that are answered at once, of them those of one user, and places that only system users get.
+/// Requests that are answered at once: of all users, of one user, and those reserved for system
+/// users.
 const MAX_REQUESTS: usize = 32;
 const MAX_PER_USER: usize = 4;
 const RESERVE: usize = 8;
-/// A packed bundle has no more bytes than this and the limit of a core.
+/// Maximum bytes of a packed bundle in addition to the limit of a core.
 const BESIDE_THE_CORE: u64 = 1 << 30;
 
-/// The requests that are being answered, by user.
+/// Counts the requests that are being answered, by user.
 #[derive(Debug, Default)]
 struct RequestLimiter(Mutex<HashMap<User, usize>>);
 
-/// A request's place among them.
+/// Counts one request until it is dropped.
 struct RequestPermit {
     limiter: Arc<RequestLimiter>,
     user: User,
 }
 
 impl RequestLimiter {
-    /// `None`: there are too many.
+    /// Admits a request. `None`: the user or the daemon has too many.
     fn enter(self: &Arc<Self>, user: User) -> Option<RequestPermit> {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_user = inside.get(&user).copied().unwrap_or_default();
@@ -68,7 +70,7 @@ impl Drop for RequestPermit {
     }
 }
 
-/// Takes requests until the listener is shut down.
+/// Accepts requests until the listener is shut down.
 pub(super) fn run(shared: &Arc<DaemonState>, listener: &Listener, deposits: &Arc<DepositQueue>) {
     let limiter = Arc::new(RequestLimiter::default());
     loop {
@@ -165,9 +167,9 @@ fn take(shared: &DaemonState, deposits: &DepositQueue, connection: Connection, p
     }
 }
 
-/// What the probe saw of a process's crash.
+/// Returns the probe's data about the crash of a process.
 fn probe_reply(shared: &DaemonState, pid: u32) -> Reply {
-    // Without a probe there is nothing to wait for.
+    // Without a probe, no event will arrive.
     let patience = shared
         .saver
         .probe
@@ -181,7 +183,8 @@ fn probe_reply(shared: &DaemonState, pid: u32) -> Reply {
     }
 }
 
-/// Takes a bundle into the spool; its name there. Nothing in it is believed but that it is a bundle of this process.
+/// Receives a bundle and saves it in the spool. Returns its name there. A worker checks that the
+/// file is a bundle of this process. Nothing else in it is trusted.
 fn deposit(
     (shared, deposits): (&DaemonState, &DepositQueue),
     connection: &Connection,
@@ -203,7 +206,7 @@ fn deposit(
         return Err(unable("the spool's disk is full"));
     }
     let spool = saver.spool.directory();
-    // It has no name: nothing is left of it whatever happens.
+    // The file has no name, so it vanishes in any case.
     let mut packed = tempfile::tempfile_in(spool).map_err(Error::file("write to", spool))?;
     connection
         .send(&Reply::default(), None)

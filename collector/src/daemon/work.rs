@@ -16,9 +16,10 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Workers that read processes at once.
+/// Threads that save crashes.
 const WORKERS: usize = 4;
-/// Processes that wait to be read, and workers, at most; of those of one user, and what only system users get.
+/// Maximum number of waiting and running crashes, of all users and of one user, and the reserve for
+/// system users.
 const LIMITS: QueueLimits = QueueLimits {
     capacity: 256,
     running: WORKERS,
@@ -26,20 +27,20 @@ const LIMITS: QueueLimits = QueueLimits {
     running_reserve: 1,
 };
 
-/// The threads, and how they are told to end.
+/// The threads, and the pipes that stop them.
 #[derive(Debug)]
 pub(super) struct Threads {
     jobs: Arc<Jobs>,
     deposits: Arc<DepositQueue>,
     running: Vec<JoinHandle<()>>,
-    /// What a signal asked for.
+    /// The thread that saves all traces after SIGUSR1.
     saving_all: Option<JoinHandle<()>>,
-    /// Closed at the end.
+    /// Dropping these stops the threads.
     alive: Vec<PipeWriter>,
 }
 
 impl Threads {
-    /// Starts those that save crashes.
+    /// Starts the threads that save crashes.
     pub(super) fn start(shared: &Arc<DaemonState>) -> Result<Self> {
         let mut threads = Self {
             jobs: Arc::new(Jobs::new(LIMITS)),
@@ -68,12 +69,12 @@ impl Threads {
         Ok(())
     }
 
-    /// What is to be saved.
+    /// Returns the queue of crashes.
     pub(super) fn jobs(&self) -> &Jobs {
         &self.jobs
     }
 
-    /// Bundles of recorders that are to be saved.
+    /// Returns the queue of recorders' bundles.
     pub(super) fn deposits(&self) -> &DepositQueue {
         &self.deposits
     }
@@ -138,7 +139,8 @@ impl Threads {
         self.spawn("functions", move || functions::run(&shared, triggers, &stop))
     }
 
-    /// Saves the traces of all processors, as a signal asks; one that comes while that is being done asks for the same.
+    /// Saves the traces of all processors after SIGUSR1. A second signal during that time has no
+    /// effect.
     pub(super) fn save_all(&mut self, shared: &Arc<DaemonState>) {
         if self
             .saving_all
@@ -168,7 +170,8 @@ impl Threads {
         self.spawn("control", move || control::run(&shared, socket, stop))
     }
 
-    /// Ends them once what was begun is done; `false`: it took longer than `patience`.
+    /// Stops the threads after they finish their current work. Returns `false` if that takes longer
+    /// than `patience`.
     pub(super) fn finish(&mut self, shared: &DaemonState, patience: Duration) -> bool {
         self.jobs.close();
         self.deposits.close();
@@ -181,17 +184,17 @@ impl Threads {
             std::thread::sleep(Duration::from_millis(5));
         }
         let is_done = !self.running.iter().any(|thread| at_work(&thread));
-        // Nobody is kept beyond the daemon.
+        // No process stays held when the daemon ends.
         shared.held.close();
         is_done
     }
 }
 
-/// Saves crashes until nobody can add any.
+/// Saves crashes until the queue is closed and empty.
 fn save(shared: &DaemonState, jobs: &Jobs) {
     while let Some((user, job)) = jobs.pop() {
         match job {
-            // The timer has let it go: what the probe saw of it is saved in its turn.
+            // The timer has released the process. Its probe event is saved separately.
             Job::Held(held) if !held.is_held() => {}
             Job::Held(held) => report(
                 "a crash ended",
@@ -210,7 +213,7 @@ fn save(shared: &DaemonState, jobs: &Jobs) {
     }
 }
 
-/// Says in the log what came of it.
+/// Logs the outcome of saving a crash.
 pub(super) fn report(what: &str, saved: Result<SaveOutcome>, pid: Pid) {
     match saved {
         Ok(SaveOutcome::Bundle(id)) => tracing::info!("{what} process {pid}: {id}"),

@@ -1,5 +1,5 @@
-//! What would have become of the core without us: it goes to the handler that stood in `core_pattern`, or into the
-//! file that it named.
+//! Passes the core on as if the collector were not installed: to the previous handler, or to the
+//! file that `core_pattern` named.
 
 use super::crashed_thread::CrashedThread;
 use super::min_rate::{self, MinRateReader};
@@ -20,10 +20,10 @@ pub(super) fn pass_on(previous: &str, crash: &Specifiers, core: CoreStream) -> R
         return run(first, rest, core);
     }
     if previous.starts_with('@') {
-        // A socket of somebody else: only the kernel can connect there and say who it is.
+        // A socket of another program. Only the kernel can connect there and identify the process.
         return Ok(());
     }
-    // The kernel writes no file of a process that is not to be dumped.
+    // The kernel writes no core file of a process that is not dumpable.
     if crash.dumpable != 1 {
         return Ok(());
     }
@@ -46,10 +46,10 @@ fn run(program: &OsStr, arguments: &[OsString], core: CoreStream) -> Result<()> 
             .stdin(Stdio::piped())
             .spawn()?;
         let input = child.stdin.take();
-        // Of a broken core it gets nothing, and can tell of the crash alone.
+        // The previous handler gets no part of an incomplete core, but can still report the crash.
         if let Some(mut input) = input.filter(|_| !core.is_broken) {
             match io::copy(&mut core.read()?, &mut input) {
-                // It has seen enough.
+                // The handler has read enough.
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
                 _ => {}
             }

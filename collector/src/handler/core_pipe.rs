@@ -1,7 +1,8 @@
-//! Lets the daemon read the core without its holding the process.
+//! Lets the daemon read the core without holding the process.
 //!
-//! The kernel keeps a process for as long as anybody has the core's pipe open. So the daemon gets the end of another
-//! pipe, into which the handler moves the core: once the handler ends the process is free, whatever the daemon does.
+//! The kernel holds a process as long as any process has the core pipe open. So the daemon gets the
+//! end of another pipe, and the handler copies the core into it. When the handler ends, the process
+//! is released, regardless of the daemon.
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -9,10 +10,10 @@ use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// No more is moved at once.
+/// Maximum bytes that are moved at once.
 const CHUNK: usize = 1 << 20;
 
-/// The core on its way to the daemon.
+/// The pipe that carries the core to the daemon.
 #[derive(Debug)]
 pub(super) struct CorePipe {
     reading: PipeReader,
@@ -22,7 +23,7 @@ pub(super) struct CorePipe {
 }
 
 impl CorePipe {
-    /// Makes the pipe.
+    /// Creates the pipe.
     pub(super) fn new() -> io::Result<Self> {
         let (reading, writing) = io::pipe()?;
         Ok(Self {
@@ -32,15 +33,15 @@ impl CorePipe {
         })
     }
 
-    /// The end that the daemon gets.
+    /// Returns the daemon's end.
     pub(super) fn end(&self) -> BorrowedFd<'_> {
         self.reading.as_fd()
     }
 
-    /// Moves the core on until there is something to read at `answer`.
+    /// Moves the core until `answer` is readable.
     ///
     /// # Errors
-    /// When that does not come until `deadline`, or the core cannot be moved.
+    /// When the answer does not arrive until `deadline`, or the core cannot be moved.
     pub(super) fn until_answered(
         &mut self,
         core: BorrowedFd<'_>,
@@ -51,7 +52,7 @@ impl CorePipe {
             let left = remaining(deadline)?;
             let mut waiting = vec![PollFd::new(answer, PollFlags::POLLIN)];
             if let Some(writing) = &self.writing {
-                // With room in the pipe for more of the core: wait for that; else for the room.
+                // If the pipe has space, wait for more of the core. Otherwise wait for space.
                 let mut room = [PollFd::new(writing.as_fd(), PollFlags::POLLOUT)];
                 let has_room = poll(&mut room, PollTimeout::ZERO)? != 0;
                 waiting.push(match has_room {
@@ -72,7 +73,7 @@ impl CorePipe {
         }
     }
 
-    /// Moves what there is, as far as there is room.
+    /// Moves available bytes, as far as the pipe has space.
     fn move_some(&mut self, core: BorrowedFd<'_>) -> io::Result<()> {
         let Some(writing) = &self.writing else {
             return Ok(());
@@ -86,8 +87,8 @@ impl CorePipe {
         Ok(())
     }
 
-    /// Returns what the daemon has left in the pipe, if that and the `taken` bytes, which it gave back, are all that was
-    /// moved; `None`: a part of the core is lost.
+    /// Returns the bytes that the daemon left in the pipe. `None`: these and the `taken` bytes,
+    /// which the daemon returned, are not all of the core.
     pub(super) fn leftover(self, taken: u64) -> io::Result<Option<Vec<u8>>> {
         let Self {
             mut reading,
@@ -101,19 +102,20 @@ impl CorePipe {
     }
 }
 
-/// Moves what there is in one pipe to another, as far as there is room, and does not wait (splice(2)).
+/// Moves available bytes from one pipe to another without waiting (splice(2)).
 fn splice(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> nix::Result<usize> {
     let none = std::ptr::null_mut();
     let flags = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;
-    // SAFETY: both descriptors are open as long as they are borrowed, and no memory is given to the kernel.
+    // SAFETY: both descriptors are open while they are borrowed, and the kernel gets no memory.
     let moved = unsafe { libc::splice(from.as_raw_fd(), none, to.as_raw_fd(), none, CHUNK, flags) };
     Errno::result(moved).map(|moved| usize::try_from(moved).unwrap_or(0))
 }
 
-/// The time until `deadline`, never zero, which sockets take for "without end".
+/// Returns the time until `deadline`. It is never zero, because sockets interpret zero as no
+/// timeout.
 ///
 /// # Errors
-/// When there is none.
+/// When the deadline has passed.
 pub(super) fn remaining(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left < Duration::from_millis(1) {
@@ -127,12 +129,12 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// A core of so many bytes, written as the kernel does.
+    /// Writes a core of `len` bytes as the kernel does.
     fn core(len: usize) -> (PipeReader, std::thread::JoinHandle<()>) {
         let (reading, mut writing) = io::pipe().unwrap();
         let write = move || {
             let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
-            // Whoever reads may have seen enough.
+            // The reader may have closed its end.
             let _ = writing.write_all(&bytes);
         };
         (reading, std::thread::spawn(write))

@@ -1,44 +1,47 @@
-//! The kernel's clock, calibrated anew: what was told by the old one, put on the new one.
+//! Converts times when the kernel recalibrates its clock.
 //!
-//! Some seconds after a start, later where reading the reference clock is disturbed, Linux finds out better how fast the
-//! time-stamp counter runs (`tsc_refine_calibration_work`, by up to a hundredth), and perf's clock follows from the counter
-//! in another way from then on. The records of before tell times of the old clock, and a bundle has one conversion for all.
+//! Some seconds after boot, Linux refines the frequency of the time-stamp counter by up to one
+//! percent (`tsc_refine_calibration_work`). From then on, perf's clock has another conversion from
+//! the counter. Earlier records have times of the old clock, but a bundle has one conversion for
+//! all.
 
 use backtrail_pt::{Nanos, Tsc, TscConversion};
 
-/// The clock that counts, and the one before it.
+/// The last change of the clock, if any.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Calibration(Option<RateChange>);
 
-/// One way from the counter to perf's clock gave way to another.
+/// A change from one clock conversion to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RateChange {
     old: TscConversion,
     new: TscConversion,
-    /// When: on both clocks the same.
+    /// The time of the change, which is the same on both clocks.
     at: Nanos,
 }
 
 impl Calibration {
-    /// Takes over that `new` came in the place of `old`, and gives whether anything that is known has another time by it.
+    /// Records that `new` replaced `old`. Returns whether times of earlier records have to be
+    /// converted.
     pub(super) fn record_change(&mut self, old: TscConversion, new: TscConversion, now: Tsc) -> bool {
         self.0 = RateChange::find(old, new, now);
         self.0.is_some()
     }
 
-    /// The time of a record on the clock that counts, whichever it was told by.
+    /// Converts the time of a record to the current clock, whichever clock it was taken with.
     pub(super) fn to_current(self, time: Nanos) -> Nanos {
         self.0.map_or(time, |change| change.to_current(time))
     }
 }
 
 impl RateChange {
-    /// The kernel begins with a new rate where the clock stands, so that the two clocks agree at one moment. `None`: they do
-    /// not until now, so that nobody knows which of them told a time.
+    /// Finds the moment at which both clocks agree. The kernel starts a new rate at the current
+    /// clock value, so there is one. `None`: the clocks do not agree at any time before `now`, so
+    /// the clock of a record cannot be determined.
     fn find(old: TscConversion, new: TscConversion, now: Tsc) -> Option<Self> {
         let shift = old.shift.max(new.shift);
         let rate = |clock: &TscConversion| i128::from(clock.mult) << (shift - clock.shift);
-        // Neighbors on a circle of 2^64: what is between them is little.
+        // The values are on a circle of 2^64, and their distance is small.
         let apart = i128::from(new.zero.wrapping_sub(old.zero).cast_signed()) << shift;
         let tsc = apart.checked_div(rate(&old) - rate(&new))?;
         let tsc = Tsc(u64::try_from(tsc).ok()?);
@@ -62,8 +65,8 @@ impl RateChange {
 mod tests {
     use super::*;
 
-    /// What the kernel has of a counter at `khz`: as `clocks_calc_mult_shift` and `__set_cyc2ns_scale` make it, the clock being
-    /// `nanos` at `tsc`.
+    /// Returns the kernel's conversion for a counter of `khz` that shows `nanos` at `tsc`, as
+    /// `clocks_calc_mult_shift` and `__set_cyc2ns_scale` compute it.
     fn clock(khz: u64, tsc: u64, nanos: u64) -> TscConversion {
         let mult = u32::try_from((1_000_000u64 << 31) / khz).unwrap();
         let from_zero = ((u128::from(tsc) * u128::from(mult)) >> 31) as u64;

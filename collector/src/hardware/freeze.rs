@@ -1,4 +1,4 @@
-//! Pause, copy, resume: the traces of all processors as they were at one moment.
+//! Pauses, copies and resumes the traces of all processors.
 
 use super::clock;
 use super::counters::SharedCounters;
@@ -12,23 +12,24 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
 
-/// More threads copy no faster: memory is the limit.
+/// More threads do not copy faster, because memory bandwidth is the limit.
 const MAX_WORKERS: usize = 4;
 
-/// Freezes the traces. A handle for any thread; several may ask at once, and wait for each other.
+/// Freezes the traces. Any thread can use a clone of this handle. Concurrent freezes wait for each
+/// other.
 #[derive(Clone, Debug)]
 pub struct Freezer(pub(super) Arc<FreezerState>);
 
-/// What freezers and the collector share.
+/// The state that freezers and the Intel PT source share.
 #[derive(Debug)]
 pub(super) struct FreezerState {
-    /// The processors' traces; those of processors that went stay for a while.
+    /// The traces of all processors. Those of offline processors stay for a while.
     traces: RwLock<Vec<Arc<dyn FreezableTrace>>>,
     pub(super) counters: SharedCounters,
     conversion: RwLock<TscConversion>,
     pool: Arc<BufferPool>,
     jobs: Arc<CopyQueue>,
-    /// One freeze at a time.
+    /// Held during a freeze.
     turn: Mutex<()>,
     workers: Mutex<Vec<JoinHandle<()>>>,
     tids: Vec<Tid>,
@@ -37,12 +38,12 @@ pub(super) struct FreezerState {
 /// The traces of all processors at one moment.
 #[derive(Debug)]
 pub struct Frozen {
-    /// Of each processor, the one that was asked for first; without those that could not be stopped, or for whose copy
-    /// there was no memory.
+    /// The traces, with that of the requested processor first. Traces that could not be stopped or
+    /// copied are missing.
     pub cpus: Vec<FrozenCpu>,
-    /// When freezing began, by `CLOCK_MONOTONIC`.
+    /// When the freeze started, by `CLOCK_MONOTONIC`.
     pub began_at: u64,
-    /// When the crash was, as the caller said.
+    /// The time of the crash, from the caller.
     pub crash_at: Option<u64>,
 }
 
@@ -51,17 +52,19 @@ pub struct Frozen {
 pub struct FrozenCpu {
     /// The processor.
     pub cpu: Cpu,
-    /// The area was full: older trace was overwritten. `false`: this is all there ever was.
+    /// Whether the ring was full, so that older trace was overwritten.
     pub wrapped: bool,
-    /// When we stopped the trace, by `CLOCK_MONOTONIC` in nanoseconds; the time it went, of a processor that is off.
+    /// When the trace was stopped, by `CLOCK_MONOTONIC` in nanoseconds. For an offline processor,
+    /// when it went offline.
     pub paused_at: u64,
-    /// The same by the time-stamp counter, which the kernel cannot calibrate anew in between.
+    /// The same time on the time-stamp counter, which recalibration does not affect.
     pub paused: Tsc,
-    /// When it went on; `None`: it did not, for the processor is off, or the kernel refused.
+    /// When the trace was resumed. `None`: the processor is offline, or the kernel refused.
     pub resumed_at: Option<u64>,
-    /// The kernel itself had paused the trace at the crash: nothing was overwritten since.
+    /// Whether the kernel itself paused the trace at the crash, so that nothing was overwritten
+    /// since.
     pub paused_by_kernel: bool,
-    /// The processor was off, and the trace had ended before.
+    /// Whether the processor was offline.
     pub off: bool,
     had_buffer: bool,
     copy: AuxCopy,
@@ -69,7 +72,7 @@ pub struct FrozenCpu {
 }
 
 impl FrozenCpu {
-    /// The packets, oldest first. They may begin inside of a packet.
+    /// Returns the packets, oldest first. The first packet may be incomplete.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.memory
@@ -79,20 +82,21 @@ impl FrozenCpu {
     }
 }
 
-/// Buffers that are ready to be copied to.
+/// Buffers for copies.
 #[derive(Debug)]
 struct BufferPool {
     free: Mutex<Vec<Memory>>,
-    /// No more are kept.
+    /// Maximum number of free buffers.
     size: AtomicUsize,
-    /// So many are out.
+    /// Number of buffers in use.
     lent: AtomicUsize,
     lock: bool,
 }
 
 impl BufferPool {
-    /// A buffer, and whether it was ready. Where none is, for the last crash is not written yet, memory is taken that
-    /// may have to be paged in; but there are never more than twice as many as processors.
+    /// Returns a buffer, and whether it was prepared. When all prepared buffers are in use,
+    /// allocates memory that may cause page faults. The total is at most twice the number of
+    /// processors.
     fn lend(self: &Arc<Self>, size: usize) -> std::result::Result<(PooledBuffer, bool), PerfError> {
         let spare = locked(&self.free)
             .pop()
@@ -118,7 +122,7 @@ impl BufferPool {
     }
 }
 
-/// A buffer that goes back when it is done with.
+/// A buffer that returns to the pool when dropped.
 #[derive(Debug)]
 struct PooledBuffer {
     memory: Option<Memory>,
@@ -147,7 +151,7 @@ impl Drop for PooledBuffer {
     }
 }
 
-/// A trace that is paused and wants to be copied.
+/// A paused trace that is to be copied.
 #[derive(Debug)]
 struct CopyJob {
     index: usize,
@@ -155,18 +159,19 @@ struct CopyJob {
     paused_at: u64,
     paused: Tsc,
     paused_by_kernel: bool,
-    /// It writes no longer, so that its place is known.
+    /// Whether the trace has stopped, so that its position is known.
     stopped: bool,
-    /// Its processor is off.
+    /// Whether the processor is offline.
     off: bool,
     shared: Arc<FreezeRound>,
 }
 
-/// What one freeze waits for.
+/// The state of one freeze.
 #[derive(Debug)]
 struct FreezeRound {
     pool: Arc<BufferPool>,
-    /// Of each trace, once it is done with; within, nothing of one that could not be copied.
+    /// The result for each trace when it is finished. The inner `None` is a trace that could not be
+    /// copied.
     done: Mutex<Vec<Option<Option<FrozenCpu>>>>,
     all: Condvar,
     not_resumed: AtomicU64,
@@ -184,13 +189,13 @@ struct QueuedJobs {
     closed: bool,
 }
 
-/// A panic elsewhere leaves nothing of ours half done.
+/// Locks a mutex and ignores poisoning, because the state is consistent at every point.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl FreezerState {
-    /// Starts the threads that copy, and takes the memory for the copies.
+    /// Starts the copy threads and allocates the buffers.
     pub(super) fn new(
         traces: Vec<Arc<dyn FreezableTrace>>,
         conversion: TscConversion,
@@ -204,13 +209,13 @@ impl FreezerState {
         let workers = (0..count).map_while(|_| {
             let (jobs, tid_sender) = (jobs.clone(), tid_sender.clone());
             let work = move || {
-                // SAFETY: the call takes and changes nothing.
+                // SAFETY: the call has no arguments and no effect.
                 let _ = tid_sender.send(Tid(unsafe { libc::gettid() } as u32));
                 while let Some(job) = jobs.next() {
                     job.run();
                 }
             };
-            // With fewer threads it only takes longer.
+            // With fewer threads, copying takes longer.
             let named = thread::Builder::new().name("backtrail-copy".to_owned());
             named.spawn(work).ok()
         });
@@ -233,7 +238,7 @@ impl FreezerState {
         }))
     }
 
-    /// Takes one more buffer, for a processor that came.
+    /// Adds a buffer for a new processor.
     pub(super) fn grow(&self, size: usize) -> Result<()> {
         let memory = Memory::new(size, self.pool.lock)?;
         self.pool.size.fetch_add(1, Ordering::Relaxed);
@@ -241,9 +246,9 @@ impl FreezerState {
         Ok(())
     }
 
-    /// Starts the trace of a processor that the kernel stopped.
+    /// Resumes the trace of a processor after the kernel stopped it.
     pub(super) fn restart(&self, cpu: Cpu) {
-        // Not in the middle of a freeze.
+        // Not during a freeze.
         let _turn = locked(&self.turn);
         for trace in self
             .traces()
@@ -256,8 +261,8 @@ impl FreezerState {
         }
     }
 
-    /// Starts the traces again that the kernel paused at a crash for which nobody froze them. To be called now and then:
-    /// a trace stands still from one call to the next at least.
+    /// Resumes traces that the kernel paused at a crash without a later freeze. Call it
+    /// periodically. A trace stays paused for at least one period.
     pub(super) fn end_stale_pauses(&self) {
         let _turn = locked(&self.turn);
         let stale =
@@ -270,7 +275,7 @@ impl FreezerState {
         }
     }
 
-    /// Lets a buffer go, with a trace that is forgotten.
+    /// Removes a buffer, with the trace of an offline processor.
     pub(super) fn shrink(&self) {
         self.pool.size.fetch_sub(1, Ordering::Relaxed);
         let mut free = locked(&self.pool.free);
@@ -279,34 +284,34 @@ impl FreezerState {
         }
     }
 
-    /// Whether every buffer could be kept in memory.
+    /// Returns whether all buffers are locked in memory.
     pub(super) fn buffers_locked(&self) -> bool {
         locked(&self.pool.free).iter().all(Memory::is_locked)
     }
 }
 
 impl FreezerState {
-    /// The traces, to look at.
+    /// Locks the traces for reading.
     pub(super) fn traces(&self) -> RwLockReadGuard<'_, Vec<Arc<dyn FreezableTrace>>> {
         self.traces.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The traces, to change.
+    /// Locks the traces for writing.
     pub(super) fn traces_mut(&self) -> RwLockWriteGuard<'_, Vec<Arc<dyn FreezableTrace>>> {
         self.traces.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The way from TSC to perf's clock.
+    /// Returns the conversion from TSC to perf's clock.
     pub(super) fn conversion(&self) -> TscConversion {
         *self.conversion.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel has calibrated its clock anew.
+    /// Sets the conversion after the kernel has recalibrated its clock.
     pub(super) fn set_conversion(&self, conversion: TscConversion) {
         *self.conversion.write().unwrap_or_else(PoisonError::into_inner) = conversion;
     }
 
-    /// Ends the threads.
+    /// Stops the threads.
     pub(super) fn close(&self) {
         locked(&self.jobs.queue).closed = true;
         self.jobs.some.notify_all();
@@ -317,7 +322,7 @@ impl FreezerState {
 }
 
 impl CopyQueue {
-    /// Waits for the next job; `None`: there will be none.
+    /// Waits for the next job. `None`: the queue is closed.
     fn next(&self) -> Option<CopyJob> {
         let mut queue = locked(&self.queue);
         loop {
@@ -337,7 +342,7 @@ impl CopyQueue {
 }
 
 impl CopyJob {
-    /// Copies the trace and starts it again.
+    /// Copies the trace and resumes it.
     fn run(self) {
         let copied = self.stopped.then(|| {
             let (mut memory, had_buffer) = self.shared.pool.lend(self.trace.size())?;
@@ -370,12 +375,13 @@ impl CopyJob {
 }
 
 impl Freezer {
-    /// Pauses all traces, that of processor `first` before all others; then copies them, `first` before all others, and
-    /// starts each again as soon as it is copied. What happened after a trace was paused and before it went on is a gap
-    /// in the next.
+    /// Pauses all traces, that of processor `first` before all others. Then copies them in the same
+    /// order, and resumes each as soon as it is copied. The time from pause to resume is a gap in
+    /// the next trace.
     ///
-    /// `crash_at` is the time of the crash by `CLOCK_MONOTONIC`, to be compared with. Read the sideband
-    /// ([`Hardware::drain`](super::Hardware::drain)) afterwards, before the story of this moment is asked for.
+    /// `crash_at` is the time of the crash by `CLOCK_MONOTONIC`, for the report. Afterwards, read
+    /// the sideband ([`Hardware::drain`](super::Hardware::drain)) before using the history of this
+    /// moment.
     #[must_use]
     pub fn freeze(&self, first: Option<Cpu>, crash_at: Option<u64>) -> Frozen {
         let shared = &self.0;
@@ -384,7 +390,7 @@ impl Freezer {
         let conversion = shared.conversion();
         SharedCounters::count(&shared.counters.freezes);
         let mut traces = shared.traces().clone();
-        // Of two of the same processor, the one that lives.
+        // Of two traces of the same processor, the online one.
         if let Some(place) = traces
             .iter()
             .position(|trace| Some(trace.cpu()) == first && trace.offline_since().is_none())
@@ -436,7 +442,7 @@ impl Freezer {
         while done.iter().any(Option::is_none) {
             done = round.all.wait(done).unwrap_or_else(PoisonError::into_inner);
         }
-        // One that could not be stopped or found no memory is left out; the others are worth having.
+        // Traces that could not be stopped or copied are left out.
         let cpus: Vec<FrozenCpu> = done.drain(..).flatten().flatten().collect();
         let failures = round.not_resumed.load(Ordering::Relaxed);
         shared
@@ -453,7 +459,7 @@ impl Freezer {
         }
     }
 
-    /// The threads that copy, for the caller to give them the priority it has itself.
+    /// Returns the copy threads, so that the caller can set their priority.
     #[must_use]
     pub fn threads(&self) -> &[Tid] {
         &self.0.tids

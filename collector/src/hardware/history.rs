@@ -1,5 +1,5 @@
-//! What happened on all processors lately, bounded in bytes: what falls out is folded into a state, so that every moment
-//! that is still in can be told in full.
+//! The recent scheduling and mapping events of all processors, bounded in bytes. Events that are
+//! removed update a base state, so that every remaining moment is complete.
 
 use super::world::{Change, World};
 use backtrail_perf::ContextSwitch;
@@ -7,33 +7,33 @@ use backtrail_perf::switch::Direction;
 use backtrail_pt::{Cpu, Nanos, Pid, Tid};
 use std::collections::{BTreeMap, VecDeque};
 
-/// One thing that happened.
+/// An event with its time and processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryEntry {
-    /// When, on perf's clock.
+    /// The time on perf's clock.
     pub time: Nanos,
-    /// Where.
+    /// The processor.
     pub cpu: Cpu,
-    /// What.
+    /// The event.
     pub event: HistoryEvent,
 }
 
-/// What happened.
+/// An event of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HistoryEvent {
-    /// Another task runs.
+    /// A context switch.
     Switch(ContextSwitch),
-    /// Something that changes the state of a process.
+    /// A change of a process's state.
     Change(Box<Change>),
 }
 
 impl HistoryEntry {
-    /// Whether it says that a trace was stopped for want of room.
+    /// Returns whether the event is a trace that stopped because its buffer was full.
     pub(super) fn is_truncated(&self) -> bool {
         matches!(&self.event, HistoryEvent::Change(change) if matches!(**change, Change::Trace(flags) if flags.truncated()))
     }
 
-    /// Has another clock tell its times.
+    /// Converts all times of the entry to another clock.
     pub(super) fn convert_times(&mut self, clock: &impl Fn(Nanos) -> Nanos) {
         self.time = clock(self.time);
         match &mut self.event {
@@ -46,7 +46,7 @@ impl HistoryEntry {
         }
     }
 
-    /// About how much memory it takes.
+    /// Returns the approximate memory use in bytes.
     fn bytes(&self) -> usize {
         let more = match &self.event {
             HistoryEvent::Switch(_) => 0,
@@ -69,31 +69,31 @@ impl HistoryEntry {
 pub struct SidebandHistory {
     limit: usize,
     used: usize,
-    /// In order of time.
+    /// Sorted by time.
     entries: VecDeque<HistoryEntry>,
-    /// How things were before the first entry.
+    /// The state before the first entry.
     base: World,
     /// The last switch of each processor before the first entry.
     running: BTreeMap<Cpu, ContextSwitch>,
-    /// Everything up to here is folded into the base.
+    /// The time of the newest entry that was removed into the base.
     folded: Nanos,
 }
 
-/// What happened in a stretch of time.
+/// The events in a time interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistoryInterval {
-    /// The processes as they were at its end, those included that ended in it.
+    /// The processes at the end of the interval, including those that ended in it.
     pub world: World,
-    /// The switches of each processor in it, and the last one before it.
+    /// The switches of each processor in the interval, and the last one before it.
     pub switches: BTreeMap<Cpu, Vec<ContextSwitch>>,
-    /// The changes in it that are of no process: lost records, trouble of traces, kernel code.
+    /// The changes in the interval that affect no process: lost records, trace errors, kernel code.
     pub other: Vec<(Nanos, Cpu, Change)>,
-    /// It begins before the history does.
+    /// Whether the interval starts before the history.
     pub cut: bool,
 }
 
 impl SidebandHistory {
-    /// Begins with a state.
+    /// Creates a history with a base state.
     #[must_use]
     pub fn new(limit: usize, base: World) -> Self {
         Self {
@@ -103,8 +103,8 @@ impl SidebandHistory {
         }
     }
 
-    /// Adds what happened, in any order; some of it may be older than what is there, for processors are read one after
-    /// another. What is older than all that is kept goes into the base at once.
+    /// Adds entries in any order. They may be older than existing entries, because processors are
+    /// read one after another. Entries that are older than the whole history go into the base.
     pub fn add(&mut self, mut batch: Vec<HistoryEntry>) {
         batch.sort_by_key(|entry| entry.time);
         let Some(first) = batch.first().map(|entry| entry.time) else {
@@ -113,7 +113,7 @@ impl SidebandHistory {
         let later = self.entries.partition_point(|entry| entry.time <= first);
         let tail: Vec<HistoryEntry> = self.entries.drain(later..).collect();
         self.used += batch.iter().map(HistoryEntry::bytes).sum::<usize>();
-        // Two runs in order: the sort merges them.
+        // The sort merges two sorted runs.
         batch.extend(tail);
         batch.sort_by_key(|entry| entry.time);
         self.entries.extend(batch);
@@ -125,12 +125,12 @@ impl SidebandHistory {
         }
     }
 
-    /// Has another clock tell all its times.
+    /// Converts all times to another clock.
     pub(super) fn convert_times(&mut self, clock: impl Fn(Nanos) -> Nanos) {
         for entry in &mut self.entries {
             entry.convert_times(&clock);
         }
-        // Where the clocks meet they may differ by a nanosecond.
+        // At the moment of the change, the clocks may differ by a nanosecond.
         self.entries.make_contiguous().sort_by_key(|entry| entry.time);
         for switch in self.running.values_mut() {
             switch.time = clock(switch.time);
@@ -151,31 +151,31 @@ impl SidebandHistory {
         }
     }
 
-    /// When the oldest thing happened that is kept.
+    /// Returns the time of the oldest entry.
     #[must_use]
     pub fn oldest(&self) -> Option<Nanos> {
         self.entries.front().map(|entry| entry.time)
     }
 
-    /// When the newest thing happened.
+    /// Returns the time of the newest entry.
     #[must_use]
     pub fn newest(&self) -> Option<Nanos> {
         self.entries.back().map(|entry| entry.time)
     }
 
-    /// About how many bytes the entries take.
+    /// Returns the approximate memory use of the entries in bytes.
     #[must_use]
     pub fn used(&self) -> usize {
         self.used
     }
 
-    /// How many entries are kept.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether nothing happened yet, or nothing is kept.
+    /// Returns whether there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -186,7 +186,7 @@ impl SidebandHistory {
         self.entries.iter()
     }
 
-    /// What happened from `from` to `until`, both included.
+    /// Returns the events from `from` to `until`, both included.
     #[must_use]
     pub fn interval(&self, from: Nanos, until: Nanos) -> HistoryInterval {
         let mut interval = HistoryInterval {
@@ -207,7 +207,7 @@ impl SidebandHistory {
                     let switch = running.named(entry.cpu, *switch);
                     let switches = interval.switches.entry(entry.cpu).or_default();
                     if before {
-                        // Only the last of them says who ran at the beginning.
+                        // Only the last of these switches shows the thread that ran at the start.
                         switches.clear();
                     }
                     switches.push(switch);
@@ -232,7 +232,7 @@ impl SidebandHistory {
     }
 }
 
-/// Who runs on each processor, where it is known.
+/// The thread that runs on each processor, where it is known.
 struct Running(BTreeMap<Cpu, (Pid, Tid)>);
 
 impl Running {
@@ -247,8 +247,9 @@ impl Running {
         )
     }
 
-    /// The switch, with the name of the thread that it is of. A thread that has ended, and was waited for, has no number any more when
-    /// it leaves the processor for the last time: the kernel tells -1 (`perf_event_pid`). It is the one that had come.
+    /// Completes a switch with its thread. A reaped thread has no id when it leaves the processor
+    /// for the last time, and the kernel reports -1 (`perf_event_pid`). It is the thread that was
+    /// switched in before.
     fn named(&mut self, cpu: Cpu, mut switch: ContextSwitch) -> ContextSwitch {
         if switch.direction == Direction::In {
             self.0.insert(cpu, (switch.pid, switch.tid));

@@ -1,4 +1,4 @@
-//! All processes as procfs shows them now: where the history begins, and where it goes on after records were lost.
+//! Reads all processes from procfs: at the start of the history, and after records were lost.
 
 use super::records::FileTable;
 use super::world::{ExecutableMapping, MappedFile, ProcessState, World};
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Looks at every process; `now` tells perf's clock, where that is known.
+/// Reads all processes. `now` returns the time on perf's clock, if it is known.
 pub(super) fn take(procfs: &Path, files: &mut FileTable, now: impl Fn() -> Option<Nanos>) -> World {
     let entries = fs::read_dir(procfs).into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<RawTid>().ok());
@@ -19,7 +19,7 @@ pub(super) fn take(procfs: &Path, files: &mut FileTable, now: impl Fn() -> Optio
     World { processes }
 }
 
-/// One process; `None`: it is gone, or a thread of the kernel.
+/// Reads one process. `None`: it has ended, or is a kernel thread.
 pub(super) fn process(pid: RawTid, files: &mut FileTable, as_of: Nanos) -> Option<ProcessState> {
     let mappings: Vec<ExecutableMapping> = maps::maps(pid)
         .into_iter()
@@ -56,7 +56,7 @@ pub(super) fn process(pid: RawTid, files: &mut FileTable, as_of: Nanos) -> Optio
     (!state.threads.is_empty()).then_some(state)
 }
 
-/// The name that perf's record of the same mapping has.
+/// Returns the name that perf's record of the same mapping has.
 fn name(path: &str) -> String {
     match path.strip_suffix(" (deleted)").unwrap_or(path) {
         "" => "//anon".to_owned(),

@@ -1,4 +1,4 @@
-//! From the kernel's records to what happened.
+//! Parses the kernel's records into history entries.
 
 use super::counters::Counters;
 use super::history::{HistoryEntry, HistoryEvent};
@@ -13,13 +13,14 @@ use backtrail_pt::{Cpu, Nanos, Pid, Tid};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// More names are not shared any longer: a host that maps new files without end must not fill our memory.
+/// Maximum number of shared names. A machine that maps new files without end must not exhaust
+/// memory.
 const MAX_FILES: usize = 32 << 10;
 
 /// `PERF_RECORD_LOST_SAMPLES`.
 const LOST_SAMPLES: u32 = 13;
 
-/// Names of files, each kept once.
+/// File names, each stored once.
 #[derive(Debug, Default)]
 pub(super) struct FileTable(HashSet<Arc<MappedFile>>);
 
@@ -29,7 +30,7 @@ impl FileTable {
             return known.clone();
         }
         if self.0.len() >= MAX_FILES {
-            // Those in use live on with their users.
+            // Names in use stay alive through their users.
             self.0.clear();
         }
         let file = Arc::new(file);
@@ -38,7 +39,7 @@ impl FileTable {
     }
 }
 
-/// Reads the records that a ring of processor `cpu` gave.
+/// Parses the records from the ring of processor `cpu`.
 pub(super) fn read(
     bytes: &[u8],
     cpu: Cpu,
@@ -46,7 +47,7 @@ pub(super) fn read(
     counters: &mut Counters,
     entries: &mut Vec<HistoryEntry>,
 ) {
-    // A record that tells no time of its own stands between those around it.
+    // A record without a timestamp gets the time of the previous one.
     let mut last = Nanos(0);
     for raw in ring::records(bytes) {
         let read = raw.and_then(|raw| one(&raw, files));
@@ -123,7 +124,7 @@ fn one(raw: &RawRecord<'_>, files: &mut FileTable) -> ParsedRecord {
     }
 }
 
-/// 0 is the idle task's, -1 that of a thread that is gone already.
+/// Id 0 is the idle task, and -1 is a thread that has ended.
 fn is_process(pid: Pid) -> bool {
     pid.0 != 0 && pid.0 != u32::MAX
 }
@@ -159,7 +160,7 @@ mod tests {
             .collect()
     }
 
-    /// What trails a record: process 7, thread 8, a time, processor 3, an id.
+    /// Returns the trailer of a record: process 7, thread 8, a time, processor 3, an id.
     fn trailer(time: u64) -> [u64; 4] {
         [7 | 8 << 32, time, 3, 1]
     }
@@ -180,7 +181,7 @@ mod tests {
     fn lost_records_and_trouble_of_traces_are_counted_and_kept_with_their_time_and_place() {
         let lost = [&[1, 5][..], &trailer(100)].concat();
         let aux = [&[0, 4096, 1 | 4 | 8][..], &trailer(200)].concat();
-        // An overwritten area and no trouble tells nothing.
+        // An overwritten buffer without an error is no event.
         let plain = [&[0, 4096, 2][..], &trailer(300)].concat();
         let bytes = [record(2, &lost), record(11, &aux), record(11, &plain)].concat();
         let (entries, counters) = read_all(&bytes);
@@ -209,7 +210,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever stands in a ring is read or counted, and ends.
+        /// Any content of a ring is parsed or counted, and parsing ends.
         #[test]
         fn any_bytes_are_read_or_counted(
             kinds in prop::collection::vec((0u32..24, prop::collection::vec(any::<u64>(), 0..9)), 0..12),

@@ -1,4 +1,4 @@
-//! What goes into a bundle: the frozen traces, and who ran and what was mapped in the time they cover.
+//! The frozen traces, with the processes that ran in their time span and their mappings.
 
 use super::freeze::Frozen;
 use super::history::HistoryInterval;
@@ -15,65 +15,65 @@ use backtrail_pt::{Avma, Cpu, CpuModel, Nanos, Pid, TimingParams, Tsc, TscConver
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// What goes into a bundle.
+/// The content of a bundle from Intel PT.
 #[derive(Debug)]
 pub struct TraceSnapshot<'a> {
     pub(super) frozen: &'a Frozen,
-    /// What happened in the time the traces cover.
+    /// The events in the time span of the traces.
     pub interval: HistoryInterval,
-    /// Only this process is told of.
+    /// Restricts the snapshot to this process.
     pub pid: Option<Pid>,
-    /// What is told of time and processor.
+    /// The clocks and the processor.
     pub machine: TracedMachine,
     pub(super) procfs: PathBuf,
     pub(super) filters: Vec<Filter>,
 }
 
-/// What freezing the trace of a processor cost.
+/// The cost of freezing a processor's trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuCost {
     /// The processor.
     pub cpu: Cpu,
-    /// Bytes of trace that were got.
+    /// Bytes of the trace.
     pub bytes: usize,
-    /// Older trace was overwritten at some time: the ring was full.
+    /// Whether the ring was full, so that older trace was overwritten.
     pub wrapped: bool,
-    /// From the crash to the pause, in nanoseconds; `None`: the time of the crash was not told.
+    /// From the crash to the pause, in nanoseconds. `None`: the time of the crash is unknown.
     pub crash_to_pause: Option<u64>,
-    /// No more bytes than these were written from the crash to the pause, and as many of the oldest were overwritten if
-    /// the ring was full; `None`: not known.
+    /// Maximum bytes that were written from the crash to the pause. If the ring was full, as many
+    /// of the oldest bytes were overwritten. `None`: unknown.
     pub written_since_crash: Option<usize>,
-    /// How long nothing was traced, in nanoseconds; `None`: the trace did not go on.
+    /// How long tracing was paused, in nanoseconds. `None`: the trace was not resumed.
     pub paused_for: Option<u64>,
-    /// The kernel itself paused at the crash.
+    /// Whether the kernel itself paused the trace at the crash.
     pub paused_by_kernel: bool,
 }
 
-/// What a decoder must know of the machine.
+/// The parameters of the machine that a decoder needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TracedMachine {
-    /// From TSC to perf's clock.
+    /// The conversion from TSC to perf's clock.
     pub tsc: TscConversion,
-    /// The clocks of the trace.
+    /// The timing parameters of the trace.
     pub timing: TimingParams,
     /// The processor.
     pub cpu: CpuModel,
 }
 
-/// What was written to a bundle, for its manifest.
+/// The data for the manifest of a bundle.
 #[derive(Clone, Debug)]
 pub struct WrittenHistory {
     /// The traces by processor.
     pub cpus: Vec<CpuTrace>,
-    /// Time and processor.
+    /// The clocks and the processor.
     pub machine: TracedMachine,
-    /// Where tracing was allowed at all; empty: everywhere.
+    /// The traced address ranges. Empty: all addresses.
     pub filters: Vec<AddressFilter>,
     /// The processes with their threads and modules.
     pub processes: Vec<Process>,
-    /// What freezing cost.
+    /// The cost of freezing.
     pub costs: Vec<CpuCost>,
-    /// What the reader should know, a sentence each.
+    /// Notes for the reader, one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -92,12 +92,13 @@ impl TraceSnapshot<'_> {
         recorded.write(&bytes, writer, &mut find)
     }
 
-    /// Returns the snapshot as plain data, and the bytes that belong to it. No file is opened for it.
+    /// Returns the snapshot as plain data, and the bytes that belong to it. Opens no file.
     #[must_use]
     pub fn record(&self) -> (RecordedHistory, Vec<u8>) {
         let mut notes = self.notes();
         let mut by_cpu: BTreeMap<Cpu, Vec<&[u8]>> = BTreeMap::new();
-        // A processor that went and came has two traces; the one that ended is the older.
+        // A processor that went offline and online again has two traces. The ended one is the
+        // older.
         let mut frozen: Vec<_> = self.frozen.cpus.iter().collect();
         frozen.sort_by_key(|cpu| cpu.paused_at);
         for cpu in frozen {
@@ -131,7 +132,7 @@ impl TraceSnapshot<'_> {
         })
     }
 
-    /// What freezing cost, by processor.
+    /// Returns the cost of freezing for each processor.
     #[must_use]
     pub fn costs(&self) -> Vec<CpuCost> {
         let tsc = &self.machine.tsc;
@@ -155,7 +156,8 @@ impl TraceSnapshot<'_> {
         costs.collect()
     }
 
-    /// The filters as addresses. A file may be mapped more than once; where it is not mapped, nothing of it was traced.
+    /// Converts the filters to addresses. A file may be mapped several times. A file that is not
+    /// mapped was not traced.
     fn address_filters(&self, notes: &mut Vec<String>) -> Vec<AddressFilter> {
         let range = |from: u64, size: u64| AddressFilter {
             from: Avma(from),
@@ -197,7 +199,7 @@ impl TraceSnapshot<'_> {
         found
     }
 
-    /// The processes that are told of: the one asked for, or all that ran.
+    /// Returns the processes of the snapshot: the requested one, or all that ran.
     fn pids(&self) -> BTreeSet<Pid> {
         match self.pid {
             Some(pid) => BTreeSet::from([pid]),
@@ -252,7 +254,7 @@ impl TraceSnapshot<'_> {
         notes
     }
 
-    /// The time that the traces cover, on perf's clock.
+    /// Returns the time span of the traces, on perf's clock.
     pub(super) fn span(frozen: &Frozen, conversion: &TscConversion, now: Tsc) -> (Nanos, Nanos) {
         let begins = frozen
             .cpus

@@ -12,19 +12,19 @@ use backtrail_bpf::{CRASH, CrashEvent, STACK_CHUNK};
 use backtrail_pt::{Cpu, Pid};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The kernel's function that dumps core, the newest name first (`fs/coredump.c`; renamed in Linux 6.17).
+/// The kernel function that dumps core, newest name first (`fs/coredump.c`, renamed in Linux 6.17).
 const DUMP_FUNCTIONS: [&str; 2] = ["vfs_coredump", "do_coredump"];
-/// A page, which a ring is a multiple of.
+/// Page size. The ring is a multiple of it.
 const PAGE: u32 = 4096;
-/// Before each record of a ring stand so many bytes (`BPF_RINGBUF_HDR_SZ`).
+/// Bytes before each record of a ring (`BPF_RINGBUF_HDR_SZ`).
 const RECORD_HEAD: u32 = 8;
 
-/// What all eBPF kinds need, read once.
+/// The data that all eBPF kinds need, read once.
 pub(super) struct Loader {
     btf: Result<Btf, String>,
 }
 
-/// An attached eBPF program and its ring. Fields are dropped in order: detached first, unmapped then.
+/// An attached eBPF program and its ring. The field order detaches before it unmaps.
 pub(super) struct BpfSource {
     _perf_event: Option<OwnedFd>,
     _programs: Ebpf,
@@ -43,7 +43,7 @@ impl Loader {
     }
 
     pub(super) fn attach(&self, kind: AttachKind, options: &ProbeOptions) -> Result<BpfSource, String> {
-        // Without BTF the object would load too, and read kernel structs at wrong offsets.
+        // Without BTF the object loads too, but reads kernel structs at wrong offsets.
         let btf = self.btf.as_ref().map_err(Clone::clone)?;
         let stack_chunks = options.stack.min(MAX_STACK).div_ceil(STACK_CHUNK) as u32;
         let only = options.only.map_or(0, |pid| pid.0);
@@ -114,7 +114,7 @@ impl Loader {
                 program.load()?;
                 program.attach(TRACEPOINT).map(|_| None)
             }),
-            // Not by aya, which looks for tracefs where it need not be mounted.
+            // Not with aya, which requires a mounted tracefs.
             AttachKind::Tracepoint | AttachKind::PerfTracepoint => {
                 let program = <&mut TracePoint>::try_from(program).map_err(|error| program_error(&error))?;
                 program.load().map_err(|error| program_error(&error))?;
@@ -137,7 +137,7 @@ impl EventSource for BpfSource {
                 (event.at, event.cpu, event.pid) = (head.at, Cpu(head.cpu), Pid(head.pid));
                 event.user = known_user(head.user);
                 event.layout = Layout::Bpf;
-                // Copied, so that the ring has its room back at once.
+                // Copied, so that the ring gets its space back at once.
                 event.bytes.clear();
                 event.bytes.extend_from_slice(&record);
                 return true;
@@ -157,14 +157,14 @@ pub(super) fn take(programs: &mut Ebpf, name: &str) -> Result<Map, String> {
         .ok_or_else(|| format!("the object of the probe lacks the map {name}"))
 }
 
-/// A power of two with room for four events at least.
+/// Returns a power of two with room for at least four events.
 fn ring_size(wanted: u32, stack_chunks: u32) -> u32 {
     let event = (size_of::<CrashEvent>() + STACK_CHUNK * stack_chunks as usize) as u32 + RECORD_HEAD;
     let most = 1 << 30;
     wanted.clamp(PAGE.max(4 * event), most).next_power_of_two()
 }
 
-/// By what name this kernel has the function that dumps core.
+/// Returns the name of the function that dumps core in this kernel.
 fn dump_function(btf: &Btf) -> Result<&'static str, String> {
     DUMP_FUNCTIONS
         .into_iter()

@@ -1,7 +1,8 @@
-//! The kind without eBPF: a perf event on the tracepoint `signal_deliver`, one a processor.
+//! The kind without eBPF: a perf event on the tracepoint `signal_deliver` for each processor.
 //!
-//! Layout of a sample: `PERF_RECORD_SAMPLE` in `include/uapi/linux/perf_event.h`; of the registers in it,
-//! `arch/x86/include/uapi/asm/perf_regs.h`; of the tracepoint, `events/signal/signal_deliver/format` in tracefs.
+//! Format of a sample: `PERF_RECORD_SAMPLE` in `include/uapi/linux/perf_event.h`. Its registers:
+//! `arch/x86/include/uapi/asm/perf_regs.h`. The tracepoint: `events/signal/signal_deliver/format`
+//! in tracefs.
 
 use super::event::{Layout, RawEvent};
 use super::ring::SampleRing;
@@ -15,11 +16,12 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
-/// General registers and `ip`, `flags`, `cs`, `ss`: all but `ds`, `es`, `fs`, `gs`, which x86-64 refuses.
+/// General registers and `ip`, `flags`, `cs`, `ss`. The kernel refuses `ds`, `es`, `fs`, `gs` on
+/// x86-64.
 const REGISTER_MASK: u64 = 0x00ff_0fff;
 /// `PERF_SAMPLE_REGS_ABI_NONE`: there are no registers.
 const ABI_NONE: u64 = 0;
-/// Addresses from here up are marks between the parts of a call chain (`PERF_CONTEXT_MAX`).
+/// Addresses from here up separate the parts of a call chain (`PERF_CONTEXT_MAX`).
 const CONTEXT_MARKS: u64 = -4095_i64 as u64;
 
 /// The perf events and their rings.
@@ -30,20 +32,22 @@ pub(super) struct PerfSource {
     recent: RecentProcesses,
 }
 
-/// Processes that were told of lately: several threads may crash before the first has killed the others.
+/// Processes that were recently reported. Several threads may crash before the first one has killed
+/// the others.
 struct RecentProcesses(VecDeque<(Pid, u64)>);
 
 impl RecentProcesses {
-    /// A dying process delivers its last signals within so many nanoseconds; its id does not come again so soon.
+    /// A dying process delivers its last signals within this time in nanoseconds. Its id is not
+    /// reused that soon.
     const WINDOW: u64 = 1_000_000_000;
     const CAPACITY: usize = 1024;
 
-    /// With all the room that it will need.
+    /// Allocates all memory in advance.
     fn new() -> Self {
         Self(VecDeque::with_capacity(Self::CAPACITY))
     }
 
-    /// Whether the process was not told of before.
+    /// Returns whether the process was not reported before.
     fn is_new(&mut self, pid: Pid, at: u64) -> bool {
         let known = self
             .0
@@ -66,14 +70,14 @@ impl PerfSource {
             return Err("the processors cannot be determined (/sys/devices/system/cpu/online)".to_owned());
         }
         let stack = options.stack.min(MAX_STACK).next_multiple_of(8) as u32;
-        // Each ring has room for some samples with a whole stack.
+        // Each ring has room for some samples with a full stack.
         let size = (options.ring as usize / cpus.len()).max(8 * MAX_STACK);
         let failed = |what: &str| format!("the kernel does not {what}: {}", io::Error::last_os_error());
         let mut rings = Vec::new();
         for cpu in cpus {
             let event = tracefs::open(&mut attributes(id, stack), cpu)
                 .map_err(|error| format!("the kernel does not open the event: {error}"))?;
-            // SAFETY: the filter is a string of C that outlives the call, which only reads it.
+            // SAFETY: the filter is a C string that outlives the call, which only reads it.
             if unsafe { perf::ioctls::SET_FILTER(event.as_raw_fd(), filter.as_ptr().cast_mut()) } < 0 {
                 return Err(failed("take the event's filter"));
             }
@@ -97,7 +101,8 @@ impl PerfSource {
 }
 
 impl PerfSource {
-    /// Whether the sample in `event` tells of a process that is looked at, for the first time; its head is read there.
+    /// Returns whether the sample in `event` is the first one of a process to report. Reads the
+    /// sample's head.
     fn wants(&mut self, event: &mut RawEvent) -> bool {
         let Some((pid, at, cpu)) = head(&event.bytes) else {
             return false;
@@ -139,7 +144,7 @@ fn attributes(id: u64, stack: u32) -> sys::perf_event_attr {
     attributes
 }
 
-/// What the kernel passes on: these signals, where nobody handles them.
+/// Returns the kernel filter: these signals with their default action.
 fn filter(signals: SignalSet) -> String {
     let signals: Vec<String> = signals.iter().map(|signal| format!("sig == {signal}")).collect();
     format!("sa_handler == 0 && ({})", signals.join(" || "))
@@ -166,8 +171,8 @@ impl EventSource for PerfSource {
     }
 }
 
-/// How many samples an event had no room for (`PERF_FORMAT_LOST`: the count, then the losses). The records of type
-/// `PERF_RECORD_LOST` would tell of them only with the next sample that fits.
+/// Returns how many samples an event lost (`PERF_FORMAT_LOST`: the count, then the losses).
+/// `PERF_RECORD_LOST` records would report them only with the next sample that fits.
 fn lost_of(event: BorrowedFd<'_>) -> u64 {
     let mut words = [0_u64; 2];
     let size = size_of_val(&words);
@@ -180,7 +185,7 @@ fn lost_of(event: BorrowedFd<'_>) -> u64 {
     }
 }
 
-/// Takes fields off the front.
+/// Reads fields from the front.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -199,14 +204,14 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Which process a sample tells of, when, and on which processor.
+/// Returns the process, time and processor of a sample.
 fn head(record: &[u8]) -> Option<(Pid, u64, Cpu)> {
     let mut fields = Fields(record);
     let (pid, _) = (Pid(fields.u32()?), fields.u32()?);
     Some((pid, fields.u64()?, Cpu(fields.u32()?)))
 }
 
-/// Reads a sample with the fields that `attributes` asks for; `None`: it is cut short.
+/// Parses a sample with the fields of `attributes`. `None`: it is truncated.
 pub(super) fn sample(record: &[u8]) -> Option<CrashSample> {
     let mut fields = Fields(record);
     let (pid, tid) = (Pid(fields.u32()?), Tid(fields.u32()?));
@@ -250,14 +255,14 @@ pub(super) fn sample(record: &[u8]) -> Option<CrashSample> {
     })
 }
 
-/// The tracepoint's own fields: common 8, then `int sig, errno, code`.
+/// Parses the tracepoint's fields: 8 common bytes, then `int sig, errno, code`.
 fn siginfo(raw: &[u8]) -> Option<(SigInfo, SiginfoDetail)> {
     let mut bytes = [0; SigInfo::SIZE];
     bytes[..12].copy_from_slice(raw.get(8..20)?);
     Some((SigInfo(bytes), SiginfoDetail::Code))
 }
 
-/// The registers in the order of `enum perf_event_x86_regs`.
+/// Parses the registers in the order of `enum perf_event_x86_regs`.
 fn registers(fields: &mut Fields<'_>) -> Option<Registers> {
     let mut registers = Registers::default();
     if fields.u64()? == ABI_NONE {
@@ -294,7 +299,7 @@ fn registers(fields: &mut Fields<'_>) -> Option<Registers> {
     Some(registers)
 }
 
-/// The stack: its size, its bytes, and how many of them are true.
+/// Parses the stack: its size, its bytes, and how many of them are valid.
 fn stack<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
     let size = usize::try_from(fields.u64()?).ok()?;
     let bytes = fields.bytes(size)?;
@@ -310,7 +315,7 @@ fn stack<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
 
-    /// A sample as the kernel lays it out.
+    /// Returns a sample in the kernel's format.
     fn made() -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.extend([7_u32, 8].map(u32::to_le_bytes).concat());

@@ -1,11 +1,11 @@
-//! The errors of `aya`, and of the kernel through it, told in one line.
+//! Formats the errors of `aya` and of the kernel in one line.
 
 use aya::programs::ProgramError;
 
-/// Why a program is not loaded or not attached, in one line.
+/// Returns in one line why a program is not loaded or attached.
 pub(super) fn program_error(error: &ProgramError) -> String {
     match error {
-        // The verifier's log is long, and its last lines are the ones that say something.
+        // The verifier's log is long. Its last lines have the reason.
         ProgramError::LoadError {
             io_error,
             verifier_log,
@@ -25,7 +25,7 @@ pub(super) fn program_error(error: &ProgramError) -> String {
     }
 }
 
-/// The causes of an error in one line, each said once.
+/// Returns the causes of an error in one line, each once.
 pub(super) fn error_reason(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,34 +1,37 @@
-//! Which bundle goes when there is no room: each user has a share, so that none can push out the crashes of others.
+//! The order in which bundles are removed. Each user has a share, so that no user can push out the
+//! crashes of others.
 
 use crate::users::User;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-/// A bundle that may go.
+/// A bundle that may be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) name: String,
     /// Bytes on the disk.
     pub(super) size: u64,
-    /// Who answers for it.
+    /// The user who owns it.
     pub(super) user: User,
-    /// Whether a sender has taken it: nothing is lost with it.
+    /// Whether it was sent, so that removing it loses nothing.
     pub(super) is_sent: bool,
 }
 
-/// The bundles in the order in which they go: those that were sent, the oldest first; then again and again the oldest of
-/// the user whose bundles take most. Those of system users stay while they take no more than the reserve.
+/// The bundles in the order of their removal. Sent ones come first, oldest first. Then comes,
+/// repeatedly, the oldest of the user whose bundles use most space. Bundles of system users stay
+/// while they use no more than the reserve.
 #[derive(Debug)]
 pub(super) struct EvictionOrder {
     sent: VecDeque<Candidate>,
     users: HashMap<User, UserBundles>,
-    /// Users with bundles that may go, by what all of theirs take.
+    /// Users with removable bundles, by the total size of their bundles.
     largest: BTreeSet<(u64, User)>,
-    /// The same of system users.
+    /// The same for system users.
     largest_system: BTreeSet<(u64, User)>,
-    /// What bundles of system users take.
+    /// Total size of the bundles of system users.
     system: u64,
     reserve: u64,
-    /// The newest bundle is a system user's, who may make room for it with bundles of its own.
+    /// Whether the newest bundle is of a system user. Such a user may then remove own bundles for
+    /// it.
     newest_is_system: bool,
 }
 
@@ -39,7 +42,8 @@ struct UserBundles {
 }
 
 impl EvictionOrder {
-    /// Of the bundles from the oldest on, beside the newest, which stays. `reserve`: bytes for system users.
+    /// Creates the order for the bundles, oldest first, without the newest, which stays. `reserve`
+    /// is in bytes, for system users.
     pub(super) fn new(bundles: Vec<Candidate>, newest: &Candidate, reserve: u64) -> Self {
         let mut eviction = Self {
             sent: VecDeque::new(),
@@ -75,7 +79,7 @@ impl EvictionOrder {
         }
     }
 
-    /// Puts a user where he belongs, if there is anything of his that may go.
+    /// Adds a user to the ranking, if the user has removable bundles.
     fn rank(&mut self, user: User) {
         let Some(bundles_of_user) = self
             .users
@@ -105,7 +109,7 @@ impl EvictionOrder {
         self.rank(bundle.user);
     }
 
-    /// Takes the next one. It counts as gone from then on.
+    /// Removes the next bundle from the order.
     pub(super) fn take(&mut self) -> Option<Candidate> {
         let next = match self.sent.pop_front() {
             Some(sent) => sent,
@@ -196,7 +200,7 @@ mod tests {
             order(&bundles, &bundle("ann-2", 5, 1000), 70),
             ["root-1", "ann-1"].map(str::to_owned)
         );
-        // Of their own, they may make room for what is new.
+        // System users may remove their own bundles for a new one.
         assert_eq!(
             order(&bundles, &bundle("root-3", 5, 0), 1000),
             ["ann-1", "root-1", "root-2", "www-1"].map(str::to_owned)

@@ -1,7 +1,7 @@
-//! A finished bundle becomes the spool's: its owner's, and readable for the spool's group.
+//! Gives a finished bundle to the spool's owner, and makes it readable for the spool's group.
 //!
-//! Who wrote it may be another user, and hostile: nothing is followed, and nothing is given away but files and
-//! directories that were the writer's own.
+//! The writer may be another, hostile user. So no link is followed, and only files and directories
+//! of the writer are changed.
 
 use crate::error::{Error, Result};
 use nix::dir::Dir;
@@ -17,17 +17,19 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirEntryExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// A bundle is not nearly so deep.
+/// Maximum depth of a bundle.
 const DEPTH: usize = 16;
-/// A bundle has no more files and directories.
+/// Maximum number of files and directories of a bundle.
 const MAX_ENTRIES: usize = 100_000;
-/// Reading and searching, for the group.
+/// The group's permissions for reading and searching.
 const GROUP_READS: u32 = 0o050;
 
-/// Gives a bundle to the owner and group of `spool`. For the group it is readable exactly where the spool is.
+/// Gives a bundle to the owner and group of `spool`. The group can read it exactly if it can read
+/// the spool.
 ///
 /// # Errors
-/// When it holds what no bundle has, or the kernel refuses. A part of it may have been given then.
+/// When the bundle has invalid content, or the kernel refuses. A part may have been changed by
+/// then.
 pub(super) fn hand_over(bundle: &Path, spool: &Path, modules: &Path) -> Result<()> {
     let found = fs::metadata(spool).map_err(Error::file("look at", spool))?;
     let give = || -> io::Result<()> {
@@ -49,14 +51,14 @@ pub(super) fn hand_over(bundle: &Path, spool: &Path, modules: &Path) -> Result<(
 const DIRECTORY: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
 struct Walk<'a> {
-    /// Who wrote the bundle.
+    /// The user who wrote the bundle.
     writer: u32,
     user: u32,
     group: u32,
     group_reads: bool,
-    /// Where shared modules are.
+    /// The directory of shared modules.
     modules: &'a Path,
-    /// Their inodes, read once one is met.
+    /// Their inodes, read when the first is found.
     shared: Option<HashSet<u64>>,
     entries: usize,
 }
@@ -66,7 +68,7 @@ fn refused(what: &str) -> io::Error {
 }
 
 impl Walk<'_> {
-    /// The directory first: from then on its writer changes nothing in it.
+    /// Changes a directory before its content, so that its writer can no longer modify it.
     fn directory(&mut self, directory: OwnedFd, depth: usize) -> io::Result<()> {
         let depth = depth.checked_sub(1).ok_or(Errno::ELOOP)?;
         self.give(&directory, &fstat(&directory)?, 0o700, 0o050)?;
@@ -109,7 +111,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether it is a module that bundles share.
+    /// Returns whether a file is a shared module.
     fn is_shared(&mut self, found: &FileStat) -> io::Result<bool> {
         if fs::symlink_metadata(self.modules).is_ok_and(|modules| modules.dev() != found.st_dev) {
             return Ok(false);
@@ -133,7 +135,7 @@ impl Walk<'_> {
             fchownat(file, c"", Some(user), Some(group), AtFlags::AT_EMPTY_PATH)?;
         }
         let mode = owner | if self.group_reads { group } else { 0 };
-        // By a name that leads to what is open, whatever it is called.
+        // This path leads to the open file, whatever its name is.
         let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
         fs::set_permissions(path, fs::Permissions::from_mode(mode))
     }
@@ -151,7 +153,7 @@ mod tests {
     }
 
     impl SpoolFixture {
-        /// A spool of user 0 and group 7 that its group may read, and a bundle that user 1 has written.
+        /// Creates a spool of user 0 and group 7 that its group may read, and a bundle of user 1.
         fn new() -> Option<Self> {
             if !Uid::effective().is_root() {
                 eprintln!("left out: only root can give files away");

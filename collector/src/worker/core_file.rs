@@ -1,5 +1,5 @@
-//! The core of a crash: of a process that is kept, by the policy, or of the one thread that the
-//! probe saw.
+//! Writes the core of a crash: of a held process, by the policy, or of the one thread that the
+//! probe reported.
 
 use super::memory::ProcessMemory;
 use super::open::{OpenProcess, OpenThread};
@@ -20,8 +20,8 @@ use std::io::{self, Read, Write};
 /// The name of the core in a bundle.
 pub(super) const CORE: &str = "core";
 
-/// Gives the process and its threads the ids that they have outside of their pid namespace: a core
-/// has those of inside.
+/// Replaces the ids of the process and its threads by those outside of their pid namespace. A core
+/// has the inner ids.
 pub(super) fn use_outer_ids(contents: &mut CoreContents, process: &OpenProcess) {
     let outer = |thread: &OpenThread| Some((thread.inner?, thread.tid));
     let outer: HashMap<u32, Tid> = process.threads.iter().filter_map(outer).collect();
@@ -33,7 +33,7 @@ pub(super) fn use_outer_ids(contents: &mut CoreContents, process: &OpenProcess) 
     }
 }
 
-/// What a core may cost.
+/// The limits of a core.
 pub(super) struct CoreLimits<'a> {
     pub(super) policy: &'a Policy,
     /// `CLOCK_MONOTONIC`, nanoseconds.
@@ -41,8 +41,8 @@ pub(super) struct CoreLimits<'a> {
     pub(super) allowance: &'a mut Allowance,
 }
 
-/// Writes a core with as much memory as the policy says, no longer than until the deadline, and no
-/// larger than allowed.
+/// Writes a core with as much memory as the policy allows, until the deadline, and within the
+/// allowance.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -100,8 +100,7 @@ pub(super) fn save_memory(
     Ok(())
 }
 
-/// Bytes that a full core would take: of private memory, what is in use; of files, all that is
-/// promised.
+/// Returns the size of a full core: private memory in use, and file mappings in full.
 fn wanted(process: &OpenProcess, contents: &CoreContents) -> u64 {
     let mut files: HashMap<u64, bool> = HashMap::new();
     files.extend(
@@ -119,7 +118,7 @@ fn wanted(process: &OpenProcess, contents: &CoreContents) -> u64 {
     process.in_use.unwrap_or(0).saturating_add(of_files)
 }
 
-/// Memory that is there until the deadline, and no more of it than is allowed.
+/// Memory that is readable until the deadline, and within the allowance.
 struct LimitedMemory<'a> {
     memory: ProcessMemory<'a>,
     deadline: u64,
@@ -152,8 +151,8 @@ impl Memory for &mut LimitedMemory<'_> {
     }
 }
 
-/// Writes the core as the kernel sends it: its head, and what comes after that, which is to be
-/// `promised` bytes or more.
+/// Writes the core that the kernel sends: its head, and the rest, which should have at least
+/// `promised` bytes.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -183,7 +182,7 @@ pub(super) fn save_as_sent(
     Ok(())
 }
 
-/// Writes a core without any memory.
+/// Writes a core without memory.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -192,7 +191,7 @@ pub(super) fn save_without_memory(file: &mut File, mut contents: CoreContents) -
     core::write(file, &contents, |_: Avma, _: &mut [u8]| 0).map(drop)
 }
 
-/// Writes a core of the one thread that the probe saw, with the stack that it copied. Returns the
+/// Writes a core of the one thread that the probe reported, with its copied stack. Returns the
 /// crash.
 ///
 /// # Errors
@@ -240,7 +239,7 @@ pub(super) fn save_sample(writer: &Writer, sample: &SampleRecord) -> Result<Cras
     Ok(crashed)
 }
 
-/// The crash as the core of its thread tells it.
+/// Returns the crash from the core of its thread.
 pub(super) fn crash(pid: Pid, thread: &CoreThread) -> Crash {
     Crash {
         pid,

@@ -1,4 +1,4 @@
-//! Files that only the history names: a process mapped them and has let them go, or has ended.
+//! Files that only the history names: a process unmapped them, or has ended.
 
 use crate::hardware::{RecordedHistory, RecordedMapping, candidates};
 use backtrail_process::beneath::{FileId, Status};
@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 
-/// Open files that may be those that a history names, by process and path. Which of them is the one
-/// is looked at once privileges are given up.
+/// Open files that may be those of a history, by process and path. They are identified after
+/// privileges are dropped.
 pub(super) type HistoryFiles = HashMap<(u32, String), Vec<File>>;
 
-/// Opens the files of a history that are not among those that `process` (id and mappings) maps now,
-/// at most `limit`. Files that `admits` refuses are left out.
+/// Opens the files of a history that `process` (id and mappings) does not map now, at most `limit`.
+/// Files that `admits` refuses are left out.
 pub(super) fn open(
     history: &RecordedHistory,
     process: Option<(u32, &[Map])>,
@@ -31,7 +31,7 @@ pub(super) fn open(
         let by_name = mappings.filter(|mapping| mapping.path.starts_with('/'));
         for mapping in by_name.filter(|mapping| !maps.iter().any(|map| is_of(map, mapping))) {
             let key = (recorded.pid, mapping.path.clone());
-            // There are at most two of each.
+            // There are at most two files for each mapping.
             if count + 2 > limit || files.contains_key(&key) {
                 continue;
             }
@@ -43,7 +43,7 @@ pub(super) fn open(
     files
 }
 
-/// Whether a mapping of now is of the file that the history names.
+/// Returns whether a current mapping is of the file that the history names.
 fn is_of(map: &Map, mapping: &RecordedMapping) -> bool {
     let is_same = |id: FileId| (id.device, id.inode) == (map.device, map.inode);
     map.path == mapping.path && mapping.id().is_none_or(is_same)

@@ -1,4 +1,4 @@
-//! A worker's whole life.
+//! The main function of a worker.
 
 use super::confine;
 use super::deposit::{self, Origin};
@@ -15,11 +15,11 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Waits for one task, which the daemon gives over standard input, and runs it. A daemon that ends
-/// without one ends this.
+/// Waits for one task from the daemon on standard input, and runs it. Returns without a task if the
+/// daemon ends.
 ///
 /// # Errors
-/// When the daemon is gone while the task is run. What else fails is reported to it.
+/// When the daemon ends during the task. Other errors are reported to the daemon.
 pub fn run() -> Result<()> {
     let failed = || Error::system("talk to the collector");
     let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed())?;
@@ -39,14 +39,14 @@ pub fn run() -> Result<()> {
     daemon.send(&report, None).map_err(failed())
 }
 
-/// What the daemon gave.
+/// The task and its descriptors.
 struct ReceivedTask {
     task: Task,
     files: HashMap<TaskInput, OwnedFd>,
 }
 
 impl ReceivedTask {
-    /// `None`: the daemon has ended.
+    /// Receives a task. `None`: the daemon has ended.
     fn receive(daemon: &Connection) -> Result<Option<Self>> {
         let failed = || Error::system("receive a task from the collector");
         let missing = || Error::Unable("this command is for the collector to start".to_owned());
@@ -75,7 +75,7 @@ impl ReceivedTask {
     }
 }
 
-/// Opens, confines itself, writes. Returns whether the bundle is complete.
+/// Opens the files, enters the sandbox and writes the bundle. Returns whether it is complete.
 fn work(daemon: &Connection, mut given: ReceivedTask, machine: HostMachine) -> Result<bool> {
     confine::limit()?;
     let missing = || Error::Unable("the collector gave no directory".to_owned());
@@ -161,12 +161,12 @@ fn write(
         }
         Work::Deposit { .. } => {}
     }
-    // The daemon lets the process go at the deadline in any case.
+    // The daemon releases the process at the deadline in any case.
     let _ = daemon.send(&Report::Read, None);
     draft.finish(images)
 }
 
-/// Reads a file without its position, which another process has too.
+/// Reads a file without its position, which another process shares.
 fn read_whole(file: File) -> std::io::Result<Vec<u8>> {
     use std::os::unix::fs::FileExt;
     let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! A process that lives on: it is stopped, its registers are read, and it goes on (ptrace(2)).
+//! Stops a running process, reads its registers and lets it continue (ptrace(2)).
 
 use backtrail_bundle::core::{CoreContents, CoreThread, Registers};
 use backtrail_process::{RawTid, core_dump, status};
@@ -10,20 +10,20 @@ use nix::unistd::Pid;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-/// How long threads may take to stop when asked.
+/// How long threads may take to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A process whose threads are stopped, until this is dropped. It must be dropped by the thread
-/// that made it.
+/// A process whose threads are stopped until this is dropped. Only the thread that created it may
+/// drop it.
 pub(super) struct StoppedProcess {
     pid: RawTid,
     threads: Vec<RawTid>,
-    /// Threads that did not stop in time.
+    /// Number of threads that did not stop in time.
     pub(super) running: usize,
 }
 
 impl StoppedProcess {
-    /// Stops all threads of a process, those that it starts meanwhile too.
+    /// Stops all threads of a process, including those that start meanwhile.
     pub(super) fn stop(pid: RawTid) -> Result<Self, String> {
         let mut stopped = Self {
             pid,
@@ -45,7 +45,7 @@ impl StoppedProcess {
             for tid in new {
                 match seize(tid) {
                     Ok(()) => stopped.threads.push(tid),
-                    // It has just ended.
+                    // The thread has just ended.
                     Err(Errno::ESRCH) => {}
                     Err(error) => {
                         return Err(format!(
@@ -66,7 +66,7 @@ impl StoppedProcess {
         Ok(stopped)
     }
 
-    /// What its core holds.
+    /// Returns the contents for its core.
     pub(super) fn contents(&self) -> CoreContents {
         let thread = |tid: &RawTid| {
             let registers = ptrace::getregs(Pid::from_raw(*tid)).ok()?;
@@ -88,8 +88,8 @@ impl Drop for StoppedProcess {
         let deadline = Instant::now() + STOP_TIMEOUT;
         for tid in &self.threads {
             let tid = Pid::from_raw(*tid);
-            // Killed meanwhile, it is there until its tracer has waited for it: its parent would
-            // wait as long as we live.
+            // A thread that was killed meanwhile stays until its tracer has waited for it. Its
+            // parent would wait for as long as this process runs.
             while ptrace::detach(tid, None).is_err() && Instant::now() < deadline {
                 match waitpid(tid, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)) {
                     Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(_) => break,
@@ -106,7 +106,7 @@ fn seize(tid: RawTid) -> nix::Result<()> {
     ptrace::interrupt(tid)
 }
 
-/// Whether the thread stops before the deadline. A signal that comes first is passed on.
+/// Waits until the thread stops. Returns `false` at the deadline. An earlier signal is passed on.
 fn await_stop(tid: RawTid, deadline: Instant) -> bool {
     let tid = Pid::from_raw(tid);
     if ptrace::getregs(tid).is_ok() {
@@ -123,7 +123,7 @@ fn await_stop(tid: RawTid, deadline: Instant) -> bool {
                 std::thread::sleep(Duration::from_micros(200));
             }
             Ok(WaitStatus::StillAlive) => return false,
-            // It has ended.
+            // The thread has ended.
             _ => return true,
         }
     }
@@ -182,8 +182,7 @@ mod tests {
         let stopped = StoppedProcess::stop(pid).unwrap();
         kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
         drop(stopped);
-        // This thread lives on; were the process still traced by it, its parent would wait for
-        // ever.
+        // This thread continues. If it still traced the process, the parent would wait forever.
         let begin = Instant::now();
         while parent.try_wait().unwrap().is_none() {
             assert!(

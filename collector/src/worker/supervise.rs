@@ -1,4 +1,4 @@
-//! The daemon's side of a worker: starting it, owner_of it, and not waiting for it when it hangs.
+//! The daemon's side of a worker: starts it, answers its reports, and abandons it when it hangs.
 
 use super::confine::{FIRST_IDENTITY, IDENTITIES};
 use super::drafts::{DraftDirectory, shared_modules};
@@ -16,29 +16,30 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The command that [`super::run`] is behind.
+/// The hidden command that calls [`super::run`].
 pub(crate) const COMMAND: &str = "core-worker";
-/// How long a worker may take beyond the deadline of its process: to copy binaries, and to write
-/// all through to the disk.
+/// How long a worker may take after the process's deadline to copy binaries and write the bundle to
+/// disk.
 const FINISH: Duration = Duration::from_secs(60);
-/// How long a worker may take to end once it has reported, or was killed.
+/// How long a worker may take to end after its last report, or after it was killed.
 const END: Duration = Duration::from_secs(1);
-/// How often it is looked whether there is room on the disk while a worker writes.
+/// How often to check the free disk space while a worker writes.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// A worker has no more to report.
+/// Maximum number of reports of a worker.
 const MAX_REPORTS: usize = 16;
-/// Letters of a sentence that a worker reports.
+/// Maximum length of a worker's message.
 const MAX_SENTENCE: usize = 1000;
-/// Workers of one user that could not be ended; it gets no others until one of them has.
+/// Maximum number of a user's workers that could not be ended. The user gets no others until one of
+/// them ends.
 const MAX_STUCK: usize = 2;
 
-/// Starts workers.
+/// Starts and tracks workers.
 #[derive(Debug, Default)]
 pub struct Workers {
     next: AtomicU32,
-    /// A worker that waits for a task: the next process is kept for a shorter time.
+    /// A worker that waits for a task, which shortens the time that the next process is held.
     spare: Mutex<Option<(Child, Connection)>>,
-    /// Processes that a file system without an answer keeps in the kernel, though they were killed.
+    /// Killed processes that a file system blocks in the kernel.
     stuck: Mutex<Vec<(User, StuckProcess)>>,
 }
 
@@ -47,7 +48,7 @@ pub struct Workers {
 enum StuckProcess {
     /// A worker.
     Worker(Child),
-    /// A process that opened files for a worker (`aside.rs`); the worker has ended.
+    /// A process that opened files for a worker (`opener.rs`). The worker has ended.
     Opener(Connection),
 }
 
@@ -60,22 +61,22 @@ impl StuckProcess {
     }
 }
 
-/// A task, and what else its worker needs.
+/// A task with everything that its worker needs.
 pub(crate) struct WorkerJob<'a> {
     pub(crate) task: Task,
     /// Descriptors for the worker.
     pub(crate) inputs: Vec<(TaskInput, OwnedFd)>,
-    /// Where the draft directory is made.
+    /// The directory for the draft directory.
     pub(crate) spool: &'a Path,
-    /// Where copies of modules are that bundles of this user share.
+    /// The directory of modules that bundles of this user share.
     pub(crate) modules: PathBuf,
-    /// Who answers for the process.
+    /// The user who owns the process.
     pub(crate) user: User,
-    /// Called once nothing more is to be read of the process, or the deadline has passed.
+    /// Called when nothing more of the process is needed, or at the deadline.
     pub(crate) release: &'a mut dyn FnMut(),
-    /// Called when the rest of the kernel's core is wanted.
+    /// Called when the worker needs the rest of the kernel's core.
     pub(crate) send_core: &'a mut dyn FnMut(),
-    /// Whether the disk has the room that must stay free.
+    /// Returns whether the disk has the required free space.
     pub(crate) has_room: &'a dyn Fn() -> bool,
 }
 
@@ -83,17 +84,17 @@ pub(crate) struct WorkerJob<'a> {
 #[derive(Debug)]
 pub struct WrittenBundle {
     draft: DraftDirectory,
-    /// Where it stands: it is removed when this is dropped, unless it was moved away.
+    /// The path of the bundle. Dropping this removes the bundle, unless it was moved away.
     pub bundle: PathBuf,
-    /// Nothing is missing in it.
+    /// Whether nothing is missing in it.
     pub is_complete: bool,
 }
 
 impl Workers {
-    /// Has a worker write a bundle.
+    /// Makes a worker write a bundle.
     ///
     /// # Errors
-    /// When there is none in the end: in a sentence, why.
+    /// When no bundle was written. The message states the reason.
     pub(crate) fn write(&self, job: WorkerJob<'_>) -> Result<WrittenBundle> {
         self.reap();
         if job.task.work.opens_a_process() && self.stuck_of(job.user) >= MAX_STUCK {
@@ -113,7 +114,7 @@ impl Workers {
         };
         let outcome = run_task(job, identity, &connection, &draft, &shared);
         self.prepare();
-        // It has reported, or is late.
+        // The worker has reported, or is late.
         if outcome.is_err() {
             let _ = child.kill();
         }
@@ -121,7 +122,7 @@ impl Workers {
             let _ = child.kill();
             if !ends(&mut child, END) {
                 self.lock_stuck().push((user, StuckProcess::Worker(child)));
-                // It might still write to what it calls finished.
+                // The worker might still write to the bundle that it reported as finished.
                 outcome?;
                 return Err(Error::Unable("the worker could not be ended".to_owned()));
             }
@@ -145,7 +146,7 @@ impl Workers {
         })
     }
 
-    /// Starts a worker that waits for the next task, unless one does.
+    /// Starts a worker that waits for the next task, unless there is one.
     pub(crate) fn prepare(&self) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.is_none() {
@@ -153,7 +154,7 @@ impl Workers {
         }
     }
 
-    /// The worker that waits, if it still does.
+    /// Returns the waiting worker, if it is still running.
     fn take_spare(&self) -> Option<(Child, Connection)> {
         let (mut child, connection) = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         matches!(child.try_wait(), Ok(None)).then_some((child, connection))
@@ -168,12 +169,12 @@ impl Workers {
         self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets workers that hung and have ended since.
+    /// Forgets stuck workers that have ended.
     pub(crate) fn reap(&self) {
         self.lock_stuck().retain_mut(|(_, process)| !process.has_ended());
     }
 
-    /// How many workers hang.
+    /// Returns the number of stuck workers.
     pub(crate) fn stuck(&self) -> usize {
         self.lock_stuck().len()
     }
@@ -181,7 +182,7 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        // It ends as its connection does.
+        // The worker ends when its connection is closed.
         if let Some((mut child, connection)) = self.take_spare() {
             drop(connection);
             ends(&mut child, END);
@@ -190,7 +191,7 @@ impl Drop for Workers {
 }
 
 impl WrittenBundle {
-    /// Ends the draft: what was not moved out of it goes.
+    /// Removes the draft directory with everything that was not moved out of it.
     pub fn discard(self) {
         drop(self.draft);
     }
@@ -205,7 +206,7 @@ fn start() -> Result<(Child, Connection)> {
             .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
-            // What it has to say it reports.
+            // The worker reports its errors over the connection.
             .stderr(Stdio::null())
             .spawn()?;
         Ok((child, ours))
@@ -213,7 +214,7 @@ fn start() -> Result<(Child, Connection)> {
     start().map_err(Error::system("start a worker"))
 }
 
-/// Whether a process ends in time; it is waited for then.
+/// Waits for the end of a process. Returns whether it ended in time.
 fn ends(child: &mut Child, limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
     let mut pause = Duration::from_micros(200);
@@ -227,8 +228,9 @@ fn ends(child: &mut Child, limit: Duration) -> bool {
     }
 }
 
-/// Gives the worker its task, and answers it until it reports the end. Returns whether the bundle
-/// is complete. The process is released in any case, at the deadline at the latest.
+/// Runs a task: gives it to the worker, and answers until the worker reports its end. Returns
+/// whether the bundle is complete. The process is released in any case, at the deadline at the
+/// latest.
 fn run_task(
     mut job: WorkerJob<'_>,
     identity: u32,
@@ -292,7 +294,7 @@ fn exchange_messages(
         let left = Duration::from_nanos(until.saturating_sub(now));
         let wait = left.clamp(Duration::from_millis(1), POLL_INTERVAL);
         connection.set_timeout(wait).map_err(talk())?;
-        // A worker has no descriptor to give.
+        // A worker sends no descriptors.
         let report = connection.receive_alone::<Report>();
         reports += usize::from(report.is_ok());
         match report {
@@ -317,7 +319,8 @@ fn exchange_messages(
     }
 }
 
-/// A worker's sentence as a log can have it: a worker may be under the control of what it reads.
+/// Makes a worker's message safe for the log, because the content that a worker reads may control
+/// it.
 fn readable(why: &str) -> String {
     let plain = |letter: char| if letter.is_control() { '\u{fffd}' } else { letter };
     why.chars().take(MAX_SENTENCE).map(plain).collect()

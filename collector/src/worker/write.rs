@@ -1,4 +1,4 @@
-//! What a worker does once it is confined: it writes the bundle.
+//! Writes the bundle inside the sandbox.
 
 use super::core_file::{
     CORE, CoreLimits, crash, save_as_sent, save_memory, save_sample, save_without_memory, use_outer_ids,
@@ -28,19 +28,19 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Where new copies of modules are linked, for the daemon to keep them.
+/// The directory of new modules, which the daemon moves to the shared ones.
 pub(super) const NEW_MODULES: &str = "new-modules";
-/// Modules of one process in a bundle, at most.
+/// Maximum number of modules of one process in a bundle.
 const MAX_MODULES: usize = 4096;
-/// Code that is in no file: pieces of one process, and bytes of all of them.
+/// Maximum number of code images without a file for one process, and their total bytes.
 const MAX_IMAGES: usize = 4096;
 const MAX_IMAGE_BYTES: u64 = 256 << 20;
-/// Bytes of a command line.
+/// Maximum bytes of a command line.
 const MAX_COMMAND_LINE: u64 = 1 << 20;
-/// How long reading files may take whose file system asks a server.
+/// How long reading all files of remote file systems may take.
 const REMOTE: Duration = Duration::from_secs(3);
 
-/// A bundle in the making.
+/// A bundle that is being written.
 pub(super) struct BundleBuilder<'a> {
     pub(super) task: &'a Task,
     pub(super) opened: &'a mut OpenedFiles,
@@ -53,11 +53,11 @@ pub(super) struct BundleBuilder<'a> {
     threads: Vec<Tid>,
     command_line: Vec<String>,
     core: Option<BundlePath>,
-    /// How long reading remote files may still take.
+    /// Remaining time for reading remote files.
     remote: Duration,
 }
 
-/// The kernel's core: its head, and where the rest comes from once it is asked for.
+/// The kernel's core: its head, and the source of the rest on request.
 pub(super) struct KernelCore<'a> {
     pub(super) head: SharedBytes,
     pub(super) rest: Option<File>,
@@ -65,7 +65,7 @@ pub(super) struct KernelCore<'a> {
 }
 
 impl<'a> BundleBuilder<'a> {
-    /// Begins a bundle in the current directory.
+    /// Starts a bundle in the draft directory.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -101,7 +101,7 @@ impl<'a> BundleBuilder<'a> {
         })
     }
 
-    /// Saves the core of a kept process, from the head of the kernel's.
+    /// Saves the core of a held process, from the head of the kernel's core.
     ///
     /// # Errors
     /// When the bundle cannot be written.
@@ -122,7 +122,7 @@ impl<'a> BundleBuilder<'a> {
         }
     }
 
-    /// Saves a core of these contents, with memory as the policy says.
+    /// Saves a core with these contents, and with memory by the policy.
     ///
     /// # Errors
     /// When its file cannot be created.
@@ -149,7 +149,7 @@ impl<'a> BundleBuilder<'a> {
         let missing = &mut self.collected.missing;
         let written = match (ProcessMemory::of(process), core) {
             (Some(memory), _) => save_memory(&mut file, process, contents, memory, bounds, missing),
-            // Not even root may read it (Yama, scope 3): the kernel sends it all the same.
+            // Even root may not read the memory (Yama, scope 3), but the kernel sends the core.
             (None, Some(mut core)) if core.rest.is_some() => {
                 (core.want_rest)();
                 let promised = contents.segments.iter().map(|segment| segment.saved).sum();
@@ -169,7 +169,7 @@ impl<'a> BundleBuilder<'a> {
             }
         };
         if let Err(error) = written {
-            // A full disk, most likely: the bundle may still fit without.
+            // The most likely cause is a full disk. The bundle may still fit without a core.
             missing.push(format!("the core could not be written ({error})"));
             file.set_len(0).map_err(Error::system("cut the core"))?;
             return Ok(());
@@ -178,7 +178,7 @@ impl<'a> BundleBuilder<'a> {
         Ok(())
     }
 
-    /// Saves what the probe saw.
+    /// Saves the probe's data.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -191,7 +191,7 @@ impl<'a> BundleBuilder<'a> {
         Ok(())
     }
 
-    /// Reads what else has to be read while the process is there: code that is in no file.
+    /// Saves code without a file, while the process is held.
     ///
     /// # Errors
     /// When the bundle cannot be written.
@@ -207,7 +207,7 @@ impl<'a> BundleBuilder<'a> {
                 device: map.device,
                 inode: map.inode,
             };
-            // A file whose file system may not answer is saved as it is in memory, too.
+            // Files of remote file systems are also saved as they are in memory.
             let file = process.files.get(&id).filter(|file| !file.is_remote);
             let file = file.and_then(|file| file.file.as_ref().ok());
             map.is_file() && !map.writable && file.is_some_and(starts_as_elf)
@@ -262,8 +262,7 @@ impl<'a> BundleBuilder<'a> {
         Ok(images)
     }
 
-    /// Reads the last of what has to be read while the process is there. Notes how long it was
-    /// kept.
+    /// Reads the rest of the process's data, and records how long it was held.
     pub(super) fn read_rest(&mut self, since: u64) {
         let process = self.opened.process.as_mut();
         let file = process.and_then(|process| process.command_line.take());
@@ -272,13 +271,13 @@ impl<'a> BundleBuilder<'a> {
         self.collected.held = Some(now.saturating_sub(since));
     }
 
-    /// When the process's memory began to be read.
+    /// Records when reading of the process started.
     pub(super) fn reading_begins(&mut self) {
         let crashed = self.task.description.crashed_at;
         self.collected.crash_to_held = crashed.map(|at| clock::monotonic().saturating_sub(at));
     }
 
-    /// More that the reader should know is missing.
+    /// Adds a sentence about missing data.
     pub(super) fn note_missing(&mut self, what: String) {
         self.collected.missing.push(what);
     }
@@ -343,8 +342,8 @@ impl<'a> BundleBuilder<'a> {
         Ok(is_complete)
     }
 
-    /// The process with its threads and modules; of one that was not kept, the thread that the
-    /// probe saw.
+    /// Returns the process with its threads and modules. Without a held process, returns the thread
+    /// that the probe reported.
     fn process(&mut self, images: Vec<RawImage>) -> Result<Option<Process>> {
         let Some(mut process) = self.opened.process.take() else {
             return Ok(self.task.sample.as_ref().map(|sample| Process {
@@ -430,7 +429,7 @@ impl<'a> BundleBuilder<'a> {
         Ok(modules)
     }
 
-    /// A binary, copied; `None`: it is none. What is missing of it is noted.
+    /// Copies a binary. Records what is missing. `None`: it is not a binary.
     fn module(&mut self, file: &mut OpenFile, path: &str) -> Option<(LoadSegments, Module)> {
         let found = match std::mem::replace(&mut file.file, Err("it was copied before".to_owned())) {
             Ok(found) if file.is_remote => self.fetch(found),
@@ -453,7 +452,7 @@ impl<'a> BundleBuilder<'a> {
             base: Avma(0),
             mappings: Vec::new(),
         };
-        // What is no ELF file is saved as it is in memory.
+        // Files that are not ELF are saved as they are in memory.
         if !starts_as_elf(&found) {
             return None;
         }
@@ -480,7 +479,7 @@ impl<'a> BundleBuilder<'a> {
         Some((segments?, module))
     }
 
-    /// Copies a file whose file system may not answer, and does not wait for it for long.
+    /// Copies a file of a remote file system, within the remaining time.
     fn fetch(&mut self, from: File) -> std::result::Result<File, String> {
         const SILENT: &str = "its file system does not answer";
         if self.remote.is_zero() {
@@ -501,7 +500,7 @@ impl<'a> BundleBuilder<'a> {
                     copy.seek(SeekFrom::Start(0))?;
                     Ok(copy)
                 };
-                // The other side may have given it up.
+                // The receiver may have given up.
                 let _ = sender.send(copy().map_err(|error| error.to_string()));
             })
             .map_err(|error| error.to_string())?;
@@ -575,7 +574,7 @@ fn read(memory: &mut ProcessMemory<'_>, run: &Range<u64>) -> Vec<u8> {
     bytes
 }
 
-/// The words of `/proc/PID/cmdline`.
+/// Parses the words of `/proc/PID/cmdline`.
 fn words(file: File) -> Vec<String> {
     let mut text = Vec::new();
     let _ = file.take(MAX_COMMAND_LINE).read_to_end(&mut text);
@@ -586,8 +585,7 @@ fn words(file: File) -> Vec<String> {
         .collect()
 }
 
-/// What the records of mappings know beyond what the process is at its end: threads that ended,
-/// files it let go.
+/// Adds threads and modules from the history that the process no longer has at its end.
 fn join(process: &mut Process, recorded: Process) {
     let mut threads: HashSet<Tid> = process.threads.iter().map(|thread| thread.tid).collect();
     for thread in recorded.threads {
@@ -604,6 +602,6 @@ fn join(process: &mut Process, recorded: Process) {
         .modules
         .into_iter()
         .filter(|module| !known.contains(&(module.base, module.build_id.clone())));
-    // Where two overlap, the later one counts: what is mapped at the end.
+    // Of two overlapping modules, the later one counts, which is mapped at the end.
     process.modules = more.rev().chain(std::mem::take(&mut process.modules)).collect();
 }

@@ -1,11 +1,11 @@
-//! The order of things, on made-up traces that write down what is done to them.
+//! Tests the order of operations on fake traces that log all calls.
 
 use super::*;
 use backtrail_perf::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 impl FrozenCpu {
-    /// Made up: `paused` is the time on both clocks.
+    /// Creates a fake trace. `paused` is the time on both clocks.
     pub(in crate::hardware) fn for_test(cpu: Cpu, bytes: &[u8], paused: u64, off: bool) -> Self {
         let mut memory = Memory::new(bytes.len(), false).unwrap();
         memory.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
@@ -37,7 +37,7 @@ impl FrozenCpu {
 
 type Log = Arc<Mutex<Vec<(&'static str, u32)>>>;
 
-/// A trace that holds its number of freezes, and refuses to be copied while it runs.
+/// A trace that contains its number of pauses, and refuses to be copied while it runs.
 #[derive(Debug)]
 struct Fake {
     cpu: Cpu,
@@ -178,7 +178,7 @@ fn buffers_go_back_and_when_none_is_left_another_is_made_and_counted() {
     assert_eq!(counted(), 3);
     let three = freezer.freeze(None, None);
     assert!(three.cpus.is_empty(), "twice as many as processors are the most");
-    // What the first holds is its own.
+    // The first copy keeps its own content.
     assert_eq!((one.cpus[0].bytes()[0], two.cpus[0].bytes()[0]), (2, 3));
     drop((one, two));
     assert_eq!(
@@ -218,7 +218,7 @@ fn a_processor_that_is_off_is_copied_as_it_ended_and_not_started() {
 #[test]
 fn several_who_freeze_at_once_wait_for_each_other() {
     let (freezer, fakes, _) = freezer(3);
-    // Room for what all of them hold, for one may be put aside before it lets its copies go.
+    // Buffers for all copies, because a thread may be preempted before it drops its copy.
     (0..8 * 3).for_each(|_| freezer.0.grow(SIZE).unwrap());
     thread::scope(|scope| {
         for _ in 0..8 {
@@ -264,7 +264,7 @@ fn a_pause_at_a_crash_that_nobody_wanted_is_ended() {
 #[test]
 fn one_that_cannot_be_stopped_is_left_out_and_started_again() {
     let (freezer, fakes, log) = freezer(2);
-    // It was not running: its pause says that it did not stop.
+    // The trace was not running, so `pause` reports that it did not stop.
     fakes[1].running.store(false, Ordering::SeqCst);
     let frozen = freezer.freeze(None, None);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The folding of what falls out, against a history that forgets nothing.
+//! Compares a bounded history with one that keeps everything.
 
 use super::*;
 use crate::hardware::world::{ExecutableMapping, MappedFile};
@@ -77,7 +77,7 @@ fn any_entries() -> impl Strategy<Value = Vec<HistoryEntry>> {
 }
 
 proptest! {
-    /// However little is kept and however it is cut into batches, a moment that is still in is told as if all were kept.
+    /// For any limit and any batches, every remaining moment is reported as if nothing was removed.
     #[test]
     fn what_falls_out_is_not_forgotten(
         entries in any_entries(),
@@ -89,7 +89,7 @@ proptest! {
         all.add(entries.clone());
         let mut few = SidebandHistory::new(limit, World::default());
         for batch in entries.chunks(batch) {
-            // Processors are read one after another: a batch may come in any order.
+            // Processors are read one after another, so a batch is in any order.
             few.add(batch.iter().rev().cloned().collect());
         }
         prop_assert!(few.used() <= limit);
@@ -100,7 +100,7 @@ proptest! {
         }
     }
 
-    /// Where a mapping lies, nothing else does, and what is left of others keeps its place in their file.
+    /// Mappings never overlap, and the remaining parts of older mappings keep their file offsets.
     #[test]
     fn mappings_never_overlap(changes in prop::collection::vec((0u64..24, 1u64..8), 1..30)) {
         let mut world = World::default();
@@ -231,13 +231,13 @@ fn who_ran_at_the_beginning_is_known_after_it_fell_out() {
             .map(|switch| switch.time.0)
             .collect::<Vec<_>>()
     };
-    // Of each processor the last one before, and what is in.
+    // For each processor: the last switch before the interval, and those in it.
     assert_eq!((times(0), times(1)), (vec![44, 46], vec![43, 45, 47]));
     assert!(!interval.cut);
     assert!(history.interval(Nanos(10), Nanos(47)).cut);
 }
 
-/// -1 leaves a processor.
+/// Returns a switch of thread -1 off a processor.
 fn nobody_leaves(time: u64, cpu: u32) -> HistoryEntry {
     let mut entry = switch(time, cpu, u32::MAX);
     if let HistoryEvent::Switch(switch) = &mut entry.event {
@@ -259,7 +259,7 @@ fn a_thread_that_is_gone_when_it_leaves_is_the_one_that_came() {
     };
     let entries = vec![switch(10, 1, 94), switch(11, 0, 7), nobody_leaves(20, 1)];
     assert_eq!(told(entries.clone(), 1 << 20), [94, 94]);
-    // That it came is folded into the state already.
+    // The earlier switch is already in the base state.
     assert_eq!(told(entries, 2 * size_of::<HistoryEntry>()), [94, 94]);
     let lost = |cpu| HistoryEntry {
         cpu: Cpu(cpu),

@@ -1,11 +1,11 @@
-//! The sideband on this machine's kernel.
+//! Tests the sideband on this machine's kernel.
 
 use super::*;
 use backtrail_pt::{Pid, Tid};
 use std::process::Command;
 use std::thread;
 
-/// `None`, and says so: this user may open no events.
+/// Starts the sideband. `None`, with a message: this user may not open events.
 fn start(limit: usize) -> Option<Sideband> {
     let cpus = backtrail_perf::cpu_list::online(Path::new("/sys")).unwrap();
     match Sideband::start(&cpus, limit) {
@@ -41,7 +41,7 @@ fn a_child_is_told_of_from_birth_to_death_with_its_code_and_its_switches() {
     let process = &interval.world.processes[&pid];
     assert!(process.ended.is_some());
     assert_eq!(process.parent, Some(Pid(std::process::id())));
-    // It executed twice: what the shell had mapped is gone.
+    // The child executed twice, so the shell's mappings are gone.
     let paths: Vec<&str> = process.mappings.iter().map(|mapped| &*mapped.file.path).collect();
     assert!(paths.iter().any(|path| path.ends_with("/sleep")), "{paths:?}");
     assert!(!paths.iter().any(|path| path.ends_with("sh")), "{paths:?}");
@@ -107,7 +107,7 @@ fn our_own_code_is_known_from_the_beginning_and_our_threads_as_they_come() {
     };
     let tid = thread::Builder::new()
         .name("new-thread".to_owned())
-        // SAFETY: the call takes and changes nothing.
+        // SAFETY: the call has no arguments and no effect.
         .spawn(|| Tid(unsafe { libc::gettid() } as u32))
         .unwrap()
         .join()
@@ -159,7 +159,7 @@ fn after_records_were_lost_procfs_tells_what_is_and_what_is_not() {
     let Some(mut sideband) = start(64 << 20) else {
         return;
     };
-    // As if the birth of a child and the death of another process had been lost.
+    // Simulates a lost fork record of a child and a lost exit record of another process.
     let mut child = Command::new("/bin/sleep").arg("5").spawn().unwrap();
     let pid = Pid(child.id());
     thread::sleep(Duration::from_millis(50));
@@ -188,7 +188,7 @@ fn after_records_were_lost_procfs_tells_what_is_and_what_is_not() {
     child.wait().unwrap();
 }
 
-/// Two threads wake each other through pipes, `rounds` times; how long that took.
+/// Makes two threads wake each other through pipes `rounds` times. Returns the time.
 fn ping_pong(rounds: u32) -> Duration {
     use std::io::{Read, Write};
     let (mut there_out, mut there_in) = std::io::pipe().unwrap();
@@ -211,19 +211,19 @@ fn ping_pong(rounds: u32) -> Duration {
     took
 }
 
-/// Processor time of this thread.
+/// Returns the CPU time of this thread.
 fn own_time() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the call writes to `time`, which is a valid place for it.
+    // SAFETY: the call writes to `time`, which is valid.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Not a test: what the worst load for a sideband costs, nothing but context switches, in pairs with and without.
-/// `cargo test --release -p backtrail-collector the_cost_of -- --ignored --nocapture`
+/// Measures the cost of the worst sideband load, context switches only, in pairs with and without
+/// the sideband: `cargo test --release -p backtrail-collector the_cost_of -- --ignored --nocapture`
 #[test]
 #[ignore = "measures, and prints what it found"]
 fn the_cost_of_context_switches() {

@@ -1,4 +1,4 @@
-//! A bundle of our own process, of traces that were made up.
+//! Tests a bundle of this process with fake traces.
 
 use super::*;
 use crate::hardware::freeze::FrozenCpu;
@@ -77,7 +77,7 @@ fn a_bundle_has_traces_switches_and_the_modules_of_the_process() {
         cpus: vec![
             FrozenCpu::for_test(Cpu(0), &traces[2], 95, false),
             FrozenCpu::for_test(Cpu(1), &traces[1], 80, false),
-            // The same processor, before it went off and came again.
+            // The same processor, before it went offline and online again.
             FrozenCpu::for_test(Cpu(0), &traces[0], 52, true),
         ],
         began_at: 0,
@@ -137,7 +137,7 @@ fn a_bundle_has_traces_switches_and_the_modules_of_the_process() {
         [&traces[0][..], &traces[2][..]].concat()
     );
     let switches = backtrail_perf::switch::parse(&file(&manifest.cpus[0].switches)).unwrap();
-    // The one before says who ran when the trace begins.
+    // The switch before shows the thread that ran when the trace starts.
     assert_eq!(
         switches.iter().map(|switch| switch.time.0).collect::<Vec<_>>(),
         [40, 70]
