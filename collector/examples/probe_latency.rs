@@ -1,16 +1,20 @@
-//! How long a crash takes to reach user space, by each kind of attachment: `probe_latency [CRASHES] [KIND…]`.
+//! Measures how long a crash takes to reach user space, for each kind of attachment: `probe_latency
+//! [CRASHES] [KIND…]`.
 //!
-//! Needs root. For each kind that works here, a child crashes so many times (200), in turn by SIGSEGV, SIGILL, SIGFPE, SIGTRAP
-//! and SIGABRT, on an idle machine and with two busy threads for each processor, while a thread waits for events, as a
-//! real-time one (SCHED_FIFO) and as any other. Two times are measured, to the event in the reader's hands: from the instruction
-//! that crashes (not for SIGABRT, which leaves no register alone) and from the probe's own clock. The first may hold time in
-//! which the crashing process had no processor. Exactly one event is expected of each crash.
+//! Needs root. For each kind that works here, CRASHES children (default 200) crash in turn by
+//! SIGSEGV, SIGILL, SIGFPE, SIGTRAP and SIGABRT. The machine is idle, or has two busy threads for
+//! each processor. The reader thread has real-time priority (SCHED_FIFO) or none.
+//!
+//! Two times are measured, both until the reader has the event. The first starts at the crashing
+//! instruction, and may include time in which the process had no processor. SIGABRT has no such
+//! time because `abort` overwrites the register. The second starts at the timestamp of the probe.
+//! Each crash must cause exactly one event.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a measuring tool, not shipped
 
 #[path = "../tests/crasher/mod.rs"]
 mod crasher;
 
-use backtrail_collector::probe::{AttachKind, CrashSeen, Probe, ProbeOptions};
+use backtrail_collector::probe::{AttachKind, CrashSample, Probe, ProbeOptions};
 use crasher::{Crash, now};
 use std::collections::HashMap;
 use std::os::fd::AsRawFd as _;
@@ -19,11 +23,11 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Of the reader: in the middle of the range, above kernel threads that matter less.
+/// Priority of the reader: the middle of the range, above less urgent kernel threads.
 const REAL_TIME_PRIORITY: i32 = 50;
-/// The argument with which this program only crashes its children, and prints their ids.
+/// The argument that makes this program crash its children and print their ids, and nothing else.
 const CRASH: &str = "--crash";
-/// How long the reader waits for stragglers.
+/// How long the reader waits for late events.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 fn main() -> ExitCode {
@@ -74,7 +78,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints one line of the table; gives how many crashes had no event or several.
+/// Prints one line of the table. Returns how many crashes had no event or several.
 fn measure(kind: AttachKind, crashes: usize, real_time: bool, loaded: bool) -> Result<usize, String> {
     let options = ProbeOptions {
         attach: Some(kind),
@@ -92,7 +96,8 @@ fn measure(kind: AttachKind, crashes: usize, real_time: bool, loaded: bool) -> R
         });
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let busy = if loaded { 2 * processors } else { 0 };
-        // Another process forks: fork(2) locks the address space, for which a page fault of the reader would wait.
+        // Another process forks, because fork(2) locks the address space and a page fault of the
+        // reader would wait for it.
         let output = Command::new(std::env::current_exe().unwrap())
             .args([CRASH, &crashes.to_string(), &busy.to_string()])
             .stderr(Stdio::inherit())
@@ -133,7 +138,7 @@ fn measure(kind: AttachKind, crashes: usize, real_time: bool, loaded: bool) -> R
     Ok(wrong)
 }
 
-/// p50, p99 and maximum in microseconds.
+/// Returns the median, the 99th percentile and the maximum in microseconds.
 fn spread(mut nanos: Vec<u64>) -> String {
     nanos.sort_unstable();
     let at = |part: f64| nanos.get(((nanos.len() as f64 * part) as usize).min(nanos.len().saturating_sub(1)));
@@ -141,7 +146,7 @@ fn spread(mut nanos: Vec<u64>) -> String {
     format!("{}, {}, {}", micros(0.5), micros(0.99), micros(1.0))
 }
 
-/// Crashes children one after the other, beside busy threads, and prints their ids.
+/// Crashes children one after the other next to busy threads, and prints their ids.
 fn crash_in_turn(crashes: usize, busy: usize) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -161,8 +166,8 @@ fn crash_in_turn(crashes: usize, busy: usize) {
     });
 }
 
-/// All events until it is done, each with the time at which it was there.
-fn read(probe: &mut Probe, done: &AtomicBool) -> Vec<(CrashSeen, u64)> {
+/// Returns all events until `done` is set, each with the time at which it was read.
+fn read(probe: &mut Probe, done: &AtomicBool) -> Vec<(CrashSample, u64)> {
     let mut seen = Vec::new();
     while !done.load(Ordering::Relaxed) {
         let mut polled: Vec<libc::pollfd> = probe

@@ -1,4 +1,4 @@
-//! Requests to a running daemon, by its control socket.
+//! Sends requests to a running daemon over its control socket.
 
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
@@ -9,23 +9,24 @@ use std::time::Duration;
 
 /// How long the daemon may take to answer.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// No answer is longer.
+/// Maximum size of an answer in bytes.
 const MAX_ANSWER: u64 = 1 << 20;
 
-/// A bundle that the daemon has made.
+/// The daemon's answer to a snapshot request.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
-pub struct Made {
-    /// Its name in the spool.
+pub struct SnapshotReply {
+    /// The name of the bundle in the spool.
     pub id: String,
-    /// Where it stands.
+    /// The path of the bundle.
     pub bundle: PathBuf,
 }
 
-/// Has the daemon save a process, which goes on, or the traces of all.
+/// Asks the daemon to save a running process, or the traces of all processors if `pid` is `None`.
+/// The process continues.
 ///
 /// # Errors
-/// [`Error::NotRunning`], or what the daemon says.
-pub fn snapshot(runtime: &Runtime, pid: Option<u32>) -> Result<Made> {
+/// [`Error::NotRunning`], or the reason that the daemon reports.
+pub fn snapshot(runtime: &Runtime, pid: Option<u32>) -> Result<SnapshotReply> {
     let query = pid.map_or_else(String::new, |pid| format!("?pid={pid}"));
     let path = runtime.control_socket();
     let mut socket = UnixStream::connect(&path).map_err(|_| Error::NotRunning(path.clone()))?;

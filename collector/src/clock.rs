@@ -3,7 +3,7 @@
 use nix::time::{ClockId, clock_gettime};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// `CLOCK_MONOTONIC`, which the probe's events carry too.
+/// Returns `CLOCK_MONOTONIC`, which the probe's events also carry.
 #[must_use]
 pub fn monotonic() -> u64 {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| {
@@ -12,14 +12,15 @@ pub fn monotonic() -> u64 {
     })
 }
 
-/// The wall clock, since 1970. It may be set at any time: nothing is measured or ordered by it.
+/// Returns the wall clock since 1970. It can be set at any time, so it neither measures nor orders
+/// anything.
 #[must_use]
 pub fn wall() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// What the wall clock said at a moment of [`monotonic`], if it was not set since.
+/// Returns the wall clock time of a moment of [`monotonic`], if the clock was not set since.
 #[must_use]
 pub fn wall_at(moment: u64) -> u64 {
     wall().saturating_sub(monotonic().saturating_sub(moment))

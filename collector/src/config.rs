@@ -1,4 +1,4 @@
-//! The configuration: a TOML file, checked whole before anything is done with it.
+//! The configuration: a TOML file, which is validated completely before use.
 
 mod signals;
 mod units;
@@ -12,152 +12,153 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where it is looked for when no file is named.
+/// The file that is read by default.
 pub const DEFAULT_FILE: &str = "/etc/backtrail/collect.toml";
 
-/// All that can be set. Every field has a default.
+/// The whole configuration. Every field has a default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Where bundles go.
+    /// The directory of the bundles.
     pub spool: PathBuf,
-    /// Bytes that all bundles together may take; beyond, the oldest go.
+    /// Maximum bytes of all bundles together. The oldest are removed first.
     pub spool_limit: Size,
-    /// Bytes of the file system that stay free for others.
+    /// Bytes of the file system that stay free for other programs.
     pub spool_free: Size,
-    /// Where sockets, the lock and the crash handler stand.
+    /// The directory of the sockets, the lock and the crash handler.
     pub runtime: PathBuf,
-    /// Whose group may open bundles.
+    /// The user whose group may read bundles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// What is logged: `error`, `warn`, `info`, `debug`, or a filter as of the crate tracing.
+    /// The log filter: `error`, `warn`, `info`, `debug`, or a filter expression of the crate
+    /// tracing.
     pub log: String,
-    /// Log lines as JSON.
+    /// Whether log lines are JSON.
     pub log_json: bool,
-    /// Crashes: which, and what is kept of the process.
-    pub crash: Crash,
-    /// How many bundles a user may cause, and an executable of that user.
-    pub limit: Limit,
+    /// Crashes: which signals count, and how much of the process is saved.
+    pub crash: CrashConfig,
+    /// The rate limits for bundles, by user and by executable of a user.
+    pub limit: LimitConfig,
     /// Intel PT.
-    pub trace: Trace,
-    /// Functions whose calls make a bundle.
+    pub trace: TraceConfig,
+    /// Functions whose calls cause a bundle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub function: Vec<Function>,
+    pub function: Vec<FunctionConfig>,
 }
 
 /// `[crash]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Crash {
-    /// Signals that count as a crash when nobody handles them.
+pub struct CrashConfig {
+    /// Signals that count as a crash if the process does not handle them.
     pub signals: SignalSet,
-    /// How the kernel is asked to tell of them: `auto`, or one attach type.
+    /// How the probe attaches to the kernel: `auto`, or the name of one attach type.
     pub attach: String,
-    /// How a process that crashes is kept until it is read.
-    pub hold: Hold,
-    /// A process is kept no longer than this.
+    /// How a crashing process is held while it is read.
+    pub hold: HoldMethod,
+    /// The longest time that a process is held.
     pub hold_limit: Span,
-    /// What is kept of its memory.
-    pub core: Core,
-    /// A full core larger than this is not kept; stacks are, then.
+    /// How much of its memory is saved.
+    pub core: CorePolicy,
+    /// Maximum size of a full core. A larger process is saved with its stacks only.
     pub core_limit: Size,
-    /// Whether the core also goes where it went before.
+    /// Whether the core is also passed on to the previous `core_pattern`.
     pub chain: bool,
-    /// Real-time priority of the thread that reads crashes, 1 to 99; 0: none.
+    /// Real-time priority of the thread that reads crashes, 1 to 99. 0: none.
     pub priority: u8,
 }
 
-/// How a process that crashes is kept until it is read.
+/// How a crashing process is held while it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Hold {
-    /// By `core_pattern`, the best way that this kernel has.
+pub enum HoldMethod {
+    /// By `core_pattern`, in the best way that this kernel supports.
     Auto,
-    /// A handler that the kernel starts, and that the core is piped to.
+    /// By a handler that the kernel starts, with the core on its standard input.
     Pipe,
-    /// A socket that the kernel connects to (Linux 6.17).
+    /// By a socket that the kernel connects to (Linux 6.17).
     Socket,
-    /// Not at all: only what the probe sees is kept.
+    /// The process is not held. Only the probe's data is saved.
     None,
 }
 
-/// What is kept of a crashed process's memory.
+/// How much of a crashed process's memory is saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Core {
-    /// What the process's `coredump_filter` says, up to `core_limit`.
+pub enum CorePolicy {
+    /// The memory that the process's `coredump_filter` selects, up to `core_limit`.
     Full,
     /// All stacks, and the pages that registers and stacks point to.
     Stacks,
-    /// Registers alone.
+    /// Registers only.
     None,
 }
 
 /// `[limit]`: bundles by user, and by executable of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Limit {
-    /// So many at once.
+pub struct LimitConfig {
+    /// Bundles that are allowed at once.
     pub burst: u32,
-    /// So many a second beyond these.
+    /// Bundles that are allowed per second after the burst.
     pub per_second: f64,
 }
 
 /// `[trace]`: Intel PT.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Trace {
-    /// Whether it is used.
-    pub source: Source,
-    /// Bytes of each processor's ring.
+pub struct TraceConfig {
+    /// Whether Intel PT is used.
+    pub source: TraceSource,
+    /// Bytes of each processor's trace ring.
     pub ring: Size,
-    /// The kernel's own code too.
+    /// Whether kernel code is traced too.
     pub kernel: bool,
-    /// Only the processes of this cgroup, a path under `/sys/fs/cgroup`.
+    /// Trace only the processes of this cgroup, a path under `/sys/fs/cgroup`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<PathBuf>,
-    /// Only these processes.
+    /// Trace only these processes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pids: Vec<u32>,
-    /// Only this code: offset and size in a file, `0x1000/0x200@/usr/bin/server`.
+    /// Trace only this code: offset and size in a file, such as `0x1000/0x200@/usr/bin/server`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<String>,
-    /// Bytes between sync points, as a power: 2^(n+11).
+    /// Bytes between PSB packets, as a power of two: 2^(n+11).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub psb_period: Option<u8>,
-    /// Period of MTC packets, as a power of the crystal clock.
+    /// Period of MTC packets, as a power of two of the crystal clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtc_period: Option<u8>,
-    /// Threshold of CYC packets; 0: none.
+    /// Threshold of CYC packets. 0: no CYC packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cyc_threshold: Option<u8>,
-    /// One bit for a return to where its call said.
+    /// Whether a return to the address after its call takes one bit (RET compression).
     pub compress_returns: bool,
-    /// Bytes of records about processes that are kept beside the rings.
+    /// Bytes of the sideband history.
     pub sideband: Size,
 }
 
-/// Where history comes from.
+/// The source of the control-flow history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum TraceSource {
     /// Intel PT where the machine has it.
     Auto,
-    /// Intel PT, or the daemon does not start.
+    /// Intel PT. The daemon does not start without it.
     Hardware,
-    /// None but what software recorders keep.
+    /// None. Only software recorders record history.
     None,
 }
 
-/// `[[function]]`: a call that makes a bundle.
+/// `[[function]]`: a function whose calls cause a bundle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Function {
-    /// The file that holds it.
+pub struct FunctionConfig {
+    /// The file that contains the function.
     pub binary: PathBuf,
     /// Its name in the symbol table, or `0x` and its file offset.
     pub symbol: String,
-    /// Only calls that took longer; not given: each call, as it begins.
+    /// Report only calls that took longer than this. `None`: report each call at its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longer_than: Option<Span>,
 }
@@ -172,22 +173,22 @@ impl Default for Config {
             user: None,
             log: "info".to_owned(),
             log_json: false,
-            crash: Crash::default(),
-            limit: Limit::default(),
-            trace: Trace::default(),
+            crash: CrashConfig::default(),
+            limit: LimitConfig::default(),
+            trace: TraceConfig::default(),
             function: Vec::new(),
         }
     }
 }
 
-impl Default for Crash {
+impl Default for CrashConfig {
     fn default() -> Self {
         Self {
             signals: SignalSet::default(),
             attach: "auto".to_owned(),
-            hold: Hold::Auto,
+            hold: HoldMethod::Auto,
             hold_limit: Span(Duration::from_secs(30)),
-            core: Core::Full,
+            core: CorePolicy::Full,
             core_limit: Size(1 << 30),
             chain: true,
             priority: 50,
@@ -195,7 +196,7 @@ impl Default for Crash {
     }
 }
 
-impl Default for Limit {
+impl Default for LimitConfig {
     fn default() -> Self {
         Self {
             burst: 2000,
@@ -204,10 +205,10 @@ impl Default for Limit {
     }
 }
 
-impl Default for Trace {
+impl Default for TraceConfig {
     fn default() -> Self {
         Self {
-            source: Source::Auto,
+            source: TraceSource::Auto,
             ring: Size(4 << 20),
             kernel: false,
             cgroup: None,
@@ -223,10 +224,11 @@ impl Default for Trace {
 }
 
 impl Config {
-    /// Reads a file; `None`: [`DEFAULT_FILE`] where there is one, else the defaults.
+    /// Reads a configuration file. `None`: reads [`DEFAULT_FILE`] if it exists, else returns the
+    /// defaults.
     ///
     /// # Errors
-    /// When it cannot be read or something in it is wrong.
+    /// When the file cannot be read or is invalid.
     pub fn load(file: Option<&Path>) -> Result<Self> {
         let path = file.unwrap_or(Path::new(DEFAULT_FILE));
         match std::fs::read_to_string(path) {
@@ -238,10 +240,10 @@ impl Config {
         }
     }
 
-    /// Reads a file's text.
+    /// Parses the text of a configuration file.
     ///
     /// # Errors
-    /// When something in it is wrong: what, and in which line.
+    /// When the text is invalid. The error names the problem and its line.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let wrong = |problem: String| Error::Config {
             path: path.to_owned(),
@@ -258,7 +260,7 @@ impl Config {
         Ok(config)
     }
 
-    /// What no type can say.
+    /// Checks the rules that the types do not express.
     fn check(&self) -> std::result::Result<(), String> {
         let absolute = [("spool", &self.spool), ("runtime", &self.runtime)];
         for (key, path) in absolute {
@@ -296,7 +298,7 @@ impl Config {
         Ok(())
     }
 
-    /// The configuration as a file that says all of it.
+    /// Returns the configuration as a TOML file with all keys.
     #[must_use]
     pub fn to_toml(&self) -> String {
         toml::to_string_pretty(self).unwrap_or_default()

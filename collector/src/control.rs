@@ -1,6 +1,6 @@
-//! HTTP of the control socket: what a client may ask, and how a connection is served.
+//! HTTP of the control socket: parses requests and serves connections.
 //!
-//! Only the daemon's owner may connect (`daemon/control.rs`). The body of a request is not read.
+//! Only the daemon's owner may connect (`daemon/control.rs`). Request bodies are not read.
 
 use backtrail_pt::Pid;
 use http_body_util::Full;
@@ -13,46 +13,46 @@ use std::future::Future;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// How long a client may take with the head of its request.
+/// How long a client may take to send the head of its request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of a request's head, at most.
+/// Maximum bytes of a request's head.
 const MAX_HEAD: usize = 16 << 10;
 const JSON: &str = "application/json";
 
-/// What is asked.
+/// A request to the control socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum ControlRequest {
     /// `GET /metrics`.
     Metrics,
     /// `GET /health`.
     Health,
-    /// `POST /snapshot`, with `?pid=PID` for the state of a process.
+    /// `POST /snapshot`, with `?pid=PID` for the state of one process.
     Snapshot(Option<Pid>),
 }
 
-/// What is answered.
+/// An answer of the control socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Response {
+pub struct ControlResponse {
     status: StatusCode,
     kind: &'static str,
     text: String,
 }
 
-impl Request {
-    /// Reads method, path and query.
+impl ControlRequest {
+    /// Parses method, path and query.
     ///
     /// # Errors
-    /// The answer, when there is no such request.
+    /// The HTTP answer for an unknown request.
     ///
     /// # Examples
     /// ```
-    /// use backtrail_collector::control::Request;
+    /// use backtrail_collector::control::ControlRequest;
     ///
     /// let query = Some("pid=7");
-    /// let request = Request::parse("POST", "/snapshot", query).unwrap();
-    /// assert_eq!(request, Request::Snapshot(Some(backtrail_pt::Pid(7))));
+    /// let request = ControlRequest::parse("POST", "/snapshot", query).unwrap();
+    /// assert_eq!(request, ControlRequest::Snapshot(Some(backtrail_pt::Pid(7))));
     /// ```
-    pub fn parse(method: &str, path: &str, query: Option<&str>) -> Result<Self, Response> {
+    pub fn parse(method: &str, path: &str, query: Option<&str>) -> Result<Self, ControlResponse> {
         match (method, path) {
             ("GET", "/metrics") => Ok(Self::Metrics),
             ("GET", "/health") => Ok(Self::Health),
@@ -63,13 +63,13 @@ impl Request {
                 };
                 match text.parse() {
                     Ok(pid) if pid != 0 => Ok(Self::Snapshot(Some(Pid(pid)))),
-                    _ => Err(Response::error(
+                    _ => Err(ControlResponse::error(
                         StatusCode::BAD_REQUEST,
                         "pid is the number of a process",
                     )),
                 }
             }
-            _ => Err(Response {
+            _ => Err(ControlResponse {
                 status: StatusCode::NOT_FOUND,
                 kind: "text/plain",
                 text: "there are: GET /metrics, GET /health, POST /snapshot?pid=PID\n".to_owned(),
@@ -78,8 +78,8 @@ impl Request {
     }
 }
 
-impl Response {
-    /// Metrics in Prometheus's text format.
+impl ControlResponse {
+    /// Returns metrics in Prometheus's text format.
     #[must_use]
     pub fn metrics(text: String) -> Self {
         Self {
@@ -89,7 +89,7 @@ impl Response {
         }
     }
 
-    /// JSON, as a line.
+    /// Returns a JSON value on one line.
     #[must_use]
     pub fn json(value: &serde_json::Value) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl Response {
         }
     }
 
-    /// Why there is no answer, as JSON.
+    /// Returns an error message as JSON.
     #[must_use]
     pub fn error(status: StatusCode, why: &str) -> Self {
         Self {
@@ -117,18 +117,18 @@ impl Response {
     }
 }
 
-/// Answers the requests of a connection until it ends. What is no HTTP ends it.
+/// Answers the requests of a connection until it ends. Bytes that are not HTTP end it.
 pub async fn serve<S, A, F>(stream: S, answer: A)
 where
     S: AsyncRead + AsyncWrite + Unpin,
-    A: Fn(Request) -> F,
-    F: Future<Output = Response>,
+    A: Fn(ControlRequest) -> F,
+    F: Future<Output = ControlResponse>,
 {
     let service = service_fn(|request: hyper::Request<Incoming>| {
         let (method, uri) = (request.method(), request.uri());
         let known = [Method::GET, Method::POST].contains(method);
         let method = if known { method.as_str() } else { "" };
-        let asked = Request::parse(method, uri.path(), uri.query()).map(&answer);
+        let asked = ControlRequest::parse(method, uri.path(), uri.query()).map(&answer);
         async move {
             let response = match asked {
                 Ok(answered) => answered.await,
@@ -150,15 +150,21 @@ mod tests {
     use super::*;
 
     fn refused(method: &str, path: &str, query: Option<&str>) -> StatusCode {
-        Request::parse(method, path, query).unwrap_err().status
+        ControlRequest::parse(method, path, query).unwrap_err().status
     }
 
     #[test]
     fn requests_are_read_strictly() {
-        assert_eq!(Request::parse("GET", "/metrics", None), Ok(Request::Metrics));
-        assert_eq!(Request::parse("GET", "/health", Some("x=1")), Ok(Request::Health));
-        let all = Request::parse("POST", "/snapshot", Some("y=2"));
-        assert_eq!(all, Ok(Request::Snapshot(None)));
+        assert_eq!(
+            ControlRequest::parse("GET", "/metrics", None),
+            Ok(ControlRequest::Metrics)
+        );
+        assert_eq!(
+            ControlRequest::parse("GET", "/health", Some("x=1")),
+            Ok(ControlRequest::Health)
+        );
+        let all = ControlRequest::parse("POST", "/snapshot", Some("y=2"));
+        assert_eq!(all, Ok(ControlRequest::Snapshot(None)));
         for query in ["pid=", "pid=0", "pid=-1", "pid=4294967296", "pid=7x"] {
             assert_eq!(refused("POST", "/snapshot", Some(query)), StatusCode::BAD_REQUEST);
         }

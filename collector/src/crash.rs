@@ -1,19 +1,19 @@
-//! A crash, from the handler's request to the bundle.
+//! Saves a crash: from the handler's request to the bundle.
 
 mod deposit;
+mod disk_budget;
 mod head;
-mod hold;
+mod held;
+mod pending;
 mod progress;
-mod room;
 mod save;
-mod sightings;
 mod snapshot;
 
 pub use deposit::Deposit;
-pub use hold::{Hold, Holds, Waiting};
+pub use disk_budget::DiskBudget;
+pub use held::{HeldProcess, HeldProcesses, HoldRequest, Holder};
+pub(crate) use pending::FROZEN_QUOTA;
+pub use pending::{PendingCrash, PendingCrashes};
 pub use progress::Progress;
-pub use room::Promises;
-pub use save::{Saved, Saver};
-pub(crate) use sightings::FROZEN;
-pub use sightings::{Sighting, Sightings};
-pub use snapshot::Snapshot;
+pub use save::{SaveOutcome, Saver};
+pub use snapshot::SnapshotRequest;

@@ -1,28 +1,28 @@
-//! The daemon: what runs, in which order it begins, and that it ends as if it had never been.
+//! The daemon: starts its parts in order, and restores the system when it ends.
 
+mod claimed;
 mod control;
+mod crash_queue;
 mod deposits;
 mod functions;
-mod kept;
+mod jobs;
 mod listen;
-mod minded;
+mod probe_reader;
 mod queue;
 mod recorders;
-mod relay;
 mod socket;
-mod watch;
 mod work;
 
-use crate::config::{Config, Hold};
-use crate::crash::{self, Holds, Promises, Saver, Sightings, Snapshot};
+use crate::config::{Config, HoldMethod};
+use crate::crash::{self, DiskBudget, HeldProcesses, PendingCrashes, Saver, SnapshotRequest};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::history::History;
 use crate::limit::Limiter;
 use crate::metrics::Metrics;
-use crate::pattern::{Saved, Sysctl};
+use crate::pattern::{SavedPattern, Sysctl};
 use crate::probe::{Probe, ProbeOptions};
-use crate::runtime::{Runtime, Tenancy};
+use crate::runtime::{Runtime, RuntimeLock};
 use crate::spool::Spool;
 use crate::users::Users;
 use crate::wire::Listener;
@@ -38,45 +38,46 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// How often the daemon looks after what nobody tells it of.
+/// How often the daemon does its periodic work.
 const TICK: Duration = Duration::from_secs(1);
-/// How long a recorder may take to ask for what the probe saw of its process, in nanoseconds.
+/// How long a recorder may take to ask for the probe's data of its process, in nanoseconds.
 const RECORDER: u64 = 600_000_000_000;
-/// How long what is being saved may take at the end.
+/// How long unfinished bundles may take when the daemon ends.
 const LAST_JOBS: Duration = Duration::from_secs(10);
 
-/// How to run it.
+/// How to run the daemon.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct DaemonOptions {
     /// The configuration.
     pub config: Config,
-    /// Where it came from, to read it again.
+    /// The file to read on reload.
     pub file: Option<PathBuf>,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 #[derive(Debug)]
-struct Shared {
+struct DaemonState {
     saver: Saver,
     started: Instant,
     runtime: Runtime,
-    minded: minded::Minded,
-    /// The processes that are kept.
-    holds: Holds,
+    claimed: claimed::ClaimedProcesses,
+    /// The processes that are held.
+    held: HeldProcesses,
 }
 
-/// Runs until SIGTERM or SIGINT; SIGHUP reads the configuration again. Call it while the process has one thread.
+/// Runs until SIGTERM or SIGINT. SIGHUP reloads the configuration. Call this while the process has
+/// one thread.
 ///
 /// # Errors
-/// When it cannot start. What fails later is logged, and the daemon goes on.
-pub fn run(options: Options) -> Result<()> {
+/// When the daemon cannot start. Later errors are logged, and the daemon continues.
+pub fn run(options: DaemonOptions) -> Result<()> {
     let signals = block_signals()?;
     let mut daemon = Daemon::start(options, &signals)?;
-    daemon.mind(&signals);
+    daemon.run(&signals);
     daemon.stop()
 }
 
-/// Signals that are read, not delivered.
+/// Blocks the daemon's signals and returns a descriptor that reads them.
 fn block_signals() -> Result<SignalFd> {
     let mut set = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1] {
@@ -87,11 +88,11 @@ fn block_signals() -> Result<SignalFd> {
     SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(failed())
 }
 
-impl Shared {
-    /// Saves a process that lives on, or the traces of all.
-    fn snapshot(&self, pid: Option<Pid>) -> Result<crash::Saved> {
+impl DaemonState {
+    /// Saves a running process, or the traces of all processors.
+    fn snapshot(&self, pid: Option<Pid>) -> Result<crash::SaveOutcome> {
         let freezer = self.saver.history.as_ref().map(History::freezer);
-        self.saver.save_snapshot(&Snapshot {
+        self.saver.save_snapshot(&SnapshotRequest {
             pid,
             trigger: "snapshot",
             note: None,
@@ -102,12 +103,12 @@ impl Shared {
 }
 
 struct Daemon {
-    options: Options,
-    shared: Arc<Shared>,
+    options: DaemonOptions,
+    shared: Arc<DaemonState>,
     sysctl: Sysctl,
-    /// What stood in `core_pattern`.
-    saved: Option<Saved>,
-    tenancy: Tenancy,
+    /// The previous `core_pattern`.
+    saved: Option<SavedPattern>,
+    runtime_lock: RuntimeLock,
     guard: Option<Guard>,
     listener: Arc<Listener>,
     recorders: Arc<Listener>,
@@ -116,10 +117,10 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(options: Options, _signals: &SignalFd) -> Result<Self> {
+    fn start(options: DaemonOptions, _signals: &SignalFd) -> Result<Self> {
         let config = options.config.clone();
         let runtime = Runtime::new(&config.runtime);
-        let tenancy = runtime.succeed()?;
+        let runtime_lock = runtime.lock_after_predecessor()?;
         let spool = Spool::create(&config.spool, config.spool_limit, config.spool_free)?;
         let probe = attach(&config)?;
         let history = History::start(&config)?;
@@ -132,45 +133,45 @@ impl Daemon {
         }
         let sysctl = Sysctl::default();
         let socket = match config.crash.hold {
-            Hold::Socket => Some(Arc::new(socket::bind(&runtime.core_socket())?)),
+            HoldMethod::Socket => Some(Arc::new(socket::bind(&runtime.core_socket())?)),
             _ => None,
         };
-        let (guard, saved) = hold(&sysctl, &runtime, &config).unzip();
-        privilege::drop_rest(config.user.as_deref(), &config.spool)?;
-        let shared = Arc::new(Shared {
+        let (guard, saved) = install_handler(&sysctl, &runtime, &config).unzip();
+        privilege::drop_unneeded(config.user.as_deref(), &config.spool)?;
+        let shared = Arc::new(DaemonState {
             saver: Saver {
                 spool,
-                sightings: Sightings::default(),
+                pending: PendingCrashes::default(),
                 metrics: Metrics::default(),
                 limiter: Mutex::new(Limiter::new(config.limit)),
                 users: Users::default(),
                 probe: probe.as_ref().map(|probe| probe.kind().to_string()),
                 chain: saved.as_ref().is_some_and(|saved| saved.chain),
                 workers: Workers::default(),
-                promises: Promises::default(),
+                disk_budget: DiskBudget::default(),
                 history,
                 config: RwLock::new(Arc::new(config)),
             },
             started: Instant::now(),
             runtime,
-            minded: minded::Minded::default(),
-            holds: Holds::default(),
+            claimed: claimed::ClaimedProcesses::default(),
+            held: HeldProcesses::default(),
         });
         shared.saver.workers.prepare();
         let mut threads = work::Threads::start(&shared)?;
         threads.listen(&shared, &listener)?;
-        threads.mind_recorders(&shared, &recorders)?;
+        threads.serve_recorders(&shared, &recorders)?;
         if let Some(socket) = &socket {
-            threads.take_from_kernel(&shared, socket)?;
+            threads.serve_core_socket(&shared, socket)?;
         }
         if let Some(probe) = probe {
-            threads.watch(&shared, probe)?;
+            threads.read_probe(&shared, probe)?;
         }
         if shared.saver.history.is_some() {
-            threads.mind_history(&shared)?;
+            threads.read_history(&shared)?;
         }
         if !functions.is_empty() {
-            threads.watch_functions(&shared, functions)?;
+            threads.read_functions(&shared, functions)?;
         }
         threads.control(&shared, control)?;
         tracing::info!("ready");
@@ -180,7 +181,7 @@ impl Daemon {
             shared,
             sysctl,
             saved,
-            tenancy,
+            runtime_lock,
             guard,
             listener,
             recorders,
@@ -189,8 +190,8 @@ impl Daemon {
         })
     }
 
-    /// Until a signal says that it is enough.
-    fn mind(&mut self, signals: &SignalFd) {
+    /// Handles signals and periodic work until SIGTERM or SIGINT.
+    fn run(&mut self, signals: &SignalFd) {
         loop {
             let timeout = PollTimeout::try_from(TICK).unwrap_or(PollTimeout::MAX);
             let _ = poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], timeout);
@@ -208,26 +209,24 @@ impl Daemon {
     fn tick(&mut self) {
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Watchdog]);
         let saver = &self.shared.saver;
-        if !saver.sightings.is_empty() {
+        if !saver.pending.is_empty() {
             let limit = saver.config().crash.hold_limit.0;
-            for mut sighting in saver.sightings.overdue(2 * limit) {
-                let (seen, age) = (
-                    &sighting.seen,
-                    clock::monotonic().saturating_sub(sighting.seen.at),
-                );
-                let users = [seen.user, seen.effective_user];
-                if age < RECORDER && self.shared.minded.is_kept(seen.pid.0, users) {
-                    // Its recorder still writes the bundle, and will ask. It has a history of its own.
-                    sighting.frozen = None;
-                    if saver.sightings.add(sighting).is_some() {
+            for mut crash in saver.pending.overdue(2 * limit) {
+                let (sample, age) = (&crash.sample, clock::monotonic().saturating_sub(crash.sample.at));
+                let users = [sample.user, sample.effective_user];
+                if age < RECORDER && self.shared.claimed.has_live_recorder(sample.pid.0, users) {
+                    // The recorder is still writing the bundle and will ask. It has its own
+                    // history.
+                    crash.frozen = None;
+                    if saver.pending.add(crash).is_some() {
                         saver.metrics.crashes_limited.count();
                     }
                     continue;
                 }
-                kept::save_unheld(&self.shared, self.threads.jobs(), sighting);
+                jobs::accept_unheld(&self.shared, self.threads.jobs(), crash);
             }
         }
-        // The timer has let these processes go; what the probe saw of them waits among the sightings.
+        // The timer has released these processes. Their probe events are still pending.
         self.threads.deposits().expire();
         let late = self.threads.jobs().overdue(Instant::now());
         saver
@@ -243,7 +242,7 @@ impl Daemon {
         }
     }
 
-    /// Takes what can change while the daemon runs from the configuration's file.
+    /// Reloads the settings that can change while the daemon runs.
     fn reload(&mut self) {
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Reloading]);
         match Config::load(self.options.file.as_deref()) {
@@ -269,7 +268,7 @@ impl Daemon {
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     }
 
-    /// Puts everything back, saves what is kept, and ends.
+    /// Restores the system, saves the remaining crashes, and ends.
     fn stop(mut self) -> Result<()> {
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
         tracing::info!("stopping");
@@ -282,10 +281,10 @@ impl Daemon {
         if !self.threads.finish(&self.shared, LAST_JOBS) {
             tracing::warn!("what was being saved took too long, and is lost");
         }
-        drop(self.tenancy);
+        drop(self.runtime_lock);
         match (restored, self.guard) {
             (Ok(_), _) => Ok(()),
-            // The user that we have become may not; the guard, who has not, may.
+            // The daemon may have lost the privileges for this. The guard has not.
             (Err(_), Some(guard)) => guard.release(),
             (Err(error), None) => Err(error),
         }
@@ -309,7 +308,7 @@ fn attach(config: &Config) -> Result<Option<Probe>> {
             tracing::info!("crashes are told by: {}", probe.kind());
             Ok(Some(probe))
         }
-        Err(error) if config.crash.hold == Hold::None => Err(Error::Unable(error.to_string())),
+        Err(error) if config.crash.hold == HoldMethod::None => Err(Error::Unable(error.to_string())),
         Err(error) => {
             tracing::warn!("crashes are told by core_pattern alone: {error}");
             Ok(None)
@@ -317,23 +316,24 @@ fn attach(config: &Config) -> Result<Option<Probe>> {
     }
 }
 
-/// Has crashing processes kept; what that cannot be, is logged. The guard, and what stood there before.
-fn hold(sysctl: &Sysctl, runtime: &Runtime, config: &Config) -> Option<(Guard, Saved)> {
+/// Installs the crash handler in `core_pattern`. Logs an error on failure. Returns the guard and
+/// the previous pattern.
+fn install_handler(sysctl: &Sysctl, runtime: &Runtime, config: &Config) -> Option<(Guard, SavedPattern)> {
     let limit = config.crash.hold_limit.0;
-    let install = || -> Result<(Guard, Saved)> {
+    let install = || -> Result<(Guard, SavedPattern)> {
         let saved = match config.crash.hold {
-            Hold::Socket => sysctl.install_socket(runtime, limit)?,
+            HoldMethod::Socket => sysctl.install_socket(runtime, limit)?,
             _ => sysctl.install(runtime, config.crash.chain, limit)?,
         };
         tracing::info!("core_pattern was {:?}, and is {:?}", saved.previous, saved.ours);
-        // It remembers what is saved now, so it comes second.
+        // The guard reads the saved pattern when it starts, so it starts after the installation.
         let guard = Guard::start(runtime);
         if guard.is_err() {
             sysctl.restore(runtime, Some(&saved))?;
         }
         Ok((guard?, saved))
     };
-    if config.crash.hold == Hold::None {
+    if config.crash.hold == HoldMethod::None {
         return None;
     }
     install()
@@ -341,7 +341,7 @@ fn hold(sysctl: &Sysctl, runtime: &Runtime, config: &Config) -> Option<(Guard, S
         .ok()
 }
 
-/// The keys that differ and are looked at only at the start.
+/// Returns the changed keys that take effect only at a restart.
 fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
     let fixed = [
         ("spool", old.spool != new.spool),

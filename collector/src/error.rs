@@ -1,89 +1,89 @@
-//! What can go wrong in the collector.
+//! The errors of the collector.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The result of everything here.
+/// The result type of the crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why the collector could not do something.
+/// An error of the collector.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file of configuration is wrong.
+    /// A configuration file is invalid.
     #[error("{}: {problem}", path.display())]
     Config {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it, and where.
+        /// The problem and its position.
         problem: String,
     },
-    /// Another collector runs.
+    /// Another collector is running.
     #[error("a collector runs already (process {pid}, {}); stop it first, or give this one a runtime directory of its own", runtime.display())]
     Running {
-        /// Its process, as its lock file says.
+        /// Its process id, from its lock file.
         pid: String,
         /// Its runtime directory.
         runtime: PathBuf,
     },
-    /// No collector runs.
+    /// No collector is running.
     #[error("no collector answers at {}; start it with `backtrail collect`", .0.display())]
     NotRunning(PathBuf),
     /// The spool has no such bundle.
     #[error("there is no crash {id:?} in {}; `backtrail crashes list` names them", spool.display())]
     NoSuchCrash {
-        /// What was asked for.
+        /// The requested name.
         id: String,
-        /// Where.
+        /// The directory of the spool.
         spool: PathBuf,
     },
-    /// Several bundles answer to the name.
+    /// Several bundles match the name.
     #[error("{id:?} may be any of {count} crashes in {}; write more of it", spool.display())]
     Ambiguous {
-        /// What was asked for.
+        /// The requested name.
         id: String,
-        /// How many begin so.
+        /// The number of matches.
         count: usize,
-        /// Where.
+        /// The directory of the spool.
         spool: PathBuf,
     },
-    /// A file could not be used.
+    /// An operation on a file failed.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// What was tried, as a verb.
+        /// The operation, as a verb.
         action: &'static str,
-        /// With which file.
+        /// The path of the file.
         path: PathBuf,
-        /// The answer.
+        /// The cause.
         source: io::Error,
     },
-    /// Something of the machine could not be used.
+    /// A system operation failed.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried, as a verb.
+        /// The operation, as a verb.
         action: &'static str,
-        /// The answer.
+        /// The cause.
         source: io::Error,
     },
-    /// Something cannot be done here; the sentence says why and what would help.
+    /// An operation is impossible. The message states the reason and the remedy.
     #[error("{0}")]
     Unable(String),
-    /// The processor, or this kernel, has no Intel PT.
+    /// The processor or the kernel does not support Intel PT.
     #[error("there is no Intel PT here: {why}; record services in software instead (`backtrail record`)")]
     NoPt {
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// An event was refused, or sysfs holds what it cannot hold.
+    /// A perf event was refused, or sysfs has invalid content.
     #[error(transparent)]
     Perf(#[from] backtrail_perf::Error),
-    /// The bundle could not be written or read.
+    /// A bundle could not be written or read.
     #[error(transparent)]
     Bundle(#[from] backtrail_bundle::Error),
 }
 
 impl Error {
-    /// Whether outside input was refused.
+    /// Returns whether the error is invalid input.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         match self {
@@ -93,19 +93,19 @@ impl Error {
         }
     }
 
-    /// Whether the system does not allow it to this user.
+    /// Returns whether the error is a lack of permission.
     #[must_use]
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::File { source, .. } | Self::System { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
     }
 
-    /// For `map_err` on I/O with a file.
+    /// Returns a function for `map_err` on file operations.
     pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { action, path, source }
     }
 
-    /// For `map_err` on other I/O.
+    /// Returns a function for `map_err` on other operations.
     pub(crate) fn system<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::System {
             action,

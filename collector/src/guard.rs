@@ -1,30 +1,31 @@
-//! The guard: a small process that puts `core_pattern` back when the daemon is killed.
+//! The guard: a small process that restores `core_pattern` when the daemon is killed.
 //!
-//! It holds the reading end of a pipe whose other end only the daemon has, and sleeps until that end is gone.
+//! The guard holds the read end of a pipe whose write end only the daemon has. It sleeps until that
+//! end is closed.
 
 use crate::error::{Error, Result};
-use crate::pattern::{Saved, Sysctl};
+use crate::pattern::{SavedPattern, Sysctl};
 use crate::runtime::Runtime;
 use std::io::{self, PipeWriter};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// The command that [`stand`] is behind.
+/// The hidden command that calls [`run`].
 pub(crate) const COMMAND: &str = "core-guard";
 
-/// As long as it lives, the guard sleeps.
+/// The pipe that keeps the guard asleep while it is open.
 #[derive(Debug)]
 pub struct Guard {
     alive: PipeWriter,
-    /// Reaps it, should it be killed.
+    /// Kept to reap the guard when it is killed.
     child: std::process::Child,
 }
 
 impl Guard {
-    /// Starts it.
+    /// Starts the guard.
     ///
     /// # Errors
-    /// When no process can be started.
+    /// When the process cannot be started.
     pub fn start(runtime: &Runtime) -> Result<Self> {
         let start = || -> io::Result<Self> {
             let (sleeping, alive) = io::pipe()?;
@@ -34,7 +35,7 @@ impl Guard {
                 .stdin(sleeping)
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
-                // What is sent to the daemon's group, Ctrl-C say, is not for the guard.
+                // Signals to the daemon's process group, such as Ctrl-C, must not reach the guard.
                 .process_group(0)
                 .spawn()?;
             Ok(Self { alive, child })
@@ -42,10 +43,10 @@ impl Guard {
         start().map_err(Error::system("start the guard of core_pattern"))
     }
 
-    /// Has it restore now, and waits until it has.
+    /// Makes the guard restore `core_pattern` now, and waits for it.
     ///
     /// # Errors
-    /// When it cannot.
+    /// When the pattern cannot be restored.
     pub fn release(self) -> Result<()> {
         let Self { alive, mut child } = self;
         drop(alive);
@@ -59,26 +60,26 @@ impl Guard {
         }
     }
 
-    /// Whether it still stands.
+    /// Returns whether the guard is running.
     pub fn is_alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 }
 
-/// The guard's whole life: it waits for the end of `alive`, and restores what the daemon of `runtime` left.
+/// Runs the guard: waits until `alive` is closed, and then restores `core_pattern`.
 ///
 /// # Errors
-/// When it cannot be restored.
-pub fn stand(runtime: &Runtime, mut alive: impl io::Read) -> Result<()> {
-    let kept = Saved::read(&runtime.saved_pattern());
+/// When the pattern cannot be restored.
+pub fn run(runtime: &Runtime, mut alive: impl io::Read) -> Result<()> {
+    let remembered = SavedPattern::read(&runtime.saved_pattern());
     let mut nothing = [0; 16];
     while let Ok(1..) = alive.read(&mut nothing) {}
-    let _tenancy = match runtime.succeed() {
-        Ok(tenancy) => Some(tenancy),
-        // Another daemon that has come meanwhile minds it itself.
+    let _runtime_lock = match runtime.lock_after_predecessor() {
+        Ok(runtime_lock) => Some(runtime_lock),
+        // Another daemon has started meanwhile, and manages the pattern.
         Err(Error::Running { .. }) => return Ok(()),
-        // The directory is gone, or not root's any more: what is remembered is enough.
+        // The directory was removed, or root no longer owns it. The remembered pattern is enough.
         Err(_) => None,
     };
-    Sysctl::default().restore(runtime, kept.as_ref()).map(drop)
+    Sysctl::default().restore(runtime, remembered.as_ref()).map(drop)
 }

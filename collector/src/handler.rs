@@ -1,19 +1,21 @@
-//! The crash handler: the program that the kernel starts at each crash, the core on its standard input (core(5)).
+//! The crash handler: the program that the kernel starts at each crash, with the core on its
+//! standard input (core(5)).
 //!
-//! While it runs the process is kept: its memory, its mappings and its files can be read. It hands the core to the
-//! daemon, waits for the answer, no longer than the limit, and then does what would have been done without us.
+//! The kernel holds the process while the handler runs, so its memory, mappings and files can be
+//! read. The handler gives the core to the daemon and waits for the answer, at most for the limit.
+//! Then it passes the core on to the previous handler.
 
 mod chain;
 mod core_file;
+mod core_pipe;
 mod crashed_thread;
-mod feed;
-mod pace;
+mod min_rate;
 
 use crate::error::{Error, Result};
-use crate::pattern::{Saved, Specifiers};
+use crate::pattern::{SavedPattern, Specifiers};
 use crate::runtime::Runtime;
 use crate::wire::{Connection, Reply, Request};
-use feed::{Feed, remaining};
+use core_pipe::{CorePipe, remaining};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -22,19 +24,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long the daemon may take beyond the limit that it has set itself.
+/// Extra time for the daemon after its own limit.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Runs as the kernel started us: `program` as it was called, and its arguments.
+/// Runs the handler as the kernel starts it. `program` is the path of the call.
 ///
 /// # Errors
-/// When the arguments are not those that our pattern asks for, or the core cannot go on to where it went before.
-/// That there is no daemon is no error.
+/// When the arguments do not match the installed pattern, or the core cannot be passed on. A
+/// missing daemon is not an error.
 pub fn run(program: &Path, arguments: &[OsString]) -> Result<()> {
     let started = Instant::now();
     let (runtime, arguments) = match arguments.split_first() {
         Some((first, rest)) if first.as_bytes().starts_with(b"/") => (Path::new(first), rest),
-        // The pattern had no room for the runtime directory: the program is a link in it.
+        // The pattern had no space for the runtime directory, so the program is a link in that
+        // directory.
         _ => (program.parent().unwrap_or(Path::new("/")), arguments),
     };
     let runtime = Runtime::new(runtime);
@@ -44,11 +47,13 @@ pub fn run(program: &Path, arguments: &[OsString]) -> Result<()> {
                 .to_owned(),
         )
     })?;
-    // It was put back since the kernel started us, if only the second is there.
-    let saved = Saved::read(&runtime.saved_pattern()).or_else(|| Saved::read(&runtime.past_pattern()));
+    // If only the second file exists, the pattern was restored after the kernel started this
+    // handler.
+    let saved =
+        SavedPattern::read(&runtime.saved_pattern()).or_else(|| SavedPattern::read(&runtime.past_pattern()));
     let Some(saved) = saved else { return Ok(()) };
     let core = if saved.daemon == crash.pid {
-        Core::default()
+        CoreStream::default()
     } else {
         let deadline = started + Duration::from_millis(saved.hold_limit) + GRACE;
         hand_over(&runtime, &crash, deadline).map_err(Error::system("hand the core to the collector"))?
@@ -59,19 +64,19 @@ pub fn run(program: &Path, arguments: &[OsString]) -> Result<()> {
     chain::pass_on(&saved.previous, &crash, core)
 }
 
-/// The core, of which the daemon may have read some.
+/// The core. The daemon may have read a part of it.
 #[derive(Debug, Default)]
-struct Core {
-    /// What the daemon has taken and given back: so many bytes, which stand in the file.
+struct CoreStream {
+    /// The file with the part that the daemon has read and returned, and its size.
     taken: Option<(File, u64)>,
-    /// What was on its way to the daemon.
+    /// The part that was in the pipe to the daemon.
     leftover: Vec<u8>,
-    /// The daemon has read a part of it and not given it back.
+    /// Whether the daemon has read a part without returning it.
     is_broken: bool,
 }
 
-impl Core {
-    /// All of it, as the kernel sends it.
+impl CoreStream {
+    /// Returns a reader of the whole core.
     fn read(self) -> io::Result<impl Read> {
         let taken: Box<dyn Read> = match self.taken {
             Some((mut file, bytes)) => {
@@ -85,14 +90,14 @@ impl Core {
     }
 }
 
-/// Has the daemon read the process, if there is one, until `deadline` at most.
-fn hand_over(runtime: &Runtime, crash: &Specifiers, deadline: Instant) -> io::Result<Core> {
-    let mut feed = Feed::new()?;
-    // A daemon that is gone, or takes too long, has given nothing back.
-    let reply = ask(runtime, crash, &mut feed, deadline);
+/// Gives the core to the daemon, if one is running, and waits for its answer until `deadline`.
+fn hand_over(runtime: &Runtime, crash: &Specifiers, deadline: Instant) -> io::Result<CoreStream> {
+    let mut pipe = CorePipe::new()?;
+    // A daemon that has ended, or takes too long, returns nothing.
+    let reply = ask(runtime, crash, &mut pipe, deadline);
     let taken = reply.ok().and_then(|(reply, file)| Some((file?, reply.taken)));
-    let leftover = feed.leftover(taken.as_ref().map_or(0, |(_, bytes)| *bytes))?;
-    Ok(Core {
+    let leftover = pipe.leftover(taken.as_ref().map_or(0, |(_, bytes)| *bytes))?;
+    Ok(CoreStream {
         taken,
         is_broken: leftover.is_none(),
         leftover: leftover.unwrap_or_default(),
@@ -102,13 +107,13 @@ fn hand_over(runtime: &Runtime, crash: &Specifiers, deadline: Instant) -> io::Re
 fn ask(
     runtime: &Runtime,
     crash: &Specifiers,
-    feed: &mut Feed,
+    pipe: &mut CorePipe,
     deadline: Instant,
 ) -> io::Result<(Reply, Option<File>)> {
     let connection = Connection::open_within(&runtime.crash_socket(), remaining(deadline)?)?;
     connection.set_timeout(remaining(deadline)?)?;
-    connection.send(&Request::Crash(crash.clone()), Some(feed.end()))?;
-    feed.until_answered(io::stdin().as_fd(), connection.as_fd(), deadline)?;
+    connection.send(&Request::Crash(crash.clone()), Some(pipe.end()))?;
+    pipe.until_answered(io::stdin().as_fd(), connection.as_fd(), deadline)?;
     connection.set_timeout(remaining(deadline)?)?;
     let (reply, file) = connection.receive::<Reply>()?;
     Ok((reply, file.map(File::from)))

@@ -1,129 +1,131 @@
-//! Intel PT of the hardware: a ring of trace and a ring of sideband for each processor, read into a bounded history.
+//! The Intel PT source: a trace ring and a sideband ring for each processor, and a bounded history.
 //!
-//! [`Hardware`] is owned by the daemon's loop, which polls [`Hardware::descriptors`] and calls [`Hardware::drain`]. Its
-//! [`Freezer`] goes to the thread that waits for crashes: [`Freezer::freeze`] pauses, copies and resumes the traces.
-//! [`Hardware::collect`] adds who ran and what was mapped, and [`Snapshot::write`] puts all into a bundle.
+//! The daemon owns [`Hardware`], polls [`Hardware::descriptors`] and calls [`Hardware::drain`]. The
+//! probe reader has its [`Freezer`], which pauses, copies and resumes the traces.
+//! [`Hardware::collect`] adds the processes that ran and their mappings. [`TraceSnapshot::write`]
+//! writes all of it into a bundle.
 
 mod calibration;
-mod census;
 pub mod clock;
 mod counters;
+mod freezable;
 mod freeze;
 mod history;
 mod modules;
 mod options;
+mod procfs_snapshot;
 mod record;
 mod records;
 mod self_test;
 mod sideband;
 mod snapshot;
-mod tap;
 mod times;
 mod trace;
 mod world;
 
 pub use counters::Counters;
 pub use freeze::{Freezer, Frozen, FrozenCpu};
-pub use history::{Entry, History, Story, What};
-pub use modules::{FindModule, Found, candidates};
+pub use history::{HistoryEntry, HistoryEvent, HistoryInterval, SidebandHistory};
+pub use modules::{FindModule, FoundModule, candidates};
 pub use options::{Filter, HardwareOptions, Scope};
-pub use record::{Recorded, RecordedMapping, RecordedProcess};
+pub use record::{RecordedHistory, RecordedMapping, RecordedProcess};
 pub use self_test::{Check, SelfTest, self_test};
-pub use snapshot::{CpuCost, Machine, Snapshot, Written};
-pub use times::{first_time, written_since};
-pub use world::{Change, Mapped, MappedFile, ProcessState, World};
+pub use snapshot::{CpuCost, TraceSnapshot, TracedMachine, WrittenHistory};
+pub use times::{first_timestamp, written_since};
+pub use world::{Change, ExecutableMapping, MappedFile, ProcessState, World};
 
 use crate::{Error, Result};
 use backtrail_perf::event::Refusal;
 use backtrail_perf::ring::Ring;
 use backtrail_perf::{Error as PerfError, cpu_list};
 use backtrail_pt::{Cpu, CpuModel, Pid};
-use counters::Shared as SharedCounters;
+use counters::SharedCounters;
+use freezable::FreezableTrace;
 use sideband::Sideband;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tap::Tap;
-use trace::{Plan, Trace};
+use trace::{Trace, TraceSetup};
 
-/// How often is looked whether processors came or went.
+/// How often to check for processors that went online or offline.
 const HOT_PLUG_EVERY: Duration = Duration::from_secs(1);
-/// The trace of a processor that went is kept as long as the history reaches back to its end, but not longer than this.
+/// The longest time to keep the trace of an offline processor, in nanoseconds. It is dropped
+/// earlier when the history no longer reaches back to its end.
 const KEEP_GONE: u64 = 600_000_000_000;
 
-/// The hardware source.
+/// The Intel PT source.
 #[derive(Debug)]
 pub struct Hardware {
     options: HardwareOptions,
-    plan: Plan,
-    machine: Machine,
-    shared: Arc<freeze::Shared>,
-    /// The rings of the traces' own records.
+    setup: TraceSetup,
+    machine: TracedMachine,
+    shared: Arc<freeze::FreezerState>,
+    /// The rings with the records of the trace events.
     rings: BTreeMap<Cpu, Ring>,
     sideband: Sideband,
     looked: Instant,
-    /// How often the traces had been frozen when the kernel's clock was looked at; `None`: it is time to.
+    /// The number of freezes at the last check of the kernel's clock. `None`: a check is due.
     frozen_by_then: Option<u64>,
     came: u64,
     went: u64,
     busy: u64,
-    /// Processors that came and could not be traced; said once.
+    /// Processors that went online and could not be traced. Each is logged once.
     refused: BTreeSet<Cpu>,
 }
 
-/// What of the hardware source works here beyond the plain trace.
+/// The optional features of Intel PT that work on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Abilities {
-    /// The kernel itself pauses the crashing processor's trace; or why not.
+pub struct TraceCapabilities {
+    /// Whether the kernel itself pauses the trace of a crashing processor, or why not.
     pub pause_in_kernel: std::result::Result<(), String>,
-    /// Ranges that code can be filtered by.
+    /// Number of address ranges for filters.
     pub address_filters: u32,
-    /// `CYC` packets and `PSB` periods.
+    /// Whether `CYC` packets and `PSB` periods are supported.
     pub psb_cyc: bool,
-    /// `MTC` packets.
+    /// Whether `MTC` packets are supported.
     pub mtc: bool,
-    /// The buffers for copies stay in memory.
+    /// Whether the copy buffers are locked in memory.
     pub buffers_locked: bool,
-    /// Build ids come with the records of mappings.
+    /// Whether mapping records contain build ids.
     pub build_ids: bool,
 }
 
 impl Hardware {
-    /// Starts tracing on every processor that runs.
+    /// Starts tracing on all online processors.
     ///
     /// # Errors
-    /// When there is no Intel PT, somebody else uses it, it is not allowed, an option is not possible here, or perf's clock
-    /// is not the TSC: a sentence that tells the way out.
+    /// When Intel PT is missing, busy or not permitted, an option is not supported, or perf's clock
+    /// is not the TSC. The message states the remedy.
     pub fn start(options: &HardwareOptions) -> Result<Self> {
-        let plan = Plan::new(options)?;
-        let cpus = traced_cpus(options, &plan)?;
+        let setup = TraceSetup::new(options)?;
+        let cpus = traced_cpus(options, &setup)?;
         let mut sideband = Sideband::start(&cpus, options.history)?;
-        let mut traces: Vec<Arc<dyn Tap>> = Vec::new();
+        let mut traces: Vec<Arc<dyn FreezableTrace>> = Vec::new();
         let mut rings = BTreeMap::new();
         for cpu in cpus {
-            match Trace::open(&plan, cpu) {
+            match Trace::open(&setup, cpu) {
                 Ok((trace, ring)) => {
                     traces.push(Arc::new(trace));
                     rings.insert(cpu, ring);
                 }
-                // It went just now.
+                // The processor has just gone offline.
                 Err(Error::Perf(error)) if sideband::is_off(&error) => {}
                 Err(error) => return Err(error),
             }
         }
         let tsc = sideband.conversion().ok_or_else(unstable_clock)?;
         sideband.begin(&options.procfs, || Some(clock::perf(&tsc)));
-        let machine = Machine {
+        let machine = TracedMachine {
             tsc,
-            timing: plan.pt.timing(&plan.setting),
+            timing: setup.pt.timing(&setup.setting),
             cpu: processor(options)?,
         };
         Ok(Self {
             options: options.clone(),
-            plan,
+            setup,
             machine,
-            shared: freeze::Shared::new(traces, tsc, options.lock_memory)?,
+            shared: freeze::FreezerState::new(traces, tsc, options.lock_memory)?,
             rings,
             sideband,
             looked: Instant::now(),
@@ -135,14 +137,15 @@ impl Hardware {
         })
     }
 
-    /// Readable when [`Self::drain`] has something to do. The set changes as processors come and go: ask again after each
-    /// call of it. Call it at least once a second, besides.
+    /// Returns descriptors that become readable when [`Self::drain`] has work. The set changes with
+    /// the online processors, so get it again after each call of `drain`. Call `drain` at least
+    /// once a second in any case.
     #[must_use]
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.sideband.descriptors()
     }
 
-    /// Reads the sideband into the history, and follows processors that come and go.
+    /// Reads the sideband into the history, and follows processors that go online or offline.
     pub fn drain(&mut self) {
         if self.looked.elapsed() >= HOT_PLUG_EVERY {
             self.looked = Instant::now();
@@ -150,7 +153,7 @@ impl Hardware {
             self.shared.end_stale_pauses();
             self.frozen_by_then = None;
         }
-        // What was just frozen is told by the clock of now.
+        // The clock of a new freeze must be the current one.
         let freezes = SharedCounters::read(&self.shared.counters.freezes);
         if self.frozen_by_then != Some(freezes) {
             self.frozen_by_then = Some(freezes);
@@ -163,13 +166,13 @@ impl Hardware {
         stopped.into_iter().for_each(|cpu| self.shared.restart(cpu));
     }
 
-    /// A handle that freezes the traces.
+    /// Returns a handle that freezes the traces.
     #[must_use]
     pub fn freezer(&self) -> Freezer {
         Freezer(self.shared.clone())
     }
 
-    /// What was counted since the start.
+    /// Returns the counters since the start.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let shared = &self.shared.counters;
@@ -186,34 +189,34 @@ impl Hardware {
         }
     }
 
-    /// What works here beyond the plain trace.
+    /// Returns the optional features that work here.
     #[must_use]
-    pub fn abilities(&self) -> Abilities {
+    pub fn capabilities(&self) -> TraceCapabilities {
         let traces = self.shared.traces();
         let pauses = traces.iter().all(|trace| trace.pauses_in_kernel());
         let refused = "this kernel takes no aux_pause (Linux 6.13 has it)";
-        Abilities {
-            pause_in_kernel: match &self.plan.pause {
+        TraceCapabilities {
+            pause_in_kernel: match &self.setup.pause {
                 Ok(_) if pauses => Ok(()),
                 Ok(_) => Err(refused.to_owned()),
                 Err(why) => Err(why.clone()),
             },
-            address_filters: self.plan.pt.pmu.address_filters,
-            psb_cyc: self.plan.pt.caps.psb_cyc,
-            mtc: self.plan.pt.caps.mtc,
+            address_filters: self.setup.pt.pmu.address_filters,
+            psb_cyc: self.setup.pt.caps.psb_cyc,
+            mtc: self.setup.pt.caps.mtc,
             buffers_locked: self.shared.buffers_locked(),
             build_ids: self.sideband.has_build_ids(),
         }
     }
 
-    /// Adds to frozen traces who ran and what was mapped in the time they cover, of process `pid` or of all that ran.
-    /// [`Self::drain`] must have been called since they were frozen.
+    /// Adds to frozen traces the processes that ran in their time span, and their mappings. `pid`
+    /// selects one process. Call [`Self::drain`] after the freeze and before this.
     #[must_use]
-    pub fn collect<'a>(&self, frozen: &'a Frozen, pid: Option<Pid>) -> Snapshot<'a> {
-        let (from, until) = Snapshot::span(frozen, &self.machine.tsc, clock::tsc());
-        Snapshot {
+    pub fn collect<'a>(&self, frozen: &'a Frozen, pid: Option<Pid>) -> TraceSnapshot<'a> {
+        let (from, until) = TraceSnapshot::span(frozen, &self.machine.tsc, clock::tsc());
+        TraceSnapshot {
             frozen,
-            story: self.sideband.history().story(from, until),
+            interval: self.sideband.history().interval(from, until),
             pid,
             machine: self.machine,
             procfs: self.options.procfs.clone(),
@@ -221,13 +224,15 @@ impl Hardware {
         }
     }
 
-    /// The way from TSC to perf's clock, the clocks of the trace, and the processor.
+    /// Returns the conversion from TSC to perf's clock, the trace timing parameters and the
+    /// processor.
     #[must_use]
-    pub fn machine(&self) -> Machine {
+    pub fn machine(&self) -> TracedMachine {
         self.machine
     }
 
-    /// Takes over what the kernel says of its clock: it calibrates the TSC anew some seconds after it was started.
+    /// Adopts the kernel's current clock conversion. The kernel refines the TSC calibration some
+    /// seconds after boot.
     fn follow_clock(&mut self) {
         let Some(tsc) = self.sideband.conversion() else {
             return;
@@ -241,9 +246,9 @@ impl Hardware {
         }
     }
 
-    /// Looks which processors came and went.
+    /// Opens traces of new processors, and closes those of offline processors.
     fn follow_cpus(&mut self) {
-        let Ok(online) = traced_cpus(&self.options, &self.plan) else {
+        let Ok(online) = traced_cpus(&self.options, &self.setup) else {
             return;
         };
         let gone: Vec<Cpu> = self
@@ -259,8 +264,8 @@ impl Hardware {
             let traces = self.shared.traces();
             traces
                 .iter()
-                .filter(|trace| trace.cpu() == cpu && trace.gone().is_none())
-                .for_each(|trace| trace.mark_gone());
+                .filter(|trace| trace.cpu() == cpu && trace.offline_since().is_none())
+                .for_each(|trace| trace.mark_offline());
         }
         let came: Vec<Cpu> = online
             .into_iter()
@@ -272,7 +277,7 @@ impl Hardware {
                     self.came += 1;
                     self.refused.remove(&cpu);
                 }
-                // It is tried again each time, but counted and said once.
+                // Each call tries again, but counts and logs a failure once.
                 Err(error) if self.refused.insert(cpu) => {
                     let busy = matches!(
                         &error,
@@ -291,7 +296,7 @@ impl Hardware {
     }
 
     fn add_cpu(&mut self, cpu: Cpu) -> Result<()> {
-        let (trace, ring) = Trace::open(&self.plan, cpu)?;
+        let (trace, ring) = Trace::open(&self.setup, cpu)?;
         self.sideband.add(cpu)?;
         self.shared.grow(trace.size())?;
         self.rings.insert(cpu, ring);
@@ -299,14 +304,14 @@ impl Hardware {
         Ok(())
     }
 
-    /// Lets traces go whose processor went and whose content is old.
+    /// Drops traces of offline processors when their content is too old.
     fn forget_gone(&self) {
         let now = clock::monotonic();
         let oldest = self.sideband.history().oldest().unwrap_or_default();
         let mut traces = self.shared.traces_mut();
         let before = traces.len();
         traces.retain(|trace| {
-            trace.gone().is_none_or(|went| {
+            trace.offline_since().is_none_or(|went| {
                 let end = clock::perf_of_monotonic(&self.machine.tsc, went);
                 now.saturating_sub(went) < KEEP_GONE && end >= oldest
             })
@@ -321,16 +326,16 @@ impl Drop for Hardware {
     }
 }
 
-/// The processors that run and that the PMU is on.
-fn traced_cpus(options: &HardwareOptions, plan: &Plan) -> Result<Vec<Cpu>> {
+/// Returns the online processors that the PMU covers.
+fn traced_cpus(options: &HardwareOptions, setup: &TraceSetup) -> Result<Vec<Cpu>> {
     let mut cpus = cpu_list::online(&options.sysfs)?;
-    if let Some(mask) = &plan.pt.pmu.cpus {
+    if let Some(mask) = &setup.pt.pmu.cpus {
         cpus.retain(|cpu| mask.contains(cpu));
     }
     Ok(cpus)
 }
 
-/// The processor, whose errata the decoder has to know.
+/// Returns the processor model, which selects the errata for the decoder.
 fn processor(options: &HardwareOptions) -> Result<CpuModel> {
     backtrail_process::machine::processor(&options.procfs).ok_or_else(|| {
         Error::Unable(format!(

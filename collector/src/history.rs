@@ -1,41 +1,42 @@
-//! The processors' traces as the daemon uses them: chosen by the configuration, frozen at a crash, put into bundles.
+//! The traces of all processors as the daemon uses them: configured, frozen at a crash, and written
+//! into bundles.
 
-use crate::config::{Config, Source, Trace};
+use crate::config::{Config, TraceConfig, TraceSource};
 use crate::error::{Error, Result};
-use crate::hardware::{Filter, Freezer, Frozen, Hardware, HardwareOptions, Recorded, Scope};
+use crate::hardware::{Filter, Freezer, Frozen, Hardware, HardwareOptions, RecordedHistory, Scope};
 use backtrail_pt::Pid;
 use nix::poll::{PollFd, PollFlags, poll};
 use std::io::PipeReader;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What is recorded of all processors, if anything.
+/// The traces of all processors.
 #[derive(Debug)]
 pub struct History(Mutex<Hardware>);
 
-/// The longest that what processes do is left unread.
+/// The longest time between two reads of the sideband.
 const DRAIN_EVERY: u16 = 500; // milliseconds
 
 impl History {
-    /// Starts recording, where it is wanted and possible.
+    /// Starts tracing if it is configured and possible.
     ///
     /// # Errors
-    /// When the configuration insists on it and it is not possible.
+    /// When the configuration requires tracing and it is not possible.
     pub fn start(config: &Config) -> Result<Option<Self>> {
         let trace = &config.trace;
-        if trace.source == Source::None {
+        if trace.source == TraceSource::None {
             return Ok(None);
         }
         match options(trace).and_then(|options| Hardware::start(&options)) {
             Ok(hardware) => {
-                let abilities = hardware.abilities();
+                let capabilities = hardware.capabilities();
                 tracing::info!("Intel PT is recorded, {} a processor", trace.ring);
-                if let Err(why) = abilities.pause_in_kernel {
+                if let Err(why) = capabilities.pause_in_kernel {
                     tracing::debug!("the kernel does not pause a crashing processor's trace itself: {why}");
                 }
                 Ok(Some(Self(Mutex::new(hardware))))
             }
-            Err(error) if trace.source == Source::Hardware => Err(error),
+            Err(error) if trace.source == TraceSource::Hardware => Err(error),
             Err(error) => {
                 tracing::info!("no history is recorded by hardware: {error}");
                 Ok(None)
@@ -47,13 +48,13 @@ impl History {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What freezes the traces.
+    /// Returns a handle that freezes the traces.
     #[must_use]
     pub fn freezer(&self) -> Freezer {
         self.lock().freezer()
     }
 
-    /// What was counted, by name and meaning.
+    /// Returns the gauges with name and description.
     #[must_use]
     pub fn gauges(&self) -> Vec<(&'static str, &'static str, f64)> {
         let counters = self.lock().counters();
@@ -105,27 +106,27 @@ impl History {
         .to_vec()
     }
 
-    /// Returns frozen traces as plain data and its bytes, of one process or of all that ran.
+    /// Returns frozen traces as plain data, and its bytes, of one process or of all that ran.
     #[must_use]
-    pub fn record(&self, frozen: &Frozen, pid: Option<Pid>) -> (Recorded, Vec<u8>) {
+    pub fn record(&self, frozen: &Frozen, pid: Option<Pid>) -> (RecordedHistory, Vec<u8>) {
         let mut hardware = self.lock();
         hardware.drain();
         let snapshot = hardware.collect(frozen, pid);
-        // What follows takes its time, and needs no more of the rings.
+        // The rest takes time and does not need the rings.
         drop(hardware);
         snapshot.record()
     }
 
-    /// Reads what processes do until the other end of `stop` is closed.
-    pub fn mind(&self, stop: &PipeReader) {
+    /// Reads the sideband until the other end of `stop` is closed.
+    pub fn run(&self, stop: &PipeReader) {
         loop {
             let waited: Vec<RawFd> = self.lock().descriptors().iter().map(AsRawFd::as_raw_fd).collect();
             let mut waited: Vec<PollFd<'_>> = waited
                 .into_iter()
                 .map(|fd| {
-                    // SAFETY: rings are closed by `drain` alone, at a later line of this loop or, by
-                    // `write`, while this waits: then it waits for a closed descriptor, which poll(2)
-                    // tells, and nothing is read from it.
+                    // SAFETY: only `drain` closes rings, later in this loop or, through `record`,
+                    // during this wait. In the second case poll(2) reports a closed descriptor, and
+                    // nothing is read from it.
                     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
                     PollFd::new(fd, PollFlags::POLLIN)
                 })
@@ -140,8 +141,8 @@ impl History {
     }
 }
 
-/// The hardware source's options as the configuration has them.
-fn options(trace: &Trace) -> Result<HardwareOptions> {
+/// Returns the options of the Intel PT source for a configuration.
+fn options(trace: &TraceConfig) -> Result<HardwareOptions> {
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     Ok(HardwareOptions {
         kernel: trace.kernel,
@@ -165,7 +166,7 @@ fn options(trace: &Trace) -> Result<HardwareOptions> {
     })
 }
 
-/// `START/SIZE@FILE`, or `START/SIZE` of the kernel.
+/// Parses `START/SIZE@FILE`, or `START/SIZE` for kernel code.
 pub(crate) fn filter(text: &str) -> Result<Filter> {
     let wrong = || {
         Error::Unable(format!(

@@ -1,10 +1,10 @@
-//! The always-on collector: when a process crashes, its last moments are on the disk before anybody knows of it.
+//! The always-on collector: saves the last moments of a crashing process to disk at once.
 //!
-//! From the bottom up: [`config`] says what to do, [`runtime`] and [`spool`] are the two directories, [`probe`] tells of
-//! crashes within a fraction of a millisecond,
-//! [`hardware`] keeps the processors' traces, [`pattern`], [`handler`] and [`guard`]
-//! have the kernel keep a process that crashes, [`crash`] makes a bundle of it, and [`daemon`] runs all that.
-//! [`wire`] is what its processes say to each other, [`unit`] how systemd starts them.
+//! From the bottom up: [`config`] has the settings, and [`runtime`] and [`spool`] are the two
+//! directories. [`probe`] reports crashes within a fraction of a millisecond. [`hardware`] keeps
+//! the traces of all processors. [`pattern`], [`handler`] and [`guard`] make the kernel hold a
+//! crashing process. [`crash`] saves it as a bundle, and [`daemon`] runs all of this. [`wire`] has
+//! the messages between its processes, and [`unit`] the systemd units.
 #![cfg(target_os = "linux")]
 
 pub mod client;
@@ -21,15 +21,15 @@ pub mod history;
 pub mod limit;
 pub mod link;
 pub mod metrics;
-pub mod minder;
 mod ownership;
 pub mod pattern;
-mod places;
+mod permits;
 pub mod privilege;
 pub mod probe;
+mod quota;
 pub mod realtime;
+pub mod recorder_client;
 pub mod runtime;
-mod share;
 pub mod spool;
 mod trust;
 pub mod unit;

@@ -1,41 +1,41 @@
 //! The rate limit of bundles: a token bucket for each user, and inside it one for each executable.
 //!
-//! Both levels have the same numbers, so that a user gets one budget, however many names its
-//! executables have. Memory is bounded. A user's bucket is forgotten only while it is full, because
-//! the full bucket that would replace it is the same: who cycles through ids or names never refills
-//! a bucket that way. Where no bucket is full, further users share one.
+//! Both levels have the same parameters, so a user has one budget, however many names its
+//! executables have. Memory is bounded. A user's bucket is removed only while it is full, because a
+//! new bucket would be full too. Cycling through ids or names therefore never refills a bucket.
+//! When no bucket is full, further users share one.
 
-use crate::config::Limit;
+use crate::config::LimitConfig;
 use crate::users::User;
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Executables that are remembered, of all users together.
+/// Maximum number of executables with a bucket, of all users together.
 const MAX_EXECUTABLES: usize = 1024;
-/// Users that are remembered.
+/// Maximum number of users with a bucket.
 const MAX_USERS: usize = 1024;
-/// Users that are remembered and are not root or a system service, at most.
+/// Maximum number of ordinary users with a bucket: those that are not root or a system service.
 const MAX_ORDINARY_USERS: usize = MAX_USERS / 4 * 3;
 
 /// The buckets.
 #[derive(Debug)]
 pub struct Limiter {
-    limit: Limit,
+    limit: LimitConfig,
     users: HashMap<User, Budget>,
-    /// Shared by system users for whom there is no room.
+    /// Shared by system users without a bucket.
     other_system_users: Budget,
-    /// Shared by all other users for whom there is no room.
+    /// Shared by ordinary users without a bucket.
     other_users: Budget,
 }
 
-/// What a user may cause.
+/// The budget of a user.
 #[derive(Debug)]
 struct Budget {
     bucket: Bucket,
     executables: HashMap<String, Bucket>,
 }
 
-/// A token bucket. It is `None` until it is first used, and full then.
+/// A token bucket. `None` before its first use, when it is full.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket(Option<Level>);
 
@@ -47,7 +47,7 @@ struct Level {
 
 impl Bucket {
     /// Returns how many tokens the bucket holds at `now`.
-    fn tokens(self, limit: Limit, now: Instant) -> f64 {
+    fn tokens(self, limit: LimitConfig, now: Instant) -> f64 {
         let burst = f64::from(limit.burst);
         match self.0 {
             Some(Level { tokens, at }) => {
@@ -58,17 +58,17 @@ impl Bucket {
         }
     }
 
-    fn has_token(self, limit: Limit, now: Instant) -> bool {
+    fn has_token(self, limit: LimitConfig, now: Instant) -> bool {
         self.tokens(limit, now) >= 1.0
     }
 
-    fn is_full(self, limit: Limit, now: Instant) -> bool {
+    fn is_full(self, limit: LimitConfig, now: Instant) -> bool {
         self.tokens(limit, now) >= f64::from(limit.burst)
     }
 
-    fn take(&mut self, limit: Limit, now: Instant) {
+    fn take(&mut self, limit: LimitConfig, now: Instant) {
         let tokens = (self.tokens(limit, now) - 1.0).max(0.0);
-        // A time that lies before the last one must not count twice.
+        // A time before the last one must not count twice.
         let at = self.0.map_or(now, |level| level.at.max(now));
         self.0 = Some(Level { tokens, at });
     }
@@ -82,8 +82,8 @@ impl Budget {
         }
     }
 
-    /// Takes a token of the user and one of the executable, or none.
-    fn take(&mut self, executable: &str, limit: Limit, now: Instant) -> bool {
+    /// Takes a token of the user and one of the executable, or neither.
+    fn take(&mut self, executable: &str, limit: LimitConfig, now: Instant) -> bool {
         if !self.bucket.has_token(limit, now) {
             return false;
         }
@@ -101,7 +101,7 @@ impl Budget {
     }
 
     /// Forgets the executable that has the most tokens left.
-    fn forget_executable(&mut self, limit: Limit, now: Instant) {
+    fn forget_executable(&mut self, limit: LimitConfig, now: Instant) {
         let fullest = self.executables.iter().max_by(|(_, one), (_, other)| {
             let tokens = |bucket: &Bucket| bucket.tokens(limit, now);
             tokens(one).total_cmp(&tokens(other))
@@ -115,7 +115,7 @@ impl Budget {
 impl Limiter {
     /// Creates full buckets.
     #[must_use]
-    pub fn new(limit: Limit) -> Self {
+    pub fn new(limit: LimitConfig) -> Self {
         Self {
             limit,
             users: HashMap::new(),
@@ -124,13 +124,13 @@ impl Limiter {
         }
     }
 
-    /// Sets other limits from now on.
-    pub fn set(&mut self, limit: Limit) {
+    /// Replaces the limits.
+    pub fn set(&mut self, limit: LimitConfig) {
         self.limit = limit;
     }
 
-    /// Returns whether a user's executable may cause one more bundle now, and takes it off the
-    /// budgets of both if so.
+    /// Returns whether a user's executable may cause one more bundle now. If so, takes a token from
+    /// both buckets.
     pub fn admits(&mut self, user: User, executable: &str, now: Instant) -> bool {
         let limit = self.limit;
         let budget = if self.users.contains_key(&user) || self.make_room_for(user, now) {
@@ -150,8 +150,8 @@ impl Limiter {
         self.users.len() < MAX_USERS && (user.is_system || ordinary() < MAX_ORDINARY_USERS)
     }
 
-    /// Returns whether there is room for a new user. Where there is none, the users whose buckets are
-    /// full are forgotten first.
+    /// Returns whether there is room for a new user. If not, first removes users whose buckets are
+    /// full.
     fn make_room_for(&mut self, user: User, now: Instant) -> bool {
         if !self.has_room_for(user) {
             let limit = self.limit;
@@ -160,8 +160,8 @@ impl Limiter {
         self.has_room_for(user)
     }
 
-    /// Forgets executables until no more than the bound are remembered. The user with most of them
-    /// loses one each time. Its own bucket limits it as before.
+    /// Removes executables until their number is within the bound. The user with most executables
+    /// loses one each time. That user's own bucket still limits it.
     fn forget_executables(&mut self, now: Instant) {
         while self.executables() > MAX_EXECUTABLES {
             let limit = self.limit;
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    const LIMIT: Limit = Limit {
+    const LIMIT: LimitConfig = LimitConfig {
         burst: 3,
         per_second: 2.0,
     };
@@ -200,7 +200,7 @@ mod tests {
         User { id, is_system: false }
     }
 
-    /// How many of `count` attempts at once are admitted, each by another user and executable.
+    /// Returns how many of `count` attempts are admitted, each by another user and executable.
     fn admitted(
         limiter: &mut Limiter,
         count: u32,
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn cycling_ids_does_not_refill_a_bucket() {
-        let mut limiter = Limiter::new(Limit {
+        let mut limiter = Limiter::new(LimitConfig {
             per_second: 0.001,
             ..LIMIT
         });
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_largest_user_pays() {
-        let mut limiter = Limiter::new(Limit {
+        let mut limiter = Limiter::new(LimitConfig {
             burst: u32::MAX,
             per_second: 0.0,
         });

@@ -3,10 +3,10 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// The origin that stands for the spool of the machine where the link is opened.
+/// The origin that means the spool of the machine where the link is opened.
 const SPOOL: &str = "spool";
 
-/// The link to a crash, by its id.
+/// Returns the link to a crash with this id.
 #[must_use]
 pub fn to(id: &str) -> String {
     let payload = serde_json::json!({ "v": 1, "origin": SPOOL, "crash": id });

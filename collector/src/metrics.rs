@@ -1,19 +1,19 @@
-//! What the daemon counts, for `/metrics` and its log.
+//! The counters of the daemon, for `/metrics` and the log.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters, each with its name and meaning, out of one list.
+/// Defines counters with name and description from one list.
 macro_rules! counters {
     ($($field:ident: $help:literal,)*) => {
-        /// What was counted since the start.
+        /// The counters since the start.
         #[derive(Debug, Default)]
         pub struct Metrics {
             $(#[doc = $help] pub $field: Counter,)*
         }
 
         impl Metrics {
-            /// Each counter's name, meaning and value.
+            /// Returns the name, description and value of each counter.
             pub fn all(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
                 [$((stringify!($field), $help, self.$field.get())),*].into_iter()
             }
@@ -36,27 +36,27 @@ counters! {
     snapshots: "Bundles made on request.",
 }
 
-/// A number that only grows.
+/// A counter that only increases.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds one.
     pub fn count(&self) {
         self.add(1);
     }
 
-    /// Several more.
+    /// Adds a number.
     pub fn add(&self, number: u64) {
         self.0.fetch_add(number, Ordering::Relaxed);
     }
 
-    /// For a number that is counted elsewhere.
+    /// Sets the value of a counter that is kept elsewhere.
     pub fn set(&self, number: u64) {
         self.0.store(number, Ordering::Relaxed);
     }
 
-    /// The number.
+    /// Returns the value.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -64,7 +64,8 @@ impl Counter {
 }
 
 impl Metrics {
-    /// Prometheus's text format, version 0.0.4; `gauges` are added, by name and meaning.
+    /// Returns the metrics in Prometheus's text format, version 0.0.4. `gauges` are added, with
+    /// name and description.
     #[must_use]
     pub fn to_text(&self, gauges: &[(&str, &str, f64)]) -> String {
         let mut text = String::new();

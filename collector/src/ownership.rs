@@ -1,4 +1,5 @@
-//! Files that become another user's, so that he cannot slip in others meanwhile: by descriptors, through no link.
+//! Changes the owner of files that another user may modify at the same time. It works on
+//! descriptors and follows no link.
 
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -10,23 +11,24 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// A bundle is not nearly so deep.
+/// Maximum depth of a bundle.
 const DEPTH: usize = 64;
-/// Names that are looked at, in all directories together.
+/// Maximum number of entries in all directories together.
 const MAX_ENTRIES: usize = 1_000_000;
 
-/// Who gets something; `None`: the group stays.
+/// The new owner. `None`: the group stays the same.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owner {
     pub(crate) user: Uid,
     pub(crate) group: Option<Gid>,
 }
 
-/// Gives a directory and all that is in it, itself first. It is no link.
+/// Changes the owner of a directory and everything in it. The directory must not be a link, and is
+/// changed first.
 ///
 /// # Errors
-/// When it is no directory, is too deep, or the kernel refuses.
-pub(crate) fn give_all(directory: &Path, owner: Owner) -> io::Result<()> {
+/// When the path is not a directory, the tree is too deep, or the kernel refuses.
+pub(crate) fn chown_recursively(directory: &Path, owner: Owner) -> io::Result<()> {
     let mut left = MAX_ENTRIES;
     walk(open(nix::fcntl::AT_FDCWD, directory)?, owner, DEPTH, &mut left)
 }
@@ -38,7 +40,7 @@ fn open<P: ?Sized + nix::NixPath>(above: impl AsFd, name: &P) -> nix::Result<Own
 
 fn walk(directory: OwnedFd, owner: Owner, depth: usize, left: &mut usize) -> io::Result<()> {
     let depth = depth.checked_sub(1).ok_or(Errno::ELOOP)?;
-    // Itself first: from then on nobody else changes anything in it, and it can be removed.
+    // The directory first: from then on no other user changes its content, and it can be removed.
     fchown(&directory, Some(owner.user), owner.group)?;
     let mut names: Vec<CString> = Vec::new();
     for entry in Dir::from_fd(directory.try_clone()?)?.iter() {
@@ -56,7 +58,7 @@ fn walk(directory: OwnedFd, owner: Owner, depth: usize, left: &mut usize) -> io:
                 owner.group,
                 AtFlags::AT_SYMLINK_NOFOLLOW,
             )?,
-            // The daemon that goes may still remove what it had not finished.
+            // A daemon that is ending may still remove unfinished files.
             Err(Errno::ENOENT) => {}
             Err(error) => return Err(error.into()),
         }
@@ -93,7 +95,7 @@ mod tests {
         symlink(at("outside"), at("spool/directory")).unwrap();
         symlink(at("outside/file"), at("spool/file")).unwrap();
         symlink(at("spool"), at("way")).unwrap();
-        give_all(&at("spool"), owner).unwrap();
+        chown_recursively(&at("spool"), owner).unwrap();
         for given in [
             "spool",
             "spool/bundle",
@@ -104,8 +106,11 @@ mod tests {
             assert_eq!(user(&at(given)), 12345, "{given}");
         }
         assert_eq!((user(&at("outside")), user(&at("outside/file"))), (0, 0));
-        assert!(give_all(&at("way"), owner).is_err(), "a link");
-        assert!(give_all(&at("outside/file"), owner).is_err(), "no directory");
+        assert!(chown_recursively(&at("way"), owner).is_err(), "a link");
+        assert!(
+            chown_recursively(&at("outside/file"), owner).is_err(),
+            "no directory"
+        );
     }
 
     #[test]
@@ -117,7 +122,7 @@ mod tests {
             group: None,
         };
         assert_eq!(
-            give_all(place.path(), owner).unwrap_err().raw_os_error(),
+            chown_recursively(place.path(), owner).unwrap_err().raw_os_error(),
             Some(libc::ELOOP)
         );
     }

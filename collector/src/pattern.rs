@@ -1,7 +1,8 @@
-//! `core_pattern` (core(5)): ours while the daemon lives, and what stood there before once it does not.
+//! `core_pattern` (core(5)): installed while the daemon runs, and restored afterwards.
 //!
-//! What stood there is on disk before it is replaced, so that whoever comes next can put it back, however the
-//! daemon ended: the daemon itself, its [`guard`](crate::guard), the next start, or `backtrail collect --restore`.
+//! The previous pattern is on disk before it is replaced. So it can be restored however the daemon
+//! ended: by the daemon itself, its [`guard`](crate::guard), the next start, or `backtrail collect
+//! --restore`.
 
 mod specifiers;
 
@@ -9,14 +10,14 @@ pub use specifiers::{Specifiers, expand};
 
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
-use crate::trust::{exposed, read_trusted};
+use crate::trust::{first_untrusted, read_trusted};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The kernel's files.
+/// The kernel's files for core dumps.
 #[derive(Clone, Debug)]
 pub struct Sysctl {
     pattern: PathBuf,
@@ -29,43 +30,45 @@ impl Default for Sysctl {
     }
 }
 
-/// What stood there before, and what we put there.
+/// The previous and the installed pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Saved {
-    /// `core_pattern` before.
+pub struct SavedPattern {
+    /// The previous `core_pattern`.
     pub previous: String,
-    /// `core_pipe_limit` before.
+    /// The previous `core_pipe_limit`.
     pub previous_limit: u32,
-    /// `core_pattern` as we set it.
+    /// The installed `core_pattern`.
     pub ours: String,
-    /// Whether a core goes on to where it went before.
+    /// Whether a core is passed on to the previous pattern.
     pub chain: bool,
-    /// How long a process may be kept, in milliseconds.
+    /// The longest time to hold a process, in milliseconds.
     pub hold_limit: u64,
-    /// The daemon: nobody would answer for its own crash.
+    /// The daemon's process id. The handler does not hold the daemon's own crash.
     pub daemon: u32,
 }
 
-/// The longest pattern (`CORENAME_MAX_SIZE` in the kernel, with the final zero).
+/// Maximum length of a pattern (`CORENAME_MAX_SIZE` in the kernel, with the final zero).
 const MAX_PATTERN: usize = 127;
-/// Handlers that wait at once, at most: what crashes beyond is not held, nor gets the previous handler its core. It is the
-/// kernel's only bound, for all users together, so it is more than a storm of one user's crashes reaches.
+/// Maximum number of handlers at once. The kernel does not hold further crashes, and gives their
+/// cores to no handler. The limit applies to all users together, so it is larger than a storm of
+/// one user's crashes.
 const MAX_HANDLERS: u64 = 4096;
-/// So many may wait on a machine with little memory, too.
+/// Minimum for `MAX_HANDLERS` on machines with little memory.
 const MIN_HANDLERS: u64 = 512;
-/// The memory that a handler has to itself while it waits, with its stack and page tables in the kernel.
+/// The private memory of a waiting handler, including its stack and page tables in the kernel.
 const HANDLER_MEMORY: u64 = 1280 << 10;
-/// All handlers together take no more than this part of the machine's memory, which no user's limits count.
+/// The part of the machine's memory that all handlers together may use. No user's limits count this
+/// memory.
 const HANDLERS_SHARE: u64 = 16;
-/// `core_pattern.json` is not nearly so long.
+/// Maximum size of `core_pattern.json`.
 const MAX_SAVED: u64 = 64 << 10;
-/// The handler's command, by which one of ours is known.
+/// The handler's hidden command, which identifies an installed pattern.
 pub(crate) const HANDLER: &str = "core-handler";
-/// What the handler is told; [`crate::handler`] reads it.
+/// The handler's arguments, which [`crate::handler`] parses.
 pub(crate) const HANDLER_ARGUMENTS: &str = "%P %p %I %i %u %g %d %s %t %c %e";
 
 impl Sysctl {
-    /// In another directory, for tests.
+    /// Uses files in another directory, for tests.
     #[must_use]
     pub fn at(directory: &Path) -> Self {
         Self {
@@ -74,10 +77,10 @@ impl Sysctl {
         }
     }
 
-    /// What stands in `core_pattern`.
+    /// Returns the current `core_pattern`.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the file cannot be read.
     pub fn pattern(&self) -> Result<String> {
         let text = fs::read_to_string(&self.pattern).map_err(Error::file("read", &self.pattern))?;
         Ok(text.trim_end_matches('\n').to_owned())
@@ -89,21 +92,27 @@ impl Sysctl {
     }
 
     fn set(&self, pattern: &str, limit: u32) -> Result<()> {
-        // The limit first: a handler without it would not hold the process.
+        // The limit first, because the kernel does not hold the process without it.
         let write = |path: &Path, text: String| fs::write(path, text).map_err(Error::file("write", path));
         write(&self.limit, limit.to_string())?;
         write(&self.pattern, pattern.to_owned())
     }
 
-    /// Has the kernel start our handler at each crash.
+    /// Makes the kernel start the handler at each crash.
     ///
     /// # Errors
-    /// When another daemon has done so, the pattern would be too long, or it cannot be written.
-    pub fn install(&self, runtime: &Runtime, chain: bool, hold_limit: std::time::Duration) -> Result<Saved> {
+    /// When another daemon has installed its handler, or the pattern is too long or cannot be
+    /// written.
+    pub fn install(
+        &self,
+        runtime: &Runtime,
+        chain: bool,
+        hold_limit: std::time::Duration,
+    ) -> Result<SavedPattern> {
         let program = std::env::current_exe().map_err(Error::system("find this program's file"))?;
-        if let Ok(Some(exposed)) = exposed(&program) {
+        if let Ok(Some(untrusted)) = first_untrusted(&program) {
             tracing::warn!(
-                "the kernel runs {} as root at each crash, but {exposed}: install it where only root can write, /usr/bin say",
+                "the kernel runs {} as root at each crash, but {untrusted}: install it where only root can write, /usr/bin say",
                 program.display()
             );
         }
@@ -116,7 +125,7 @@ impl Sysctl {
         program: &Path,
         chain: bool,
         hold_limit: std::time::Duration,
-    ) -> Result<Saved> {
+    ) -> Result<SavedPattern> {
         let ours = match direct(runtime, program) {
             Some(ours) => ours,
             None => {
@@ -127,11 +136,11 @@ impl Sysctl {
         self.install_as(runtime, ours, chain, hold_limit)
     }
 
-    /// Has the kernel connect to our socket at each crash (Linux 6.17).
+    /// Makes the kernel connect to the daemon's socket at each crash (Linux 6.17).
     ///
     /// # Errors
-    /// As [`Self::install`]; and where the kernel knows no such thing.
-    pub fn install_socket(&self, runtime: &Runtime, hold_limit: std::time::Duration) -> Result<Saved> {
+    /// As [`Self::install`], and when the kernel does not support it.
+    pub fn install_socket(&self, runtime: &Runtime, hold_limit: std::time::Duration) -> Result<SavedPattern> {
         let socket = runtime.core_socket();
         self.install_as(runtime, format!("@@{}", socket.display()), false, hold_limit)
     }
@@ -142,7 +151,7 @@ impl Sysctl {
         ours: String,
         chain: bool,
         hold_limit: std::time::Duration,
-    ) -> Result<Saved> {
+    ) -> Result<SavedPattern> {
         self.restore(runtime, None)?;
         self.restore_abandoned(runtime)?;
         if ours.len() > MAX_PATTERN || !is_plain(runtime.path()) {
@@ -151,7 +160,7 @@ impl Sysctl {
                 runtime.path().display()
             )));
         }
-        let saved = Saved {
+        let saved = SavedPattern {
             previous: self.pattern()?,
             previous_limit: self.limit(),
             ours,
@@ -171,21 +180,21 @@ impl Sysctl {
         Ok(saved)
     }
 
-    /// Puts back what stood there before, if what stands there is ours; what somebody else has put there since
-    /// stays. Says whether there was anything of ours. `kept` is what one remembers of it, should the file be gone.
+    /// Restores the previous pattern, unless another program has replaced the installed one.
+    /// Returns whether the installed one was there. `remembered` replaces a missing file.
     ///
     /// # Errors
-    /// When it cannot be written.
-    pub fn restore(&self, runtime: &Runtime, kept: Option<&Saved>) -> Result<bool> {
+    /// When the pattern cannot be written.
+    pub fn restore(&self, runtime: &Runtime, remembered: Option<&SavedPattern>) -> Result<bool> {
         let path = runtime.saved_pattern();
-        let Some(saved) = Saved::read(&path).or_else(|| kept.cloned()) else {
+        let Some(saved) = SavedPattern::read(&path).or_else(|| remembered.cloned()) else {
             return Ok(false);
         };
         let ours = self.pattern()? == saved.ours;
         if ours {
             self.set(&saved.previous, saved.previous_limit)?;
         }
-        // A handler that the kernel has just started still has to know where its core goes.
+        // A handler that the kernel has just started still needs the previous pattern.
         match fs::rename(&path, runtime.past_pattern()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(Error::file("move", &path)(error))
@@ -194,7 +203,8 @@ impl Sysctl {
         }
     }
 
-    /// The runtime directory of a daemon whose pattern stands there, ours or another one's.
+    /// Returns the runtime directory of the daemon whose pattern is installed, of this or another
+    /// one.
     #[must_use]
     pub fn installed_by(&self) -> Option<Runtime> {
         let pattern = self.pattern().ok()?;
@@ -213,19 +223,19 @@ impl Sysctl {
         }
     }
 
-    /// What another daemon left that was killed: put back, with its runtime directory's help.
+    /// Restores the pattern that another, killed daemon left, from its runtime directory.
     fn restore_abandoned(&self, runtime: &Runtime) -> Result<()> {
         let Some(other) = self.installed_by() else {
             return Ok(());
         };
-        if other != *runtime && other.is_occupied() {
+        if other != *runtime && other.is_locked() {
             return Err(Error::Running {
                 pid: "unknown".to_owned(),
                 runtime: other.path().to_owned(),
             });
         }
         if !self.restore(&other, None)? {
-            // Nobody knows what it was: the kernel's own default is the least surprise.
+            // The previous pattern is unknown, so the kernel's default is the best choice.
             tracing::warn!(
                 "core_pattern was left by a collector that is gone; what stood there before is not known"
             );
@@ -235,7 +245,7 @@ impl Sysctl {
     }
 }
 
-/// The machine's memory in bytes, 0 where unknown (proc_meminfo(5)).
+/// Returns the machine's memory in bytes, or 0 if unknown (proc_meminfo(5)).
 fn memory() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -243,13 +253,13 @@ fn memory() -> u64 {
     kibibytes.unwrap_or(0).saturating_mul(1024)
 }
 
-/// How many handlers may wait at once on a machine of so much memory (`core_pipe_limit`).
+/// Returns how many handlers may wait at once on a machine with this memory (`core_pipe_limit`).
 fn pipe_limit(memory: u64) -> u32 {
     let handlers = memory / HANDLERS_SHARE / HANDLER_MEMORY;
     handlers.clamp(MIN_HANDLERS, MAX_HANDLERS) as u32
 }
 
-/// The pattern that names the program itself, if it has room for that.
+/// Returns the pattern with the program's own path, if it fits.
 fn direct(runtime: &Runtime, program: &Path) -> Option<String> {
     let pattern = format!(
         "|{} {HANDLER} {} {HANDLER_ARGUMENTS}",
@@ -261,27 +271,29 @@ fn direct(runtime: &Runtime, program: &Path) -> Option<String> {
     fits.then_some(pattern)
 }
 
-/// Whether a path stands in a pattern as it is: the kernel splits at blanks, and fills in after percent signs.
+/// Returns whether a path can be part of a pattern. The kernel splits patterns at blanks and
+/// expands percent signs.
 fn is_plain(path: &Path) -> bool {
     path.to_str().is_some_and(|text| {
         !text.contains(|char: char| char == '%' || char.is_whitespace() || char.is_control())
     })
 }
 
-/// The directory of a file of ours.
+/// Returns the runtime directory of a file with this name.
 fn directory_of(path: &Path, name: &str) -> Option<Runtime> {
     let is_ours = path.file_name().is_some_and(|file| file == name);
     is_ours.then(|| path.parent().map(Runtime::new)).flatten()
 }
 
-impl Saved {
-    /// What a file of it says, if it is there and whole, and nobody but root could have written it.
+impl SavedPattern {
+    /// Reads the saved pattern. `None`: the file is missing or incomplete, or another user than
+    /// root could have written it.
     #[must_use]
     pub fn read(path: &Path) -> Option<Self> {
         serde_json::from_slice(&read_trusted(path, MAX_SAVED).ok()?).ok()
     }
 
-    /// Whole or not at all.
+    /// Writes the file atomically.
     fn keep(&self, path: &Path) -> Result<()> {
         let new = path.with_extension("new");
         let text = serde_json::to_vec(self).unwrap_or_default();
@@ -305,98 +317,100 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    struct Place {
+    struct SysctlFixture {
         _directory: tempfile::TempDir,
         sysctl: Sysctl,
         runtime: Runtime,
         directory: PathBuf,
     }
 
-    fn place(pattern: &str) -> Place {
+    fn fixture(pattern: &str) -> SysctlFixture {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path().to_owned();
         fs::write(at.join("core_pattern"), format!("{pattern}\n")).unwrap();
         fs::write(at.join("core_pipe_limit"), "0\n").unwrap();
         fs::create_dir(at.join("run")).unwrap();
-        Place {
+        SysctlFixture {
             sysctl: Sysctl::at(&at),
-            // Short enough wherever the test runs.
+            // Short enough for any temporary directory.
             runtime: Runtime::new(at.join("run")),
             directory: at,
             _directory: directory,
         }
     }
 
-    fn install(place: &Place) -> Result<Saved> {
+    fn install(fixture: &SysctlFixture) -> Result<SavedPattern> {
         let program = Path::new("/usr/bin/backtrail");
         let limit = Duration::from_secs(30);
-        place.sysctl.install_program(&place.runtime, program, true, limit)
+        fixture
+            .sysctl
+            .install_program(&fixture.runtime, program, true, limit)
     }
 
     #[test]
     fn what_stood_there_comes_back() {
-        let place = place("|/usr/lib/systemd/systemd-coredump %P %u");
-        let saved = install(&place).unwrap();
+        let fixture = fixture("|/usr/lib/systemd/systemd-coredump %P %u");
+        let saved = install(&fixture).unwrap();
         assert!(saved.ours.starts_with('|') && saved.ours.contains(" core-handler "));
-        assert_eq!(place.sysctl.pattern().unwrap(), saved.ours);
-        assert_eq!(place.sysctl.limit(), pipe_limit(memory()));
-        assert_eq!(place.sysctl.installed_by(), Some(place.runtime.clone()));
-        assert!(place.sysctl.restore(&place.runtime, None).unwrap());
-        assert_eq!(place.sysctl.pattern().unwrap(), saved.previous);
-        assert_eq!(place.sysctl.limit(), 0);
-        assert!(!place.sysctl.restore(&place.runtime, None).unwrap(), "once");
+        assert_eq!(fixture.sysctl.pattern().unwrap(), saved.ours);
+        assert_eq!(fixture.sysctl.limit(), pipe_limit(memory()));
+        assert_eq!(fixture.sysctl.installed_by(), Some(fixture.runtime.clone()));
+        assert!(fixture.sysctl.restore(&fixture.runtime, None).unwrap());
+        assert_eq!(fixture.sysctl.pattern().unwrap(), saved.previous);
+        assert_eq!(fixture.sysctl.limit(), 0);
+        assert!(!fixture.sysctl.restore(&fixture.runtime, None).unwrap(), "once");
     }
 
     #[test]
     fn a_killed_daemon_s_pattern_is_no_previous_one() {
-        let place = place("core");
-        install(&place).unwrap();
+        let fixture = fixture("core");
+        install(&fixture).unwrap();
         // The daemon was killed, and starts again.
-        let again = install(&place).unwrap();
+        let again = install(&fixture).unwrap();
         assert_eq!(again.previous, "core");
-        // Another one, in another directory.
-        let other = Runtime::new(place.directory.join("other"));
+        // Another daemon, with another directory.
+        let other = Runtime::new(fixture.directory.join("other"));
         fs::create_dir(other.path()).unwrap();
-        let third = place
+        let third = fixture
             .sysctl
             .install(&other, true, Duration::from_secs(1))
             .unwrap();
         assert_eq!(third.previous, "core");
-        assert!(!place.runtime.saved_pattern().exists());
+        assert!(!fixture.runtime.saved_pattern().exists());
         assert!(
-            Saved::read(&place.runtime.past_pattern()).is_some(),
+            SavedPattern::read(&fixture.runtime.past_pattern()).is_some(),
             "for handlers"
         );
     }
 
     #[test]
     fn a_running_daemon_s_pattern_stays() {
-        let place = place("core");
-        let _tenancy = place.runtime.occupy().unwrap();
-        let saved = install(&place).unwrap();
-        let other = Runtime::new(place.directory.join("other"));
+        let fixture = fixture("core");
+        let _runtime_lock = fixture.runtime.lock().unwrap();
+        let saved = install(&fixture).unwrap();
+        let other = Runtime::new(fixture.directory.join("other"));
         fs::create_dir(other.path()).unwrap();
-        let refused = place.sysctl.install(&other, true, Duration::from_secs(1));
+        let refused = fixture.sysctl.install(&other, true, Duration::from_secs(1));
         assert!(matches!(refused, Err(Error::Running { .. })), "{refused:?}");
-        assert_eq!(place.sysctl.pattern().unwrap(), saved.ours);
+        assert_eq!(fixture.sysctl.pattern().unwrap(), saved.ours);
     }
 
     #[test]
     fn a_runtime_directory_that_was_swept_away_is_no_loss() {
-        let place = place("core.%p");
-        let saved = install(&place).unwrap();
-        fs::remove_dir_all(place.runtime.path()).unwrap();
-        assert!(place.sysctl.restore(&place.runtime, Some(&saved)).unwrap());
-        assert_eq!(place.sysctl.pattern().unwrap(), "core.%p");
+        let fixture = fixture("core.%p");
+        let saved = install(&fixture).unwrap();
+        fs::remove_dir_all(fixture.runtime.path()).unwrap();
+        assert!(fixture.sysctl.restore(&fixture.runtime, Some(&saved)).unwrap());
+        assert_eq!(fixture.sysctl.pattern().unwrap(), "core.%p");
     }
 
     #[test]
     fn what_somebody_else_put_there_stays() {
-        let place = place("core");
-        install(&place).unwrap();
-        fs::write(place.directory.join("core_pattern"), "|/bin/theirs\n").unwrap();
-        assert!(!place.sysctl.restore(&place.runtime, None).unwrap());
-        assert_eq!(place.sysctl.pattern().unwrap(), "|/bin/theirs");
+        let fixture = fixture("core");
+        install(&fixture).unwrap();
+        fs::write(fixture.directory.join("core_pattern"), "|/bin/theirs\n").unwrap();
+        assert!(!fixture.sysctl.restore(&fixture.runtime, None).unwrap());
+        assert_eq!(fixture.sysctl.pattern().unwrap(), "|/bin/theirs");
     }
 
     #[test]
@@ -409,35 +423,35 @@ mod tests {
 
     #[test]
     fn the_pattern_names_the_program_itself_where_it_has_room() {
-        let place = place("core");
-        let runtime = place.runtime.path().display();
-        let saved = install(&place).unwrap();
+        let fixture = fixture("core");
+        let runtime = fixture.runtime.path().display();
+        let saved = install(&fixture).unwrap();
         assert_eq!(
             saved.ours,
             format!("|/usr/bin/backtrail core-handler {runtime} {HANDLER_ARGUMENTS}")
         );
-        assert!(place.runtime.handler().symlink_metadata().is_err());
+        assert!(fixture.runtime.handler().symlink_metadata().is_err());
         for program in [&*"/long".repeat(20), "/with blank/backtrail", "/100%/backtrail"] {
             let limit = Duration::from_secs(1);
-            let saved = place
+            let saved = fixture
                 .sysctl
-                .install_program(&place.runtime, Path::new(program), true, limit)
+                .install_program(&fixture.runtime, Path::new(program), true, limit)
                 .unwrap();
             assert_eq!(
                 saved.ours,
                 format!("|{runtime}/handler core-handler {HANDLER_ARGUMENTS}")
             );
             assert_eq!(
-                fs::read_link(place.runtime.handler()).unwrap(),
+                fs::read_link(fixture.runtime.handler()).unwrap(),
                 Path::new(program)
             );
-            assert_eq!(place.sysctl.installed_by(), Some(place.runtime.clone()));
+            assert_eq!(fixture.sysctl.installed_by(), Some(fixture.runtime.clone()));
         }
     }
 
     #[test]
     fn old_and_new_patterns_name_their_runtime_directory() {
-        let place = place("core");
+        let fixture = fixture("core");
         for (pattern, expected) in [
             ("|/run/x/handler core-handler %P %p", Some("/run/x")),
             ("|/usr/bin/backtrail core-handler /run/x %P %p", Some("/run/x")),
@@ -448,8 +462,8 @@ mod tests {
             ("|/run/x/handler", None),
             ("core", None),
         ] {
-            fs::write(place.directory.join("core_pattern"), pattern).unwrap();
-            let found = place.sysctl.installed_by();
+            fs::write(fixture.directory.join("core_pattern"), pattern).unwrap();
+            let found = fixture.sysctl.installed_by();
             assert_eq!(found, expected.map(Runtime::new), "{pattern}");
         }
     }
@@ -457,12 +471,12 @@ mod tests {
     #[test]
     fn a_saved_pattern_that_others_could_have_written_is_not_believed() {
         use std::os::unix::fs::PermissionsExt;
-        let place = place("core");
-        install(&place).unwrap();
-        let path = place.runtime.saved_pattern();
-        assert!(Saved::read(&path).is_some());
+        let fixture = fixture("core");
+        install(&fixture).unwrap();
+        let path = fixture.runtime.saved_pattern();
+        assert!(SavedPattern::read(&path).is_some());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(Saved::read(&path).is_none());
-        assert!(!place.sysctl.restore(&place.runtime, None).unwrap());
+        assert!(SavedPattern::read(&path).is_none());
+        assert!(!fixture.sysctl.restore(&fixture.runtime, None).unwrap());
     }
 }

@@ -1,18 +1,18 @@
-//! What the daemon may do once it is set up: what it needs, and no more (capabilities(7)).
+//! Drops the privileges that the daemon does not need after its start (capabilities(7)).
 //!
-//! It stays root: it holds the processes of all users. Whatever they could have written is read by
-//! workers ([`crate::worker`]), which have no privileges at all.
+//! The daemon stays root, because it holds processes of all users. Workers ([`crate::worker`]) read
+//! everything that these processes could have written, and have no privileges.
 
 use crate::error::{Error, Result};
-use crate::ownership::{Owner, give_all};
+use crate::ownership::{Owner, chown_recursively};
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::unistd::{Gid, Uid, User, chown};
 use std::collections::HashSet;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// What each is for. A worker has the first three, and `CAP_SYS_CHROOT`, `CAP_SETUID` and
-/// `CAP_SETGID`, until it has opened the files of its process.
+/// The needed capabilities, with reasons. A worker has the first three, and `CAP_SYS_CHROOT`,
+/// `CAP_SETUID` and `CAP_SETGID`, until it has opened the files of its process.
 pub const NEEDED: [(Capability, &str); 12] = [
     (
         Capability::CAP_SYS_PTRACE,
@@ -46,12 +46,13 @@ pub const NEEDED: [(Capability, &str); 12] = [
     (Capability::CAP_KILL, "end a worker that hangs"),
 ];
 
-/// Keeps what is needed, for all threads that are started from now on. The spool becomes root's, if
-/// it was another user's; the group of `reader` may open bundles. Call it before there are threads.
+/// Keeps only the needed capabilities, for all threads that start from now on. Gives the spool to
+/// root if another user owns it, and lets the group of `reader` open bundles. Call this before
+/// starting threads.
 ///
 /// # Errors
-/// When there is no such user, or the kernel refuses.
-pub fn drop_rest(reader: Option<&str>, spool: &Path) -> Result<()> {
+/// When the user does not exist, or the kernel refuses.
+pub fn drop_unneeded(reader: Option<&str>, spool: &Path) -> Result<()> {
     let had = caps::read(None, CapSet::Permitted).map_err(refused)?;
     let kept: CapsHashSet = NEEDED
         .iter()
@@ -59,18 +60,18 @@ pub fn drop_rest(reader: Option<&str>, spool: &Path) -> Result<()> {
         .filter(|needed| had.contains(needed))
         .collect();
     let none = HashSet::new();
-    // The configuration may name a link to it.
+    // The configured path may be a link.
     let target = spool.canonicalize().unwrap_or_else(|_| spool.to_owned());
     let changed = || Error::file("change the owner of", &target);
     let found = std::fs::metadata(&target).map_err(changed())?;
     if found.uid() != Uid::effective().as_raw() {
-        // A daemon of an earlier version gave it away. Without CAP_DAC_OVERRIDE root cannot write
-        // to another user's directory.
+        // An earlier version gave the spool away. Without CAP_DAC_OVERRIDE root cannot write to
+        // another user's directory.
         let owner = Owner {
             user: Uid::effective(),
             group: None,
         };
-        give_all(&target, owner).map_err(changed())?;
+        chown_recursively(&target, owner).map_err(changed())?;
     }
     if let Some(name) = reader {
         let group = group_of(name)?;
@@ -90,7 +91,7 @@ pub fn drop_rest(reader: Option<&str>, spool: &Path) -> Result<()> {
     nix::sys::prctl::set_no_new_privs().map_err(Error::system("give up new privileges"))
 }
 
-/// The primary group of a user.
+/// Returns the primary group of a user.
 fn group_of(name: &str) -> Result<Gid> {
     let found = User::from_name(name).map_err(Error::system("look up the user"))?;
     let missing = || {

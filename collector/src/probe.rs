@@ -1,8 +1,10 @@
-//! The crash probe: one event for each process that a signal kills, told within a fraction of a millisecond.
+//! The crash probe: one event for each process that a signal kills, within a fraction of a
+//! millisecond.
 //!
-//! There are several ways of hearing of a crash from the kernel ([`AttachKind`]). [`Probe::attach`] takes the best
-//! that this kernel allows and keeps why the others were refused; [`trial`] asks all of them, for `doctor`. All but
-//! the last are eBPF programs of one object (`bpf/src/crash.bpf.c`); the last is a plain perf event.
+//! The kernel offers several attach points ([`AttachKind`]). [`Probe::attach`] uses the best that
+//! this kernel allows, and records why the others failed. [`try_kinds`] tries all of them, for
+//! `doctor`. All but the last are eBPF programs of one object (`bpf/src/crash.bpf.c`). The last is
+//! a plain perf event.
 
 mod bpf;
 mod error;
@@ -12,39 +14,39 @@ mod kind;
 mod perf;
 mod reason;
 mod ring;
-mod seen;
+mod sample;
 mod signals;
 mod tracefs;
 
 pub use error::{Error, Result};
 pub(crate) use event::BUFFER;
-pub use event::Event;
-pub use function::{Condition, FunctionSeen, FunctionTrigger, Place};
+pub use event::RawEvent;
+pub use function::{Condition, FunctionHit, FunctionLocation, FunctionTrigger};
 pub use kind::AttachKind;
-pub use seen::{CrashSeen, Frame, Told};
+pub use sample::{CrashSample, Frame, SiginfoDetail};
 pub use signals::SignalSet;
 
 use backtrail_pt::Pid;
 use std::os::fd::BorrowedFd;
 
-/// The most bytes of a stack that an event holds.
+/// Maximum stack bytes in an event.
 pub const MAX_STACK: usize = backtrail_bpf::STACK_CHUNK * backtrail_bpf::MAX_STACK_CHUNKS;
 
-/// What is wanted of a probe.
+/// The options of a probe.
 #[derive(Clone, Debug)]
 pub struct ProbeOptions {
-    /// The signals whose deaths are told.
+    /// The fatal signals to report.
     pub signals: SignalSet,
-    /// How many bytes of the stack are read, from the stack pointer up; at most [`MAX_STACK`].
+    /// How many stack bytes to read from the stack pointer up, at most [`MAX_STACK`].
     pub stack: usize,
-    /// Bytes of the ring; made a power of two that is no less, and at least room for a few events.
+    /// Bytes of the ring, rounded up to a power of two with room for a few events.
     pub ring: u32,
-    /// The one kind to try; `None`: all, the best first.
+    /// The one kind to try. `None`: all kinds, the best first.
     pub attach: Option<AttachKind>,
-    /// The one process to look at; `None`: all.
+    /// The one process to report. `None`: all processes.
     pub only: Option<Pid>,
-    /// Processes to leave alone, at most 64.
-    pub spared: Vec<Pid>,
+    /// Processes to ignore, at most 64.
+    pub excluded: Vec<Pid>,
 }
 
 impl Default for ProbeOptions {
@@ -55,30 +57,30 @@ impl Default for ProbeOptions {
             ring: 1 << 20,
             attach: None,
             only: None,
-            spared: Vec::new(),
+            excluded: Vec::new(),
         }
     }
 }
 
-/// An attached probe; dropping it detaches.
+/// An attached probe. Dropping it detaches it.
 pub struct Probe {
     kind: AttachKind,
     refused: Vec<(AttachKind, String)>,
-    source: Box<dyn Source>,
+    source: Box<dyn EventSource>,
 }
 
-/// What hears of crashes.
-trait Source: Send {
+/// A source of crash events.
+trait EventSource: Send {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
-    fn next(&mut self, event: &mut Event) -> bool;
+    fn next(&mut self, event: &mut RawEvent) -> bool;
     fn lost(&self) -> u64;
 }
 
 impl Probe {
-    /// Attaches by the first kind that works.
+    /// Attaches with the first kind that works.
     ///
     /// # Errors
-    /// When none does, with the reason of each.
+    /// When no kind works, with the reason for each.
     pub fn attach(options: &ProbeOptions) -> Result<Self> {
         let kinds = match &options.attach {
             Some(kind) => std::slice::from_ref(kind),
@@ -104,52 +106,52 @@ impl Probe {
         Err(Error::Refused(refused))
     }
 
-    /// How it is attached.
+    /// Returns the kind of attachment.
     #[must_use]
     pub fn kind(&self) -> AttachKind {
         self.kind
     }
 
-    /// The kinds that were tried before and did not work, each with its reason.
+    /// Returns the kinds that failed before, each with its reason.
     #[must_use]
     pub fn refused(&self) -> &[(AttachKind, String)] {
         &self.refused
     }
 
-    /// Descriptors of which one can be read (`poll`, `epoll`) when an event waits.
+    /// Returns descriptors of which one becomes readable (`poll`, `epoll`) when there is an event.
     #[must_use]
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.source.descriptors()
     }
 
-    /// Takes the next event that waits; `false`: none does. Never blocks, and allocates nothing but where an event is larger
-    /// than any before.
-    pub fn next(&mut self, event: &mut Event) -> bool {
+    /// Takes the next event. `false`: there is none. Never blocks, and allocates only when an event
+    /// is larger than all before.
+    pub fn next(&mut self, event: &mut RawEvent) -> bool {
         self.source.next(event)
     }
 
-    /// Takes all events that wait, and takes them apart. Never blocks.
-    pub fn drain(&mut self, each: &mut dyn FnMut(CrashSeen)) {
-        let mut event = Event::default();
+    /// Takes and parses all events. Never blocks.
+    pub fn drain(&mut self, each: &mut dyn FnMut(CrashSample)) {
+        let mut event = RawEvent::default();
         while self.next(&mut event) {
             event.parse().into_iter().for_each(&mut *each);
         }
     }
 
-    /// How many crashes were not told since the probe was attached, because the ring was full.
+    /// Returns how many crashes were lost since the attachment because the ring was full.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.source.lost()
     }
 }
 
-/// Attaches in each way and lets go: what works here, and why the rest does not.
+/// Attaches and detaches with each kind. Returns which kinds work, and why the others fail.
 #[must_use]
-pub fn trial() -> Vec<(AttachKind, std::result::Result<(), String>)> {
+pub fn try_kinds() -> Vec<(AttachKind, std::result::Result<(), String>)> {
     let loader = bpf::Loader::new();
     let options = ProbeOptions {
         ring: 1 << 16,
-        // No process has this id: what crashes meanwhile is not touched.
+        // No process has this id, so real crashes are not affected.
         only: Some(Pid(u32::MAX)),
         ..ProbeOptions::default()
     };
@@ -161,7 +163,7 @@ fn attach(
     loader: &bpf::Loader,
     kind: AttachKind,
     options: &ProbeOptions,
-) -> std::result::Result<Box<dyn Source>, String> {
+) -> std::result::Result<Box<dyn EventSource>, String> {
     Ok(match kind {
         AttachKind::PerfTracepoint => Box::new(perf::PerfSource::attach(options)?),
         kind => Box::new(loader.attach(kind, options)?),

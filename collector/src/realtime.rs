@@ -1,12 +1,13 @@
-//! The threads that matter run at once, and from memory that is there.
+//! Real-time priority and locked memory for urgent threads.
 
 use backtrail_pt::Tid;
 use std::io;
 
-/// Gives a thread (0: the calling one) a real-time priority (`SCHED_FIFO`, sched(7)): 1 to 99; 0 leaves it as it is.
+/// Sets a thread's real-time priority (`SCHED_FIFO`, sched(7)), 1 to 99. Thread 0 is the calling
+/// one. Priority 0 changes nothing.
 ///
 /// # Errors
-/// When the kernel does not allow it: `CAP_SYS_NICE`, or a container without real-time time.
+/// When the kernel refuses: `CAP_SYS_NICE` is missing, or a container has no real-time budget.
 pub fn prioritize(tid: Tid, priority: u8) -> io::Result<()> {
     if priority == 0 {
         return Ok(());
@@ -29,12 +30,12 @@ pub fn prioritize(tid: Tid, priority: u8) -> io::Result<()> {
     }
 }
 
-/// Keeps in memory what the process uses, as it comes to use it (`MCL_ONFAULT`).
+/// Locks the memory of the process as it is used (`MCL_ONFAULT`).
 ///
 /// # Errors
-/// When the kernel does not allow it: `CAP_IPC_LOCK` or `RLIMIT_MEMLOCK`.
+/// When the kernel refuses: `CAP_IPC_LOCK` is missing, or `RLIMIT_MEMLOCK` is too low.
 pub fn lock_memory() -> io::Result<()> {
-    // SAFETY: it takes no address.
+    // SAFETY: the call takes no address.
     let done = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) };
     if done == 0 {
         Ok(())

@@ -1,9 +1,10 @@
-//! The runtime directory: the lock that keeps a second daemon out, the sockets, what stood in `core_pattern`.
+//! The runtime directory: the lock against a second daemon, the sockets, and the previous
+//! `core_pattern`.
 //!
-//! Root executes and believes what is in it. So it is root's, and nobody else may write to it.
+//! Root executes and trusts its content. So only root may own it and write to it.
 
 use crate::error::{Error, Result};
-use crate::trust::exposed;
+use crate::trust::first_untrusted;
 use nix::fcntl::OFlag;
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::Uid;
@@ -13,69 +14,69 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long one who is about to leave may take.
-const SUCCESSION: Duration = Duration::from_secs(2);
+/// How long a predecessor may take to end.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A runtime directory, by its path alone: nothing need stand there.
+/// The path of a runtime directory, which need not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runtime(PathBuf);
 
-/// The right to be the daemon of a runtime directory, for as long as it lives.
+/// The exclusive lock on a runtime directory, held until dropped.
 #[derive(Debug)]
-pub struct Tenancy {
+pub struct RuntimeLock {
     _lock: Flock<File>,
 }
 
 impl Runtime {
-    /// The directory at a path.
+    /// Returns the runtime directory at a path.
     #[must_use]
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self(directory.into())
     }
 
-    /// Its path.
+    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Where crashes are told to the daemon.
+    /// Returns the socket for crash handlers.
     #[must_use]
     pub fn crash_socket(&self) -> PathBuf {
         self.0.join("crash.socket")
     }
 
-    /// Where recorders, of any user, speak to the daemon.
+    /// Returns the socket for recorders of all users.
     #[must_use]
     pub fn recorder_socket(&self) -> PathBuf {
         self.0.join("recorder.socket")
     }
 
-    /// Where the kernel connects to by itself.
+    /// Returns the socket that the kernel connects to.
     #[must_use]
     pub fn core_socket(&self) -> PathBuf {
         self.0.join("core.socket")
     }
 
-    /// Metrics, health, snapshots: HTTP.
+    /// Returns the HTTP socket for metrics, health and snapshots.
     #[must_use]
     pub fn control_socket(&self) -> PathBuf {
         self.0.join("control.socket")
     }
 
-    /// What stood in `core_pattern` before.
+    /// Returns the file with the previous `core_pattern`.
     #[must_use]
     pub fn saved_pattern(&self) -> PathBuf {
         self.0.join("core_pattern.json")
     }
 
-    /// The same, once it was put back.
+    /// Returns the same file after the pattern was restored.
     #[must_use]
     pub fn past_pattern(&self) -> PathBuf {
         self.0.join("core_pattern.past.json")
     }
 
-    /// The program that the kernel starts at a crash, where `core_pattern` has no room for the program's own path.
+    /// Returns the link to the handler, for patterns without space for the program's own path.
     #[must_use]
     pub fn handler(&self) -> PathBuf {
         self.0.join("handler")
@@ -85,11 +86,12 @@ impl Runtime {
         self.0.join("lock")
     }
 
-    /// Makes the directory and becomes its only daemon.
+    /// Creates the directory and locks it for one daemon.
     ///
     /// # Errors
-    /// [`Error::Running`]; or the directory cannot be made, or somebody else than root could change what root finds in it.
-    pub fn occupy(&self) -> Result<Tenancy> {
+    /// [`Error::Running`], or the directory cannot be created, or another user than root can change
+    /// its content.
+    pub fn lock(&self) -> Result<RuntimeLock> {
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o755)
@@ -112,7 +114,7 @@ impl Runtime {
                     .set_len(0)
                     .and_then(|()| writeln!(lock, "{}", std::process::id()));
                 written.map_err(Error::file("write", &path))?;
-                Ok(Tenancy { _lock: lock })
+                Ok(RuntimeLock { _lock: lock })
             }
             Err((mut file, _)) => {
                 let mut pid = String::new();
@@ -125,29 +127,29 @@ impl Runtime {
         }
     }
 
-    /// Checks that the directory is root's alone, if it is root who asks.
+    /// Checks that only root can change the directory, if this process is root.
     fn check(&self) -> Result<()> {
         if !Uid::effective().is_root() {
             return Ok(());
         }
-        match exposed(&self.0).map_err(Error::file("look at", &self.0))? {
+        match first_untrusted(&self.0).map_err(Error::file("look at", &self.0))? {
             None => Ok(()),
-            Some(exposed) => Err(Error::Unable(format!(
-                "{exposed}, and root believes what is in the runtime directory {}: make it root's with mode 755, or set `runtime` to another one",
+            Some(untrusted) => Err(Error::Unable(format!(
+                "{untrusted}, and root believes what is in the runtime directory {}: make it root's with mode 755, or set `runtime` to another one",
                 self.0.display()
             ))),
         }
     }
 
-    /// As [`Self::occupy`], but waits a moment for one who is about to leave: a daemon that was killed, whose files the
-    /// kernel is still closing, or its guard.
+    /// Locks the directory, and waits a moment for a predecessor: its guard, or a killed daemon
+    /// whose files the kernel is still closing.
     ///
     /// # Errors
-    /// As [`Self::occupy`].
-    pub fn succeed(&self) -> Result<Tenancy> {
-        let deadline = Instant::now() + SUCCESSION;
+    /// As [`Self::lock`].
+    pub fn lock_after_predecessor(&self) -> Result<RuntimeLock> {
+        let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
-            match self.occupy() {
+            match self.lock() {
                 Err(Error::Running { pid, .. })
                     if Instant::now() < deadline && !pid.parse().is_ok_and(is_daemon) =>
                 {
@@ -158,9 +160,9 @@ impl Runtime {
         }
     }
 
-    /// Whether a daemon has it now.
+    /// Returns whether a daemon holds the lock.
     #[must_use]
-    pub fn is_occupied(&self) -> bool {
+    pub fn is_locked(&self) -> bool {
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
         let file = File::options()
             .read(true)
@@ -172,10 +174,10 @@ impl Runtime {
         Flock::lock(file, FlockArg::LockSharedNonblock).is_err()
     }
 
-    /// Lets the handler be `program`.
+    /// Links the handler to `program`.
     ///
     /// # Errors
-    /// When the link cannot be made, or somebody else than root could replace it.
+    /// When the link cannot be created, or another user than root could replace it.
     pub(crate) fn link_handler(&self, program: &Path) -> Result<()> {
         self.check()?;
         let handler = self.handler();
@@ -184,7 +186,7 @@ impl Runtime {
     }
 }
 
-/// Whether a process is alive and a collector's daemon, not its guard.
+/// Returns whether a process is a running daemon, and not its guard.
 fn is_daemon(pid: i32) -> bool {
     let line = backtrail_process::status::command_line(pid);
     !line.is_empty() && !line.iter().any(|word| word == crate::guard::COMMAND)
@@ -198,14 +200,14 @@ mod tests {
     fn one_daemon_at_a_time() {
         let place = tempfile::tempdir().unwrap();
         let runtime = Runtime::new(place.path().join("run"));
-        assert!(!runtime.is_occupied());
-        let first = runtime.occupy().unwrap();
-        assert!(runtime.is_occupied());
-        let error = runtime.occupy().unwrap_err().to_string();
+        assert!(!runtime.is_locked());
+        let first = runtime.lock().unwrap();
+        assert!(runtime.is_locked());
+        let error = runtime.lock().unwrap_err().to_string();
         assert!(error.contains(&std::process::id().to_string()), "{error}");
         drop(first);
-        assert!(!runtime.is_occupied());
-        runtime.occupy().unwrap();
+        assert!(!runtime.is_locked());
+        runtime.lock().unwrap();
     }
 
     #[test]
@@ -217,10 +219,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("run");
         let runtime = Runtime::new(&path);
-        drop(runtime.occupy().unwrap());
+        drop(runtime.lock().unwrap());
         for mode in [0o775, 0o757, 0o1777] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            let refused = runtime.occupy().unwrap_err().to_string();
+            let refused = runtime.lock().unwrap_err().to_string();
             assert!(
                 refused.contains("can be written by others"),
                 "{mode:o}: {refused}"
@@ -229,7 +231,7 @@ mod tests {
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         chown(&path, Some(1), None).unwrap();
-        let refused = runtime.occupy().unwrap_err().to_string();
+        let refused = runtime.lock().unwrap_err().to_string();
         assert!(refused.contains("belongs to user 1"), "{refused}");
     }
 }

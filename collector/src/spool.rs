@@ -1,22 +1,22 @@
-//! The spool: bundles of crashes, each a directory, the oldest going when there is no room.
+//! The spool: a directory of crash bundles. The oldest are removed when space is short.
 //!
-//! A bundle has its name only once all of it is on the disk. Names begin with a number that only grows, so their
-//! order is that of the crashes, whatever the wall clock did.
+//! A bundle has its name only when it is complete on disk. Names start with an increasing number,
+//! so they sort by the order of crashes, independently of the wall clock.
 
 mod entry;
+mod eviction;
 mod hand_over;
 mod sender;
-mod share;
 
-pub use entry::Stored;
-pub use sender::Sender;
+pub use entry::StoredBundle;
+pub use sender::BundleSender;
 
 use crate::config::Size;
 use crate::error::{Error, Result};
 use crate::users::{User, Users};
 use backtrail_bundle::{Overwrite, Writer};
+use eviction::{Candidate, EvictionOrder};
 use nix::sys::statvfs::statvfs;
-use share::{Candidate, Shares};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, DirEntryExt, MetadataExt};
@@ -24,15 +24,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Modules that bundles share.
+/// The directory of modules that bundles share.
 const MODULES: &str = ".modules";
-/// How many bundles went unsent, as text.
+/// The file with the number of bundles that were removed unsent.
 const DROPPED: &str = ".dropped";
-/// Empty files, named as the bundles that were sent.
+/// The directory of empty files with the names of sent bundles.
 const SENT: &str = ".sent";
-/// The users who answer for bundles, by the bundles' names.
+/// The directory of files with the owning user of each bundle.
 const USERS: &str = ".users";
-/// The part of the limit that is reserved for bundles of root and system services: a quarter.
+/// A quarter of the limit is reserved for bundles of root and system services.
 const RESERVE_DIVISOR: u64 = 4;
 
 /// A directory of bundles.
@@ -41,48 +41,49 @@ pub struct Spool {
     directory: PathBuf,
     limit: AtomicU64,
     free: AtomicU64,
-    /// The number of the newest bundle that was begun.
+    /// The number of the newest bundle.
     newest: Mutex<u64>,
-    /// The bundles that were measured: what has its name changes no more.
-    measured: Mutex<HashMap<String, Measured>>,
+    /// The measured bundles. A bundle with a name does not change any more.
+    usage: Mutex<HashMap<String, BundleUsage>>,
     users: Users,
 }
 
-/// What counts of a bundle when there is no room.
+/// The disk usage of a bundle and its owner.
 #[derive(Clone, Copy, Debug)]
-struct Measured {
-    /// Bytes on the disk, but for shared modules.
+struct BundleUsage {
+    /// Bytes on disk, without shared modules.
     size: u64,
     user: User,
 }
 
-/// The place of a bundle that a worker writes.
+/// The reserved name of a bundle that a worker writes.
 #[derive(Clone, Debug)]
-pub struct Reserved {
-    /// The name it will have.
+pub struct ReservedName {
+    /// The future name.
     pub id: String,
-    /// Where it will stand.
+    /// The future path.
     pub path: PathBuf,
 }
 
 /// A bundle that is being written into the spool.
 #[derive(Debug)]
-pub struct Draft {
-    /// The name it will have.
+pub struct BundleDraft {
+    /// The future name.
     pub id: String,
-    /// Where it will stand.
+    /// The future path.
     pub path: PathBuf,
-    /// Writes it.
+    /// The writer of the bundle.
     pub writer: Writer,
 }
 
 impl Spool {
-    /// Makes the directory where there is none, and removes what killed writers left.
+    /// Creates the directory if it is missing, and removes unfinished bundles of killed writers.
     ///
     /// # Errors
-    /// When it cannot be made or read.
+    /// When the directory cannot be created or read.
     pub fn create(directory: &Path, limit: Size, free: Size) -> Result<Self> {
-        // Cores hold what programs knew: they are for whoever runs the collector, unless the directory says otherwise.
+        // Cores contain secrets of programs. Only the collector's user may read them, unless the
+        // directory has other permissions.
         make_directory(directory)?;
         let removed = Writer::remove_abandoned(directory)?;
         if removed != 0 {
@@ -94,7 +95,7 @@ impl Spool {
         Ok(spool)
     }
 
-    /// The spool at a directory, which need not be there.
+    /// Returns the spool at a directory, which need not exist.
     #[must_use]
     pub fn open(directory: &Path, limit: Size, free: Size) -> Self {
         Self {
@@ -102,39 +103,38 @@ impl Spool {
             limit: AtomicU64::new(limit.0),
             free: AtomicU64::new(free.0),
             newest: Mutex::new(0),
-            measured: Mutex::default(),
+            usage: Mutex::default(),
             users: Users::default(),
         }
     }
 
-    /// Other limits from now on.
+    /// Replaces the limits.
     pub fn set_limits(&self, limit: Size, free: Size) {
         self.limit.store(limit.0, Ordering::Relaxed);
         self.free.store(free.0, Ordering::Relaxed);
     }
 
-    /// Where it is.
+    /// Returns the directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Its bundles, the oldest first. What cannot be read is told as such in its entry.
+    /// Returns the bundles, oldest first. Unreadable ones are marked.
     ///
     /// # Errors
-    /// When the directory cannot be read; that it is not there means that it has none.
-    pub fn entries(&self) -> Result<Vec<Stored>> {
-        let mut found: Vec<Stored> = self.names()?.into_iter().map(|name| self.stored(&name)).collect();
+    /// When the directory cannot be read. A missing directory has no bundles.
+    pub fn entries(&self) -> Result<Vec<StoredBundle>> {
+        let mut found: Vec<StoredBundle> = self.names()?.into_iter().map(|name| self.stored(&name)).collect();
         found.sort_by_key(|stored| entry::number(&stored.id));
         Ok(found)
     }
 
-    /// The bundle that `id` names: its whole name, its number, the start of its name if only one starts so, or
-    /// `latest`.
+    /// Finds the bundle by its name, its number, a unique prefix of its name, or `latest`.
     ///
     /// # Errors
     /// [`Error::NoSuchCrash`], [`Error::Ambiguous`], or as [`Self::entries`].
-    pub fn find(&self, id: &str) -> Result<Stored> {
+    pub fn find(&self, id: &str) -> Result<StoredBundle> {
         let mut names = self.names()?;
         names.sort_by_key(|name| entry::number(name));
         let missing = || Error::NoSuchCrash {
@@ -166,8 +166,8 @@ impl Spool {
         }
     }
 
-    fn stored(&self, name: &str) -> Stored {
-        let mut stored = Stored::read(&self.directory.join(name));
+    fn stored(&self, name: &str) -> StoredBundle {
+        let mut stored = StoredBundle::read(&self.directory.join(name));
         stored.sent = self.directory.join(SENT).join(name).exists();
         stored
     }
@@ -185,20 +185,20 @@ impl Spool {
             .collect())
     }
 
-    /// Begins a bundle of a crash of `program` (its short name).
+    /// Starts a bundle for a crash of `program` (its short name).
     ///
     /// # Errors
     /// When the directory cannot be written.
-    pub fn begin(&self, program: &str, pid: u32) -> Result<Draft> {
+    pub fn begin(&self, program: &str, pid: u32) -> Result<BundleDraft> {
         let id = entry::name(self.next_number()?, program, pid);
         let path = self.directory.join(&id);
         let modules = self.modules_of(User::ROOT);
         self.record_user(&id, User::ROOT)?;
         let writer = Writer::create(&path, Overwrite::Never)?.sharing_modules(modules);
-        Ok(Draft { id, path, writer })
+        Ok(BundleDraft { id, path, writer })
     }
 
-    /// Records who answers for a bundle: what the bundle itself says is the word of who wrote it.
+    /// Records the user who owns a bundle. The bundle's own content is not trusted for this.
     fn record_user(&self, id: &str, user: User) -> Result<()> {
         if user == User::UNKNOWN {
             return Ok(());
@@ -209,14 +209,14 @@ impl Spool {
             .map_err(Error::file("write to", &directory))
     }
 
-    /// Returns who answers for a bundle, as [`Self::record_user`] recorded it.
+    /// Returns the user that [`Self::record_user`] recorded for a bundle.
     fn user_of(&self, id: &str) -> User {
         let text = fs::read_to_string(self.directory.join(USERS).join(id)).unwrap_or_default();
         let user = text.trim().parse();
-        user.map_or(User::UNKNOWN, |user| self.users.answering(user))
+        user.map_or(User::UNKNOWN, |user| self.users.owner_of(user))
     }
 
-    /// Removes the records of users whose bundles are gone.
+    /// Removes the records of bundles that no longer exist.
     fn remove_unused_users(&self) {
         let directory = self.directory.join(USERS);
         for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
@@ -233,42 +233,42 @@ impl Spool {
         Ok(*newest)
     }
 
-    /// Chooses the name of a bundle that a worker is to write.
+    /// Reserves the name of a bundle that a worker will write.
     ///
     /// # Errors
     /// When the directory cannot be read.
-    pub fn reserve(&self, program: &str, pid: u32) -> Result<Reserved> {
+    pub fn reserve(&self, program: &str, pid: u32) -> Result<ReservedName> {
         let id = entry::name(self.next_number()?, program, pid);
         let path = self.directory.join(&id);
-        Ok(Reserved { id, path })
+        Ok(ReservedName { id, path })
     }
 
-    /// Hands a finished bundle of a user's process over ([`Self::hand_over`]) and moves it to its place; it survives a loss of
-    /// power from then on.
+    /// Hands over a finished bundle ([`Self::hand_over`]) of a user's process, and moves it to its
+    /// reserved name. From then on it survives a power loss.
     ///
     /// # Errors
-    /// When it cannot be handed over or moved.
-    pub fn publish(&self, bundle: &Path, place: &Reserved, user: User) -> Result<()> {
+    /// When the bundle cannot be handed over or moved.
+    pub fn publish(&self, bundle: &Path, place: &ReservedName, user: User) -> Result<()> {
         self.hand_over(bundle, user)?;
-        // Whose it is the daemon knows best: a worker wrote what the bundle says.
+        // The daemon knows the owner. The bundle's content comes from a worker.
         let size = entry::size(bundle);
-        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
-        measured.insert(place.id.clone(), Measured { size, user });
-        drop(measured);
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        usage.insert(place.id.clone(), BundleUsage { size, user });
+        drop(usage);
         self.record_user(&place.id, user)?;
         fs::rename(bundle, &place.path).map_err(Error::file("create", &place.path))?;
         let directory = fs::File::open(&self.directory).and_then(|directory| directory.sync_all());
         directory.map_err(Error::file("write", &self.directory))
     }
 
-    /// Where copies of modules are kept that bundles of a user share. Each user has a place of its own, so that what a worker
-    /// wrote of one user's process gets into no bundle of another's.
+    /// Returns the directory of modules that bundles of a user share. Each user has a separate
+    /// directory, so that no module from one user's process gets into another user's bundle.
     #[must_use]
     pub fn modules_of(&self, user: User) -> PathBuf {
         self.directory.join(MODULES).join(user.id.to_string())
     }
 
-    /// Removes copies of modules that no bundle has any more.
+    /// Removes shared modules that no bundle uses.
     fn remove_unused_modules(&self) {
         for entry in fs::read_dir(self.directory.join(MODULES))
             .into_iter()
@@ -279,10 +279,10 @@ impl Spool {
         }
     }
 
-    /// How many bytes a bundle may take before less stays free on the disk than must.
+    /// Returns how many bytes a bundle may use without violating the free-space limit.
     ///
     /// # Errors
-    /// When there is no room, or the disk cannot be asked.
+    /// When no space is left, or the disk cannot be queried.
     pub fn room(&self) -> Result<u64> {
         let found = statvfs(&self.directory).map_err(Error::system("look at the spool's disk"))?;
         let free = found.blocks_available().saturating_mul(found.fragment_size());
@@ -293,9 +293,9 @@ impl Spool {
         }
     }
 
-    /// Removes bundles until the limits hold: those that were sent first, then the oldest of the user whose bundles take
-    /// most; those of system users stay while they take no more than a quarter of the limit. Returns the number of unsent
-    /// ones that went. The newest stays in any case.
+    /// Removes bundles until the limits are kept: first sent ones, then the oldest of the user
+    /// whose bundles use most space. Bundles of system users stay while they use at most a quarter
+    /// of the limit. The newest bundle always stays. Returns how many unsent bundles were removed.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -311,10 +311,10 @@ impl Spool {
             return Ok(0);
         }
         let modules = self.shared_modules();
-        let mut shares = Shares::new(bundles, &newest, limit / RESERVE_DIVISOR);
+        let mut eviction = EvictionOrder::new(bundles, &newest, limit / RESERVE_DIVISOR);
         let mut dropped = 0;
         while total > limit || !self.has_free() {
-            let Some(bundle) = shares.take() else { break };
+            let Some(bundle) = eviction.take() else { break };
             let path = self.directory.join(&bundle.name);
             let unused = entry::last_links(&path);
             if remove(&path).is_err() {
@@ -329,7 +329,7 @@ impl Spool {
             let unused = unused.iter().filter_map(|inode| modules.get(inode));
             for module in unused {
                 let found = module.symlink_metadata().ok();
-                // A bundle that is being written may have it as well by now.
+                // A bundle that is being written may have linked it meanwhile.
                 if let Some(found) = found.filter(|found| found.nlink() == 1)
                     && fs::remove_file(module).is_ok()
                 {
@@ -344,7 +344,7 @@ impl Spool {
         Ok(dropped)
     }
 
-    /// Where shared modules are, by inode.
+    /// Returns the shared modules by inode.
     fn shared_modules(&self) -> HashMap<u64, PathBuf> {
         let inside = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
         inside(&self.directory.join(MODULES))
@@ -353,7 +353,7 @@ impl Spool {
             .collect()
     }
 
-    /// How much room each takes, whose it is, and whether it was sent.
+    /// Returns the size, owner and sent state of each bundle.
     fn measure(&self, names: Vec<String>) -> Vec<Candidate> {
         let sent: HashSet<_> = fs::read_dir(self.directory.join(SENT))
             .into_iter()
@@ -361,18 +361,18 @@ impl Spool {
             .flatten()
             .map(|entry| entry.file_name())
             .collect();
-        let mut known = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut measured = HashMap::with_capacity(names.len());
+        let mut known = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut usage = HashMap::with_capacity(names.len());
         let mut candidates = Vec::with_capacity(names.len());
         for name in names {
-            let Measured { size, user } = known.get(&name).copied().unwrap_or_else(|| {
+            let BundleUsage { size, user } = known.get(&name).copied().unwrap_or_else(|| {
                 let path = self.directory.join(&name);
-                Measured {
+                BundleUsage {
                     size: entry::size(&path),
                     user: self.user_of(&name),
                 }
             });
-            measured.insert(name.clone(), Measured { size, user });
+            usage.insert(name.clone(), BundleUsage { size, user });
             let is_sent = sent.contains(std::ffi::OsStr::new(&name));
             candidates.push(Candidate {
                 name,
@@ -381,16 +381,17 @@ impl Spool {
                 is_sent,
             });
         }
-        *known = measured;
+        *known = usage;
         candidates
     }
 
-    /// Gives a finished bundle, which another user may have written, to the owner and group of the spool. The group can
-    /// read it, and the modules that it shares with others, exactly where it can read the spool.
+    /// Gives a finished bundle, which another user may have written, to the owner and group of the
+    /// spool. The group can read the bundle and its shared modules exactly if it can read the
+    /// spool.
     ///
     /// # Errors
-    /// When there is in it what no bundle has: a link, a file with another name or of another user than the bundle's, what
-    /// is neither file nor directory, too many or too deep; or the kernel refuses. A part of it may have been given then.
+    /// When the bundle contains a link, a special file, a file with another name or owner, or too
+    /// many entries or levels, or when the kernel refuses. A part may have been changed by then.
     pub fn hand_over(&self, bundle: &Path, user: User) -> Result<()> {
         hand_over::hand_over(bundle, &self.directory, &self.modules_of(user))
     }
@@ -401,7 +402,7 @@ impl Spool {
         })
     }
 
-    /// How many bundles went unsent since the spool was made.
+    /// Returns how many bundles were removed unsent since the spool was created.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         let text = fs::read_to_string(self.directory.join(DROPPED)).unwrap_or_default();
@@ -412,7 +413,7 @@ impl Spool {
     ///
     /// # Errors
     /// When it cannot be removed.
-    pub fn remove(&self, stored: &Stored) -> Result<()> {
+    pub fn remove(&self, stored: &StoredBundle) -> Result<()> {
         remove(&stored.path).map_err(Error::file("remove", &stored.path))?;
         for beside in [SENT, USERS] {
             let _ = fs::remove_file(self.directory.join(beside).join(&stored.id));
@@ -421,11 +422,11 @@ impl Spool {
         Ok(())
     }
 
-    /// Gives the bundles that were not sent yet to a sender, the oldest first; how many it took.
+    /// Sends the unsent bundles, oldest first. Returns how many were sent.
     ///
     /// # Errors
-    /// The sender's; what it took before counts as sent.
-    pub fn send(&self, sender: &mut dyn Sender) -> Result<usize> {
+    /// The sender's error. Bundles that were sent before stay marked as sent.
+    pub fn send(&self, sender: &mut dyn BundleSender) -> Result<usize> {
         let mut taken = 0;
         for stored in self.entries()?.into_iter().filter(|stored| !stored.sent) {
             sender.send(&stored)?;
@@ -440,7 +441,7 @@ impl Spool {
     }
 }
 
-/// Makes a spool's directory where there is none, for its owner alone.
+/// Creates a spool directory if it is missing, for its owner only.
 pub(crate) fn make_directory(directory: &Path) -> Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -449,7 +450,7 @@ pub(crate) fn make_directory(directory: &Path) -> Result<()> {
         .map_err(Error::file("create", directory))
 }
 
-/// Removes a bundle so that nobody ever sees half of one.
+/// Removes a bundle atomically, so that no reader sees a part of it.
 fn remove(path: &Path) -> std::io::Result<()> {
     let parent = path.parent().unwrap_or(Path::new("/"));
     let aside = tempfile::Builder::new()

@@ -1,4 +1,4 @@
-//! What root executes or believes: nobody else may have been able to write it.
+//! Checks files that root executes or trusts: no other user may have been able to write them.
 
 use nix::fcntl::OFlag;
 use std::collections::VecDeque;
@@ -9,22 +9,22 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
-/// No more links are followed on the way to a file, as in the kernel.
+/// Maximum number of links on a path, as in the kernel.
 const MAX_LINKS: usize = 40;
-/// Write permission of the group or of all.
+/// Write permission of the group or of all users.
 const OTHERS_WRITE: u32 = 0o022;
-/// Names in the directory are removed by their owners alone.
+/// Only their owners may remove names in the directory.
 const STICKY: u32 = 0o1000;
 
-/// A file or directory that somebody else than root can change.
+/// A file or directory that another user than root can change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Exposed {
+pub(crate) struct UntrustedPath {
     path: PathBuf,
     /// Its owner, if that is not root.
     owner: Option<u32>,
 }
 
-impl fmt::Display for Exposed {
+impl fmt::Display for UntrustedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         match self.owner {
@@ -34,12 +34,12 @@ impl fmt::Display for Exposed {
     }
 }
 
-/// Returns the first directory on the way to `path`, or `path` itself, that somebody else than root can change. A sticky
-/// directory on the way is no such one: what root has in it stays.
+/// Returns the first directory on the path, or the file itself, that another user than root can
+/// change. A sticky directory is accepted, because root's files in it stay.
 ///
 /// # Errors
-/// When a part of the path is not there.
-pub(crate) fn exposed(path: &Path) -> io::Result<Option<Exposed>> {
+/// When a part of the path does not exist.
+pub(crate) fn first_untrusted(path: &Path) -> io::Result<Option<UntrustedPath>> {
     let path = std::path::absolute(path)?;
     let mut links = 0;
     let mut done = PathBuf::from("/");
@@ -86,22 +86,23 @@ fn names(path: &Path) -> VecDeque<OsString> {
         .collect()
 }
 
-fn check(path: &Path, metadata: &fs::Metadata, is_last: bool) -> Option<Exposed> {
+fn check(path: &Path, metadata: &fs::Metadata, is_last: bool) -> Option<UntrustedPath> {
     let mode = metadata.mode();
     let protected = metadata.is_symlink()
         || mode & OTHERS_WRITE == 0
         || (metadata.is_dir() && mode & STICKY != 0 && !is_last);
     let owner = Some(metadata.uid()).filter(|owner| *owner != 0);
-    (owner.is_some() || !protected).then(|| Exposed {
+    (owner.is_some() || !protected).then(|| UntrustedPath {
         path: path.to_owned(),
         owner,
     })
 }
 
-/// Reads a file of at most `limit` bytes that root, or the user who reads it, has written, and nobody else can write.
+/// Reads a file of at most `limit` bytes that only root, or the user of this process, can have
+/// written.
 ///
 /// # Errors
-/// When it is not there, or no such file.
+/// When the file does not exist or does not fulfill this.
 pub(crate) fn read_trusted(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let file = File::options().read(true).custom_flags(flags.bits()).open(path)?;
@@ -144,7 +145,7 @@ mod tests {
         let at = |name: &str| place.path().join(name);
         fs::create_dir_all(at("a/b")).unwrap();
         fs::write(at("a/b/file"), "x").unwrap();
-        let found = |name: &str| exposed(&at(name)).unwrap().map(|found| found.to_string());
+        let found = |name: &str| first_untrusted(&at(name)).unwrap().map(|found| found.to_string());
         assert_eq!(found("a/b/file"), None, "below a sticky directory");
         for part in ["a", "a/b", "a/b/file"] {
             for mode in [0o775, 0o757] {
@@ -173,16 +174,19 @@ mod tests {
         symlink("open/safe", at("way")).unwrap();
         symlink(at("safe"), at("open/back")).unwrap();
         symlink("round", at("round")).unwrap();
-        assert_eq!(exposed(&at("way")).unwrap(), None);
+        assert_eq!(first_untrusted(&at("way")).unwrap(), None);
         set_mode(&at("open"), 0o777);
-        assert!(exposed(&at("way")).unwrap().is_some());
-        assert!(exposed(&at("open/back")).unwrap().is_some());
-        assert_eq!(exposed(&at("open/../safe")).unwrap().unwrap().path, at("open"));
+        assert!(first_untrusted(&at("way")).unwrap().is_some());
+        assert!(first_untrusted(&at("open/back")).unwrap().is_some());
         assert_eq!(
-            exposed(&at("round")).unwrap_err().raw_os_error(),
+            first_untrusted(&at("open/../safe")).unwrap().unwrap().path,
+            at("open")
+        );
+        assert_eq!(
+            first_untrusted(&at("round")).unwrap_err().raw_os_error(),
             Some(libc::ELOOP)
         );
-        assert!(exposed(&at("none")).is_err());
+        assert!(first_untrusted(&at("none")).is_err());
     }
 
     #[test]

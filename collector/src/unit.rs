@@ -1,8 +1,9 @@
-//! The files that have systemd run the collector, and services under the recorder: texts alone, nothing is written here.
+//! Texts of systemd units for the collector and for services under the recorder. Nothing is written
+//! to disk here.
 //!
-//! [`collector`] is the unit of the daemon, [`directories`] that of its directories, [`example`] a configuration to
-//! begin with, and [`Service`] reads another service's files for the drop-in that puts it under the recorder
-//! (systemd.service(5), systemd.unit(5)).
+//! [`collector`] returns the unit of the daemon, [`directories`] that of its directories, and
+//! [`example`] an example configuration. [`Service`] reads another service's files, for the drop-in
+//! that runs it under the recorder (systemd.service(5), systemd.unit(5)).
 
 mod daemon;
 mod drop_in;
@@ -10,7 +11,7 @@ mod example;
 mod reader;
 mod words;
 
-pub use daemon::{DIRECTORIES, Machine, NAME, collector, directories};
+pub use daemon::{DIRECTORIES, NAME, TargetMachine, collector, directories};
 pub use drop_in::{DropIn, drop_in};
 pub use example::example;
 pub use reader::Service;

@@ -1,25 +1,24 @@
-//! Who answers for a process: the user that everything bounded is shared out by.
+//! The users by whom all limited resources are divided.
 //!
 //! A user may own ranges of subordinate user ids (subuid(5)). They count as their owner, so that
-//! nobody gets more by starting processes under many of them.
+//! starting processes under many ids brings no advantage.
 
 use backtrail_process::RawTid;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// The largest user id of system services where `/etc/login.defs` does not say (`SYS_UID_MAX` of
-/// login.defs(5)).
+/// The default for `SYS_UID_MAX`, the largest user id of system services (login.defs(5)).
 const SYSTEM_MAX: u32 = 999;
-/// No more lines of a file are read.
+/// Maximum number of lines that are read from a file.
 const MAX_LINES: usize = 65_536;
 
-/// A user that answers for processes.
+/// A user who owns processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct User {
-    /// Its id in the initial user namespace.
+    /// The id in the initial user namespace.
     pub id: u32,
-    /// Root or a system service, for which a part of everything bounded is reserved.
+    /// Whether this is root or a system service, which have reserved resources.
     pub is_system: bool,
 }
 
@@ -30,32 +29,32 @@ impl User {
         is_system: true,
     };
 
-    /// The user of processes whose user could not be determined. They share one allowance.
+    /// The user of processes whose user is unknown. They share one limit.
     pub const UNKNOWN: Self = Self {
         id: u32::MAX,
         is_system: false,
     };
 }
 
-/// Finds the user that answers for a user id.
+/// Maps user ids to the users who own them.
 #[derive(Debug)]
 pub struct Users {
     subordinate: PathBuf,
     passwords: PathBuf,
     system_max: u32,
-    known: Mutex<Known>,
+    known: Mutex<CachedRanges>,
 }
 
-/// The subordinate ranges as they were last read.
+/// The subordinate ranges at the last read.
 #[derive(Debug, Default)]
-struct Known {
+struct CachedRanges {
     modified: Option<SystemTime>,
-    /// In order of their first id.
-    ranges: Vec<Range>,
+    /// Sorted by first id.
+    ranges: Vec<IdRange>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Range {
+struct IdRange {
     first: u32,
     count: u32,
     owner: u32,
@@ -86,10 +85,10 @@ impl Users {
         self.system_max
     }
 
-    /// Returns the user that answers for processes of `id`: the owner of the subordinate range that
-    /// holds it, else `id` itself. Reads the ranges again when their file has changed.
+    /// Returns the user who owns `id`: the owner of the subordinate range that contains it, or else
+    /// `id` itself. Reads the ranges again after their file has changed.
     #[must_use]
-    pub fn answering(&self, id: u32) -> User {
+    pub fn owner_of(&self, id: u32) -> User {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let modified = std::fs::metadata(&self.subordinate)
             .and_then(|file| file.modified())
@@ -102,7 +101,7 @@ impl Users {
         let before = known.ranges.get(..after).unwrap_or_default();
         let owner = before.iter().rev().find(|range| id - range.first < range.count);
         match owner {
-            // A service that lends out ids (Docker's `dockremap`) lends no reserve with them.
+            // A service that lends ids (Docker's `dockremap`) does not lend its reserved resources.
             Some(range) => User {
                 id: range.owner,
                 is_system: false,
@@ -114,16 +113,15 @@ impl Users {
         }
     }
 
-    /// Returns the user that answers for a thread, by its real user id: what a set-user-ID program
-    /// does is answered for by whoever started it. [`User::UNKNOWN`] where there is no such thread
-    /// any more.
+    /// Returns the user who owns a thread, by its real user id, so that a set-user-ID program
+    /// counts for the user who started it. [`User::UNKNOWN`] if the thread has ended.
     #[must_use]
     pub fn of_thread(&self, tid: RawTid) -> User {
         let status = std::fs::read(format!("/proc/{tid}/status")).unwrap_or_default();
-        real_user(&String::from_utf8_lossy(&status)).map_or(User::UNKNOWN, |id| self.answering(id))
+        real_user(&String::from_utf8_lossy(&status)).map_or(User::UNKNOWN, |id| self.owner_of(id))
     }
 
-    fn read_ranges(&self) -> Vec<Range> {
+    fn read_ranges(&self) -> Vec<IdRange> {
         let text = std::fs::read_to_string(&self.subordinate).unwrap_or_default();
         let passwords = std::fs::read_to_string(&self.passwords).unwrap_or_default();
         let ranges = text.lines().take(MAX_LINES).filter_map(|line| {
@@ -131,15 +129,15 @@ impl Users {
             let owner = user_id(fields.next()?, &passwords)?;
             let first = fields.next()?.trim().parse().ok()?;
             let count = fields.next()?.trim().parse().ok()?;
-            Some(Range { first, count, owner })
+            Some(IdRange { first, count, owner })
         });
-        let mut ranges: Vec<Range> = ranges.collect();
+        let mut ranges: Vec<IdRange> = ranges.collect();
         ranges.sort_by_key(|range| range.first);
         ranges
     }
 }
 
-/// The id of a user by name or number, from the text of passwd(5).
+/// Returns the id of a user by name or number, from the text of passwd(5).
 fn user_id(name: &str, passwords: &str) -> Option<u32> {
     if let Ok(id) = name.parse() {
         return Some(id);
@@ -150,7 +148,7 @@ fn user_id(name: &str, passwords: &str) -> Option<u32> {
     })
 }
 
-/// The real user id in the text of `/proc/PID/status` (proc_pid_status(5)).
+/// Returns the real user id in the text of `/proc/PID/status` (proc_pid_status(5)).
 fn real_user(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_whitespace().next()?.parse().ok()
@@ -187,27 +185,24 @@ mod tests {
     #[test]
     fn subordinate_ids_count_as_their_owner() {
         let (_etc, users) = users("ann:100000:65536\n1001:200000:10\nlender:300000:10\nghost:1:1\nbroken\n");
-        let answering = |id| (users.answering(id).id, users.answering(id).is_system);
-        assert_eq!(answering(0), (0, true));
-        assert_eq!(answering(500), (500, true));
-        assert_eq!(answering(501), (501, false));
-        assert_eq!(answering(1000), (1000, false));
-        assert_eq!(answering(100_000), (1000, false));
-        assert_eq!(answering(165_535), (1000, false));
-        assert_eq!(answering(165_536), (165_536, false));
-        assert_eq!(answering(200_009), (1001, false));
-        assert_eq!(answering(300_000), (110, false), "no reserve is lent");
-        assert_eq!(answering(1), (1, true), "an owner without an entry has no range");
+        let owner_of = |id| (users.owner_of(id).id, users.owner_of(id).is_system);
+        assert_eq!(owner_of(0), (0, true));
+        assert_eq!(owner_of(500), (500, true));
+        assert_eq!(owner_of(501), (501, false));
+        assert_eq!(owner_of(1000), (1000, false));
+        assert_eq!(owner_of(100_000), (1000, false));
+        assert_eq!(owner_of(165_535), (1000, false));
+        assert_eq!(owner_of(165_536), (165_536, false));
+        assert_eq!(owner_of(200_009), (1001, false));
+        assert_eq!(owner_of(300_000), (110, false), "no reserve is lent");
+        assert_eq!(owner_of(1), (1, true), "an owner without an entry has no range");
     }
 
     #[test]
     fn thread_is_answered_for_by_its_real_user() {
         let (_etc, users) = users("");
         let own = nix::unistd::getuid().as_raw();
-        assert_eq!(
-            users.of_thread(std::process::id() as RawTid),
-            users.answering(own)
-        );
+        assert_eq!(users.of_thread(std::process::id() as RawTid), users.owner_of(own));
         assert_eq!(real_user("Name:\tUid: 5\nUid:\t1000\t0\t0\t0\n"), Some(1000));
         assert_eq!(users.of_thread(RawTid::MAX), User::UNKNOWN);
     }
@@ -215,7 +210,7 @@ mod tests {
     #[test]
     fn changed_ranges_are_read_again() {
         let (etc, users) = users("");
-        assert_eq!(users.answering(100_000).id, 100_000);
+        assert_eq!(users.owner_of(100_000).id, 100_000);
         let path = etc.path().join("subuid");
         std::fs::write(&path, "ann:100000:10\n").unwrap();
         let later = SystemTime::now() + std::time::Duration::from_secs(10);
@@ -225,6 +220,6 @@ mod tests {
             .unwrap()
             .set_modified(later)
             .unwrap();
-        assert_eq!(users.answering(100_000).id, 1000);
+        assert_eq!(users.owner_of(100_000).id, 1000);
     }
 }

@@ -1,5 +1,5 @@
-//! What the crash handler, recorders and the daemon say to each other: one JSON message a packet over a Unix
-//! socket that keeps packets apart, with at most one open file along.
+//! The messages between the crash handler, recorders and the daemon. Each packet of a Unix
+//! seqpacket socket has one JSON message and at most one open file.
 
 use crate::error::{Error, Result};
 use crate::pattern::Specifiers;
@@ -16,72 +16,76 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-/// No message is longer.
+/// Maximum size of a message in bytes.
 const MAX_MESSAGE: usize = 64 << 10;
 
-/// No packet of a bundle is longer.
-pub const PIECE: usize = MAX_MESSAGE;
+/// Maximum size of a packet of a bundle in bytes.
+pub const BUNDLE_CHUNK: usize = MAX_MESSAGE;
 
-/// What the daemon is asked.
+/// A request to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// From the crash handler, with the reading end of the core: this process is kept until the answer.
+    /// From the crash handler, with the read end of the core: the process is held until the answer.
     Crash(Specifiers),
-    /// From a recorder: it minds this process, and will save its history itself.
-    Mind {
-        /// The process, which it traces.
+    /// From a recorder: it claims this process, and will save its crash itself.
+    #[serde(rename = "mind")]
+    Claim {
+        /// The process, which the recorder traces.
         pid: u32,
     },
-    /// From a recorder: the process that it minds has crashed, what did the probe see?
+    /// From a recorder: the claimed process has crashed. The answer has the probe's data.
     Crashed {
         /// The process.
         pid: u32,
-        /// What it ran; believed of root's recorders alone, for it counts against that executable's limit.
+        /// Its program. Trusted only from root's recorders, because it counts against the program's
+        /// rate limit.
         #[serde(default)]
         executable: Option<String>,
     },
-    /// From a recorder that may not write to the spool: the packed bundle of a process that it minds follows, in packets of
-    /// no more than [`PIECE`] bytes, once this is granted.
+    /// From a recorder without write access to the spool: the packed bundle of a claimed process.
+    /// After the daemon accepts it, the bundle follows in packets of at most [`BUNDLE_CHUNK`]
+    /// bytes.
     Deposit {
         /// The process.
         pid: u32,
         /// The short name of its program.
         name: String,
-        /// How many bytes follow.
+        /// The size of the bundle in bytes.
         size: u64,
     },
 }
 
-/// What it answers.
+/// The daemon's answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {
-    /// To a handler: how many bytes the daemon has taken from the core; they come along in a file.
+    /// To a handler: how many bytes of the core the daemon has read. They are in the attached file.
     #[serde(default)]
     pub taken: u64,
-    /// To a recorder: nanoseconds from the signal to the reader.
+    /// To a recorder: nanoseconds from the signal to the probe reader.
     #[serde(default)]
     pub crash_to_reader: Option<u64>,
-    /// To a recorder: what told of the crash.
+    /// To a recorder: the kind of probe that reported the crash.
     #[serde(default)]
     pub probe: Option<String>,
-    /// To a recorder: its executable has caused too many bundles, and shall not cause this one.
+    /// To a recorder: the program has exceeded its rate limit, so this bundle must not be saved.
     #[serde(default)]
     pub limited: bool,
-    /// To a recorder: the name that its bundle has in the spool.
+    /// To a recorder: the name of its bundle in the spool.
     #[serde(default)]
     pub id: Option<String>,
-    /// To a recorder: why it does not get what it asked for.
+    /// To a recorder: why the request is refused.
     #[serde(default)]
     pub refused: Option<String>,
 }
 
-/// Who is at the other end of a connection, as the kernel saw it when it was made (`SO_PEERCRED` of unix(7)).
+/// The process at the other end of a connection, as the kernel recorded it when connecting
+/// (`SO_PEERCRED` of unix(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its process.
+    /// The process id.
     pub pid: i32,
-    /// Its effective user.
+    /// The effective user id.
     pub user: u32,
 }
 
@@ -89,7 +93,7 @@ pub struct Peer {
 #[derive(Debug)]
 pub struct Connection(OwnedFd);
 
-/// Where connections come in.
+/// A listening socket.
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
@@ -103,18 +107,19 @@ fn open() -> nix::Result<OwnedFd> {
 }
 
 impl Listener {
-    /// Listens at a path; what stood there goes. Only its owner may connect.
+    /// Listens at a path, and replaces a file there. Only the owner may connect.
     ///
     /// # Errors
-    /// When the socket cannot be made.
+    /// When the socket cannot be created.
     pub fn bind(path: &Path) -> Result<Self> {
         Self::bind_for(path, 0o600)
     }
 
-    /// Listens at a path to which everybody may connect: each request is to be held against [`Connection::peer`].
+    /// Listens at a path to which all users may connect. Check each request against
+    /// [`Connection::peer`].
     ///
     /// # Errors
-    /// When the socket cannot be made.
+    /// When the socket cannot be created.
     pub fn bind_for_all(path: &Path) -> Result<Self> {
         Self::bind_for(path, 0o666)
     }
@@ -123,7 +128,7 @@ impl Listener {
         let made = || -> io::Result<OwnedFd> {
             let _ = std::fs::remove_file(path);
             let socket = open()?;
-            // Set before anybody could connect.
+            // Set the permissions before any process can connect.
             socket::bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
             std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))?;
             socket::listen(&socket, Backlog::new(1024)?)?;
@@ -132,17 +137,17 @@ impl Listener {
         made().map(Self).map_err(Error::file("listen at", path))
     }
 
-    /// The next connection.
+    /// Accepts the next connection.
     ///
     /// # Errors
     /// When the socket is shut down.
     pub fn accept(&self) -> io::Result<Connection> {
         let fd = socket::accept4(self.0.as_raw_fd(), SockFlag::SOCK_CLOEXEC)?;
-        // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+        // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
         Ok(Connection(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Ends all waiting [`Self::accept`].
+    /// Makes all calls of [`Self::accept`] return.
     pub fn shut_down(&self) {
         let _ = socket::shutdown(self.0.as_raw_fd(), socket::Shutdown::Both);
     }
@@ -155,16 +160,16 @@ impl AsFd for Listener {
 }
 
 impl Connection {
-    /// The connection behind a descriptor.
+    /// Creates a connection from a descriptor.
     #[must_use]
     pub fn of(socket: OwnedFd) -> Self {
         Self(socket)
     }
 
-    /// Two connections, each the other end of the other.
+    /// Returns two connected ends.
     ///
     /// # Errors
-    /// When there are no descriptors left.
+    /// When no descriptors are left.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, other) = socket::socketpair(
             AddressFamily::Unix,
@@ -178,26 +183,27 @@ impl Connection {
     /// Connects to a daemon.
     ///
     /// # Errors
-    /// When none listens.
+    /// When no daemon listens.
     pub fn open(path: &Path) -> io::Result<Self> {
         let socket = open()?;
         socket::connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
         Ok(Self(socket))
     }
 
-    /// Connects to a daemon that may take so long to let us in, and for each answer.
+    /// Connects to a daemon. `limit` applies to connecting and to each answer.
     ///
     /// # Errors
-    /// When none listens, or it takes longer.
+    /// When no daemon listens, or the limit is exceeded.
     pub fn open_within(path: &Path, limit: Duration) -> io::Result<Self> {
         let connection = Self(open()?);
-        // What limits sending limits waiting for a place in the listener's queue too (net/unix/af_unix.c).
+        // The send timeout also limits the wait in the listener's queue (net/unix/af_unix.c).
         connection.set_timeout(limit)?;
         socket::connect(connection.0.as_raw_fd(), &UnixAddr::new(path)?)?;
         Ok(connection)
     }
 
-    /// Waits until every copy of the other end is closed, for `limit` at most. Returns whether it is.
+    /// Waits until every copy of the other end is closed, at most for `limit`. Returns whether all
+    /// are closed.
     #[must_use]
     pub fn is_hung_up(&self, limit: Duration) -> bool {
         let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
@@ -209,7 +215,7 @@ impl Connection {
             .is_some_and(|events| events.contains(PollFlags::POLLHUP))
     }
 
-    /// Whether the other end is still there; nothing is read.
+    /// Returns whether the other end is still open. Reads nothing.
     #[must_use]
     pub fn is_open(&self) -> bool {
         let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
@@ -219,10 +225,10 @@ impl Connection {
         }
     }
 
-    /// How long a read or write may take.
+    /// Sets the timeout for reading and writing.
     ///
     /// # Errors
-    /// Hardly any.
+    /// When the kernel refuses, which is unlikely.
     pub fn set_timeout(&self, limit: Duration) -> io::Result<()> {
         let limit = TimeVal::new(
             limit.as_secs().try_into().unwrap_or(i64::MAX),
@@ -232,10 +238,10 @@ impl Connection {
         Ok(socket::setsockopt(&self.0, sockopt::SendTimeout, &limit)?)
     }
 
-    /// Who is at the other end.
+    /// Returns the process at the other end.
     ///
     /// # Errors
-    /// Hardly any.
+    /// When the kernel refuses, which is unlikely.
     pub fn peer(&self) -> io::Result<Peer> {
         let found = socket::getsockopt(&self.0, sockopt::PeerCredentials)?;
         Ok(Peer {
@@ -244,20 +250,20 @@ impl Connection {
         })
     }
 
-    /// Sends a packet of a bundle: no more than [`PIECE`] bytes, and not none.
+    /// Sends a packet of a bundle: from one to [`BUNDLE_CHUNK`] bytes.
     ///
     /// # Errors
-    /// When the other end is gone or does not read in time.
-    pub fn send_piece(&self, bytes: &[u8]) -> io::Result<()> {
+    /// When the other end is closed or does not read in time.
+    pub fn send_chunk(&self, bytes: &[u8]) -> io::Result<()> {
         socket::send(self.0.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL)?;
         Ok(())
     }
 
-    /// Receives a packet of a bundle into `room`; how many bytes it has.
+    /// Receives a packet of a bundle into `room`. Returns its size.
     ///
     /// # Errors
-    /// When the other end is gone, does not write in time, or writes more than there is room for.
-    pub fn receive_piece(&self, room: &mut [u8]) -> io::Result<usize> {
+    /// When the other end is closed, does not write in time, or sends a larger packet.
+    pub fn receive_chunk(&self, room: &mut [u8]) -> io::Result<usize> {
         match socket::recv(self.0.as_raw_fd(), room, MsgFlags::MSG_TRUNC)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             got if got > room.len() => Err(io::ErrorKind::InvalidData.into()),
@@ -265,10 +271,10 @@ impl Connection {
         }
     }
 
-    /// Sends a message, and a file along.
+    /// Sends a message and an optional file.
     ///
     /// # Errors
-    /// When the other end is gone or does not read in time.
+    /// When the other end is closed or does not read in time.
     pub fn send(&self, message: &impl Serialize, file: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
         let files: Vec<_> = file.iter().map(AsRawFd::as_raw_fd).collect();
@@ -284,12 +290,12 @@ impl Connection {
         Ok(())
     }
 
-    /// The next message of a peer that has no file to send. Files that come along are dropped by the
-    /// kernel, and never installed here: to close one of a FUSE file system would wait for its
-    /// server.
+    /// Receives a message from a peer that has no file to send. The kernel drops attached files
+    /// without installing them here, because closing a file of a FUSE file system would wait for
+    /// its server.
     ///
     /// # Errors
-    /// When the other end is gone, does not write in time, or writes what is no message.
+    /// When the other end is closed, does not write in time, or sends an invalid message.
     pub fn receive_alone<T: DeserializeOwned>(&self) -> io::Result<T> {
         let mut bytes = vec![0; MAX_MESSAGE];
         let len = socket::recv(self.0.as_raw_fd(), &mut bytes, MsgFlags::empty())?;
@@ -299,10 +305,10 @@ impl Connection {
         Ok(serde_json::from_slice(bytes.get(..len).unwrap_or_default())?)
     }
 
-    /// The next message of a trusted peer, and the file that came along.
+    /// Receives a message from a trusted peer, and its attached file.
     ///
     /// # Errors
-    /// When the other end is gone, does not write in time, or writes what is no message.
+    /// When the other end is closed, does not write in time, or sends an invalid message.
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<(T, Option<OwnedFd>)> {
         let mut bytes = vec![0; MAX_MESSAGE];
         let mut room = nix::cmsg_space!([std::os::fd::RawFd; 1]);
@@ -318,7 +324,8 @@ impl Connection {
         for along in got.cmsgs()? {
             if let ControlMessageOwned::ScmRights(files) = along {
                 for fd in files {
-                    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+                    // SAFETY: the kernel has just returned this descriptor, and nothing else owns
+                    // it.
                     file = Some(unsafe { OwnedFd::from_raw_fd(fd) });
                 }
             }
@@ -365,7 +372,7 @@ mod tests {
         let listener = Listener::bind(&path).unwrap();
         let (mut reading, mut writing) = std::io::pipe().unwrap();
         let client = Connection::open(&path).unwrap();
-        client.send(&Request::Mind { pid: 7 }, None).unwrap();
+        client.send(&Request::Claim { pid: 7 }, None).unwrap();
         client
             .send(
                 &Request::Crashed {
@@ -376,7 +383,7 @@ mod tests {
             )
             .unwrap();
         let server = listener.accept().unwrap();
-        assert_eq!(server.receive::<Request>().unwrap().0, Request::Mind { pid: 7 });
+        assert_eq!(server.receive::<Request>().unwrap().0, Request::Claim { pid: 7 });
         let (request, file) = server.receive::<Request>().unwrap();
         assert_eq!(
             request,
@@ -407,9 +414,9 @@ mod tests {
             socket::sendmsg::<UnixAddr>(client.0.as_raw_fd(), &text, &along, MsgFlags::empty(), None)
                 .unwrap();
             let request: Request = server.receive_alone().unwrap();
-            assert_eq!(request, Request::Mind { pid: 7 });
+            assert_eq!(request, Request::Claim { pid: 7 });
         }
-        // Other tests open and close files meanwhile, but not two thousand.
+        // Other tests also open and close files, but not two thousand.
         assert!(open() < before + 200, "{} then, {} now", before, open());
     }
 

@@ -1,15 +1,16 @@
-//! Function triggers on a small program in C. Needs root and a kernel with uprobes: else each test says so and is skipped.
+//! Tests function triggers on a small C program. Needs root and a kernel with uprobes. Otherwise
+//! each test prints a message and is skipped.
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-use backtrail_collector::probe::{Condition, Error, FunctionSeen, FunctionTrigger, Place};
+use backtrail_collector::probe::{Condition, Error, FunctionHit, FunctionLocation, FunctionTrigger};
 use backtrail_pt::{FileOffset, Pid};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// It waits for a line, then calls `work` for 0, 30 and 0 ms; `nested` takes 40 ms on its own and 10 ms within; `left` is left by
-/// `longjmp` after 30 ms, and returns at once the second time.
+/// Waits for a line, and then calls `work` for 0, 30 and 0 ms. `nested` takes 40 ms outside and 10
+/// ms inside. `longjmp` leaves `left` after 30 ms, and its second call returns at once.
 const PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
@@ -68,18 +69,18 @@ fn run_on(mut child: Child) {
     assert!(child.wait().unwrap().success());
 }
 
-/// Attaches; `None`, said out loud: this machine does not let us.
+/// Attaches a trigger. `None`, with a message: this machine does not allow it.
 fn attach(path: &Path, name: &str, condition: Condition, pid: Option<Pid>) -> Option<FunctionTrigger> {
-    // SAFETY: the call takes nothing.
+    // SAFETY: the call has no arguments.
     let root = unsafe { libc::geteuid() } == 0;
     if !root || !Path::new("/sys/bus/event_source/devices/uprobe").exists() {
         println!("skipped: no root, or no uprobes in this kernel");
         return None;
     }
-    Some(FunctionTrigger::attach(path, &Place::Symbol(name.to_owned()), condition, pid).unwrap())
+    Some(FunctionTrigger::attach(path, &FunctionLocation::Symbol(name.to_owned()), condition, pid).unwrap())
 }
 
-fn events(trigger: &mut FunctionTrigger) -> Vec<FunctionSeen> {
+fn events(trigger: &mut FunctionTrigger) -> Vec<FunctionHit> {
     let mut seen = Vec::new();
     trigger.drain(&mut |event| seen.push(event));
     assert_eq!(trigger.lost(), 0);
@@ -168,17 +169,17 @@ fn a_call_that_never_returns_is_not_mixed_up_with_the_next() {
 #[test]
 fn what_is_not_there_is_told_in_one_sentence() {
     let program = Program::build();
-    for place in [
-        Place::Symbol("no_such_function".to_owned()),
-        Place::Offset(FileOffset(1 << 40)),
+    for location in [
+        FunctionLocation::Symbol("no_such_function".to_owned()),
+        FunctionLocation::Offset(FileOffset(1 << 40)),
     ] {
-        let found = FunctionTrigger::attach(&program.path, &place, Condition::Entered, None);
+        let found = FunctionTrigger::attach(&program.path, &location, Condition::Entered, None);
         let Err(error @ Error::Function { .. }) = found else {
-            panic!("{place} is there")
+            panic!("{location} is there")
         };
         let text = error.to_string();
         assert!(
-            text.starts_with(&format!("a trigger on {place} of ")) && !text.contains('\n'),
+            text.starts_with(&format!("a trigger on {location} of ")) && !text.contains('\n'),
             "{text}"
         );
     }

@@ -1,13 +1,16 @@
-//! The crash probe against real crashes, by every kind of attachment that this machine allows.
+//! Tests the crash probe on real crashes, with every kind of attachment that this machine allows.
 //!
-//! Needs root, and a kernel that allows at least one kind: else each test says so and is skipped. Other processes may crash
-//! meanwhile, so each test looks at its own children only.
+//! Needs root, and a kernel that allows at least one kind. Otherwise each test prints a message and
+//! is skipped. Other processes may crash at the same time, so each test checks only its own
+//! children.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests are tests
 
 mod crasher;
 
-use backtrail_collector::probe::{AttachKind, CrashSeen, Frame, Probe, ProbeOptions, SignalSet, Told, trial};
+use backtrail_collector::probe::{
+    AttachKind, CrashSample, Frame, Probe, ProbeOptions, SiginfoDetail, SignalSet, try_kinds,
+};
 use backtrail_pt::{Avma, Pid};
 use crasher::Crash;
 use std::collections::HashMap;
@@ -17,7 +20,7 @@ use std::process::Child;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What brings the child to its death: only the test that is called so runs there.
+/// The arguments that make the child crash: they run only the test with this name.
 const TO_DEATH: [&str; 4] = ["die_if_told", "--exact", "--include-ignored", "--nocapture"];
 
 #[test]
@@ -25,15 +28,15 @@ fn die_if_told() {
     crasher::die_if_told();
 }
 
-/// One test at a time: the kernel gives build ids to one program only at each delivery of a signal, and the crashes of one
-/// test would fill the ring of another.
+/// Tests run one at a time. The kernel gives build ids to only one program at each signal delivery,
+/// and the crashes of one test would fill the ring of another.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// The kinds that work here; says which do not.
+/// Returns the kinds that work here, and prints those that do not.
 fn working() -> (MutexGuard<'static, ()>, Vec<AttachKind>) {
     let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut working = Vec::new();
-    for (kind, result) in trial() {
+    for (kind, result) in try_kinds() {
         match result {
             Ok(()) => working.push(kind),
             Err(reason) => println!("skipped: {kind} does not work here: {reason}"),
@@ -50,8 +53,8 @@ fn options(kind: AttachKind) -> ProbeOptions {
     }
 }
 
-/// Waits until the probe is quiet for a while, and gives the events of these processes.
-fn events(probe: &mut Probe, pids: &[u32]) -> Vec<CrashSeen> {
+/// Waits until the probe is idle for a while. Returns the events of these processes.
+fn events(probe: &mut Probe, pids: &[u32]) -> Vec<CrashSample> {
     let mut seen = Vec::new();
     let quiet = Duration::from_millis(100);
     let end = Instant::now() + Duration::from_secs(10);
@@ -82,7 +85,7 @@ fn events(probe: &mut Probe, pids: &[u32]) -> Vec<CrashSeen> {
     seen
 }
 
-/// Runs a crash to its end and gives its id; checks that it ended as it should.
+/// Runs a crash, checks its signal and returns its process id.
 fn run(crash: Crash) -> u32 {
     let mut child: Child = crash.command(&TO_DEATH).spawn().unwrap();
     let pid = child.id();
@@ -108,7 +111,7 @@ fn each_crash_gives_exactly_one_event() {
             })
             .collect();
         let pids: Vec<u32> = runs.iter().map(|(pid, _)| *pid).collect();
-        let mut counts: HashMap<u32, Vec<CrashSeen>> = HashMap::new();
+        let mut counts: HashMap<u32, Vec<CrashSample>> = HashMap::new();
         for event in events(&mut probe, &pids) {
             counts.entry(event.pid.0).or_default().push(event);
         }
@@ -177,11 +180,14 @@ fn other_signals_are_told_once_when_asked_for() {
         .unwrap();
         let runs = [Crash::Segv, Crash::Term, Crash::Kill, Crash::Exit].map(run);
         let seen = events(&mut probe, &runs);
-        let found: Vec<(u32, i32, Told)> = seen
+        let found: Vec<(u32, i32, SiginfoDetail)> = seen
             .iter()
-            .map(|event| (event.pid.0, event.siginfo.signal(), event.siginfo_told))
+            .map(|event| (event.pid.0, event.siginfo.signal(), event.siginfo_detail))
             .collect();
-        let expected = [(runs[1], 15, Told::Number), (runs[2], 9, Told::Number)];
+        let expected = [
+            (runs[1], 15, SiginfoDetail::Number),
+            (runs[2], 9, SiginfoDetail::Number),
+        ];
         assert_eq!(found, expected, "{kind}");
     }
 }
@@ -213,16 +219,16 @@ fn an_event_tells_what_the_process_was() {
             "{kind}"
         );
         if kind == AttachKind::PerfTracepoint {
-            assert_eq!(event.siginfo_told, Told::Code);
+            assert_eq!(event.siginfo_detail, SiginfoDetail::Code);
             assert_eq!(event.frames.first(), Some(&Frame::At(event.registers.pc())));
             continue;
         }
         let told = if kind == AttachKind::Tracepoint {
-            Told::Address
+            SiginfoDetail::Address
         } else {
-            Told::All
+            SiginfoDetail::All
         };
-        assert_eq!(event.siginfo_told, told, "{kind}");
+        assert_eq!(event.siginfo_detail, told, "{kind}");
         assert_eq!(event.fault_address(), Some(Avma(0x10)), "{kind}");
         assert_eq!(event.inner_pid, Some(Pid(pid)), "{kind}");
         assert_eq!(event.inner_tid.map(|tid| tid.0), Some(event.tid.0), "{kind}");
@@ -255,7 +261,7 @@ fn event_has_users_of_the_initial_namespace() {
         let mut probe = Probe::attach(&options(kind)).unwrap();
         for namespace in [0, libc::CLONE_NEWUSER] {
             let become_others = move || {
-                // SAFETY: numbers alone go to the kernel.
+                // SAFETY: the kernel gets only numbers.
                 let changed = unsafe {
                     libc::setresuid(REAL, EFFECTIVE, EFFECTIVE) == 0
                         && (namespace == 0 || libc::unshare(namespace) == 0)
@@ -267,7 +273,7 @@ fn event_has_users_of_the_initial_namespace() {
                 }
             };
             let mut command = Crash::Segv.command(&TO_DEATH);
-            // SAFETY: system calls alone, between fork and exec.
+            // SAFETY: only system calls run between fork and exec.
             let started = unsafe { command.pre_exec(become_others) }.spawn();
             let mut child = match started {
                 Ok(child) => child,
@@ -296,7 +302,7 @@ fn event_has_users_of_the_initial_namespace() {
 fn one_process_is_looked_at_and_others_are_spared() {
     let (_alone, kinds) = working();
     for kind in kinds {
-        // A child that waits for its end of a pipe to close dies only when the probe is there.
+        // A child that waits for a pipe to close dies only when the probe is attached.
         let child = |spare: bool| {
             let mut child = std::process::Command::new("sh")
                 .args(["-c", "ulimit -c 0; read line; kill -SEGV $$"])
@@ -306,7 +312,7 @@ fn one_process_is_looked_at_and_others_are_spared() {
             let pid = Pid(child.id());
             let options = ProbeOptions {
                 only: (!spare).then_some(pid),
-                spared: if spare { vec![pid] } else { vec![] },
+                excluded: if spare { vec![pid] } else { vec![] },
                 ..options(kind)
             };
             let mut probe = Probe::attach(&options).unwrap();
@@ -333,12 +339,12 @@ fn what_the_ring_has_no_room_for_is_counted() {
         .unwrap();
         let runs: Vec<u32> = (0..40).map(|_| run(Crash::Segv)).collect();
         let seen = events(&mut probe, &runs).len();
-        // The perf ring tells of a loss with the next event that fits.
+        // The perf ring reports a loss with the next event that fits.
         run(Crash::Segv);
         events(&mut probe, &[]);
         let lost = probe.lost() as usize;
         assert!(seen < runs.len(), "{kind}: {seen}");
-        // Others may crash meanwhile.
+        // Other processes may crash at the same time.
         assert!(seen + lost >= runs.len(), "{kind}: {seen} seen, {lost} lost");
     }
 }
@@ -351,7 +357,8 @@ fn the_first_process_of_a_namespace_survives_what_it_does_not_handle() {
         .filter(|kind| *kind != AttachKind::PerfTracepoint)
     {
         let mut probe = Probe::attach(&options(kind)).unwrap();
-        // A signal with the default action is not even sent to process 1, unless it blocks it. Only a fault kills it.
+        // A signal with its default action is not sent to process 1, unless the process blocks it.
+        // Only a fault kills it.
         for (crash, code) in [
             (Crash::Blocked, Some(0)),
             (Crash::Segv, Some(128 + libc::SIGSEGV)),
@@ -374,7 +381,8 @@ fn the_first_process_of_a_namespace_survives_what_it_does_not_handle() {
     }
 }
 
-/// Runs a crash as the first process of a new pid namespace; `None`, said out loud: it cannot be had.
+/// Runs a crash as the first process of a new pid namespace. `None`, with a message: this is not
+/// possible.
 fn run_as_first(crash: Crash) -> Option<std::process::ExitStatus> {
     let crash = crash.command(&TO_DEATH);
     let status = std::process::Command::new("unshare")
@@ -400,7 +408,7 @@ fn now(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The inode of our namespace of this kind: `pid:[4026531836]`.
+/// Returns the inode of this process's namespace of a kind, such as `pid:[4026531836]`.
 fn namespace(kind: &str) -> Option<u32> {
     let link = std::fs::read_link(format!("/proc/self/ns/{kind}")).unwrap();
     link.to_str()?.split(['[', ']']).nth(1)?.parse().ok()

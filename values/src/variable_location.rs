@@ -7,7 +7,8 @@ use super::types::{ModuleRef, Ty};
 use super::value::{Gap, MAX_SIZE, Value};
 use backtrail_pt::Svma;
 use backtrail_symbolizer::{
-    EntryId, FrameState, Global, LocationExpression, Piece, ValueLocation, Unknown, Variable, VariableLocation,
+    EntryId, FrameState, Global, LocationExpression, Piece, Unknown, ValueLocation, Variable,
+    VariableLocation,
 };
 use std::sync::Arc;
 

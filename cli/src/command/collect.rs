@@ -19,7 +19,7 @@ pub fn run(args: &Collect) -> Result<(), Failure> {
         return restore(&config);
     }
     log(&config)?;
-    let options = daemon::Options {
+    let options = daemon::DaemonOptions {
         config,
         file: args.config.clone(),
     };
@@ -36,7 +36,7 @@ pub fn run(args: &Collect) -> Result<(), Failure> {
 
 fn restore(config: &Config) -> Result<(), Failure> {
     let runtime = Runtime::new(&config.runtime);
-    if runtime.is_occupied() {
+    if runtime.is_locked() {
         return Err(Failure::failed(format_args!(
             "a collector is running at {}; it restores core_pattern when it exits",
             runtime.path().display()

@@ -6,5 +6,5 @@ use backtrail_collector::{Runtime, guard};
 
 /// Waits until the collector has exited.
 pub fn run(args: &CoreGuard) -> Result<(), Failure> {
-    Ok(guard::stand(&Runtime::new(&args.runtime), std::io::stdin())?)
+    Ok(guard::run(&Runtime::new(&args.runtime), std::io::stdin())?)
 }

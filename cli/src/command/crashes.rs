@@ -7,7 +7,7 @@ use crate::output::Output;
 use crate::shell;
 use crate::terminal::plain;
 use backtrail_collector::config::{Size, signal_name};
-use backtrail_collector::spool::{Spool, Stored};
+use backtrail_collector::spool::{Spool, StoredBundle};
 use backtrail_collector::{Config, link};
 use serde::Serialize;
 use std::io::Write;
@@ -65,7 +65,7 @@ fn microseconds(nanos: Option<u64>) -> Option<f64> {
 }
 
 impl<'a> Row<'a> {
-    fn new(stored: &'a Stored) -> Self {
+    fn new(stored: &'a StoredBundle) -> Self {
         let collected = &stored.collected;
         let missing: Vec<&str> = stored.missing().collect();
         Self {

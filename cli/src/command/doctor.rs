@@ -39,7 +39,7 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
         return self_test::run(args.json);
     }
     let mut rows: Vec<Row> = capability::all().into_iter().map(row).collect();
-    rows.extend(probe::trial().into_iter().map(probe_row));
+    rows.extend(probe::try_kinds().into_iter().map(probe_row));
     rows.push(core_pattern_row(&Sysctl::default(), Path::new(KERNEL)));
     rows.extend(recorder_rows(&backtrail_recorder::capabilities()));
     rows.push(priority_row(try_priority()));
@@ -146,7 +146,7 @@ fn core_pattern_row(sysctl: &Sysctl, kernel: &Path) -> Row {
     let owner = sysctl.installed_by();
     // The file is only opened: nothing is written.
     if let Err(error) = std::fs::File::options().write(true).open(&path) {
-        let runs = owner.is_some_and(|owner| owner.is_occupied());
+        let runs = owner.is_some_and(|owner| owner.is_locked());
         return row(
             if runs { "works" } else { "missing" },
             match runs {
@@ -157,7 +157,7 @@ fn core_pattern_row(sysctl: &Sysctl, kernel: &Path) -> Row {
         );
     }
     match owner {
-        Some(owner) if owner.is_occupied() => {
+        Some(owner) if owner.is_locked() => {
             row("works", format!("a running collector does so: {current}"), None)
         }
         Some(_) => row(
@@ -260,7 +260,7 @@ mod tests {
         );
         let ours = format!("|{}/handler core-handler %P\n", run.display());
         assert!(row(&ours).reason.contains("no longer runs"));
-        let _tenancy = backtrail_collector::Runtime::new(&run).occupy().unwrap();
+        let _lock = backtrail_collector::Runtime::new(&run).lock().unwrap();
         assert!(row(&ours).reason.contains("a running collector"));
         std::fs::remove_file(at.join("core_pattern")).unwrap();
         assert_eq!(core_pattern_row(&Sysctl::at(at), at).state, "missing");

@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use crate::output::Output;
 use crate::shell;
 use backtrail_collector::config::{Config, DEFAULT_FILE};
-use backtrail_collector::unit::{self, DropIn, Machine};
+use backtrail_collector::unit::{self, DropIn, TargetMachine};
 use serde::Serialize;
 use std::fs::Permissions;
 use std::io::{self, ErrorKind, Write};
@@ -97,9 +97,9 @@ fn plan(args: &Install) -> Result<(Vec<File>, Option<DropIn>), Failure> {
 }
 
 /// Returns the properties of this machine.
-fn machine() -> Machine {
+fn machine() -> TargetMachine {
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
-    Machine {
+    TargetMachine {
         processors: std::thread::available_parallelism().map_or(1, usize::from),
         intel_pt: Path::new("/sys/bus/event_source/devices/intel_pt").exists(),
         restricted: paranoid.trim().parse().is_ok_and(|level: i32| level > 2),

@@ -1,10 +1,11 @@
-//! Which signals count as a crash, by their names.
+//! The names of the signals that can count as a crash.
 
 use crate::probe::SignalSet;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Those of x86-64 that can be told of; SIGKILL cannot: every thread of a dying process takes one.
+/// The signals of x86-64 that the probe can report. SIGKILL is not among them, because every thread
+/// of an exiting process takes one.
 const NAMES: [(&str, i32); 24] = [
     ("HUP", 1),
     ("INT", 2),
@@ -32,7 +33,7 @@ const NAMES: [(&str, i32); 24] = [
     ("POLL", 29),
 ];
 
-/// `SIGSEGV` for 11; a number where there is no name.
+/// Returns the name of a signal, such as `SIGSEGV` for 11, or its number if it has no name.
 #[must_use]
 pub fn name(signal: i32) -> String {
     let known = NAMES.iter().find(|(_, number)| *number == signal);

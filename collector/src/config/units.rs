@@ -1,15 +1,15 @@
-//! Sizes and time spans as people write them.
+//! Sizes and durations in a form that people write.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::time::Duration;
 
-/// Bytes: a number, or a text with K, M, G or T (1024-based).
+/// A size in bytes: a number, or a text with K, M, G or T (1024-based).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
-/// A time: a text with `us`, `ms`, `s`, `m` or `h`, or a number of seconds.
+/// A duration: a text with `us`, `ms`, `s`, `m` or `h`, or a number of seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
@@ -43,7 +43,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// A whole number and the unit behind it.
+/// Splits a text into a whole number and the unit after it.
 fn split(text: &str) -> Option<(u64, &str)> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -94,13 +94,13 @@ macro_rules! as_text {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 #[derive(Deserialize)]
                 #[serde(untagged, expecting = "write a number, or a text of a number and a unit")]
-                enum Written {
+                enum Input {
                     Number(u64),
                     Text(String),
                 }
-                let text = match Written::deserialize(deserializer)? {
-                    Written::Number(number) => number.to_string(),
-                    Written::Text(text) => text,
+                let text = match Input::deserialize(deserializer)? {
+                    Input::Number(number) => number.to_string(),
+                    Input::Text(text) => text,
                 };
                 text.parse().map_err(D::Error::custom)
             }

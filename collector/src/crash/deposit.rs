@@ -1,41 +1,41 @@
-//! A bundle that a recorder hands in: it goes into the spool as its user's word.
+//! A bundle that a recorder hands in. It enters the spool as the user's own report.
 
-use super::Saved;
-use super::save::{Saver, Wanted};
+use super::SaveOutcome;
+use super::save::{SaveRequest, Saver};
 use crate::clock;
 use crate::error::Result;
 use crate::users::User;
-use crate::worker::{Give, Work};
+use crate::worker::{TaskInput, Work};
 use backtrail_pt::Pid;
 use std::fs::File;
 
-/// What was handed in.
+/// A bundle that a recorder hands in.
 #[derive(Debug)]
 pub struct Deposit {
-    /// The process that it must be of.
+    /// The process that the bundle must describe.
     pub pid: u32,
-    /// The short name of its program, as its recorder says.
+    /// The short name of its program, as the recorder reports it.
     pub name: String,
-    /// What the process ran when it was claimed, by the kernel's word.
+    /// The program of the process when the recorder claimed it, as the kernel reports it.
     pub program: Option<String>,
     /// The recorder's user id.
     pub uid: u32,
-    /// Who answers for that user.
+    /// The user who owns that user id.
     pub user: User,
     /// The packed bundle.
     pub packed: File,
 }
 
 impl Saver {
-    /// Has a worker unpack and check a bundle, and puts it into the spool.
+    /// Makes a worker unpack and check a bundle, and publishes it in the spool.
     ///
     /// # Errors
-    /// When it is no bundle of that process, or there is no room for it.
-    pub fn save_deposit(&self, deposit: Deposit) -> Result<Saved> {
+    /// When the file is not a bundle of that process, or the disk has no room for it.
+    pub fn save_deposit(&self, deposit: Deposit) -> Result<SaveOutcome> {
         let mut description = self.describe("crash", None, deposit.user);
         description.name = deposit.name;
         let saved = self.save(
-            Wanted {
+            SaveRequest {
                 work: Work::Deposit {
                     pid: deposit.pid,
                     user: deposit.uid,
@@ -44,11 +44,11 @@ impl Saver {
                 pid: Pid(deposit.pid),
                 user: deposit.user,
                 description,
-                seen: None,
+                sample: None,
                 frozen: None,
                 history_of: None,
                 deadline: clock::monotonic(),
-                gives: vec![(Give::Packed, deposit.packed.into())],
+                inputs: vec![(TaskInput::Packed, deposit.packed.into())],
             },
             &mut || {},
             &mut || {},

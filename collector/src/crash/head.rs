@@ -1,7 +1,7 @@
-//! The head of the core that the kernel writes into the handler's pipe: the registers of all
-//! threads, as they were.
+//! The head of the core that the kernel writes into the handler's pipe. It has the registers of all
+//! threads.
 //!
-//! Its bytes are moved into a file in memory here; a worker parses them.
+//! This module copies its bytes into a memory file. A worker parses them.
 
 use crate::clock;
 use crate::worker::Sealed;
@@ -12,19 +12,18 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// How many bytes say how long the head is.
+/// Bytes that contain the size of the head.
 const FIRST: usize = 128;
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
-/// No larger head is taken: that of a process with some 11 000 threads and AMX.
+/// Maximum size of a head. This is enough for some 11 000 threads with AMX state.
 const MAX_HEAD: u64 = 128 << 20;
 
-/// Reads the head of a core as far as it comes until `deadline` (`CLOCK_MONOTONIC`, nanoseconds);
-/// the kernel waits in the rest. The result has all that was read, and a sentence says why it is no
-/// whole head.
+/// Reads the head of a core until `deadline` (`CLOCK_MONOTONIC`, nanoseconds). The kernel waits
+/// with the rest. Returns the bytes that were read, and why the head is incomplete, if it is.
 ///
 /// # Errors
-/// When there is no memory for it.
+/// When memory is exhausted.
 pub(super) fn read(pipe: &File, deadline: u64) -> io::Result<(Sealed, Option<String>)> {
     let mut bytes = Sealed::begin()?;
     let why = read_all(pipe, &mut bytes, deadline).err();
@@ -66,7 +65,7 @@ fn fill(mut pipe: &File, to: &mut impl Write, size: u64, deadline: u64) -> io::R
     Ok(())
 }
 
-/// Waits until there is something to read, or room to write.
+/// Waits until the pipe is ready for reading or writing.
 pub(super) fn wait(pipe: &File, what: PollFlags, deadline: u64) -> io::Result<()> {
     let left = Duration::from_nanos(deadline.saturating_sub(clock::monotonic()));
     if left.is_zero() {

@@ -1,34 +1,34 @@
-//! How far the probe's events have come, for those who wait for one of them.
+//! The progress of the probe's events, for threads that wait for one of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts events on their way from the probe to the [sightings](super::Sightings). No thread waits
-/// for another to count.
+/// Counts events on their way from the probe to the [`PendingCrashes`](super::PendingCrashes). The
+/// counters are lock-free.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// When the last look began that found no further event (`CLOCK_MONOTONIC`).
+    /// When the last read started that found no event (`CLOCK_MONOTONIC`).
     emptied: AtomicU64,
     read: AtomicU64,
     delivered: AtomicU64,
 }
 
 impl Progress {
-    /// Counts an event that is read and about to be handed on.
+    /// Counts an event that was read and will be delivered.
     pub fn count_read(&self) {
         self.read.fetch_add(1, Ordering::Release);
     }
 
-    /// Records that no event waited to be read at a time after `began`.
+    /// Records that no event was unread at a time after `began`.
     pub fn record_empty(&self, began: u64) {
         self.emptied.store(began, Ordering::Release);
     }
 
-    /// Counts an event that is among the sightings, or will not be.
+    /// Counts an event that was added to the pending crashes, or was discarded.
     pub fn count_delivered(&self) {
         self.delivered.fetch_add(1, Ordering::Release);
     }
 
-    /// Returns whether all events are read that came before `time`.
+    /// Returns whether all events before `time` are read.
     #[must_use]
     pub fn has_read_all_before(&self, time: u64) -> bool {
         self.emptied.load(Ordering::Acquire) >= time
@@ -40,7 +40,7 @@ impl Progress {
         self.read.load(Ordering::Acquire)
     }
 
-    /// Returns how many of the events that were read are delivered, in their order.
+    /// Returns how many of the events that were read are delivered, in order.
     #[must_use]
     pub fn delivered(&self) -> u64 {
         self.delivered.load(Ordering::Acquire)

@@ -1,7 +1,7 @@
-//! A bundle of a process that has not crashed: somebody asked for it, or a function did.
+//! A bundle of a process that has not crashed, on a user's request or a function trigger.
 
-use super::Saved;
-use super::save::{Saver, Wanted};
+use super::SaveOutcome;
+use super::save::{SaveRequest, Saver};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::hardware::Frozen;
@@ -10,63 +10,62 @@ use crate::worker::Work;
 use backtrail_process::{RawTid, status};
 use backtrail_pt::Pid;
 
-/// What is asked for.
+/// A request for a snapshot.
 #[derive(Debug)]
-pub struct Snapshot {
-    /// The process whose state is saved; `None`: the traces of all alone.
+pub struct SnapshotRequest {
+    /// The process to save. `None`: only the traces of all processors.
     pub pid: Option<Pid>,
-    /// Why: `snapshot`, or `function`.
+    /// The cause: `snapshot` or `function`.
     pub trigger: &'static str,
-    /// What the reader should know of it.
+    /// A note for the reader of the bundle.
     pub note: Option<String>,
-    /// When (`CLOCK_MONOTONIC`).
+    /// The time of the request (`CLOCK_MONOTONIC`).
     pub at: u64,
-    /// The processors' traces at that moment.
+    /// The traces of all processors at that time.
     pub frozen: Option<Frozen>,
 }
 
 impl Saver {
-    /// Saves a process and lets it go on, or the traces of all.
+    /// Saves a process, which then continues, or the traces of all processors.
     ///
     /// # Errors
-    /// When there is no such process, nothing is recorded that could be saved, or the bundle cannot
-    /// be written.
-    pub fn save_snapshot(&self, wanted: &Snapshot) -> Result<Saved> {
-        if wanted.pid.is_none() && wanted.frozen.is_none() {
+    /// When the process does not exist, nothing is recorded, or the bundle cannot be written.
+    pub fn save_snapshot(&self, request: &SnapshotRequest) -> Result<SaveOutcome> {
+        if request.pid.is_none() && request.frozen.is_none() {
             let why = "nothing is recorded of all processes here; name one: `backtrail snapshot --pid PID`";
             return Err(Error::Unable(why.to_owned()));
         }
-        let saved = self.snapshot(wanted);
+        let saved = self.snapshot(request);
         if saved.is_ok() {
             self.metrics.snapshots.count();
         }
         self.counted(saved)
     }
 
-    fn snapshot(&self, wanted: &Snapshot) -> Result<Saved> {
-        let raw = wanted.pid.map_or(0, |pid| pid.0 as RawTid);
-        let name = wanted.pid.and_then(|_| status::thread_name(raw, raw));
+    fn snapshot(&self, request: &SnapshotRequest) -> Result<SaveOutcome> {
+        let raw = request.pid.map_or(0, |pid| pid.0 as RawTid);
+        let name = request.pid.and_then(|_| status::thread_name(raw, raw));
         let [_, uid, _] = status::parent_and_owner(raw);
-        let user = wanted.pid.map_or(User::ROOT, |_| self.users.answering(uid));
-        let mut description = self.describe(wanted.trigger, None, user);
-        description.time = Some(clock::wall_at(wanted.at));
-        description.user = wanted.pid.map(|_| uid);
+        let user = request.pid.map_or(User::ROOT, |_| self.users.owner_of(uid));
+        let mut description = self.describe(request.trigger, None, user);
+        description.time = Some(clock::wall_at(request.at));
+        description.user = request.pid.map(|_| uid);
         description.name = name.unwrap_or_else(|| "all".to_owned());
-        description.notes.extend(wanted.note.clone());
+        description.notes.extend(request.note.clone());
         let limit = u64::try_from(self.config().crash.hold_limit.0.as_nanos()).unwrap_or(u64::MAX);
         self.save(
-            Wanted {
+            SaveRequest {
                 work: Work::Snapshot {
-                    pid: wanted.pid.map(|pid| pid.0),
+                    pid: request.pid.map(|pid| pid.0),
                 },
                 pid: Pid(raw as u32),
                 user,
                 description,
-                seen: None,
-                frozen: wanted.frozen.as_ref(),
-                history_of: wanted.pid,
+                sample: None,
+                frozen: request.frozen.as_ref(),
+                history_of: request.pid,
                 deadline: clock::monotonic().saturating_add(limit),
-                gives: Vec::new(),
+                inputs: Vec::new(),
             },
             &mut || {},
             &mut || {},

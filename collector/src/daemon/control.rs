@@ -1,8 +1,8 @@
-//! The control socket: metrics, health and requests, by HTTP over a Unix socket.
+//! The control socket: metrics, health and snapshot requests, by HTTP over a Unix socket.
 
-use super::Shared;
-use crate::control::{self, Request, Response};
-use crate::crash::Saved;
+use super::DaemonState;
+use crate::control::{self, ControlRequest, ControlResponse};
+use crate::crash::SaveOutcome;
 use crate::error::{Error, Result};
 use crate::history::History;
 use backtrail_pt::Pid;
@@ -13,10 +13,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where requests come in.
+/// The listening socket.
 pub(super) type Socket = UnixListener;
 
-/// Listens at a path; what stood there goes. Only its owner may connect.
+/// Listens at a path, and replaces a file there. Only the owner may connect.
 pub(super) fn bind(path: &Path) -> Result<Socket> {
     let _ = std::fs::remove_file(path);
     let bind = || {
@@ -28,8 +28,8 @@ pub(super) fn bind(path: &Path) -> Result<Socket> {
     bind().map_err(Error::file("listen at", path))
 }
 
-/// Answers until the other end of `stop` is closed.
-pub(super) fn run(shared: &Arc<Shared>, socket: Socket, mut stop: PipeReader) {
+/// Answers requests until the other end of `stop` is closed.
+pub(super) fn run(shared: &Arc<DaemonState>, socket: Socket, mut stop: PipeReader) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else {
         tracing::error!("the control socket cannot be served");
@@ -64,32 +64,34 @@ pub(super) fn run(shared: &Arc<Shared>, socket: Socket, mut stop: PipeReader) {
     });
 }
 
-async fn answer(shared: Arc<Shared>, request: Request) -> Response {
+async fn answer(shared: Arc<DaemonState>, request: ControlRequest) -> ControlResponse {
     match request {
-        Request::Metrics => Response::metrics(metrics(&shared)),
-        Request::Health => Response::json(&health(&shared)),
-        Request::Snapshot(pid) => snapshot(shared, pid).await,
+        ControlRequest::Metrics => ControlResponse::metrics(metrics(&shared)),
+        ControlRequest::Health => ControlResponse::json(&health(&shared)),
+        ControlRequest::Snapshot(pid) => snapshot(shared, pid).await,
     }
 }
 
-/// Saves a process, or the traces of all.
-async fn snapshot(shared: Arc<Shared>, pid: Option<Pid>) -> Response {
+/// Saves a process, or the traces of all processors.
+async fn snapshot(shared: Arc<DaemonState>, pid: Option<Pid>) -> ControlResponse {
     let saved = tokio::task::spawn_blocking(move || {
         let path = |id: &str| shared.saver.spool.directory().join(id);
         shared.snapshot(pid).map(|saved| match saved {
-            Saved::Bundle(id) => Some((path(&id), id)),
-            Saved::Limited => None,
+            SaveOutcome::Bundle(id) => Some((path(&id), id)),
+            SaveOutcome::Limited => None,
         })
     });
     match saved.await {
-        Ok(Ok(Some((bundle, id)))) => Response::json(&serde_json::json!({ "id": id, "bundle": bundle })),
-        Ok(Ok(None)) => Response::error(StatusCode::TOO_MANY_REQUESTS, "too many were asked for"),
-        Ok(Err(error)) => Response::error(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string()),
-        Err(_) => Response::error(StatusCode::INTERNAL_SERVER_ERROR, "saving failed"),
+        Ok(Ok(Some((bundle, id)))) => {
+            ControlResponse::json(&serde_json::json!({ "id": id, "bundle": bundle }))
+        }
+        Ok(Ok(None)) => ControlResponse::error(StatusCode::TOO_MANY_REQUESTS, "too many were asked for"),
+        Ok(Err(error)) => ControlResponse::error(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string()),
+        Err(_) => ControlResponse::error(StatusCode::INTERNAL_SERVER_ERROR, "saving failed"),
     }
 }
 
-fn metrics(shared: &Shared) -> String {
+fn metrics(shared: &DaemonState) -> String {
     let saver = &shared.saver;
     let mut gauges = vec![
         (
@@ -110,14 +112,14 @@ fn metrics(shared: &Shared) -> String {
         (
             "recorders",
             "Processes that software recorders mind.",
-            shared.minded.count() as f64,
+            shared.claimed.count() as f64,
         ),
     ];
     gauges.extend(saver.history.iter().flat_map(History::gauges));
     saver.metrics.to_text(&gauges)
 }
 
-fn health(shared: &Shared) -> serde_json::Value {
+fn health(shared: &DaemonState) -> serde_json::Value {
     serde_json::json!({
         "status": "ok",
         "pid": std::process::id(),

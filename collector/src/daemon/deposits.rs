@@ -1,17 +1,17 @@
-//! Bundles that recorders hand in, and that wait to be unpacked. They have workers of their own, so
-//! that no crash waits for them.
+//! Bundles of recorders that wait to be unpacked. They have their own threads, so that no crash
+//! waits for them.
 
-use super::Shared;
-use super::queue::{Bounds, FairQueue};
-use crate::crash::{Deposit, Saved};
+use super::DaemonState;
+use super::queue::{FairQueue, QueueLimits};
+use crate::crash::{Deposit, SaveOutcome};
 use crate::error::{Error, Result};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Threads that unpack.
+/// Threads that unpack bundles.
 pub(super) const THREADS: usize = 2;
-/// One for each user, and one that system users can always have.
-const BOUNDS: Bounds = Bounds {
+/// One bundle of each user at once, and one thread that is reserved for system users.
+const LIMITS: QueueLimits = QueueLimits {
     capacity: 32,
     running: THREADS,
     running_of_user: 1,
@@ -20,32 +20,32 @@ const BOUNDS: Bounds = Bounds {
 /// How long a bundle may wait.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// A bundle, and where the answer goes.
+/// A bundle and the channel for its result.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingDeposit {
     deposit: Deposit,
-    answer: Sender<Result<Saved>>,
+    answer: Sender<Result<SaveOutcome>>,
 }
 
-/// The bundles of all users.
+/// The waiting bundles of all users.
 #[derive(Debug)]
-pub(super) struct Deposits(FairQueue<Pending>);
+pub(super) struct DepositQueue(FairQueue<PendingDeposit>);
 
-impl Deposits {
+impl DepositQueue {
     pub(super) fn new() -> Self {
-        Self(FairQueue::new(BOUNDS))
+        Self(FairQueue::new(LIMITS))
     }
 
-    /// Has a bundle saved in its user's turn, and waits for that.
+    /// Queues a bundle and waits until it is saved.
     ///
     /// # Errors
-    /// When it is no bundle of its process, or there is no room or no time for it.
-    pub(super) fn save(&self, deposit: Deposit) -> Result<Saved> {
+    /// When the file is not a bundle of its process, or when space or time is exhausted.
+    pub(super) fn save(&self, deposit: Deposit) -> Result<SaveOutcome> {
         let (answer, saved) = channel();
         let user = deposit.user;
-        let pending = Pending { deposit, answer };
+        let pending = PendingDeposit { deposit, answer };
         let refused = || Error::Unable("too many bundles wait to be unpacked".to_owned());
-        // The sender of a bundle that is refused is dropped with it.
+        // Dropping a refused bundle drops its channel too.
         if let Err(other) = self.0.push(user, Instant::now() + WAIT, pending)
             && other.user == user
         {
@@ -55,20 +55,20 @@ impl Deposits {
     }
 
     /// Saves bundles until [`Self::close`].
-    pub(super) fn run(&self, shared: &Shared) {
+    pub(super) fn run(&self, shared: &DaemonState) {
         while let Some((user, pending)) = self.0.pop() {
-            // Who waited may be gone.
+            // The waiting thread may have given up.
             let _ = pending.answer.send(shared.saver.save_deposit(pending.deposit));
             self.0.done(user);
         }
     }
 
-    /// Refuses those that have waited too long.
+    /// Refuses bundles that have waited too long.
     pub(super) fn expire(&self) {
         drop(self.0.overdue(Instant::now()));
     }
 
-    /// Takes no more bundles.
+    /// Accepts no more bundles.
     pub(super) fn close(&self) {
         self.0.close();
     }

@@ -1,36 +1,36 @@
-//! The thread that waits for functions: `[[function]]` in the configuration.
+//! The thread that waits for function triggers: `[[function]]` in the configuration.
 
-use super::Shared;
+use super::DaemonState;
 use super::work::report;
-use crate::config::Function;
-use crate::crash::Snapshot;
+use crate::config::FunctionConfig;
+use crate::crash::SnapshotRequest;
 use crate::history::History;
-use crate::probe::{Condition, FunctionTrigger, Place};
+use crate::probe::{Condition, FunctionLocation, FunctionTrigger};
 use backtrail_process::RawTid;
 use backtrail_pt::FileOffset;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::PipeReader;
 use std::os::fd::AsFd;
 
-/// A trigger and the setting that it is of.
+/// A trigger and its configuration.
 pub(super) struct Trigger {
-    setting: Function,
+    setting: FunctionConfig,
     trigger: FunctionTrigger,
 }
 
-/// Attaches what the configuration asks for; what cannot be attached is logged.
-pub(super) fn attach(settings: &[Function]) -> Vec<Trigger> {
-    let attach = |setting: &Function| {
+/// Attaches the configured triggers. Logs those that cannot be attached.
+pub(super) fn attach(settings: &[FunctionConfig]) -> Vec<Trigger> {
+    let attach = |setting: &FunctionConfig| {
         let offset = setting.symbol.strip_prefix("0x");
-        let place = match offset.and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
-            Some(offset) => Place::Offset(FileOffset(offset)),
-            None => Place::Symbol(setting.symbol.clone()),
+        let location = match offset.and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
+            Some(offset) => FunctionLocation::Offset(FileOffset(offset)),
+            None => FunctionLocation::Symbol(setting.symbol.clone()),
         };
         let condition = match setting.longer_than {
             Some(bound) => Condition::LongerThan(bound.0),
             None => Condition::Entered,
         };
-        match FunctionTrigger::attach(&setting.binary, &place, condition, None) {
+        match FunctionTrigger::attach(&setting.binary, &location, condition, None) {
             Ok(trigger) => Some(Trigger {
                 setting: setting.clone(),
                 trigger,
@@ -44,8 +44,8 @@ pub(super) fn attach(settings: &[Function]) -> Vec<Trigger> {
     settings.iter().filter_map(attach).collect()
 }
 
-/// Saves the processes whose functions are called, until the other end of `stop` is closed.
-pub(super) fn run(shared: &Shared, mut triggers: Vec<Trigger>, stop: &PipeReader) {
+/// Saves processes when their triggers fire, until the other end of `stop` is closed.
+pub(super) fn run(shared: &DaemonState, mut triggers: Vec<Trigger>, stop: &PipeReader) {
     let saver = &shared.saver;
     let freezer = saver.history.as_ref().map(History::freezer);
     loop {
@@ -63,26 +63,26 @@ pub(super) fn run(shared: &Shared, mut triggers: Vec<Trigger>, stop: &PipeReader
         }
         for Trigger { setting, trigger } in &mut triggers {
             let name = format!("{} of {}", setting.symbol, setting.binary.display());
-            trigger.drain(&mut |seen| {
+            trigger.drain(&mut |hit| {
                 saver.metrics.functions_seen.count();
-                let user = saver.users.of_thread(seen.tid.0 as RawTid);
+                let user = saver.users.of_thread(hit.tid.0 as RawTid);
                 if !saver.admits(user, &name) {
                     return;
                 }
-                let note = match seen.lasted {
-                    Some(lasted) => format!("a call of {name} in thread {} took {lasted:?}", seen.tid),
-                    None => format!("thread {} called {name}", seen.tid),
+                let note = match hit.lasted {
+                    Some(lasted) => format!("a call of {name} in thread {} took {lasted:?}", hit.tid),
+                    None => format!("thread {} called {name}", hit.tid),
                 };
-                let saved = saver.save_snapshot(&Snapshot {
-                    pid: Some(seen.pid),
+                let saved = saver.save_snapshot(&SnapshotRequest {
+                    pid: Some(hit.pid),
                     trigger: "function",
                     note: Some(note),
-                    at: seen.at,
+                    at: hit.at,
                     frozen: freezer
                         .as_ref()
-                        .map(|freezer| freezer.freeze(Some(seen.cpu), Some(seen.at))),
+                        .map(|freezer| freezer.freeze(Some(hit.cpu), Some(hit.at))),
                 });
-                report("a function was called in", saved, seen.pid);
+                report("a function was called in", saved, hit.pid);
             });
         }
     }

@@ -1,18 +1,18 @@
-//! Requests of crash handlers. Only root may connect here: nobody else can make a crash wait.
+//! Requests of crash handlers. Only root may connect, so no other user can delay a crash.
 
-use super::Shared;
-use super::kept::{self, Jobs};
+use super::DaemonState;
+use super::jobs::{self, IncomingCrash, Jobs};
 use crate::clock;
-use crate::crash::Waiting;
+use crate::crash::Holder;
 use crate::wire::{Connection, Listener, Request};
 use std::io;
 use std::time::Duration;
 
-/// How long a client may take to say what it wants.
+/// How long a client may take to send its request.
 const REQUEST: Duration = Duration::from_secs(1);
 
-/// Takes requests until the listener is shut down.
-pub(super) fn run(shared: &Shared, listener: &Listener, jobs: &Jobs) {
+/// Accepts requests until the listener is shut down.
+pub(super) fn run(shared: &DaemonState, listener: &Listener, jobs: &Jobs) {
     loop {
         match listener.accept() {
             Ok(connection) => {
@@ -21,13 +21,13 @@ pub(super) fn run(shared: &Shared, listener: &Listener, jobs: &Jobs) {
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
-            // Out of descriptors, most likely: they come back.
+            // The most likely cause is a lack of descriptors, which is temporary.
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
     }
 }
 
-fn take(shared: &Shared, connection: Connection, jobs: &Jobs) -> io::Result<()> {
+fn take(shared: &DaemonState, connection: Connection, jobs: &Jobs) -> io::Result<()> {
     connection.set_timeout(REQUEST)?;
     if connection.peer()?.user != 0 {
         return Err(io::ErrorKind::PermissionDenied.into());
@@ -35,13 +35,12 @@ fn take(shared: &Shared, connection: Connection, jobs: &Jobs) -> io::Result<()> 
     let (Request::Crash(crash), Some(core)) = connection.receive::<Request>()? else {
         return Err(io::ErrorKind::InvalidData.into());
     };
-    let received = clock::monotonic();
-    kept::keep(
-        shared,
-        jobs,
+    let incoming = IncomingCrash {
         crash,
-        (core, Waiting::Handler(connection)),
-        received,
-    );
+        core,
+        holder: Holder::Handler(connection),
+        received: clock::monotonic(),
+    };
+    jobs::accept_held(shared, jobs, incoming);
     Ok(())
 }

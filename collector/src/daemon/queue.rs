@@ -1,79 +1,80 @@
-//! A queue that is fair by user: who has much waiting delays only itself.
+//! A queue that is fair by user: a user with many waiting items delays only itself.
 
-use crate::share::Shares;
+use crate::quota::Quota;
 use crate::users::User;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// How many items a queue holds, and how many of those taken out may be worked on at once.
+/// How many items a queue holds, and how many of the popped items may run at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// Items that wait. A user that is not root or a system service may have a quarter, and a
-    /// quarter is reserved for these.
+pub struct QueueLimits {
+    /// Waiting items. An ordinary user may have a quarter. A quarter is reserved for root and
+    /// system services.
     pub capacity: usize,
-    /// Items that run, of all users together.
+    /// Running items of all users.
     pub running: usize,
-    /// Items of one user that run.
+    /// Running items of one user.
     pub running_of_user: usize,
-    /// Of the items that run, those that only root and system services may have.
+    /// Running items that are reserved for root and system services.
     pub running_reserve: usize,
 }
 
-/// An item that has to go, so that a queue keeps its bounds.
+/// An item that was removed to keep the limits of the queue.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Refused<T> {
-    /// Whose item it is: the user who pushed, or the one who had most waiting.
+pub struct Rejected<T> {
+    /// The owner of the item: the user who pushed, or the user with most waiting items.
     pub user: User,
     /// The item.
     pub item: T,
 }
 
-/// A queue of items of users. Each item comes out once: taken out to run, refused for want of room,
-/// or overdue.
+/// A queue of items of users. Each item leaves the queue once: it is popped, rejected for lack of
+/// space, or overdue.
 ///
-/// Users take turns, and the items of each come out in the order in which they were pushed.
+/// Users take turns. The items of one user keep their order.
 #[derive(Debug)]
 pub struct FairQueue<T> {
-    bounds: Bounds,
-    shares: Shares,
-    state: Mutex<State<T>>,
-    /// Something may be taken out, or nothing ever will.
+    limits: QueueLimits,
+    quota: Quota,
+    state: Mutex<QueueState<T>>,
+    /// Notified when an item may be popped, or when no item will come.
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State<T> {
-    /// What waits. No line is empty.
-    lines: HashMap<User, VecDeque<Waiting<T>>>,
-    /// The users who have a line, in the order of their turns.
+struct QueueState<T> {
+    /// The waiting items. No queue is empty.
+    queues: HashMap<User, VecDeque<QueuedItem<T>>>,
+    /// The users with waiting items, in the order of their turns.
     turns: VecDeque<User>,
-    /// How many items run. No count is zero.
+    /// How many items of each user run. No count is zero.
     running: HashMap<User, usize>,
     is_closed: bool,
 }
 
 #[derive(Debug)]
-struct Waiting<T> {
+struct QueuedItem<T> {
     deadline: Instant,
     item: T,
 }
 
 impl<T> FairQueue<T> {
-    /// Creates an empty queue. At least one item of one user may run, ordinary or not.
+    /// Creates an empty queue. The limits are raised to at least one running item of an ordinary
+    /// user.
     #[must_use]
-    pub fn new(bounds: Bounds) -> Self {
-        let running = bounds.running.max(1);
+    pub fn new(limits: QueueLimits) -> Self {
+        let running = limits.running.max(1);
         Self {
-            bounds: Bounds {
+            limits: QueueLimits {
                 running,
-                running_of_user: bounds.running_of_user.max(1),
-                running_reserve: bounds.running_reserve.min(running - 1),
-                ..bounds
+                running_of_user: limits.running_of_user.max(1),
+                running_reserve: limits.running_reserve.min(running - 1),
+                ..limits
             },
-            shares: Shares::quarters(bounds.capacity),
-            state: Mutex::new(State {
-                lines: HashMap::new(),
+            quota: Quota::quarters(limits.capacity),
+            state: Mutex::new(QueueState {
+                queues: HashMap::new(),
                 turns: VecDeque::new(),
                 running: HashMap::new(),
                 is_closed: false,
@@ -82,42 +83,43 @@ impl<T> FairQueue<T> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an item that must have been taken out by `deadline`.
+    /// Adds an item that must be popped before `deadline`.
     ///
     /// # Errors
-    /// The item that has to go: this one, if its user has its share or would have most, or if the
-    /// queue is closed; else the newest of the user who has most, and this one is added.
-    pub fn push(&self, user: User, deadline: Instant, item: T) -> Result<(), Refused<T>> {
+    /// Returns the item that had to be removed. That is this item if its user is at the limit or
+    /// has most items, or if the queue is closed. Otherwise this item is added, and the newest item
+    /// of the user with most items is returned.
+    pub fn push(&self, user: User, deadline: Instant, item: T) -> Result<(), Rejected<T>> {
         let mut state = self.lock();
-        let counts = state.lines.iter().map(|(user, line)| (*user, line.len()));
-        let payer = self.shares.payer(user, counts);
-        if state.is_closed || payer == Some(user) {
-            return Err(Refused { user, item });
+        let counts = state.queues.iter().map(|(user, queue)| (*user, queue.len()));
+        let evictee = self.quota.evictee(user, counts);
+        if state.is_closed || evictee == Some(user) {
+            return Err(Rejected { user, item });
         }
-        let refused = payer.and_then(|payer| {
-            let item = state.remove_newest(payer)?;
-            Some(Refused { user: payer, item })
+        let rejected = evictee.and_then(|evictee| {
+            let item = state.remove_newest(evictee)?;
+            Some(Rejected { user: evictee, item })
         });
-        state.add(user, Waiting { deadline, item });
+        state.add(user, QueuedItem { deadline, item });
         drop(state);
         self.changed.notify_one();
-        refused.map_or(Ok(()), Err)
+        rejected.map_or(Ok(()), Err)
     }
 
-    /// Takes the next item out and counts it as running, until [`Self::done`]. Waits while there is
-    /// none whose user may have one more running. `None`: the queue is closed and empty.
+    /// Pops the next item and counts it as running until [`Self::done`]. Waits until there is an
+    /// item whose user may run one more. `None`: the queue is closed and empty.
     pub fn pop(&self) -> Option<(User, T)> {
         let mut state = self.lock();
         loop {
-            if let Some(taken) = state.take_next(&self.bounds) {
-                self.tell_of_end(&state);
+            if let Some(taken) = state.take_next(&self.limits) {
+                self.wake_on_end(&state);
                 return Some(taken);
             }
-            if state.is_closed && state.lines.is_empty() {
+            if state.is_closed && state.queues.is_empty() {
                 return None;
             }
             let woken = self.changed.wait(state);
@@ -125,7 +127,7 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Records that an item of `user` runs no longer.
+    /// Records that an item of `user` has finished.
     pub fn done(&self, user: User) {
         let mut state = self.lock();
         if let Some(count) = state.running.get_mut(&user) {
@@ -142,70 +144,70 @@ impl<T> FairQueue<T> {
     pub fn overdue(&self, now: Instant) -> Vec<T> {
         let mut overdue = Vec::new();
         let mut state = self.lock();
-        for line in state.lines.values_mut() {
+        for queue in state.queues.values_mut() {
             let (late, kept): (VecDeque<_>, VecDeque<_>) =
-                line.drain(..).partition(|waiting| waiting.deadline <= now);
-            *line = kept;
+                queue.drain(..).partition(|waiting| waiting.deadline <= now);
+            *queue = kept;
             overdue.extend(late.into_iter().map(|waiting| waiting.item));
         }
-        state.forget_empty_lines();
-        self.tell_of_end(&state);
+        state.forget_empty_queues();
+        self.wake_on_end(&state);
         overdue
     }
 
-    /// Takes no more items. Those that wait still come out.
+    /// Accepts no more items. Waiting items can still be popped.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();
     }
 
-    /// Wakes all who wait for an item that will never come.
-    fn tell_of_end(&self, state: &State<T>) {
-        if state.is_closed && state.lines.is_empty() {
+    /// Wakes all threads that wait, if no item will come.
+    fn wake_on_end(&self, state: &QueueState<T>) {
+        if state.is_closed && state.queues.is_empty() {
             self.changed.notify_all();
         }
     }
 }
 
-impl<T> State<T> {
-    fn add(&mut self, user: User, waiting: Waiting<T>) {
-        let line = self.lines.entry(user).or_default();
-        if line.is_empty() {
+impl<T> QueueState<T> {
+    fn add(&mut self, user: User, waiting: QueuedItem<T>) {
+        let queue = self.queues.entry(user).or_default();
+        if queue.is_empty() {
             self.turns.push_back(user);
         }
-        line.push_back(waiting);
+        queue.push_back(waiting);
     }
 
     fn remove_newest(&mut self, user: User) -> Option<T> {
-        let waiting = self.lines.get_mut(&user)?.pop_back();
-        self.forget_empty_lines();
+        let waiting = self.queues.get_mut(&user)?.pop_back();
+        self.forget_empty_queues();
         waiting.map(|waiting| waiting.item)
     }
 
-    fn forget_empty_lines(&mut self) {
-        self.lines.retain(|_, line| !line.is_empty());
-        self.turns.retain(|user| self.lines.contains_key(user));
+    fn forget_empty_queues(&mut self) {
+        self.queues.retain(|_, queue| !queue.is_empty());
+        self.turns.retain(|user| self.queues.contains_key(user));
     }
 
-    /// Takes the first item of the first user who may have one more running. That user's next turn
-    /// comes after those of all others; users who were passed over keep theirs.
-    fn take_next(&mut self, bounds: &Bounds) -> Option<(User, T)> {
-        let turn = self.turns.iter().position(|user| self.may_run(*user, bounds))?;
+    /// Pops the first item of the first user who may run one more. That user's next turn comes
+    /// last. Users who were skipped keep their turns.
+    fn take_next(&mut self, limits: &QueueLimits) -> Option<(User, T)> {
+        let turn = self.turns.iter().position(|user| self.may_run(*user, limits))?;
         let user = self.turns.remove(turn)?;
-        let waiting = self.lines.get_mut(&user)?.pop_front()?;
+        let waiting = self.queues.get_mut(&user)?.pop_front()?;
         self.turns.push_back(user);
-        self.forget_empty_lines();
+        self.forget_empty_queues();
         *self.running.entry(user).or_default() += 1;
         Some((user, waiting.item))
     }
 
-    fn may_run(&self, user: User, bounds: &Bounds) -> bool {
+    fn may_run(&self, user: User, limits: &QueueLimits) -> bool {
         let own = self.running.get(&user).copied().unwrap_or_default();
         let all: usize = self.running.values().sum();
         let ordinary = self.running.iter().filter(|(user, _)| !user.is_system);
         let ordinary: usize = ordinary.map(|(_, count)| count).sum();
-        let has_place = user.is_system || ordinary < bounds.running - bounds.running_reserve;
-        own < bounds.running_of_user && all < bounds.running && has_place
+        let has_place = user.is_system || ordinary < limits.running - limits.running_reserve;
+        own < limits.running_of_user && all < limits.running && has_place
     }
 }
 
@@ -216,7 +218,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::time::Duration;
 
-    const BOUNDS: Bounds = Bounds {
+    const LIMITS: QueueLimits = QueueLimits {
         capacity: 16,
         running: 4,
         running_of_user: 2,
@@ -234,16 +236,16 @@ mod tests {
         Instant::now() + Duration::from_secs(1000)
     }
 
-    /// Takes an item out if one may run now.
+    /// Pops an item if one may run now.
     fn try_pop<T>(queue: &FairQueue<T>) -> Option<(User, T)> {
-        queue.lock().take_next(&queue.bounds)
+        queue.lock().take_next(&queue.limits)
     }
 
     #[test]
     fn user_with_many_waiting_does_not_delay_the_first_of_another() {
-        let queue = FairQueue::new(Bounds {
+        let queue = FairQueue::new(QueueLimits {
             capacity: 1000,
-            ..BOUNDS
+            ..LIMITS
         });
         for number in 0..100 {
             queue.push(ANN, far(), number).unwrap();
@@ -261,7 +263,7 @@ mod tests {
 
     #[test]
     fn users_at_their_running_limit_are_passed_over() {
-        let queue = FairQueue::new(BOUNDS);
+        let queue = FairQueue::new(LIMITS);
         for item in 0..3 {
             queue.push(ANN, far(), item).unwrap();
         }
@@ -289,17 +291,17 @@ mod tests {
 
     #[test]
     fn push_beyond_the_own_share_is_refused() {
-        let queue = FairQueue::new(BOUNDS);
+        let queue = FairQueue::new(LIMITS);
         for item in 0..4 {
             queue.push(ANN, far(), item).unwrap();
         }
-        let refused = Refused { user: ANN, item: 4 };
-        assert_eq!(queue.push(ANN, far(), 4), Err(refused));
+        let rejected = Rejected { user: ANN, item: 4 };
+        assert_eq!(queue.push(ANN, far(), 4), Err(rejected));
     }
 
     #[test]
     fn newest_of_the_largest_user_goes_for_another() {
-        let queue = FairQueue::new(BOUNDS);
+        let queue = FairQueue::new(LIMITS);
         for item in 0..4 {
             queue.push(ANN, far(), item).unwrap();
             queue.push(BOB, far(), 10 + item).unwrap();
@@ -307,23 +309,23 @@ mod tests {
         for id in 0..4 {
             queue.push(ordinary(2000 + id), far(), 100 + id).unwrap();
         }
-        let Err(refused) = queue.push(CAT, far(), 20) else {
+        let Err(rejected) = queue.push(CAT, far(), 20) else {
             panic!("three quarters were taken")
         };
-        assert!([(ANN, 3), (BOB, 13)].contains(&(refused.user, refused.item)));
+        assert!([(ANN, 3), (BOB, 13)].contains(&(rejected.user, rejected.item)));
         queue.close();
         let mut rest = BTreeSet::new();
         while let Some((user, item)) = queue.pop() {
             queue.done(user);
             rest.insert(item);
         }
-        assert!(rest.contains(&20) && !rest.contains(&refused.item));
+        assert!(rest.contains(&20) && !rest.contains(&rejected.item));
         assert_eq!(rest.len(), 12);
     }
 
     #[test]
     fn overdue_items_leave_the_queue() {
-        let queue = FairQueue::new(BOUNDS);
+        let queue = FairQueue::new(LIMITS);
         let now = Instant::now();
         queue.push(ANN, now, 1).unwrap();
         queue.push(ANN, far(), 2).unwrap();
@@ -338,9 +340,9 @@ mod tests {
 
     #[test]
     fn waiting_workers_are_woken() {
-        let queue = FairQueue::new(Bounds {
+        let queue = FairQueue::new(QueueLimits {
             running_of_user: 1,
-            ..BOUNDS
+            ..LIMITS
         });
         std::thread::scope(|scope| {
             let worker = || {
@@ -353,16 +355,16 @@ mod tests {
                 taken
             };
             let workers: Vec<_> = (0..4).map(|_| scope.spawn(worker)).collect();
-            let mut refused = 0;
+            let mut rejected = 0;
             for round in 0..200_u32 {
                 let user = [ANN, BOB, User::ROOT][round as usize % 3];
-                refused += usize::from(queue.push(user, far(), ()).is_err());
+                rejected += usize::from(queue.push(user, far(), ()).is_err());
                 std::thread::sleep(Duration::from_micros(300));
             }
             queue.close();
             assert!(queue.push(ANN, far(), ()).is_err());
             let taken: usize = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
-            assert_eq!(taken + refused, 200);
+            assert_eq!(taken + rejected, 200);
         });
         assert!(queue.lock().running.is_empty());
     }
@@ -396,25 +398,25 @@ mod tests {
         };
         let all = |counts: &[(User, usize)]| -> usize { counts.iter().map(|(_, count)| count).sum() };
         let waiting: Vec<_> = state
-            .lines
+            .queues
             .iter()
-            .map(|(user, line)| (*user, line.len()))
+            .map(|(user, queue)| (*user, queue.len()))
             .collect();
         let running: Vec<_> = state
             .running
             .iter()
             .map(|(user, count)| (*user, *count))
             .collect();
-        let (bounds, shares) = (queue.bounds, queue.shares);
+        let (limits, quota) = (queue.limits, queue.quota);
         let turns: BTreeSet<User> = state.turns.iter().copied().collect();
-        all(&waiting) <= bounds.capacity
-            && ordinary(&waiting) <= shares.ordinary
+        all(&waiting) <= limits.capacity
+            && ordinary(&waiting) <= quota.ordinary
             && waiting
                 .iter()
-                .all(|(user, count)| user.is_system || *count <= shares.of_user)
-            && all(&running) <= bounds.running
-            && ordinary(&running) <= bounds.running - bounds.running_reserve
-            && running.iter().all(|(_, count)| *count <= bounds.running_of_user)
+                .all(|(user, count)| user.is_system || *count <= quota.per_user)
+            && all(&running) <= limits.running
+            && ordinary(&running) <= limits.running - limits.running_reserve
+            && running.iter().all(|(_, count)| *count <= limits.running_of_user)
             && turns.len() == state.turns.len()
             && turns == waiting.iter().map(|(user, _)| *user).collect()
     }
@@ -427,7 +429,7 @@ mod tests {
             of_user in 1usize..4,
             steps in prop::collection::vec(step(), 0..300),
         ) {
-            let queue = FairQueue::new(Bounds {
+            let queue = FairQueue::new(QueueLimits {
                 capacity,
                 running,
                 running_of_user: of_user,
@@ -439,8 +441,8 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Push(user, deadline) => {
-                        let refused = queue.push(user, at(deadline), pushed);
-                        out.extend(refused.err().map(|refused| refused.item));
+                        let rejected = queue.push(user, at(deadline), pushed);
+                        out.extend(rejected.err().map(|rejected| rejected.item));
                         pushed += 1;
                     }
                     Step::Pop => out.extend(try_pop(&queue).map(|(_, item)| item)),
@@ -449,7 +451,7 @@ mod tests {
                 }
                 prop_assert!(within_bounds(&queue));
             }
-            // Nobody starves: once nothing runs, all that waits comes out.
+            // No user starves: when nothing runs, all waiting items can be popped.
             queue.close();
             let ran: Vec<User> = queue.lock().running.keys().copied().collect();
             for user in ran {
@@ -465,7 +467,7 @@ mod tests {
 
         #[test]
         fn users_take_turns(users in prop::collection::vec(user(), 0..60)) {
-            let queue = FairQueue::new(Bounds { capacity: 1000, ..BOUNDS });
+            let queue = FairQueue::new(QueueLimits { capacity: 1000, ..LIMITS });
             let mut nth: HashMap<User, usize> = HashMap::new();
             for user in users {
                 let nth = nth.entry(user).or_default();

@@ -1,12 +1,13 @@
-//! Requests of recorders. Every user may connect here, so nothing of it is on the way of a crash, and there is a bound to everything.
+//! Requests of recorders. Every user may connect, so this thread delays no crash, and everything is
+//! bounded.
 
-use super::Shared;
-use super::deposits::Deposits;
-use super::minded::Refusal;
-use crate::crash::{Deposit, Saved};
+use super::DaemonState;
+use super::claimed::Refusal;
+use super::deposits::DepositQueue;
+use crate::crash::{Deposit, SaveOutcome};
 use crate::error::{Error, Result};
 use crate::users::User;
-use crate::wire::{Connection, Listener, PIECE, Peer, Reply, Request};
+use crate::wire::{BUNDLE_CHUNK, Connection, Listener, Peer, Reply, Request};
 use backtrail_pt::Pid;
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,53 +15,54 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a client may take to say what it wants, and for each packet.
+/// How long a client may take to send its request, and each packet.
 const REQUEST: Duration = Duration::from_secs(1);
-/// How long a whole bundle may take.
+/// How long a client may take to send a bundle.
 const BUNDLE: Duration = Duration::from_secs(120);
-/// How long the probe's event may take that came before the process was gone.
-const SIGHTING: Duration = Duration::from_millis(500);
-/// Requests that are answered at once, of them those of one user, and places that only system users get.
-const AT_ONCE: usize = 32;
-const AT_ONCE_OF_USER: usize = 4;
+/// How long the probe's event may take to arrive after the process has ended.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Requests that are answered at once: of all users, of one user, and those reserved for system
+/// users.
+const MAX_REQUESTS: usize = 32;
+const MAX_PER_USER: usize = 4;
 const RESERVE: usize = 8;
-/// A packed bundle has no more bytes than this and the limit of a core.
+/// Maximum bytes of a packed bundle in addition to the limit of a core.
 const BESIDE_THE_CORE: u64 = 1 << 30;
 
-/// The requests that are being answered, by user.
+/// Counts the requests that are being answered, by user.
 #[derive(Debug, Default)]
-struct Gate(Mutex<HashMap<User, usize>>);
+struct RequestLimiter(Mutex<HashMap<User, usize>>);
 
-/// A request's place among them.
-struct Place {
-    gate: Arc<Gate>,
+/// Counts one request until it is dropped.
+struct RequestPermit {
+    limiter: Arc<RequestLimiter>,
     user: User,
 }
 
-impl Gate {
-    /// `None`: there are too many.
-    fn enter(self: &Arc<Self>, user: User) -> Option<Place> {
+impl RequestLimiter {
+    /// Admits a request. `None`: the user or the daemon has too many.
+    fn enter(self: &Arc<Self>, user: User) -> Option<RequestPermit> {
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_user = inside.get(&user).copied().unwrap_or_default();
         let places = if user.is_system {
-            AT_ONCE
+            MAX_REQUESTS
         } else {
-            AT_ONCE - RESERVE
+            MAX_REQUESTS - RESERVE
         };
-        if of_user >= AT_ONCE_OF_USER || inside.values().sum::<usize>() >= places {
+        if of_user >= MAX_PER_USER || inside.values().sum::<usize>() >= places {
             return None;
         }
         inside.insert(user, of_user + 1);
-        Some(Place {
-            gate: Arc::clone(self),
+        Some(RequestPermit {
+            limiter: Arc::clone(self),
             user,
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
-        let mut inside = self.gate.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inside = self.limiter.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = inside.get_mut(&self.user) {
             *count -= 1;
         }
@@ -68,9 +70,9 @@ impl Drop for Place {
     }
 }
 
-/// Takes requests until the listener is shut down.
-pub(super) fn run(shared: &Arc<Shared>, listener: &Listener, deposits: &Arc<Deposits>) {
-    let gate = Arc::new(Gate::default());
+/// Accepts requests until the listener is shut down.
+pub(super) fn run(shared: &Arc<DaemonState>, listener: &Listener, deposits: &Arc<DepositQueue>) {
+    let limiter = Arc::new(RequestLimiter::default());
     loop {
         let connection = match listener.accept() {
             Ok(connection) => connection,
@@ -86,13 +88,13 @@ pub(super) fn run(shared: &Arc<Shared>, listener: &Listener, deposits: &Arc<Depo
         }) else {
             continue;
         };
-        let Some(place) = gate.enter(shared.saver.users.answering(peer.user)) else {
+        let Some(permit) = limiter.enter(shared.saver.users.owner_of(peer.user)) else {
             let _ = refuse(&connection, "the collector has too many requests to answer");
             continue;
         };
         let (shared, deposits) = (Arc::clone(shared), Arc::clone(deposits));
         let answer = move || {
-            let _place = place;
+            let _place = permit;
             if let Err(error) = take(&shared, &deposits, connection, peer) {
                 tracing::warn!("a request of user {} was not answered: {error}", peer.user);
             }
@@ -115,28 +117,30 @@ fn refuse(connection: &Connection, why: &str) -> io::Result<()> {
     )
 }
 
-fn take(shared: &Shared, deposits: &Deposits, connection: Connection, peer: Peer) -> io::Result<()> {
-    const NOT_MINDED: Refusal = "the process is minded by no recorder of this user";
+fn take(shared: &DaemonState, deposits: &DepositQueue, connection: Connection, peer: Peer) -> io::Result<()> {
+    const NOT_CLAIMED: Refusal = "the process is minded by no recorder of this user";
     let request = connection.receive_alone::<Request>()?;
     match request {
-        Request::Mind { pid } => {
+        Request::Claim { pid } => {
             let connection = Arc::new(connection);
-            match shared.minded.add(pid, peer, Arc::clone(&connection)) {
+            match shared.claimed.claim(pid, peer, Arc::clone(&connection)) {
                 Ok(()) => connection.send(&Reply::default(), None),
                 Err(why) => refuse(&connection, why),
             }
         }
-        Request::Crashed { pid, .. } | Request::Deposit { pid, .. } if !shared.minded.is_of(pid, peer) => {
-            refuse(&connection, NOT_MINDED)
+        Request::Crashed { pid, .. } | Request::Deposit { pid, .. }
+            if !shared.claimed.belongs_to(pid, peer) =>
+        {
+            refuse(&connection, NOT_CLAIMED)
         }
         Request::Crashed { pid, executable } => {
             shared.saver.metrics.crashes_recorded.count();
             let executable = executable.filter(|_| peer.user == 0);
-            let user = shared.saver.users.answering(peer.user);
+            let user = shared.saver.users.owner_of(peer.user);
             let limited = executable.is_some_and(|executable| !shared.saver.admits(user, &executable));
             let reply = Reply {
                 limited,
-                ..sighting(shared, pid)
+                ..probe_reply(shared, pid)
             };
             connection.send(&reply, None)
         }
@@ -163,28 +167,33 @@ fn take(shared: &Shared, deposits: &Deposits, connection: Connection, peer: Peer
     }
 }
 
-/// What the probe saw of a process's crash.
-fn sighting(shared: &Shared, pid: u32) -> Reply {
-    // Without a probe there is nothing to wait for.
-    let patience = shared.saver.probe.as_ref().map_or(Duration::ZERO, |_| SIGHTING);
-    let sighting = shared.saver.sightings.take(Pid(pid), patience);
+/// Returns the probe's data about the crash of a process.
+fn probe_reply(shared: &DaemonState, pid: u32) -> Reply {
+    // Without a probe, no event will arrive.
+    let patience = shared
+        .saver
+        .probe
+        .as_ref()
+        .map_or(Duration::ZERO, |_| PROBE_TIMEOUT);
+    let crash = shared.saver.pending.take(Pid(pid), patience);
     Reply {
-        crash_to_reader: sighting.as_ref().map(|it| it.read_at.saturating_sub(it.seen.at)),
-        probe: sighting.and_then(|_| shared.saver.probe.clone()),
+        crash_to_reader: crash.as_ref().map(|it| it.read_at.saturating_sub(it.sample.at)),
+        probe: crash.and_then(|_| shared.saver.probe.clone()),
         ..Reply::default()
     }
 }
 
-/// Takes a bundle into the spool; its name there. Nothing in it is believed but that it is a bundle of this process.
+/// Receives a bundle and saves it in the spool. Returns its name there. A worker checks that the
+/// file is a bundle of this process. Nothing else in it is trusted.
 fn deposit(
-    (shared, deposits): (&Shared, &Deposits),
+    (shared, deposits): (&DaemonState, &DepositQueue),
     connection: &Connection,
     peer: Peer,
     (pid, name): (u32, String),
     size: u64,
 ) -> Result<String> {
     let saver = &shared.saver;
-    let user = saver.users.answering(peer.user);
+    let user = saver.users.owner_of(peer.user);
     let limit = saver.config().crash.core_limit.0.saturating_add(BESIDE_THE_CORE);
     let unable = |why: &str| Error::Unable(why.to_owned());
     if size > limit {
@@ -197,7 +206,7 @@ fn deposit(
         return Err(unable("the spool's disk is full"));
     }
     let spool = saver.spool.directory();
-    // It has no name: nothing is left of it whatever happens.
+    // The file has no name, so it vanishes in any case.
     let mut packed = tempfile::tempfile_in(spool).map_err(Error::file("write to", spool))?;
     connection
         .send(&Reply::default(), None)
@@ -207,26 +216,26 @@ fn deposit(
     let saved = deposits.save(Deposit {
         pid,
         name,
-        program: shared.minded.program(pid),
+        program: shared.claimed.program(pid),
         uid: peer.user,
         user,
         packed,
     });
     match saved? {
-        Saved::Bundle(id) => Ok(id),
-        Saved::Limited => Err(unable("this user's recorders have saved too many crashes")),
+        SaveOutcome::Bundle(id) => Ok(id),
+        SaveOutcome::Limited => Err(unable("this user's recorders have saved too many crashes")),
     }
 }
 
 fn receive(connection: &Connection, file: &mut File, size: u64) -> io::Result<()> {
     let deadline = Instant::now() + BUNDLE;
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; BUNDLE_CHUNK];
     let mut left = size;
     while left != 0 {
         if Instant::now() >= deadline {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let got = connection.receive_piece(&mut piece)?;
+        let got = connection.receive_chunk(&mut piece)?;
         left = left.checked_sub(got as u64).ok_or(io::ErrorKind::InvalidData)?;
         file.write_all(piece.get(..got).unwrap_or_default())?;
     }
@@ -246,41 +255,41 @@ mod tests {
 
     #[test]
     fn one_user_does_not_take_all_places() {
-        let gate = Arc::new(Gate::default());
-        let mut inside: Vec<Place> = (0..AT_ONCE_OF_USER)
-            .map(|_| gate.enter(user(1007)).unwrap())
+        let limiter = Arc::new(RequestLimiter::default());
+        let mut inside: Vec<RequestPermit> = (0..MAX_PER_USER)
+            .map(|_| limiter.enter(user(1007)).unwrap())
             .collect();
-        assert!(gate.enter(user(1007)).is_none());
-        inside.push(gate.enter(user(1008)).unwrap());
+        assert!(limiter.enter(user(1007)).is_none());
+        inside.push(limiter.enter(user(1008)).unwrap());
         inside.remove(0);
-        inside.push(gate.enter(user(1007)).unwrap());
+        inside.push(limiter.enter(user(1007)).unwrap());
         for id in 2000.. {
-            match gate.enter(user(id)) {
-                Some(place) => inside.push(place),
+            match limiter.enter(user(id)) {
+                Some(permit) => inside.push(permit),
                 None => break,
             }
         }
-        assert_eq!(inside.len(), AT_ONCE - RESERVE);
-        for _ in 0..AT_ONCE_OF_USER {
-            inside.push(gate.enter(User::ROOT).unwrap());
+        assert_eq!(inside.len(), MAX_REQUESTS - RESERVE);
+        for _ in 0..MAX_PER_USER {
+            inside.push(limiter.enter(User::ROOT).unwrap());
         }
         drop(inside);
-        assert!(gate.0.lock().unwrap().is_empty());
+        assert!(limiter.0.lock().unwrap().is_empty());
     }
 
     #[test]
     fn a_bundle_that_is_longer_than_it_was_said_is_refused() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("socket");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
         let listener = Listener::bind_for_all(&path).unwrap();
         let client = Connection::open(&path).unwrap();
         let server = listener.accept().unwrap();
         let mut file = tempfile::tempfile().unwrap();
-        client.send_piece(&[1; 100]).unwrap();
-        client.send_piece(&[2; 50]).unwrap();
+        client.send_chunk(&[1; 100]).unwrap();
+        client.send_chunk(&[2; 50]).unwrap();
         receive(&server, &mut file, 150).unwrap();
         assert_eq!(file.metadata().unwrap().len(), 150);
-        client.send_piece(&[3; 100]).unwrap();
+        client.send_chunk(&[3; 100]).unwrap();
         let error = receive(&server, &mut file, 99).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         drop(client);

@@ -1,13 +1,16 @@
-//! Where the kernel itself connects at a crash: `core_pattern` as `@@SOCKET` (Linux 6.17).
+//! The socket that the kernel connects to at a crash: `core_pattern` as `@@SOCKET` (Linux 6.17).
 //!
-//! No handler has to be started, and a storm costs next to nothing; but nobody passes the core on, and no process is
-//! kept while the daemon is down. The protocol is that of `include/uapi/linux/coredump.h`: the kernel sends what it can do, we
-//! answer what we want, it confirms that by a number, and writes the core. The process is kept until the connection is closed.
+//! The kernel starts no handler, so a storm of crashes costs little. In return, the core is not
+//! passed on, and no process is held while the daemon is down.
+//!
+//! The protocol is in `include/uapi/linux/coredump.h`. The kernel sends its features, the daemon
+//! answers with its choice, and the kernel confirms with a mark and writes the core. The process is
+//! held until the connection is closed.
 
-use super::Shared;
-use super::kept::{self, Jobs};
+use super::DaemonState;
+use super::jobs::{self, IncomingCrash, Jobs};
 use crate::clock;
-use crate::crash::Waiting;
+use crate::crash::Holder;
 use crate::error::{Error, Result};
 use crate::pattern::Specifiers;
 use backtrail_process::{RawTid, status};
@@ -18,20 +21,20 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
-/// `struct coredump_req`: size, size of the answer, mask.
+/// Size of `struct coredump_req`: size, size of the answer, mask.
 const REQUEST: usize = 16;
 /// `COREDUMP_KERNEL`: the kernel writes the core.
 const KERNEL: u64 = 1 << 0;
-/// `COREDUMP_REJECT`: no core.
+/// `COREDUMP_REJECT`: no core is written.
 const REJECT: u64 = 1 << 2;
-/// `COREDUMP_WAIT`: the process is kept until we close the connection.
+/// `COREDUMP_WAIT`: the kernel holds the process until the connection is closed.
 const WAIT: u64 = 1 << 3;
-/// `COREDUMP_MARK_REQACK`, an `enum`: the answer was taken.
+/// `COREDUMP_MARK_REQACK`, an `enum`: the kernel accepted the answer.
 const TAKEN: [u8; 4] = [0; 4];
-/// How long the kernel may take with a few bytes.
+/// How long the kernel may take to send a few bytes.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Listens at a path; what stood there goes. Only root may connect, and the kernel.
+/// Listens at a path, and replaces a file there. Only root and the kernel may connect.
 pub(super) fn bind(path: &Path) -> Result<UnixListener> {
     let _ = std::fs::remove_file(path);
     let bind = || {
@@ -42,8 +45,8 @@ pub(super) fn bind(path: &Path) -> Result<UnixListener> {
     bind().map_err(Error::file("listen at", path))
 }
 
-/// Takes crashes until the listener is shut down.
-pub(super) fn run(shared: &Shared, listener: &UnixListener, jobs: &Jobs) {
+/// Accepts crashes until the listener is shut down.
+pub(super) fn run(shared: &DaemonState, listener: &UnixListener, jobs: &Jobs) {
     for stream in listener.incoming() {
         let taken = stream.and_then(|stream| take(shared, stream, jobs));
         match taken {
@@ -54,7 +57,7 @@ pub(super) fn run(shared: &Shared, listener: &UnixListener, jobs: &Jobs) {
     }
 }
 
-fn take(shared: &Shared, mut stream: UnixStream, jobs: &Jobs) -> io::Result<()> {
+fn take(shared: &DaemonState, mut stream: UnixStream, jobs: &Jobs) -> io::Result<()> {
     let received = clock::monotonic();
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -73,16 +76,16 @@ fn take(shared: &Shared, mut stream: UnixStream, jobs: &Jobs) -> io::Result<()> 
     if size < REQUEST || answer_size < REQUEST {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    // A later kernel may say more.
+    // A later kernel may send a larger request.
     io::copy(
         &mut Read::by_ref(&mut stream).take((size.min(4096) - REQUEST) as u64),
         &mut io::sink(),
     )?;
     let pid = peer.pid() as u32;
-    let minded = shared.minded.has(pid);
+    let claimed = shared.claimed.is_claimed(pid);
     let mut answer = [0; REQUEST];
     answer[..4].copy_from_slice(&(REQUEST as u32).to_le_bytes());
-    answer[8..].copy_from_slice(&if minded { REJECT } else { KERNEL | WAIT }.to_le_bytes());
+    answer[8..].copy_from_slice(&if claimed { REJECT } else { KERNEL | WAIT }.to_le_bytes());
     stream.write_all(&answer)?;
     let mut mark = [0; 4];
     stream.read_exact(&mut mark)?;
@@ -92,7 +95,7 @@ fn take(shared: &Shared, mut stream: UnixStream, jobs: &Jobs) -> io::Result<()> 
             mark[0]
         )));
     }
-    if minded {
+    if claimed {
         return Ok(());
     }
     stream.set_read_timeout(None)?;
@@ -105,6 +108,12 @@ fn take(shared: &Shared, mut stream: UnixStream, jobs: &Jobs) -> io::Result<()> 
             .into(),
         ..Specifiers::default()
     };
-    kept::keep(shared, jobs, crash, (stream.into(), Waiting::Kernel), received);
+    let incoming = IncomingCrash {
+        crash,
+        core: stream.into(),
+        holder: Holder::Kernel,
+        received,
+    };
+    jobs::accept_held(shared, jobs, incoming);
     Ok(())
 }

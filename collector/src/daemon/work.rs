@@ -1,11 +1,11 @@
 //! The daemon's threads.
 
-use super::deposits::{self, Deposits};
-use super::kept::{Job, Jobs};
-use super::queue::Bounds;
-use super::relay::{self, Relay};
-use super::{Shared, control, functions, listen, recorders, socket, watch};
-use crate::crash::Saved;
+use super::crash_queue::{self, CrashQueue};
+use super::deposits::{self, DepositQueue};
+use super::jobs::{Job, Jobs};
+use super::queue::QueueLimits;
+use super::{DaemonState, control, functions, listen, probe_reader, recorders, socket};
+use crate::crash::SaveOutcome;
 use crate::error::{Error, Result};
 use crate::probe::Probe;
 use crate::wire::Listener;
@@ -16,34 +16,35 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Workers that read processes at once.
+/// Threads that save crashes.
 const WORKERS: usize = 4;
-/// Processes that wait to be read, and workers, at most; of those of one user, and what only system users get.
-const BOUNDS: Bounds = Bounds {
+/// Maximum number of waiting and running crashes, of all users and of one user, and the reserve for
+/// system users.
+const LIMITS: QueueLimits = QueueLimits {
     capacity: 256,
     running: WORKERS,
     running_of_user: 2,
     running_reserve: 1,
 };
 
-/// The threads, and how they are told to end.
+/// The threads, and the pipes that stop them.
 #[derive(Debug)]
 pub(super) struct Threads {
     jobs: Arc<Jobs>,
-    deposits: Arc<Deposits>,
+    deposits: Arc<DepositQueue>,
     running: Vec<JoinHandle<()>>,
-    /// What a signal asked for.
+    /// The thread that saves all traces after SIGUSR1.
     saving_all: Option<JoinHandle<()>>,
-    /// Closed at the end.
+    /// Dropping these stops the threads.
     alive: Vec<PipeWriter>,
 }
 
 impl Threads {
-    /// Starts those that save crashes.
-    pub(super) fn start(shared: &Arc<Shared>) -> Result<Self> {
+    /// Starts the threads that save crashes.
+    pub(super) fn start(shared: &Arc<DaemonState>) -> Result<Self> {
         let mut threads = Self {
-            jobs: Arc::new(Jobs::new(BOUNDS)),
-            deposits: Arc::new(Deposits::new()),
+            jobs: Arc::new(Jobs::new(LIMITS)),
+            deposits: Arc::new(DepositQueue::new()),
             running: Vec::new(),
             saving_all: None,
             alive: Vec::new(),
@@ -57,7 +58,7 @@ impl Threads {
             threads.spawn("unpack", move || deposits.run(&shared))?;
         }
         let timer = Arc::clone(shared);
-        threads.spawn("release", move || timer.holds.run())?;
+        threads.spawn("release", move || timer.held.run())?;
         Ok(threads)
     }
 
@@ -68,64 +69,68 @@ impl Threads {
         Ok(())
     }
 
-    /// What is to be saved.
+    /// Returns the queue of crashes.
     pub(super) fn jobs(&self) -> &Jobs {
         &self.jobs
     }
 
-    /// Bundles of recorders that are to be saved.
-    pub(super) fn deposits(&self) -> &Deposits {
+    /// Returns the queue of recorders' bundles.
+    pub(super) fn deposits(&self) -> &DepositQueue {
         &self.deposits
     }
 
-    pub(super) fn listen(&mut self, shared: &Arc<Shared>, listener: &Arc<Listener>) -> Result<()> {
+    pub(super) fn listen(&mut self, shared: &Arc<DaemonState>, listener: &Arc<Listener>) -> Result<()> {
         let (shared, listener, jobs) = (Arc::clone(shared), Arc::clone(listener), Arc::clone(&self.jobs));
         self.spawn("listen", move || listen::run(&shared, &listener, &jobs))
     }
 
-    pub(super) fn mind_recorders(&mut self, shared: &Arc<Shared>, listener: &Arc<Listener>) -> Result<()> {
+    pub(super) fn serve_recorders(
+        &mut self,
+        shared: &Arc<DaemonState>,
+        listener: &Arc<Listener>,
+    ) -> Result<()> {
         let (shared, listener) = (Arc::clone(shared), Arc::clone(listener));
         let deposits = Arc::clone(&self.deposits);
         self.spawn("recorders", move || recorders::run(&shared, &listener, &deposits))
     }
 
-    pub(super) fn take_from_kernel(
+    pub(super) fn serve_core_socket(
         &mut self,
-        shared: &Arc<Shared>,
+        shared: &Arc<DaemonState>,
         socket: &Arc<UnixListener>,
     ) -> Result<()> {
         let (shared, socket, jobs) = (Arc::clone(shared), Arc::clone(socket), Arc::clone(&self.jobs));
         self.spawn("socket", move || socket::run(&shared, &socket, &jobs))
     }
 
-    pub(super) fn watch(&mut self, shared: &Arc<Shared>, probe: Probe) -> Result<()> {
+    pub(super) fn read_probe(&mut self, shared: &Arc<DaemonState>, probe: Probe) -> Result<()> {
         let (stop, alive) = io::pipe().map_err(Error::system("make a pipe"))?;
-        let wait = watch::Wait::new(&probe, &stop)?;
+        let poller = probe_reader::Poller::new(&probe, &stop)?;
         self.alive.push(alive);
-        let relay = Arc::new(Relay::new());
-        let (telling, caught) = (Arc::clone(shared), Arc::clone(&relay));
-        self.spawn("tell", move || relay::tell(&telling, &caught))?;
+        let queue = Arc::new(CrashQueue::new());
+        let (delivering, source) = (Arc::clone(shared), Arc::clone(&queue));
+        self.spawn("deliver", move || crash_queue::deliver(&delivering, &source))?;
         let shared = Arc::clone(shared);
-        self.spawn("watch", move || {
-            watch::run(&shared, probe, &wait, &relay);
+        self.spawn("probe", move || {
+            probe_reader::run(&shared, probe, &poller, &queue);
             drop(stop);
         })
     }
 
-    pub(super) fn mind_history(&mut self, shared: &Arc<Shared>) -> Result<()> {
+    pub(super) fn read_history(&mut self, shared: &Arc<DaemonState>) -> Result<()> {
         let (stop, alive) = io::pipe().map_err(Error::system("make a pipe"))?;
         self.alive.push(alive);
         let shared = Arc::clone(shared);
         self.spawn("history", move || {
             if let Some(history) = &shared.saver.history {
-                history.mind(&stop);
+                history.run(&stop);
             }
         })
     }
 
-    pub(super) fn watch_functions(
+    pub(super) fn read_functions(
         &mut self,
-        shared: &Arc<Shared>,
+        shared: &Arc<DaemonState>,
         triggers: Vec<functions::Trigger>,
     ) -> Result<()> {
         let (stop, alive) = io::pipe().map_err(Error::system("make a pipe"))?;
@@ -134,8 +139,9 @@ impl Threads {
         self.spawn("functions", move || functions::run(&shared, triggers, &stop))
     }
 
-    /// Saves the traces of all processors, as a signal asks; one that comes while that is being done asks for the same.
-    pub(super) fn save_all(&mut self, shared: &Arc<Shared>) {
+    /// Saves the traces of all processors after SIGUSR1. A second signal during that time has no
+    /// effect.
+    pub(super) fn save_all(&mut self, shared: &Arc<DaemonState>) {
         if self
             .saving_all
             .as_ref()
@@ -146,8 +152,8 @@ impl Threads {
         }
         let shared = Arc::clone(shared);
         let save = move || match shared.snapshot(None) {
-            Ok(Saved::Bundle(id)) => tracing::info!("SIGUSR1: the traces of all are saved: {id}"),
-            Ok(Saved::Limited) => {}
+            Ok(SaveOutcome::Bundle(id)) => tracing::info!("SIGUSR1: the traces of all are saved: {id}"),
+            Ok(SaveOutcome::Limited) => {}
             Err(error) => tracing::warn!("SIGUSR1: {error}"),
         };
         let thread = Builder::new().name("signal".to_owned()).spawn(save);
@@ -157,15 +163,16 @@ impl Threads {
         }
     }
 
-    pub(super) fn control(&mut self, shared: &Arc<Shared>, socket: control::Socket) -> Result<()> {
+    pub(super) fn control(&mut self, shared: &Arc<DaemonState>, socket: control::Socket) -> Result<()> {
         let (stop, alive) = io::pipe().map_err(Error::system("make a pipe"))?;
         self.alive.push(alive);
         let shared = Arc::clone(shared);
         self.spawn("control", move || control::run(&shared, socket, stop))
     }
 
-    /// Ends them once what was begun is done; `false`: it took longer than `patience`.
-    pub(super) fn finish(&mut self, shared: &Shared, patience: Duration) -> bool {
+    /// Stops the threads after they finish their current work. Returns `false` if that takes longer
+    /// than `patience`.
+    pub(super) fn finish(&mut self, shared: &DaemonState, patience: Duration) -> bool {
         self.jobs.close();
         self.deposits.close();
         self.alive.clear();
@@ -177,28 +184,28 @@ impl Threads {
             std::thread::sleep(Duration::from_millis(5));
         }
         let is_done = !self.running.iter().any(|thread| at_work(&thread));
-        // Nobody is kept beyond the daemon.
-        shared.holds.close();
+        // No process stays held when the daemon ends.
+        shared.held.close();
         is_done
     }
 }
 
-/// Saves crashes until nobody can add any.
-fn save(shared: &Shared, jobs: &Jobs) {
+/// Saves crashes until the queue is closed and empty.
+fn save(shared: &DaemonState, jobs: &Jobs) {
     while let Some((user, job)) = jobs.pop() {
         match job {
-            // The timer has let it go: what the probe saw of it is saved in its turn.
-            Job::Held(hold) if !hold.is_kept() => {}
-            Job::Held(hold) => report(
+            // The timer has released the process. Its probe event is saved separately.
+            Job::Held(held) if !held.is_held() => {}
+            Job::Held(held) => report(
                 "a crash ended",
-                shared.saver.save_held(&hold),
-                Pid(hold.crash.pid),
+                shared.saver.save_held(&held),
+                Pid(held.crash.pid),
             ),
-            Job::Unheld(sighting) => {
+            Job::Unheld(crash) => {
                 report(
                     "a crash ended",
-                    shared.saver.save_unheld(&sighting),
-                    sighting.seen.pid,
+                    shared.saver.save_unheld(&crash),
+                    crash.sample.pid,
                 );
             }
         }
@@ -206,11 +213,11 @@ fn save(shared: &Shared, jobs: &Jobs) {
     }
 }
 
-/// Says in the log what came of it.
-pub(super) fn report(what: &str, saved: Result<Saved>, pid: Pid) {
+/// Logs the outcome of saving a crash.
+pub(super) fn report(what: &str, saved: Result<SaveOutcome>, pid: Pid) {
     match saved {
-        Ok(Saved::Bundle(id)) => tracing::info!("{what} process {pid}: {id}"),
-        Ok(Saved::Limited) => tracing::debug!("{what} process {pid}, which is left out"),
+        Ok(SaveOutcome::Bundle(id)) => tracing::info!("{what} process {pid}: {id}"),
+        Ok(SaveOutcome::Limited) => tracing::debug!("{what} process {pid}, which is left out"),
         Err(error) => tracing::error!("{what} process {pid}, which could not be saved: {error}"),
     }
 }

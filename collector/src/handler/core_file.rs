@@ -1,4 +1,4 @@
-//! A core file, opened and written as the kernel would for the crashing thread (core(5)).
+//! Writes a core file as the kernel would for the crashing thread (core(5)).
 
 use super::crashed_thread::{CrashedThread, Directories};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
@@ -11,14 +11,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
-/// The kernel writes no file where `RLIMIT_CORE` is below this.
+/// The kernel writes no core file if `RLIMIT_CORE` is below this.
 const MIN_LIMIT: u64 = 4096;
 
-/// Writes a core file of `limit` bytes at most: where the thread sees its working or root directory, with its rights,
-/// through no link at the end, into a file of its own. Nothing is written where the kernel would write nothing.
+/// Writes a core file of at most `limit` bytes, relative to the thread's working or root directory
+/// and with its permissions. The last path component must not be a link, and the file must be new.
+/// Writes nothing where the kernel would write nothing.
 ///
 /// # Errors
-/// When the thread is gone or may not write there, or the file cannot be written.
+/// When the thread has ended or lacks the permission, or the file cannot be written.
 pub(super) fn write(name: &OsStr, thread: CrashedThread, limit: u64, core: impl Read) -> io::Result<()> {
     if limit < MIN_LIMIT {
         return Ok(());
@@ -30,7 +31,7 @@ pub(super) fn write(name: &OsStr, thread: CrashedThread, limit: u64, core: impl 
     }
 }
 
-/// Appends the process where `core_uses_pid` asks for it and the pattern has not named it already.
+/// Appends the process id if `core_uses_pid` requires it and the pattern does not contain it.
 pub(super) fn with_pid(name: OsString, inner_pid: u32) -> OsString {
     let asked = std::fs::read_to_string("/proc/sys/kernel/core_uses_pid").unwrap_or_default();
     let suffix = format!(".{inner_pid}");
@@ -42,7 +43,7 @@ pub(super) fn with_pid(name: OsString, inner_pid: u32) -> OsString {
     name
 }
 
-/// Creates the file in place of the one that was there; `None`: the kernel would not have written to it either.
+/// Creates the file and replaces an existing one. `None`: the kernel would not write to it either.
 fn create(name: &OsStr, directories: &Directories) -> io::Result<Option<File>> {
     let bytes = name.as_bytes();
     let (parent, file) = match bytes.iter().rposition(|byte| *byte == b'/') {
@@ -65,7 +66,7 @@ fn create(name: &OsStr, directories: &Directories) -> io::Result<Option<File>> {
         .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
         .resolve(resolve);
     let parent: OwnedFd = openat2(start, OsStr::from_bytes(parent), how)?;
-    // As the kernel does: an older core gives way, even one that somebody has open.
+    // Like the kernel, this replaces an older core even if another process has it open.
     let _ = unlinkat(&parent, file, UnlinkatFlags::NoRemoveDir);
     let flags = OFlag::O_CREAT
         | OFlag::O_EXCL
@@ -75,12 +76,12 @@ fn create(name: &OsStr, directories: &Directories) -> io::Result<Option<File>> {
         | OFlag::O_CLOEXEC;
     let file = File::from(openat(&parent, file, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
     let found = file.metadata()?;
-    // File systems may change owner or mode of what is created.
+    // File systems may change the owner or mode of a new file.
     let is_its_own = found.uid() == directories.user.as_raw() && found.mode() & 0o677 == 0o600;
     Ok((found.is_file() && found.nlink() == 1 && is_its_own).then_some(file))
 }
 
-/// Copies, and leaves holes for pages of zeros.
+/// Copies the core and leaves holes for pages of zeros.
 fn copy_sparse(mut from: impl Read, mut to: File) -> io::Result<()> {
     const PAGE: usize = 4096;
     let mut buffer = vec![0; 64 * PAGE];

@@ -1,7 +1,9 @@
-//! The crashing thread as the kernel sees it when it opens a core file: directories, ids, capabilities.
+//! The crashing thread as the kernel sees it when it opens a core file: directories, ids,
+//! capabilities.
 //!
-//! A core file's name, and the directories that it leads through, are the crashing user's. The handler runs as root
-//! of the whole machine, so it gives all of that up before it opens such a name.
+//! The crashing user chooses the name of a core file and the directories on its path. The handler
+//! runs as root in the initial namespaces. It therefore drops these rights before it opens such a
+//! name.
 
 use crate::pattern::Specifiers;
 use caps::{CapSet, Capability, CapsHashSet};
@@ -13,20 +15,21 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 
-/// The capabilities that decide whether a file may be opened or created.
+/// The capabilities that affect opening and creating files.
 const FOR_FILES: [Capability; 3] = [
     Capability::CAP_DAC_OVERRIDE,
     Capability::CAP_DAC_READ_SEARCH,
     Capability::CAP_FOWNER,
 ];
-/// `status` of a thread is not nearly so long: 65 536 groups of eleven bytes.
+/// Maximum size of a thread's `status` file: 65 536 groups of eleven bytes fit.
 const MAX_STATUS: u64 = 1 << 20;
 
-/// The crashing thread's directory in `/proc`. Its number may be another thread's later, the directory is not.
+/// The crashing thread's directory in `/proc`. The thread's number may be reused, but this
+/// descriptor stays with the thread.
 #[derive(Debug)]
 pub(super) struct CrashedThread(OwnedFd);
 
-/// What the kernel holds against a file's permissions.
+/// The ids and capabilities that the kernel checks against file permissions.
 #[derive(Debug, PartialEq, Eq)]
 struct Credentials {
     user: u32,
@@ -35,25 +38,26 @@ struct Credentials {
     capabilities: u64,
 }
 
-/// Where names of files begin for the crashing thread, once the handler has become it.
+/// The directories in which the crashing thread resolves paths, after the handler has taken its
+/// identity.
 #[derive(Debug)]
 pub(super) struct Directories {
-    /// For names that begin with a slash.
+    /// For absolute paths.
     pub(super) root: OwnedFd,
-    /// For all others.
+    /// For relative paths.
     pub(super) working: OwnedFd,
     /// The user that opens files.
     pub(super) user: Uid,
 }
 
 impl CrashedThread {
-    /// Opens the directory of the thread that a crash is told of.
+    /// Opens the directory of the crashed thread.
     pub(super) fn open(crash: &Specifiers) -> io::Result<Self> {
         let path = format!("/proc/{}/task/{}", crash.pid, crash.tid);
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let directory = nix::fcntl::open(path.as_str(), flags, Mode::empty())?;
         let thread = Self(directory);
-        // The thread may have been killed while it dumped, and its number be another one's already.
+        // The thread may have been killed during the dump, and another thread may have its number.
         let status = thread.status()?;
         let user = ids(&status, "Uid:").and_then(|ids| ids.first().copied());
         if field(&status, "CoreDumping:") == Some("1") && user == Some(crash.uid) {
@@ -78,7 +82,8 @@ impl CrashedThread {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Whether it lives in the handler's user namespace: in another one its capabilities are no rights here.
+    /// Returns whether the thread is in the handler's user namespace. In another namespace, its
+    /// capabilities grant nothing here.
     fn is_in_our_user_namespace(&self) -> io::Result<bool> {
         let theirs = openat(
             &self.0,
@@ -90,8 +95,9 @@ impl CrashedThread {
         Ok(identity(fstat(&theirs)?) == identity(stat("/proc/self/ns/user")?))
     }
 
-    /// Becomes the thread, as far as files are concerned: its root directory, its ids for files, of its capabilities
-    /// those for files. There is no way back, and nothing is left of root's rights. Call it in a process of one thread.
+    /// Takes the thread's identity for file access: its root directory, its file system ids, and
+    /// its capabilities for files. This is irreversible and drops all of root's rights. Call it in
+    /// a process with one thread.
     pub(super) fn assume(self) -> io::Result<Directories> {
         let malformed = || io::Error::new(io::ErrorKind::InvalidData, "the process's ids cannot be read");
         let credentials = Credentials::parse(&self.status()?).ok_or_else(malformed)?;
@@ -115,13 +121,13 @@ impl CrashedThread {
         setresuid(user, user, user)?;
         keep(capabilities).map_err(io::Error::other)?;
         prctl::set_no_new_privs()?;
-        // Its user may not trace what has the core's pipe open.
+        // The user must not trace a process that has the core pipe open.
         prctl::set_dumpable(false)?;
         Ok(Directories { root, working, user })
     }
 }
 
-/// Gives up all capabilities but those of `theirs` that decide about files.
+/// Drops all capabilities except those of `theirs` that affect files.
 fn keep(theirs: u64) -> Result<(), caps::errors::CapsError> {
     let had = caps::read(None, CapSet::Permitted)?;
     let kept: CapsHashSet = FOR_FILES
@@ -136,7 +142,7 @@ fn keep(theirs: u64) -> Result<(), caps::errors::CapsError> {
     caps::set(None, CapSet::Effective, &kept)
 }
 
-/// The value of a line of `status` (proc_pid_status(5)).
+/// Returns the value of a line of `status` (proc_pid_status(5)).
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status
         .lines()
@@ -151,7 +157,7 @@ fn ids(status: &str, name: &str) -> Option<Vec<u32>> {
 
 impl Credentials {
     fn parse(status: &str) -> Option<Self> {
-        // Real, effective, saved, and the one for files.
+        // The ids are real, effective, saved and file system.
         let for_files = |name| ids(status, name)?.get(3).copied();
         Some(Self {
             user: for_files("Uid:")?,

@@ -1,44 +1,47 @@
-//! The kernel's clock, calibrated anew: what was told by the old one, put on the new one.
+//! Converts times when the kernel recalibrates its clock.
 //!
-//! Some seconds after a start, later where reading the reference clock is disturbed, Linux finds out better how fast the
-//! time-stamp counter runs (`tsc_refine_calibration_work`, by up to a hundredth), and perf's clock follows from the counter
-//! in another way from then on. The records of before tell times of the old clock, and a bundle has one conversion for all.
+//! Some seconds after boot, Linux refines the frequency of the time-stamp counter by up to one
+//! percent (`tsc_refine_calibration_work`). From then on, perf's clock has another conversion from
+//! the counter. Earlier records have times of the old clock, but a bundle has one conversion for
+//! all.
 
 use backtrail_pt::{Nanos, Tsc, TscConversion};
 
-/// The clock that counts, and the one before it.
+/// The last change of the clock, if any.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Calibration(Option<Change>);
+pub(super) struct Calibration(Option<RateChange>);
 
-/// One way from the counter to perf's clock gave way to another.
+/// A change from one clock conversion to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Change {
+struct RateChange {
     old: TscConversion,
     new: TscConversion,
-    /// When: on both clocks the same.
+    /// The time of the change, which is the same on both clocks.
     at: Nanos,
 }
 
 impl Calibration {
-    /// Takes over that `new` came in the place of `old`, and gives whether anything that is known has another time by it.
-    pub(super) fn follow(&mut self, old: TscConversion, new: TscConversion, now: Tsc) -> bool {
-        self.0 = Change::find(old, new, now);
+    /// Records that `new` replaced `old`. Returns whether times of earlier records have to be
+    /// converted.
+    pub(super) fn record_change(&mut self, old: TscConversion, new: TscConversion, now: Tsc) -> bool {
+        self.0 = RateChange::find(old, new, now);
         self.0.is_some()
     }
 
-    /// The time of a record on the clock that counts, whichever it was told by.
-    pub(super) fn straight(&self, time: Nanos) -> Nanos {
-        self.0.map_or(time, |change| change.straight(time))
+    /// Converts the time of a record to the current clock, whichever clock it was taken with.
+    pub(super) fn to_current(self, time: Nanos) -> Nanos {
+        self.0.map_or(time, |change| change.to_current(time))
     }
 }
 
-impl Change {
-    /// The kernel begins with a new rate where the clock stands, so that the two clocks agree at one moment. `None`: they do
-    /// not until now, so that nobody knows which of them told a time.
+impl RateChange {
+    /// Finds the moment at which both clocks agree. The kernel starts a new rate at the current
+    /// clock value, so there is one. `None`: the clocks do not agree at any time before `now`, so
+    /// the clock of a record cannot be determined.
     fn find(old: TscConversion, new: TscConversion, now: Tsc) -> Option<Self> {
         let shift = old.shift.max(new.shift);
         let rate = |clock: &TscConversion| i128::from(clock.mult) << (shift - clock.shift);
-        // Neighbors on a circle of 2^64: what is between them is little.
+        // The values are on a circle of 2^64, and their distance is small.
         let apart = i128::from(new.zero.wrapping_sub(old.zero).cast_signed()) << shift;
         let tsc = apart.checked_div(rate(&old) - rate(&new))?;
         let tsc = Tsc(u64::try_from(tsc).ok()?);
@@ -49,7 +52,7 @@ impl Change {
         })
     }
 
-    fn straight(&self, time: Nanos) -> Nanos {
+    fn to_current(self, time: Nanos) -> Nanos {
         if time < self.at {
             self.new.nanos(self.old.tsc(time))
         } else {
@@ -62,8 +65,8 @@ impl Change {
 mod tests {
     use super::*;
 
-    /// What the kernel has of a counter at `khz`: as `clocks_calc_mult_shift` and `__set_cyc2ns_scale` make it, the clock being
-    /// `nanos` at `tsc`.
+    /// Returns the kernel's conversion for a counter of `khz` that shows `nanos` at `tsc`, as
+    /// `clocks_calc_mult_shift` and `__set_cyc2ns_scale` compute it.
     fn clock(khz: u64, tsc: u64, nanos: u64) -> TscConversion {
         let mult = u32::try_from((1_000_000u64 << 31) / khz).unwrap();
         let from_zero = ((u128::from(tsc) * u128::from(mult)) >> 31) as u64;
@@ -84,11 +87,11 @@ mod tests {
     fn times_of_both_clocks_come_back_to_their_stamps() {
         let (old, new) = clocks();
         let mut calibration = Calibration::default();
-        assert!(calibration.follow(old, new, NOW));
+        assert!(calibration.record_change(old, new, NOW));
         for ticks in [0, 1_000_000, 2_594_000_000, 25_940_000_000] {
             let (before, after) = (Tsc(CHANGED - ticks), Tsc(CHANGED + ticks));
             for (stamp, told) in [(before, old.nanos(before)), (after, new.nanos(after))] {
-                let back = new.tsc(calibration.straight(told));
+                let back = new.tsc(calibration.to_current(told));
                 assert!(back.0.abs_diff(stamp.0) < 1000, "{stamp} is told as {back}");
             }
         }
@@ -104,11 +107,11 @@ mod tests {
     fn order_is_kept_across_the_change() {
         let (old, new) = clocks();
         let mut calibration = Calibration::default();
-        calibration.follow(old, new, NOW);
+        calibration.record_change(old, new, NOW);
         let at = old.nanos(Tsc(CHANGED)).0;
         let times: Vec<u64> = (at - 5000..at + 5000)
             .step_by(100)
-            .map(|time| calibration.straight(Nanos(time)).0)
+            .map(|time| calibration.to_current(Nanos(time)).0)
             .collect();
         assert!(times.is_sorted());
     }
@@ -121,11 +124,11 @@ mod tests {
             zero: old.zero + 1_000_000,
             ..old
         };
-        assert!(!calibration.follow(old, shifted, NOW), "the same rate");
+        assert!(!calibration.record_change(old, shifted, NOW), "the same rate");
         assert!(
-            !calibration.follow(old, new, Tsc(CHANGED - 1_000_000)),
+            !calibration.record_change(old, new, Tsc(CHANGED - 1_000_000)),
             "in the future"
         );
-        assert_eq!(calibration.straight(Nanos(5)), Nanos(5));
+        assert_eq!(calibration.to_current(Nanos(5)), Nanos(5));
     }
 }

@@ -1,26 +1,27 @@
-//! The two clocks: perf's, which time stamps of a trace convert to, and `CLOCK_MONOTONIC`, which the crash probe tells.
+//! The two clocks: perf's clock, which trace timestamps convert to, and `CLOCK_MONOTONIC`, which
+//! the crash probe uses.
 
 pub use crate::clock::monotonic;
 use backtrail_pt::{Nanos, Tsc, TscConversion};
 
-/// Now, by the time-stamp counter.
+/// Returns the time-stamp counter.
 #[must_use]
 pub fn tsc() -> Tsc {
-    // SAFETY: every x86-64 processor has the instruction, and Linux leaves it to user code.
+    // SAFETY: every x86-64 processor has the instruction, and Linux permits it in user mode.
     Tsc(unsafe { std::arch::x86_64::_rdtsc() })
 }
 
-/// Now, on perf's clock.
+/// Returns the current time on perf's clock.
 #[must_use]
 pub fn perf(conversion: &TscConversion) -> Nanos {
     conversion.nanos(tsc())
 }
 
-/// A moment of `CLOCK_MONOTONIC` on perf's clock. The two differ by what they were set to and by how time was slewed since,
-/// so that they are compared anew each time; good to about a microsecond for a moment not long ago.
+/// Converts a time of `CLOCK_MONOTONIC` to perf's clock. The offset of the two clocks changes, so
+/// each call compares them again. The result is accurate to about a microsecond for recent times.
 #[must_use]
 pub fn perf_of_monotonic(conversion: &TscConversion, moment: u64) -> Nanos {
-    // Of some tries the one that was interrupted least.
+    // Uses the attempt with the shortest interruption.
     let tries = (0..5).map(|_| {
         let before = monotonic();
         let now = perf(conversion);
@@ -37,7 +38,7 @@ mod tests {
 
     #[test]
     fn moments_convert_by_their_distance_from_now() {
-        // One tick is one nanosecond, whatever the processor's real rate: only the distance is looked at.
+        // One tick is one nanosecond, because this test checks only the distance.
         let conversion = TscConversion::new(0, 1, 0).unwrap();
         let moment = monotonic();
         let (early, late) = (

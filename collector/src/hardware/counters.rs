@@ -1,52 +1,52 @@
-//! What the hardware source counts, for those who watch the collector.
+//! The counters of the Intel PT source, for monitoring.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How often things happened since the start.
+/// The counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Records of the sideband that were read.
+    /// Sideband records that were read.
     pub records: u64,
     /// Records that the kernel dropped because a ring was full.
     pub lost: u64,
-    /// Records that could not be read.
+    /// Records that could not be parsed.
     pub malformed: u64,
-    /// Pieces of trace whose end was lost because a buffer was full.
+    /// Trace chunks whose end was lost because a buffer was full.
     pub truncated: u64,
-    /// Pieces of trace with gaps, for a hypervisor used the hardware.
+    /// Trace chunks with gaps because a hypervisor used the hardware.
     pub partial: u64,
-    /// Pieces of trace that collided with another user of the hardware.
+    /// Trace chunks that collided with another user of the hardware.
     pub collided: u64,
-    /// Processors that came.
+    /// Processors that went online.
     pub cpus_came: u64,
-    /// Processors that went.
+    /// Processors that went offline.
     pub cpus_went: u64,
     /// Processors that are traced now.
     pub cpus_traced: u64,
-    /// How often a processor came whose PMU was found taken by somebody else.
+    /// Processors that went online while another program used the PMU.
     pub busy: u64,
-    /// Traces that were frozen.
+    /// Freezes.
     pub freezes: u64,
-    /// Traces that were paused by the kernel itself at a crash.
+    /// Traces that the kernel itself paused at a crash.
     pub paused_by_kernel: u64,
-    /// Copies for which no locked buffer was left.
+    /// Copies without a locked buffer.
     pub buffers_missing: u64,
-    /// Times that a trace could not be started again.
+    /// Traces that could not be resumed.
     pub resume_failures: u64,
-    /// Bytes that the history takes.
+    /// Bytes of the sideband history.
     pub history_bytes: u64,
 }
 
-/// The counters that several threads count.
+/// The counters that several threads update.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct SharedCounters {
     pub(super) freezes: AtomicU64,
     pub(super) paused_by_kernel: AtomicU64,
     pub(super) buffers_missing: AtomicU64,
     pub(super) resume_failures: AtomicU64,
 }
 
-impl Shared {
+impl SharedCounters {
     pub(super) fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! Pause, copy, resume: the traces of all processors as they were at one moment.
+//! Pauses, copies and resumes the traces of all processors.
 
 use super::clock;
-use super::counters::Shared as Counters;
-use super::tap::Tap;
+use super::counters::SharedCounters;
+use super::freezable::FreezableTrace;
 use crate::Result;
 use backtrail_perf::ring::AuxCopy;
 use backtrail_perf::{Error as PerfError, LockedMemory};
@@ -12,23 +12,24 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
 
-/// More threads copy no faster: memory is the limit.
+/// More threads do not copy faster, because memory bandwidth is the limit.
 const MAX_WORKERS: usize = 4;
 
-/// Freezes the traces. A handle for any thread; several may ask at once, and wait for each other.
+/// Freezes the traces. Any thread can use a clone of this handle. Concurrent freezes wait for each
+/// other.
 #[derive(Clone, Debug)]
-pub struct Freezer(pub(super) Arc<Shared>);
+pub struct Freezer(pub(super) Arc<FreezerState>);
 
-/// What freezers and the collector share.
+/// The state that freezers and the Intel PT source share.
 #[derive(Debug)]
-pub(super) struct Shared {
-    /// The processors' traces; those of processors that went stay for a while.
-    traces: RwLock<Vec<Arc<dyn Tap>>>,
-    pub(super) counters: Counters,
+pub(super) struct FreezerState {
+    /// The traces of all processors. Those of offline processors stay for a while.
+    traces: RwLock<Vec<Arc<dyn FreezableTrace>>>,
+    pub(super) counters: SharedCounters,
     conversion: RwLock<TscConversion>,
-    pool: Arc<Pool>,
-    jobs: Arc<Jobs>,
-    /// One freeze at a time.
+    pool: Arc<BufferPool>,
+    jobs: Arc<CopyQueue>,
+    /// Held during a freeze.
     turn: Mutex<()>,
     workers: Mutex<Vec<JoinHandle<()>>>,
     tids: Vec<Tid>,
@@ -37,12 +38,12 @@ pub(super) struct Shared {
 /// The traces of all processors at one moment.
 #[derive(Debug)]
 pub struct Frozen {
-    /// Of each processor, the one that was asked for first; without those that could not be stopped, or for whose copy
-    /// there was no memory.
+    /// The traces, with that of the requested processor first. Traces that could not be stopped or
+    /// copied are missing.
     pub cpus: Vec<FrozenCpu>,
-    /// When freezing began, by `CLOCK_MONOTONIC`.
+    /// When the freeze started, by `CLOCK_MONOTONIC`.
     pub began_at: u64,
-    /// When the crash was, as the caller said.
+    /// The time of the crash, from the caller.
     pub crash_at: Option<u64>,
 }
 
@@ -51,25 +52,27 @@ pub struct Frozen {
 pub struct FrozenCpu {
     /// The processor.
     pub cpu: Cpu,
-    /// The area was full: older trace was overwritten. `false`: this is all there ever was.
+    /// Whether the ring was full, so that older trace was overwritten.
     pub wrapped: bool,
-    /// When we stopped the trace, by `CLOCK_MONOTONIC` in nanoseconds; the time it went, of a processor that is off.
+    /// When the trace was stopped, by `CLOCK_MONOTONIC` in nanoseconds. For an offline processor,
+    /// when it went offline.
     pub paused_at: u64,
-    /// The same by the time-stamp counter, which the kernel cannot calibrate anew in between.
+    /// The same time on the time-stamp counter, which recalibration does not affect.
     pub paused: Tsc,
-    /// When it went on; `None`: it did not, for the processor is off, or the kernel refused.
+    /// When the trace was resumed. `None`: the processor is offline, or the kernel refused.
     pub resumed_at: Option<u64>,
-    /// The kernel itself had paused the trace at the crash: nothing was overwritten since.
+    /// Whether the kernel itself paused the trace at the crash, so that nothing was overwritten
+    /// since.
     pub paused_by_kernel: bool,
-    /// The processor was off, and the trace had ended before.
+    /// Whether the processor was offline.
     pub off: bool,
     had_buffer: bool,
     copy: AuxCopy,
-    memory: Pooled,
+    memory: PooledBuffer,
 }
 
 impl FrozenCpu {
-    /// The packets, oldest first. They may begin inside of a packet.
+    /// Returns the packets, oldest first. The first packet may be incomplete.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.memory
@@ -79,21 +82,22 @@ impl FrozenCpu {
     }
 }
 
-/// Buffers that are ready to be copied to.
+/// Buffers for copies.
 #[derive(Debug)]
-struct Pool {
+struct BufferPool {
     free: Mutex<Vec<LockedMemory>>,
-    /// No more are kept.
+    /// Maximum number of free buffers.
     size: AtomicUsize,
-    /// So many are out.
+    /// Number of buffers in use.
     lent: AtomicUsize,
     lock: bool,
 }
 
-impl Pool {
-    /// A buffer, and whether it was ready. Where none is, for the last crash is not written yet, memory is taken that
-    /// may have to be paged in; but there are never more than twice as many as processors.
-    fn lend(self: &Arc<Self>, size: usize) -> std::result::Result<(Pooled, bool), PerfError> {
+impl BufferPool {
+    /// Returns a buffer, and whether it was prepared. When all prepared buffers are in use,
+    /// allocates memory that may cause page faults. The total is at most twice the number of
+    /// processors.
+    fn lend(self: &Arc<Self>, size: usize) -> std::result::Result<(PooledBuffer, bool), PerfError> {
         let spare = locked(&self.free)
             .pop()
             .filter(|memory| memory.bytes().len() >= size);
@@ -110,7 +114,7 @@ impl Pool {
             }
         };
         self.lent.fetch_add(1, Ordering::Relaxed);
-        let pooled = Pooled {
+        let pooled = PooledBuffer {
             memory: Some(memory),
             pool: self.clone(),
         };
@@ -118,14 +122,14 @@ impl Pool {
     }
 }
 
-/// A buffer that goes back when it is done with.
+/// A buffer that returns to the pool when dropped.
 #[derive(Debug)]
-struct Pooled {
+struct PooledBuffer {
     memory: Option<LockedMemory>,
-    pool: Arc<Pool>,
+    pool: Arc<BufferPool>,
 }
 
-impl Pooled {
+impl PooledBuffer {
     fn bytes(&self) -> &[u8] {
         self.memory.as_ref().map_or(&[], LockedMemory::bytes)
     }
@@ -135,7 +139,7 @@ impl Pooled {
     }
 }
 
-impl Drop for Pooled {
+impl Drop for PooledBuffer {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
             self.pool.lent.fetch_sub(1, Ordering::Relaxed);
@@ -147,76 +151,81 @@ impl Drop for Pooled {
     }
 }
 
-/// A trace that is paused and wants to be copied.
+/// A paused trace that is to be copied.
 #[derive(Debug)]
-struct Job {
+struct CopyJob {
     index: usize,
-    trace: Arc<dyn Tap>,
+    trace: Arc<dyn FreezableTrace>,
     paused_at: u64,
     paused: Tsc,
     paused_by_kernel: bool,
-    /// It writes no longer, so that its place is known.
+    /// Whether the trace has stopped, so that its position is known.
     stopped: bool,
-    /// Its processor is off.
+    /// Whether the processor is offline.
     off: bool,
-    shared: Arc<Round>,
+    shared: Arc<FreezeRound>,
 }
 
-/// What one freeze waits for.
+/// The state of one freeze.
 #[derive(Debug)]
-struct Round {
-    pool: Arc<Pool>,
-    /// Of each trace, once it is done with; within, nothing of one that could not be copied.
+struct FreezeRound {
+    pool: Arc<BufferPool>,
+    /// The result for each trace when it is finished. The inner `None` is a trace that could not be
+    /// copied.
     done: Mutex<Vec<Option<Option<FrozenCpu>>>>,
     all: Condvar,
     not_resumed: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Jobs {
-    queue: Mutex<Queue>,
+struct CopyQueue {
+    queue: Mutex<QueuedJobs>,
     some: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
+struct QueuedJobs {
+    jobs: VecDeque<CopyJob>,
     closed: bool,
 }
 
-/// A panic elsewhere leaves nothing of ours half done.
+/// Locks a mutex and ignores poisoning, because the state is consistent at every point.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
-    /// Starts the threads that copy, and takes the memory for the copies.
-    pub(super) fn new(traces: Vec<Arc<dyn Tap>>, conversion: TscConversion, lock: bool) -> Result<Arc<Self>> {
+impl FreezerState {
+    /// Starts the copy threads and allocates the buffers.
+    pub(super) fn new(
+        traces: Vec<Arc<dyn FreezableTrace>>,
+        conversion: TscConversion,
+        lock: bool,
+    ) -> Result<Arc<Self>> {
         let free = traces.iter().map(|trace| LockedMemory::new(trace.size(), lock));
         let free = free.collect::<std::result::Result<Vec<_>, _>>()?;
-        let jobs = Arc::new(Jobs::default());
-        let (tell, told) = std::sync::mpsc::channel();
+        let jobs = Arc::new(CopyQueue::default());
+        let (tid_sender, tids) = std::sync::mpsc::channel();
         let count = traces.len().saturating_sub(1).min(MAX_WORKERS);
         let workers = (0..count).map_while(|_| {
-            let (jobs, tell) = (jobs.clone(), tell.clone());
+            let (jobs, tid_sender) = (jobs.clone(), tid_sender.clone());
             let work = move || {
-                // SAFETY: the call takes and changes nothing.
-                let _ = tell.send(Tid(unsafe { libc::gettid() } as u32));
+                // SAFETY: the call has no arguments and no effect.
+                let _ = tid_sender.send(Tid(unsafe { libc::gettid() } as u32));
                 while let Some(job) = jobs.next() {
                     job.run();
                 }
             };
-            // With fewer threads it only takes longer.
+            // With fewer threads, copying takes longer.
             let named = thread::Builder::new().name("backtrail-copy".to_owned());
             named.spawn(work).ok()
         });
         let workers: Vec<_> = workers.collect();
-        drop(tell);
+        drop(tid_sender);
         Ok(Arc::new(Self {
             traces: RwLock::new(traces),
-            counters: Counters::default(),
+            counters: SharedCounters::default(),
             conversion: RwLock::new(conversion),
-            pool: Arc::new(Pool {
+            pool: Arc::new(BufferPool {
                 size: AtomicUsize::new(free.len()),
                 lent: AtomicUsize::new(0),
                 free: Mutex::new(free),
@@ -224,12 +233,12 @@ impl Shared {
             }),
             jobs,
             turn: Mutex::default(),
-            tids: told.iter().take(workers.len()).collect(),
+            tids: tids.iter().take(workers.len()).collect(),
             workers: Mutex::new(workers),
         }))
     }
 
-    /// Takes one more buffer, for a processor that came.
+    /// Adds a buffer for a new processor.
     pub(super) fn grow(&self, size: usize) -> Result<()> {
         let memory = LockedMemory::new(size, self.pool.lock)?;
         self.pool.size.fetch_add(1, Ordering::Relaxed);
@@ -237,35 +246,36 @@ impl Shared {
         Ok(())
     }
 
-    /// Starts the trace of a processor that the kernel stopped.
+    /// Resumes the trace of a processor after the kernel stopped it.
     pub(super) fn restart(&self, cpu: Cpu) {
-        // Not in the middle of a freeze.
+        // Not during a freeze.
         let _turn = locked(&self.turn);
         for trace in self
             .traces()
             .iter()
-            .filter(|trace| trace.cpu() == cpu && trace.gone().is_none())
+            .filter(|trace| trace.cpu() == cpu && trace.offline_since().is_none())
         {
             if !trace.resume(false) {
-                Counters::count(&self.counters.resume_failures);
+                SharedCounters::count(&self.counters.resume_failures);
             }
         }
     }
 
-    /// Starts the traces again that the kernel paused at a crash for which nobody froze them. To be called now and then:
-    /// a trace stands still from one call to the next at least.
+    /// Resumes traces that the kernel paused at a crash without a later freeze. Call it
+    /// periodically. A trace stays paused for at least one period.
     pub(super) fn end_stale_pauses(&self) {
         let _turn = locked(&self.turn);
-        let stale = |trace: &&Arc<dyn Tap>| trace.gone().is_none() && trace.pause_is_stale();
+        let stale =
+            |trace: &&Arc<dyn FreezableTrace>| trace.offline_since().is_none() && trace.pause_is_stale();
         for trace in self.traces().iter().filter(stale) {
-            Counters::count(&self.counters.paused_by_kernel);
+            SharedCounters::count(&self.counters.paused_by_kernel);
             if !trace.resume(true) {
-                Counters::count(&self.counters.resume_failures);
+                SharedCounters::count(&self.counters.resume_failures);
             }
         }
     }
 
-    /// Lets a buffer go, with a trace that is forgotten.
+    /// Removes a buffer, with the trace of an offline processor.
     pub(super) fn shrink(&self) {
         self.pool.size.fetch_sub(1, Ordering::Relaxed);
         let mut free = locked(&self.pool.free);
@@ -274,34 +284,34 @@ impl Shared {
         }
     }
 
-    /// Whether every buffer could be kept in memory.
+    /// Returns whether all buffers are locked in memory.
     pub(super) fn buffers_locked(&self) -> bool {
         locked(&self.pool.free).iter().all(LockedMemory::is_locked)
     }
 }
 
-impl Shared {
-    /// The traces, to look at.
-    pub(super) fn traces(&self) -> RwLockReadGuard<'_, Vec<Arc<dyn Tap>>> {
+impl FreezerState {
+    /// Locks the traces for reading.
+    pub(super) fn traces(&self) -> RwLockReadGuard<'_, Vec<Arc<dyn FreezableTrace>>> {
         self.traces.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The traces, to change.
-    pub(super) fn traces_mut(&self) -> RwLockWriteGuard<'_, Vec<Arc<dyn Tap>>> {
+    /// Locks the traces for writing.
+    pub(super) fn traces_mut(&self) -> RwLockWriteGuard<'_, Vec<Arc<dyn FreezableTrace>>> {
         self.traces.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The way from TSC to perf's clock.
+    /// Returns the conversion from TSC to perf's clock.
     pub(super) fn conversion(&self) -> TscConversion {
         *self.conversion.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel has calibrated its clock anew.
+    /// Sets the conversion after the kernel has recalibrated its clock.
     pub(super) fn set_conversion(&self, conversion: TscConversion) {
         *self.conversion.write().unwrap_or_else(PoisonError::into_inner) = conversion;
     }
 
-    /// Ends the threads.
+    /// Stops the threads.
     pub(super) fn close(&self) {
         locked(&self.jobs.queue).closed = true;
         self.jobs.some.notify_all();
@@ -311,9 +321,9 @@ impl Shared {
     }
 }
 
-impl Jobs {
-    /// Waits for the next job; `None`: there will be none.
-    fn next(&self) -> Option<Job> {
+impl CopyQueue {
+    /// Waits for the next job. `None`: the queue is closed.
+    fn next(&self) -> Option<CopyJob> {
         let mut queue = locked(&self.queue);
         loop {
             if let Some(job) = queue.jobs.pop_front() {
@@ -326,13 +336,13 @@ impl Jobs {
         }
     }
 
-    fn try_next(&self) -> Option<Job> {
+    fn try_next(&self) -> Option<CopyJob> {
         locked(&self.queue).jobs.pop_front()
     }
 }
 
-impl Job {
-    /// Copies the trace and starts it again.
+impl CopyJob {
+    /// Copies the trace and resumes it.
     fn run(self) {
         let copied = self.stopped.then(|| {
             let (mut memory, had_buffer) = self.shared.pool.lend(self.trace.size())?;
@@ -365,45 +375,46 @@ impl Job {
 }
 
 impl Freezer {
-    /// Pauses all traces, that of processor `first` before all others; then copies them, `first` before all others, and
-    /// starts each again as soon as it is copied. What happened after a trace was paused and before it went on is a gap
-    /// in the next.
+    /// Pauses all traces, that of processor `first` before all others. Then copies them in the same
+    /// order, and resumes each as soon as it is copied. The time from pause to resume is a gap in
+    /// the next trace.
     ///
-    /// `crash_at` is the time of the crash by `CLOCK_MONOTONIC`, to be compared with. Read the sideband
-    /// ([`Hardware::drain`](super::Hardware::drain)) afterwards, before the story of this moment is asked for.
+    /// `crash_at` is the time of the crash by `CLOCK_MONOTONIC`, for the report. Afterwards, read
+    /// the sideband ([`Hardware::drain`](super::Hardware::drain)) before using the history of this
+    /// moment.
     #[must_use]
     pub fn freeze(&self, first: Option<Cpu>, crash_at: Option<u64>) -> Frozen {
         let shared = &self.0;
         let _turn = locked(&shared.turn);
         let began_at = clock::monotonic();
         let conversion = shared.conversion();
-        Counters::count(&shared.counters.freezes);
+        SharedCounters::count(&shared.counters.freezes);
         let mut traces = shared.traces().clone();
-        // Of two of the same processor, the one that lives.
+        // Of two traces of the same processor, the online one.
         if let Some(place) = traces
             .iter()
-            .position(|trace| Some(trace.cpu()) == first && trace.gone().is_none())
+            .position(|trace| Some(trace.cpu()) == first && trace.offline_since().is_none())
         {
             traces.swap(0, place);
         }
-        let round = Arc::new(Round {
+        let round = Arc::new(FreezeRound {
             pool: shared.pool.clone(),
             done: Mutex::new(traces.iter().map(|_| None).collect()),
             all: Condvar::new(),
             not_resumed: AtomicU64::new(0),
         });
-        let mut jobs: VecDeque<Job> = traces
+        let mut jobs: VecDeque<CopyJob> = traces
             .into_iter()
             .enumerate()
             .map(|(index, trace)| {
                 let paused = trace.pause();
-                let off = trace.gone().is_some();
+                let off = trace.offline_since().is_some();
                 let stopped = paused || off;
-                let (paused_at, paused) = match trace.gone() {
+                let (paused_at, paused) = match trace.offline_since() {
                     None => (clock::monotonic(), clock::tsc()),
                     Some(went) => (went, conversion.tsc(clock::perf_of_monotonic(&conversion, went))),
                 };
-                Job {
+                CopyJob {
                     index,
                     paused,
                     paused_at,
@@ -416,7 +427,7 @@ impl Freezer {
             })
             .collect();
         for _ in jobs.iter().filter(|job| job.paused_by_kernel) {
-            Counters::count(&shared.counters.paused_by_kernel);
+            SharedCounters::count(&shared.counters.paused_by_kernel);
         }
         let crashed = jobs.pop_front();
         locked(&shared.jobs.queue).jobs.extend(jobs);
@@ -431,7 +442,7 @@ impl Freezer {
         while done.iter().any(Option::is_none) {
             done = round.all.wait(done).unwrap_or_else(PoisonError::into_inner);
         }
-        // One that could not be stopped or found no memory is left out; the others are worth having.
+        // Traces that could not be stopped or copied are left out.
         let cpus: Vec<FrozenCpu> = done.drain(..).flatten().flatten().collect();
         let failures = round.not_resumed.load(Ordering::Relaxed);
         shared
@@ -439,7 +450,7 @@ impl Freezer {
             .resume_failures
             .fetch_add(failures, Ordering::Relaxed);
         for _ in cpus.iter().filter(|cpu| !cpu.had_buffer) {
-            Counters::count(&shared.counters.buffers_missing);
+            SharedCounters::count(&shared.counters.buffers_missing);
         }
         Frozen {
             cpus,
@@ -448,7 +459,7 @@ impl Freezer {
         }
     }
 
-    /// The threads that copy, for the caller to give them the priority it has itself.
+    /// Returns the copy threads, so that the caller can set their priority.
     #[must_use]
     pub fn threads(&self) -> &[Tid] {
         &self.0.tids

@@ -1,5 +1,5 @@
-//! What happened on all processors lately, bounded in bytes: what falls out is folded into a state, so that every moment
-//! that is still in can be told in full.
+//! The recent scheduling and mapping events of all processors, bounded in bytes. Events that are
+//! removed update a base state, so that every remaining moment is complete.
 
 use super::world::{Change, World};
 use backtrail_perf::ContextSwitch;
@@ -7,55 +7,55 @@ use backtrail_perf::switch::Direction;
 use backtrail_pt::{Cpu, Nanos, Pid, Tid};
 use std::collections::{BTreeMap, VecDeque};
 
-/// One thing that happened.
+/// An event with its time and processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// When, on perf's clock.
+pub struct HistoryEntry {
+    /// The time on perf's clock.
     pub time: Nanos,
-    /// Where.
+    /// The processor.
     pub cpu: Cpu,
-    /// What.
-    pub what: What,
+    /// The event.
+    pub event: HistoryEvent,
 }
 
-/// What happened.
+/// An event of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
-    /// Another task runs.
+pub enum HistoryEvent {
+    /// A context switch.
     Switch(ContextSwitch),
-    /// Something that changes the state of a process.
+    /// A change of a process's state.
     Change(Box<Change>),
 }
 
-impl Entry {
-    /// Whether it says that a trace was stopped for want of room.
+impl HistoryEntry {
+    /// Returns whether the event is a trace that stopped because its buffer was full.
     pub(super) fn is_truncated(&self) -> bool {
-        matches!(&self.what, What::Change(change) if matches!(**change, Change::Trace(flags) if flags.truncated()))
+        matches!(&self.event, HistoryEvent::Change(change) if matches!(**change, Change::Trace(flags) if flags.truncated()))
     }
 
-    /// Has another clock tell its times.
-    pub(super) fn put_on(&mut self, clock: &impl Fn(Nanos) -> Nanos) {
+    /// Converts all times of the entry to another clock.
+    pub(super) fn convert_times(&mut self, clock: &impl Fn(Nanos) -> Nanos) {
         self.time = clock(self.time);
-        match &mut self.what {
-            What::Switch(switch) => switch.time = clock(switch.time),
-            What::Change(change) => {
-                if let Change::Seen(_, Some(state)) = &mut **change {
-                    state.put_on(clock);
+        match &mut self.event {
+            HistoryEvent::Switch(switch) => switch.time = clock(switch.time),
+            HistoryEvent::Change(change) => {
+                if let Change::Rescan(_, Some(state)) = &mut **change {
+                    state.convert_times(clock);
                 }
             }
         }
     }
 
-    /// About how much memory it takes.
+    /// Returns the approximate memory use in bytes.
     fn bytes(&self) -> usize {
-        let more = match &self.what {
-            What::Switch(_) => 0,
-            What::Change(change) => {
+        let more = match &self.event {
+            HistoryEvent::Switch(_) => 0,
+            HistoryEvent::Change(change) => {
                 size_of::<Change>()
                     + match &**change {
                         Change::Map(_, mapped) => mapped.file.path.len() + 64,
-                        Change::Name { name, .. } => name.len() + 16,
-                        Change::Seen(_, Some(state)) => 64 * (state.threads.len() + state.mappings.len()),
+                        Change::Comm { name, .. } => name.len() + 16,
+                        Change::Rescan(_, Some(state)) => 64 * (state.threads.len() + state.mappings.len()),
                         _ => 0,
                     }
             }
@@ -66,34 +66,34 @@ impl Entry {
 
 /// The bounded history.
 #[derive(Debug, Default)]
-pub struct History {
+pub struct SidebandHistory {
     limit: usize,
     used: usize,
-    /// In order of time.
-    entries: VecDeque<Entry>,
-    /// How things were before the first entry.
+    /// Sorted by time.
+    entries: VecDeque<HistoryEntry>,
+    /// The state before the first entry.
     base: World,
     /// The last switch of each processor before the first entry.
     running: BTreeMap<Cpu, ContextSwitch>,
-    /// Everything up to here is folded into the base.
+    /// The time of the newest entry that was removed into the base.
     folded: Nanos,
 }
 
-/// What happened in a stretch of time.
+/// The events in a time interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Story {
-    /// The processes as they were at its end, those included that ended in it.
+pub struct HistoryInterval {
+    /// The processes at the end of the interval, including those that ended in it.
     pub world: World,
-    /// The switches of each processor in it, and the last one before it.
+    /// The switches of each processor in the interval, and the last one before it.
     pub switches: BTreeMap<Cpu, Vec<ContextSwitch>>,
-    /// The changes in it that are of no process: lost records, trouble of traces, kernel code.
+    /// The changes in the interval that affect no process: lost records, trace errors, kernel code.
     pub other: Vec<(Nanos, Cpu, Change)>,
-    /// It begins before the history does.
+    /// Whether the interval starts before the history.
     pub cut: bool,
 }
 
-impl History {
-    /// Begins with a state.
+impl SidebandHistory {
+    /// Creates a history with a base state.
     #[must_use]
     pub fn new(limit: usize, base: World) -> Self {
         Self {
@@ -103,17 +103,17 @@ impl History {
         }
     }
 
-    /// Adds what happened, in any order; some of it may be older than what is there, for processors are read one after
-    /// another. What is older than all that is kept goes into the base at once.
-    pub fn add(&mut self, mut batch: Vec<Entry>) {
+    /// Adds entries in any order. They may be older than existing entries, because processors are
+    /// read one after another. Entries that are older than the whole history go into the base.
+    pub fn add(&mut self, mut batch: Vec<HistoryEntry>) {
         batch.sort_by_key(|entry| entry.time);
         let Some(first) = batch.first().map(|entry| entry.time) else {
             return;
         };
         let later = self.entries.partition_point(|entry| entry.time <= first);
-        let tail: Vec<Entry> = self.entries.drain(later..).collect();
-        self.used += batch.iter().map(Entry::bytes).sum::<usize>();
-        // Two runs in order: the sort merges them.
+        let tail: Vec<HistoryEntry> = self.entries.drain(later..).collect();
+        self.used += batch.iter().map(HistoryEntry::bytes).sum::<usize>();
+        // The sort merges two sorted runs.
         batch.extend(tail);
         batch.sort_by_key(|entry| entry.time);
         self.entries.extend(batch);
@@ -125,71 +125,71 @@ impl History {
         }
     }
 
-    /// Has another clock tell all its times.
-    pub(super) fn put_on(&mut self, clock: impl Fn(Nanos) -> Nanos) {
+    /// Converts all times to another clock.
+    pub(super) fn convert_times(&mut self, clock: impl Fn(Nanos) -> Nanos) {
         for entry in &mut self.entries {
-            entry.put_on(&clock);
+            entry.convert_times(&clock);
         }
-        // Where the clocks meet they may differ by a nanosecond.
+        // At the moment of the change, the clocks may differ by a nanosecond.
         self.entries.make_contiguous().sort_by_key(|entry| entry.time);
         for switch in self.running.values_mut() {
             switch.time = clock(switch.time);
         }
         for state in self.base.processes.values_mut() {
-            state.put_on(&clock);
+            state.convert_times(&clock);
         }
         self.folded = clock(self.folded);
     }
 
-    fn fold(&mut self, entry: Entry) {
+    fn fold(&mut self, entry: HistoryEntry) {
         self.folded = self.folded.max(entry.time);
-        match entry.what {
-            What::Switch(switch) => {
+        match entry.event {
+            HistoryEvent::Switch(switch) => {
                 self.running.insert(entry.cpu, switch);
             }
-            What::Change(change) => self.base.apply(entry.time, &change, false),
+            HistoryEvent::Change(change) => self.base.apply(entry.time, &change, false),
         }
     }
 
-    /// When the oldest thing happened that is kept.
+    /// Returns the time of the oldest entry.
     #[must_use]
     pub fn oldest(&self) -> Option<Nanos> {
         self.entries.front().map(|entry| entry.time)
     }
 
-    /// When the newest thing happened.
+    /// Returns the time of the newest entry.
     #[must_use]
     pub fn newest(&self) -> Option<Nanos> {
         self.entries.back().map(|entry| entry.time)
     }
 
-    /// About how many bytes the entries take.
+    /// Returns the approximate memory use of the entries in bytes.
     #[must_use]
     pub fn used(&self) -> usize {
         self.used
     }
 
-    /// How many entries are kept.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether nothing happened yet, or nothing is kept.
+    /// Returns whether there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     #[cfg(test)]
-    pub(super) fn entries_for_test(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn entries_for_test(&self) -> impl Iterator<Item = &HistoryEntry> {
         self.entries.iter()
     }
 
-    /// What happened from `from` to `until`, both included.
+    /// Returns the events from `from` to `until`, both included.
     #[must_use]
-    pub fn story(&self, from: Nanos, until: Nanos) -> Story {
-        let mut story = Story {
+    pub fn interval(&self, from: Nanos, until: Nanos) -> HistoryInterval {
+        let mut interval = HistoryInterval {
             world: self.base.clone(),
             switches: self
                 .running
@@ -202,37 +202,37 @@ impl History {
         let mut running = Running::new(&self.running);
         for entry in self.entries.iter().take_while(|entry| entry.time <= until) {
             let before = entry.time < from;
-            match &entry.what {
-                What::Switch(switch) => {
+            match &entry.event {
+                HistoryEvent::Switch(switch) => {
                     let switch = running.named(entry.cpu, *switch);
-                    let switches = story.switches.entry(entry.cpu).or_default();
+                    let switches = interval.switches.entry(entry.cpu).or_default();
                     if before {
-                        // Only the last of them says who ran at the beginning.
+                        // Only the last of these switches shows the thread that ran at the start.
                         switches.clear();
                     }
                     switches.push(switch);
                 }
-                What::Change(change) => {
+                HistoryEvent::Change(change) => {
                     if matches!(**change, Change::Lost(_)) {
                         running.0.remove(&entry.cpu);
                     }
-                    story.world.apply(entry.time, change, !before);
+                    interval.world.apply(entry.time, change, !before);
                     if !before
                         && matches!(
                             &**change,
                             Change::Lost(_) | Change::Trace(_) | Change::KernelCode(_)
                         )
                     {
-                        story.other.push((entry.time, entry.cpu, (**change).clone()));
+                        interval.other.push((entry.time, entry.cpu, (**change).clone()));
                     }
                 }
             }
         }
-        story
+        interval
     }
 }
 
-/// Who runs on each processor, where it is known.
+/// The thread that runs on each processor, where it is known.
 struct Running(BTreeMap<Cpu, (Pid, Tid)>);
 
 impl Running {
@@ -247,8 +247,9 @@ impl Running {
         )
     }
 
-    /// The switch, with the name of the thread that it is of. A thread that has ended, and was waited for, has no number any more when
-    /// it leaves the processor for the last time: the kernel tells -1 (`perf_event_pid`). It is the one that had come.
+    /// Completes a switch with its thread. A reaped thread has no id when it leaves the processor
+    /// for the last time, and the kernel reports -1 (`perf_event_pid`). It is the thread that was
+    /// switched in before.
     fn named(&mut self, cpu: Cpu, mut switch: ContextSwitch) -> ContextSwitch {
         if switch.direction == Direction::In {
             self.0.insert(cpu, (switch.pid, switch.tid));

@@ -1,4 +1,4 @@
-//! The ELF files that were mapped into a process, found again and copied.
+//! Finds and copies the ELF files that were mapped into a process.
 
 use super::record::RecordedMapping;
 use crate::error::Result;
@@ -13,20 +13,20 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// A file that was found again.
+/// The file of a mapping.
 #[derive(Debug)]
-pub struct Found {
-    /// The file, to be read.
+pub struct FoundModule {
+    /// The file, open for reading.
     pub file: File,
-    /// A copy of it that was made before, to be moved into the bundle.
+    /// An existing copy of the file, to be moved into the bundle.
     pub ready: Option<PathBuf>,
 }
 
-/// Finds the file of a mapping; `None`: it is not there any longer.
-pub type FindModule<'a> = dyn FnMut(Pid, &RecordedMapping, &mut Allowance) -> Option<Found> + 'a;
+/// Finds the file of a mapping. `None`: it no longer exists.
+pub type FindModule<'a> = dyn FnMut(Pid, &RecordedMapping, &mut Allowance) -> Option<FoundModule> + 'a;
 
-/// The modules of a process by what was mapped into it; those that are found are copied. What is
-/// missing is noted.
+/// Returns the modules of a process from its mappings, and copies those that are found. Adds a note
+/// for each missing one.
 pub(super) fn modules(
     writer: &Writer,
     pid: Pid,
@@ -46,7 +46,7 @@ pub(super) fn modules(
             let segments = LoadSegments::read(&found.file)?;
             Some((segments.base(mapped.start, mapped.offset)?, found))
         });
-        // Most files map their first page lowest.
+        // Most files map their first page at the lowest address.
         let base = found.as_ref().map_or_else(
             || Avma(mapped.start.wrapping_sub(mapped.offset)),
             |(base, _)| *base,
@@ -93,7 +93,7 @@ pub(super) fn modules(
     Ok(modules)
 }
 
-/// Whether the name of a mapping is that of a file.
+/// Returns whether the name of a mapping is that of a file.
 #[must_use]
 pub fn is_file(path: &str) -> bool {
     path.starts_with('/')
@@ -102,17 +102,16 @@ pub fn is_file(path: &str) -> bool {
             .any(|prefix| path.starts_with(prefix))
 }
 
-/// Opens the files that a mapping's name leads to and that may be the mapped one: as its process
-/// sees the name, below its root, and as this process does. At most two, and no file twice.
+/// Opens the files that may be the mapped one: those with its name below the process's root and
+/// below this process's root. Returns at most two files, and no file twice.
 ///
-/// A file that the kernel identified by device and inode has to be that one. One that it identified
-/// by its build id is to be checked by [`RecordedMapping::may_be`], because this function reads
-/// nothing. A file that the kernel did not identify is not opened. `admits` refuses files by their
-/// status; they are not opened either.
+/// If the kernel reported device and inode, only that file is opened. If it reported a build id,
+/// check the file with [`RecordedMapping::may_be`], because this function reads no content.
+/// Otherwise, no file is opened. `admits` excludes files by their status, before they are opened.
 ///
-/// The kernel reports names without symbolic links, so none is followed; and only names in the
-/// kernel's cache of directories count (`RESOLVE_CACHED` of openat2(2), Linux 5.12), so that no file
-/// system's server is asked.
+/// The kernel reports names without symbolic links, so none is followed. Only names in the kernel's
+/// directory cache are resolved (`RESOLVE_CACHED` of openat2(2), Linux 5.12), so that no file
+/// server is contacted.
 #[must_use]
 pub fn candidates(
     procfs: &Path,
@@ -150,7 +149,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{MetadataExt, symlink};
 
-    /// A mapping as a snapshot holds it.
+    /// Returns a mapping as a snapshot stores it.
     fn mapping(path: &Path, build_id: Option<&[u8]>, id: Option<FileId>) -> RecordedMapping {
         let value = serde_json::json!({
             "start": 0x1000,
@@ -183,7 +182,7 @@ mod tests {
         let wanted = mapping(&path, None, Some(first));
         assert!(candidates(Path::new("/proc"), Pid(std::process::id()), &wanted, &nobody).is_empty());
 
-        // Another file takes its name, then a link to the first one.
+        // Another file replaces the name, and then a link to the first file does.
         let kept = path.with_file_name("kept");
         std::fs::rename(&path, &kept).unwrap();
         std::fs::write(&path, "second").unwrap();

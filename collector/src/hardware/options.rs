@@ -1,41 +1,45 @@
-//! What to trace, and how much of it to keep.
+//! The options of the Intel PT source.
 
 use crate::{Error, Result};
 use backtrail_pt::Pid;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// The longest text that the kernel takes as a filter is a page; ours stays far below it.
+/// The kernel accepts filter texts of up to a page. This limit is far below.
 const MAX_FILTERS: usize = 16;
 
-/// What to trace, and how much of it to keep.
+/// The options of the Intel PT source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HardwareOptions {
-    /// Trace the kernel too.
+    /// Whether to trace kernel code too.
     pub kernel: bool,
-    /// Whose code is traced.
+    /// The processes to trace.
     pub scope: Scope,
-    /// Only this code is traced; empty: all. No more than the processor has address ranges.
+    /// The code ranges to trace. Empty: all code. The processor limits their number.
     pub filters: Vec<Filter>,
-    /// A `PSB` every 2^(11+n) bytes; `None`: every 16 KiB where that can be chosen.
+    /// A `PSB` packet every 2^(11+n) bytes. `None`: every 16 KiB, where the processor supports the
+    /// choice.
     pub psb_period: Option<u8>,
-    /// An `MTC` every 2^n ticks of the crystal clock; `None`: 2^3, where the processor has them.
+    /// An `MTC` packet every 2^n ticks of the crystal clock. `None`: 2^3, where the processor
+    /// supports MTC.
     pub mtc_period: Option<u8>,
-    /// `CYC` packets, at most one every 2^(n-1) cycles; `None`: none.
+    /// `CYC` packets, at most one every 2^(n-1) cycles. `None`: no CYC packets.
     pub cyc_threshold: Option<u8>,
-    /// Leave out what a return tells that its call told: smaller traces, nothing lost.
+    /// Whether to compress returns (RET compression). Traces become smaller without loss.
     pub compress_returns: bool,
-    /// Bytes of trace kept of each processor: a power of two, 4096 or more. As much again is taken for copies.
+    /// Trace bytes of each processor: a power of two, at least 4096. Copies need as much memory
+    /// again.
     pub ring: usize,
-    /// Bytes that the history of the sideband may take.
+    /// Maximum bytes of the sideband history.
     pub history: usize,
-    /// Keep the buffers for copies in memory, so that a copy waits for no page.
+    /// Whether to lock the copy buffers in memory, so that a copy has no page faults.
     pub lock_memory: bool,
-    /// Have the kernel itself pause a processor's trace when a signal kills there, where it can (Linux 6.13).
+    /// Whether the kernel itself pauses a processor's trace at a fatal signal, if it can (Linux
+    /// 6.13).
     pub pause_in_kernel: bool,
-    /// Where sysfs is.
+    /// The mount point of sysfs.
     pub sysfs: PathBuf,
-    /// Where procfs is.
+    /// The mount point of procfs.
     pub procfs: PathBuf,
 }
 
@@ -59,32 +63,32 @@ impl Default for HardwareOptions {
     }
 }
 
-/// Whose code is traced.
+/// The processes to trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// Everybody's.
+    /// All processes.
     #[default]
     System,
-    /// Of the processes in a control group: its directory.
+    /// The processes of a cgroup, by its directory.
     Cgroup(PathBuf),
-    /// Of these processes, and of the children they will have.
+    /// These processes, and their future children.
     Processes(Vec<Pid>),
 }
 
-/// A range of code.
+/// A code range to trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// The file that the code is of; `None`: it is the kernel's, and `start` is an address.
+    /// The file of the code. `None`: kernel code, and `start` is an address.
     pub file: Option<PathBuf>,
     /// The first byte: an offset in the file.
     pub start: u64,
-    /// In bytes.
+    /// The size in bytes.
     pub size: u64,
 }
 
-/// The filters as the kernel takes them; `None`: there are none.
+/// Returns the filters in the kernel's syntax. `None`: there are no filters.
 ///
-/// Source: `kernel/events/core.c`, `perf_event_parse_addr_filter`, and what it refuses.
+/// Source: `perf_event_parse_addr_filter` in `kernel/events/core.c`.
 pub(super) fn filter_text(options: &HardwareOptions, ranges: u32) -> Result<Option<String>> {
     let filters = &options.filters;
     if filters.is_empty() {

@@ -1,11 +1,10 @@
-//! A snapshot as plain data: what the process that froze the traces hands to the one that writes a
-//! bundle of them.
+//! A snapshot as plain data, which the daemon passes to a worker.
 //!
-//! The first has privileges and reads no file of a traced process; the second opens and parses such
-//! files without any.
+//! The daemon has privileges and opens no file of a traced process. The worker opens and parses
+//! such files without privileges.
 
 use super::modules::{self, FindModule};
-use super::snapshot::{CpuCost, Machine, Written};
+use super::snapshot::{CpuCost, TracedMachine, WrittenHistory};
 use crate::error::Result;
 use backtrail_bundle::manifest::{AddressFilter, CpuTrace, Process, Thread};
 use backtrail_bundle::{BundlePath, Writer, module_file};
@@ -15,11 +14,12 @@ use backtrail_pt::{Avma, BuildId, Cpu, CpuModel, Pid, Tid, TimingParams, TscConv
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 
-/// A snapshot without its bytes, which follow it: of each processor the trace, then the switches.
+/// A snapshot without its bytes. The bytes follow it: for each processor the trace, then the
+/// switches.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Recorded {
+pub struct RecordedHistory {
     cpus: Vec<RecordedCpu>,
-    /// The processes with what was mapped into them.
+    /// The processes and their mappings.
     pub processes: Vec<RecordedProcess>,
     filters: Vec<(u64, u64)>,
     costs: Vec<RecordedCost>,
@@ -30,7 +30,7 @@ pub struct Recorded {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct RecordedCpu {
     cpu: u32,
-    /// Bytes of its trace.
+    /// Bytes of the processor's trace.
     trace: u64,
     /// Bytes of its switch records.
     switches: u64,
@@ -39,10 +39,10 @@ struct RecordedCpu {
 /// A process in a snapshot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RecordedProcess {
-    /// Its id.
+    /// The process id.
     pub pid: u32,
     threads: Vec<(u32, String)>,
-    /// What was mapped executable.
+    /// The executable mappings.
     pub mappings: Vec<RecordedMapping>,
 }
 
@@ -51,33 +51,33 @@ pub struct RecordedProcess {
 pub struct RecordedMapping {
     /// The first address.
     pub start: u64,
-    /// In bytes.
+    /// The size in bytes.
     pub size: u64,
     /// The file offset at `start`.
     pub offset: u64,
-    /// The file, or a name of what is none.
+    /// The path of the file, or a name of other memory.
     pub path: String,
     build_id: Option<Vec<u8>>,
-    /// Device and inode, when the kernel told them.
+    /// Device and inode, if the kernel reported them.
     id: Option<((u32, u32), u64)>,
 }
 
 impl RecordedMapping {
-    /// The file's build id, when the kernel told it.
+    /// Returns the file's build id, if the kernel reported it.
     #[must_use]
     pub fn build_id(&self) -> Option<BuildId> {
         self.build_id.as_deref().and_then(BuildId::new)
     }
 
-    /// Returns whether an open file may be the one that was mapped: it has the build id that the
-    /// kernel told, if it told one. The file is parsed for it.
+    /// Returns whether an open file may be the mapped one: it has the reported build id, if there
+    /// is one. This parses the file.
     #[must_use]
     pub fn may_be(&self, file: &File) -> bool {
         let Some(told) = self.build_id() else { return true };
         module_file::build_id(file, &self.path).is_ok_and(|found| found == Some(told))
     }
 
-    /// Which file was mapped, when the kernel told that.
+    /// Returns the identity of the mapped file, if the kernel reported it.
     #[must_use]
     pub fn id(&self) -> Option<FileId> {
         self.id.map(|(device, inode)| FileId { device, inode })
@@ -104,7 +104,7 @@ struct RecordedMachine {
 }
 
 impl RecordedMachine {
-    fn of(machine: Machine) -> Self {
+    fn of(machine: TracedMachine) -> Self {
         let (tsc, timing, cpu) = (machine.tsc, machine.timing, machine.cpu);
         Self {
             tsc: (tsc.shift, tsc.mult, tsc.zero),
@@ -119,7 +119,7 @@ impl RecordedMachine {
         }
     }
 
-    fn machine(self) -> Machine {
+    fn machine(self) -> TracedMachine {
         let (shift, mult, zero) = self.tsc;
         let (mtc_freq, nom_freq, cpuid_15h_eax, cpuid_15h_ebx) = self.timing;
         let (family, model, stepping) = self.model;
@@ -127,7 +127,7 @@ impl RecordedMachine {
             true => Vendor::Intel,
             false => Vendor::Other,
         };
-        Machine {
+        TracedMachine {
             tsc: TscConversion { shift, mult, zero },
             timing: TimingParams {
                 mtc_freq,
@@ -145,19 +145,19 @@ impl RecordedMachine {
     }
 }
 
-/// What a [`Recorded`] is made of.
+/// The parts of a [`RecordedHistory`].
 pub(super) struct Parts {
     pub(super) cpus: Vec<(Cpu, Vec<u8>, Vec<u8>)>,
     pub(super) processes: Vec<RecordedProcess>,
     pub(super) filters: Vec<AddressFilter>,
     pub(super) costs: Vec<CpuCost>,
     pub(super) notes: Vec<String>,
-    pub(super) machine: Machine,
+    pub(super) machine: TracedMachine,
 }
 
 impl RecordedProcess {
     pub(super) fn new(pid: Pid, state: &super::world::ProcessState) -> Self {
-        let mapping = |mapped: &super::world::Mapped| RecordedMapping {
+        let mapping = |mapped: &super::world::ExecutableMapping| RecordedMapping {
             start: mapped.start.0,
             size: mapped.size,
             offset: mapped.offset.0,
@@ -177,8 +177,8 @@ impl RecordedProcess {
     }
 }
 
-impl Recorded {
-    /// The data, and the bytes that follow it.
+impl RecordedHistory {
+    /// Returns the data and the bytes that follow it.
     pub(super) fn new(parts: Parts) -> (Self, Vec<u8>) {
         let mut bytes = Vec::new();
         let mut cpus = Vec::new();
@@ -215,12 +215,12 @@ impl Recorded {
         (recorded, bytes)
     }
 
-    /// Writes traces, switches and the modules that `find` finds. `bytes` are those that follow the
-    /// data.
+    /// Writes traces, switches and the modules that `find` returns. `bytes` are the bytes that
+    /// follow the data.
     ///
     /// # Errors
     /// When a file cannot be written.
-    pub fn write(self, bytes: &[u8], writer: &Writer, find: &mut FindModule<'_>) -> Result<Written> {
+    pub fn write(self, bytes: &[u8], writer: &Writer, find: &mut FindModule<'_>) -> Result<WrittenHistory> {
         let mut notes = self.notes;
         let mut rest = bytes;
         let mut take = |size: u64| {
@@ -270,7 +270,7 @@ impl Recorded {
             paused_for: cost.paused_for,
             paused_by_kernel: cost.paused_by_kernel,
         };
-        Ok(Written {
+        Ok(WrittenHistory {
             cpus,
             machine: self.machine.machine(),
             filters: self.filters.into_iter().map(filter).collect(),

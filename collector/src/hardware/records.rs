@@ -1,8 +1,8 @@
-//! From the kernel's records to what happened.
+//! Parses the kernel's records into history entries.
 
 use super::counters::Counters;
-use super::history::{Entry, What};
-use super::world::{Change, Mapped, MappedFile};
+use super::history::{HistoryEntry, HistoryEvent};
+use super::world::{Change, ExecutableMapping, MappedFile};
 use backtrail_perf::attr::SAMPLE_TYPE;
 use backtrail_perf::kernel_code::KernelCode;
 use backtrail_perf::record::{Mmap, RawRecord, Record, RecordEvent};
@@ -13,23 +13,24 @@ use backtrail_pt::{Cpu, Nanos, Pid, Tid};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// More names are not shared any longer: a host that maps new files without end must not fill our memory.
+/// Maximum number of shared names. A machine that maps new files without end must not exhaust
+/// memory.
 const MAX_FILES: usize = 32 << 10;
 
 /// `PERF_RECORD_LOST_SAMPLES`.
 const LOST_SAMPLES: u32 = 13;
 
-/// Names of files, each kept once.
+/// File names, each stored once.
 #[derive(Debug, Default)]
-pub(super) struct Files(HashSet<Arc<MappedFile>>);
+pub(super) struct FileTable(HashSet<Arc<MappedFile>>);
 
-impl Files {
+impl FileTable {
     pub(super) fn shared(&mut self, file: MappedFile) -> Arc<MappedFile> {
         if let Some(known) = self.0.get(&file) {
             return known.clone();
         }
         if self.0.len() >= MAX_FILES {
-            // Those in use live on with their users.
+            // Names in use stay alive through their users.
             self.0.clear();
         }
         let file = Arc::new(file);
@@ -38,27 +39,27 @@ impl Files {
     }
 }
 
-/// Reads the records that a ring of processor `cpu` gave.
+/// Parses the records from the ring of processor `cpu`.
 pub(super) fn read(
     bytes: &[u8],
     cpu: Cpu,
-    files: &mut Files,
+    files: &mut FileTable,
     counters: &mut Counters,
-    entries: &mut Vec<Entry>,
+    entries: &mut Vec<HistoryEntry>,
 ) {
-    // A record that tells no time of its own stands between those around it.
+    // A record without a timestamp gets the time of the previous one.
     let mut last = Nanos(0);
     for raw in ring::records(bytes) {
         let read = raw.and_then(|raw| one(&raw, files));
         match read {
             Ok(None) => {}
-            Ok(Some((id, what))) => {
+            Ok(Some((id, event))) => {
                 last = id.time.unwrap_or(last);
-                count(&what, counters);
-                entries.push(Entry {
+                count(&event, counters);
+                entries.push(HistoryEntry {
                     time: last,
                     cpu: id.cpu.unwrap_or(cpu),
-                    what,
+                    event,
                 });
             }
             Err(_) => counters.malformed += 1,
@@ -67,8 +68,10 @@ pub(super) fn read(
     }
 }
 
-fn count(what: &What, counters: &mut Counters) {
-    let What::Change(change) = what else { return };
+fn count(event: &HistoryEvent, counters: &mut Counters) {
+    let HistoryEvent::Change(change) = event else {
+        return;
+    };
     match &**change {
         Change::Lost(count) => counters.lost = counters.lost.saturating_add(*count),
         Change::Trace(flags) => {
@@ -80,10 +83,10 @@ fn count(what: &What, counters: &mut Counters) {
     }
 }
 
-type Read = Result<Option<(SampleId, What)>, backtrail_perf::Error>;
+type ParsedRecord = Result<Option<(SampleId, HistoryEvent)>, backtrail_perf::Error>;
 
-fn one(raw: &RawRecord<'_>, files: &mut Files) -> Read {
-    let change = |id, change| Ok(Some((id, What::Change(Box::new(change)))));
+fn one(raw: &RawRecord<'_>, files: &mut FileTable) -> ParsedRecord {
+    let change = |id, change| Ok(Some((id, HistoryEvent::Change(Box::new(change)))));
     if raw.kind == LOST_SAMPLES {
         return Ok(None);
     }
@@ -100,34 +103,34 @@ fn one(raw: &RawRecord<'_>, files: &mut Files) -> Read {
         }
         RecordEvent::Comm { pid, tid, name, exec } if is_process(pid) => {
             let name = name.into();
-            change(id, Change::Name { pid, tid, name, exec })
+            change(id, Change::Comm { pid, tid, name, exec })
         }
         RecordEvent::Fork { pid, tid, parent } if is_process(pid) => change(
             id,
-            Change::Birth {
+            Change::Fork {
                 pid,
                 tid,
                 parent,
                 by: id.tid.unwrap_or(Tid(parent.0)),
             },
         ),
-        RecordEvent::Exit { pid, tid } if is_process(pid) => change(id, Change::Death { pid, tid }),
+        RecordEvent::Exit { pid, tid } if is_process(pid) => change(id, Change::Exit { pid, tid }),
         RecordEvent::Aux { flags, .. } if flags.truncated() || flags.partial() || flags.collision() => {
             change(id, Change::Trace(flags))
         }
-        RecordEvent::Switch(switch) => Ok(Some((id, What::Switch(switch)))),
+        RecordEvent::Switch(switch) => Ok(Some((id, HistoryEvent::Switch(switch)))),
         RecordEvent::Lost { count } => change(id, Change::Lost(count)),
         _ => Ok(None),
     }
 }
 
-/// 0 is the idle task's, -1 that of a thread that is gone already.
+/// Id 0 is the idle task, and -1 is a thread that has ended.
 fn is_process(pid: Pid) -> bool {
     pid.0 != 0 && pid.0 != u32::MAX
 }
 
-fn mapping(mmap: Mmap, files: &mut Files) -> (Pid, Mapped) {
-    let mapped = Mapped {
+fn mapping(mmap: Mmap, files: &mut FileTable) -> (Pid, ExecutableMapping) {
+    let mapped = ExecutableMapping {
         start: mmap.start,
         size: mmap.size,
         offset: mmap.offset,
@@ -157,14 +160,20 @@ mod tests {
             .collect()
     }
 
-    /// What trails a record: process 7, thread 8, a time, processor 3, an id.
+    /// Returns the trailer of a record: process 7, thread 8, a time, processor 3, an id.
     fn trailer(time: u64) -> [u64; 4] {
         [7 | 8 << 32, time, 3, 1]
     }
 
-    fn read_all(bytes: &[u8]) -> (Vec<Entry>, Counters) {
+    fn read_all(bytes: &[u8]) -> (Vec<HistoryEntry>, Counters) {
         let (mut entries, mut counters) = (Vec::new(), Counters::default());
-        read(bytes, Cpu(0), &mut Files::default(), &mut counters, &mut entries);
+        read(
+            bytes,
+            Cpu(0),
+            &mut FileTable::default(),
+            &mut counters,
+            &mut entries,
+        );
         (entries, counters)
     }
 
@@ -172,7 +181,7 @@ mod tests {
     fn lost_records_and_trouble_of_traces_are_counted_and_kept_with_their_time_and_place() {
         let lost = [&[1, 5][..], &trailer(100)].concat();
         let aux = [&[0, 4096, 1 | 4 | 8][..], &trailer(200)].concat();
-        // An overwritten area and no trouble tells nothing.
+        // An overwritten buffer without an error is no event.
         let plain = [&[0, 4096, 2][..], &trailer(300)].concat();
         let bytes = [record(2, &lost), record(11, &aux), record(11, &plain)].concat();
         let (entries, counters) = read_all(&bytes);
@@ -201,7 +210,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever stands in a ring is read or counted, and ends.
+        /// Any content of a ring is parsed or counted, and parsing ends.
         #[test]
         fn any_bytes_are_read_or_counted(
             kinds in prop::collection::vec((0u32..24, prop::collection::vec(any::<u64>(), 0..9)), 0..12),
@@ -212,9 +221,9 @@ mod tests {
             let (entries, counters) = read_all(bytes);
             prop_assert!(entries.len() as u64 + counters.malformed <= counters.records);
             prop_assert!(counters.records <= kinds.len() as u64);
-            let mut history = crate::hardware::History::new(1000, crate::hardware::World::default());
+            let mut history = crate::hardware::SidebandHistory::new(1000, crate::hardware::World::default());
             history.add(entries);
-            let _ = history.story(Nanos(0), Nanos(u64::MAX));
+            let _ = history.interval(Nanos(0), Nanos(u64::MAX));
         }
     }
 }

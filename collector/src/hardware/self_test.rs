@@ -1,7 +1,8 @@
-//! The whole way on this very machine: rings, a busy child, freeze, and a look at what came out.
+//! Tests Intel PT on this machine: traces a busy child, freezes, and checks the result.
 
 use super::{
-    Abilities, Freezer, Frozen, Hardware, HardwareOptions, Snapshot, clock, first_time, written_since,
+    Freezer, Frozen, Hardware, HardwareOptions, TraceCapabilities, TraceSnapshot, clock, first_timestamp,
+    written_since,
 };
 use crate::{Error, Result};
 use backtrail_pt::Pid;
@@ -9,45 +10,45 @@ use backtrail_pt::parser::{Parser, find_psb};
 use std::thread;
 use std::time::Duration;
 
-/// The test's ring: enough for what it runs.
+/// Ring size of the test in bytes.
 const RING: usize = 1 << 20;
-/// How far a trace's clock may be from ours, in nanoseconds: the traces are some milliseconds old.
+/// Maximum age of a trace's first timestamp, in nanoseconds. The traces are some milliseconds old.
 const CLOCK_TOLERANCE: u64 = 60_000_000_000;
 /// How long the test's child is busy, in nanoseconds.
 const BUSY: u64 = 5_000_000;
 
-/// What was tested, and what came out.
+/// The result of the self-test.
 #[derive(Clone, Debug)]
 pub struct SelfTest {
-    /// One thing after another.
+    /// The checks in order.
     pub checks: Vec<Check>,
-    /// What works beyond the plain trace.
-    pub abilities: Abilities,
+    /// The optional features that work.
+    pub capabilities: TraceCapabilities,
 }
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What.
+    /// Its name.
     pub name: &'static str,
-    /// Whether it was as it should be.
+    /// Whether it passed.
     pub passed: bool,
-    /// What was seen.
+    /// The observed values.
     pub seen: String,
 }
 
 impl SelfTest {
-    /// Whether all was as it should be.
+    /// Returns whether all checks passed.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.checks.iter().all(|check| check.passed)
     }
 }
 
-/// Starts tracing, has a child run for a moment, freezes, and looks whether packets, times and the child's story are there.
+/// Traces a busy child, freezes, and checks packets, timestamps and the child's sideband records.
 ///
 /// # Errors
-/// When tracing does not start, or the child does not.
+/// When tracing or the child cannot be started.
 pub fn self_test(options: &HardwareOptions) -> Result<SelfTest> {
     let options = HardwareOptions {
         ring: RING,
@@ -64,36 +65,37 @@ pub fn self_test(options: &HardwareOptions) -> Result<SelfTest> {
         packets(&frozen),
         readable(&frozen),
         times(&hardware, &frozen),
-        story(&snapshot, pid),
+        interval(&snapshot, pid),
         overwritten(&hardware, &frozen, ended_at),
     ];
     checks.push(again(&freezer, &frozen));
     Ok(SelfTest {
         checks,
-        abilities: hardware.abilities(),
+        capabilities: hardware.capabilities(),
     })
 }
 
-/// Has a child count for a moment, and waits for its end.
+/// Starts a child that is busy for a moment, and waits for its end.
 fn busy_child() -> Result<Pid> {
     let failed = |source| Error::File {
         action: "start a child of",
         path: "/proc/self".into(),
         source,
     };
-    // SAFETY: the child calls nothing but the clock and `_exit`, which are safe whatever other threads were at.
+    // SAFETY: the child calls only the clock and `_exit`, which are safe in any state of other
+    // threads.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let end = clock::monotonic().saturating_add(BUSY);
         while clock::monotonic() < end {}
-        // SAFETY: ends the child at once, without what belongs to its parent.
+        // SAFETY: ends the child at once, without running the parent's exit code.
         unsafe { libc::_exit(0) };
     }
     if pid < 0 {
         return Err(failed(std::io::Error::last_os_error()));
     }
     let mut status = 0;
-    // SAFETY: `status` is a valid place for the answer, and the child is ours.
+    // SAFETY: `status` is valid for the result, and the child is ours.
     if unsafe { libc::waitpid(pid, &mut status, 0) } != pid {
         return Err(failed(std::io::Error::last_os_error()));
     }
@@ -104,7 +106,7 @@ fn check(name: &'static str, passed: bool, seen: String) -> Check {
     Check { name, passed, seen }
 }
 
-/// Places where a decoder may begin.
+/// Counts PSB packets, where a decoder can start.
 fn packets(frozen: &Frozen) -> Check {
     let count = |bytes: &[u8]| {
         let mut from = 0;
@@ -124,7 +126,7 @@ fn packets(frozen: &Frozen) -> Check {
     check("packets", psbs != 0, seen)
 }
 
-/// From the first PSB on, all is packets, but for one that is cut at the end.
+/// Checks that all bytes after the first PSB are packets. The last one may be incomplete.
 fn readable(frozen: &Frozen) -> Check {
     use backtrail_pt::parser::ParseErrorKind;
     let mut wrong = Vec::new();
@@ -148,14 +150,14 @@ fn readable(frozen: &Frozen) -> Check {
     check("packets can be read", wrong.is_empty() && count != 0, seen)
 }
 
-/// The first time stamp of each trace, by the conversion, is not long ago.
+/// Checks that the first timestamp of each trace is recent.
 fn times(hardware: &Hardware, frozen: &Frozen) -> Check {
     let tsc = hardware.machine().tsc;
     let now = clock::perf(&tsc).0;
     let ages: Vec<u64> = frozen
         .cpus
         .iter()
-        .filter_map(|cpu| first_time(cpu.bytes(), clock::tsc()))
+        .filter_map(|cpu| first_timestamp(cpu.bytes(), clock::tsc()))
         .map(|first| now.wrapping_sub(tsc.nanos(first).0))
         .collect();
     let oldest = ages.iter().max().copied();
@@ -175,12 +177,12 @@ fn times(hardware: &Hardware, frozen: &Frozen) -> Check {
     )
 }
 
-/// The sideband told of the child.
-fn story(snapshot: &Snapshot<'_>, pid: Pid) -> Check {
-    let process = snapshot.story.world.processes.get(&pid);
+/// Checks that the sideband contains the child.
+fn interval(snapshot: &TraceSnapshot<'_>, pid: Pid) -> Check {
+    let process = snapshot.interval.world.processes.get(&pid);
     let mapped = process.map_or(0, |process| process.mappings.len());
     let ran = snapshot
-        .story
+        .interval
         .switches
         .values()
         .flatten()
@@ -190,7 +192,7 @@ fn story(snapshot: &Snapshot<'_>, pid: Pid) -> Check {
     check("sideband", mapped != 0 && ran != 0, seen)
 }
 
-/// How much was written between the end of the child and the pause.
+/// Measures the bytes written between the child's end and the pause.
 fn overwritten(hardware: &Hardware, frozen: &Frozen, ended_at: u64) -> Check {
     let tsc = hardware.machine().tsc;
     let moment = tsc.tsc(clock::perf_of_monotonic(&tsc, ended_at));
@@ -216,7 +218,7 @@ fn overwritten(hardware: &Hardware, frozen: &Frozen, ended_at: u64) -> Check {
     )
 }
 
-/// After it went on, the trace grows.
+/// Checks that the traces grow after they were resumed.
 fn again(freezer: &Freezer, before: &Frozen) -> Check {
     thread::sleep(Duration::from_millis(20));
     let after = freezer.freeze(None, None);

@@ -1,11 +1,11 @@
-//! What happens beside the traces: one ring of records a processor, read into the history.
+//! The sideband: one ring of records for each processor, read into the history.
 
 use super::calibration::Calibration;
 use super::counters::Counters;
-use super::history::{Entry, History, What};
-use super::records::{self, Files};
+use super::history::{HistoryEntry, HistoryEvent, SidebandHistory};
+use super::records::{self, FileTable};
 use super::world::Change;
-use super::{census, clock};
+use super::{clock, procfs_snapshot};
 use crate::Result;
 use backtrail_perf::attr::{Attr, SidebandLevel};
 use backtrail_perf::event::{Refusal, Target};
@@ -17,12 +17,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// 512 KiB: some 10 000 records, a tenth of a second of the busiest processors.
+/// 512 KiB: some 10 000 records, a tenth of a second on a very busy processor.
 const PAGES: usize = 128;
-/// We are woken when half is full.
+/// The kernel wakes the reader when half of the ring is full.
 const WATERMARK: u32 = PAGES as u32 * 4096 / 2;
-/// After records were lost, all processes are looked at anew, but not more often than this.
-const CENSUS_EVERY: Duration = Duration::from_secs(10);
+/// Minimum time between two scans of all processes after records were lost.
+const RESCAN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The rings and the history.
 #[derive(Debug)]
@@ -30,15 +30,15 @@ pub(super) struct Sideband {
     rings: BTreeMap<Cpu, (Event, Ring)>,
     attr: Attr,
     build_ids: bool,
-    history: History,
+    history: SidebandHistory,
     limit: usize,
-    files: Files,
+    files: FileTable,
     calibration: Calibration,
     counters: Counters,
     bytes: Vec<u8>,
-    counted: Option<Instant>,
-    /// Records were lost since all processes were looked at.
-    blind: bool,
+    rescanned: Option<Instant>,
+    /// Whether records were lost since the last scan of all processes.
+    has_lost_records: bool,
 }
 
 impl Sideband {
@@ -55,7 +55,7 @@ impl Sideband {
             let rings: std::result::Result<BTreeMap<_, _>, PerfError> = cpus
                 .iter()
                 .map(|cpu| Ok((*cpu, open(&attr, *cpu)?)))
-                // One that went just now is none of ours.
+                // A processor that has just gone offline is skipped.
                 .filter(|opened| !opened.as_ref().is_err_and(is_off))
                 .collect();
             match rings {
@@ -64,14 +64,14 @@ impl Sideband {
                         rings,
                         attr,
                         build_ids: index == 0,
-                        history: History::default(),
+                        history: SidebandHistory::default(),
                         limit,
-                        files: Files::default(),
+                        files: FileTable::default(),
                         calibration: Calibration::default(),
                         counters: Counters::default(),
                         bytes: Vec::new(),
-                        counted: None,
-                        blind: false,
+                        rescanned: None,
+                        has_lost_records: false,
                     });
                 }
                 Err(
@@ -87,27 +87,27 @@ impl Sideband {
         Err(refused.unwrap_or(none).into())
     }
 
-    /// Looks at all processes: where the history begins. The rings run already, so that nothing is missed; what they tell
-    /// of earlier than a process was looked at is passed over.
+    /// Reads all processes as the base of the history. The rings already run, so nothing is missed.
+    /// Records from before a process was read are ignored for it.
     pub(super) fn begin(&mut self, procfs: &Path, now: impl Fn() -> Option<Nanos>) {
-        let base = census::take(procfs, &mut self.files, now);
-        self.history = History::new(self.limit, base);
+        let base = procfs_snapshot::take(procfs, &mut self.files, now);
+        self.history = SidebandHistory::new(self.limit, base);
     }
 
-    /// The way from TSC to perf's clock, as the kernel has it now; `None`, when its clock is not the TSC.
+    /// Returns the kernel's current conversion from TSC to perf's clock. `None`: the clock is not
+    /// the TSC.
     pub(super) fn conversion(&self) -> Option<TscConversion> {
         let (event, ring) = self.rings.values().next()?;
-        // Where it cannot be written anew, what was there when the ring was mapped counts.
+        // If the kernel cannot update it, the conversion at the time of the mapping counts.
         let _ = event.reset();
         ring.tsc_conversion()
     }
 
-    /// The kernel's clock follows from the TSC in another way: all that was told, and what waits in the rings, is put on the
-    /// new one.
+    /// Converts all times to a new clock conversion, including those of unread records.
     pub(super) fn recalibrate(&mut self, old: TscConversion, new: TscConversion) {
-        if self.calibration.follow(old, new, clock::tsc()) {
+        if self.calibration.record_change(old, new, clock::tsc()) {
             let calibration = self.calibration;
-            self.history.put_on(|time| calibration.straight(time));
+            self.history.convert_times(|time| calibration.to_current(time));
         }
     }
 
@@ -115,7 +115,7 @@ impl Sideband {
         self.rings.values().map(|(event, _)| event.as_fd()).collect()
     }
 
-    pub(super) fn history(&self) -> &History {
+    pub(super) fn history(&self) -> &SidebandHistory {
         &self.history
     }
 
@@ -130,14 +130,14 @@ impl Sideband {
         self.build_ids
     }
 
-    /// Opens the ring of a processor that came.
+    /// Opens the ring of a new processor.
     pub(super) fn add(&mut self, cpu: Cpu) -> Result<()> {
         let ring = open(&self.attr, cpu)?;
         self.rings.insert(cpu, ring);
         Ok(())
     }
 
-    /// Reads what is left in the ring of a processor that went, and lets it go.
+    /// Reads the rest of the ring of an offline processor, and closes it.
     pub(super) fn stop(&mut self, cpu: Cpu) {
         let mut entries = Vec::new();
         if let Some((_, mut ring)) = self.rings.remove(&cpu) {
@@ -146,8 +146,9 @@ impl Sideband {
         self.history.add(entries);
     }
 
-    /// Reads all rings, those of the traces' own records too. Returns the processors whose trace the kernel stopped, for
-    /// it found no room (`perf_aux_output_end`, `PERF_AUX_FLAG_TRUNCATED`).
+    /// Reads all rings, including those of the trace events. Returns the processors whose trace the
+    /// kernel stopped because its buffer was full (`perf_aux_output_end`,
+    /// `PERF_AUX_FLAG_TRUNCATED`).
     pub(super) fn drain(
         &mut self,
         others: &mut BTreeMap<Cpu, Ring>,
@@ -161,18 +162,18 @@ impl Sideband {
             self.read(*cpu, ring, &mut entries);
         }
         self.rings = rings;
-        self.blind |= self.counters.lost > before;
+        self.has_lost_records |= self.counters.lost > before;
         for (cpu, ring) in others {
             self.read(*cpu, ring, &mut entries);
         }
-        // What the traces' own rings lose are records of traces, of no process.
+        // Records lost from the rings of trace events concern no process.
         let due = self
-            .counted
-            .is_none_or(|counted| counted.elapsed() >= CENSUS_EVERY);
-        if self.blind && due {
-            self.blind = false;
-            self.counted = Some(Instant::now());
-            self.recount(procfs, now, &mut entries);
+            .rescanned
+            .is_none_or(|rescanned| rescanned.elapsed() >= RESCAN_INTERVAL);
+        if self.has_lost_records && due {
+            self.has_lost_records = false;
+            self.rescanned = Some(Instant::now());
+            self.rescan(procfs, now, &mut entries);
         }
         let stopped = entries
             .iter()
@@ -183,34 +184,34 @@ impl Sideband {
         stopped
     }
 
-    /// Looks at all processes anew, and puts what is seen into the history.
-    fn recount(&mut self, procfs: &Path, now: impl Fn() -> Option<Nanos>, entries: &mut Vec<Entry>) {
+    /// Reads all processes again, and adds the result to the history.
+    fn rescan(&mut self, procfs: &Path, now: impl Fn() -> Option<Nanos>, entries: &mut Vec<HistoryEntry>) {
         let Some(time) = now() else { return };
-        let seen = census::take(procfs, &mut self.files, now);
-        let known = self.history.story(Nanos(u64::MAX), Nanos(u64::MAX)).world;
+        let seen = procfs_snapshot::take(procfs, &mut self.files, now);
+        let known = self.history.interval(Nanos(u64::MAX), Nanos(u64::MAX)).world;
         let gone = known
             .processes
             .keys()
             .filter(|pid| !seen.processes.contains_key(pid))
-            .map(|pid| Change::Seen(*pid, None));
+            .map(|pid| Change::Rescan(*pid, None));
         let changes: Vec<Change> = gone.collect();
         let there = seen.processes.into_iter().map(|(pid, mut state)| {
-            // Without the privileges we began with, the mappings of others cannot be read.
+            // After dropping privileges, the mappings of other users' processes cannot be read.
             if state.mappings.is_empty()
                 && let Some(known) = known.processes.get(&pid)
             {
                 state.mappings = known.mappings.clone();
             }
-            Change::Seen(pid, Some(state))
+            Change::Rescan(pid, Some(state))
         });
-        entries.extend(changes.into_iter().chain(there).map(|change| Entry {
+        entries.extend(changes.into_iter().chain(there).map(|change| HistoryEntry {
             time,
             cpu: Cpu(0),
-            what: What::Change(Box::new(change)),
+            event: HistoryEvent::Change(Box::new(change)),
         }));
     }
 
-    fn read(&mut self, cpu: Cpu, ring: &mut Ring, entries: &mut Vec<Entry>) {
+    fn read(&mut self, cpu: Cpu, ring: &mut Ring, entries: &mut Vec<HistoryEntry>) {
         self.bytes.clear();
         let known = entries.len();
         match ring.take(&mut self.bytes) {
@@ -218,12 +219,12 @@ impl Sideband {
             Err(_) => self.counters.malformed += 1,
         }
         for entry in &mut entries[known..] {
-            entry.put_on(&|time| self.calibration.straight(time));
+            entry.convert_times(&|time| self.calibration.to_current(time));
         }
     }
 }
 
-/// Whether an event was refused because its processor is off.
+/// Returns whether an event was refused because its processor is offline.
 pub(super) fn is_off(error: &PerfError) -> bool {
     matches!(
         error,

@@ -1,10 +1,10 @@
-//! What goes into a bundle: the frozen traces, and who ran and what was mapped in the time they cover.
+//! The frozen traces, with the processes that ran in their time span and their mappings.
 
 use super::freeze::Frozen;
-use super::history::Story;
+use super::history::HistoryInterval;
 use super::options::Filter;
-use super::record::{Parts, Recorded, RecordedMapping, RecordedProcess};
-use super::times::{first_time, written_since};
+use super::record::{Parts, RecordedHistory, RecordedMapping, RecordedProcess};
+use super::times::{first_timestamp, written_since};
 use super::world::Change;
 use super::{clock, modules};
 use crate::Result;
@@ -15,89 +15,90 @@ use backtrail_pt::{Avma, Cpu, CpuModel, Nanos, Pid, TimingParams, Tsc, TscConver
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// What goes into a bundle.
+/// The content of a bundle from Intel PT.
 #[derive(Debug)]
-pub struct Snapshot<'a> {
+pub struct TraceSnapshot<'a> {
     pub(super) frozen: &'a Frozen,
-    /// What happened in the time the traces cover.
-    pub story: Story,
-    /// Only this process is told of.
+    /// The events in the time span of the traces.
+    pub interval: HistoryInterval,
+    /// Restricts the snapshot to this process.
     pub pid: Option<Pid>,
-    /// What is told of time and processor.
-    pub machine: Machine,
+    /// The clocks and the processor.
+    pub machine: TracedMachine,
     pub(super) procfs: PathBuf,
     pub(super) filters: Vec<Filter>,
 }
 
-/// What freezing the trace of a processor cost.
+/// The cost of freezing a processor's trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuCost {
     /// The processor.
     pub cpu: Cpu,
-    /// Bytes of trace that were got.
+    /// Bytes of the trace.
     pub bytes: usize,
-    /// Older trace was overwritten at some time: the ring was full.
+    /// Whether the ring was full, so that older trace was overwritten.
     pub wrapped: bool,
-    /// From the crash to the pause, in nanoseconds; `None`: the time of the crash was not told.
+    /// From the crash to the pause, in nanoseconds. `None`: the time of the crash is unknown.
     pub crash_to_pause: Option<u64>,
-    /// No more bytes than these were written from the crash to the pause, and as many of the oldest were overwritten if
-    /// the ring was full; `None`: not known.
+    /// Maximum bytes that were written from the crash to the pause. If the ring was full, as many
+    /// of the oldest bytes were overwritten. `None`: unknown.
     pub written_since_crash: Option<usize>,
-    /// How long nothing was traced, in nanoseconds; `None`: the trace did not go on.
+    /// How long tracing was paused, in nanoseconds. `None`: the trace was not resumed.
     pub paused_for: Option<u64>,
-    /// The kernel itself paused at the crash.
+    /// Whether the kernel itself paused the trace at the crash.
     pub paused_by_kernel: bool,
 }
 
-/// What a decoder must know of the machine.
+/// The parameters of the machine that a decoder needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Machine {
-    /// From TSC to perf's clock.
+pub struct TracedMachine {
+    /// The conversion from TSC to perf's clock.
     pub tsc: TscConversion,
-    /// The clocks of the trace.
+    /// The timing parameters of the trace.
     pub timing: TimingParams,
     /// The processor.
     pub cpu: CpuModel,
 }
 
-/// What was written to a bundle, for its manifest.
+/// The data for the manifest of a bundle.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct WrittenHistory {
     /// The traces by processor.
     pub cpus: Vec<CpuTrace>,
-    /// Time and processor.
-    pub machine: Machine,
-    /// Where tracing was allowed at all; empty: everywhere.
+    /// The clocks and the processor.
+    pub machine: TracedMachine,
+    /// The traced address ranges. Empty: all addresses.
     pub filters: Vec<AddressFilter>,
     /// The processes with their threads and modules.
     pub processes: Vec<Process>,
-    /// What freezing cost.
+    /// The cost of freezing.
     pub costs: Vec<CpuCost>,
-    /// What the reader should know, a sentence each.
+    /// Notes for the reader, one sentence each.
     pub notes: Vec<String>,
 }
 
-impl Snapshot<'_> {
+impl TraceSnapshot<'_> {
     /// Writes traces, switches and modules.
     ///
     /// # Errors
     /// When a file cannot be written.
-    pub fn write(&self, writer: &Writer) -> Result<Written> {
+    pub fn write(&self, writer: &Writer) -> Result<WrittenHistory> {
         let (recorded, bytes) = self.record();
         let mut find = |pid: Pid, mapped: &RecordedMapping, _: &mut Allowance| {
             let files = modules::candidates(&self.procfs, pid, mapped, &|_| true);
             let file = files.into_iter().find(|file| mapped.may_be(file))?;
-            Some(modules::Found { file, ready: None })
+            Some(modules::FoundModule { file, ready: None })
         };
         recorded.write(&bytes, writer, &mut find)
     }
 
-    /// Returns the snapshot as plain data, and the bytes that belong to it. No file is opened for it.
+    /// Returns the snapshot as plain data, and the bytes that belong to it. Opens no file.
     #[must_use]
-    pub fn record(&self) -> (Recorded, Vec<u8>) {
+    pub fn record(&self) -> (RecordedHistory, Vec<u8>) {
         let mut notes = self.notes();
         let mut by_cpu: BTreeMap<Cpu, Vec<&[u8]>> = BTreeMap::new();
-        // A processor that went and came has two traces; the one that ended is the older.
+        // A processor that went offline and online again has two traces. The ended one is the
+        // older.
         let mut frozen: Vec<_> = self.frozen.cpus.iter().collect();
         frozen.sort_by_key(|cpu| cpu.paused_at);
         for cpu in frozen {
@@ -105,7 +106,7 @@ impl Snapshot<'_> {
         }
         let cpus = by_cpu.into_iter().map(|(cpu, pieces)| {
             let known = self
-                .story
+                .interval
                 .switches
                 .get(&cpu)
                 .map(Vec::as_slice)
@@ -116,12 +117,12 @@ impl Snapshot<'_> {
         let cpus = cpus.collect();
         let mut processes = Vec::new();
         for pid in self.pids() {
-            match self.story.world.processes.get(&pid) {
+            match self.interval.world.processes.get(&pid) {
                 Some(state) => processes.push(RecordedProcess::new(pid, state)),
                 None => notes.push(format!("nothing is known of process {pid}")),
             }
         }
-        Recorded::new(Parts {
+        RecordedHistory::new(Parts {
             cpus,
             processes,
             filters: self.address_filters(&mut notes),
@@ -131,7 +132,7 @@ impl Snapshot<'_> {
         })
     }
 
-    /// What freezing cost, by processor.
+    /// Returns the cost of freezing for each processor.
     #[must_use]
     pub fn costs(&self) -> Vec<CpuCost> {
         let tsc = &self.machine.tsc;
@@ -155,7 +156,8 @@ impl Snapshot<'_> {
         costs.collect()
     }
 
-    /// The filters as addresses. A file may be mapped more than once; where it is not mapped, nothing of it was traced.
+    /// Converts the filters to addresses. A file may be mapped several times. A file that is not
+    /// mapped was not traced.
     fn address_filters(&self, notes: &mut Vec<String>) -> Vec<AddressFilter> {
         let range = |from: u64, size: u64| AddressFilter {
             from: Avma(from),
@@ -170,7 +172,7 @@ impl Snapshot<'_> {
             let mappings = self
                 .pids()
                 .into_iter()
-                .filter_map(|pid| self.story.world.processes.get(&pid));
+                .filter_map(|pid| self.interval.world.processes.get(&pid));
             let mappings = mappings.flat_map(|process| process.mappings.iter());
             let before = found.len();
             for mapped in mappings.filter(|mapped| std::path::Path::new(&mapped.file.path) == file.as_path())
@@ -197,12 +199,12 @@ impl Snapshot<'_> {
         found
     }
 
-    /// The processes that are told of: the one asked for, or all that ran.
+    /// Returns the processes of the snapshot: the requested one, or all that ran.
     fn pids(&self) -> BTreeSet<Pid> {
         match self.pid {
             Some(pid) => BTreeSet::from([pid]),
             None => {
-                let switches = self.story.switches.values().flatten();
+                let switches = self.interval.switches.values().flatten();
                 let ran = switches.map(|switch| switch.pid);
                 ran.filter(|pid| pid.0 != 0 && pid.0 != u32::MAX).collect()
             }
@@ -211,13 +213,13 @@ impl Snapshot<'_> {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.story.cut {
+        if self.interval.cut {
             notes.push(
                 "the history of mappings and switches is shorter than the trace: its oldest part is of nobody".to_owned(),
             );
         }
         let lost: u64 = self
-            .story
+            .interval
             .other
             .iter()
             .map(|(_, _, change)| match change {
@@ -230,7 +232,7 @@ impl Snapshot<'_> {
                 "{lost} records were lost in this time: mappings, names or switches may be missing"
             ));
         }
-        for (_, cpu, change) in &self.story.other {
+        for (_, cpu, change) in &self.interval.other {
             let Change::Trace(flags) = change else { continue };
             if flags.truncated() {
                 notes.push(format!(
@@ -252,12 +254,12 @@ impl Snapshot<'_> {
         notes
     }
 
-    /// The time that the traces cover, on perf's clock.
+    /// Returns the time span of the traces, on perf's clock.
     pub(super) fn span(frozen: &Frozen, conversion: &TscConversion, now: Tsc) -> (Nanos, Nanos) {
         let begins = frozen
             .cpus
             .iter()
-            .filter_map(|cpu| first_time(cpu.bytes(), now))
+            .filter_map(|cpu| first_timestamp(cpu.bytes(), now))
             .map(|tsc| conversion.nanos(tsc))
             .min();
         let ends = frozen.cpus.iter().map(|cpu| cpu.paused).max();

@@ -1,11 +1,12 @@
-//! What is said where there is no Intel PT, or not what was asked for.
+//! Tests the messages when Intel PT is missing or an option is not supported.
 
 use super::*;
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A sysfs with an `intel_pt` of a type that no kernel has, on the processors of this machine.
+/// Creates a sysfs with an `intel_pt` of a type that no kernel has, on the processors of this
+/// machine.
 fn sysfs() -> TempDir {
     let root = tempfile::tempdir().unwrap();
     let pmu = root.path().join("bus/event_source/devices/intel_pt");
@@ -46,7 +47,7 @@ fn without_the_pmu_it_is_said_why_and_what_to_do() {
 #[test]
 fn a_pmu_that_the_kernel_does_not_open_is_named_with_its_processor() {
     let text = refused(|_| {});
-    // Who may open no events is told that, for the sideband comes first.
+    // A user who may not open events gets that message, because the sideband is opened first.
     let allowed = text.contains("cannot open Intel PT on processor 0: the kernel has no such event");
     assert!(allowed || text.contains("permission denied"), "{text}");
 }

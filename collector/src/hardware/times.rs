@@ -1,12 +1,14 @@
-//! When a trace begins, and how much of it was written since a moment: its own time stamps tell.
+//! Determines from a trace's own timestamps when it starts, and how much was written since a
+//! moment.
 
 use backtrail_pt::parser::{Parser, find_psb};
 use backtrail_pt::{Packet, Tsc};
 
-/// Bits of a `TSC` packet.
+/// Bits of the value in a `TSC` packet.
 const TSC_BITS: u32 = 56;
 
-/// The value of the time-stamp counter of a packet that has its low bits, the counter being `now` a little later.
+/// Returns the full counter value of a `TSC` packet, which has only the low bits. `now` is a later
+/// value of the counter.
 fn whole(packet: u64, now: Tsc) -> Tsc {
     let high = now.0 >> TSC_BITS << TSC_BITS;
     let whole = high | packet;
@@ -18,9 +20,9 @@ fn whole(packet: u64, now: Tsc) -> Tsc {
     })
 }
 
-/// When the trace begins: its first time stamp. `None`: it has none.
+/// Returns the first timestamp of the trace. `None`: there is none.
 #[must_use]
-pub fn first_time(bytes: &[u8], now: Tsc) -> Option<Tsc> {
+pub fn first_timestamp(bytes: &[u8], now: Tsc) -> Option<Tsc> {
     let mut from = 0;
     while let Some(psb) = find_psb(bytes, from) {
         let found = Parser::at(bytes, psb)
@@ -38,11 +40,11 @@ pub fn first_time(bytes: &[u8], now: Tsc) -> Option<Tsc> {
     None
 }
 
-/// How many bytes the trace has after its last time stamp that is not later than `moment`: no more were written since.
-/// `None`: it has no such time stamp.
+/// Returns how many bytes follow the last timestamp that is not later than `moment`. At most that
+/// many bytes were written since. `None`: there is no such timestamp.
 #[must_use]
 pub fn written_since(bytes: &[u8], moment: Tsc, now: Tsc) -> Option<usize> {
-    // The last PSB that is not later; they are few.
+    // Finds the last PSB that is not later. There are only a few.
     let mut psbs = Vec::new();
     let mut from = 0;
     while let Some(psb) = find_psb(bytes, from) {
@@ -85,15 +87,15 @@ mod tests {
         let mut bytes = cut.clone();
         bytes.extend(trace(&[Packet::Psb, Packet::PsbEnd, Packet::Tsc(5)]));
         bytes.extend(trace(&psb(7000)));
-        assert_eq!(first_time(&bytes, NOW), Some(Tsc((3 << TSC_BITS) + 7000)));
-        assert_eq!(first_time(&cut, NOW), None);
-        assert_eq!(first_time(&[], NOW), None);
+        assert_eq!(first_timestamp(&bytes, NOW), Some(Tsc((3 << TSC_BITS) + 7000)));
+        assert_eq!(first_timestamp(&cut, NOW), None);
+        assert_eq!(first_timestamp(&[], NOW), None);
     }
 
     #[test]
     fn a_packets_time_is_never_later_than_now() {
         assert_eq!(whole(1_000_000, NOW), NOW);
-        // The low bits went round between the packet and now.
+        // The low bits overflowed between the packet and now.
         assert_eq!(whole(1_000_001, NOW), Tsc((2 << TSC_BITS) + 1_000_001));
     }
 
@@ -110,7 +112,7 @@ mod tests {
         let since = |low| written_since(&bytes, moment(low), NOW);
         assert_eq!(since(2500), Some(parts[1..].concat().len()));
         assert_eq!(since(3000), Some(parts[2..].concat().len()));
-        // The stamp stands behind the PSB itself.
+        // The timestamp comes after the PSB.
         assert_eq!(since(9000), Some(parts[3].len() - 16));
         assert_eq!(since(999), None);
     }

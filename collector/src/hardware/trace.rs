@@ -1,8 +1,9 @@
-//! The trace of one processor: its events, its AUX area, and what pauses it in the kernel.
+//! The trace of one processor: its events, its AUX area, and the events that pause it in the
+//! kernel.
 
 use super::clock;
+use super::freezable::FreezableTrace;
 use super::options::{HardwareOptions, Scope, filter_text};
-use super::tap::Tap;
 use crate::{Error, Result};
 use backtrail_perf::attr::{Attr, AuxAction};
 use backtrail_perf::event::{Refusal, Target};
@@ -18,15 +19,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Records of a trace's own event: what befell it. Few, unless processes are traced one by one.
+/// Pages of the ring for a trace event's own records. There are few, unless single processes are
+/// traced.
 const RECORD_PAGES: usize = 8;
-/// The timer that ends a pause fires after this, in nanoseconds, and is waited for so many times this.
+/// Time until the resume timer fires, in nanoseconds, and the maximum number of such periods to
+/// wait.
 const RESUME_AFTER: u64 = 100_000;
 const RESUME_PATIENCE: u32 = 100;
 
-/// What every processor's trace is opened with.
+/// The common settings of all processors' traces.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct TraceSetup {
     pub(super) pt: IntelPt,
     pub(super) setting: PtSetting,
     pub(super) filter: Option<String>,
@@ -34,12 +37,12 @@ pub(super) struct Plan {
     scope: Scope,
     cgroup: Option<File>,
     ring: usize,
-    /// The number of the tracepoint that pauses, or why none does.
+    /// The id of the tracepoint that pauses traces, or the reason why there is none.
     pub(super) pause: std::result::Result<u64, String>,
 }
 
-impl Plan {
-    /// Checks the options against what the processor can do.
+impl TraceSetup {
+    /// Checks the options against the processor's capabilities.
     pub(super) fn new(options: &HardwareOptions) -> Result<Self> {
         let pt = IntelPt::read(&options.sysfs)?.ok_or_else(|| Error::NoPt {
             why: format!(
@@ -106,7 +109,7 @@ impl Plan {
     }
 }
 
-/// The number of a tracepoint.
+/// Returns the id of a tracepoint.
 fn tracepoint(sysfs: &Path, name: &str) -> std::result::Result<u64, String> {
     let places = ["kernel/tracing", "kernel/debug/tracing"];
     let texts =
@@ -122,22 +125,22 @@ fn tracepoint(sysfs: &Path, name: &str) -> std::result::Result<u64, String> {
 #[derive(Debug)]
 pub(super) struct Trace {
     cpu: Cpu,
-    /// One, or one for each thread; all write to the area of the first.
+    /// One event, or one for each thread. All write to the area of the first.
     events: Vec<Event>,
     area: AuxArea,
     pauser: Option<Pauser>,
-    /// When the processor went, by `CLOCK_MONOTONIC`; 0: it is there.
+    /// When the processor went offline, by `CLOCK_MONOTONIC`. 0: it is online.
     went: AtomicU64,
 }
 
 impl Trace {
-    /// Opens and starts the trace of a processor. The ring is that of its records.
-    pub(super) fn open(plan: &Plan, cpu: Cpu) -> Result<(Self, Ring)> {
+    /// Opens and starts the trace of a processor. Returns it with the ring of its records.
+    pub(super) fn open(setup: &TraceSetup, cpu: Cpu) -> Result<(Self, Ring)> {
         let what = format!("Intel PT on processor {cpu}");
         let mut events: Vec<Event> = Vec::new();
         let mut gone = None;
-        for target in plan.targets() {
-            match Event::open(&what, &plan.attr, target, Some(cpu), None) {
+        for target in setup.targets() {
+            match Event::open(&what, &setup.attr, target, Some(cpu), None) {
                 Ok(event) => events.push(event),
                 Err(
                     error @ PerfError::Open {
@@ -155,17 +158,17 @@ impl Trace {
             ));
         };
         let ring = Ring::map(first, RECORD_PAGES)?;
-        let area = ring.map_aux(first, plan.ring)?;
+        let area = ring.map_aux(first, setup.ring)?;
         for event in others {
             event.set_output(first)?;
         }
-        if let Some(filter) = &plan.filter {
+        if let Some(filter) = &setup.filter {
             for event in &events {
                 event.set_filter(filter)?;
             }
         }
-        let target = plan.targets().into_iter().next().unwrap_or(Target::Everyone);
-        let pauser = plan
+        let target = setup.targets().into_iter().next().unwrap_or(Target::Everyone);
+        let pauser = setup
             .pause
             .as_ref()
             .ok()
@@ -185,7 +188,7 @@ impl Trace {
     }
 }
 
-impl Tap for Trace {
+impl FreezableTrace for Trace {
     fn cpu(&self) -> Cpu {
         self.cpu
     }
@@ -198,19 +201,19 @@ impl Tap for Trace {
         self.pauser.is_some()
     }
 
-    fn mark_gone(&self) {
+    fn mark_offline(&self) {
         self.went.store(clock::monotonic(), Ordering::Release);
     }
 
-    fn gone(&self) -> Option<u64> {
+    fn offline_since(&self) -> Option<u64> {
         Some(self.went.load(Ordering::Acquire)).filter(|went| *went != 0)
     }
 
     fn pause(&self) -> bool {
-        if self.gone().is_some() {
+        if self.offline_since().is_some() {
             return false;
         }
-        // All of them, whatever one says.
+        // Disables all events, even if one fails.
         let refused = self.events.iter().filter(|event| event.disable().is_err());
         refused.count() == 0
     }
@@ -237,16 +240,18 @@ impl Tap for Trace {
     }
 }
 
-/// What pauses a processor's trace in the kernel when a signal kills there, and starts it again for us (Linux 6.13).
+/// The events that pause a processor's trace in the kernel at a fatal signal, and resume it later
+/// (Linux 6.13).
 ///
-/// Only an event of the trace's group can: enabling the trace anew leaves it paused (`hw.aux_paused`).
+/// Only an event of the trace's group can resume it. Enabling the trace again leaves it paused
+/// (`hw.aux_paused`).
 #[derive(Debug)]
 struct Pauser {
     pause: Event,
     resume: Event,
-    /// The count of pauses that a freeze has dealt with.
+    /// The number of pauses that freezes have handled.
     seen: AtomicU64,
-    /// The count when it was last looked whether one was left alone.
+    /// The number of pauses at the last check for unhandled ones.
     looked: AtomicU64,
 }
 
@@ -270,7 +275,7 @@ impl Pauser {
         self.seen.swap(count, Ordering::AcqRel) != count
     }
 
-    /// Whether a pause stood already the last time it was asked, and no freeze has dealt with it since.
+    /// Returns whether a pause existed at the last call and no freeze has handled it since.
     fn is_stale(&self) -> bool {
         let count = self.pause.count().unwrap_or(0);
         let before = self.looked.swap(count, Ordering::AcqRel);
@@ -293,7 +298,7 @@ impl Pauser {
     }
 }
 
-/// A filter of `signal:signal_deliver`: the default action of a signal that makes a core.
+/// Returns a filter for `signal:signal_deliver`: the default action of a signal that dumps core.
 fn fatal() -> String {
     let signals = [
         libc::SIGQUIT,

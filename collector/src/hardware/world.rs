@@ -1,5 +1,5 @@
-//! The state of all processes at a moment, as far as a trace needs it: what was mapped executable, the threads' names,
-//! whose child is whose. The kernel's records change it.
+//! The state of all processes at a moment, as far as a trace needs it: executable mappings, thread
+//! names, parents. The kernel's records update it.
 
 use backtrail_perf::kernel_code::KernelCode;
 use backtrail_perf::record::AuxFlags;
@@ -8,111 +8,113 @@ use backtrail_pt::{Avma, BuildId, FileOffset, Nanos, Pid, Tid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A process with more executable mappings loses the oldest: one that maps without end must not fill our memory.
+/// Maximum executable mappings of a process. The oldest are dropped, because a process that maps
+/// without end must not exhaust memory.
 const MAX_MAPPINGS: usize = 16 << 10;
 
-/// Executable memory of a process.
+/// An executable mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapped {
+pub struct ExecutableMapping {
     /// The first address.
     pub start: Avma,
-    /// In bytes.
+    /// The size in bytes.
     pub size: u64,
     /// The file offset at `start`.
     pub offset: FileOffset,
-    /// What lies there; processes that map the same share it.
+    /// The mapped file, shared by all processes that map it.
     pub file: Arc<MappedFile>,
 }
 
-/// What lies in a mapping.
+/// The content of a mapping.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MappedFile {
-    /// The file, a name in brackets, or `//anon`.
+    /// The path of the file, a name in brackets, or `//anon`.
     pub path: String,
-    /// Its build id, when the kernel told it.
+    /// Its build id, if the kernel reported it.
     pub build_id: Option<BuildId>,
-    /// Which file it was, when the kernel told that.
+    /// Its device and inode, if the kernel reported them.
     pub id: Option<FileId>,
 }
 
-/// What is known of a process.
+/// The known state of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessState {
-    /// Its parent, when it is known.
+    /// Its parent, if known.
     pub parent: Option<Pid>,
     /// Its threads and their names.
     pub threads: BTreeMap<Tid, Arc<str>>,
-    /// What is mapped executable, in order of time. Shared with children until one of them maps something.
-    pub mappings: Arc<Vec<Mapped>>,
-    /// All this was true at that time; what a record says of an earlier one is in it already.
+    /// The executable mappings in order of time. Shared with child processes until one of them maps
+    /// something.
+    pub mappings: Arc<Vec<ExecutableMapping>>,
+    /// The time of this state. It includes all earlier records.
     pub as_of: Nanos,
-    /// When its last thread ended.
+    /// When the last thread ended.
     pub ended: Option<Nanos>,
 }
 
-/// What a record changes.
+/// A change of state by a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Executable memory was mapped.
-    Map(Pid, Mapped),
-    /// A thread has a new name, by `execve` if so.
-    Name {
-        /// Its process.
+    /// Memory was mapped executable.
+    Map(Pid, ExecutableMapping),
+    /// A thread changed its name, or executed a program.
+    Comm {
+        /// The process.
         pid: Pid,
         /// The thread.
         tid: Tid,
         /// The name.
         name: Arc<str>,
-        /// All that was mapped is gone, and so are all other threads.
+        /// Whether this was `execve`. All mappings and all other threads are gone then.
         exec: bool,
     },
-    /// A thread began, of a new process when `pid` is not `parent`.
-    Birth {
-        /// Its process.
+    /// A thread started. It is in a new process if `pid` is not `parent`.
+    Fork {
+        /// The process.
         pid: Pid,
         /// The thread.
         tid: Tid,
-        /// The process that began it.
+        /// The process that started it.
         parent: Pid,
-        /// And the thread.
+        /// The thread that started it.
         by: Tid,
     },
     /// A thread ended.
-    Death {
-        /// Its process.
+    Exit {
+        /// The process.
         pid: Pid,
         /// The thread.
         tid: Tid,
     },
-    /// A process was looked at anew, because records were lost; `None`: it is gone.
-    Seen(Pid, Option<ProcessState>),
-    /// Kernel code came or went.
+    /// A process was read again because records were lost. `None`: it has ended.
+    Rescan(Pid, Option<ProcessState>),
+    /// Kernel code was added or removed.
     KernelCode(KernelCode),
-    /// So many records were lost.
+    /// The number of lost records.
     Lost(u64),
-    /// Something befell the trace of this processor.
+    /// An error in the trace of this processor.
     Trace(AuxFlags),
 }
 
 /// All processes at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct World {
-    /// By their ids.
+    /// The processes by id.
     pub processes: BTreeMap<Pid, ProcessState>,
 }
 
 impl World {
-    /// Brings the state on by a change at `time`. With `keep_dead`, a process that ends stays, marked as ended, until its
+    /// Applies a change at `time`. With `keep_dead`, an ended process is marked and stays until its
     /// id is used again.
     pub fn apply(&mut self, time: Nanos, change: &Change, keep_dead: bool) {
         match change {
             Change::Map(pid, mapped) => {
-                if let Some(process) = self.before(*pid, time) {
+                if let Some(process) = self.process_at(*pid, time) {
                     process.map(mapped);
                 }
             }
-            Change::Name { pid, tid, name, exec } => {
-                let Some(process) = self.before(*pid, time) else {
+            Change::Comm { pid, tid, name, exec } => {
+                let Some(process) = self.process_at(*pid, time) else {
                     return;
                 };
                 if *exec {
@@ -121,9 +123,9 @@ impl World {
                 }
                 process.threads.insert(*tid, name.clone());
             }
-            Change::Birth { pid, tid, parent, by } => self.birth(time, (*pid, *tid), (*parent, *by)),
-            Change::Death { pid, tid } => {
-                let Some(process) = self.before(*pid, time) else {
+            Change::Fork { pid, tid, parent, by } => self.fork(time, (*pid, *tid), (*parent, *by)),
+            Change::Exit { pid, tid } => {
+                let Some(process) = self.process_at(*pid, time) else {
                     return;
                 };
                 let name = process.threads.remove(tid);
@@ -132,21 +134,21 @@ impl World {
                 }
                 if keep_dead {
                     process.ended = Some(time);
-                    // The last thread stays, for its name.
+                    // The last thread stays for its name.
                     process.threads.extend(name.map(|name| (*tid, name)));
                 } else {
                     self.processes.remove(pid);
                 }
             }
-            Change::Seen(pid, Some(state)) => {
+            Change::Rescan(pid, Some(state)) => {
                 self.processes.insert(*pid, state.clone());
             }
-            Change::Seen(pid, None) => {
+            Change::Rescan(pid, None) => {
                 if keep_dead {
-                    if let Some(process) = self.before(*pid, time) {
+                    if let Some(process) = self.process_at(*pid, time) {
                         process.ended.get_or_insert(time);
                     }
-                } else if self.before(*pid, time).is_some() {
+                } else if self.process_at(*pid, time).is_some() {
                     self.processes.remove(pid);
                 }
             }
@@ -154,20 +156,21 @@ impl World {
         }
     }
 
-    /// The process, made if it is not known; `None`, when it was looked at after `time`.
-    fn before(&mut self, pid: Pid, time: Nanos) -> Option<&mut ProcessState> {
+    /// Returns the process, and creates it if it is unknown. `None`: its state is newer than
+    /// `time`.
+    fn process_at(&mut self, pid: Pid, time: Nanos) -> Option<&mut ProcessState> {
         let process = self.processes.entry(pid).or_default();
         (time > process.as_of || process.as_of == Nanos(0)).then_some(process)
     }
 
-    fn birth(&mut self, time: Nanos, (pid, tid): (Pid, Tid), (parent, by): (Pid, Tid)) {
-        let begetter = self.processes.get(&parent);
-        let name = begetter
+    fn fork(&mut self, time: Nanos, (pid, tid): (Pid, Tid), (parent, by): (Pid, Tid)) {
+        let parent_state = self.processes.get(&parent);
+        let name = parent_state
             .and_then(|parent| parent.threads.get(&by))
             .cloned()
             .unwrap_or_default();
         if pid == parent {
-            if let Some(process) = self.before(pid, time) {
+            if let Some(process) = self.process_at(pid, time) {
                 process.threads.entry(tid).or_insert(name);
             }
             return;
@@ -179,7 +182,9 @@ impl World {
         let state = ProcessState {
             parent: Some(parent),
             threads: BTreeMap::from([(tid, name)]),
-            mappings: begetter.map(|parent| parent.mappings.clone()).unwrap_or_default(),
+            mappings: parent_state
+                .map(|parent| parent.mappings.clone())
+                .unwrap_or_default(),
             as_of: Nanos(0),
             ended: None,
         };
@@ -188,20 +193,22 @@ impl World {
 }
 
 impl ProcessState {
-    /// Has another clock tell its times.
-    pub(super) fn put_on(&mut self, clock: &impl Fn(Nanos) -> Nanos) {
-        // Zero is no time.
+    /// Converts all times to another clock.
+    pub(super) fn convert_times(&mut self, clock: &impl Fn(Nanos) -> Nanos) {
+        // Zero means unknown.
         if self.as_of != Nanos(0) {
             self.as_of = clock(self.as_of);
         }
         self.ended = self.ended.map(clock);
     }
 
-    /// Lays a mapping over what was there: the kernel tells of no `munmap`, but where something new lies nothing old does.
-    fn map(&mut self, mapped: &Mapped) {
+    /// Adds a mapping and removes what it covers. The kernel does not record `munmap`, but a new
+    /// mapping replaces older ones at its addresses.
+    fn map(&mut self, mapped: &ExecutableMapping) {
         let mappings = Arc::make_mut(&mut self.mappings);
         let (start, end) = (mapped.start.0, mapped.start.0.saturating_add(mapped.size));
-        let overlaps = |old: &Mapped| old.start.0 < end && start < old.start.0.saturating_add(old.size);
+        let overlaps =
+            |old: &ExecutableMapping| old.start.0 < end && start < old.start.0.saturating_add(old.size);
         if mappings.iter().any(overlaps) {
             let old = std::mem::take(mappings);
             for piece in old {
@@ -219,8 +226,8 @@ impl ProcessState {
     }
 }
 
-impl Mapped {
-    /// What is left of it outside of `start..end`.
+impl ExecutableMapping {
+    /// Returns the parts outside of `start..end`.
     fn without(&self, start: u64, end: u64) -> impl Iterator<Item = Self> {
         let own_end = self.start.0.saturating_add(self.size);
         let piece = |from: u64, to: u64| {

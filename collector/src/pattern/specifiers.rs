@@ -1,10 +1,10 @@
-//! The `%` specifiers of a `core_pattern` (core(5)), for the patterns that were there before ours.
+//! The `%` specifiers of a `core_pattern` (core(5)), for the previous pattern.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// What a pattern may ask about a crash.
+/// The values of a pattern's specifiers for a crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Specifiers {
     /// `%P`: process, in the initial namespace.
@@ -19,7 +19,7 @@ pub struct Specifiers {
     pub uid: u32,
     /// `%g`: real group.
     pub gid: u32,
-    /// `%d`: whether it may be dumped (`PR_GET_DUMPABLE`).
+    /// `%d`: whether the process is dumpable (`PR_GET_DUMPABLE`).
     pub dumpable: u32,
     /// `%s`: signal.
     pub signal: i32,
@@ -27,17 +27,18 @@ pub struct Specifiers {
     pub time: u64,
     /// `%c`: `RLIMIT_CORE`, in bytes.
     pub limit: u64,
-    /// `%e`: the thread's name. Any bytes: a program chooses it, and the kernel cuts it at 15 of them.
+    /// `%e`: the thread's name. It can be any bytes, because the program chooses it. The kernel
+    /// truncates it to 15 bytes.
     pub name: OsString,
 }
 
 impl Specifiers {
-    /// Of the handler's arguments, in the order that [`crate::pattern`] asks for.
+    /// Parses the handler's arguments, in the order of [`crate::pattern`].
     #[must_use]
     pub fn of(arguments: &[OsString]) -> Option<Self> {
         let number = |index: usize| arguments.get(index)?.to_str()?.parse::<u64>().ok();
         let narrow = |index: usize| u32::try_from(number(index)?).ok();
-        // One argument, since Linux 5.3; a name with blanks was several before.
+        // One argument since Linux 5.3. Before, a name with blanks was several arguments.
         let name = arguments.get(10..)?.join(OsStr::new(" "));
         Some(Self {
             pid: narrow(0)?,
@@ -54,13 +55,13 @@ impl Specifiers {
         })
     }
 
-    /// Returns the thread's name for people: what is not UTF-8 is replaced.
+    /// Returns the thread's name for display. Bytes that are not UTF-8 are replaced.
     #[must_use]
     pub fn display_name(&self) -> String {
         self.name.to_string_lossy().into_owned()
     }
 
-    /// What stands for one specifier; `None`: the kernel knows none either, and drops it.
+    /// Returns the value of a specifier. `None`: unknown, and the kernel drops it too.
     fn value(&self, specifier: u8) -> Option<Vec<u8>> {
         let number = |value: u64| value.to_string().into_bytes();
         Some(match specifier {
@@ -95,7 +96,7 @@ impl Specifiers {
     }
 }
 
-/// A name that is one part of a path, as the kernel makes it one (`cn_esc_printf` in fs/coredump.c).
+/// Escapes a name to one path component, as the kernel does (`cn_esc_printf` in fs/coredump.c).
 fn one_part(mut name: Vec<u8>) -> Vec<u8> {
     if name.is_empty() {
         return b"!".to_vec();
@@ -114,8 +115,8 @@ fn host() -> Vec<u8> {
     name.trim_ascii().to_vec()
 }
 
-/// A pattern's words with their specifiers filled in: a command's arguments, or the name of a file as the only one.
-/// It is split before it is filled in, as the kernel does: a name with a space stays one word.
+/// Expands a pattern to a command's arguments, or to the name of a file as the only word. Like the
+/// kernel, it splits before it expands: a name with a space stays one word.
 #[must_use]
 pub fn expand(pattern: &str, crash: &Specifiers) -> Vec<OsString> {
     let fill = |word: &str| {

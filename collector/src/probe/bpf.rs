@@ -1,9 +1,9 @@
 //! The eBPF kinds: one object, loaded and attached by `aya`.
 
-use super::event::{Event, Layout};
-use super::reason::{reason, why};
-use super::seen::known_user;
-use super::{AttachKind, MAX_STACK, ProbeOptions, Source, tracefs};
+use super::event::{Layout, RawEvent};
+use super::reason::{error_reason, program_error};
+use super::sample::known_user;
+use super::{AttachKind, EventSource, MAX_STACK, ProbeOptions, tracefs};
 use aya::maps::{Array, HashMap, Map, MapData, RingBuf};
 use aya::programs::{BtfTracePoint, FEntry, KProbe, ProgramError, RawTracePoint, TracePoint};
 use aya::{Btf, Ebpf, EbpfLoader};
@@ -12,19 +12,19 @@ use backtrail_bpf::{CRASH, CrashEvent, STACK_CHUNK};
 use backtrail_pt::{Cpu, Pid};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The kernel's function that dumps core, the newest name first (`fs/coredump.c`; renamed in Linux 6.17).
+/// The kernel function that dumps core, newest name first (`fs/coredump.c`, renamed in Linux 6.17).
 const DUMP_FUNCTIONS: [&str; 2] = ["vfs_coredump", "do_coredump"];
-/// A page, which a ring is a multiple of.
+/// Page size. The ring is a multiple of it.
 const PAGE: u32 = 4096;
-/// Before each record of a ring stand so many bytes (`BPF_RINGBUF_HDR_SZ`).
+/// Bytes before each record of a ring (`BPF_RINGBUF_HDR_SZ`).
 const RECORD_HEAD: u32 = 8;
 
-/// What all eBPF kinds need, read once.
+/// The data that all eBPF kinds need, read once.
 pub(super) struct Loader {
     btf: Result<Btf, String>,
 }
 
-/// An attached eBPF program and its ring. Fields are dropped in order: detached first, unmapped then.
+/// An attached eBPF program and its ring. The field order detaches before it unmaps.
 pub(super) struct BpfSource {
     _perf_event: Option<OwnedFd>,
     _programs: Ebpf,
@@ -43,7 +43,7 @@ impl Loader {
     }
 
     pub(super) fn attach(&self, kind: AttachKind, options: &ProbeOptions) -> Result<BpfSource, String> {
-        // Without BTF the object would load too, and read kernel structs at wrong offsets.
+        // Without BTF the object loads too, but reads kernel structs at wrong offsets.
         let btf = self.btf.as_ref().map_err(Clone::clone)?;
         let stack_chunks = options.stack.min(MAX_STACK).div_ceil(STACK_CHUNK) as u32;
         let only = options.only.map_or(0, |pid| pid.0);
@@ -54,13 +54,16 @@ impl Loader {
             .override_global("only", &only, true)
             .map_max_entries("crashes", ring_size(options.ring, stack_chunks))
             .load(CRASH)
-            .map_err(|error| reason(&error))?;
-        let ring = RingBuf::try_from(take(&mut programs, "crashes")?).map_err(|error| reason(&error))?;
-        let lost = Array::try_from(take(&mut programs, "lost")?).map_err(|error| reason(&error))?;
-        let mut spared: HashMap<MapData, u32, u8> =
-            HashMap::try_from(take(&mut programs, "spared")?).map_err(|error| reason(&error))?;
-        for pid in &options.spared {
-            spared.insert(pid.0, 1, 0).map_err(|error| reason(&error))?;
+            .map_err(|error| error_reason(&error))?;
+        let ring =
+            RingBuf::try_from(take(&mut programs, "crashes")?).map_err(|error| error_reason(&error))?;
+        let lost = Array::try_from(take(&mut programs, "lost")?).map_err(|error| error_reason(&error))?;
+        let mut excluded: HashMap<MapData, u32, u8> =
+            HashMap::try_from(take(&mut programs, "spared")?).map_err(|error| error_reason(&error))?;
+        for pid in &options.excluded {
+            excluded
+                .insert(pid.0, 1, 0)
+                .map_err(|error| error_reason(&error))?;
         }
         let perf_event = self.attach_program(&mut programs, kind, btf)?;
         Ok(BpfSource {
@@ -111,30 +114,30 @@ impl Loader {
                 program.load()?;
                 program.attach(TRACEPOINT).map(|_| None)
             }),
-            // Not by aya, which looks for tracefs where it need not be mounted.
+            // Not with aya, which requires a mounted tracefs.
             AttachKind::Tracepoint | AttachKind::PerfTracepoint => {
-                let program = <&mut TracePoint>::try_from(program).map_err(|error| why(&error))?;
-                program.load().map_err(|error| why(&error))?;
-                let fd = program.fd().map_err(|error| why(&error))?;
+                let program = <&mut TracePoint>::try_from(program).map_err(|error| program_error(&error))?;
+                program.load().map_err(|error| program_error(&error))?;
+                let fd = program.fd().map_err(|error| program_error(&error))?;
                 return tracefs::attach_program("signal", TRACEPOINT, fd.as_fd()).map(Some);
             }
         };
-        attached.map_err(|error| why(&error))
+        attached.map_err(|error| program_error(&error))
     }
 }
 
-impl Source for BpfSource {
+impl EventSource for BpfSource {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.ring.as_fd()]
     }
 
-    fn next(&mut self, event: &mut Event) -> bool {
+    fn next(&mut self, event: &mut RawEvent) -> bool {
         while let Some(record) = self.ring.next() {
             if let Some((head, _)) = CrashEvent::parse(&record) {
                 (event.at, event.cpu, event.pid) = (head.at, Cpu(head.cpu), Pid(head.pid));
                 event.user = known_user(head.user);
                 event.layout = Layout::Bpf;
-                // Copied, so that the ring has its room back at once.
+                // Copied, so that the ring gets its space back at once.
                 event.bytes.clear();
                 event.bytes.extend_from_slice(&record);
                 return true;
@@ -154,14 +157,14 @@ pub(super) fn take(programs: &mut Ebpf, name: &str) -> Result<Map, String> {
         .ok_or_else(|| format!("the object of the probe lacks the map {name}"))
 }
 
-/// A power of two with room for four events at least.
+/// Returns a power of two with room for at least four events.
 fn ring_size(wanted: u32, stack_chunks: u32) -> u32 {
     let event = (size_of::<CrashEvent>() + STACK_CHUNK * stack_chunks as usize) as u32 + RECORD_HEAD;
     let most = 1 << 30;
     wanted.clamp(PAGE.max(4 * event), most).next_power_of_two()
 }
 
-/// By what name this kernel has the function that dumps core.
+/// Returns the name of the function that dumps core in this kernel.
 fn dump_function(btf: &Btf) -> Result<&'static str, String> {
     DUMP_FUNCTIONS
         .into_iter()

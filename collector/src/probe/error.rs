@@ -1,33 +1,33 @@
-//! What can go wrong with the probe.
+//! The errors of the probe.
 
-use super::{AttachKind, Place};
+use super::{AttachKind, FunctionLocation};
 use std::path::PathBuf;
 
-/// Why there is no probe, or why what was asked of one cannot be.
+/// An error of the probe.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No kind of attachment worked; each with its reason.
+    /// No kind of attachment works. Each has its reason.
     #[error("the crash probe cannot be attached: {}", listed(.0))]
     Refused(Vec<(AttachKind, String)>),
-    /// The text names no kind of attachment.
+    /// The text is not a kind of attachment.
     #[error("'{0}' is no way of attaching the crash probe; the ways are {ways}", ways = AttachKind::names())]
     UnknownKind(String),
     /// A trigger on a function could not be attached.
-    #[error("a trigger on {place} of {} cannot be attached: {reason}", path.display())]
+    #[error("a trigger on {location} of {} cannot be attached: {reason}", path.display())]
     Function {
         /// The binary.
         path: PathBuf,
         /// The function.
-        place: Place,
-        /// What stood in the way.
+        location: FunctionLocation,
+        /// The reason.
         reason: String,
     },
-    /// A signal that does not kill by default, or no signal at all.
+    /// A signal that does not kill by default, or an invalid signal.
     #[error("signal {0} does not kill a process by default: leave it out")]
     Harmless(i32),
 }
 
-/// Of this module.
+/// The result type of this module.
 pub type Result<T> = std::result::Result<T, Error>;
 
 fn listed(refused: &[(AttachKind, String)]) -> String {

@@ -1,29 +1,31 @@
-//! An event of the probe, taken out of its ring and not yet taken apart: into memory that is there, without waiting.
+//! An event of the probe, copied from its ring and not yet parsed. Copying neither allocates nor
+//! waits.
 
-use super::{CrashSeen, MAX_STACK, perf};
+use super::{CrashSample, MAX_STACK, perf};
 use backtrail_pt::{Cpu, Pid};
 
-/// What an event holds besides the stack, at most, but for the longest call chains.
+/// Maximum bytes of an event without its stack, except for very long call chains.
 const REST: usize = 4096;
 /// Bytes of a buffer.
 pub(crate) const BUFFER: usize = MAX_STACK + REST;
 
-/// A buffer for one event after the other.
+/// A reusable buffer for one event.
 #[derive(Debug)]
-pub struct Event {
-    /// Of the crash, by `CLOCK_MONOTONIC`, in nanoseconds.
+pub struct RawEvent {
+    /// The time of the crash, by `CLOCK_MONOTONIC`, in nanoseconds.
     pub at: u64,
-    /// That the process ran on.
+    /// The processor that the process ran on.
     pub cpu: Cpu,
     /// The process.
     pub pid: Pid,
-    /// The real user id of the thread that takes the signal, in the first user namespace, where the probe told it.
+    /// The real user id of the crashed thread in the initial user namespace, if the probe reports
+    /// it.
     pub user: Option<u32>,
     pub(super) layout: Layout,
     pub(super) bytes: Vec<u8>,
 }
 
-/// Who wrote an event.
+/// The format of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// The eBPF program: [`backtrail_bpf::CrashEvent`] and a stack.
@@ -32,8 +34,8 @@ pub(super) enum Layout {
     Sample,
 }
 
-impl Default for Event {
-    /// An empty one, whose memory has been touched.
+impl Default for RawEvent {
+    /// An empty buffer whose memory is touched.
     fn default() -> Self {
         Self {
             at: 0,
@@ -46,12 +48,12 @@ impl Default for Event {
     }
 }
 
-impl Event {
-    /// Takes it apart, which allocates; `None`: it is cut short.
+impl RawEvent {
+    /// Parses the event, which allocates. `None`: the event is truncated.
     #[must_use]
-    pub fn parse(&self) -> Option<CrashSeen> {
+    pub fn parse(&self) -> Option<CrashSample> {
         match self.layout {
-            Layout::Bpf => CrashSeen::parse(&self.bytes),
+            Layout::Bpf => CrashSample::parse(&self.bytes),
             Layout::Sample => perf::sample(&self.bytes),
         }
     }

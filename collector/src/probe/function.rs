@@ -1,10 +1,11 @@
-//! Triggers on functions of user space: that one is entered, or that a call of it takes too long.
+//! Triggers on functions of user programs: on entry, or when a call takes too long.
 //!
-//! An eBPF program (`bpf/src/function.bpf.c`) on a uprobe, which is a breakpoint in all processes that map the file, and for
-//! durations another on the function's returns. A call costs the program about a microsecond or two more.
+//! An eBPF program (`bpf/src/function.bpf.c`) is attached by a uprobe, a breakpoint in all
+//! processes that map the file. Durations need another one on the function's returns. Each call
+//! becomes one or two microseconds slower.
 
 use super::bpf::take;
-use super::reason::{reason, why};
+use super::reason::{error_reason, program_error};
 use super::{Error, Result};
 use aya::maps::{Array, MapData, RingBuf};
 use aya::programs::UProbe;
@@ -18,16 +19,16 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
-/// Where a function begins in its file.
+/// The start of a function in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// By its name in the file's symbol tables, mangled as it is there.
+pub enum FunctionLocation {
+    /// The name in the file's symbol tables, mangled as there.
     Symbol(String),
-    /// The offset in the file of its first instruction.
+    /// The file offset of the first instruction.
     Offset(FileOffset),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FunctionLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Symbol(name) => write!(f, "the function {name}"),
@@ -36,33 +37,33 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is told of a function.
+/// When a trigger fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Each time that it is entered.
+    /// At each entry.
     Entered,
-    /// Each call that took longer, at its return. Calls within calls of the same function count for themselves, to a depth of 16;
-    /// a call that is left by an exception or `longjmp` is not told. On stacks that a program switches itself (coroutines), the
-    /// open calls of one may be forgotten when another is running.
+    /// At the return of each call that took longer. Nested calls of the same function count
+    /// separately, to a depth of 16. A call that an exception or `longjmp` leaves is not reported.
+    /// If the program switches stacks (coroutines), calls on a suspended stack may be lost.
     LongerThan(Duration),
 }
 
-/// A function for which the condition was met.
+/// A function call that fired a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FunctionSeen {
-    /// When, by `CLOCK_MONOTONIC`, in nanoseconds.
+pub struct FunctionHit {
+    /// The time by `CLOCK_MONOTONIC`, in nanoseconds.
     pub at: u64,
     /// The processor.
     pub cpu: Cpu,
-    /// The process, in the first pid namespace.
+    /// The process, in the initial pid namespace.
     pub pid: Pid,
-    /// The thread, in the first pid namespace.
+    /// The thread, in the initial pid namespace.
     pub tid: Tid,
-    /// How long the call took; `None`: it has just begun.
+    /// The duration of the call. `None`: it has just started.
     pub lasted: Option<Duration>,
 }
 
-/// An attached trigger; dropping it detaches. Fields are dropped in order: detached first, unmapped then.
+/// An attached trigger. Dropping it detaches it. The field order detaches before it unmaps.
 pub struct FunctionTrigger {
     _programs: Ebpf,
     ring: RingBuf<MapData>,
@@ -71,33 +72,39 @@ pub struct FunctionTrigger {
 }
 
 impl FunctionTrigger {
-    /// Attaches to a function of the file at `path`, in one process or in all that map it, now or later.
+    /// Attaches to a function of the file at `path`, in one process or in all that map it, now or
+    /// later.
     ///
     /// # Errors
-    /// When the file or the function is not there, or the kernel refuses (CAP_BPF and CAP_PERFMON are needed, and
-    /// `CONFIG_UPROBE_EVENTS`).
-    pub fn attach(path: &Path, place: &Place, condition: Condition, pid: Option<Pid>) -> Result<Self> {
-        attach(path, place, condition, pid).map_err(|reason| Error::Function {
+    /// When the file or the function does not exist, or the kernel refuses. CAP_BPF, CAP_PERFMON
+    /// and `CONFIG_UPROBE_EVENTS` are needed.
+    pub fn attach(
+        path: &Path,
+        location: &FunctionLocation,
+        condition: Condition,
+        pid: Option<Pid>,
+    ) -> Result<Self> {
+        attach(path, location, condition, pid).map_err(|reason| Error::Function {
             path: path.to_owned(),
-            place: place.clone(),
+            location: location.clone(),
             reason,
         })
     }
 
-    /// Descriptors of which one can be read (`poll`, `epoll`) when an event waits.
+    /// Returns descriptors of which one becomes readable (`poll`, `epoll`) when there is an event.
     #[must_use]
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.ring.as_fd()]
     }
 
-    /// Takes all events that wait. Never blocks.
-    pub fn drain(&mut self, each: &mut dyn FnMut(FunctionSeen)) {
+    /// Takes all events. Never blocks.
+    pub fn drain(&mut self, each: &mut dyn FnMut(FunctionHit)) {
         while let Some(record) = self.ring.next() {
             let event = FunctionEvent::parse(&record);
             drop(record);
             let Some(event) = event else { continue };
             let lasted = Duration::from_nanos(event.lasted);
-            each(FunctionSeen {
+            each(FunctionHit {
                 at: event.at,
                 cpu: Cpu(event.cpu),
                 pid: Pid(event.pid),
@@ -107,7 +114,8 @@ impl FunctionTrigger {
         }
     }
 
-    /// How many calls were not told or not measured, because the ring was full, the recursion too deep, or the threads too many.
+    /// Returns how many calls were lost because the ring was full, the recursion too deep, or the
+    /// threads too many.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost.get(&0, 0).unwrap_or(0)
@@ -116,15 +124,15 @@ impl FunctionTrigger {
 
 fn attach(
     path: &Path,
-    place: &Place,
+    location: &FunctionLocation,
     condition: Condition,
     pid: Option<Pid>,
 ) -> std::result::Result<FunctionTrigger, String> {
-    // A bare name would be looked for among libraries.
+    // A bare name would be searched among libraries.
     let path = std::path::absolute(path).map_err(|error| error.to_string())?;
     let (names, longer_than): (&[&str], u64) = match condition {
         Condition::Entered => (&["entered"], 0),
-        // Returns first: a call that begins before they are watched would never end.
+        // The return probe first. A call that starts before it is attached would never end.
         Condition::LongerThan(bound) => (
             &["ended", "began"],
             u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX),
@@ -139,23 +147,23 @@ fn attach(
         .override_global("longer_than", &longer_than, true)
         .override_global("only", &only, true)
         .load(FUNCTION)
-        .map_err(|error| reason(&error))?;
-    let ring = RingBuf::try_from(take(&mut programs, "functions")?).map_err(|error| reason(&error))?;
-    let lost = Array::try_from(take(&mut programs, "lost")?).map_err(|error| reason(&error))?;
+        .map_err(|error| error_reason(&error))?;
+    let ring = RingBuf::try_from(take(&mut programs, "functions")?).map_err(|error| error_reason(&error))?;
+    let lost = Array::try_from(take(&mut programs, "lost")?).map_err(|error| error_reason(&error))?;
     for name in names {
         let program = programs
             .program_mut(name)
             .ok_or_else(|| format!("the object of the trigger lacks the program {name}"))?;
-        let location = match place {
-            Place::Symbol(name) => UProbeAttachLocation::Symbol(name),
-            Place::Offset(offset) => UProbeAttachLocation::AbsoluteOffset(offset.0),
+        let location = match location {
+            FunctionLocation::Symbol(name) => UProbeAttachLocation::Symbol(name),
+            FunctionLocation::Offset(offset) => UProbeAttachLocation::AbsoluteOffset(offset.0),
         };
         <&mut UProbe>::try_from(program)
             .and_then(|program| {
                 program.load()?;
                 program.attach(location, &path, scope)
             })
-            .map_err(|error| why(&error))?;
+            .map_err(|error| program_error(&error))?;
     }
     Ok(FunctionTrigger {
         _programs: programs,

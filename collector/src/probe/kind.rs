@@ -1,28 +1,28 @@
-//! The ways of hearing of a crash.
+//! The kinds of attachment of the crash probe.
 
 use super::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// What in the kernel calls the probe.
+/// The kernel's mechanism that calls the probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AttachKind {
-    /// eBPF on the tracepoint `signal_deliver`, its arguments typed by BTF.
+    /// eBPF on the tracepoint `signal_deliver`, with BTF-typed arguments.
     BtfTracepoint,
-    /// eBPF in front of the kernel's function that dumps core, by a patched call.
+    /// eBPF at the entry of the kernel function that dumps core, by a patched call.
     Fentry,
-    /// eBPF in front of that function, by a breakpoint.
+    /// eBPF at the entry of that function, by a breakpoint.
     Kprobe,
-    /// eBPF on the tracepoint `signal_deliver`, its arguments as plain words.
+    /// eBPF on the tracepoint `signal_deliver`, with untyped arguments.
     RawTracepoint,
-    /// eBPF on that tracepoint's record, which has no siginfo: no address and no sender.
+    /// eBPF on that tracepoint's record, which lacks the siginfo: no address and no sender.
     Tracepoint,
-    /// A perf event on that tracepoint, without eBPF: nothing but what perf samples.
+    /// A perf event on that tracepoint, without eBPF: only the data that perf samples.
     PerfTracepoint,
 }
 
 impl AttachKind {
-    /// All of them, the best first.
+    /// All kinds, the best first.
     pub const ALL: [Self; 6] = [
         Self::BtfTracepoint,
         Self::Fentry,
@@ -32,7 +32,7 @@ impl AttachKind {
         Self::PerfTracepoint,
     ];
 
-    /// Its name, as it is written in configurations.
+    /// Returns the name that configurations use.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

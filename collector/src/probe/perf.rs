@@ -1,11 +1,12 @@
-//! The kind without eBPF: a perf event on the tracepoint `signal_deliver`, one a processor.
+//! The kind without eBPF: a perf event on the tracepoint `signal_deliver` for each processor.
 //!
-//! Layout of a sample: `PERF_RECORD_SAMPLE` in `include/uapi/linux/perf_event.h`; of the registers in it,
-//! `arch/x86/include/uapi/asm/perf_regs.h`; of the tracepoint, `events/signal/signal_deliver/format` in tracefs.
+//! Format of a sample: `PERF_RECORD_SAMPLE` in `include/uapi/linux/perf_event.h`. Its registers:
+//! `arch/x86/include/uapi/asm/perf_regs.h`. The tracepoint: `events/signal/signal_deliver/format`
+//! in tracefs.
 
-use super::event::{Event, Layout};
-use super::ring::Ring;
-use super::{CrashSeen, Frame, MAX_STACK, ProbeOptions, SignalSet, Source, Told, tracefs};
+use super::event::{Layout, RawEvent};
+use super::ring::SampleRing;
+use super::{CrashSample, EventSource, Frame, MAX_STACK, ProbeOptions, SiginfoDetail, SignalSet, tracefs};
 use backtrail_bundle::core::{Registers, SigInfo};
 use backtrail_pt::{Avma, Cpu, Pid, Tid};
 use perf_event_open_sys as perf;
@@ -15,42 +16,45 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
-/// General registers and `ip`, `flags`, `cs`, `ss`: all but `ds`, `es`, `fs`, `gs`, which x86-64 refuses.
+/// General registers and `ip`, `flags`, `cs`, `ss`. The kernel refuses `ds`, `es`, `fs`, `gs` on
+/// x86-64.
 const REGISTER_MASK: u64 = 0x00ff_0fff;
 /// `PERF_SAMPLE_REGS_ABI_NONE`: there are no registers.
 const ABI_NONE: u64 = 0;
-/// Addresses from here up are marks between the parts of a call chain (`PERF_CONTEXT_MAX`).
+/// Addresses from here up separate the parts of a call chain (`PERF_CONTEXT_MAX`).
 const CONTEXT_MARKS: u64 = -4095_i64 as u64;
 
 /// The perf events and their rings.
 pub(super) struct PerfSource {
-    rings: Vec<(Ring, OwnedFd)>,
+    rings: Vec<(SampleRing, OwnedFd)>,
     only: Option<Pid>,
-    spared: Vec<Pid>,
-    told_of: ToldOf,
+    excluded: Vec<Pid>,
+    recent: RecentProcesses,
 }
 
-/// Processes that were told of lately: several threads may crash before the first has killed the others.
-struct ToldOf(VecDeque<(Pid, u64)>);
+/// Processes that were recently reported. Several threads may crash before the first one has killed
+/// the others.
+struct RecentProcesses(VecDeque<(Pid, u64)>);
 
-impl ToldOf {
-    /// A dying process delivers its last signals within so many nanoseconds; its id does not come again so soon.
-    const WHILE: u64 = 1_000_000_000;
-    const MOST: usize = 1024;
+impl RecentProcesses {
+    /// A dying process delivers its last signals within this time in nanoseconds. Its id is not
+    /// reused that soon.
+    const WINDOW: u64 = 1_000_000_000;
+    const CAPACITY: usize = 1024;
 
-    /// With all the room that it will need.
+    /// Allocates all memory in advance.
     fn new() -> Self {
-        Self(VecDeque::with_capacity(Self::MOST))
+        Self(VecDeque::with_capacity(Self::CAPACITY))
     }
 
-    /// Whether the process was not told of before.
+    /// Returns whether the process was not reported before.
     fn is_new(&mut self, pid: Pid, at: u64) -> bool {
         let known = self
             .0
             .iter()
-            .any(|(known, then)| *known == pid && at.abs_diff(*then) < Self::WHILE);
+            .any(|(known, then)| *known == pid && at.abs_diff(*then) < Self::WINDOW);
         if !known {
-            self.0.truncate(Self::MOST - 1);
+            self.0.truncate(Self::CAPACITY - 1);
             self.0.push_front((pid, at));
         }
         !known
@@ -63,21 +67,21 @@ impl PerfSource {
         let filter = CString::new(filter(options.signals)).map_err(|error| error.to_string())?;
         let cpus = tracefs::online();
         if cpus.is_empty() {
-            return Err("the processors cannot be told (/sys/devices/system/cpu/online)".to_owned());
+            return Err("the processors cannot be determined (/sys/devices/system/cpu/online)".to_owned());
         }
         let stack = options.stack.min(MAX_STACK).next_multiple_of(8) as u32;
-        // Each ring has room for some samples with a whole stack.
+        // Each ring has room for some samples with a full stack.
         let size = (options.ring as usize / cpus.len()).max(8 * MAX_STACK);
         let failed = |what: &str| format!("the kernel does not {what}: {}", io::Error::last_os_error());
         let mut rings = Vec::new();
         for cpu in cpus {
             let event = tracefs::open(&mut attributes(id, stack), cpu)
                 .map_err(|error| format!("the kernel does not open the event: {error}"))?;
-            // SAFETY: the filter is a string of C that outlives the call, which only reads it.
+            // SAFETY: the filter is a C string that outlives the call, which only reads it.
             if unsafe { perf::ioctls::SET_FILTER(event.as_raw_fd(), filter.as_ptr().cast_mut()) } < 0 {
                 return Err(failed("take the event's filter"));
             }
-            let ring = Ring::map(event.as_fd(), size)
+            let ring = SampleRing::map(event.as_fd(), size)
                 .map_err(|error| format!("the kernel does not map the event's ring: {error}"))?;
             rings.push((ring, event));
         }
@@ -90,15 +94,16 @@ impl PerfSource {
         Ok(Self {
             rings,
             only: options.only,
-            spared: options.spared.clone(),
-            told_of: ToldOf::new(),
+            excluded: options.excluded.clone(),
+            recent: RecentProcesses::new(),
         })
     }
 }
 
 impl PerfSource {
-    /// Whether the sample in `event` tells of a process that is looked at, for the first time; its head is read there.
-    fn wants(&mut self, event: &mut Event) -> bool {
+    /// Returns whether the sample in `event` is the first one of a process to report. Reads the
+    /// sample's head.
+    fn wants(&mut self, event: &mut RawEvent) -> bool {
         let Some((pid, at, cpu)) = head(&event.bytes) else {
             return false;
         };
@@ -106,8 +111,8 @@ impl PerfSource {
         event.user = None;
         event.layout = Layout::Sample;
         self.only.is_none_or(|only| only == pid)
-            && !self.spared.contains(&pid)
-            && self.told_of.is_new(pid, at)
+            && !self.excluded.contains(&pid)
+            && self.recent.is_new(pid, at)
     }
 }
 
@@ -139,18 +144,18 @@ fn attributes(id: u64, stack: u32) -> sys::perf_event_attr {
     attributes
 }
 
-/// What the kernel passes on: these signals, where nobody handles them.
+/// Returns the kernel filter: these signals with their default action.
 fn filter(signals: SignalSet) -> String {
     let signals: Vec<String> = signals.iter().map(|signal| format!("sig == {signal}")).collect();
     format!("sa_handler == 0 && ({})", signals.join(" || "))
 }
 
-impl Source for PerfSource {
+impl EventSource for PerfSource {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.rings.iter().map(|(_, event)| event.as_fd()).collect()
     }
 
-    fn next(&mut self, event: &mut Event) -> bool {
+    fn next(&mut self, event: &mut RawEvent) -> bool {
         for index in 0..self.rings.len() {
             while let Some(kind) = self.rings[index].0.next(&mut event.bytes) {
                 if kind == sys::PERF_RECORD_SAMPLE && self.wants(event) {
@@ -166,8 +171,8 @@ impl Source for PerfSource {
     }
 }
 
-/// How many samples an event had no room for (`PERF_FORMAT_LOST`: the count, then the losses). The records of type
-/// `PERF_RECORD_LOST` would tell of them only with the next sample that fits.
+/// Returns how many samples an event lost (`PERF_FORMAT_LOST`: the count, then the losses).
+/// `PERF_RECORD_LOST` records would report them only with the next sample that fits.
 fn lost_of(event: BorrowedFd<'_>) -> u64 {
     let mut words = [0_u64; 2];
     let size = size_of_val(&words);
@@ -180,7 +185,7 @@ fn lost_of(event: BorrowedFd<'_>) -> u64 {
     }
 }
 
-/// Takes fields off the front.
+/// Reads fields from the front.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -199,15 +204,15 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Which process a sample tells of, when, and on which processor.
+/// Returns the process, time and processor of a sample.
 fn head(record: &[u8]) -> Option<(Pid, u64, Cpu)> {
     let mut fields = Fields(record);
     let (pid, _) = (Pid(fields.u32()?), fields.u32()?);
     Some((pid, fields.u64()?, Cpu(fields.u32()?)))
 }
 
-/// Reads a sample with the fields that `attributes` asks for; `None`: it is cut short.
-pub(super) fn sample(record: &[u8]) -> Option<CrashSeen> {
+/// Parses a sample with the fields of `attributes`. `None`: it is truncated.
+pub(super) fn sample(record: &[u8]) -> Option<CrashSample> {
     let mut fields = Fields(record);
     let (pid, tid) = (Pid(fields.u32()?), Tid(fields.u32()?));
     let at = fields.u64()?;
@@ -215,7 +220,7 @@ pub(super) fn sample(record: &[u8]) -> Option<CrashSeen> {
     let depth = usize::try_from(fields.u64()?).ok()?;
     let chain = fields.bytes(depth.checked_mul(8)?)?;
     let raw_len = fields.u32()? as usize;
-    let (siginfo, siginfo_told) = siginfo(fields.bytes(raw_len)?)?;
+    let (siginfo, siginfo_detail) = siginfo(fields.bytes(raw_len)?)?;
     let registers = registers(&mut fields)?;
     let stack = stack(&mut fields).unwrap_or_default();
     let address = |bytes: &[u8]| Some(u64::from_le_bytes(bytes.try_into().ok()?));
@@ -225,7 +230,7 @@ pub(super) fn sample(record: &[u8]) -> Option<CrashSeen> {
         .filter(|address| *address < CONTEXT_MARKS)
         .map(|address| Frame::At(Avma(address)))
         .collect();
-    Some(CrashSeen {
+    Some(CrashSample {
         at,
         at_boot: None,
         cpu,
@@ -241,23 +246,23 @@ pub(super) fn sample(record: &[u8]) -> Option<CrashSeen> {
         started: None,
         comm: String::new(),
         siginfo,
-        siginfo_told,
+        siginfo_detail,
         registers,
-        bases_told: false,
+        bases_known: false,
         frames,
         stack_at: Avma(registers.rsp),
         stack: stack.to_vec(),
     })
 }
 
-/// The tracepoint's own fields: common 8, then `int sig, errno, code`.
-fn siginfo(raw: &[u8]) -> Option<(SigInfo, Told)> {
+/// Parses the tracepoint's fields: 8 common bytes, then `int sig, errno, code`.
+fn siginfo(raw: &[u8]) -> Option<(SigInfo, SiginfoDetail)> {
     let mut bytes = [0; SigInfo::SIZE];
     bytes[..12].copy_from_slice(raw.get(8..20)?);
-    Some((SigInfo(bytes), Told::Code))
+    Some((SigInfo(bytes), SiginfoDetail::Code))
 }
 
-/// The registers in the order of `enum perf_event_x86_regs`.
+/// Parses the registers in the order of `enum perf_event_x86_regs`.
 fn registers(fields: &mut Fields<'_>) -> Option<Registers> {
     let mut registers = Registers::default();
     if fields.u64()? == ABI_NONE {
@@ -294,7 +299,7 @@ fn registers(fields: &mut Fields<'_>) -> Option<Registers> {
     Some(registers)
 }
 
-/// The stack: its size, its bytes, and how many of them are true.
+/// Parses the stack: its size, its bytes, and how many of them are valid.
 fn stack<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
     let size = usize::try_from(fields.u64()?).ok()?;
     let bytes = fields.bytes(size)?;
@@ -310,7 +315,7 @@ fn stack<'a>(fields: &mut Fields<'a>) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
 
-    /// A sample as the kernel lays it out.
+    /// Returns a sample in the kernel's format.
     fn made() -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.extend([7_u32, 8].map(u32::to_le_bytes).concat());
@@ -371,15 +376,15 @@ mod tests {
 
     #[test]
     fn a_process_is_told_of_once_until_its_id_comes_again() {
-        let mut told_of = ToldOf::new();
-        assert!(told_of.is_new(Pid(5), 100));
-        assert!(!told_of.is_new(Pid(5), 90), "another processor's ring");
-        assert!(told_of.is_new(Pid(6), 100));
-        assert!(told_of.is_new(Pid(5), 100 + ToldOf::WHILE));
-        for pid in 0..2 * ToldOf::MOST as u32 {
-            told_of.is_new(Pid(pid), 0);
+        let mut recent = RecentProcesses::new();
+        assert!(recent.is_new(Pid(5), 100));
+        assert!(!recent.is_new(Pid(5), 90), "another processor's ring");
+        assert!(recent.is_new(Pid(6), 100));
+        assert!(recent.is_new(Pid(5), 100 + RecentProcesses::WINDOW));
+        for pid in 0..2 * RecentProcesses::CAPACITY as u32 {
+            recent.is_new(Pid(pid), 0);
         }
-        assert_eq!(told_of.0.len(), ToldOf::MOST);
+        assert_eq!(recent.0.len(), RecentProcesses::CAPACITY);
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! The errors of `aya`, and of the kernel through it, told in one line.
+//! Formats the errors of `aya` and of the kernel in one line.
 
 use aya::programs::ProgramError;
 
-/// Why a program is not loaded or not attached, in one line.
-pub(super) fn why(error: &ProgramError) -> String {
+/// Returns in one line why a program is not loaded or attached.
+pub(super) fn program_error(error: &ProgramError) -> String {
     match error {
-        // The verifier's log is long, and its last lines are the ones that say something.
+        // The verifier's log is long. Its last lines have the reason.
         ProgramError::LoadError {
             io_error,
             verifier_log,
@@ -21,12 +21,12 @@ pub(super) fn why(error: &ProgramError) -> String {
             };
             format!("the kernel does not load it: {io_error}{said}")
         }
-        error => reason(error),
+        error => error_reason(error),
     }
 }
 
-/// The causes of an error in one line, each said once.
-pub(super) fn reason(error: &dyn std::error::Error) -> String {
+/// Returns the causes of an error in one line, each once.
+pub(super) fn error_reason(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -51,6 +51,11 @@ mod tests {
             call: "bpf_raw_tracepoint_open",
             io_error: inner,
         });
-        assert_eq!(reason(&error).matches(&text).count(), 1, "{}", reason(&error));
+        assert_eq!(
+            error_reason(&error).matches(&text).count(),
+            1,
+            "{}",
+            error_reason(&error)
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! The ring of a perf event, mapped: what the kernel writes is read here.
+//! The mapped ring of a perf event.
 //!
-//! Layout and order of accesses: `struct perf_event_mmap_page` in `include/uapi/linux/perf_event.h`.
+//! Layout and memory order: `struct perf_event_mmap_page` in `include/uapi/linux/perf_event.h`.
 
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 use std::io;
@@ -8,25 +8,25 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A page, which the ring is a multiple of.
+/// Page size. The ring is a multiple of it.
 const PAGE: usize = 4096;
 /// `struct perf_event_header`: type u32, misc u16, size u16.
 const HEADER: usize = 8;
 
-/// A mapped ring: its first page tells how far the kernel has written and we have read.
-pub(super) struct Ring {
+/// A mapped ring. Its first page has the positions of the kernel's writes and of our reads.
+pub(super) struct SampleRing {
     page: NonNull<perf_event_mmap_page>,
     data_size: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone and may be used by any thread.
-unsafe impl Send for Ring {}
+// SAFETY: only this value uses the mapping, and any thread may do so.
+unsafe impl Send for SampleRing {}
 
-impl Ring {
+impl SampleRing {
     /// Maps the ring of `event` with at least `size` bytes of data.
     pub(super) fn map(event: BorrowedFd<'_>, size: usize) -> io::Result<Self> {
         let data_size = size.clamp(PAGE, 1 << 30).next_power_of_two();
-        // SAFETY: a new mapping, wherever the kernel wants it.
+        // SAFETY: the call creates a mapping at an address of the kernel's choice.
         let page = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -44,12 +44,13 @@ impl Ring {
         Ok(Self { page, data_size })
     }
 
-    /// Takes the next record that waits: its type is given, what follows its header is left in `record`. Never blocks.
+    /// Takes the next record. Returns its type, and copies the bytes after its header to `record`.
+    /// Never blocks.
     pub(super) fn next(&mut self, record: &mut Vec<u8>) -> Option<u32> {
-        // SAFETY: the first page of the mapping, which lives as long as `self`. The kernel writes this word: it is
-        // read atomically, and what it stands for before what comes after (acquire).
+        // SAFETY: the first page of the mapping lives as long as `self`. The kernel writes this
+        // word, so it is read atomically, before the data that it covers (acquire).
         let head = unsafe { AtomicU64::from_ptr(&raw mut (*self.page.as_ptr()).data_head) };
-        // SAFETY: the same; this word only we write.
+        // SAFETY: as above. Only this thread writes this word.
         let tail = unsafe { AtomicU64::from_ptr(&raw mut (*self.page.as_ptr()).data_tail) };
         let end = head.load(Ordering::Acquire);
         let at = tail.load(Ordering::Relaxed);
@@ -62,24 +63,25 @@ impl Ring {
         let [k0, k1, k2, k3, _, _, s0, s1] = header;
         let size = usize::from(u16::from_le_bytes([s0, s1]));
         if size < HEADER || size as u64 > waits {
-            // Not what a kernel writes: there is no next record to find.
+            // Not written by a kernel. The next record cannot be found.
             tail.store(end, Ordering::Release);
             return None;
         }
         record.resize(size - HEADER, 0);
         self.copy(at.wrapping_add(HEADER as u64), record);
-        // What was copied may be written over from here on (release).
+        // The kernel may overwrite the copied bytes from here on (release).
         tail.store(at.wrapping_add(size as u64), Ordering::Release);
         Some(u32::from_le_bytes([k0, k1, k2, k3]))
     }
 
-    /// Copies from a position of the ring, around its end.
+    /// Copies from a position of the ring, across its end.
     fn copy(&self, position: u64, to: &mut [u8]) {
         let from = (position % self.data_size as u64) as usize;
         let first = to.len().min(self.data_size - from);
         let rest = (to.len() - first).min(self.data_size);
-        // SAFETY: both pieces lie within the data pages, that follow the first page: `from + first` and `rest` are at
-        // most `data_size`. The kernel does not write between tail and head, where they are.
+        // SAFETY: both parts are within the data pages, which follow the first page: `from + first`
+        // and `rest` are at most `data_size`. The kernel does not write between tail and head,
+        // where they are.
         unsafe {
             let data = self.page.as_ptr().cast::<u8>().add(PAGE);
             ptr::copy_nonoverlapping(data.add(from), to.as_mut_ptr(), first);
@@ -88,9 +90,9 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for SampleRing {
     fn drop(&mut self) {
-        // SAFETY: the mapping that `map` made; nobody uses it any more.
+        // SAFETY: `map` created this mapping, and nothing uses it any more.
         unsafe { libc::munmap(self.page.as_ptr().cast(), PAGE + self.data_size) };
     }
 }
@@ -99,8 +101,8 @@ impl Drop for Ring {
 mod tests {
     use super::*;
 
-    /// A ring in anonymous memory, as if a kernel had written it.
-    fn made(data_size: usize) -> Ring {
+    /// Creates a ring in anonymous memory, as the kernel would write it.
+    fn made(data_size: usize) -> SampleRing {
         // SAFETY: a new anonymous mapping.
         let page = unsafe {
             libc::mmap(
@@ -113,13 +115,13 @@ mod tests {
             )
         };
         assert_ne!(page, libc::MAP_FAILED);
-        Ring {
+        SampleRing {
             page: NonNull::new(page.cast()).unwrap(),
             data_size,
         }
     }
 
-    fn write(ring: &mut Ring, at: u64, bytes: &[u8]) {
+    fn write(ring: &mut SampleRing, at: u64, bytes: &[u8]) {
         for (index, byte) in bytes.iter().enumerate() {
             let position = ((at + index as u64) % ring.data_size as u64) as usize;
             // SAFETY: within the data pages.

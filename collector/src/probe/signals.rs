@@ -1,4 +1,4 @@
-//! Sets of signals that kill.
+//! Sets of fatal signals.
 
 use super::Error;
 
@@ -6,18 +6,20 @@ use super::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignalSet(u64);
 
-/// Signals that by default do nothing or stop the process: `SIG_KERNEL_IGNORE_MASK` and `SIG_KERNEL_STOP_MASK` of the
-/// kernel's `include/linux/signal.h`: CONT, CHLD, WINCH, URG, STOP, TSTP, TTIN, TTOU.
+/// Signals that are ignored or stop the process by default: `SIG_KERNEL_IGNORE_MASK` and
+/// `SIG_KERNEL_STOP_MASK` of the kernel's `include/linux/signal.h`. They are CONT, CHLD, WINCH,
+/// URG, STOP, TSTP, TTIN and TTOU.
 const HARMLESS: [i32; 8] = [18, 17, 28, 23, 19, 20, 21, 22];
 
 impl SignalSet {
-    /// Those that dump core (`SIG_KERNEL_COREDUMP_MASK`): QUIT, ILL, TRAP, ABRT, BUS, FPE, SEGV, XCPU, XFSZ, SYS.
+    /// The signals that dump core (`SIG_KERNEL_COREDUMP_MASK`): QUIT, ILL, TRAP, ABRT, BUS, FPE,
+    /// SEGV, XCPU, XFSZ, SYS.
     pub const CORE_DUMPING: Self = Self::bits_of(&[3, 4, 5, 6, 7, 8, 11, 24, 25, 31]);
 
-    /// These signals, by their numbers on x86-64 Linux, 1 to 64.
+    /// Creates a set of signals by their numbers on x86-64 Linux, 1 to 64.
     ///
     /// # Errors
-    /// When one does not kill by default.
+    /// When a signal does not kill by default.
     pub fn new(signals: &[i32]) -> Result<Self, Error> {
         match signals
             .iter()
@@ -38,19 +40,19 @@ impl SignalSet {
         Self(bits)
     }
 
-    /// Bit N−1 stands for signal N.
+    /// Returns the set as bits. Bit N−1 is signal N.
     #[must_use]
     pub fn bits(self) -> u64 {
         self.0
     }
 
-    /// Whether the signal is in the set.
+    /// Returns whether the signal is in the set.
     #[must_use]
     pub fn contains(self, signal: i32) -> bool {
         (1..=64).contains(&signal) && self.0 >> (signal - 1) & 1 != 0
     }
 
-    /// The numbers of its signals, in order.
+    /// Returns the signal numbers in order.
     pub fn iter(self) -> impl Iterator<Item = i32> {
         (1..=64).filter(move |signal| self.contains(*signal))
     }

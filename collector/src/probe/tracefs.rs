@@ -1,7 +1,7 @@
-//! Tracepoints by perf events: their numbers stand in tracefs.
+//! Opens tracepoints as perf events. Their ids are in tracefs.
 //!
-//! Where nobody has mounted it, tracefs is mounted for the length of a reading, without a place in the tree of files:
-//! `fsopen(2)`, `fsmount(2)`. Nobody else sees that.
+//! If tracefs is not mounted, it is mounted temporarily without a path (`fsopen(2)`, `fsmount(2)`).
+//! Other processes do not see this mount.
 
 use perf_event_open_sys as perf;
 use perf_event_open_sys::bindings as sys;
@@ -9,10 +9,10 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
-/// Where it is mounted by custom.
+/// The usual mount points.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// The number of a tracepoint, for `perf_event_attr.config`.
+/// Returns the id of a tracepoint, for `perf_event_attr.config`.
 pub(super) fn id(category: &str, name: &str) -> Result<u64, String> {
     let path = format!("events/{category}/{name}/id");
     let mounted = PLACES
@@ -25,16 +25,16 @@ pub(super) fn id(category: &str, name: &str) -> Result<u64, String> {
     };
     text.trim()
         .parse()
-        .map_err(|_| format!("tracefs gives '{}' as the tracepoint's number", text.trim()))
+        .map_err(|_| format!("tracefs shows '{}' as the tracepoint's number", text.trim()))
 }
 
-/// Reads a file of tracefs through a mount of our own.
+/// Reads a file of tracefs through a private mount.
 fn read_unmounted(path: &str) -> io::Result<String> {
     const FSOPEN_CLOEXEC: u32 = 1;
     const FSMOUNT_CLOEXEC: u32 = 1;
     const FSCONFIG_CMD_CREATE: u32 = 6;
     const NONE: usize = 0;
-    // SAFETY: the name is a string of C that outlives the call.
+    // SAFETY: the name is a C string that outlives the call.
     let context = owned(unsafe { libc::syscall(libc::SYS_fsopen, c"tracefs".as_ptr(), FSOPEN_CLOEXEC) })?;
     // SAFETY: this command takes neither key nor value.
     let made = unsafe {
@@ -53,7 +53,7 @@ fn read_unmounted(path: &str) -> io::Result<String> {
     // SAFETY: the call takes numbers only.
     let mount = owned(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0) })?;
     let path = std::ffi::CString::new(path).map_err(io::Error::other)?;
-    // SAFETY: the path is a string of C that outlives the call.
+    // SAFETY: the path is a C string that outlives the call.
     let file = owned(i64::from(unsafe {
         libc::openat(mount.as_raw_fd(), path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC)
     }))?;
@@ -62,10 +62,10 @@ fn read_unmounted(path: &str) -> io::Result<String> {
     Ok(text)
 }
 
-/// The descriptor that a system call gave.
+/// Takes ownership of the descriptor that a system call returned.
 fn owned(fd: i64) -> io::Result<OwnedFd> {
     match i32::try_from(fd) {
-        // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+        // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }
@@ -74,20 +74,20 @@ fn owned(fd: i64) -> io::Result<OwnedFd> {
 /// Opens a perf event for all processes on one processor.
 pub(super) fn open(attributes: &mut sys::perf_event_attr, cpu: u32) -> io::Result<OwnedFd> {
     attributes.size = size_of::<sys::perf_event_attr>() as u32;
-    // SAFETY: `attributes` lives through the call and says its own size.
+    // SAFETY: `attributes` lives through the call and contains its own size.
     let fd =
         unsafe { perf::perf_event_open(attributes, -1, cpu as i32, -1, sys::PERF_FLAG_FD_CLOEXEC.into()) };
     owned(fd.into())
 }
 
-/// The processors that are running, as `/sys/devices/system/cpu/online` lists them.
+/// Returns the online processors, from `/sys/devices/system/cpu/online`.
 pub(super) fn online() -> Vec<u32> {
     parse_list(&fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default())
 }
 
-/// Reads a list such as `0-3,6`; what is no number is passed over.
+/// Parses a list such as `0-3,6`. Parts that are not numbers are skipped.
 fn parse_list(text: &str) -> Vec<u32> {
-    /// `CONFIG_NR_CPUS` at its largest.
+    /// Maximum of `CONFIG_NR_CPUS`.
     const MOST: u32 = 8192;
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -96,7 +96,7 @@ fn parse_list(text: &str) -> Vec<u32> {
     text.trim().split(',').filter_map(range).flatten().collect()
 }
 
-/// Has an eBPF program called at a tracepoint, on all processors, as long as the descriptor is open.
+/// Attaches an eBPF program to a tracepoint on all processors, until the descriptor is closed.
 pub(super) fn attach_program(category: &str, name: &str, program: BorrowedFd<'_>) -> Result<OwnedFd, String> {
     let mut attributes = sys::perf_event_attr {
         type_: sys::PERF_TYPE_TRACEPOINT,

@@ -1,4 +1,4 @@
-//! A bundle in the spool: its name, and what is told of it.
+//! A bundle in the spool, with its name and properties.
 
 use backtrail_bundle::Bundle;
 use backtrail_bundle::manifest::{Collected, Crash};
@@ -8,24 +8,24 @@ use std::path::{Path, PathBuf};
 
 /// A bundle in the spool.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct StoredBundle {
     /// Its name.
     pub id: String,
-    /// Where it stands.
+    /// Its path.
     pub path: PathBuf,
     /// The crashed program's file.
     pub executable: Option<String>,
-    /// The crash, if it was one.
+    /// The crash, if the bundle is of a crash.
     pub crash: Option<Crash>,
-    /// How the collector came by it.
+    /// The collector's data about the bundle.
     pub collected: Collected,
-    /// Why it cannot be read, if it cannot.
+    /// Why the bundle cannot be read, if it cannot.
     pub unreadable: Option<String>,
-    /// Whether a sender has taken it.
+    /// Whether it was sent.
     pub sent: bool,
 }
 
-impl Stored {
+impl StoredBundle {
     pub(super) fn read(path: &Path) -> Self {
         let id = path
             .file_name()
@@ -45,14 +45,14 @@ impl Stored {
         }
     }
 
-    /// What should be there and is not, a sentence each; empty: the bundle is complete.
+    /// Returns what is missing in the bundle, one sentence each. Empty: the bundle is complete.
     pub fn missing(&self) -> impl Iterator<Item = &str> {
         let missing = self.collected.missing.iter();
         missing.chain(&self.unreadable).map(String::as_str)
     }
 }
 
-/// `000042-worker-4231`.
+/// Returns a name such as `000042-worker-4231`.
 pub(super) fn name(number: u64, program: &str, pid: u32) -> String {
     let plain: String = program
         .chars()
@@ -69,7 +69,7 @@ pub(super) fn name(number: u64, program: &str, pid: u32) -> String {
     format!("{number:06}-{plain}-{pid}")
 }
 
-/// The number that such a name begins with.
+/// Returns the number at the start of such a name.
 pub(super) fn number(name: &str) -> Option<u64> {
     let (number, rest) = name.split_once('-')?;
     (number.len() >= 6 && rest.contains('-'))
@@ -77,13 +77,13 @@ pub(super) fn number(name: &str) -> Option<u64> {
         .flatten()
 }
 
-/// Bytes on disk of a file or of all under a directory; a file with several names counts nowhere.
+/// Returns the bytes on disk of a file or a directory. Files with several links do not count.
 pub(super) fn size(path: &Path) -> u64 {
     let Ok(metadata) = path.symlink_metadata() else {
         return 0;
     };
     if !metadata.is_dir() {
-        // Shared modules are counted where they are kept.
+        // Shared modules count in their own directory.
         let shared = metadata.nlink() > 1 && !is_kept(path);
         return if shared { 0 } else { metadata.blocks() * 512 };
     }
@@ -91,7 +91,7 @@ pub(super) fn size(path: &Path) -> u64 {
     inside.map(|entry| size(&entry.path())).sum()
 }
 
-/// The inodes of a bundle's files that have exactly one other name, which is that of a shared module.
+/// Returns the inodes of a bundle's files with exactly one other link, which is the shared module.
 pub(super) fn last_links(bundle: &Path) -> Vec<u64> {
     let inside = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
     inside(&bundle.join("modules"))

@@ -1,7 +1,7 @@
-//! A finished bundle becomes the spool's: its owner's, and readable for the spool's group.
+//! Gives a finished bundle to the spool's owner, and makes it readable for the spool's group.
 //!
-//! Who wrote it may be another user, and hostile: nothing is followed, and nothing is given away but files and
-//! directories that were the writer's own.
+//! The writer may be another, hostile user. So no link is followed, and only files and directories
+//! of the writer are changed.
 
 use crate::error::{Error, Result};
 use nix::dir::Dir;
@@ -17,17 +17,19 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirEntryExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// A bundle is not nearly so deep.
+/// Maximum depth of a bundle.
 const DEPTH: usize = 16;
-/// A bundle has no more files and directories.
+/// Maximum number of files and directories of a bundle.
 const MAX_ENTRIES: usize = 100_000;
-/// Reading and searching, for the group.
+/// The group's permissions for reading and searching.
 const GROUP_READS: u32 = 0o050;
 
-/// Gives a bundle to the owner and group of `spool`. For the group it is readable exactly where the spool is.
+/// Gives a bundle to the owner and group of `spool`. The group can read it exactly if it can read
+/// the spool.
 ///
 /// # Errors
-/// When it holds what no bundle has, or the kernel refuses. A part of it may have been given then.
+/// When the bundle has invalid content, or the kernel refuses. A part may have been changed by
+/// then.
 pub(super) fn hand_over(bundle: &Path, spool: &Path, modules: &Path) -> Result<()> {
     let found = fs::metadata(spool).map_err(Error::file("look at", spool))?;
     let give = || -> io::Result<()> {
@@ -49,14 +51,14 @@ pub(super) fn hand_over(bundle: &Path, spool: &Path, modules: &Path) -> Result<(
 const DIRECTORY: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
 struct Walk<'a> {
-    /// Who wrote the bundle.
+    /// The user who wrote the bundle.
     writer: u32,
     user: u32,
     group: u32,
     group_reads: bool,
-    /// Where shared modules are.
+    /// The directory of shared modules.
     modules: &'a Path,
-    /// Their inodes, read once one is met.
+    /// Their inodes, read when the first is found.
     shared: Option<HashSet<u64>>,
     entries: usize,
 }
@@ -66,7 +68,7 @@ fn refused(what: &str) -> io::Error {
 }
 
 impl Walk<'_> {
-    /// The directory first: from then on its writer changes nothing in it.
+    /// Changes a directory before its content, so that its writer can no longer modify it.
     fn directory(&mut self, directory: OwnedFd, depth: usize) -> io::Result<()> {
         let depth = depth.checked_sub(1).ok_or(Errno::ELOOP)?;
         self.give(&directory, &fstat(&directory)?, 0o700, 0o050)?;
@@ -109,7 +111,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether it is a module that bundles share.
+    /// Returns whether a file is a shared module.
     fn is_shared(&mut self, found: &FileStat) -> io::Result<bool> {
         if fs::symlink_metadata(self.modules).is_ok_and(|modules| modules.dev() != found.st_dev) {
             return Ok(false);
@@ -133,7 +135,7 @@ impl Walk<'_> {
             fchownat(file, c"", Some(user), Some(group), AtFlags::AT_EMPTY_PATH)?;
         }
         let mode = owner | if self.group_reads { group } else { 0 };
-        // By a name that leads to what is open, whatever it is called.
+        // This path leads to the open file, whatever its name is.
         let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
         fs::set_permissions(path, fs::Permissions::from_mode(mode))
     }
@@ -146,31 +148,31 @@ mod tests {
     use std::os::unix::fs::{chown, symlink};
     use std::path::PathBuf;
 
-    struct Place {
+    struct SpoolFixture {
         directory: tempfile::TempDir,
     }
 
-    impl Place {
-        /// A spool of user 0 and group 7 that its group may read, and a bundle that user 1 has written.
+    impl SpoolFixture {
+        /// Creates a spool of user 0 and group 7 that its group may read, and a bundle of user 1.
         fn new() -> Option<Self> {
             if !Uid::effective().is_root() {
                 eprintln!("left out: only root can give files away");
                 return None;
             }
-            let place = Self {
+            let fixture = Self {
                 directory: tempfile::tempdir().unwrap(),
             };
-            fs::create_dir_all(place.at("spool/.modules")).unwrap();
-            fs::create_dir_all(place.at("bundle/modules/id")).unwrap();
-            fs::write(place.at("bundle/core"), "core").unwrap();
-            fs::write(place.at("bundle/modules/id/tool"), "tool").unwrap();
+            fs::create_dir_all(fixture.at("spool/.modules")).unwrap();
+            fs::create_dir_all(fixture.at("bundle/modules/id")).unwrap();
+            fs::write(fixture.at("bundle/core"), "core").unwrap();
+            fs::write(fixture.at("bundle/modules/id/tool"), "tool").unwrap();
             fs::set_permissions(
-                place.at("bundle/modules/id/tool"),
+                fixture.at("bundle/modules/id/tool"),
                 fs::Permissions::from_mode(0o6777),
             )
             .unwrap();
-            chown(place.at("spool"), None, Some(7)).unwrap();
-            place.set_mode("spool", 0o2750);
+            chown(fixture.at("spool"), None, Some(7)).unwrap();
+            fixture.set_mode("spool", 0o2750);
             for name in [
                 "bundle",
                 "bundle/core",
@@ -178,9 +180,9 @@ mod tests {
                 "bundle/modules/id",
                 "bundle/modules/id/tool",
             ] {
-                chown(place.at(name), Some(1), Some(1)).unwrap();
+                chown(fixture.at(name), Some(1), Some(1)).unwrap();
             }
-            Some(place)
+            Some(fixture)
         }
 
         fn at(&self, name: &str) -> PathBuf {
@@ -203,25 +205,33 @@ mod tests {
 
     #[test]
     fn the_group_reads_where_it_reads_the_spool() {
-        let Some(place) = Place::new() else { return };
-        place.give().unwrap();
-        assert_eq!(place.found("bundle"), (0, 7, 0o750));
-        assert_eq!(place.found("bundle/modules/id"), (0, 7, 0o750));
-        assert_eq!(place.found("bundle/core"), (0, 7, 0o640));
-        assert_eq!(place.found("bundle/modules/id/tool"), (0, 7, 0o640));
-        place.set_mode("spool", 0o700);
-        place.give().unwrap();
-        assert_eq!(place.found("bundle/modules"), (0, 7, 0o700));
-        assert_eq!(place.found("bundle/modules/id/tool"), (0, 7, 0o600));
+        let Some(fixture) = SpoolFixture::new() else {
+            return;
+        };
+        fixture.give().unwrap();
+        assert_eq!(fixture.found("bundle"), (0, 7, 0o750));
+        assert_eq!(fixture.found("bundle/modules/id"), (0, 7, 0o750));
+        assert_eq!(fixture.found("bundle/core"), (0, 7, 0o640));
+        assert_eq!(fixture.found("bundle/modules/id/tool"), (0, 7, 0o640));
+        fixture.set_mode("spool", 0o700);
+        fixture.give().unwrap();
+        assert_eq!(fixture.found("bundle/modules"), (0, 7, 0o700));
+        assert_eq!(fixture.found("bundle/modules/id/tool"), (0, 7, 0o600));
     }
 
     #[test]
     fn shared_modules_may_have_several_names() {
-        let Some(place) = Place::new() else { return };
-        fs::write(place.at("spool/.modules/lib"), "lib").unwrap();
-        fs::hard_link(place.at("spool/.modules/lib"), place.at("bundle/modules/id/lib")).unwrap();
-        place.give().unwrap();
-        assert_eq!(place.found("bundle/modules/id/lib"), (0, 7, 0o640));
+        let Some(fixture) = SpoolFixture::new() else {
+            return;
+        };
+        fs::write(fixture.at("spool/.modules/lib"), "lib").unwrap();
+        fs::hard_link(
+            fixture.at("spool/.modules/lib"),
+            fixture.at("bundle/modules/id/lib"),
+        )
+        .unwrap();
+        fixture.give().unwrap();
+        assert_eq!(fixture.found("bundle/modules/id/lib"), (0, 7, 0o640));
     }
 
     #[test]
@@ -243,16 +253,20 @@ mod tests {
             }),
         ];
         for (what, plant) in plants {
-            let Some(place) = Place::new() else { return };
-            let outside = place.at("outside");
+            let Some(fixture) = SpoolFixture::new() else {
+                return;
+            };
+            let outside = fixture.at("outside");
             fs::write(&outside, "secret").unwrap();
             chown(&outside, Some(1), Some(1)).unwrap();
-            plant(&place.at("bundle/modules/planted"), &outside);
-            assert!(place.give().is_err(), "{what}");
-            assert_eq!(place.found("outside"), (1, 1, 0o644), "{what}");
+            plant(&fixture.at("bundle/modules/planted"), &outside);
+            assert!(fixture.give().is_err(), "{what}");
+            assert_eq!(fixture.found("outside"), (1, 1, 0o644), "{what}");
         }
-        let Some(place) = Place::new() else { return };
-        symlink(place.at("bundle"), place.at("way")).unwrap();
-        assert!(hand_over(&place.at("way"), &place.at("spool"), &place.at("x")).is_err());
+        let Some(fixture) = SpoolFixture::new() else {
+            return;
+        };
+        symlink(fixture.at("bundle"), fixture.at("way")).unwrap();
+        assert!(hand_over(&fixture.at("way"), &fixture.at("spool"), &fixture.at("x")).is_err());
     }
 }

@@ -1,13 +1,13 @@
-//! The seam to whoever takes bundles off this machine.
+//! The interface for sending bundles to another machine.
 
-use super::Stored;
+use super::StoredBundle;
 use crate::error::Result;
 
-/// Takes bundles somewhere else, a crash server say.
-pub trait Sender {
-    /// Takes one; once this returns, the bundle may be removed here.
+/// Sends bundles to another place, for example a crash server.
+pub trait BundleSender {
+    /// Sends one bundle. After success, the bundle may be removed here.
     ///
     /// # Errors
-    /// When it could not be taken; it stays, and is offered again.
-    fn send(&mut self, stored: &Stored) -> Result<()>;
+    /// When the bundle could not be sent. It stays, and is offered again.
+    fn send(&mut self, stored: &StoredBundle) -> Result<()>;
 }

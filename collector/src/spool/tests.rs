@@ -1,4 +1,4 @@
-//! The spool's tests.
+//! Tests of the spool.
 
 use super::*;
 use backtrail_bundle::manifest::Manifest;
@@ -63,7 +63,7 @@ fn names_only_grow_and_are_found() {
     let stored = spool.find("1").unwrap();
     assert_eq!(stored.executable.as_deref(), Some("/bin/worker"));
     spool.remove(&stored).unwrap();
-    // A spool that is opened anew goes on where the other one was.
+    // A reopened spool continues the numbering.
     let again = Spool::create(place.path(), Size(1 << 30), Size(0)).unwrap();
     assert_eq!(add(&again, "x", 1), "000003-x-7");
 }
@@ -86,8 +86,8 @@ fn the_oldest_go_first_and_are_counted() {
 #[test]
 fn what_was_sent_goes_before_what_was_not() {
     struct Server(Vec<String>);
-    impl Sender for Server {
-        fn send(&mut self, stored: &Stored) -> Result<()> {
+    impl BundleSender for Server {
+        fn send(&mut self, stored: &StoredBundle) -> Result<()> {
             if self.0.len() == 1 {
                 return Err(Error::Unable("the server is full".to_owned()));
             }
@@ -126,7 +126,7 @@ fn halves_and_strangers_are_no_bundles() {
     assert!(entries[0].unreadable.is_some() && entries[0].missing().count() == 1);
 }
 
-/// A bundle of a crash of this user; it says itself that it is of `says`.
+/// Adds a bundle of a crash of `user`. The bundle itself names `says`.
 fn add_of(spool: &Spool, user: u32, says: u32, bytes: usize) -> String {
     let place = spool.reserve("x", 7).unwrap();
     let made = tempfile::tempdir_in(spool.directory()).unwrap();
@@ -141,14 +141,14 @@ fn add_of(spool: &Spool, user: u32, says: u32, bytes: usize) -> String {
         ..Default::default()
     });
     writer.finish_durably(&manifest).unwrap();
-    let user = spool.users.answering(user);
+    let user = spool.users.owner_of(user);
     spool.publish(&bundle, &place, user).unwrap();
     place.id
 }
 
 #[test]
 fn one_user_cannot_push_out_the_crashes_of_others() {
-    // No machine gives these as subordinate ids.
+    // No machine has these as subordinate ids.
     const ANN: u32 = 4_000_000_001;
     const BEN: u32 = 4_000_000_002;
     let place = tempfile::tempdir().unwrap();
@@ -156,7 +156,7 @@ fn one_user_cannot_push_out_the_crashes_of_others() {
     let of_root = add_of(&spool, 0, 0, 100_000);
     let of_ann = add_of(&spool, ANN, ANN, 100_000);
     for _ in 0..20 {
-        // What is written for him counts as his, whatever it says.
+        // A bundle that is written for a user counts as that user's, whatever it contains.
         add_of(&spool, BEN, BEN, 100_000);
         add_of(&spool, BEN, 0, 100_000);
         spool.make_room().unwrap();
@@ -164,7 +164,7 @@ fn one_user_cannot_push_out_the_crashes_of_others() {
     let left = ids(&spool);
     assert!(left.contains(&of_root) && left.contains(&of_ann), "{left:?}");
     assert!((6..=9).contains(&left.len()), "{left:?}");
-    // A daemon that starts later knows whose they are, and not from the bundles.
+    // A restarted daemon knows the owners from its records, and not from the bundles.
     let records = || fs::read_dir(place.path().join(USERS)).unwrap().count();
     assert_eq!(records(), left.len(), "records of users go with their bundles");
     fs::write(place.path().join(USERS).join("999999-x-7"), "1").unwrap();

@@ -1,19 +1,19 @@
-//! The unit of the collector itself (systemd.service(5), systemd.exec(5), systemd.resource-control(5)).
+//! The unit of the collector (systemd.service(5), systemd.exec(5), systemd.resource-control(5)).
 
 use super::words::{argument, listed, program};
-use crate::config::{Config, Source};
+use crate::config::{Config, TraceSource};
 use crate::error::Result;
 use crate::privilege;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Its name.
+/// The name of the unit.
 pub const NAME: &str = "backtrail-collect.service";
 
-/// The name of the unit that makes its directories.
+/// The name of the unit that creates its directories.
 pub const DIRECTORIES: &str = "backtrail-directories.service";
 
-/// What is needed beyond [`privilege::NEEDED`] until the daemon has given it up.
+/// Capabilities in addition to [`privilege::NEEDED`], until the daemon drops them.
 const AT_THE_START: [(&str, &str); 3] = [
     ("CAP_SETPCAP", "give up the others for good"),
     (
@@ -26,32 +26,32 @@ const AT_THE_START: [(&str, &str); 3] = [
     ),
 ];
 
-/// Where `kernel.perf_event_paranoid` is above 2, which Debian's kernels have and others do not know, events are opened
-/// with this or not at all.
+/// Needed for opening events where `kernel.perf_event_paranoid` is above 2. Only Debian's kernels
+/// have this level.
 const FOR_EVENTS: (&str, &str) = (
     "CAP_SYS_ADMIN",
     "open events where kernel.perf_event_paranoid is 3; given up then, so not on processors that come up later",
 );
 
-/// What the machine is that the unit is for.
+/// The machine that the unit is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Machine {
-    /// How many processors it has.
+pub struct TargetMachine {
+    /// Its number of processors.
     pub processors: usize,
     /// Whether it has Intel PT.
     pub intel_pt: bool,
-    /// Whether its kernel lets nobody open events who has not `CAP_SYS_ADMIN`.
+    /// Whether its kernel requires `CAP_SYS_ADMIN` for opening events.
     pub restricted: bool,
 }
 
-/// Memory that the daemon may take beside the copies of traces and the sideband: itself, and the bundle being written.
+/// Memory for the daemon and the bundle that is being written, without trace copies and sideband.
 const MEMORY: u64 = 512 << 20;
 
-/// The unit that runs `binary collect --config file` on a machine.
+/// Returns the unit that runs `binary collect --config file` on a machine.
 ///
 /// # Errors
 /// When a path cannot be written in a unit.
-pub fn collector(binary: &Path, file: &Path, config: &Config, machine: Machine) -> Result<String> {
+pub fn collector(binary: &Path, file: &Path, config: &Config, machine: TargetMachine) -> Result<String> {
     let processors = machine.processors;
     let command = format!("{} collect --config {}", program(binary)?, argument(file)?);
     let (runtime, made) = runtime(&config.runtime)?;
@@ -94,7 +94,7 @@ TimeoutStopSec=30
 # SIGTERM is for the daemon alone: its guard lives on until core_pattern is as it was.
 KillMode=mixed
 {runtime}
-# Whom it may read, and what it may do. The daemon gives up all but the first twelve once it is set up, and
+# Whom it may read, and what it may do. The daemon inputs up all but the first twelve once it is set up, and
 # each worker all of them once it has opened the files of its process.
 {reasons}CapabilityBoundingSet={capabilities}
 NoNewPrivileges=yes
@@ -141,16 +141,17 @@ WantedBy=multi-user.target
     ))
 }
 
-/// The unit that makes the directories that systemd does not make by itself, each time that the collector starts.
+/// Returns the unit that creates, at each start of the collector, the directories that systemd does
+/// not create.
 ///
-/// The collector's own unit cannot: none of its commands runs before the directories that it may write to are there
-/// (`ReadWritePaths=` of systemd.exec(5)), whatever prefix it has.
+/// The collector's own unit cannot do this, because systemd runs none of its commands before the
+/// directories of `ReadWritePaths=` exist (systemd.exec(5)).
 ///
 /// # Errors
 /// When a path cannot be written in a unit.
 pub fn directories(config: &Config) -> Result<String> {
     let mut paths = listed(&config.spool)?;
-    // Cores hold what programs knew.
+    // Cores contain secrets of programs.
     let mut commands = format!("ExecStart=/bin/mkdir -p -m 0700 {}\n", argument(&config.spool)?);
     if !runtime(&config.runtime)?.1 {
         write_to(&mut paths, format_args!(" {}", listed(&config.runtime)?));
@@ -172,7 +173,7 @@ Type=oneshot
     ))
 }
 
-/// The lines for the runtime directory, and whether systemd makes it.
+/// Returns the lines for the runtime directory, and whether systemd creates it.
 fn runtime(directory: &Path) -> Result<(String, bool)> {
     let why = "# In it are the handler that core_pattern names and what stood there before: it outlives the daemon.\n";
     match directory.strip_prefix("/run") {
@@ -187,17 +188,17 @@ fn runtime(directory: &Path) -> Result<(String, bool)> {
     }
 }
 
-/// Whether the daemon opens events of its own when it starts: the probe needs none.
+/// Returns whether the daemon opens perf events at its start. The probe needs none.
 fn opens_events(config: &Config, intel_pt: bool) -> bool {
     let traces = match config.trace.source {
-        Source::Auto => intel_pt,
-        Source::Hardware => true,
-        Source::None => false,
+        TraceSource::Auto => intel_pt,
+        TraceSource::Hardware => true,
+        TraceSource::None => false,
     };
     traces || !config.function.is_empty()
 }
 
-/// A comment for each, and all of them.
+/// Returns a comment for each capability, and the list of all.
 fn capabilities(events: bool) -> (String, String) {
     let needed = privilege::NEEDED.map(|(capability, why)| (capability.to_string(), why));
     let first = AT_THE_START
@@ -212,7 +213,7 @@ fn capabilities(events: bool) -> (String, String) {
     (reasons, names.join(" "))
 }
 
-/// Writing to a text cannot fail.
+/// Appends to a string, which cannot fail.
 fn write_to(text: &mut String, more: std::fmt::Arguments<'_>) {
     let _ = text.write_fmt(more);
 }
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    const MACHINE: Machine = Machine {
+    const MACHINE: TargetMachine = TargetMachine {
         processors: 4,
         intel_pt: false,
         restricted: true,
@@ -306,25 +307,25 @@ mod tests {
                 .any(|line| line.starts_with("CapabilityBoundingSet=") && line.contains("CAP_SYS_ADMIN"))
         };
         let config = Config::default();
-        let traced = Machine {
+        let traced = TargetMachine {
             intel_pt: true,
             ..MACHINE
         };
         assert!(!admin(&config, MACHINE) && admin(&config, traced));
         let mut untraced = config.clone();
-        untraced.trace.source = Source::None;
+        untraced.trace.source = TraceSource::None;
         assert!(!admin(&untraced, traced));
         let text = "[[function]]\nbinary = \"/bin/x\"\nsymbol = \"y\"\n";
         let functions: Config = toml::from_str(text).unwrap();
         assert!(admin(&functions, MACHINE));
-        let mainline = Machine {
+        let mainline = TargetMachine {
             restricted: false,
             ..traced
         };
         assert!(!admin(&functions, mainline));
     }
 
-    /// `systemd-analyze` (package systemd) checks it where there is one.
+    /// Checks the unit with `systemd-analyze` (package systemd), if it is installed.
     #[test]
     fn systemd_takes_it() {
         let directory = tempfile::tempdir().unwrap();
@@ -354,7 +355,7 @@ mod tests {
                 .count()
         };
         assert!(output.status.success() && about(&said) == 0, "{said}");
-        // It would have said so.
+        // Shows that the check finds errors.
         std::fs::write(&file, text.replace("KillMode=mixed", "KillMode=gently")).unwrap();
         let output = verify(&file).unwrap();
         assert_ne!(about(&String::from_utf8_lossy(&output.stderr)), 0, "{output:?}");

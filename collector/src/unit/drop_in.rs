@@ -1,11 +1,12 @@
-//! The drop-in that puts a service under the recorder; what cannot go under it is refused in a sentence.
+//! The drop-in that runs a service under the recorder. Unsupported services are refused with a
+//! reason.
 
 use super::reader::Service;
 use super::words;
 use crate::error::{Error, Result};
 use std::path::Path;
 
-/// Its file's name; the second where another drop-in that is read later sets the command.
+/// The file name. The second one is for services where a later drop-in sets the command.
 const NAMES: [&str; 2] = ["backtrail.conf", "zz-backtrail.conf"];
 
 /// A drop-in.
@@ -13,18 +14,19 @@ const NAMES: [&str; 2] = ["backtrail.conf", "zz-backtrail.conf"];
 pub struct DropIn {
     /// The service's name, with `.service`.
     pub service: String,
-    /// Its file's name, in the directory `SERVICE.d`.
+    /// Its file name, in the directory `SERVICE.d`.
     pub file: &'static str,
-    /// What goes into it.
+    /// The content of the file.
     pub text: String,
-    /// What the user should know, a sentence each.
+    /// Notes for the user, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// The drop-in that has the service of this name, whose files are under `root`, run under `binary record --daemon`.
+/// Returns the drop-in that runs a service under `binary record --daemon`. The service's files are
+/// under `root`.
 ///
 /// # Errors
-/// When there is no such service, its files cannot be read, or it cannot run so: why.
+/// When the service does not exist, its files cannot be read, or it cannot run under the recorder.
 pub fn drop_in(root: &Path, binary: &Path, name: &str) -> Result<DropIn> {
     let service = Service::find(root, name, &NAMES)?;
     let refuse = |why: &str| {
@@ -83,7 +85,7 @@ ExecStart={command}
     })
 }
 
-/// What makes it impossible.
+/// Returns the reason why the service cannot run under the recorder, if any.
 fn obstacle(service: &Service) -> Option<String> {
     let says = |key: &str, value: &str| service.value(key).is_some_and(|said| said == value);
     if says("Type", "forking") {
@@ -136,7 +138,7 @@ fn notes(service: &Service, kind: &str) -> Vec<String> {
     notes
 }
 
-/// The command under the recorder, its words as they are written.
+/// Returns the command under the recorder, with its words unchanged.
 fn wrapped(binary: &Path, command: &str) -> Result<String> {
     let unable = |why: &str| Error::Unable(format!("{why} in ExecStart={command}"));
     let bare = command.trim_start_matches(['-', '@', ':', '+', '!', '|']);
@@ -163,7 +165,7 @@ fn wrapped(binary: &Path, command: &str) -> Result<String> {
     if words.get(1) == Some(&"record") && named(first) {
         return Err(unable("a recorder is there already"));
     }
-    // Variables are expanded in all words but the program's, which now is one of the others.
+    // systemd expands variables in all words except the program, which is now an argument.
     let expands = !prefixes.contains(':');
     let program = if expands {
         first.replace('$', "$$")

@@ -1,8 +1,8 @@
-//! A configuration to begin with: every key with what it is for, its default behind a comment sign.
+//! An example configuration: every key with its description, and its default as a comment.
 
 use crate::config::Config;
 
-/// What the keys are for, as `table.key`.
+/// The descriptions of the keys, as `table.key`.
 const KEYS: [(&str, &str); 26] = [
     ("spool", "Where bundles of crashes go."),
     ("spool_limit", "All bundles together; beyond, the oldest go."),
@@ -49,7 +49,7 @@ const KEYS: [(&str, &str); 26] = [
         "trace.sideband",
         "What is remembered of who ran and what was mapped.",
     ),
-    // Not set by default.
+    // Keys without a default.
     (
         "user",
         "Whom the daemon becomes; not given: it stays root, with seven capabilities.",
@@ -66,7 +66,7 @@ const KEYS: [(&str, &str); 26] = [
     ),
 ];
 
-/// Keys that are not set by default: the key before which each stands, and an example.
+/// Keys without a default: the key before which each is listed, and an example.
 const OPTIONAL: [(&str, &str, &str); 4] = [
     ("log", "user", "user = \"backtrail\""),
     (
@@ -85,7 +85,7 @@ const OPTIONAL: [(&str, &str, &str); 4] = [
 const FUNCTION: &str =
     "[[function]]\nbinary = \"/usr/bin/server\"\nsymbol = \"handle\"\nlonger_than = \"50ms\"\n";
 
-/// The text of a configuration that changes nothing until a comment sign is taken away.
+/// Returns a configuration that changes nothing until a line is uncommented.
 #[must_use]
 pub fn example() -> String {
     let mut text = "\
@@ -97,7 +97,7 @@ pub fn example() -> String {
     let mut table = String::new();
     for line in Config::default().to_toml().lines() {
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            // Tables stay, so that a key below comes to stand in its own.
+            // Tables are not commented out, so that an uncommented key is in its table.
             table = format!("{name}.");
             text += &format!("{line}\n");
             continue;

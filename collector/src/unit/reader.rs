@@ -1,4 +1,4 @@
-//! A service's own files: which there are, and what they say together (systemd.unit(5), systemd.syntax(7)).
+//! Reads a service's files and merges their settings (systemd.unit(5), systemd.syntax(7)).
 
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Where units are, the first that has one counting.
+/// The directories of units, in order of precedence.
 const DIRECTORIES: [&str; 5] = [
     "etc/systemd/system",
     "run/systemd/system",
@@ -14,15 +14,15 @@ const DIRECTORIES: [&str; 5] = [
     "usr/lib/systemd/system",
     "lib/systemd/system",
 ];
-/// No file of a unit is longer.
+/// Maximum size of a unit file.
 const LONGEST: u64 = 1 << 20;
 
-/// What the files of a service say.
+/// The settings of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Its name, with `.service`.
     pub name: String,
-    /// The unit's file.
+    /// The path of the unit.
     pub file: PathBuf,
     settings: Vec<Setting>,
 }
@@ -32,15 +32,16 @@ pub struct Service {
 struct Setting {
     key: String,
     value: String,
-    /// The name of the drop-in that it is in; empty: the unit's own file.
+    /// The name of the drop-in with the assignment. Empty: the unit itself.
     drop_in: String,
 }
 
 impl Service {
-    /// Reads a service's files under `root`, without those drop-ins whose names are among `but`.
+    /// Reads a service's files under `root`, except the drop-ins whose names are in `but`.
     ///
     /// # Errors
-    /// When the name is none, there is no such unit, it is masked or another one's name, or a file cannot be read.
+    /// When the name is invalid, an alias, or masked, the unit does not exist, or a file cannot be
+    /// read.
     pub fn find(root: &Path, name: &str, but: &[&str]) -> Result<Self> {
         let stem = name.strip_suffix(".service").unwrap_or(name);
         let allowed = |char: char| char.is_ascii_alphanumeric() || ":-_.\\@".contains(char);
@@ -81,13 +82,13 @@ impl Service {
         })
     }
 
-    /// What a key says that has one value: the last.
+    /// Returns the value of a key with one value: the last assignment.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<&str> {
         self.list(key).last().copied()
     }
 
-    /// What a key says that can be given several times: all since it was last emptied.
+    /// Returns the values of a key with several values: all since the last empty assignment.
     #[must_use]
     pub fn list(&self, key: &str) -> Vec<&str> {
         let all: Vec<&str> = self
@@ -103,14 +104,14 @@ impl Service {
         all.get(from..).unwrap_or_default().to_vec()
     }
 
-    /// Whether a key that says yes or no says yes.
+    /// Returns whether a boolean key is true.
     #[must_use]
     pub fn says_yes(&self, key: &str) -> bool {
         let value = self.value(key).unwrap_or_default().to_ascii_lowercase();
         ["1", "yes", "y", "true", "t", "on"].contains(&value.as_str())
     }
 
-    /// The last drop-in that sets a key, by name.
+    /// Returns the name of the last drop-in that sets a key.
     #[must_use]
     pub fn last_drop_in(&self, key: &str) -> Option<&str> {
         let setting = self.settings.iter().rfind(|setting| setting.key == key)?;
@@ -118,7 +119,8 @@ impl Service {
     }
 }
 
-/// The names whose files hold for a service: its own, its template's, those cut at dashes, and all services'.
+/// Returns the unit names whose files apply to a service: its own, its template's, its prefixes at
+/// dashes, and `service`.
 fn names(stem: &str) -> Vec<String> {
     let mut names = vec![format!("{stem}.service")];
     if let Some((prefix, instance)) = stem.split_once('@')
@@ -139,7 +141,7 @@ fn directories(root: &Path) -> impl Iterator<Item = PathBuf> {
     DIRECTORIES.iter().map(move |directory| root.join(directory))
 }
 
-/// Refuses what is a link to a unit of another name: that one's drop-ins would hold too.
+/// Refuses a link to a unit with another name, because that unit's drop-ins apply too.
 fn refuse_alias(file: &Path, names: &[String]) -> Result<()> {
     let Ok(target) = fs::read_link(file) else {
         return Ok(());
@@ -154,7 +156,7 @@ fn refuse_alias(file: &Path, names: &[String]) -> Result<()> {
     )))
 }
 
-/// The drop-ins that hold, by name, in the order in which they are read.
+/// Returns the drop-ins that apply, by name, in reading order.
 fn drop_ins(root: &Path, names: &[String]) -> BTreeMap<String, PathBuf> {
     let mut found = BTreeMap::new();
     for name in names {
@@ -163,7 +165,7 @@ fn drop_ins(root: &Path, names: &[String]) -> BTreeMap<String, PathBuf> {
             for entry in entries.into_iter().flatten().flatten() {
                 let file = entry.file_name().to_string_lossy().into_owned();
                 if file.ends_with(".conf") && !file.starts_with('.') {
-                    // The first one of a name hides the others.
+                    // The first file with a name hides the others.
                     found.entry(file).or_insert_with(|| entry.path());
                 }
             }
@@ -189,7 +191,8 @@ fn read(path: &Path) -> Result<String> {
     read().map_err(Error::file("read", path))
 }
 
-/// The assignments in the section `[Service]`. A line that ends with a backslash goes on in the next that is no comment.
+/// Parses the assignments in the section `[Service]`. A line that ends with a backslash continues
+/// in the next line that is not a comment.
 fn parse(text: &str, drop_in: &str) -> Vec<Setting> {
     let mut settings = Vec::new();
     let mut section = String::new();

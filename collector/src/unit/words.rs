@@ -1,9 +1,10 @@
-//! Words of a unit's command lines: written so that systemd reads what was meant, and told apart (systemd.service(5)).
+//! Quotes and splits the words of a unit's command lines (systemd.service(5)).
 
 use crate::error::{Error, Result};
 use std::path::Path;
 
-/// A program's path as the first word of a command line: systemd expands `%` in it, but no variables.
+/// Quotes a program's path as the first word of a command line, where systemd expands `%` but no
+/// variables.
 pub(super) fn program(path: &Path) -> Result<String> {
     let text = text(path)?;
     if !path.is_absolute() {
@@ -14,12 +15,12 @@ pub(super) fn program(path: &Path) -> Result<String> {
     Ok(quoted(&text.replace('%', "%%")))
 }
 
-/// A path as a further word, in which systemd would expand variables too.
+/// Quotes a path as another word, where systemd also expands variables.
 pub(super) fn argument(path: &Path) -> Result<String> {
     Ok(quoted(&text(path)?.replace('%', "%%").replace('$', "$$")))
 }
 
-/// A path in a list of paths.
+/// Quotes a path in a list of paths.
 pub(super) fn listed(path: &Path) -> Result<String> {
     Ok(quoted(&text(path)?.replace('%', "%%")))
 }
@@ -42,7 +43,7 @@ fn quoted(word: &str) -> String {
     format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Where the first word of a command line ends, in bytes; `None`: a quote is not closed.
+/// Returns where the first word of a command line ends, in bytes. `None`: a quote is not closed.
 pub(super) fn first(line: &str) -> Option<usize> {
     let (mut quote, mut escaped) = (None, false);
     for (at, char) in line.char_indices() {
@@ -58,7 +59,7 @@ pub(super) fn first(line: &str) -> Option<usize> {
     quote.is_none().then_some(line.len())
 }
 
-/// The words of a command line as they are written; `None`: a quote is not closed.
+/// Splits a command line into its words, with their quotes. `None`: a quote is not closed.
 pub(super) fn split(mut line: &str) -> Option<Vec<&str>> {
     let mut words = Vec::new();
     loop {

@@ -1,8 +1,8 @@
-//! How a worker gives up what it has: limits first, then privileges, for good.
+//! The sandbox of a worker: resource limits, then irreversible loss of privileges.
 //!
-//! Afterwards it has a user id that nothing else on the machine has, no group, no capability, an
-//! empty directory as its root, and the system calls of [`SYSTEM_CALLS`]. It keeps the descriptors
-//! that it opened before.
+//! Afterwards the worker has a user id that nothing else on the machine uses, no group, no
+//! capability, an empty root directory, and only the system calls of [`SYSTEM_CALLS`]. It keeps the
+//! descriptors that it opened before.
 
 use crate::error::{Error, Result};
 use caps::CapSet;
@@ -15,20 +15,20 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
-/// The first of the user ids of workers. systemd's documentation of user ids ("Users, Groups, UIDs
-/// and GIDs on systemd systems") lists this range, up to 2147483647, as unused.
+/// The first user id of workers. systemd's documentation of user ids ("Users, Groups, UIDs and GIDs
+/// on systemd systems") lists this range, up to 2147483647, as unused.
 pub const FIRST_IDENTITY: u32 = 0x7000_0000;
-/// How many identities there are; they are used in turn.
+/// The number of identities, which are used in turn.
 pub const IDENTITIES: u32 = 4096;
 
-/// Bytes of address space: a core's head, the list of mappings, the stacks of two threads.
+/// Bytes of address space: enough for a core's head, the list of mappings, and two thread stacks.
 const ADDRESS_SPACE: u64 = 384 << 20;
-/// Open files: binaries of the process, and a few.
+/// Maximum number of open files: the binaries of the process, and a few others.
 pub(super) const OPEN_FILES: u64 = 2048;
-/// Threads of its user.
+/// Maximum number of threads of the worker's user.
 const THREADS: u64 = 16;
 
-/// The system calls that a worker may still make, and what for. Anything else fails with EPERM.
+/// The system calls that a worker may make, with their purpose. All others fail with EPERM.
 pub const SYSTEM_CALLS: &[(i64, &str)] = &[
     (libc::SYS_read, "the core, the process's memory and binaries"),
     (libc::SYS_pread64, "the process's memory and binaries"),
@@ -108,37 +108,37 @@ pub const SYSTEM_CALLS: &[(i64, &str)] = &[
     (libc::SYS_exit_group, "the end"),
 ];
 
-/// More for a worker that saves a process that goes on: it has stopped that process before.
+/// Additional system calls for a worker that saves a running process, which it has stopped before.
 const OF_SNAPSHOTS: &[(i64, &str)] = &[
     (libc::SYS_ptrace, "registers of the process that it traces"),
     (libc::SYS_wait4, "the process that it traces"),
 ];
 
-/// Sets the limits of this process: memory, descriptors, threads, and no core of its own.
+/// Sets the resource limits of this process: memory, descriptors, and no core of its own.
 ///
 /// # Errors
 /// When the kernel refuses.
 pub(super) fn limit() -> Result<()> {
     let set = |resource, limit| setrlimit(resource, limit, limit).map_err(Error::system("limit the worker"));
     set(Resource::RLIMIT_AS, ADDRESS_SPACE)?;
-    // A limit of 1 keeps the kernel from starting a handler of cores, too (core(5)).
+    // A limit of 1 also keeps the kernel from starting a core handler (core(5)).
     set(Resource::RLIMIT_CORE, 1)?;
     let (_, hard) =
         nix::sys::resource::getrlimit(Resource::RLIMIT_NOFILE).map_err(Error::system("read limits"))?;
     set(Resource::RLIMIT_NOFILE, OPEN_FILES.min(hard))?;
-    // When memory runs out, the worker goes before the daemon.
+    // When memory runs out, the kernel kills the worker before the daemon.
     let _ = std::fs::write("/proc/self/oom_score_adj", "500");
     nix::sys::prctl::set_dumpable(false).map_err(Error::system("protect the worker"))
 }
 
-/// Gives up all privileges for good: the process becomes `identity`, with `root` as its root
-/// directory, and can do no more than the system calls of [`SYSTEM_CALLS`]; `traces`: it has
-/// stopped a process and goes on to read its registers.
+/// Drops all privileges irreversibly. The process becomes `identity`, with `root` as its root
+/// directory, and can only make the system calls of [`SYSTEM_CALLS`]. With `traces`, it has stopped
+/// a process and will read its registers.
 ///
 /// Call it while the process has one thread.
 ///
 /// # Errors
-/// When anything of it fails: the caller must end then.
+/// When any step fails. The caller must then end.
 pub(super) fn give_up(identity: u32, root: BorrowedFd<'_>, traces: bool) -> Result<()> {
     let refused = || Error::system("give up the worker's privileges");
     fchdir(root).map_err(refused())?;
@@ -161,7 +161,8 @@ pub(super) fn give_up(identity: u32, root: BorrowedFd<'_>, traces: bool) -> Resu
         caps::clear(None, set).map_err(denied)?;
     }
     nix::sys::prctl::set_no_new_privs().map_err(refused())?;
-    // This is lost when the user changes. (PR_SET_PDEATHSIG would follow the thread that started us.)
+    // A change of the user resets this. (PR_SET_PDEATHSIG would follow the thread that started the
+    // worker.)
     nix::sys::prctl::set_dumpable(false).map_err(refused())?;
     setrlimit(Resource::RLIMIT_NPROC, THREADS, THREADS).map_err(refused())?;
     let still = caps::read(None, CapSet::Permitted).map_err(denied)?;
@@ -173,11 +174,11 @@ pub(super) fn give_up(identity: u32, root: BorrowedFd<'_>, traces: bool) -> Resu
     filter(traces).map_err(unfiltered)
 }
 
-/// Installs the filter of system calls.
+/// Installs the seccomp filter.
 fn filter(traces: bool) -> std::result::Result<(), seccompiler::Error> {
     let arch = TargetArch::x86_64;
-    // The C library starts threads by clone() where there is no clone3(), whose flags no filter can
-    // see.
+    // Without clone3(), the C library starts threads with clone(). A filter cannot check the flags
+    // of clone3().
     let no_clone3 = SeccompFilter::new(
         BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
         SeccompAction::Allow,
@@ -226,9 +227,9 @@ mod tests {
 
     const INSIDE: &str = "BACKTRAIL_TEST_CONFINED";
 
-    /// Runs in a process of its own, which [`nothing_is_left_of_privileges`] starts.
+    /// Runs in a separate process, which [`worker_has_no_privileges_left`] starts.
     #[test]
-    #[ignore = "gives up the privileges of its process"]
+    #[ignore = "inputs up the privileges of its process"]
     fn confined() {
         let Some(place) = std::env::var_os(INSIDE) else {
             return;
@@ -242,7 +243,7 @@ mod tests {
             assert!(result < 0, "{what} succeeded");
             eprintln!("{what}: {error}");
         };
-        // SAFETY: none of these calls is given memory that the kernel could write to.
+        // SAFETY: none of these calls gets memory that the kernel could write to.
         unsafe {
             denied(
                 "read a file of the host",
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_privileges() {
+    fn worker_has_no_privileges_left() {
         if !Uid::effective().is_root() {
             return eprintln!("left out: only root can give privileges up");
         }

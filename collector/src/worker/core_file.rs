@@ -1,12 +1,12 @@
-//! The core of a crash: of a process that is kept, by the policy, or of the one thread that the
-//! probe saw.
+//! Writes the core of a crash: of a held process, by the policy, or of the one thread that the
+//! probe reported.
 
 use super::memory::ProcessMemory;
 use super::open::{OpenProcess, OpenThread};
 use super::reachable;
-use super::task::{Policy, Seen};
+use super::task::{Policy, SampleRecord};
 use crate::clock;
-use crate::config::Core as CorePolicy;
+use crate::config::CorePolicy;
 use crate::error::{Error, Result};
 use backtrail_bundle::core::{self, CoreContents, CoreThread, Memory, ProcessInfo, Segment};
 use backtrail_bundle::manifest::Crash;
@@ -20,8 +20,8 @@ use std::io::{self, Read, Write};
 /// The name of the core in a bundle.
 pub(super) const CORE: &str = "core";
 
-/// Gives the process and its threads the ids that they have outside of their pid namespace: a core
-/// has those of inside.
+/// Replaces the ids of the process and its threads by those outside of their pid namespace. A core
+/// has the inner ids.
 pub(super) fn use_outer_ids(contents: &mut CoreContents, process: &OpenProcess) {
     let outer = |thread: &OpenThread| Some((thread.inner?, thread.tid));
     let outer: HashMap<u32, Tid> = process.threads.iter().filter_map(outer).collect();
@@ -33,16 +33,16 @@ pub(super) fn use_outer_ids(contents: &mut CoreContents, process: &OpenProcess) 
     }
 }
 
-/// What a core may cost.
-pub(super) struct Bounds<'a> {
+/// The limits of a core.
+pub(super) struct CoreLimits<'a> {
     pub(super) policy: &'a Policy,
     /// `CLOCK_MONOTONIC`, nanoseconds.
     pub(super) deadline: u64,
     pub(super) allowance: &'a mut Allowance,
 }
 
-/// Writes a core with as much memory as the policy says, no longer than until the deadline, and no
-/// larger than allowed.
+/// Writes a core with as much memory as the policy allows, until the deadline, and within the
+/// allowance.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -51,10 +51,10 @@ pub(super) fn save_memory(
     process: &OpenProcess,
     mut contents: CoreContents,
     mut memory: ProcessMemory<'_>,
-    bounds: Bounds<'_>,
+    limits: CoreLimits<'_>,
     missing: &mut Vec<String>,
 ) -> io::Result<()> {
-    let policy = bounds.policy;
+    let policy = limits.policy;
     let limit = &policy.limit_text;
     let kept = match policy.core {
         CorePolicy::Full if wanted(process, &contents) > policy.limit => {
@@ -77,15 +77,15 @@ pub(super) fn save_memory(
             left_out.div_ceil(1024)
         ));
     }
-    let mut bounded = Bounded {
+    let mut bounded = LimitedMemory {
         memory,
-        deadline: bounds.deadline,
-        left: bounds.allowance.bytes,
+        deadline: limits.deadline,
+        left: limits.allowance.bytes,
         is_late: false,
     };
     let promised: u64 = contents.segments.iter().map(|segment| segment.saved).sum();
     let saved = core::write(file, &contents, &mut bounded)?;
-    bounds.allowance.bytes = bounded.left;
+    limits.allowance.bytes = bounded.left;
     if saved < promised && bounded.is_late {
         missing.push(format!(
             "reading the memory took longer than hold_limit ({}): the rest is not saved",
@@ -97,8 +97,7 @@ pub(super) fn save_memory(
     Ok(())
 }
 
-/// Bytes that a full core would take: of private memory, what is in use; of files, all that is
-/// promised.
+/// Returns the size of a full core: private memory in use, and file mappings in full.
 fn wanted(process: &OpenProcess, contents: &CoreContents) -> u64 {
     let mut files: HashMap<u64, bool> = HashMap::new();
     files.extend(
@@ -116,8 +115,8 @@ fn wanted(process: &OpenProcess, contents: &CoreContents) -> u64 {
     process.in_use.unwrap_or(0).saturating_add(of_files)
 }
 
-/// Memory that is there until the deadline, and no more of it than is allowed.
-struct Bounded<'a> {
+/// Memory that is readable until the deadline, and within the allowance.
+struct LimitedMemory<'a> {
     memory: ProcessMemory<'a>,
     deadline: u64,
     /// Bytes that may still be read.
@@ -125,7 +124,7 @@ struct Bounded<'a> {
     is_late: bool,
 }
 
-impl Memory for &mut Bounded<'_> {
+impl Memory for &mut LimitedMemory<'_> {
     fn read(&mut self, address: Avma, out: &mut [u8]) -> usize {
         self.is_late |= clock::monotonic() >= self.deadline;
         if self.is_late {
@@ -149,8 +148,8 @@ impl Memory for &mut Bounded<'_> {
     }
 }
 
-/// Writes the core as the kernel sends it: its head, and what comes after that, which is to be
-/// `promised` bytes or more.
+/// Writes the core that the kernel sends: its head, and the rest, which should have at least
+/// `promised` bytes.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -159,13 +158,13 @@ pub(super) fn save_as_sent(
     head: &[u8],
     rest: &mut impl Read,
     promised: u64,
-    bounds: Bounds<'_>,
+    limits: CoreLimits<'_>,
     missing: &mut Vec<String>,
 ) -> io::Result<()> {
-    let limit = bounds.policy.limit.min(bounds.allowance.bytes);
+    let limit = limits.policy.limit.min(limits.allowance.bytes);
     file.write_all(head)?;
     let copied = io::copy(&mut rest.take(limit), file)?;
-    bounds.allowance.bytes -= copied;
+    limits.allowance.bytes -= copied;
     if copied < promised.min(limit) {
         missing.push(format!(
             "the kernel sent {copied} of {promised} bytes of the process's memory"
@@ -174,13 +173,13 @@ pub(super) fn save_as_sent(
     if copied == limit {
         missing.push(format!(
             "the core is cut at core_limit ({})",
-            bounds.policy.limit_text
+            limits.policy.limit_text
         ));
     }
     Ok(())
 }
 
-/// Writes a core without any memory.
+/// Writes a core without memory.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -189,24 +188,24 @@ pub(super) fn save_without_memory(file: &mut File, mut contents: CoreContents) -
     core::write(file, &contents, |_: Avma, _: &mut [u8]| 0).map(drop)
 }
 
-/// Writes a core of the one thread that the probe saw, with the stack that it copied. Returns the
+/// Writes a core of the one thread that the probe reported, with its copied stack. Returns the
 /// crash.
 ///
 /// # Errors
 /// When it cannot be written.
-pub(super) fn save_seen(writer: &Writer, seen: &Seen) -> Result<Crash> {
-    let thread = seen.thread();
+pub(super) fn save_sample(writer: &Writer, sample: &SampleRecord) -> Result<Crash> {
+    let thread = sample.thread();
     let crashed = Crash {
-        code: seen.siginfo().code(),
-        fault_address: seen.fault_address(),
-        ..crash(seen.pid(), &thread)
+        code: sample.siginfo().code(),
+        fault_address: sample.fault_address(),
+        ..crash(sample.pid(), &thread)
     };
-    let (stack_at, stack) = seen.stack();
+    let (stack_at, stack) = sample.stack();
     let size = stack.len() as u64;
     let contents = CoreContents {
         process: ProcessInfo {
-            pid: seen.pid().0,
-            name: seen.name().to_owned(),
+            pid: sample.pid().0,
+            name: sample.name().to_owned(),
             ..ProcessInfo::default()
         },
         threads: vec![thread],
@@ -237,7 +236,7 @@ pub(super) fn save_seen(writer: &Writer, seen: &Seen) -> Result<Crash> {
     Ok(crashed)
 }
 
-/// The crash as the core of its thread tells it.
+/// Returns the crash from the core of its thread.
 pub(super) fn crash(pid: Pid, thread: &CoreThread) -> Crash {
     Crash {
         pid,
@@ -252,13 +251,13 @@ pub(super) fn crash(pid: Pid, thread: &CoreThread) -> Crash {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::{CrashSeen, Told};
+    use crate::probe::{CrashSample, SiginfoDetail};
     use backtrail_bundle::Overwrite;
     use backtrail_bundle::core::{Core, Registers, SigInfo};
     use backtrail_pt::Cpu;
 
-    fn seen(told: Told) -> Seen {
-        Seen::new(&CrashSeen {
+    fn sample(detail: SiginfoDetail) -> SampleRecord {
+        SampleRecord::new(&CrashSample {
             at: 1,
             at_boot: None,
             cpu: Cpu(0),
@@ -274,9 +273,9 @@ mod tests {
             started: None,
             comm: "worker".to_owned(),
             siginfo: SigInfo::new(11, 1, Avma(0xdead)),
-            siginfo_told: told,
+            siginfo_detail: detail,
             registers: Registers::default(),
-            bases_told: false,
+            bases_known: false,
             frames: Vec::new(),
             stack_at: Avma(0x7000),
             stack: vec![5; 16],
@@ -286,14 +285,17 @@ mod tests {
     #[test]
     fn an_address_that_the_probe_cannot_tell_is_not_claimed() {
         let directory = tempfile::tempdir().unwrap();
-        for (told, address) in [(Told::Code, None), (Told::Address, Some(Avma(0xdead)))] {
+        for (detail, address) in [
+            (SiginfoDetail::Code, None),
+            (SiginfoDetail::Address, Some(Avma(0xdead))),
+        ] {
             let target = directory.path().join("crash");
             let writer = Writer::create(&target, Overwrite::Never).unwrap();
-            let crash = save_seen(&writer, &seen(told)).unwrap();
+            let crash = save_sample(&writer, &sample(detail)).unwrap();
             assert_eq!(
                 (crash.signal, crash.code, crash.fault_address),
                 (11, 1, address),
-                "{told:?}"
+                "{detail:?}"
             );
             let mut written = None;
             for entry in std::fs::read_dir(directory.path()).unwrap() {

@@ -1,4 +1,4 @@
-//! A bundle that a recorder handed in: unpacked, checked, and marked as its user's word.
+//! A bundle that a recorder handed in: unpacked, checked, and marked as the user's own report.
 
 use super::task::BUNDLE;
 use crate::error::Result;
@@ -6,21 +6,21 @@ use backtrail_bundle::{Error, unpack_revised};
 use std::fs::File;
 use std::path::Path;
 
-/// What is known of a deposit without looking into it.
+/// The trusted facts about a deposit.
 pub(super) struct Origin<'a> {
     /// The process that the recorder claimed.
     pub(super) pid: u32,
     /// The recorder's user.
     pub(super) user: u32,
-    /// What the process ran.
+    /// The program of the process.
     pub(super) program: Option<&'a str>,
 }
 
-/// Unpacks a bundle into the draft directory, if it is one of a crash of that process. Nothing in
-/// it is believed: who it is from, and what that process ran, is written over what it says.
+/// Unpacks a bundle into the draft directory, if it is of a crash of that process. Its content is
+/// not trusted: the origin and the program are overwritten.
 ///
 /// # Errors
-/// When it is no such bundle, or unpacks to more than `limit` bytes.
+/// When it is not such a bundle, or unpacks to more than `limit` bytes.
 pub(super) fn take(packed: &File, origin: &Origin<'_>, limit: u64) -> Result<()> {
     let target = Path::new("/").join(BUNDLE);
     let revised = unpack_revised(packed, &target, limit, |bundle| {

@@ -1,9 +1,9 @@
-//! The directory that a worker writes to, seen by the daemon: given away, and taken back.
+//! The directory that a worker writes to, as the daemon manages it.
 
 use super::task::BUNDLE;
 use super::write::NEW_MODULES;
 use crate::error::{Error, Result};
-use crate::ownership::{Owner, give_all};
+use crate::ownership::{Owner, chown_recursively};
 use backtrail_process::beneath::FileStatus;
 use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fstatat};
@@ -15,13 +15,12 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// How the names begin of directories that bundles are written in; what a killed daemon left of
-/// them goes at the next start.
+/// The prefix of draft directories. The next start removes those of a killed daemon.
 const PREFIX: &str = ".backtrail-draft-";
-/// Copies that one bundle adds to the shared ones, at most.
+/// Maximum number of modules that one bundle adds to the shared ones.
 const MAX_NEW: usize = 4096;
 
-/// A draft directory. It is removed with all that is in it when this is dropped.
+/// A draft directory. Dropping it removes it with all its content.
 #[derive(Debug)]
 pub(super) struct DraftDirectory {
     directory: TempDir,
@@ -30,7 +29,7 @@ pub(super) struct DraftDirectory {
 }
 
 impl DraftDirectory {
-    /// Creates one in the spool, and gives it to a worker.
+    /// Creates a draft directory in the spool, and gives it to a worker.
     ///
     /// # Errors
     /// When it cannot be created or given away.
@@ -54,13 +53,12 @@ impl DraftDirectory {
         create().map_err(Error::file("write to", spool))
     }
 
-    /// The directory's descriptor.
+    /// Returns the directory's descriptor.
     pub(super) fn handle(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }
 
-    /// Takes the directory back from the worker, which has ended. Returns where the bundle stands
-    /// in it.
+    /// Takes the directory back from a worker that has ended. Returns the path of the bundle in it.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -69,17 +67,17 @@ impl DraftDirectory {
             user: Uid::effective(),
             group: Some(Gid::effective()),
         };
-        give_all(self.directory.path(), owner)?;
+        chown_recursively(self.directory.path(), owner)?;
         Ok(self.directory.path().join(BUNDLE))
     }
 
-    /// Keeps the new copies of modules, and removes what is left of their directory: a file of a
-    /// bundle has no other name than a shared one. Call it after [`Self::take_back`].
+    /// Keeps the new modules and removes their directory, because a file of a bundle may only have
+    /// a shared module as its other link. Call it after [`Self::take_back`].
     ///
     /// # Errors
-    /// When they cannot be removed.
+    /// When the directory cannot be removed.
     pub(super) fn settle_modules(&self, shared: &File) -> io::Result<()> {
-        // Other bundles do without.
+        // Other bundles do not depend on these modules.
         if let Err(error) = self.keep_modules(shared) {
             tracing::debug!("copies of modules are not shared: {error}");
         }
@@ -89,8 +87,8 @@ impl DraftDirectory {
         }
     }
 
-    /// Moves the new copies of modules among the shared ones. A name counts only if it looks like a
-    /// key, and a file only if it is a plain one. Call it after [`Self::take_back`].
+    /// Moves the new modules to the shared ones. Only names that look like a key are accepted, and
+    /// only regular files. Call it after [`Self::take_back`].
     fn keep_modules(&self, shared: &File) -> io::Result<()> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let new = openat(self.handle(), NEW_MODULES, flags, Mode::empty())?;
@@ -110,16 +108,15 @@ impl DraftDirectory {
 
 impl Drop for DraftDirectory {
     fn drop(&mut self) {
-        // Removing needs to own it; what fails here is removed at the next start.
+        // Only the owner can remove it. If this fails, the next start removes it.
         let _ = self.take_back();
     }
 }
 
-/// Opens the directory of copies of modules that bundles of a user share. It is made where there is
-/// none.
+/// Opens the directory of modules that bundles of a user share, and creates it if it is missing.
 ///
 /// # Errors
-/// When it cannot be made.
+/// When it cannot be created.
 pub(super) fn shared_modules(directory: &Path) -> io::Result<File> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -128,8 +125,8 @@ pub(super) fn shared_modules(directory: &Path) -> io::Result<File> {
     File::open(directory)
 }
 
-/// The name of a copy among the shared ones: it is that of the file that it is of, by device,
-/// inode, size and times. A build id would not do, for anybody can write one into a file.
+/// Returns the name of a module among the shared ones, from the original file's device, inode, size
+/// and times. A build id is not enough, because anyone can write one into a file.
 #[must_use]
 pub(super) fn key(status: &FileStatus) -> String {
     let (id, [modified, changed]) = (status.id, status.times);

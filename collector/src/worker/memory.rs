@@ -1,4 +1,4 @@
-//! The memory of a process that is kept, for its core.
+//! The memory of a held process, for its core.
 
 use super::open::OpenProcess;
 use backtrail_bundle::core::{Memory, Segment};
@@ -11,38 +11,38 @@ use std::os::unix::fs::FileExt;
 
 /// Bytes in a page of x86-64.
 pub(super) const PAGE: u64 = 4096;
-/// How many pages' state is asked for at once.
+/// How many page states are read at once.
 const WINDOW: u64 = 64 << 10;
-/// Areas that a core is cut into at most, beyond the process's mappings.
+/// Maximum number of segments of a core in addition to the process's mappings.
 const MAX_CUTS: usize = 64 << 10;
 
-/// What a page of an area comes from when it is not in memory.
+/// The source of a page that is not in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Nothing: it is zeros until it is touched.
+enum PageSource {
+    /// None: the page is zero until it is touched.
     Anonymous,
-    /// This machine: the kernel itself, a local file system, shared memory.
+    /// This machine: the kernel, a local file system, or shared memory.
     Local,
-    /// A server that may never answer. Only pages that are in memory are read.
+    /// A server that may not answer. Only pages in memory are read.
     Remote,
 }
 
-/// Reads through `/proc/PID/mem`, and knows by `/proc/PID/pagemap` which pages are in memory
+/// Reads `/proc/PID/mem`, and determines from `/proc/PID/pagemap` which pages are in memory
 /// (proc_pid_pagemap(5)).
 pub(super) struct ProcessMemory<'a> {
     memory: &'a File,
     page_map: Option<&'a File>,
-    /// In order of address; neighbors of one kind are one.
-    areas: Vec<(Range<u64>, Kind)>,
-    /// The pages whose state is known, and for each whether it is there or swapped out.
+    /// Sorted by address. Adjacent areas with the same source are merged.
+    areas: Vec<(Range<u64>, PageSource)>,
+    /// The pages whose state is known, and whether each is in memory or swapped out.
     window: Range<u64>,
     present: Vec<bool>,
-    /// Room for the states that the kernel tells.
+    /// Buffer for the states that the kernel reports.
     states: Vec<u8>,
 }
 
 impl<'a> ProcessMemory<'a> {
-    /// The memory of an opened process; `None`: it could not be opened.
+    /// Returns the memory of an opened process. `None`: it could not be opened.
     pub(super) fn of(process: &'a OpenProcess) -> Option<Self> {
         let memory = process.memory.as_ref().ok()?;
         Some(Self::new(
@@ -54,13 +54,13 @@ impl<'a> ProcessMemory<'a> {
     }
 
     fn new(memory: &'a File, page_map: Option<&'a File>, maps: &[Map], local: &HashSet<(u32, u32)>) -> Self {
-        let mut areas: Vec<(Range<u64>, Kind)> = Vec::new();
+        let mut areas: Vec<(Range<u64>, PageSource)> = Vec::new();
         for map in maps {
             let kind = match map.inode {
-                0 if !map.shared && !is_special(&map.path) => Kind::Anonymous,
-                0 => Kind::Local,
-                _ if local.contains(&map.device) => Kind::Local,
-                _ => Kind::Remote,
+                0 if !map.shared && !is_special(&map.path) => PageSource::Anonymous,
+                0 => PageSource::Local,
+                _ if local.contains(&map.device) => PageSource::Local,
+                _ => PageSource::Remote,
             };
             match areas.last_mut() {
                 Some((last, known)) if last.end == map.start && *known == kind => last.end = map.end,
@@ -77,14 +77,14 @@ impl<'a> ProcessMemory<'a> {
         }
     }
 
-    /// The area that holds an address.
-    fn area(&self, address: u64) -> Option<(Range<u64>, Kind)> {
+    /// Returns the area that contains an address.
+    fn area(&self, address: u64) -> Option<(Range<u64>, PageSource)> {
         let after = self.areas.partition_point(|(area, _)| area.start <= address);
         let (area, kind) = self.areas.get(after.checked_sub(1)?)?;
         area.contains(&address).then(|| (area.clone(), *kind))
     }
 
-    /// Whether a page is there or swapped out; `otherwise` where that is not known.
+    /// Returns whether a page is in memory or swapped out, or `otherwise` if that is unknown.
     fn is_present(&mut self, page: u64, otherwise: bool) -> bool {
         if !self.window.contains(&page) {
             self.look(page);
@@ -97,7 +97,7 @@ impl<'a> ProcessMemory<'a> {
             .unwrap_or(otherwise)
     }
 
-    /// Asks for the state of the pages from `page` to the end of its area, as many as fit.
+    /// Reads the states of the pages from `page` to the end of its area, within the window size.
     fn look(&mut self, page: u64) {
         const SWAPPED_OR_PRESENT: u64 = 1 << 62 | 1 << 63;
         self.window = 0..0;
@@ -119,7 +119,7 @@ impl<'a> ProcessMemory<'a> {
         self.window = page..page.saturating_add(self.present.len() as u64);
     }
 
-    /// The runs of pages in a range that may be read without waiting for anybody.
+    /// Returns the runs of pages in a range that can be read without waiting.
     pub(super) fn present_runs(&mut self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
         let mut at = range.start;
@@ -138,13 +138,14 @@ impl<'a> ProcessMemory<'a> {
         runs
     }
 
-    /// Whether every page of an address's area can be read without waiting for anybody.
+    /// Returns whether every page of an address's area can be read without waiting.
     pub(super) fn is_local(&self, address: u64) -> bool {
-        self.area(address).is_none_or(|(_, kind)| kind != Kind::Remote)
+        self.area(address)
+            .is_none_or(|(_, kind)| kind != PageSource::Remote)
     }
 
-    /// Cuts the segments so that of files whose file system may not answer only pages in memory are
-    /// saved. Returns how many bytes are left out.
+    /// Splits the segments so that only pages in memory are saved of files whose file system may
+    /// not answer. Returns how many bytes are left out.
     pub(super) fn leave_out_remote(&mut self, segments: &mut Vec<Segment>) -> u64 {
         let mut cut = Vec::with_capacity(segments.len());
         let mut left_out = 0;
@@ -180,7 +181,7 @@ impl<'a> ProcessMemory<'a> {
     }
 }
 
-/// What the kernel itself has put there.
+/// Returns whether a mapping is a special one of the kernel.
 fn is_special(path: &str) -> bool {
     path.starts_with("[v") || path.starts_with("[uprobes")
 }
@@ -193,7 +194,7 @@ impl Memory for ProcessMemory<'_> {
             let mut end = at.saturating_add((out.len() - done) as u64);
             if let Some((area, kind)) = self.area(at) {
                 end = end.min(area.end);
-                if kind == Kind::Remote {
+                if kind == PageSource::Remote {
                     if !self.is_present(at / PAGE, false) {
                         break;
                     }
@@ -213,7 +214,7 @@ impl Memory for ProcessMemory<'_> {
     }
 
     fn zeros(&mut self, address: Avma, size: u64) -> u64 {
-        let Some((area, Kind::Anonymous)) = self.area(address.0) else {
+        let Some((area, PageSource::Anonymous)) = self.area(address.0) else {
             return 0;
         };
         let end = area.end.min(address.0.saturating_add(size));
@@ -244,7 +245,7 @@ mod tests {
         let start = area.as_ptr() as u64;
         let (memory, page_map, maps) = our_own();
         let mut memory = ProcessMemory::new(&memory, Some(&page_map), &maps, &HashSet::new());
-        // Another test's thread may map more right behind; never less is ours.
+        // Another test's thread may map more behind it, but not less.
         assert_eq!(memory.zeros(Avma(start), 64 * PAGE), 10 * PAGE);
         assert_eq!(memory.zeros(Avma(start + 10 * PAGE), PAGE), 0);
         assert_eq!(memory.zeros(Avma(start + 11 * PAGE + 8), PAGE), PAGE);
@@ -258,7 +259,7 @@ mod tests {
     fn pages_of_remote_files_are_read_only_when_present() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(16 * PAGE).unwrap();
-        // SAFETY: nobody else has this file, and nothing cuts it.
+        // SAFETY: no other process has this file, and nothing truncates it.
         let mapped = unsafe { memmap2::Mmap::map(&file) }.unwrap();
         mapped.advise(memmap2::Advice::Random).unwrap();
         let start = mapped.as_ptr() as u64;

@@ -1,14 +1,14 @@
-//! What a worker opens while it still has privileges. Nothing that is opened here is parsed here.
+//! Opens the files of a process while the worker still has privileges. Nothing is parsed here.
 //!
-//! A file is first named (`O_PATH`), then opened if it is a regular one. A file system that asks a
-//! server (FUSE, NFS) may never answer; its files are opened aside (`aside.rs`).
+//! A file is first opened with `O_PATH`, and then reopened if it is a regular file. A file system
+//! with a server (FUSE, NFS) may not answer, so another process opens its files (`opener.rs`).
 
-use super::aside;
 use super::confine::OPEN_FILES;
-use super::named::{self, NamedFiles};
+use super::history_files::{self, HistoryFiles};
+use super::opener;
 use super::task::{SHARED, Work};
 use crate::error::{Error, Result};
-use crate::hardware::Recorded;
+use crate::hardware::RecordedHistory;
 use backtrail_process::beneath::{self, FileId, FileStatus};
 use backtrail_process::maps::{self, Map};
 use backtrail_process::{RawTid, machine, status};
@@ -18,10 +18,10 @@ use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Descriptors that are kept for other uses.
+/// Descriptors that are reserved for other uses.
 const SPARE: u64 = 64;
 
-/// File systems whose pages come from this machine alone: nobody can make a reader wait for them.
+/// File systems whose pages come from this machine only, so that no server can delay a reader.
 const LOCAL: &[&str] = &[
     "bcachefs",
     "btrfs",
@@ -51,20 +51,20 @@ const LOCAL: &[&str] = &[
     "zfs",
 ];
 
-/// What was opened.
+/// The opened files.
 #[derive(Debug)]
-pub(super) struct Opened {
-    /// The process, if one is read.
+pub(super) struct OpenedFiles {
+    /// The process, if the task has one.
     pub(super) process: Option<OpenProcess>,
     /// Files that only the history names.
-    pub(super) history: NamedFiles,
-    /// The machine.
-    pub(super) machine: Machine,
+    pub(super) history: HistoryFiles,
+    /// The host machine.
+    pub(super) machine: HostMachine,
 }
 
-/// What a bundle says of this machine.
+/// The properties of the host machine in a bundle.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct HostMachine {
     pub(super) cpu: CpuModel,
     pub(super) host: Option<String>,
     pub(super) kernel: Option<String>,
@@ -72,8 +72,8 @@ pub(super) struct Machine {
     local: HashSet<(u32, u32)>,
 }
 
-impl Machine {
-    /// Reads it. That takes a while, so it is done before there is a task.
+impl HostMachine {
+    /// Reads the properties. This takes time, so it happens before the task arrives.
     pub(super) fn read() -> Self {
         Self {
             cpu: machine::cpu_model(),
@@ -83,12 +83,13 @@ impl Machine {
         }
     }
 
-    /// Whether a file's pages come from this machine alone.
+    /// Returns whether a file's pages come from this machine only.
     pub(super) fn is_local(&self, status: &FileStatus) -> bool {
         self.local.contains(&status.id.device)
     }
 
-    /// File systems may have been mounted while there was no task.
+    /// Updates the local devices, because file systems may have been mounted while the worker
+    /// waited.
     pub(super) fn look_again(&mut self) {
         self.local = local_devices();
     }
@@ -111,7 +112,7 @@ pub(super) struct OpenProcess {
     pub(super) in_use: Option<u64>,
     /// The files that are mapped executable.
     pub(super) files: HashMap<FileId, OpenFile>,
-    /// Files that were not opened, for there are too many.
+    /// Number of files that were not opened because there are too many.
     pub(super) unopened: usize,
 }
 
@@ -129,16 +130,16 @@ pub(super) struct OpenThread {
 pub(super) struct OpenFile {
     /// The file, or why it cannot be read.
     pub(super) file: std::result::Result<File, String>,
-    /// Reading it may take for ever.
+    /// Whether reading it may block forever.
     pub(super) is_remote: bool,
-    /// The name of a shared copy in the draft directory.
+    /// The link to a shared module in the draft directory.
     pub(super) ready: Option<PathBuf>,
-    /// The name that a copy of it has among the shared ones.
+    /// Its key among the shared modules.
     pub(super) key: Option<String>,
 }
 
-/// The devices of local file systems, as this process sees them, and that of memory that processes
-/// share.
+/// Returns the devices of local file systems, in this mount namespace, and the device of shared
+/// memory.
 fn local_devices() -> HashSet<(u32, u32)> {
     let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
     let mut devices = parse_mounts(&String::from_utf8_lossy(&mounts));
@@ -152,7 +153,7 @@ fn local_devices() -> HashSet<(u32, u32)> {
     devices
 }
 
-/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw` (proc_pid_mountinfo(5)).
+/// Parses `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw` (proc_pid_mountinfo(5)).
 fn parse_mounts(text: &str) -> HashSet<(u32, u32)> {
     let device = |line: &str| {
         let (place, kind) = line.split_once(" - ")?;
@@ -163,19 +164,19 @@ fn parse_mounts(text: &str) -> HashSet<(u32, u32)> {
     text.lines().filter_map(device).collect()
 }
 
-/// Opens what `work` needs, of a process of `user`. `modules` has the shared copies, `draft` gets links to those that are
-/// wanted.
+/// Opens the files for `work`, of a process of `user`. `modules` has the shared modules, and
+/// `draft` gets links to the needed ones.
 ///
 /// # Errors
-/// When there is no such process.
+/// When the process does not exist.
 pub(super) fn open(
-    machine: Machine,
+    machine: HostMachine,
     work: &Work,
     user: Option<u32>,
-    history: Option<&Recorded>,
+    history: Option<&RecordedHistory>,
     modules: Option<BorrowedFd<'_>>,
     draft: BorrowedFd<'_>,
-) -> Result<Opened> {
+) -> Result<OpenedFiles> {
     let mut links = Links {
         modules,
         draft,
@@ -184,26 +185,26 @@ pub(super) fn open(
     let process = match work {
         Work::Held { pid, witness, .. } => {
             let opened = process(&machine, *pid, *witness, user, &mut links);
-            // What was opened is of the process that crashed only if that still is there.
-            Some(opened.if_kept(*witness, user))
+            // The files are those of the crashed process only if it still exists.
+            Some(opened.if_held(*witness, user))
         }
         Work::Snapshot { pid: Some(pid) } => Some(process(&machine, *pid, *pid, user, &mut links)),
-        Work::Snapshot { pid: None } | Work::Seen | Work::Deposit { .. } => None,
+        Work::Snapshot { pid: None } | Work::Unheld | Work::Deposit { .. } => None,
     };
     let maps = process
         .as_ref()
         .map(|process| (process.pid.0, process.maps.as_slice()));
     let limit = usize::try_from(links.left()).unwrap_or(usize::MAX);
     let history =
-        history.map(|history| named::open(history, maps, limit, &|status| machine.is_local(status)));
-    Ok(Opened {
+        history.map(|history| history_files::open(history, maps, limit, &|status| machine.is_local(status)));
+    Ok(OpenedFiles {
         process,
         history: history.unwrap_or_default(),
         machine,
     })
 }
 
-/// Links from the draft directory to shared copies, and how many files are open.
+/// Links from the draft directory to shared modules, and the number of open files.
 struct Links<'a> {
     modules: Option<BorrowedFd<'a>>,
     draft: BorrowedFd<'a>,
@@ -219,7 +220,8 @@ impl Links<'_> {
         self.left() == 0
     }
 
-    /// The name of a link in the draft directory to the shared copy of a file, if there is one.
+    /// Links the shared module of a file into the draft directory, and returns the link. `None`:
+    /// there is none.
     fn link(&self, status: &FileStatus) -> Option<PathBuf> {
         let name = PathBuf::from(format!("{SHARED}{}", self.count));
         let flags = nix::unistd::LinkatFlags::empty();
@@ -230,7 +232,7 @@ impl Links<'_> {
 }
 
 fn process(
-    machine: &Machine,
+    machine: &HostMachine,
     pid: u32,
     witness: u32,
     user: Option<u32>,
@@ -289,7 +291,7 @@ fn process(
         };
         opened.files.insert(id, file);
     }
-    let files = aside::open(&remote.1, identity(tid, user));
+    let files = opener::open(&remote.1, identity(tid, user));
     for (id, file) in remote.0.into_iter().zip(files) {
         let file = OpenFile {
             file,
@@ -303,9 +305,10 @@ fn process(
 }
 
 impl OpenProcess {
-    /// This, if its process is kept by the kernel while its core is dumped (`CoreDumping` of
-    /// proc_pid_status(5)) and is of `user`; else nothing of it: another process may have its number.
-    fn if_kept(self, witness: u32, user: Option<u32>) -> Self {
+    /// Returns the process if the kernel still holds it (`CoreDumping` of proc_pid_status(5)) and
+    /// it is of `user`. Otherwise returns it without files, because another process may have its
+    /// number.
+    fn if_held(self, witness: u32, user: Option<u32>) -> Self {
         let tid = status::thread_with_memory(witness as RawTid);
         let is_its = user.is_none_or(|user| status::user_ids(tid).contains(&user));
         if is_its && status::is_dumping_core(tid) {
@@ -335,16 +338,16 @@ impl OpenFile {
     }
 }
 
-/// The user and group of a process; nobody's where they are not known.
-fn identity(tid: RawTid, user: Option<u32>) -> aside::Identity {
+/// Returns the user and group of a process, or nobody's if they are unknown.
+fn identity(tid: RawTid, user: Option<u32>) -> opener::Identity {
     const NOBODY: u32 = 65534;
     let [_, owner, group] = status::parent_and_owner(tid);
     let is_known = !status::user_ids(tid).is_empty() && user.is_none_or(|user| user == owner);
     let [user, group] = if is_known { [owner, group] } else { [NOBODY; 2] };
-    aside::Identity { user, group }
+    opener::Identity { user, group }
 }
 
-/// The threads of a process, by their ids outside.
+/// Returns the threads of a process, by their outer ids.
 fn threads(pid: RawTid) -> Vec<OpenThread> {
     let tids = status::threads(pid).into_iter();
     tids.map(|tid| OpenThread {
@@ -355,17 +358,18 @@ fn threads(pid: RawTid) -> Vec<OpenThread> {
     .collect()
 }
 
-/// The mapped file itself, by its mapping. No file system is asked.
+/// Opens the mapped file itself, by its mapping. This contacts no file system.
 fn by_mapping(tid: RawTid, map: &Map) -> std::io::Result<OwnedFd> {
     let path = format!("/proc/{tid}/map_files/{:x}-{:x}", map.start, map.end);
     beneath::open_path(File::open("/")?.as_fd(), Path::new(&path), 0)
 }
 
-/// The mapped file by its name below the process's root, where that still is the same file.
+/// Opens the mapped file by its name below the process's root, if it is still the same file.
 fn by_name(tid: RawTid, map: &Map) -> std::io::Result<OwnedFd> {
     let host = File::open("/")?;
     let root = beneath::open_path(host.as_fd(), Path::new(&format!("/proc/{tid}/root")), 0)?;
-    // The kernel follows links when it names a file, and keeps names of mapped files in its cache.
+    // The kernel resolves links when it names a file, and keeps the names of mapped files in its
+    // cache.
     let place = beneath::cached_in_root(root.as_fd(), Path::new(&map.path))?;
     match beneath::status(&place)?.id {
         id if (id.device, id.inode) == (map.device, map.inode) => Ok(place),
@@ -373,7 +377,7 @@ fn by_name(tid: RawTid, map: &Map) -> std::io::Result<OwnedFd> {
     }
 }
 
-/// The mapped file, of a local file system: by its mapping, or else by its name.
+/// Opens the mapped file of a local file system, by its mapping or else by its name.
 fn place(tid: RawTid, map: &Map) -> std::result::Result<(OwnedFd, FileStatus), String> {
     let place = by_mapping(tid, map)
         .or_else(|_| by_name(tid, map))
@@ -388,8 +392,8 @@ fn place(tid: RawTid, map: &Map) -> std::result::Result<(OwnedFd, FileStatus), S
 /// Reads the data and the bytes of a history.
 ///
 /// # Errors
-/// When they are not what the daemon writes.
-pub(super) fn read_history(file: File) -> Result<(Recorded, Vec<u8>)> {
+/// When they are not in the daemon's format.
+pub(super) fn read_history(file: File) -> Result<(RecordedHistory, Vec<u8>)> {
     use std::io::{BufRead, BufReader, Read};
     let failed = || Error::system("read the history");
     let mut reader = BufReader::new(file);
@@ -421,7 +425,7 @@ mod tests {
         let directory = File::open(draft.path()).unwrap();
         let pid = std::process::id();
         let work = Work::Snapshot { pid: Some(pid) };
-        let opened = open(Machine::read(), &work, None, None, None, directory.as_fd()).unwrap();
+        let opened = open(HostMachine::read(), &work, None, None, None, directory.as_fd()).unwrap();
         let process = opened.process.unwrap();
         let program = std::env::current_exe().unwrap();
         let map = process
@@ -452,7 +456,7 @@ mod tests {
             witness: pid,
             received: 0,
         };
-        let opened = open(Machine::read(), &work, None, None, None, directory.as_fd()).unwrap();
+        let opened = open(HostMachine::read(), &work, None, None, None, directory.as_fd()).unwrap();
         let process = opened.process.unwrap();
         assert!(process.memory.is_err() && process.maps.is_empty() && process.files.is_empty());
     }

@@ -12,14 +12,14 @@ const RED_ZONE: u64 = 128;
 const STACK: u64 = 256 << 10;
 /// Bytes of the stack of the thread that crashed.
 const CRASHED_STACK: u64 = 8 << 20;
-/// Bytes of each stack in which addresses are looked for.
+/// Bytes of each stack that are searched for addresses.
 const LOOKED_AT: usize = 4 << 10;
-/// As [`LOOKED_AT`], of the thread that crashed.
+/// The same for the thread that crashed.
 const CRASHED_LOOKED_AT: usize = 64 << 10;
-/// Pages that are saved because something points there, at most.
+/// Maximum number of pages that are saved because of a pointer to them.
 const POINTED_AT: usize = 16 << 10;
 
-/// The memory areas of `contents`, cut so that only what is wanted is saved.
+/// Returns the segments of `contents`, split so that only the wanted pages are saved.
 pub(super) fn segments(contents: &CoreContents, memory: &mut impl Memory) -> Vec<Segment> {
     let mut pages = BTreeSet::new();
     let readable = |address: u64| {
@@ -42,7 +42,7 @@ pub(super) fn segments(contents: &CoreContents, memory: &mut impl Memory) -> Vec
             let end = top.saturating_add(size).min(segment.start.0 + segment.size);
             stacks.push(start..end.div_ceil(PAGE));
         }
-        // Thread-local storage is where the thread pointer points, and below.
+        // Thread-local storage is at the thread pointer and below.
         let registers = thread.registers.to_array();
         let mut words = vec![0; looked_at];
         let got = memory.read(Avma(top), &mut words);
@@ -66,7 +66,7 @@ pub(super) fn segments(contents: &CoreContents, memory: &mut impl Memory) -> Vec
         .collect()
 }
 
-/// A segment as a row of segments: what is wanted of it is saved, the rest is not.
+/// Splits a segment into segments that are saved and segments that are not.
 fn cut(segment: &Segment, pages: &BTreeSet<u64>) -> Vec<Segment> {
     let (start, end) = (segment.start.0, segment.start.0 + segment.size);
     // The kernel saves the first page of an ELF file, for its build id.
@@ -138,7 +138,7 @@ mod tests {
             ],
             ..CoreContents::default()
         };
-        // A word on the stack points into the second area.
+        // A word on the stack points into the second segment.
         let mut memory = |address: Avma, out: &mut [u8]| {
             assert_eq!(address, Avma(0x7000_2010));
             out[8..16].copy_from_slice(&0x5000_7fffu64.to_le_bytes());

@@ -1,11 +1,11 @@
-//! A worker's whole life.
+//! The main function of a worker.
 
 use super::confine;
 use super::deposit::{self, Origin};
-use super::live::Stopped;
-use super::open::{self, Machine, Opened};
-use super::task::{Give, Report, Task, Work};
-use super::write::{Draft, KernelCore};
+use super::open::{self, HostMachine, OpenedFiles};
+use super::stopped::StoppedProcess;
+use super::task::{Report, Task, TaskInput, Work};
+use super::write::{BundleBuilder, KernelCore};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::wire::Connection;
@@ -15,17 +15,17 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Waits for one task, which the daemon gives over standard input, and runs it. A daemon that ends
-/// without one ends this.
+/// Waits for one task from the daemon on standard input, and runs it. Returns without a task if the
+/// daemon ends.
 ///
 /// # Errors
-/// When the daemon is gone while the task is run. What else fails is reported to it.
+/// When the daemon ends during the task. Other errors are reported to the daemon.
 pub fn run() -> Result<()> {
     let failed = || Error::system("talk to the collector");
     let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed())?;
     let daemon = Connection::of(input);
-    let mut machine = Machine::read();
-    let given = match Given::receive(&daemon)? {
+    let mut machine = HostMachine::read();
+    let given = match ReceivedTask::receive(&daemon)? {
         Some(given) => given,
         None => return Ok(()),
     };
@@ -39,30 +39,30 @@ pub fn run() -> Result<()> {
     daemon.send(&report, None).map_err(failed())
 }
 
-/// What the daemon gave.
-struct Given {
+/// The task and its descriptors.
+struct ReceivedTask {
     task: Task,
-    files: HashMap<Give, OwnedFd>,
+    files: HashMap<TaskInput, OwnedFd>,
 }
 
-impl Given {
-    /// `None`: the daemon has ended.
+impl ReceivedTask {
+    /// Receives a task. `None`: the daemon has ended.
     fn receive(daemon: &Connection) -> Result<Option<Self>> {
         let failed = || Error::system("receive a task from the collector");
         let missing = || Error::Unable("this command is for the collector to start".to_owned());
         let mut files = HashMap::new();
         loop {
-            let (give, file) = match daemon.receive::<Give>() {
+            let (give, file) = match daemon.receive::<TaskInput>() {
                 Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
                 received => received.map_err(failed())?,
             };
             match file {
-                _ if give == Give::Start => break,
+                _ if give == TaskInput::Start => break,
                 Some(file) => drop(files.insert(give, file)),
                 None => return Err(missing()),
             }
         }
-        let task = File::from(files.remove(&Give::Task).ok_or_else(missing)?);
+        let task = File::from(files.remove(&TaskInput::Task).ok_or_else(missing)?);
         let task = serde_json::from_reader(std::io::BufReader::new(task));
         Ok(Some(Self {
             task: task.map_err(|error| failed()(error.into()))?,
@@ -70,23 +70,28 @@ impl Given {
         }))
     }
 
-    fn take(&mut self, give: Give) -> Option<File> {
+    fn take(&mut self, give: TaskInput) -> Option<File> {
         self.files.remove(&give).map(File::from)
     }
 }
 
-/// Opens, confines itself, writes. Returns whether the bundle is complete.
-fn work(daemon: &Connection, mut given: Given, machine: Machine) -> Result<bool> {
+/// Opens the files, enters the sandbox and writes the bundle. Returns whether it is complete.
+fn work(daemon: &Connection, mut given: ReceivedTask, machine: HostMachine) -> Result<bool> {
     confine::limit()?;
     let missing = || Error::Unable("the collector gave no directory".to_owned());
-    let draft = given.take(Give::Draft).ok_or_else(missing)?;
-    let history = given.take(Give::History).map(open::read_history).transpose()?;
+    let draft = given.take(TaskInput::Draft).ok_or_else(missing)?;
+    let history = given
+        .take(TaskInput::History)
+        .map(open::read_history)
+        .transpose()?;
     let work = given.task.work.clone();
     let stopped = match work {
-        Work::Snapshot { pid: Some(pid) } => Some(Stopped::stop(pid as RawTid).map_err(Error::Unable)?),
+        Work::Snapshot { pid: Some(pid) } => {
+            Some(StoppedProcess::stop(pid as RawTid).map_err(Error::Unable)?)
+        }
         _ => None,
     };
-    let modules = given.take(Give::Modules);
+    let modules = given.take(TaskInput::Modules);
     let mut opened = open::open(
         machine,
         &work,
@@ -95,7 +100,7 @@ fn work(daemon: &Connection, mut given: Given, machine: Machine) -> Result<bool>
         modules.as_ref().map(File::as_fd),
         draft.as_fd(),
     )?;
-    let contents = stopped.as_ref().map(Stopped::contents);
+    let contents = stopped.as_ref().map(StoppedProcess::contents);
     drop(modules);
     confine::give_up(given.task.identity, draft.as_fd(), stopped.is_some())?;
     drop(draft);
@@ -103,7 +108,7 @@ fn work(daemon: &Connection, mut given: Given, machine: Machine) -> Result<bool>
         .send(&Report::Confined, None)
         .map_err(Error::system("talk to the collector"))?;
     if let Work::Deposit { pid, user, program } = &work {
-        let packed = given.take(Give::Packed).ok_or_else(missing)?;
+        let packed = given.take(TaskInput::Packed).ok_or_else(missing)?;
         let origin = Origin {
             pid: *pid,
             user: *user,
@@ -117,14 +122,14 @@ fn work(daemon: &Connection, mut given: Given, machine: Machine) -> Result<bool>
 
 fn write(
     daemon: &Connection,
-    given: &mut Given,
-    opened: &mut Opened,
-    history: Option<(crate::hardware::Recorded, Vec<u8>)>,
-    stopped: Option<(Stopped, CoreContents)>,
+    given: &mut ReceivedTask,
+    opened: &mut OpenedFiles,
+    history: Option<(crate::hardware::RecordedHistory, Vec<u8>)>,
+    stopped: Option<(StoppedProcess, CoreContents)>,
 ) -> Result<bool> {
-    let (head, rest) = (given.take(Give::Head), given.take(Give::Core));
+    let (head, rest) = (given.take(TaskInput::Head), given.take(TaskInput::Core));
     let begun = clock::monotonic();
-    let mut draft = Draft::begin(&given.task, opened, history)?;
+    let mut draft = BundleBuilder::begin(&given.task, opened, history)?;
     let mut images = Vec::new();
     match &given.task.work {
         Work::Held { received, .. } => {
@@ -134,7 +139,7 @@ fn write(
             let mut want_rest = || {
                 let _ = daemon.send(&Report::WantsCore, None);
             };
-            draft.save_kept(KernelCore {
+            draft.save_held(KernelCore {
                 head: bytes.into(),
                 rest,
                 want_rest: &mut want_rest,
@@ -142,11 +147,11 @@ fn write(
             images = draft.save_code()?;
             draft.read_rest(*received);
         }
-        Work::Seen => draft.save_seen()?,
+        Work::Unheld => draft.save_sample()?,
         Work::Snapshot { .. } => {
             if let Some((stopped, contents)) = stopped {
                 if stopped.running != 0 {
-                    draft.misses(format!("{} threads did not stop in time", stopped.running));
+                    draft.note_missing(format!("{} threads did not stop in time", stopped.running));
                 }
                 draft.save_core(contents, None)?;
                 images = draft.save_code()?;
@@ -156,12 +161,12 @@ fn write(
         }
         Work::Deposit { .. } => {}
     }
-    // The daemon lets the process go at the deadline in any case.
+    // The daemon releases the process at the deadline in any case.
     let _ = daemon.send(&Report::Read, None);
     draft.finish(images)
 }
 
-/// Reads a file without its position, which another process has too.
+/// Reads a file without its position, which another process shares.
 fn read_whole(file: File) -> std::io::Result<Vec<u8>> {
     use std::os::unix::fs::FileExt;
     let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);

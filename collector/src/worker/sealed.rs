@@ -1,4 +1,4 @@
-//! Files in memory that go from one process to another: nobody changes them any more.
+//! Sealed memory files that are passed between processes.
 
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -6,14 +6,14 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// A file in memory that can only be read (memfd_create(2), `F_ADD_SEALS` of fcntl(2)).
+/// A memory file that can no longer be changed (memfd_create(2), `F_ADD_SEALS` of fcntl(2)).
 #[derive(Debug)]
 pub struct Sealed {
     file: File,
     size: u64,
 }
 
-/// A file in memory that is being written.
+/// A memory file that is being written.
 #[derive(Debug)]
 pub(crate) struct Unsealed(File);
 
@@ -32,7 +32,7 @@ impl std::ops::DerefMut for Unsealed {
 }
 
 impl Unsealed {
-    /// Has nobody write to it from now on.
+    /// Seals the file against further changes.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -48,19 +48,19 @@ impl Unsealed {
 }
 
 impl Sealed {
-    /// An empty file, to be written.
+    /// Creates an empty file for writing.
     ///
     /// # Errors
-    /// When there is no memory.
+    /// When memory is exhausted.
     pub(crate) fn begin() -> io::Result<Unsealed> {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         Ok(Unsealed(File::from(memfd_create(c"backtrail", flags)?)))
     }
 
-    /// A file of these parts, one after the other.
+    /// Creates a file from these parts.
     ///
     /// # Errors
-    /// When there is no memory.
+    /// When memory is exhausted.
     pub(crate) fn of(parts: &[&[u8]]) -> io::Result<Self> {
         let mut file = Self::begin()?;
         for part in parts {
@@ -69,16 +69,16 @@ impl Sealed {
         file.seal()
     }
 
-    /// How many bytes it has.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Another descriptor of it. The position in the file is one for all.
+    /// Returns another descriptor of the file. All descriptors share one position.
     ///
     /// # Errors
-    /// When there are no descriptors left.
+    /// When no descriptors are left.
     pub(crate) fn share(&self) -> io::Result<OwnedFd> {
         Ok(self.file.try_clone()?.into())
     }

@@ -1,9 +1,9 @@
-//! The daemon's side of a worker: starting it, answering it, and not waiting for it when it hangs.
+//! The daemon's side of a worker: starts it, answers its reports, and abandons it when it hangs.
 
 use super::confine::{FIRST_IDENTITY, IDENTITIES};
 use super::drafts::{DraftDirectory, shared_modules};
 use super::sealed::Sealed;
-use super::task::{Give, Report, Task};
+use super::task::{Report, Task, TaskInput};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::users::User;
@@ -16,42 +16,43 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The command that [`super::run`] is behind.
+/// The hidden command that calls [`super::run`].
 pub(crate) const COMMAND: &str = "core-worker";
-/// How long a worker may take beyond the deadline of its process: to copy binaries, and to write
-/// all through to the disk.
+/// How long a worker may take after the process's deadline to copy binaries and write the bundle to
+/// disk.
 const FINISH: Duration = Duration::from_secs(60);
-/// How long a worker may take to end once it has reported, or was killed.
+/// How long a worker may take to end after its last report, or after it was killed.
 const END: Duration = Duration::from_secs(1);
-/// How often it is looked whether there is room on the disk while a worker writes.
-const LOOK: Duration = Duration::from_secs(1);
-/// A worker has no more to report.
+/// How often to check the free disk space while a worker writes.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of reports of a worker.
 const MAX_REPORTS: usize = 16;
-/// Letters of a sentence that a worker reports.
+/// Maximum length of a worker's message.
 const MAX_SENTENCE: usize = 1000;
-/// Workers of one user that could not be ended; it gets no others until one of them has.
+/// Maximum number of a user's workers that could not be ended. The user gets no others until one of
+/// them ends.
 const MAX_STUCK: usize = 2;
 
-/// Starts workers.
+/// Starts and tracks workers.
 #[derive(Debug, Default)]
 pub struct Workers {
     next: AtomicU32,
-    /// A worker that waits for a task: the next process is kept for a shorter time.
+    /// A worker that waits for a task, which shortens the time that the next process is held.
     spare: Mutex<Option<(Child, Connection)>>,
-    /// Processes that a file system without an answer keeps in the kernel, though they were killed.
-    stuck: Mutex<Vec<(User, Stuck)>>,
+    /// Killed processes that a file system blocks in the kernel.
+    stuck: Mutex<Vec<(User, StuckProcess)>>,
 }
 
 /// A process that was killed and has not ended.
 #[derive(Debug)]
-enum Stuck {
+enum StuckProcess {
     /// A worker.
     Worker(Child),
-    /// A process that opened files for a worker (`aside.rs`); the worker has ended.
+    /// A process that opened files for a worker (`opener.rs`). The worker has ended.
     Opener(Connection),
 }
 
-impl Stuck {
+impl StuckProcess {
     fn has_ended(&mut self) -> bool {
         match self {
             Self::Worker(child) => !matches!(child.try_wait(), Ok(None)),
@@ -60,68 +61,68 @@ impl Stuck {
     }
 }
 
-/// A task, and what else its worker needs.
-pub(crate) struct Order<'a> {
+/// A task with everything that its worker needs.
+pub(crate) struct WorkerJob<'a> {
     pub(crate) task: Task,
     /// Descriptors for the worker.
-    pub(crate) gives: Vec<(Give, OwnedFd)>,
-    /// Where the draft directory is made.
+    pub(crate) inputs: Vec<(TaskInput, OwnedFd)>,
+    /// The directory for the draft directory.
     pub(crate) spool: &'a Path,
-    /// Where copies of modules are that bundles of this user share.
+    /// The directory of modules that bundles of this user share.
     pub(crate) modules: PathBuf,
-    /// Who answers for the process.
+    /// The user who owns the process.
     pub(crate) user: User,
-    /// Called once nothing more is to be read of the process, or the deadline has passed.
+    /// Called when nothing more of the process is needed, or at the deadline.
     pub(crate) release: &'a mut dyn FnMut(),
-    /// Called when the rest of the kernel's core is wanted.
+    /// Called when the worker needs the rest of the kernel's core.
     pub(crate) send_core: &'a mut dyn FnMut(),
-    /// Whether the disk has the room that must stay free.
+    /// Returns whether the disk has the required free space.
     pub(crate) has_room: &'a dyn Fn() -> bool,
 }
 
 /// A bundle that a worker wrote.
 #[derive(Debug)]
-pub struct Written {
+pub struct WrittenBundle {
     draft: DraftDirectory,
-    /// Where it stands: it is removed when this is dropped, unless it was moved away.
+    /// The path of the bundle. Dropping this removes the bundle, unless it was moved away.
     pub bundle: PathBuf,
-    /// Nothing is missing in it.
+    /// Whether nothing is missing in it.
     pub is_complete: bool,
 }
 
 impl Workers {
-    /// Has a worker write a bundle.
+    /// Makes a worker write a bundle.
     ///
     /// # Errors
-    /// When there is none in the end: in a sentence, why.
-    pub(crate) fn write(&self, order: Order<'_>) -> Result<Written> {
+    /// When no bundle was written. The message states the reason.
+    pub(crate) fn write(&self, job: WorkerJob<'_>) -> Result<WrittenBundle> {
         self.reap();
-        if order.task.work.opens_a_process() && self.stuck_of(order.user) >= MAX_STUCK {
-            (order.release)();
+        if job.task.work.opens_a_process() && self.stuck_of(job.user) >= MAX_STUCK {
+            (job.release)();
             return Err(Error::Unable(format!(
                 "{MAX_STUCK} processes that read files of user {} hang in a file system that does not answer",
-                order.user.id
+                job.user.id
             )));
         }
         let identity = FIRST_IDENTITY + self.next.fetch_add(1, Ordering::Relaxed) % IDENTITIES;
-        let draft = DraftDirectory::create(order.spool, identity)?;
-        let shared = shared_modules(&order.modules).map_err(Error::file("write to", &order.modules))?;
-        let user = order.user;
+        let draft = DraftDirectory::create(job.spool, identity)?;
+        let shared = shared_modules(&job.modules).map_err(Error::file("write to", &job.modules))?;
+        let user = job.user;
         let (mut child, connection) = match self.take_spare() {
             Some(spare) => spare,
             None => start()?,
         };
-        let outcome = follow(order, identity, &connection, &draft, &shared);
+        let outcome = run_task(job, identity, &connection, &draft, &shared);
         self.prepare();
-        // It has reported, or is late.
+        // The worker has reported, or is late.
         if outcome.is_err() {
             let _ = child.kill();
         }
         if !ends(&mut child, END) {
             let _ = child.kill();
             if !ends(&mut child, END) {
-                self.lock_stuck().push((user, Stuck::Worker(child)));
-                // It might still write to what it calls finished.
+                self.lock_stuck().push((user, StuckProcess::Worker(child)));
+                // The worker might still write to the bundle that it reported as finished.
                 outcome?;
                 return Err(Error::Unable("the worker could not be ended".to_owned()));
             }
@@ -131,21 +132,21 @@ impl Workers {
                 "a process that opens files of user {} hangs in a file system that does not answer",
                 user.id
             );
-            self.lock_stuck().push((user, Stuck::Opener(connection)));
+            self.lock_stuck().push((user, StuckProcess::Opener(connection)));
         }
         let is_complete = outcome?;
         let bundle = draft.take_back().map_err(Error::system("take the bundle over"))?;
         draft
             .settle_modules(&shared)
             .map_err(Error::system("take the bundle over"))?;
-        Ok(Written {
+        Ok(WrittenBundle {
             draft,
             bundle,
             is_complete,
         })
     }
 
-    /// Starts a worker that waits for the next task, unless one does.
+    /// Starts a worker that waits for the next task, unless there is one.
     pub(crate) fn prepare(&self) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.is_none() {
@@ -153,7 +154,7 @@ impl Workers {
         }
     }
 
-    /// The worker that waits, if it still does.
+    /// Returns the waiting worker, if it is still running.
     fn take_spare(&self) -> Option<(Child, Connection)> {
         let (mut child, connection) = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         matches!(child.try_wait(), Ok(None)).then_some((child, connection))
@@ -164,16 +165,16 @@ impl Workers {
         stuck.iter().filter(|(owner, _)| *owner == user).count()
     }
 
-    fn lock_stuck(&self) -> MutexGuard<'_, Vec<(User, Stuck)>> {
+    fn lock_stuck(&self) -> MutexGuard<'_, Vec<(User, StuckProcess)>> {
         self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets workers that hung and have ended since.
+    /// Forgets stuck workers that have ended.
     pub(crate) fn reap(&self) {
         self.lock_stuck().retain_mut(|(_, process)| !process.has_ended());
     }
 
-    /// How many workers hang.
+    /// Returns the number of stuck workers.
     pub(crate) fn stuck(&self) -> usize {
         self.lock_stuck().len()
     }
@@ -181,7 +182,7 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        // It ends as its connection does.
+        // The worker ends when its connection is closed.
         if let Some((mut child, connection)) = self.take_spare() {
             drop(connection);
             ends(&mut child, END);
@@ -189,8 +190,8 @@ impl Drop for Workers {
     }
 }
 
-impl Written {
-    /// Ends the draft: what was not moved out of it goes.
+impl WrittenBundle {
+    /// Removes the draft directory with everything that was not moved out of it.
     pub fn discard(self) {
         drop(self.draft);
     }
@@ -205,7 +206,7 @@ fn start() -> Result<(Child, Connection)> {
             .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
-            // What it has to say it reports.
+            // The worker reports its errors over the connection.
             .stderr(Stdio::null())
             .spawn()?;
         Ok((child, ours))
@@ -213,7 +214,7 @@ fn start() -> Result<(Child, Connection)> {
     start().map_err(Error::system("start a worker"))
 }
 
-/// Whether a process ends in time; it is waited for then.
+/// Waits for the end of a process. Returns whether it ended in time.
 fn ends(child: &mut Child, limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
     let mut pause = Duration::from_micros(200);
@@ -227,25 +228,26 @@ fn ends(child: &mut Child, limit: Duration) -> bool {
     }
 }
 
-/// Gives the worker its task, and answers it until it reports the end. Returns whether the bundle
-/// is complete. The process is released in any case, at the deadline at the latest.
-fn follow(
-    mut order: Order<'_>,
+/// Runs a task: gives it to the worker, and answers until the worker reports its end. Returns
+/// whether the bundle is complete. The process is released in any case, at the deadline at the
+/// latest.
+fn run_task(
+    mut job: WorkerJob<'_>,
     identity: u32,
     connection: &Connection,
     draft: &DraftDirectory,
     shared: &std::fs::File,
 ) -> Result<bool> {
     let mut is_released = false;
-    let result = converse(&mut order, identity, connection, draft, shared, &mut is_released);
+    let result = exchange_messages(&mut job, identity, connection, draft, shared, &mut is_released);
     if !is_released {
-        (order.release)();
+        (job.release)();
     }
     result
 }
 
-fn converse(
-    order: &mut Order<'_>,
+fn exchange_messages(
+    job: &mut WorkerJob<'_>,
     identity: u32,
     connection: &Connection,
     draft: &DraftDirectory,
@@ -253,20 +255,21 @@ fn converse(
     is_released: &mut bool,
 ) -> Result<bool> {
     let talk = || Error::system("talk to the worker");
-    order.task.identity = identity;
-    let task = serde_json::to_vec(&order.task).map_err(|error| talk()(error.into()))?;
+    job.task.identity = identity;
+    let task = serde_json::to_vec(&job.task).map_err(|error| talk()(error.into()))?;
     let task = Sealed::of(&[&task]).map_err(talk())?;
     connection.set_timeout(END).map_err(talk())?;
-    let give =
-        |what: Give, file: Option<std::os::fd::BorrowedFd<'_>>| connection.send(&what, file).map_err(talk());
-    give(Give::Task, Some(task.as_fd()))?;
-    give(Give::Draft, Some(draft.handle()))?;
-    give(Give::Modules, Some(shared.as_fd()))?;
-    for (what, file) in std::mem::take(&mut order.gives) {
-        give(what, Some(file.as_fd()))?;
+    let give = |input: TaskInput, file: Option<std::os::fd::BorrowedFd<'_>>| {
+        connection.send(&input, file).map_err(talk())
+    };
+    give(TaskInput::Task, Some(task.as_fd()))?;
+    give(TaskInput::Draft, Some(draft.handle()))?;
+    give(TaskInput::Modules, Some(shared.as_fd()))?;
+    for (input, file) in std::mem::take(&mut job.inputs) {
+        give(input, Some(file.as_fd()))?;
     }
-    give(Give::Start, None)?;
-    let deadline = order.task.deadline;
+    give(TaskInput::Start, None)?;
+    let deadline = job.task.deadline;
     let end = deadline
         .max(clock::monotonic())
         .saturating_add(FINISH.as_nanos() as u64);
@@ -275,7 +278,7 @@ fn converse(
         let now = clock::monotonic();
         if now >= deadline && !*is_released {
             *is_released = true;
-            (order.release)();
+            (job.release)();
         }
         if now >= end || reports > MAX_REPORTS {
             let seconds = FINISH.as_secs();
@@ -283,24 +286,24 @@ fn converse(
                 "the worker did not finish within {seconds} s of hold_limit, and was ended"
             )));
         }
-        if !(order.has_room)() {
+        if !(job.has_room)() {
             let why = "the worker was ended, for it left no room on the spool's disk";
             return Err(Error::Unable(why.to_owned()));
         }
         let until = if *is_released { end } else { deadline };
         let left = Duration::from_nanos(until.saturating_sub(now));
-        let wait = left.clamp(Duration::from_millis(1), LOOK);
+        let wait = left.clamp(Duration::from_millis(1), POLL_INTERVAL);
         connection.set_timeout(wait).map_err(talk())?;
-        // A worker has no descriptor to give.
+        // A worker sends no descriptors.
         let report = connection.receive_alone::<Report>();
         reports += usize::from(report.is_ok());
         match report {
             Ok(Report::Confined) => {}
-            Ok(Report::WantsCore) => (order.send_core)(),
+            Ok(Report::WantsCore) => (job.send_core)(),
             Ok(Report::Read) if *is_released => {}
             Ok(Report::Read) => {
                 *is_released = true;
-                (order.release)();
+                (job.release)();
             }
             Ok(Report::Finished { complete }) => return Ok(complete),
             Ok(Report::Failed { why }) => return Err(Error::Unable(readable(&why))),
@@ -316,7 +319,8 @@ fn converse(
     }
 }
 
-/// A worker's sentence as a log can have it: a worker may be under the control of what it reads.
+/// Makes a worker's message safe for the log, because the content that a worker reads may control
+/// it.
 fn readable(why: &str) -> String {
     let plain = |letter: char| if letter.is_control() { '\u{fffd}' } else { letter };
     why.chars().take(MAX_SENTENCE).map(plain).collect()

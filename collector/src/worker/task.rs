@@ -1,124 +1,124 @@
-//! What the daemon and a worker say to each other: the seam between root and a process without
-//! privileges.
+//! The messages between the daemon and a worker: the boundary between root and a sandboxed process.
 //!
-//! The daemon sends a [`Task`] and the descriptors that belong to it, each as a [`Give`] with one
-//! descriptor along, and then [`Give::Start`]. The worker answers with [`Report`]s, the last of
-//! which is `Finished` or `Failed`. Nothing else passes between them.
+//! The daemon sends a [`Task`] and its descriptors, each as a [`TaskInput`] with one descriptor,
+//! and then [`TaskInput::Start`]. The worker answers with [`Report`]s. The last one is `Finished`
+//! or `Failed`. There are no other messages.
 //!
-//! The daemon trusts a report in this much only: that nothing more is to be read of the process,
-//! whether the worker says that it has finished, and whether it calls its bundle complete. It takes
-//! no path and no size from it, and it looks at the files of the bundle through descriptors, as at
-//! those of any other user.
+//! The daemon trusts a report only for three facts: nothing more of the process is needed, the
+//! worker has finished, and the bundle is complete. It takes no path and no size from a report. It
+//! accesses the files of the bundle through descriptors, like those of any other user.
 
-use crate::config::Core;
-use crate::probe::{CrashSeen, Told};
+use crate::config::CorePolicy;
+use crate::probe::{CrashSample, SiginfoDetail};
 use backtrail_bundle::core::{CoreThread, Registers, SigInfo};
 use backtrail_pt::{Avma, Pid, Tid};
 use serde::{Deserialize, Serialize};
 
-/// What the daemon gives a worker, each with one descriptor along.
+/// An input that the daemon gives a worker, each with one descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Give {
-    /// A [`Task`] as JSON, in memory.
+pub enum TaskInput {
+    /// A [`Task`] as JSON, in a memory file.
     Task,
-    /// The directory to write to. It is the worker's, and empty.
+    /// The empty directory to write to. The worker owns it.
     Draft,
-    /// The directory of copies of modules that bundles of this user share. It is closed before
-    /// privileges are given up.
+    /// The directory of modules that bundles of this user share. It is closed before privileges are
+    /// dropped.
     Modules,
-    /// The head of the kernel's core, in memory.
+    /// The head of the kernel's core, in a memory file.
     Head,
-    /// A pipe with the rest of the kernel's core, filled on [`Report::WantsCore`].
+    /// A pipe with the rest of the kernel's core, which is filled after [`Report::WantsCore`].
     Core,
-    /// [`crate::hardware::Recorded`] as JSON, a line feed, and its bytes, in memory.
+    /// [`crate::hardware::RecordedHistory`] as JSON, a line feed, and its bytes, in a memory file.
     History,
-    /// A packed bundle, of [`Work::Deposit`].
+    /// A packed bundle, for [`Work::Deposit`].
     Packed,
-    /// Nothing more comes. No descriptor is along.
+    /// The last input, without a descriptor.
     Start,
 }
 
-/// What a worker reports.
+/// A worker's report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
-    /// All files are open and privileges are given up.
+    /// All files are open and privileges are dropped.
     Confined,
-    /// The process's memory cannot be read: the rest of its core is wanted.
+    /// The process's memory cannot be read, so the rest of its core is needed.
     WantsCore,
-    /// Nothing more is to be read of the process: it may go.
+    /// Nothing more of the process is needed, so it can be released.
     Read,
-    /// A bundle stands in the draft directory.
+    /// The draft directory contains a bundle.
     Finished {
-        /// Nothing is missing in it.
+        /// Whether nothing is missing in it.
         complete: bool,
     },
-    /// There is none.
+    /// There is no bundle.
     Failed {
-        /// Why, in a sentence.
+        /// The reason, in one sentence.
         why: String,
     },
 }
 
 /// The name of the finished bundle in the draft directory.
 pub const BUNDLE: &str = "bundle";
-/// How the names of shared copies in the draft directory begin; a number follows.
+/// The prefix of links to shared modules in the draft directory. A number follows.
 pub const SHARED: &str = "shared-";
 
-/// What is to be done, and within which bounds.
+/// A task with its limits.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
-    /// What is to be saved.
+    /// The kind of work.
     pub work: Work,
-    /// The user and group id to become.
+    /// The user and group id of the sandbox.
     pub identity: u32,
-    /// `CLOCK_MONOTONIC` in nanoseconds: the process is let go then, and what was not read is
+    /// When the process is released (`CLOCK_MONOTONIC`, nanoseconds). Anything unread by then is
     /// missing.
     pub deadline: u64,
-    /// Bytes that the bundle may take on the disk.
+    /// Maximum bytes of the bundle on disk.
     pub allowance: u64,
-    /// How much of memory is wanted.
+    /// How much memory is saved.
     pub policy: Policy,
-    /// What the daemon knows of the crash.
+    /// The daemon's data about the crash.
     pub description: Description,
-    /// What the probe saw of it.
-    pub seen: Option<Seen>,
+    /// The probe's data about the crash.
+    #[serde(rename = "seen")]
+    pub sample: Option<SampleRecord>,
 }
 
-/// What a worker saves.
+/// The kind of work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
-    /// A process that the kernel keeps until its core is read.
+    /// Save a process that the kernel holds until its core is read.
     Held {
         /// The process.
         pid: u32,
-        /// A thread of it that has its memory: the first one may have ended.
+        /// A thread that still has the memory. The first thread may have exited.
         witness: u32,
-        /// When the daemon was told (`CLOCK_MONOTONIC`).
+        /// When the daemon received the request (`CLOCK_MONOTONIC`).
         received: u64,
     },
-    /// A process that is gone: what the probe saw of it.
-    Seen,
-    /// A process that goes on, or the traces of all.
+    /// Save the probe's data of a process that has ended.
+    #[serde(rename = "seen")]
+    Unheld,
+    /// Save a running process, or the traces of all processors.
     Snapshot {
         /// The process.
         pid: Option<u32>,
     },
-    /// A bundle that a recorder has written.
+    /// Save a bundle of a recorder.
     Deposit {
-        /// The process that it must be of.
+        /// The process that the bundle must describe.
         pid: u32,
-        /// Whose recorder it is.
+        /// The user of the recorder.
         user: u32,
-        /// What the process ran when the recorder claimed it.
+        /// The program of the process when the recorder claimed it.
         program: Option<String>,
     },
 }
 
 impl Work {
-    /// Whether files of a process are opened for it.
+    /// Returns whether the worker opens files of a process.
     pub(super) fn opens_a_process(&self) -> bool {
         matches!(self, Self::Held { .. } | Self::Snapshot { pid: Some(_) })
     }
@@ -128,89 +128,90 @@ impl Work {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// `crash.core` of the configuration.
-    pub core: Core,
+    pub core: CorePolicy,
     /// `crash.core_limit`, in bytes.
     pub limit: u64,
-    /// The same as its user wrote it.
+    /// The same in the user's notation.
     pub limit_text: String,
-    /// `crash.hold_limit` as its user wrote it.
+    /// `crash.hold_limit` in the user's notation.
     pub hold_limit_text: String,
 }
 
-/// What the daemon knows of a crash, for the bundle's description.
+/// The daemon's data about a crash, for the bundle's manifest.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Description {
-    /// What made it save: `crash`, `snapshot`, `function`.
+    /// The cause: `crash`, `snapshot` or `function`.
     pub trigger: String,
-    /// The wall clock when it happened, in nanoseconds since 1970.
+    /// The wall clock time of the crash, in nanoseconds since 1970.
     pub time: Option<u64>,
-    /// What told of it.
+    /// The kind of probe that reported it.
     pub probe: Option<String>,
-    /// From the signal's delivery until it was read.
+    /// Nanoseconds from the signal's delivery to the probe reader.
     pub crash_to_reader: Option<u64>,
     /// When the signal was delivered (`CLOCK_MONOTONIC`).
     pub crashed_at: Option<u64>,
     /// The process's real user id.
     pub user: Option<u32>,
-    /// The thread's name, or the program's.
+    /// The name of the thread or the program.
     pub name: String,
-    /// Whether this machine records the history of its processors.
+    /// Whether this machine records the traces of its processors.
     pub records_history: bool,
-    /// What should be there and is not, a sentence each.
+    /// What is missing, one sentence each.
     pub missing: Vec<String>,
-    /// What the reader should know, a sentence each.
+    /// Notes for the reader, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// A [`CrashSeen`] as plain data.
+/// A [`CrashSample`] as plain data.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct SampleRecord {
     pid: u32,
     tid: u32,
     name: String,
     siginfo: Vec<u8>,
-    /// The siginfo tells the address of the fault.
-    tells_address: bool,
+    /// Whether the siginfo contains the fault address.
+    #[serde(rename = "tells_address")]
+    has_fault_address: bool,
     registers: Vec<u64>,
     stack_at: u64,
     stack: Vec<u8>,
 }
 
-impl Seen {
-    /// The part of a sighting that goes into a bundle.
+impl SampleRecord {
+    /// Copies the parts of a sample that a bundle needs.
     #[must_use]
-    pub fn new(seen: &CrashSeen) -> Self {
+    pub fn new(sample: &CrashSample) -> Self {
         Self {
-            pid: seen.pid.0,
-            tid: seen.tid.0,
-            name: seen.comm.clone(),
-            siginfo: seen.siginfo.0.to_vec(),
-            tells_address: seen.siginfo_told >= Told::Address,
-            registers: seen.registers.to_array().to_vec(),
-            stack_at: seen.stack_at.0,
-            stack: seen.stack.clone(),
+            pid: sample.pid.0,
+            tid: sample.tid.0,
+            name: sample.comm.clone(),
+            siginfo: sample.siginfo.0.to_vec(),
+            has_fault_address: sample.siginfo_detail >= SiginfoDetail::Address,
+            registers: sample.registers.to_array().to_vec(),
+            stack_at: sample.stack_at.0,
+            stack: sample.stack.clone(),
         }
     }
 
-    /// The process.
+    /// Returns the process.
     #[must_use]
     pub fn pid(&self) -> Pid {
         Pid(self.pid)
     }
 
-    /// The thread that took the signal.
+    /// Returns the thread that took the signal.
     #[must_use]
     pub fn tid(&self) -> Tid {
         Tid(self.tid)
     }
 
-    /// The thread's name, empty where it was not told.
+    /// Returns the thread's name, or an empty string if it is unknown.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the signal said.
+    /// Returns the siginfo of the signal.
     #[must_use]
     pub fn siginfo(&self) -> SigInfo {
         let mut bytes = [0; SigInfo::SIZE];
@@ -220,8 +221,8 @@ impl Seen {
         SigInfo(bytes)
     }
 
-    /// The thread as a core has it. What was not told of the signal would read as an address and a
-    /// sender that it never had, and is left out.
+    /// Returns the thread for a core. An incomplete siginfo is left out, because it would look like
+    /// an address and a sender.
     #[must_use]
     pub fn thread(&self) -> CoreThread {
         let mut registers = Registers::default().to_array();
@@ -233,18 +234,18 @@ impl Seen {
             tid: self.tid(),
             signal: siginfo.signal(),
             registers: Registers::from_array(registers),
-            siginfo: self.tells_address.then_some(siginfo),
+            siginfo: self.has_fault_address.then_some(siginfo),
             ..CoreThread::default()
         }
     }
 
-    /// The address whose use was the fault, where that was told.
+    /// Returns the address of the fault, if it is known.
     #[must_use]
     pub fn fault_address(&self) -> Option<Avma> {
-        self.siginfo().address().filter(|_| self.tells_address)
+        self.siginfo().address().filter(|_| self.has_fault_address)
     }
 
-    /// The top of the stack, and the address of its first byte.
+    /// Returns the top of the stack, and the address of its first byte.
     #[must_use]
     pub fn stack(&self) -> (Avma, &[u8]) {
         (Avma(self.stack_at), &self.stack)

@@ -1,14 +1,14 @@
-//! What a worker does once it is confined: it writes the bundle.
+//! Writes the bundle inside the sandbox.
 
 use super::core_file::{
-    Bounds, CORE, crash, save_as_sent, save_memory, save_seen, save_without_memory, use_outer_ids,
+    CORE, CoreLimits, crash, save_as_sent, save_memory, save_sample, save_without_memory, use_outer_ids,
 };
 use super::memory::{PAGE, ProcessMemory};
-use super::open::{OpenFile, OpenProcess, Opened};
+use super::open::{OpenFile, OpenProcess, OpenedFiles};
 use super::task::{BUNDLE, Task};
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::hardware::{Found, Recorded, RecordedMapping, Written};
+use crate::hardware::{FoundModule, RecordedHistory, RecordedMapping, WrittenHistory};
 use backtrail_bundle::core::{Core, CoreContents, Memory};
 use backtrail_bundle::manifest::{
     self, Collected, Crash, Manifest, Meta, Module, Process, RawImage, Source, Thread,
@@ -28,23 +28,23 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Where new copies of modules are linked, for the daemon to keep them.
+/// The directory of new modules, which the daemon moves to the shared ones.
 pub(super) const NEW_MODULES: &str = "new-modules";
-/// Modules of one process in a bundle, at most.
+/// Maximum number of modules of one process in a bundle.
 const MAX_MODULES: usize = 4096;
-/// Code that is in no file: pieces of one process, and bytes of all of them.
+/// Maximum number of code images without a file for one process, and their total bytes.
 const MAX_IMAGES: usize = 4096;
 const MAX_IMAGE_BYTES: u64 = 256 << 20;
-/// Bytes of a command line.
+/// Maximum bytes of a command line.
 const MAX_COMMAND_LINE: u64 = 1 << 20;
-/// How long reading files may take whose file system asks a server.
+/// How long reading all files of remote file systems may take.
 const REMOTE: Duration = Duration::from_secs(3);
 
-/// A bundle in the making.
-pub(super) struct Draft<'a> {
+/// A bundle that is being written.
+pub(super) struct BundleBuilder<'a> {
     pub(super) task: &'a Task,
-    pub(super) opened: &'a mut Opened,
-    pub(super) history: Option<(Recorded, Vec<u8>)>,
+    pub(super) opened: &'a mut OpenedFiles,
+    pub(super) history: Option<(RecordedHistory, Vec<u8>)>,
     allowance: Allowance,
     writer: Writer,
     collected: Collected,
@@ -53,26 +53,26 @@ pub(super) struct Draft<'a> {
     threads: Vec<Tid>,
     command_line: Vec<String>,
     core: Option<BundlePath>,
-    /// How long reading remote files may still take.
+    /// Remaining time for reading remote files.
     remote: Duration,
 }
 
-/// The kernel's core: its head, and where the rest comes from once it is asked for.
+/// The kernel's core: its head, and the source of the rest on request.
 pub(super) struct KernelCore<'a> {
     pub(super) head: SharedBytes,
     pub(super) rest: Option<File>,
     pub(super) want_rest: &'a mut dyn FnMut(),
 }
 
-impl<'a> Draft<'a> {
-    /// Begins a bundle in the current directory.
+impl<'a> BundleBuilder<'a> {
+    /// Starts a bundle in the draft directory.
     ///
     /// # Errors
     /// When it cannot be written.
     pub(super) fn begin(
         task: &'a Task,
-        opened: &'a mut Opened,
-        history: Option<(Recorded, Vec<u8>)>,
+        opened: &'a mut OpenedFiles,
+        history: Option<(RecordedHistory, Vec<u8>)>,
     ) -> Result<Self> {
         let description = &task.description;
         Ok(Self {
@@ -101,28 +101,28 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Saves the core of a kept process, from the head of the kernel's.
+    /// Saves the core of a held process, from the head of the kernel's core.
     ///
     /// # Errors
     /// When the bundle cannot be written.
-    pub(super) fn save_kept(&mut self, core: KernelCore<'_>) -> Result<()> {
+    pub(super) fn save_held(&mut self, core: KernelCore<'_>) -> Result<()> {
         let contents = match Core::head_size(&core.head) {
             None => Err("the core is not that of a 64-bit process".to_owned()),
             Some(_) => Core::parse_head(core.head.clone(), "the core").map_err(|error| error.to_string()),
         };
-        match (contents, &self.task.seen) {
+        match (contents, &self.task.sample) {
             (Ok(contents), _) => self.save_core(contents, Some(core)),
-            (Err(why), seen) => {
+            (Err(why), sample) => {
                 self.collected.missing.push(why);
-                match seen {
-                    Some(_) => self.save_seen(),
+                match sample {
+                    Some(_) => self.save_sample(),
                     None => Ok(()),
                 }
             }
         }
     }
 
-    /// Saves a core of these contents, with memory as the policy says.
+    /// Saves a core with these contents, and with memory by the policy.
     ///
     /// # Errors
     /// When its file cannot be created.
@@ -141,7 +141,7 @@ impl<'a> Draft<'a> {
         }
         let path = BundlePath::new(CORE)?;
         let mut file = self.writer.create_file(&path)?;
-        let bounds = Bounds {
+        let bounds = CoreLimits {
             policy: &self.task.policy,
             deadline: self.task.deadline,
             allowance: &mut self.allowance,
@@ -149,7 +149,7 @@ impl<'a> Draft<'a> {
         let missing = &mut self.collected.missing;
         let written = match (ProcessMemory::of(process), core) {
             (Some(memory), _) => save_memory(&mut file, process, contents, memory, bounds, missing),
-            // Not even root may read it (Yama, scope 3): the kernel sends it all the same.
+            // Even root may not read the memory (Yama, scope 3), but the kernel sends the core.
             (None, Some(mut core)) if core.rest.is_some() => {
                 (core.want_rest)();
                 let promised = contents.segments.iter().map(|segment| segment.saved).sum();
@@ -169,7 +169,7 @@ impl<'a> Draft<'a> {
             }
         };
         if let Err(error) = written {
-            // A full disk, most likely: the bundle may still fit without.
+            // The most likely cause is a full disk. The bundle may still fit without a core.
             missing.push(format!("the core could not be written ({error})"));
             file.set_len(0).map_err(Error::system("cut the core"))?;
             return Ok(());
@@ -178,20 +178,20 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Saves what the probe saw.
+    /// Saves the probe's data.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub(super) fn save_seen(&mut self) -> Result<()> {
-        if let Some(seen) = &self.task.seen {
-            self.crash = Some(save_seen(&self.writer, seen)?);
-            self.threads = vec![seen.tid()];
+    pub(super) fn save_sample(&mut self) -> Result<()> {
+        if let Some(sample) = &self.task.sample {
+            self.crash = Some(save_sample(&self.writer, sample)?);
+            self.threads = vec![sample.tid()];
             self.core = Some(BundlePath::new(CORE)?);
         }
         Ok(())
     }
 
-    /// Reads what else has to be read while the process is there: code that is in no file.
+    /// Saves code without a file, while the process is held.
     ///
     /// # Errors
     /// When the bundle cannot be written.
@@ -207,7 +207,7 @@ impl<'a> Draft<'a> {
                 device: map.device,
                 inode: map.inode,
             };
-            // A file whose file system may not answer is saved as it is in memory, too.
+            // Files of remote file systems are also saved as they are in memory.
             let file = process.files.get(&id).filter(|file| !file.is_remote);
             let file = file.and_then(|file| file.file.as_ref().ok());
             map.is_file() && !map.writable && file.is_some_and(starts_as_elf)
@@ -262,8 +262,7 @@ impl<'a> Draft<'a> {
         Ok(images)
     }
 
-    /// Reads the last of what has to be read while the process is there. Notes how long it was
-    /// kept.
+    /// Reads the rest of the process's data, and records how long it was held.
     pub(super) fn read_rest(&mut self, since: u64) {
         let process = self.opened.process.as_mut();
         let file = process.and_then(|process| process.command_line.take());
@@ -272,14 +271,14 @@ impl<'a> Draft<'a> {
         self.collected.held = Some(now.saturating_sub(since));
     }
 
-    /// When the process's memory began to be read.
+    /// Records when reading of the process started.
     pub(super) fn reading_begins(&mut self) {
         let crashed = self.task.description.crashed_at;
         self.collected.crash_to_held = crashed.map(|at| clock::monotonic().saturating_sub(at));
     }
 
-    /// More that the reader should know is missing.
-    pub(super) fn misses(&mut self, what: String) {
+    /// Adds a sentence about missing data.
+    pub(super) fn note_missing(&mut self, what: String) {
         self.collected.missing.push(what);
     }
 
@@ -343,15 +342,15 @@ impl<'a> Draft<'a> {
         Ok(is_complete)
     }
 
-    /// The process with its threads and modules; of one that was not kept, the thread that the
-    /// probe saw.
+    /// Returns the process with its threads and modules. Without a held process, returns the thread
+    /// that the probe reported.
     fn process(&mut self, images: Vec<RawImage>) -> Result<Option<Process>> {
         let Some(mut process) = self.opened.process.take() else {
-            return Ok(self.task.seen.as_ref().map(|seen| Process {
-                pid: seen.pid(),
+            return Ok(self.task.sample.as_ref().map(|sample| Process {
+                pid: sample.pid(),
                 threads: vec![Thread {
-                    tid: seen.tid(),
-                    name: Some(seen.name().to_owned()).filter(|name| !name.is_empty()),
+                    tid: sample.tid(),
+                    name: Some(sample.name().to_owned()).filter(|name| !name.is_empty()),
                     trace: None,
                 }],
                 ..Process::default()
@@ -430,7 +429,7 @@ impl<'a> Draft<'a> {
         Ok(modules)
     }
 
-    /// A binary, copied; `None`: it is none. What is missing of it is noted.
+    /// Copies a binary. Records what is missing. `None`: it is not a binary.
     fn module(&mut self, file: &mut OpenFile, path: &str) -> Option<(LoadSegments, Module)> {
         let found = match std::mem::replace(&mut file.file, Err("it was copied before".to_owned())) {
             Ok(found) if file.is_remote => self.fetch(found),
@@ -453,7 +452,7 @@ impl<'a> Draft<'a> {
             base: Avma(0),
             mappings: Vec::new(),
         };
-        // What is no ELF file is saved as it is in memory.
+        // Files that are not ELF are saved as they are in memory.
         if !starts_as_elf(&found) {
             return None;
         }
@@ -480,7 +479,7 @@ impl<'a> Draft<'a> {
         Some((segments?, module))
     }
 
-    /// Copies a file whose file system may not answer, and does not wait for it for long.
+    /// Copies a file of a remote file system, within the remaining time.
     fn fetch(&mut self, from: File) -> std::result::Result<File, String> {
         const SILENT: &str = "its file system does not answer";
         if self.remote.is_zero() {
@@ -501,7 +500,7 @@ impl<'a> Draft<'a> {
                     copy.seek(SeekFrom::Start(0))?;
                     Ok(copy)
                 };
-                // The other side may have given it up.
+                // The receiver may have given up.
                 let _ = sender.send(copy().map_err(|error| error.to_string()));
             })
             .map_err(|error| error.to_string())?;
@@ -514,7 +513,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    fn write_history(&mut self) -> Result<Option<Written>> {
+    fn write_history(&mut self) -> Result<Option<WrittenHistory>> {
         let Some((recorded, bytes)) = self.history.take() else {
             return Ok(None);
         };
@@ -548,7 +547,7 @@ impl<'a> Draft<'a> {
                 }
             };
             let file = file.try_clone().ok()?;
-            Some(Found { file, ready: None })
+            Some(FoundModule { file, ready: None })
         };
         let written = recorded.write(&bytes, &self.writer, &mut find)?;
         self.collected.history = written.costs.iter().map(|cost| cost.bytes as u64).sum();
@@ -575,7 +574,7 @@ fn read(memory: &mut ProcessMemory<'_>, run: &Range<u64>) -> Vec<u8> {
     bytes
 }
 
-/// The words of `/proc/PID/cmdline`.
+/// Parses the words of `/proc/PID/cmdline`.
 fn words(file: File) -> Vec<String> {
     let mut text = Vec::new();
     let _ = file.take(MAX_COMMAND_LINE).read_to_end(&mut text);
@@ -586,8 +585,7 @@ fn words(file: File) -> Vec<String> {
         .collect()
 }
 
-/// What the records of mappings know beyond what the process is at its end: threads that ended,
-/// files it let go.
+/// Adds threads and modules from the history that the process no longer has at its end.
 fn join(process: &mut Process, recorded: Process) {
     let mut threads: HashSet<Tid> = process.threads.iter().map(|thread| thread.tid).collect();
     for thread in recorded.threads {
@@ -604,6 +602,6 @@ fn join(process: &mut Process, recorded: Process) {
         .modules
         .into_iter()
         .filter(|module| !known.contains(&(module.base, module.build_id.clone())));
-    // Where two overlap, the later one counts: what is mapped at the end.
+    // Of two overlapping modules, the later one counts, which is mapped at the end.
     process.modules = more.rev().chain(std::mem::take(&mut process.modules)).collect();
 }

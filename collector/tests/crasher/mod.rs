@@ -1,14 +1,15 @@
-//! What the tests and the benchmark of the probe crash: their own program once more, told by its environment how to die.
+//! Crashes for the tests and the benchmark of the probe: the program starts itself again, and the
+//! environment selects how it dies.
 
 use std::arch::asm;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
 
-/// Says how to die.
+/// The environment variable with the kind of crash.
 const HOW: &str = "BACKTRAIL_CRASH";
 
-/// A way of ending, or of surviving.
+/// A kind of crash or normal end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
     /// A write to address 0x10.
@@ -23,27 +24,27 @@ pub enum Crash {
     Trap,
     /// A write to address 0x10 while all other threads do the same.
     Threads,
-    /// Endless recursion on the main thread: Rust's handler says so and aborts.
+    /// Endless recursion on the main thread. Rust's handler reports it and aborts.
     Overflow,
-    /// SIGSEGV with a handler that returns; then exit.
+    /// SIGSEGV with a handler that returns, then exit.
     Caught,
-    /// SIGSEGV while it is ignored; then exit.
+    /// Ignored SIGSEGV, then exit.
     Ignored,
-    /// SIGABRT that waits until it is let through; then exit, if that did not kill.
+    /// SIGABRT that is blocked and then unblocked. Exits if that does not kill the process.
     Blocked,
     /// SIGTERM, which kills without a core.
     Term,
     /// SIGKILL.
     Kill,
-    /// Nothing but exit.
+    /// Normal exit.
     Exit,
 }
 
 impl Crash {
-    /// Those that dump core, one event each.
+    /// The kinds that dump core, with one event each.
     pub const CORE_DUMPING: [Self; 5] = [Self::Segv, Self::Abort, Self::Ill, Self::Fpe, Self::Trap];
 
-    /// Those and the rest.
+    /// All kinds.
     pub const ALL: [Self; 13] = [
         Self::Segv,
         Self::Abort,
@@ -60,7 +61,7 @@ impl Crash {
         Self::Exit,
     ];
 
-    /// The signal that it dies of.
+    /// Returns the signal that kills the process.
     pub fn signal(self) -> Option<i32> {
         match self {
             Self::Segv | Self::Threads => Some(libc::SIGSEGV),
@@ -74,7 +75,8 @@ impl Crash {
         }
     }
 
-    /// A command that starts this program again and dies so; `arguments` bring it to [`die_if_told`]. It leaves no core.
+    /// Returns a command that starts this program again and crashes it. `arguments` must lead to
+    /// [`die_if_told`]. The process leaves no core.
     pub fn command(self, arguments: &[&str]) -> Command {
         let program = std::env::current_exe().expect("the path of this program");
         let mut command = Command::new(program);
@@ -99,7 +101,7 @@ impl Crash {
     }
 }
 
-/// Dies as the environment says; returns if it says nothing.
+/// Crashes as the environment variable says. Returns if it is not set.
 pub fn die_if_told() {
     let Ok(how) = std::env::var(HOW) else { return };
     let found = Crash::ALL.into_iter().find(|crash| format!("{crash:?}") == how);
@@ -107,7 +109,7 @@ pub fn die_if_told() {
 }
 
 fn die(crash: Crash) -> ! {
-    // SAFETY: this process is there to be broken, and does nothing else.
+    // SAFETY: this process exists to crash, and does nothing else.
     unsafe {
         match crash {
             Crash::Segv => {
@@ -169,22 +171,22 @@ fn die(crash: Crash) -> ! {
 
 extern "C" fn survive(_: libc::c_int) {}
 
-/// `CLOCK_MONOTONIC` in nanoseconds, which a crash has in `r12`, but for those that abort.
+/// Returns `CLOCK_MONOTONIC` in nanoseconds. Crashes have it in `r12`, except those that abort.
 pub fn now() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the struct lives through the call, which knows this clock.
+    // SAFETY: the struct lives through the call, and the clock exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Writes to address 0x10, with a mark in a register and another on the stack.
+/// Writes to address 0x10, with known values in a register and on the stack.
 fn write_to_nowhere() {
     let secret = *b"STACK-SECRET";
     let secret = std::hint::black_box(&secret);
-    // SAFETY: it is not, on purpose: the process ends here.
+    // SAFETY: the write is invalid on purpose, and the process ends here.
     unsafe {
         asm!(
             "mov r13, 0x1122334455667788",

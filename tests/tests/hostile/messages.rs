@@ -96,7 +96,7 @@ fn control_socket() {
             let (mut client, server) = tokio::io::duplex(64 << 10);
             let answer = |request| {
                 answered.set(true);
-                async move { control::Response::json(&json!({ "asked": format!("{request:?}") })) }
+                async move { control::ControlResponse::json(&json!({ "asked": format!("{request:?}") })) }
             };
             let ask = async {
                 // The server may have closed its end.
@@ -129,11 +129,11 @@ fn recorder_messages() {
     .collect();
     fuzz("recorder_messages", &seeds, mutate::json, |bytes| {
         // An empty packet is the end of the connection.
-        if bytes.is_empty() || client.send_piece(bytes).is_err() {
+        if bytes.is_empty() || client.send_chunk(bytes).is_err() {
             return false;
         }
         let request = server.receive::<Request>().is_ok();
-        if client.send_piece(bytes).is_ok() {
+        if client.send_chunk(bytes).is_ok() {
             let _ = server.receive::<Reply>();
         }
         request

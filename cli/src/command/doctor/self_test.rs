@@ -3,7 +3,7 @@
 use crate::exit::Failure;
 use crate::output::Output;
 use backtrail_collector::Error;
-use backtrail_collector::hardware::{self, Abilities, Check, HardwareOptions};
+use backtrail_collector::hardware::{self, Check, HardwareOptions, TraceCapabilities};
 use serde::Serialize;
 use std::io::Write;
 
@@ -12,7 +12,7 @@ pub(super) fn run(json: bool) -> Result<(), Failure> {
     let tested = hardware::self_test(&HardwareOptions::default());
     let mut output = Output::new();
     let (checks, abilities) = match &tested {
-        Ok(tested) => (tested.checks.as_slice(), abilities(&tested.abilities)),
+        Ok(tested) => (tested.checks.as_slice(), abilities(&tested.capabilities)),
         Err(_) => (&[][..], Vec::new()),
     };
     let verdict = verdict(tested.as_ref().map(|_| checks));
@@ -94,7 +94,7 @@ impl<'a> SelfTestReport<'a> {
     }
 }
 
-fn abilities(found: &Abilities) -> Vec<Ability> {
+fn abilities(found: &TraceCapabilities) -> Vec<Ability> {
     let ability = |name, has, said: &str| Ability {
         name,
         has,

@@ -7,8 +7,8 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use backtrail_bundle::manifest::Crash;
 use backtrail_collector::Config;
-use backtrail_collector::config::{Core, signal_name};
-use backtrail_collector::minder::Minder;
+use backtrail_collector::config::{CorePolicy, signal_name};
+use backtrail_collector::recorder_client::RecorderClient;
 use backtrail_pt::Pid;
 use backtrail_recorder::{
     CrashDraft, CrashSink, Ending, Error, Memory, Output, Progress, RecordOptions, SavedCrash, record,
@@ -33,11 +33,11 @@ pub(super) fn run(args: &Record) -> Result<(), Failure> {
     let config = Config::load(args.config.as_deref())?;
     let mut service = Service::new(&config)?;
     let mut looked = Instant::now();
-    let minder = Arc::clone(&service.minder);
+    let client = Arc::clone(&service.client);
     let mut look = |_: Progress| {
         if looked.elapsed() >= PERIOD {
             looked = Instant::now();
-            lock(&minder).refresh();
+            lock(&client).refresh();
         }
     };
     let mut witness = KillMonitor::begin(args.pid);
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Record) -> Result<(), Failure> {
     })?;
     drop((witness, interrupt));
     // Temporary files on disk are only removed by destructors.
-    drop((service, minder));
+    drop((service, client));
     if let Some(reason) = outcome.failure {
         return Err(Failure::failed(format_args!("recording ended early: {reason}")));
     }
@@ -107,7 +107,7 @@ fn ignored(status: &str) -> u64 {
 
 /// The destination of the service's crashes.
 struct Service {
-    minder: Arc<Mutex<Minder>>,
+    client: Arc<Mutex<RecorderClient>>,
     /// The names of the bundles that are being written, by process.
     drafts: HashMap<Pid, String>,
     /// Whether a missing collector was reported.
@@ -117,7 +117,7 @@ struct Service {
 impl Service {
     fn new(config: &Config) -> Result<Self, Failure> {
         Ok(Self {
-            minder: Arc::new(Mutex::new(Minder::new(config)?)),
+            client: Arc::new(Mutex::new(RecorderClient::new(config)?)),
             drafts: HashMap::new(),
             warned: false,
         })
@@ -126,7 +126,7 @@ impl Service {
     /// Leaves the crash to the collector.
     fn leave_to_collector(&mut self, pid: Pid, reason: impl Display) {
         self.drafts.remove(&pid);
-        lock(&self.minder).forget(pid.0);
+        lock(&self.client).release(pid.0);
         print_line(format_args!(
             "could not save the crash of process {pid}: {reason}"
         ));
@@ -135,13 +135,13 @@ impl Service {
 
 impl CrashSink for Service {
     fn process_began(&mut self, pid: Pid) {
-        let mut minder = lock(&self.minder);
-        if let Err(error) = minder.mind(pid.0)
+        let mut client = lock(&self.client);
+        if let Err(error) = client.claim(pid.0)
             && !self.warned
         {
             self.warned = true;
-            if minder.saves_alone() {
-                let spool = minder.spool().display();
+            if client.works_without_daemon() {
+                let spool = client.spool().display();
                 print_line(format_args!(
                     "{error}; until then crashes are saved to {spool} without it"
                 ));
@@ -154,22 +154,22 @@ impl CrashSink for Service {
     }
 
     fn process_ended(&mut self, pid: Pid) {
-        lock(&self.minder).forget(pid.0);
+        lock(&self.client).release(pid.0);
     }
 
     fn crashed(&mut self, crash: &Crash, name: &str) -> Option<CrashDraft> {
-        let mut minder = lock(&self.minder);
-        let config = minder.crash();
+        let mut client = lock(&self.client);
+        let config = client.crash();
         if !config.signals.contains(crash.signal) {
             return None;
         }
         let memory = match config.core {
-            Core::Full => Memory::UpTo(config.core_limit.0),
-            Core::Stacks => Memory::Stacks,
-            Core::None => Memory::Nothing,
+            CorePolicy::Full => Memory::UpTo(config.core_limit.0),
+            CorePolicy::Stacks => Memory::Stacks,
+            CorePolicy::None => Memory::Nothing,
         };
-        let draft = minder.begin(name, crash.pid.0);
-        drop(minder);
+        let draft = client.begin(name, crash.pid.0);
+        drop(client);
         match draft {
             Ok(draft) => {
                 self.drafts.insert(crash.pid, draft.id);
@@ -194,7 +194,7 @@ impl CrashSink for Service {
             return;
         };
         manifest.meta.created_by = Some("record --daemon".to_owned());
-        let finished = lock(&self.minder).finish(&id, writer, manifest);
+        let finished = lock(&self.client).finish(&id, writer, manifest);
         match finished {
             Ok(id) => print_line(format_args!("{} ended process {pid}: {id}", signal_name(signal))),
             Err(error) => self.leave_to_collector(pid, error),
@@ -206,8 +206,8 @@ impl CrashSink for Service {
     }
 }
 
-fn lock(minder: &Mutex<Minder>) -> MutexGuard<'_, Minder> {
-    minder.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(client: &Mutex<RecorderClient>) -> MutexGuard<'_, RecorderClient> {
+    client.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Prints one line to standard error, because standard output is the program's.

@@ -1,11 +1,11 @@
-//! The order of things, on made-up traces that write down what is done to them.
+//! Tests the order of operations on fake traces that log all calls.
 
 use super::*;
 use backtrail_perf::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 impl FrozenCpu {
-    /// Made up: `paused` is the time on both clocks.
+    /// Creates a fake trace. `paused` is the time on both clocks.
     pub(in crate::hardware) fn for_test(cpu: Cpu, bytes: &[u8], paused: u64, off: bool) -> Self {
         let mut memory = LockedMemory::new(bytes.len(), false).unwrap();
         memory.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
@@ -22,9 +22,9 @@ impl FrozenCpu {
                 range: 0..bytes.len(),
                 wrapped: false,
             },
-            memory: Pooled {
+            memory: PooledBuffer {
                 memory: Some(memory),
-                pool: Arc::new(Pool {
+                pool: Arc::new(BufferPool {
                     free: Mutex::default(),
                     size: AtomicUsize::new(0),
                     lent: AtomicUsize::new(1),
@@ -37,7 +37,7 @@ impl FrozenCpu {
 
 type Log = Arc<Mutex<Vec<(&'static str, u32)>>>;
 
-/// A trace that holds its number of freezes, and refuses to be copied while it runs.
+/// A trace that contains its number of pauses, and refuses to be copied while it runs.
 #[derive(Debug)]
 struct Fake {
     cpu: Cpu,
@@ -69,7 +69,7 @@ impl Fake {
     }
 }
 
-impl Tap for Fake {
+impl FreezableTrace for Fake {
     fn cpu(&self) -> Cpu {
         self.cpu
     }
@@ -82,18 +82,18 @@ impl Tap for Fake {
         self.by_kernel
     }
 
-    fn mark_gone(&self) {
+    fn mark_offline(&self) {
         self.went.store(clock::monotonic(), Ordering::SeqCst);
     }
 
-    fn gone(&self) -> Option<u64> {
+    fn offline_since(&self) -> Option<u64> {
         Some(self.went.load(Ordering::SeqCst)).filter(|went| *went != 0)
     }
 
     fn pause(&self) -> bool {
         self.note("pause");
         self.paused.fetch_add(1, Ordering::SeqCst);
-        self.running.swap(false, Ordering::SeqCst) && self.gone().is_none()
+        self.running.swap(false, Ordering::SeqCst) && self.offline_since().is_none()
     }
 
     fn paused_by_kernel(&self) -> bool {
@@ -125,10 +125,13 @@ impl Tap for Fake {
 fn freezer(count: u32) -> (Freezer, Vec<Arc<Fake>>, Log) {
     let log = Log::default();
     let fakes: Vec<Arc<Fake>> = (0..count).map(|cpu| Fake::new(cpu, &log)).collect();
-    let traces = fakes.iter().map(|fake| fake.clone() as Arc<dyn Tap>).collect();
+    let traces = fakes
+        .iter()
+        .map(|fake| fake.clone() as Arc<dyn FreezableTrace>)
+        .collect();
     let conversion = TscConversion::new(0, 1, 0).unwrap();
     (
-        Freezer(Shared::new(traces, conversion, false).unwrap()),
+        Freezer(FreezerState::new(traces, conversion, false).unwrap()),
         fakes,
         log,
     )
@@ -175,7 +178,7 @@ fn buffers_go_back_and_when_none_is_left_another_is_made_and_counted() {
     assert_eq!(counted(), 3);
     let three = freezer.freeze(None, None);
     assert!(three.cpus.is_empty(), "twice as many as processors are the most");
-    // What the first holds is its own.
+    // The first copy keeps its own content.
     assert_eq!((one.cpus[0].bytes()[0], two.cpus[0].bytes()[0]), (2, 3));
     drop((one, two));
     assert_eq!(
@@ -196,8 +199,8 @@ fn buffers_go_back_and_when_none_is_left_another_is_made_and_counted() {
 #[test]
 fn a_processor_that_is_off_is_copied_as_it_ended_and_not_started() {
     let (freezer, fakes, log) = freezer(2);
-    fakes[1].mark_gone();
-    let went = fakes[1].gone().unwrap();
+    fakes[1].mark_offline();
+    let went = fakes[1].offline_since().unwrap();
     let frozen = freezer.freeze(Some(Cpu(1)), None);
     assert_eq!(
         frozen.cpus[0].cpu,
@@ -215,7 +218,7 @@ fn a_processor_that_is_off_is_copied_as_it_ended_and_not_started() {
 #[test]
 fn several_who_freeze_at_once_wait_for_each_other() {
     let (freezer, fakes, _) = freezer(3);
-    // Room for what all of them hold, for one may be put aside before it lets its copies go.
+    // Buffers for all copies, because a thread may be preempted before it drops its copy.
     (0..8 * 3).for_each(|_| freezer.0.grow(SIZE).unwrap());
     thread::scope(|scope| {
         for _ in 0..8 {
@@ -239,7 +242,7 @@ fn a_trace_that_the_kernel_stopped_is_started_again() {
     freezer.0.restart(Cpu(1));
     assert!(fakes[1].running.load(Ordering::SeqCst));
     assert_eq!(*locked(&log), [("resume", 1)]);
-    fakes[0].mark_gone();
+    fakes[0].mark_offline();
     freezer.0.restart(Cpu(0));
     assert_eq!(locked(&log).len(), 1, "one that is gone is not touched");
     freezer.0.close();
@@ -261,7 +264,7 @@ fn a_pause_at_a_crash_that_nobody_wanted_is_ended() {
 #[test]
 fn one_that_cannot_be_stopped_is_left_out_and_started_again() {
     let (freezer, fakes, log) = freezer(2);
-    // It was not running: its pause says that it did not stop.
+    // The trace was not running, so `pause` reports that it did not stop.
     fakes[1].running.store(false, Ordering::SeqCst);
     let frozen = freezer.freeze(None, None);
     assert_eq!(

@@ -1,14 +1,14 @@
-//! The folding of what falls out, against a history that forgets nothing.
+//! Compares a bounded history with one that keeps everything.
 
 use super::*;
-use crate::hardware::world::{Mapped, MappedFile};
+use crate::hardware::world::{ExecutableMapping, MappedFile};
 use backtrail_perf::switch::Direction;
 use backtrail_pt::{Avma, FileOffset, Pid, Tid};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-fn mapped(start: u64, size: u64, path: &str) -> Mapped {
-    Mapped {
+fn mapped(start: u64, size: u64, path: &str) -> ExecutableMapping {
+    ExecutableMapping {
         start: Avma(start),
         size,
         offset: FileOffset(start / 2),
@@ -20,19 +20,19 @@ fn mapped(start: u64, size: u64, path: &str) -> Mapped {
     }
 }
 
-fn change(time: u64, change: Change) -> Entry {
-    Entry {
+fn change(time: u64, change: Change) -> HistoryEntry {
+    HistoryEntry {
         time: Nanos(time),
         cpu: Cpu(0),
-        what: What::Change(Box::new(change)),
+        event: HistoryEvent::Change(Box::new(change)),
     }
 }
 
-fn switch(time: u64, cpu: u32, pid: u32) -> Entry {
-    Entry {
+fn switch(time: u64, cpu: u32, pid: u32) -> HistoryEntry {
+    HistoryEntry {
         time: Nanos(time),
         cpu: Cpu(cpu),
-        what: What::Switch(ContextSwitch {
+        event: HistoryEvent::Switch(ContextSwitch {
             time: Nanos(time),
             pid: Pid(pid),
             tid: Tid(pid),
@@ -49,31 +49,26 @@ fn any_change() -> impl Strategy<Value = Change> {
     prop_oneof![
         (pid(), 0u64..12, 1u64..6)
             .prop_map(|(pid, start, pages)| { Change::Map(pid, mapped(start << 12, pages << 12, "/lib/a")) }),
-        (pid(), tid(), "[a-c]", any::<bool>()).prop_map(|(pid, tid, name, exec)| Change::Name {
+        (pid(), tid(), "[a-c]", any::<bool>()).prop_map(|(pid, tid, name, exec)| Change::Comm {
             pid,
             tid,
             name: name.into(),
             exec
         }),
-        (pid(), tid(), pid(), tid()).prop_map(|(pid, tid, parent, by)| Change::Birth {
-            pid,
-            tid,
-            parent,
-            by
-        }),
-        (pid(), tid()).prop_map(|(pid, tid)| Change::Death { pid, tid }),
+        (pid(), tid(), pid(), tid()).prop_map(|(pid, tid, parent, by)| Change::Fork { pid, tid, parent, by }),
+        (pid(), tid()).prop_map(|(pid, tid)| Change::Exit { pid, tid }),
     ]
 }
 
-fn any_entries() -> impl Strategy<Value = Vec<Entry>> {
+fn any_entries() -> impl Strategy<Value = Vec<HistoryEntry>> {
     let one = prop_oneof![
-        any_change().prop_map(|what| change(0, what)),
+        any_change().prop_map(|event| change(0, event)),
         (0u32..3, 1u32..6).prop_map(|(cpu, pid)| switch(0, cpu, pid)),
     ];
     prop::collection::vec(one, 0..80).prop_map(|mut entries| {
         for (index, entry) in entries.iter_mut().enumerate() {
             entry.time = Nanos(10 + index as u64);
-            if let What::Switch(switch) = &mut entry.what {
+            if let HistoryEvent::Switch(switch) = &mut entry.event {
                 switch.time = entry.time;
             }
         }
@@ -82,7 +77,7 @@ fn any_entries() -> impl Strategy<Value = Vec<Entry>> {
 }
 
 proptest! {
-    /// However little is kept and however it is cut into batches, a moment that is still in is told as if all were kept.
+    /// For any limit and any batches, every remaining moment is reported as if nothing was removed.
     #[test]
     fn what_falls_out_is_not_forgotten(
         entries in any_entries(),
@@ -90,22 +85,22 @@ proptest! {
         limit in 0usize..4000,
         after in 0u64..100,
     ) {
-        let mut all = History::new(usize::MAX, World::default());
+        let mut all = SidebandHistory::new(usize::MAX, World::default());
         all.add(entries.clone());
-        let mut few = History::new(limit, World::default());
+        let mut few = SidebandHistory::new(limit, World::default());
         for batch in entries.chunks(batch) {
-            // Processors are read one after another: a batch may come in any order.
+            // Processors are read one after another, so a batch is in any order.
             few.add(batch.iter().rev().cloned().collect());
         }
         prop_assert!(few.used() <= limit);
-        prop_assert_eq!(few.used(), few.entries.iter().map(Entry::bytes).sum::<usize>());
+        prop_assert_eq!(few.used(), few.entries.iter().map(HistoryEntry::bytes).sum::<usize>());
         let from = Nanos(few.folded.0 + 1 + after);
         for until in [from, Nanos(from.0 + 5), Nanos(u64::MAX)] {
-            prop_assert_eq!(few.story(from, until), all.story(from, until));
+            prop_assert_eq!(few.interval(from, until), all.interval(from, until));
         }
     }
 
-    /// Where a mapping lies, nothing else does, and what is left of others keeps its place in their file.
+    /// Mappings never overlap, and the remaining parts of older mappings keep their file offsets.
     #[test]
     fn mappings_never_overlap(changes in prop::collection::vec((0u64..24, 1u64..8), 1..30)) {
         let mut world = World::default();
@@ -134,10 +129,10 @@ proptest! {
     }
 }
 
-fn birth(time: u64, pid: u32, parent: u32) -> Entry {
+fn fork(time: u64, pid: u32, parent: u32) -> HistoryEntry {
     change(
         time,
-        Change::Birth {
+        Change::Fork {
             pid: Pid(pid),
             tid: Tid(pid),
             parent: Pid(parent),
@@ -146,10 +141,10 @@ fn birth(time: u64, pid: u32, parent: u32) -> Entry {
     )
 }
 
-fn death(time: u64, pid: u32) -> Entry {
+fn exit(time: u64, pid: u32) -> HistoryEntry {
     change(
         time,
-        Change::Death {
+        Change::Exit {
             pid: Pid(pid),
             tid: Tid(pid),
         },
@@ -158,35 +153,35 @@ fn death(time: u64, pid: u32) -> Entry {
 
 #[test]
 fn a_process_that_ended_in_the_time_is_told_of_and_one_before_is_not() {
-    let mut history = History::new(usize::MAX, World::default());
+    let mut history = SidebandHistory::new(usize::MAX, World::default());
     let map = change(12, Change::Map(Pid(1), mapped(0x1000, 0x1000, "/bin/a")));
     history.add(vec![
-        birth(10, 1, 7),
+        fork(10, 1, 7),
         map,
-        birth(20, 2, 1),
-        death(30, 1),
-        death(40, 2),
+        fork(20, 2, 1),
+        exit(30, 1),
+        exit(40, 2),
     ]);
-    let story = history.story(Nanos(35), Nanos(50));
-    assert_eq!(story.world.processes.keys().collect::<Vec<_>>(), [&Pid(2)]);
-    let child = &story.world.processes[&Pid(2)];
+    let interval = history.interval(Nanos(35), Nanos(50));
+    assert_eq!(interval.world.processes.keys().collect::<Vec<_>>(), [&Pid(2)]);
+    let child = &interval.world.processes[&Pid(2)];
     assert_eq!((child.ended, child.parent), (Some(Nanos(40)), Some(Pid(1))));
     assert_eq!(
         child.mappings[0].file.path, "/bin/a",
         "a child begins with what its parent had mapped"
     );
-    let story = history.story(Nanos(25), Nanos(50));
-    assert_eq!(story.world.processes[&Pid(1)].ended, Some(Nanos(30)));
-    assert!(!story.cut);
+    let interval = history.interval(Nanos(25), Nanos(50));
+    assert_eq!(interval.world.processes[&Pid(1)].ended, Some(Nanos(30)));
+    assert!(!interval.cut);
 }
 
 #[test]
 fn an_id_that_is_used_again_is_another_process() {
-    let mut history = History::new(usize::MAX, World::default());
+    let mut history = SidebandHistory::new(usize::MAX, World::default());
     let map = change(11, Change::Map(Pid(1), mapped(0x1000, 0x1000, "/bin/old")));
-    history.add(vec![birth(10, 1, 7), map, death(20, 1), birth(30, 1, 8)]);
-    let story = history.story(Nanos(0), Nanos(50));
-    let process = &story.world.processes[&Pid(1)];
+    history.add(vec![fork(10, 1, 7), map, exit(20, 1), fork(30, 1, 8)]);
+    let interval = history.interval(Nanos(0), Nanos(50));
+    let process = &interval.world.processes[&Pid(1)];
     assert_eq!(
         (process.ended, process.parent, process.mappings.len()),
         (None, Some(Pid(8)), 0)
@@ -204,45 +199,48 @@ fn what_procfs_showed_is_not_told_again_by_older_records() {
     let world = World {
         processes: [(Pid(1), seen.clone())].into(),
     };
-    let mut history = History::new(usize::MAX, world);
+    let mut history = SidebandHistory::new(usize::MAX, world);
     let name = |time, name: &str, exec| {
         let (pid, tid) = (Pid(1), Tid(1));
         let name = name.into();
-        change(time, Change::Name { pid, tid, name, exec })
+        change(time, Change::Comm { pid, tid, name, exec })
     };
     let old = change(90, Change::Map(Pid(1), mapped(0x1000, 0x1000, "/bin/old")));
     history.add(vec![old, name(95, "old", true)]);
-    assert_eq!(history.story(Nanos(0), Nanos(100)).world.processes[&Pid(1)], seen);
+    assert_eq!(
+        history.interval(Nanos(0), Nanos(100)).world.processes[&Pid(1)],
+        seen
+    );
     history.add(vec![name(101, "newer", true)]);
-    let after = history.story(Nanos(0), Nanos(110)).world.processes[&Pid(1)].clone();
+    let after = history.interval(Nanos(0), Nanos(110)).world.processes[&Pid(1)].clone();
     assert_eq!((after.mappings.len(), &*after.threads[&Tid(1)]), (0, "newer"));
 }
 
 #[test]
 fn who_ran_at_the_beginning_is_known_after_it_fell_out() {
-    let entries: Vec<Entry> = (0..50)
+    let entries: Vec<HistoryEntry> = (0..50)
         .map(|index| switch(index, (index % 2) as u32, index as u32 + 1))
         .collect();
-    let mut history = History::new(10 * size_of::<Entry>(), World::default());
+    let mut history = SidebandHistory::new(10 * size_of::<HistoryEntry>(), World::default());
     history.add(entries);
     assert_eq!(history.len(), 10);
-    let story = history.story(Nanos(45), Nanos(47));
+    let interval = history.interval(Nanos(45), Nanos(47));
     let times = |cpu| {
-        story.switches[&Cpu(cpu)]
+        interval.switches[&Cpu(cpu)]
             .iter()
             .map(|switch| switch.time.0)
             .collect::<Vec<_>>()
     };
-    // Of each processor the last one before, and what is in.
+    // For each processor: the last switch before the interval, and those in it.
     assert_eq!((times(0), times(1)), (vec![44, 46], vec![43, 45, 47]));
-    assert!(!story.cut);
-    assert!(history.story(Nanos(10), Nanos(47)).cut);
+    assert!(!interval.cut);
+    assert!(history.interval(Nanos(10), Nanos(47)).cut);
 }
 
-/// -1 leaves a processor.
-fn nobody_leaves(time: u64, cpu: u32) -> Entry {
+/// Returns a switch of thread -1 off a processor.
+fn nobody_leaves(time: u64, cpu: u32) -> HistoryEntry {
     let mut entry = switch(time, cpu, u32::MAX);
-    if let What::Switch(switch) = &mut entry.what {
+    if let HistoryEvent::Switch(switch) = &mut entry.event {
         switch.direction = Direction::Out { preempted: false };
     }
     entry
@@ -250,24 +248,24 @@ fn nobody_leaves(time: u64, cpu: u32) -> Entry {
 
 #[test]
 fn a_thread_that_is_gone_when_it_leaves_is_the_one_that_came() {
-    let told = |entries: Vec<Entry>, limit: usize| -> Vec<u32> {
-        let mut history = History::new(limit, World::default());
+    let told = |entries: Vec<HistoryEntry>, limit: usize| -> Vec<u32> {
+        let mut history = SidebandHistory::new(limit, World::default());
         history.add(entries);
-        let story = history.story(Nanos(0), Nanos(100));
-        story.switches[&Cpu(1)]
+        let interval = history.interval(Nanos(0), Nanos(100));
+        interval.switches[&Cpu(1)]
             .iter()
             .map(|switch| switch.tid.0)
             .collect()
     };
     let entries = vec![switch(10, 1, 94), switch(11, 0, 7), nobody_leaves(20, 1)];
     assert_eq!(told(entries.clone(), 1 << 20), [94, 94]);
-    // That it came is folded into the state already.
-    assert_eq!(told(entries, 2 * size_of::<Entry>()), [94, 94]);
-    let lost = |cpu| Entry {
+    // The earlier switch is already in the base state.
+    assert_eq!(told(entries, 2 * size_of::<HistoryEntry>()), [94, 94]);
+    let lost = |cpu| HistoryEntry {
         cpu: Cpu(cpu),
         ..change(15, Change::Lost(3))
     };
-    let with = |lost: Entry| vec![switch(10, 1, 94), lost, nobody_leaves(20, 1)];
+    let with = |lost: HistoryEntry| vec![switch(10, 1, 94), lost, nobody_leaves(20, 1)];
     assert_eq!(
         told(with(lost(1)), 1 << 20),
         [94, u32::MAX],

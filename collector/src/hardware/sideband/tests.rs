@@ -1,11 +1,11 @@
-//! The sideband on this machine's kernel.
+//! Tests the sideband on this machine's kernel.
 
 use super::*;
 use backtrail_pt::{Pid, Tid};
 use std::process::Command;
 use std::thread;
 
-/// `None`, and says so: this user may open no events.
+/// Starts the sideband. `None`, with a message: this user may not open events.
 fn start(limit: usize) -> Option<Sideband> {
     let cpus = backtrail_perf::cpu_list::online(Path::new("/sys")).unwrap();
     match Sideband::start(&cpus, limit) {
@@ -37,11 +37,11 @@ fn a_child_is_told_of_from_birth_to_death_with_its_code_and_its_switches() {
     let pid = Pid(child.id());
     child.wait().unwrap();
     drain(&mut sideband);
-    let story = sideband.history().story(Nanos(0), Nanos(u64::MAX));
-    let process = &story.world.processes[&pid];
+    let interval = sideband.history().interval(Nanos(0), Nanos(u64::MAX));
+    let process = &interval.world.processes[&pid];
     assert!(process.ended.is_some());
     assert_eq!(process.parent, Some(Pid(std::process::id())));
-    // It executed twice: what the shell had mapped is gone.
+    // The child executed twice, so the shell's mappings are gone.
     let paths: Vec<&str> = process.mappings.iter().map(|mapped| &*mapped.file.path).collect();
     assert!(paths.iter().any(|path| path.ends_with("/sleep")), "{paths:?}");
     assert!(!paths.iter().any(|path| path.ends_with("sh")), "{paths:?}");
@@ -51,14 +51,14 @@ fn a_child_is_told_of_from_birth_to_death_with_its_code_and_its_switches() {
         .iter()
         .filter(|mapped| mapped.file.build_id.is_some());
     assert!(build_ids.count() >= 2, "{:?}", process.mappings);
-    let switches: Vec<_> = story
+    let switches: Vec<_> = interval
         .switches
         .values()
         .flatten()
         .filter(|switch| switch.pid == pid)
         .collect();
     assert!(switches.len() >= 2, "{switches:?}");
-    for switches in story.switches.values() {
+    for switches in interval.switches.values() {
         assert!(switches.is_sorted_by_key(|switch| switch.time));
         let bytes: Vec<u8> = switches.iter().flat_map(|switch| switch.to_bytes()).collect();
         assert_eq!(backtrail_perf::switch::parse(&bytes).unwrap(), *switches);
@@ -87,7 +87,7 @@ fn perfs_clock_is_told_by_the_tsc_where_the_kernel_says_so() {
     drain(&mut sideband);
     let ended = sideband
         .history()
-        .story(Nanos(0), Nanos(u64::MAX))
+        .interval(Nanos(0), Nanos(u64::MAX))
         .world
         .processes[&pid]
         .ended
@@ -107,7 +107,7 @@ fn our_own_code_is_known_from_the_beginning_and_our_threads_as_they_come() {
     };
     let tid = thread::Builder::new()
         .name("new-thread".to_owned())
-        // SAFETY: the call takes and changes nothing.
+        // SAFETY: the call has no arguments and no effect.
         .spawn(|| Tid(unsafe { libc::gettid() } as u32))
         .unwrap()
         .join()
@@ -115,18 +115,19 @@ fn our_own_code_is_known_from_the_beginning_and_our_threads_as_they_come() {
     drain(&mut sideband);
     let own = Pid(std::process::id());
     let ended = sideband.history.entries_for_test().any(
-        |entry| matches!(&entry.what, What::Change(change) if **change == Change::Death { pid: own, tid }),
+        |entry| matches!(&entry.event, HistoryEvent::Change(change) if **change == Change::Exit { pid: own, tid }),
     );
     let named = sideband.history.entries_for_test().any(|entry| {
-        matches!(&entry.what, What::Change(change)
-            if matches!(&**change, Change::Name { pid, tid: named, name, exec: false }
+        matches!(&entry.event, HistoryEvent::Change(change)
+            if matches!(&**change, Change::Comm { pid, tid: named, name, exec: false }
                 if (*pid, *named, &**name) == (own, tid, "new-thread")))
     });
     assert!(ended && named);
     let here = our_own_code_is_known_from_the_beginning_and_our_threads_as_they_come as *const () as u64;
-    let world = sideband.history().story(Nanos(0), Nanos(u64::MAX)).world;
-    let holds =
-        |mapped: &super::super::world::Mapped| (mapped.start.0..mapped.start.0 + mapped.size).contains(&here);
+    let world = sideband.history().interval(Nanos(0), Nanos(u64::MAX)).world;
+    let holds = |mapped: &super::super::world::ExecutableMapping| {
+        (mapped.start.0..mapped.start.0 + mapped.size).contains(&here)
+    };
     assert!(world.processes[&own].mappings.iter().any(holds));
 }
 
@@ -138,8 +139,8 @@ fn a_history_of_no_size_still_knows_how_things_are() {
     thread::sleep(Duration::from_millis(50));
     drain(&mut sideband);
     assert_eq!(sideband.history().len(), 0);
-    let story = sideband.history().story(Nanos(u64::MAX), Nanos(u64::MAX));
-    let process = &story.world.processes[&pid];
+    let interval = sideband.history().interval(Nanos(u64::MAX), Nanos(u64::MAX));
+    let process = &interval.world.processes[&pid];
     assert!(
         process
             .mappings
@@ -149,8 +150,8 @@ fn a_history_of_no_size_still_knows_how_things_are() {
     child.kill().unwrap();
     child.wait().unwrap();
     drain(&mut sideband);
-    let story = sideband.history().story(Nanos(u64::MAX), Nanos(u64::MAX));
-    assert!(!story.world.processes.contains_key(&pid));
+    let interval = sideband.history().interval(Nanos(u64::MAX), Nanos(u64::MAX));
+    assert!(!interval.world.processes.contains_key(&pid));
 }
 
 #[test]
@@ -158,22 +159,28 @@ fn after_records_were_lost_procfs_tells_what_is_and_what_is_not() {
     let Some(mut sideband) = start(64 << 20) else {
         return;
     };
-    // As if the birth of a child and the death of another process had been lost.
+    // Simulates a lost fork record of a child and a lost exit record of another process.
     let mut child = Command::new("/bin/sleep").arg("5").spawn().unwrap();
     let pid = Pid(child.id());
     thread::sleep(Duration::from_millis(50));
     drain(&mut sideband);
-    let mut world = sideband.history().story(Nanos(u64::MAX), Nanos(u64::MAX)).world;
+    let mut world = sideband
+        .history()
+        .interval(Nanos(u64::MAX), Nanos(u64::MAX))
+        .world;
     let known = world.processes.remove(&pid).unwrap();
     let never = Pid(0x7fff_fff0);
     world.processes.insert(never, known.clone());
-    sideband.history = History::new(64 << 20, world);
-    sideband.blind = true;
+    sideband.history = SidebandHistory::new(64 << 20, world);
+    sideband.has_lost_records = true;
     sideband.drain(&mut BTreeMap::new(), Path::new("/proc"), || {
         Some(Nanos(u64::MAX - 1))
     });
-    assert!(!sideband.blind);
-    let world = sideband.history().story(Nanos(u64::MAX), Nanos(u64::MAX)).world;
+    assert!(!sideband.has_lost_records);
+    let world = sideband
+        .history()
+        .interval(Nanos(u64::MAX), Nanos(u64::MAX))
+        .world;
     assert!(!world.processes.contains_key(&never));
     let seen = &world.processes[&pid];
     assert_eq!(seen.threads, known.threads);
@@ -181,7 +188,7 @@ fn after_records_were_lost_procfs_tells_what_is_and_what_is_not() {
     child.wait().unwrap();
 }
 
-/// Two threads wake each other through pipes, `rounds` times; how long that took.
+/// Makes two threads wake each other through pipes `rounds` times. Returns the time.
 fn ping_pong(rounds: u32) -> Duration {
     use std::io::{Read, Write};
     let (mut there_out, mut there_in) = std::io::pipe().unwrap();
@@ -204,21 +211,21 @@ fn ping_pong(rounds: u32) -> Duration {
     took
 }
 
-/// Processor time of this thread.
+/// Returns the CPU time of this thread.
 fn own_time() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the call writes to `time`, which is a valid place for it.
+    // SAFETY: the call writes to `time`, which is valid.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Not a test: what the worst load for a sideband costs, nothing but context switches, in pairs with and without.
-/// `cargo test --release -p backtrail-collector the_cost_of -- --ignored --nocapture`
+/// Measures the cost of the worst sideband load, context switches only, in pairs with and without
+/// the sideband: `cargo test --release -p backtrail-collector the_cost_of -- --ignored --nocapture`
 #[test]
-#[ignore = "measures, and says what it found"]
+#[ignore = "measures, and prints what it found"]
 fn the_cost_of_context_switches() {
     const ROUNDS: u32 = 30_000;
     const PAIRS: usize = 10;

@@ -1,10 +1,10 @@
-//! A bundle of our own process, of traces that were made up.
+//! Tests a bundle of this process with fake traces.
 
 use super::*;
-use crate::hardware::census;
 use crate::hardware::freeze::FrozenCpu;
-use crate::hardware::history::{Entry, History, What};
-use crate::hardware::records::Files;
+use crate::hardware::history::{HistoryEntry, HistoryEvent, SidebandHistory};
+use crate::hardware::procfs_snapshot;
+use crate::hardware::records::FileTable;
 use crate::hardware::world::{ProcessState, World};
 use backtrail_bundle::BundlePath;
 use backtrail_bundle::manifest::{Manifest, Meta, Source};
@@ -25,11 +25,11 @@ fn psb(time: u64) -> [Packet; 3] {
     [Packet::Psb, Packet::Tsc(time), Packet::PsbEnd]
 }
 
-fn switch(time: u64, pid: u32, direction: Direction) -> Entry {
-    Entry {
+fn switch(time: u64, pid: u32, direction: Direction) -> HistoryEntry {
+    HistoryEntry {
         time: Nanos(time),
         cpu: Cpu(0),
-        what: What::Switch(ContextSwitch {
+        event: HistoryEvent::Switch(ContextSwitch {
             time: Nanos(time),
             pid: Pid(pid),
             tid: Tid(pid),
@@ -42,25 +42,25 @@ fn switch(time: u64, pid: u32, direction: Direction) -> Entry {
 
 fn ours() -> (Pid, ProcessState) {
     let pid = std::process::id();
-    let state = census::process(pid as i32, &mut Files::default(), Nanos(1)).unwrap();
+    let state = procfs_snapshot::process(pid as i32, &mut FileTable::default(), Nanos(1)).unwrap();
     (Pid(pid), state)
 }
 
 #[test]
 fn a_bundle_has_traces_switches_and_the_modules_of_the_process() {
     let (pid, state) = ours();
-    let mut history = History::new(
+    let mut history = SidebandHistory::new(
         usize::MAX,
         World {
             processes: [(pid, state)].into(),
         },
     );
-    let lost = Entry {
-        what: What::Change(Box::new(Change::Lost(3))),
+    let lost = HistoryEntry {
+        event: HistoryEvent::Change(Box::new(Change::Lost(3))),
         ..switch(60, 0, Direction::In)
     };
-    let partial = Entry {
-        what: What::Change(Box::new(Change::Trace(AuxFlags(4)))),
+    let partial = HistoryEntry {
+        event: HistoryEvent::Change(Box::new(Change::Trace(AuxFlags(4)))),
         ..switch(61, 0, Direction::In)
     };
     history.add(vec![
@@ -77,21 +77,21 @@ fn a_bundle_has_traces_switches_and_the_modules_of_the_process() {
         cpus: vec![
             FrozenCpu::for_test(Cpu(0), &traces[2], 95, false),
             FrozenCpu::for_test(Cpu(1), &traces[1], 80, false),
-            // The same processor, before it went off and came again.
+            // The same processor, before it went offline and online again.
             FrozenCpu::for_test(Cpu(0), &traces[0], 52, true),
         ],
         began_at: 0,
         crash_at: None,
     };
-    let (from, until) = Snapshot::span(&frozen, &tsc, now);
+    let (from, until) = TraceSnapshot::span(&frozen, &tsc, now);
     assert_eq!((from, until), (Nanos(50), Nanos(95)));
     let cpu = backtrail_process::machine::processor(Path::new("/proc")).unwrap();
     let timing = TimingParams::default();
-    let snapshot = Snapshot {
+    let snapshot = TraceSnapshot {
         frozen: &frozen,
-        story: history.story(from, until),
+        interval: history.interval(from, until),
         pid: Some(pid),
-        machine: Machine { tsc, timing, cpu },
+        machine: TracedMachine { tsc, timing, cpu },
         procfs: "/proc".into(),
         filters: Vec::new(),
     };
@@ -137,7 +137,7 @@ fn a_bundle_has_traces_switches_and_the_modules_of_the_process() {
         [&traces[0][..], &traces[2][..]].concat()
     );
     let switches = backtrail_perf::switch::parse(&file(&manifest.cpus[0].switches)).unwrap();
-    // The one before says who ran when the trace begins.
+    // The switch before shows the thread that ran when the trace starts.
     assert_eq!(
         switches.iter().map(|switch| switch.time.0).collect::<Vec<_>>(),
         [40, 70]
@@ -167,7 +167,7 @@ fn a_bundle_has_traces_switches_and_the_modules_of_the_process() {
 #[test]
 fn without_a_process_all_that_ran_are_told_of() {
     let (pid, state) = ours();
-    let mut history = History::new(
+    let mut history = SidebandHistory::new(
         usize::MAX,
         World {
             processes: [(pid, state)].into(),
@@ -183,11 +183,11 @@ fn without_a_process_all_that_ran_are_told_of() {
         began_at: 0,
         crash_at: None,
     };
-    let snapshot = Snapshot {
+    let snapshot = TraceSnapshot {
         frozen: &frozen,
-        story: history.story(Nanos(0), Nanos(100)),
+        interval: history.interval(Nanos(0), Nanos(100)),
         pid: None,
-        machine: Machine {
+        machine: TracedMachine {
             tsc: TscConversion::new(0, 1, 0).unwrap(),
             timing: TimingParams::default(),
             cpu: "6/85/4".parse().unwrap(),
@@ -237,11 +237,11 @@ fn filters_become_addresses_where_their_file_is_mapped() {
         start,
         size,
     };
-    let snapshot = Snapshot {
+    let snapshot = TraceSnapshot {
         frozen: &frozen,
-        story: History::new(0, world).story(Nanos(5), Nanos(6)),
+        interval: SidebandHistory::new(0, world).interval(Nanos(5), Nanos(6)),
         pid: Some(pid),
-        machine: Machine {
+        machine: TracedMachine {
             tsc: TscConversion::new(0, 1, 0).unwrap(),
             timing: TimingParams::default(),
             cpu: "6/85/4".parse().unwrap(),

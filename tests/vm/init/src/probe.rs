@@ -2,7 +2,7 @@
 
 use crate::child::{Waiting, killed_by};
 use crate::{Outcome, Report, Test};
-use backtrail_collector::probe::{AttachKind, CrashSeen, Probe, ProbeOptions, Told};
+use backtrail_collector::probe::{AttachKind, CrashSample, Probe, ProbeOptions, SiginfoDetail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -141,12 +141,12 @@ fn a_thread_crashes(_: &mut Report) -> Outcome {
     }
 }
 
-fn told_right(crash: &CrashSeen, processor: u32) -> Outcome {
+fn told_right(crash: &CrashSample, processor: u32) -> Outcome {
     let info = &crash.siginfo;
     if info.signal() != libc::SIGSEGV || crash.cpu.0 != processor || crash.tid.0 != crash.pid.0 {
         return Err(format!("a crash on processor {processor} was told as {crash:?}"));
     }
-    if crash.siginfo_told >= Told::Address && info.address().map(|at| at.0) != Some(NOWHERE) {
+    if crash.siginfo_detail >= SiginfoDetail::Address && info.address().map(|at| at.0) != Some(NOWHERE) {
         return Err(format!(
             "the address of the fault was told as {:?}",
             info.address()
@@ -155,7 +155,7 @@ fn told_right(crash: &CrashSeen, processor: u32) -> Outcome {
     Ok(())
 }
 
-fn drained(probe: &mut Probe) -> Result<Vec<CrashSeen>, String> {
+fn drained(probe: &mut Probe) -> Result<Vec<CrashSample>, String> {
     let mut seen = Vec::new();
     loop {
         let ready = {

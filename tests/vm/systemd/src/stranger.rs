@@ -4,7 +4,7 @@ use crate::systemd::{crash, crash_of, daemon, is_whole, still_runs};
 use crate::{Outcome, Test};
 use backtrail_collector::pattern::Specifiers;
 use backtrail_collector::runtime::Runtime;
-use backtrail_collector::wire::{Connection, PIECE, Reply, Request};
+use backtrail_collector::wire::{BUNDLE_CHUNK, Connection, Reply, Request};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
@@ -121,7 +121,7 @@ fn ask(what: &str, pid: u32) -> std::io::Result<Reply> {
         _ => runtime.recorder_socket(),
     };
     let request = match what {
-        "mind" => Request::Mind { pid },
+        "mind" => Request::Claim { pid },
         "crashed" => Request::Crashed {
             pid,
             executable: None,
@@ -129,7 +129,7 @@ fn ask(what: &str, pid: u32) -> std::io::Result<Reply> {
         "deposit" => Request::Deposit {
             pid,
             name: "../../etc/passwd".into(),
-            size: PIECE as u64,
+            size: BUNDLE_CHUNK as u64,
         },
         _ => Request::Crash(Specifiers {
             pid,

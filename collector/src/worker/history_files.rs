@@ -1,6 +1,6 @@
-//! Files that only the history names: a process mapped them and has let them go, or has ended.
+//! Files that only the history names: a process unmapped them, or has ended.
 
-use crate::hardware::{Recorded, RecordedMapping, candidates};
+use crate::hardware::{RecordedHistory, RecordedMapping, candidates};
 use backtrail_process::beneath::{FileId, FileStatus};
 use backtrail_process::maps::Map;
 use backtrail_pt::Pid;
@@ -8,19 +8,19 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 
-/// Open files that may be those that a history names, by process and path. Which of them is the one
-/// is looked at once privileges are given up.
-pub(super) type NamedFiles = HashMap<(u32, String), Vec<File>>;
+/// Open files that may be those of a history, by process and path. They are identified after
+/// privileges are dropped.
+pub(super) type HistoryFiles = HashMap<(u32, String), Vec<File>>;
 
-/// Opens the files of a history that are not among those that `process` (id and mappings) maps now,
-/// at most `limit`. Files that `admits` refuses are left out.
+/// Opens the files of a history that `process` (id and mappings) does not map now, at most `limit`.
+/// Files that `admits` refuses are left out.
 pub(super) fn open(
-    history: &Recorded,
+    history: &RecordedHistory,
     process: Option<(u32, &[Map])>,
     limit: usize,
     admits: &dyn Fn(&FileStatus) -> bool,
-) -> NamedFiles {
-    let mut files = NamedFiles::new();
+) -> HistoryFiles {
+    let mut files = HistoryFiles::new();
     let mut count = 0;
     for recorded in &history.processes {
         let maps = match process {
@@ -31,7 +31,7 @@ pub(super) fn open(
         let by_name = mappings.filter(|mapping| mapping.path.starts_with('/'));
         for mapping in by_name.filter(|mapping| !maps.iter().any(|map| is_of(map, mapping))) {
             let key = (recorded.pid, mapping.path.clone());
-            // There are at most two of each.
+            // There are at most two files for each mapping.
             if count + 2 > limit || files.contains_key(&key) {
                 continue;
             }
@@ -43,7 +43,7 @@ pub(super) fn open(
     files
 }
 
-/// Whether a mapping of now is of the file that the history names.
+/// Returns whether a current mapping is of the file that the history names.
 fn is_of(map: &Map, mapping: &RecordedMapping) -> bool {
     let is_same = |id: FileId| (id.device, id.inode) == (map.device, map.inode);
     map.path == mapping.path && mapping.id().is_none_or(is_same)

@@ -1,16 +1,18 @@
-//! The recorder's side of the collector: it minds processes itself, and saves their crashes into the same spool.
+//! The recorder's client of the collector. It claims processes, and saves their crashes into the
+//! same spool.
 //!
-//! The daemon leaves a process to its recorder as long as the recorder's connection is open. So a recorder that is
-//! killed, or that cannot save a crash, leaves it to the daemon. One that may not write to the spool, for it runs as another
-//! user or sees that directory read-only, makes its bundles aside and has the daemon take them.
+//! The daemon does not save a claimed process while the recorder's connection is open. If the
+//! recorder is killed or cannot save a crash, the daemon saves it. A recorder without write access
+//! to the spool makes its bundles in a staging directory and hands them to the daemon. It may run
+//! as another user, or see the spool read-only.
 
 use crate::clock;
-use crate::config::{Config, Crash};
+use crate::config::{Config, CrashConfig};
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
-use crate::spool::{self, Draft, Spool};
+use crate::spool::{self, BundleDraft, Spool};
 use crate::users::User;
-use crate::wire::{Connection, PIECE, Reply, Request};
+use crate::wire::{BUNDLE_CHUNK, Connection, Reply, Request};
 use backtrail_bundle::manifest::Manifest;
 use backtrail_bundle::{CancelToken, Overwrite, Writer};
 use backtrail_process::{RawTid, status};
@@ -22,91 +24,93 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How long the daemon may take to answer: the process waits for that.
+/// How long the daemon may take to answer. The process waits for this.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long it may take to check a bundle and write it to the disk.
-const TAKING: Duration = Duration::from_secs(180);
-/// Where bundles are made aside: the first that can be written to. A bundle is large, so memory comes last.
-const ASIDE: [&str; 3] = ["/var/tmp", "/tmp", "/dev/shm"];
+/// How long the daemon may take to check a bundle and write it to disk.
+const SAVE_TIMEOUT: Duration = Duration::from_secs(180);
+/// Candidates for the staging directory. The first writable one is used. Memory comes last, because
+/// a bundle is large.
+const STAGING: [&str; 3] = ["/var/tmp", "/tmp", "/dev/shm"];
 
-/// Minds processes.
+/// Claims processes, and saves their crashes.
 #[derive(Debug)]
-pub struct Minder {
+pub struct RecorderClient {
     runtime: Runtime,
     spool: Spool,
-    crash: Crash,
-    /// Where bundles are made that the daemon then takes; `None`: in the spool.
-    aside: Option<TempDir>,
-    /// A connection for each process; `None`: the daemon did not answer.
-    minded: HashMap<u32, Option<Connection>>,
+    crash: CrashConfig,
+    /// The staging directory for bundles that the daemon takes. `None`: bundles are written to the
+    /// spool.
+    staging: Option<TempDir>,
+    /// The connection for each claim. `None`: the daemon did not answer.
+    claims: HashMap<u32, Option<Connection>>,
     /// The users of processes whose bundles are being written.
     users: HashMap<u32, u32>,
 }
 
-impl Minder {
-    /// Minds nobody yet. The spool is made where there is none.
+impl RecorderClient {
+    /// Creates a client without claims, and the spool if it is missing.
     ///
     /// # Errors
-    /// When neither the spool nor any temporary directory can be written to.
+    /// When neither the spool nor any temporary directory is writable.
     pub fn new(config: &Config) -> Result<Self> {
         let made = spool::make_directory(&config.spool);
         let ours = made.is_ok() && access(&config.spool, AccessFlags::W_OK | AccessFlags::X_OK).is_ok();
         Ok(Self {
-            aside: if ours { None } else { Some(aside(&config.spool)?) },
+            staging: if ours { None } else { Some(staging(&config.spool)?) },
             runtime: Runtime::new(&config.runtime),
             spool: Spool::open(&config.spool, config.spool_limit, config.spool_free),
             crash: config.crash.clone(),
-            minded: HashMap::new(),
+            claims: HashMap::new(),
             users: HashMap::new(),
         })
     }
 
-    /// Where crashes go.
+    /// Returns the directory of the bundles.
     #[must_use]
     pub fn spool(&self) -> &Path {
         self.spool.directory()
     }
 
-    /// Whether crashes are saved while there is no daemon.
+    /// Returns whether crashes are saved while no daemon runs.
     #[must_use]
-    pub fn saves_alone(&self) -> bool {
-        self.aside.is_none()
+    pub fn works_without_daemon(&self) -> bool {
+        self.staging.is_none()
     }
 
-    /// What the configuration says of crashes.
+    /// Returns the crash settings of the configuration.
     #[must_use]
-    pub fn crash(&self) -> &Crash {
+    pub fn crash(&self) -> &CrashConfig {
         &self.crash
     }
 
-    /// Tells the daemon that a process is minded.
+    /// Claims a process at the daemon.
     ///
     /// # Errors
-    /// [`Error::NotRunning`], or the daemon's socket is not ours to use. The process counts as minded all the same:
+    /// [`Error::NotRunning`], or a lack of permission for the daemon's socket. The claim stays, and
     /// [`Self::refresh`] tries again.
-    pub fn mind(&mut self, pid: u32) -> Result<()> {
-        let told = self.tell(pid);
-        let (connection, result) = match told {
+    pub fn claim(&mut self, pid: u32) -> Result<()> {
+        let claimed = self.send_claim(pid);
+        let (connection, result) = match claimed {
             Ok(connection) => (Some(connection), Ok(())),
             Err(error) => (None, Err(error)),
         };
-        self.minded.insert(pid, connection);
+        self.claims.insert(pid, connection);
         result
     }
 
-    fn tell(&self, pid: u32) -> Result<Connection> {
+    fn send_claim(&self, pid: u32) -> Result<Connection> {
         let connection = self.connect()?;
-        self.ask(&connection, &Request::Mind { pid })?;
+        self.request(&connection, &Request::Claim { pid })?;
         Ok(connection)
     }
 
-    /// The daemon's answer, unless it refuses.
-    fn ask(&self, connection: &Connection, request: &Request) -> Result<Reply> {
-        self.answer(connection.send(request, None), connection)
+    /// Sends a request and returns the daemon's answer, unless it refuses.
+    fn request(&self, connection: &Connection, request: &Request) -> Result<Reply> {
+        self.receive_reply(connection.send(request, None), connection)
     }
 
-    fn answer(&self, sent: io::Result<()>, connection: &Connection) -> Result<Reply> {
-        // A daemon that refuses does not read what else was sent.
+    fn receive_reply(&self, sent: io::Result<()>, connection: &Connection) -> Result<Reply> {
+        // A daemon that refuses a request does not read the rest of it.
         let answer = connection.receive::<Reply>();
         let answer = if answer.is_ok() { answer } else { sent.and(answer) };
         let (reply, _) = answer.map_err(Error::file("talk to", &self.runtime.recorder_socket()))?;
@@ -124,62 +128,65 @@ impl Minder {
         })
     }
 
-    /// Minds the process no more.
-    pub fn forget(&mut self, pid: u32) {
-        self.minded.remove(&pid);
+    /// Ends the claim on a process.
+    pub fn release(&mut self, pid: u32) {
+        self.claims.remove(&pid);
         self.users.remove(&pid);
     }
 
-    /// Tells a daemon that has been started, or started anew, of all that is minded; whether there is one now that
-    /// knows of all.
+    /// Repeats the claims that the daemon does not have, for example after a restart. Returns
+    /// whether the daemon has all claims now.
     pub fn refresh(&mut self) -> bool {
         let lost: Vec<u32> = self
-            .minded
+            .claims
             .iter()
             .filter(|(_, connection)| !connection.as_ref().is_some_and(Connection::is_open))
             .map(|(pid, _)| *pid)
             .collect();
-        // One that does not answer the first does not answer the others.
-        lost.into_iter().all(|pid| self.mind(pid).is_ok())
+        // If the daemon does not answer the first claim, it will not answer the others.
+        lost.into_iter().all(|pid| self.claim(pid).is_ok())
     }
 
-    /// Begins a bundle for a minded process of this short name, which still stands; in the spool, within its limits, or aside.
+    /// Starts a bundle for a claimed process that still exists, by its short name. The bundle is in
+    /// the spool, within its limits, or in the staging directory.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn begin(&mut self, name: &str, pid: u32) -> Result<Draft> {
+    pub fn begin(&mut self, name: &str, pid: u32) -> Result<BundleDraft> {
         let [_, user, _] = status::parent_and_owner(pid as RawTid);
         if Path::new(&format!("/proc/{pid}")).exists() {
             self.users.insert(pid, user);
         }
-        let Some(aside) = &self.aside else {
+        let Some(staging) = &self.staging else {
             self.spool.make_room()?;
             return self.spool.begin(name, pid);
         };
-        let path = aside.path().join(pid.to_string());
+        let path = staging.path().join(pid.to_string());
         let _ = fs::remove_dir_all(&path);
         let writer = Writer::create(&path, Overwrite::Never)?;
-        // Only a process that lives can be minded.
+        // Only a running process can be claimed.
         self.refresh();
         let id = name.to_owned();
-        Ok(Draft { id, path, writer })
+        Ok(BundleDraft { id, path, writer })
     }
 
-    /// What the daemon's probe saw of a crash. To be asked once the signal was delivered, and before long.
-    fn sighting(&self, pid: u32, executable: Option<String>) -> Result<Reply> {
-        self.ask(&self.connect()?, &Request::Crashed { pid, executable })
+    /// Returns the probe's data about a crash. Call it soon after the signal was delivered.
+    fn query_probe(&self, pid: u32, executable: Option<String>) -> Result<Reply> {
+        self.request(&self.connect()?, &Request::Crashed { pid, executable })
     }
 
-    /// Finishes the bundle of a minded process that is gone, which [`Self::begin`] gave this `id`: what the daemon's probe saw is
-    /// added, all of it is on the disk at the end, and older bundles go where the spool's limits want it. Its name in the spool.
+    /// Finishes the bundle of a claimed process that has ended. [`Self::begin`] returned its `id`.
+    /// This adds the probe's data, writes the bundle to disk, and removes older bundles beyond the
+    /// limits. Returns the name in the spool.
     ///
     /// # Errors
-    /// When it cannot be written, or the daemon does not take it or says that there are too many; nothing is left of it then.
+    /// When the bundle cannot be written, or the daemon refuses it or reports a rate limit. The
+    /// bundle is removed then.
     pub fn finish(&self, id: &str, writer: Writer, mut manifest: Manifest) -> Result<String> {
         let pid = manifest.meta.crash.map(|crash| crash.pid.0);
         let collected = manifest.meta.collected.get_or_insert_default();
         let executable = manifest.meta.program.clone();
-        if let Some(Ok(reply)) = pid.map(|pid| self.sighting(pid, executable)) {
+        if let Some(Ok(reply)) = pid.map(|pid| self.query_probe(pid, executable)) {
             if reply.limited {
                 let why = "its executable has caused too many bundles (`limit` of the collector's configuration): this one is counted, and not saved";
                 return Err(Error::Unable(why.to_owned()));
@@ -189,13 +196,14 @@ impl Minder {
         }
         collected.time.get_or_insert_with(clock::wall);
         collected.user = pid.and_then(|pid| self.users.get(&pid).copied());
-        if let (Some(aside), Some(pid)) = (&self.aside, pid) {
+        if let (Some(staging), Some(pid)) = (&self.staging, pid) {
             writer.finish(&manifest)?;
-            return self.deposit(aside.path(), id, pid);
+            return self.deposit(staging.path(), id, pid);
         }
         writer.finish_durably(&manifest)?;
         let path = self.spool.directory().join(id);
-        // The daemon may be another user, and has to remove it one day; others may be meant to read it.
+        // The daemon may be another user, and must be able to remove the bundle. Other users may
+        // have to read it.
         if let Err(error) = self.spool.hand_over(&path, User::ROOT) {
             tracing::warn!("{error}");
         }
@@ -203,9 +211,9 @@ impl Minder {
         Ok(id.to_owned())
     }
 
-    /// Has the daemon take a bundle that was made aside.
-    fn deposit(&self, aside: &Path, name: &str, pid: u32) -> Result<String> {
-        let (bundle, packed) = (aside.join(pid.to_string()), aside.join(format!("{pid}.btz")));
+    /// Hands a bundle from the staging directory to the daemon.
+    fn deposit(&self, staging: &Path, name: &str, pid: u32) -> Result<String> {
+        let (bundle, packed) = (staging.join(pid.to_string()), staging.join(format!("{pid}.btz")));
         let given = backtrail_bundle::pack(&bundle, &packed, &CancelToken::default())
             .map_err(Error::from)
             .and_then(|()| self.give(&packed, name, pid));
@@ -220,30 +228,30 @@ impl Minder {
         let size = file.metadata().map_err(failed())?.len();
         let name = name.to_owned();
         let connection = self.connect()?;
-        self.ask(&connection, &Request::Deposit { pid, name, size })?;
+        self.request(&connection, &Request::Deposit { pid, name, size })?;
         connection
-            .set_timeout(TAKING)
+            .set_timeout(SAVE_TIMEOUT)
             .map_err(Error::file("talk to", &self.runtime.recorder_socket()))?;
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; BUNDLE_CHUNK];
         let mut send = || loop {
             match file.read(&mut piece)? {
                 0 => return Ok(()),
-                got => connection.send_piece(piece.get(..got).unwrap_or_default())?,
+                got => connection.send_chunk(piece.get(..got).unwrap_or_default())?,
             }
         };
-        let reply = self.answer(send(), &connection)?;
+        let reply = self.receive_reply(send(), &connection)?;
         reply
             .id
             .ok_or_else(|| Error::Unable("the collector does not say where the bundle is".to_owned()))
     }
 }
 
-/// A directory of our own, where bundles can be made.
-fn aside(spool: &Path) -> Result<TempDir> {
+/// Creates a staging directory.
+fn staging(spool: &Path) -> Result<TempDir> {
     let asked = std::env::var_os("TMPDIR").map(PathBuf::from);
     asked
         .into_iter()
-        .chain(ASIDE.map(PathBuf::from))
+        .chain(STAGING.map(PathBuf::from))
         .find_map(|place| tempfile::Builder::new().prefix("backtrail-record-").tempdir_in(place).ok())
         .ok_or_else(|| {
             Error::Unable(format!(
@@ -269,9 +277,9 @@ mod tests {
     #[test]
     fn a_daemon_that_comes_later_is_told() {
         let place = tempfile::tempdir().unwrap();
-        let mut minder = Minder::new(&config(place.path())).unwrap();
-        assert!(matches!(minder.mind(7), Err(Error::NotRunning(_))));
-        assert!(!minder.refresh());
+        let mut client = RecorderClient::new(&config(place.path())).unwrap();
+        assert!(matches!(client.claim(7), Err(Error::NotRunning(_))));
+        assert!(!client.refresh());
         let listener = Listener::bind(&Runtime::new(place.path()).recorder_socket()).unwrap();
         let daemon = std::thread::spawn(move || {
             let connection = listener.accept().unwrap();
@@ -279,19 +287,19 @@ mod tests {
             connection.send(&Reply::default(), None).unwrap();
             (request, connection)
         });
-        assert!(minder.refresh());
+        assert!(client.refresh());
         let (request, connection) = daemon.join().unwrap();
-        assert_eq!(request, Request::Mind { pid: 7 });
+        assert_eq!(request, Request::Claim { pid: 7 });
         assert!(connection.is_open());
-        minder.forget(7);
+        client.release(7);
         assert!(!connection.is_open(), "it is the daemon's again");
     }
 
     #[test]
     fn a_bundle_without_a_daemon_says_that_nothing_was_seen() {
         let place = tempfile::tempdir().unwrap();
-        let mut minder = Minder::new(&config(place.path())).unwrap();
-        let draft = minder.begin("service", 7).unwrap();
+        let mut client = RecorderClient::new(&config(place.path())).unwrap();
+        let draft = client.begin("service", 7).unwrap();
         let manifest = Manifest {
             cpu: backtrail_process::machine::cpu_model(),
             timing: Default::default(),
@@ -302,8 +310,8 @@ mod tests {
             core: None,
             meta: Default::default(),
         };
-        minder.finish(&draft.id, draft.writer, manifest).unwrap();
-        let stored = minder.spool.find("latest").unwrap();
+        client.finish(&draft.id, draft.writer, manifest).unwrap();
+        let stored = client.spool.find("latest").unwrap();
         assert_eq!(stored.id, draft.id);
         let collected = backtrail_bundle::Bundle::open(&stored.path).unwrap();
         let collected = collected.manifest().meta.collected.clone().unwrap();

@@ -1,7 +1,8 @@
-//! Lets the daemon read the core without its holding the process.
+//! Lets the daemon read the core without holding the process.
 //!
-//! The kernel keeps a process for as long as anybody has the core's pipe open. So the daemon gets the end of another
-//! pipe, into which the handler moves the core: once the handler ends the process is free, whatever the daemon does.
+//! The kernel holds a process as long as any process has the core pipe open. So the daemon gets the
+//! end of another pipe, and the handler copies the core into it. When the handler ends, the process
+//! is released, regardless of the daemon.
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -9,20 +10,20 @@ use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// No more is moved at once.
+/// Maximum bytes that are moved at once.
 const CHUNK: usize = 1 << 20;
 
-/// The core on its way to the daemon.
+/// The pipe that carries the core to the daemon.
 #[derive(Debug)]
-pub(super) struct Feed {
+pub(super) struct CorePipe {
     reading: PipeReader,
     /// `None`: the core has ended.
     writing: Option<PipeWriter>,
     moved: u64,
 }
 
-impl Feed {
-    /// Makes the pipe.
+impl CorePipe {
+    /// Creates the pipe.
     pub(super) fn new() -> io::Result<Self> {
         let (reading, writing) = io::pipe()?;
         Ok(Self {
@@ -32,15 +33,15 @@ impl Feed {
         })
     }
 
-    /// The end that the daemon gets.
+    /// Returns the daemon's end.
     pub(super) fn end(&self) -> BorrowedFd<'_> {
         self.reading.as_fd()
     }
 
-    /// Moves the core on until there is something to read at `answer`.
+    /// Moves the core until `answer` is readable.
     ///
     /// # Errors
-    /// When that does not come until `deadline`, or the core cannot be moved.
+    /// When the answer does not arrive until `deadline`, or the core cannot be moved.
     pub(super) fn until_answered(
         &mut self,
         core: BorrowedFd<'_>,
@@ -51,7 +52,7 @@ impl Feed {
             let left = remaining(deadline)?;
             let mut waiting = vec![PollFd::new(answer, PollFlags::POLLIN)];
             if let Some(writing) = &self.writing {
-                // With room in the pipe for more of the core: wait for that; else for the room.
+                // If the pipe has space, wait for more of the core. Otherwise wait for space.
                 let mut room = [PollFd::new(writing.as_fd(), PollFlags::POLLOUT)];
                 let has_room = poll(&mut room, PollTimeout::ZERO)? != 0;
                 waiting.push(match has_room {
@@ -72,7 +73,7 @@ impl Feed {
         }
     }
 
-    /// Moves what there is, as far as there is room.
+    /// Moves available bytes, as far as the pipe has space.
     fn move_some(&mut self, core: BorrowedFd<'_>) -> io::Result<()> {
         let Some(writing) = &self.writing else {
             return Ok(());
@@ -86,8 +87,8 @@ impl Feed {
         Ok(())
     }
 
-    /// Returns what the daemon has left in the pipe, if that and the `taken` bytes, which it gave back, are all that was
-    /// moved; `None`: a part of the core is lost.
+    /// Returns the bytes that the daemon left in the pipe. `None`: these and the `taken` bytes,
+    /// which the daemon returned, are not all of the core.
     pub(super) fn leftover(self, taken: u64) -> io::Result<Option<Vec<u8>>> {
         let Self {
             mut reading,
@@ -101,19 +102,20 @@ impl Feed {
     }
 }
 
-/// Moves what there is in one pipe to another, as far as there is room, and does not wait (splice(2)).
+/// Moves available bytes from one pipe to another without waiting (splice(2)).
 fn splice(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> nix::Result<usize> {
     let none = std::ptr::null_mut();
     let flags = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;
-    // SAFETY: both descriptors are open as long as they are borrowed, and no memory is given to the kernel.
+    // SAFETY: both descriptors are open while they are borrowed, and the kernel gets no memory.
     let moved = unsafe { libc::splice(from.as_raw_fd(), none, to.as_raw_fd(), none, CHUNK, flags) };
     Errno::result(moved).map(|moved| usize::try_from(moved).unwrap_or(0))
 }
 
-/// The time until `deadline`, never zero, which sockets take for "without end".
+/// Returns the time until `deadline`. It is never zero, because sockets interpret zero as no
+/// timeout.
 ///
 /// # Errors
-/// When there is none.
+/// When the deadline has passed.
 pub(super) fn remaining(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left < Duration::from_millis(1) {
@@ -127,12 +129,12 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// A core of so many bytes, written as the kernel does.
+    /// Writes a core of `len` bytes as the kernel does.
     fn core(len: usize) -> (PipeReader, std::thread::JoinHandle<()>) {
         let (reading, mut writing) = io::pipe().unwrap();
         let write = move || {
             let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
-            // Whoever reads may have seen enough.
+            // The reader may have closed its end.
             let _ = writing.write_all(&bytes);
         };
         (reading, std::thread::spawn(write))
@@ -147,17 +149,17 @@ mod tests {
         const LEN: usize = 3 << 20;
         let (core, kernel) = core(LEN);
         let (answer, mut answering) = io::pipe().unwrap();
-        let mut feed = Feed::new().unwrap();
-        let mut daemon = PipeReader::from(feed.end().try_clone_to_owned().unwrap());
+        let mut pipe = CorePipe::new().unwrap();
+        let mut daemon = PipeReader::from(pipe.end().try_clone_to_owned().unwrap());
         let read = std::thread::spawn(move || {
             let mut head = vec![0; 1 << 20];
             daemon.read_exact(&mut head).unwrap();
             answering.write_all(b"!").unwrap();
             head
         });
-        feed.until_answered(core.as_fd(), answer.as_fd(), soon()).unwrap();
+        pipe.until_answered(core.as_fd(), answer.as_fd(), soon()).unwrap();
         let mut all = read.join().unwrap();
-        all.extend(feed.leftover(1 << 20).unwrap().unwrap());
+        all.extend(pipe.leftover(1 << 20).unwrap().unwrap());
         (&core).read_to_end(&mut all).unwrap();
         kernel.join().unwrap();
         assert_eq!(all.len(), LEN);
@@ -168,12 +170,12 @@ mod tests {
     fn a_daemon_that_is_silent_ends_at_the_deadline_and_loses_nothing() {
         let (core, kernel) = core(1 << 20);
         let (answer, _answering) = io::pipe().unwrap();
-        let mut feed = Feed::new().unwrap();
-        let daemon = feed.end().try_clone_to_owned().unwrap();
+        let mut pipe = CorePipe::new().unwrap();
+        let daemon = pipe.end().try_clone_to_owned().unwrap();
         let deadline = Instant::now() + Duration::from_millis(50);
-        let late = feed.until_answered(core.as_fd(), answer.as_fd(), deadline);
+        let late = pipe.until_answered(core.as_fd(), answer.as_fd(), deadline);
         assert_eq!(late.unwrap_err().kind(), io::ErrorKind::TimedOut);
-        let left = feed.leftover(0).unwrap().unwrap();
+        let left = pipe.leftover(0).unwrap().unwrap();
         assert!(!left.is_empty());
         drop(core);
         kernel.join().unwrap();
@@ -184,15 +186,15 @@ mod tests {
     fn a_part_that_nobody_gave_back_is_told_as_lost() {
         let (core, kernel) = core(100_000);
         let (answer, mut answering) = io::pipe().unwrap();
-        let mut feed = Feed::new().unwrap();
-        let mut daemon = PipeReader::from(feed.end().try_clone_to_owned().unwrap());
+        let mut pipe = CorePipe::new().unwrap();
+        let mut daemon = PipeReader::from(pipe.end().try_clone_to_owned().unwrap());
         let read = std::thread::spawn(move || {
             daemon.read_exact(&mut [0; 1000]).unwrap();
             answering.write_all(b"!").unwrap();
         });
-        feed.until_answered(core.as_fd(), answer.as_fd(), soon()).unwrap();
+        pipe.until_answered(core.as_fd(), answer.as_fd(), soon()).unwrap();
         read.join().unwrap();
-        assert_eq!(feed.leftover(0).unwrap(), None);
+        assert_eq!(pipe.leftover(0).unwrap(), None);
         drop(core);
         kernel.join().unwrap();
     }
@@ -202,16 +204,16 @@ mod tests {
         let (core, kernel) = core(10);
         kernel.join().unwrap();
         let (answer, answering) = io::pipe().unwrap();
-        let mut feed = Feed::new().unwrap();
-        let mut daemon = PipeReader::from(feed.end().try_clone_to_owned().unwrap());
+        let mut pipe = CorePipe::new().unwrap();
+        let mut daemon = PipeReader::from(pipe.end().try_clone_to_owned().unwrap());
         let read = std::thread::spawn(move || {
             let mut all = Vec::new();
             daemon.read_to_end(&mut all).unwrap();
             drop(answering);
             all
         });
-        feed.until_answered(core.as_fd(), answer.as_fd(), soon()).unwrap();
+        pipe.until_answered(core.as_fd(), answer.as_fd(), soon()).unwrap();
         assert_eq!(read.join().unwrap().len(), 10);
-        assert_eq!(feed.leftover(10).unwrap(), Some(Vec::new()));
+        assert_eq!(pipe.leftover(10).unwrap(), Some(Vec::new()));
     }
 }

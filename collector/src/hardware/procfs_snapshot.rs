@@ -1,7 +1,7 @@
-//! All processes as procfs shows them now: where the history begins, and where it goes on after records were lost.
+//! Reads all processes from procfs: at the start of the history, and after records were lost.
 
-use super::records::Files;
-use super::world::{Mapped, MappedFile, ProcessState, World};
+use super::records::FileTable;
+use super::world::{ExecutableMapping, MappedFile, ProcessState, World};
 use backtrail_process::beneath::FileId;
 use backtrail_process::{RawTid, maps, status};
 use backtrail_pt::{Avma, FileOffset, Nanos, Pid, Tid};
@@ -9,8 +9,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Looks at every process; `now` tells perf's clock, where that is known.
-pub(super) fn take(procfs: &Path, files: &mut Files, now: impl Fn() -> Option<Nanos>) -> World {
+/// Reads all processes. `now` returns the time on perf's clock, if it is known.
+pub(super) fn take(procfs: &Path, files: &mut FileTable, now: impl Fn() -> Option<Nanos>) -> World {
     let entries = fs::read_dir(procfs).into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<RawTid>().ok());
     let processes = pids
@@ -19,12 +19,12 @@ pub(super) fn take(procfs: &Path, files: &mut Files, now: impl Fn() -> Option<Na
     World { processes }
 }
 
-/// One process; `None`: it is gone, or a thread of the kernel.
-pub(super) fn process(pid: RawTid, files: &mut Files, as_of: Nanos) -> Option<ProcessState> {
-    let mappings: Vec<Mapped> = maps::maps(pid)
+/// Reads one process. `None`: it has ended, or is a kernel thread.
+pub(super) fn process(pid: RawTid, files: &mut FileTable, as_of: Nanos) -> Option<ProcessState> {
+    let mappings: Vec<ExecutableMapping> = maps::maps(pid)
         .into_iter()
         .filter(|map| map.executable && map.path != "[vsyscall]")
-        .map(|map| Mapped {
+        .map(|map| ExecutableMapping {
             start: Avma(map.start),
             size: map.size(),
             offset: FileOffset(map.offset),
@@ -56,7 +56,7 @@ pub(super) fn process(pid: RawTid, files: &mut Files, as_of: Nanos) -> Option<Pr
     (!state.threads.is_empty()).then_some(state)
 }
 
-/// The name that perf's record of the same mapping has.
+/// Returns the name that perf's record of the same mapping has.
 fn name(path: &str) -> String {
     match path.strip_suffix(" (deleted)").unwrap_or(path) {
         "" => "//anon".to_owned(),
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn we_are_among_the_processes_with_our_code_and_our_threads() {
-        let mut files = Files::default();
+        let mut files = FileTable::default();
         let world = take(Path::new("/proc"), &mut files, || Some(Nanos(7)));
         let own = &world.processes[&Pid(std::process::id())];
         let program = std::env::current_exe().unwrap();

@@ -1,4 +1,4 @@
-//! A process that lives on: it is stopped, its registers are read, and it goes on (ptrace(2)).
+//! Stops a running process, reads its registers and lets it continue (ptrace(2)).
 
 use backtrail_bundle::core::{CoreContents, CoreThread, Registers};
 use backtrail_process::{RawTid, core_dump, status};
@@ -10,20 +10,20 @@ use nix::unistd::Pid;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-/// How long threads may take to stop when asked.
+/// How long threads may take to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A process whose threads are stopped, until this is dropped. It must be dropped by the thread
-/// that made it.
-pub(super) struct Stopped {
+/// A process whose threads are stopped until this is dropped. Only the thread that created it may
+/// drop it.
+pub(super) struct StoppedProcess {
     pid: RawTid,
     threads: Vec<RawTid>,
-    /// Threads that did not stop in time.
+    /// Number of threads that did not stop in time.
     pub(super) running: usize,
 }
 
-impl Stopped {
-    /// Stops all threads of a process, those that it starts meanwhile too.
+impl StoppedProcess {
+    /// Stops all threads of a process, including those that start meanwhile.
     pub(super) fn stop(pid: RawTid) -> Result<Self, String> {
         let mut stopped = Self {
             pid,
@@ -45,7 +45,7 @@ impl Stopped {
             for tid in new {
                 match seize(tid) {
                     Ok(()) => stopped.threads.push(tid),
-                    // It has just ended.
+                    // The thread has just ended.
                     Err(Errno::ESRCH) => {}
                     Err(error) => {
                         return Err(format!(
@@ -66,7 +66,7 @@ impl Stopped {
         Ok(stopped)
     }
 
-    /// What its core holds.
+    /// Returns the contents for its core.
     pub(super) fn contents(&self) -> CoreContents {
         let thread = |tid: &RawTid| {
             let registers = ptrace::getregs(Pid::from_raw(*tid)).ok()?;
@@ -83,13 +83,13 @@ impl Stopped {
     }
 }
 
-impl Drop for Stopped {
+impl Drop for StoppedProcess {
     fn drop(&mut self) {
         let deadline = Instant::now() + STOP_TIMEOUT;
         for tid in &self.threads {
             let tid = Pid::from_raw(*tid);
-            // Killed meanwhile, it is there until its tracer has waited for it: its parent would
-            // wait as long as we live.
+            // A thread that was killed meanwhile stays until its tracer has waited for it. Its
+            // parent would wait for as long as this process runs.
             while ptrace::detach(tid, None).is_err() && Instant::now() < deadline {
                 match waitpid(tid, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)) {
                     Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(_) => break,
@@ -106,7 +106,7 @@ fn seize(tid: RawTid) -> nix::Result<()> {
     ptrace::interrupt(tid)
 }
 
-/// Whether the thread stops before the deadline. A signal that comes first is passed on.
+/// Waits until the thread stops. Returns `false` at the deadline. An earlier signal is passed on.
 fn await_stop(tid: RawTid, deadline: Instant) -> bool {
     let tid = Pid::from_raw(tid);
     if ptrace::getregs(tid).is_ok() {
@@ -123,7 +123,7 @@ fn await_stop(tid: RawTid, deadline: Instant) -> bool {
                 std::thread::sleep(Duration::from_micros(200));
             }
             Ok(WaitStatus::StillAlive) => return false,
-            // It has ended.
+            // The thread has ended.
             _ => return true,
         }
     }
@@ -179,11 +179,10 @@ mod tests {
         let mut said = BufReader::new(parent.stdout.take().unwrap());
         said.read_line(&mut line).unwrap();
         let pid: RawTid = line.trim().parse().unwrap();
-        let stopped = Stopped::stop(pid).unwrap();
+        let stopped = StoppedProcess::stop(pid).unwrap();
         kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
         drop(stopped);
-        // This thread lives on; were the process still traced by it, its parent would wait for
-        // ever.
+        // This thread continues. If it still traced the process, the parent would wait forever.
         let begin = Instant::now();
         while parent.try_wait().unwrap().is_none() {
             assert!(
@@ -198,12 +197,12 @@ mod tests {
     fn a_process_is_read_and_goes_on() {
         let mut child = Command::new("sleep").arg("0.3").spawn().unwrap();
         std::thread::sleep(Duration::from_millis(50));
-        let stopped = Stopped::stop(child.id() as RawTid).unwrap();
+        let stopped = StoppedProcess::stop(child.id() as RawTid).unwrap();
         let contents = stopped.contents();
         assert_eq!((contents.threads.len(), stopped.running), (1, 0));
         assert!(contents.threads[0].registers.rip != 0 && !contents.segments.is_empty());
         drop(stopped);
         assert!(child.wait().unwrap().success());
-        assert!(Stopped::stop(child.id() as RawTid).is_err());
+        assert!(StoppedProcess::stop(child.id() as RawTid).is_err());
     }
 }

@@ -1,35 +1,37 @@
-//! How places that are few are shared out by user.
+//! Quotas that divide a limited resource among users.
 
 use crate::users::User;
 
-/// How many places there are, and who may have how many.
+/// The size of a resource, and the limits of its users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shares {
-    /// All places.
+pub struct Quota {
+    /// All units.
     pub all: usize,
-    /// Those that all users but root and system services may have together. The rest is a reserve.
+    /// The units that all ordinary users together may have. The rest is reserved for root and
+    /// system services.
     pub ordinary: usize,
-    /// Those that one user may have who is not root or a system service.
-    pub of_user: usize,
+    /// The units that one ordinary user may have.
+    pub per_user: usize,
 }
 
-impl Shares {
-    /// Returns the usual shares: a quarter for one user, and a quarter in reserve for system users.
+impl Quota {
+    /// Returns the usual quota: a quarter for one user, and a quarter reserved for system users.
     #[must_use]
     pub const fn quarters(all: usize) -> Self {
         let quarter = all / 4;
         Self {
             all,
             ordinary: all - quarter,
-            of_user: if quarter == 0 { 1 } else { quarter },
+            per_user: if quarter == 0 { 1 } else { quarter },
         }
     }
 
-    /// Returns who has to give a place up so that `user` can have one more; `None`: nobody has to.
-    /// `held` has each user once who holds places.
+    /// Returns the user who must give up a unit so that `user` can have one more. `None`: no user
+    /// has to. `held` has each user with units once.
     ///
-    /// It is the user who would hold most of what is short, and `user` itself where several do.
-    pub fn payer<I>(&self, user: User, held: I) -> Option<User>
+    /// It is the user who would have most of the scarce units. If several would, `user` itself
+    /// comes first.
+    pub fn evictee<I>(&self, user: User, held: I) -> Option<User>
     where
         I: IntoIterator<Item = (User, usize)> + Clone,
     {
@@ -42,11 +44,11 @@ impl Shares {
         let largest = |of: &dyn Fn(&User) -> bool| {
             let others = held.clone().into_iter();
             let others = others.filter(|(other, _)| *other != user && of(other));
-            // The last of several that are equal is taken.
+            // Of several equal maxima, the last one is used.
             let all = others.chain([(user, own + 1)]);
             all.max_by_key(|(_, count)| *count).map(|(other, _)| other)
         };
-        if is_ordinary(&user) && own >= self.of_user {
+        if is_ordinary(&user) && own >= self.per_user {
             Some(user)
         } else if is_ordinary(&user) && sum(&is_ordinary) >= self.ordinary {
             largest(&is_ordinary)
@@ -64,7 +66,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    const SHARES: Shares = Shares::quarters(16);
+    const QUOTA: Quota = Quota::quarters(16);
 
     const fn ordinary(id: u32) -> User {
         User { id, is_system: false }
@@ -77,8 +79,8 @@ mod tests {
     #[test]
     fn user_at_its_share_pays_itself() {
         let held = [(ordinary(1), 4)];
-        assert_eq!(SHARES.payer(ordinary(1), held), Some(ordinary(1)));
-        assert_eq!(SHARES.payer(ordinary(2), held), None);
+        assert_eq!(QUOTA.evictee(ordinary(1), held), Some(ordinary(1)));
+        assert_eq!(QUOTA.evictee(ordinary(2), held), None);
     }
 
     #[test]
@@ -89,42 +91,42 @@ mod tests {
             (ordinary(3), 3),
             (ordinary(4), 2),
         ];
-        assert_eq!(SHARES.payer(ordinary(5), held), Some(ordinary(1)));
+        assert_eq!(QUOTA.evictee(ordinary(5), held), Some(ordinary(1)));
         assert_eq!(
-            SHARES.payer(ordinary(2), held),
+            QUOTA.evictee(ordinary(2), held),
             Some(ordinary(2)),
             "it would have as many"
         );
-        assert_eq!(SHARES.payer(User::ROOT, held), None, "the reserve is there");
+        assert_eq!(QUOTA.evictee(User::ROOT, held), None, "the reserve is there");
     }
 
     #[test]
     fn system_users_have_the_reserve_and_share_what_is_free() {
         let all = [(User::ROOT, 9), (system(7), 3), (ordinary(1), 4)];
-        assert_eq!(SHARES.payer(system(7), all), Some(User::ROOT));
-        assert_eq!(SHARES.payer(User::ROOT, all), Some(User::ROOT));
-        assert_eq!(SHARES.payer(ordinary(2), all), Some(User::ROOT));
+        assert_eq!(QUOTA.evictee(system(7), all), Some(User::ROOT));
+        assert_eq!(QUOTA.evictee(User::ROOT, all), Some(User::ROOT));
+        assert_eq!(QUOTA.evictee(ordinary(2), all), Some(User::ROOT));
         let reserve = [
             (User::ROOT, 4),
             (ordinary(1), 4),
             (ordinary(2), 4),
             (ordinary(3), 4),
         ];
-        assert_eq!(SHARES.payer(ordinary(4), reserve), Some(ordinary(3)));
+        assert_eq!(QUOTA.evictee(ordinary(4), reserve), Some(ordinary(3)));
     }
 
     proptest! {
         #[test]
         fn shares_always_hold(all in 1usize..40, users in prop::collection::vec((0u32..8, any::<bool>()), 0..400)) {
-            let shares = Shares::quarters(all);
+            let quota = Quota::quarters(all);
             let mut held: HashMap<User, usize> = HashMap::new();
             for (id, is_system) in users {
                 let user = User { id, is_system };
                 let before: usize = held.iter().filter(|(user, _)| user.is_system).map(|(_, count)| count).sum();
                 let counts = held.clone();
-                if let Some(payer) = shares.payer(user, counts) {
-                    if payer != user {
-                        let count = held.get_mut(&payer).unwrap();
+                if let Some(evictee) = quota.evictee(user, counts) {
+                    if evictee != user {
+                        let count = held.get_mut(&evictee).unwrap();
                         *count -= 1;
                         *held.entry(user).or_default() += 1;
                     }
@@ -135,10 +137,10 @@ mod tests {
                 let sum = |of: &dyn Fn(&User) -> bool| -> usize {
                     held.iter().filter(|(user, _)| of(user)).map(|(_, count)| count).sum()
                 };
-                prop_assert!(sum(&|_| true) <= shares.all);
-                prop_assert!(sum(&|user| !user.is_system) <= shares.ordinary);
-                prop_assert!(held.iter().all(|(user, count)| user.is_system || *count <= shares.of_user));
-                let reserve = shares.all - shares.ordinary;
+                prop_assert!(sum(&|_| true) <= quota.all);
+                prop_assert!(sum(&|user| !user.is_system) <= quota.ordinary);
+                prop_assert!(held.iter().all(|(user, count)| user.is_system || *count <= quota.per_user));
+                let reserve = quota.all - quota.ordinary;
                 prop_assert!(
                     user.is_system || sum(&|user| user.is_system) >= before.min(reserve),
                     "an ordinary user took of the reserve"

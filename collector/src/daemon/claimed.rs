@@ -1,8 +1,9 @@
-//! The processes that recorders mind: the daemon leaves them alone as long as their recorder lives.
+//! The processes that recorders claim. The daemon does not save them while their recorder runs.
 //!
-//! Who is minded is not saved by the daemon, so nobody may say that of a process that is not his: a recorder speaks only of
-//! processes that it traces and that run as its own user, unless it is root's. A process is known by a descriptor (pidfd_open(2)), so
-//! that another one that gets its number is not taken for it.
+//! The daemon ignores crashes of claimed processes, so no user may claim a process of another user.
+//! A recorder may claim only processes that it traces and that run as its own user. Recorders of
+//! root may claim any process. A process is identified by a pidfd (pidfd_open(2)), because its
+//! number can be reused.
 
 use crate::wire::{Connection, Peer};
 use backtrail_process::{RawTid, status};
@@ -13,123 +14,130 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Processes that recorders of one user may mind; root's as many as they want.
-const OF_USER: usize = 256;
-/// Processes that all recorders but root's may mind.
-const OF_ALL: usize = 4096;
+/// Maximum number of processes that the recorders of one user claim. Root has no limit.
+const MAX_PER_USER: usize = 256;
+/// Maximum number of processes that all recorders claim, except those of root.
+const MAX_TOTAL: usize = 4096;
 
-/// The minded processes, by number.
+/// The claimed processes, by process id.
 #[derive(Debug, Default)]
-pub(super) struct Minded(Mutex<HashMap<u32, Process>>);
+pub(super) struct ClaimedProcesses(Mutex<HashMap<u32, Claim>>);
 
 #[derive(Debug)]
-struct Process {
-    /// Whose recorder minds it.
+struct Claim {
+    /// The recorder that claimed the process.
     peer: Peer,
-    /// What it ran when that was last looked at.
+    /// The program of the process at the last check.
     program: Option<String>,
-    /// As long as it is open, the recorder lives.
+    /// Open as long as the recorder runs.
     recorder: Arc<Connection>,
-    /// Readable once the process has ended.
+    /// Readable after the process has ended.
     ended: OwnedFd,
 }
 
-/// Why a request is refused.
+/// The reason for refusing a request.
 pub(super) type Refusal = &'static str;
 
-impl Minded {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Process>> {
+impl ClaimedProcesses {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Claim>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a recorder minds the process, which lives, and lives itself. It is asked when the process crashes: since the
-    /// recorder spoke of it, it may have been let go, or have become another user's by executing a set-user-ID program. Then it
-    /// is nobody's, and the daemon saves it.
-    pub(super) fn has(&self, pid: u32) -> bool {
+    /// Returns whether a running recorder claims this running process. The daemon calls this when
+    /// the process crashes. Since the claim, the recorder may have detached, or the process may
+    /// have changed its user by executing a set-user-ID program. In both cases the claim ends, and
+    /// the daemon saves the crash.
+    pub(super) fn is_claimed(&self, pid: u32) -> bool {
         let peer = match self.lock().get(&pid) {
             Some(process) if process.recorder.is_open() && is_alive(&process.ended) => process.peer,
             _ => return false,
         };
-        let (may_speak, program) = (may_speak(pid, peer).is_ok(), status::program(pid as RawTid));
-        let mut minded = self.lock();
-        match minded.get_mut(&pid) {
-            Some(process) if may_speak => process.program = program.or(process.program.take()),
-            _ => drop(minded.remove(&pid)),
+        let (check_ownership, program) = (check_ownership(pid, peer).is_ok(), status::program(pid as RawTid));
+        let mut claimed = self.lock();
+        match claimed.get_mut(&pid) {
+            Some(process) if check_ownership => process.program = program.or(process.program.take()),
+            _ => drop(claimed.remove(&pid)),
         }
-        may_speak
+        check_ownership
     }
 
-    /// Whether a recorder that lives minds the process, which may have ended: its bundle may be in the making. `users` are the
-    /// real and effective user that the probe saw it crash as.
-    pub(super) fn is_kept(&self, pid: u32, users: [Option<u32>; 2]) -> bool {
-        let minded = self.lock();
-        let Some(process) = minded.get(&pid).filter(|process| process.recorder.is_open()) else {
+    /// Returns whether a running recorder claims the process, even if the process has ended. The
+    /// recorder may still be writing its bundle. `users` are the real and effective user at the
+    /// crash, as the probe reports them.
+    pub(super) fn has_live_recorder(&self, pid: u32, users: [Option<u32>; 2]) -> bool {
+        let claimed = self.lock();
+        let Some(process) = claimed.get(&pid).filter(|process| process.recorder.is_open()) else {
             return false;
         };
         let user = process.peer.user;
         user == 0 || users.into_iter().flatten().all(|seen| seen == user)
     }
 
-    /// What a minded process ran, by the kernel's word.
+    /// Returns the program of a claimed process, as the kernel reports it.
     pub(super) fn program(&self, pid: u32) -> Option<String> {
         self.lock().get(&pid).and_then(|process| process.program.clone())
     }
 
-    /// Has `peer`, at the other end of `recorder`, mind a process.
-    pub(super) fn add(&self, pid: u32, peer: Peer, recorder: Arc<Connection>) -> Result<(), Refusal> {
+    /// Records that `peer`, at the other end of `recorder`, claims a process.
+    pub(super) fn claim(&self, pid: u32, peer: Peer, recorder: Arc<Connection>) -> Result<(), Refusal> {
         let ended = admit(pid, peer)?;
-        // Looking at a process takes its time, so nobody waits for it.
+        // Reading the program takes time, so this happens without the lock.
         let program = status::program(pid as RawTid);
-        let mut minded = self.lock();
-        minded.retain(|_, process| process.recorder.is_open());
+        let mut claimed = self.lock();
+        claimed.retain(|_, process| process.recorder.is_open());
         if peer.user != 0 {
             let count =
-                |of: &dyn Fn(u32) -> bool| minded.values().filter(|process| of(process.peer.user)).count();
-            if count(&|user| user == peer.user) >= OF_USER || count(&|user| user != 0) >= OF_ALL {
-                return Err("too many processes are minded already");
+                |of: &dyn Fn(u32) -> bool| claimed.values().filter(|process| of(process.peer.user)).count();
+            if count(&|user| user == peer.user) >= MAX_PER_USER || count(&|user| user != 0) >= MAX_TOTAL {
+                return Err("too many processes are claimed already");
             }
         }
-        let process = Process {
+        let process = Claim {
             peer,
             program,
             recorder,
             ended,
         };
-        minded.insert(pid, process);
+        claimed.insert(pid, process);
         Ok(())
     }
 
-    /// Whether `peer` may speak of a process, which may have ended: a recorder of the same user minds it.
-    pub(super) fn is_of(&self, pid: u32, peer: Peer) -> bool {
-        let minded = self.lock();
-        let process = minded.get(&pid);
+    /// Returns whether a recorder of the same user as `peer` claims the process, even if the
+    /// process has ended.
+    pub(super) fn belongs_to(&self, pid: u32, peer: Peer) -> bool {
+        let claimed = self.lock();
+        let process = claimed.get(&pid);
         peer.user == 0
             || process.is_some_and(|process| process.peer.user == peer.user && process.recorder.is_open())
     }
 
-    /// How many there are.
+    /// Returns how many processes are claimed.
     pub(super) fn count(&self) -> usize {
         self.lock().len()
     }
 }
 
-/// The process's descriptor, if `peer` may mind it.
+/// Returns a pidfd of the process, if `peer` may claim it.
 fn admit(pid: u32, peer: Peer) -> Result<OwnedFd, Refusal> {
-    let ended = open(pid).ok_or(GONE)?;
-    may_speak(pid, peer)?;
-    // What was read was of this process only if it still is.
-    if is_alive(&ended) { Ok(ended) } else { Err(GONE) }
+    let ended = open(pid).ok_or(NO_PROCESS)?;
+    check_ownership(pid, peer)?;
+    // The status was that of this process only if the process still runs.
+    if is_alive(&ended) {
+        Ok(ended)
+    } else {
+        Err(NO_PROCESS)
+    }
 }
 
-/// Whether a process is in all its ids the user's of `peer`, and traced by it.
-fn may_speak(pid: u32, peer: Peer) -> Result<(), Refusal> {
-    /// Threads that are looked at, should the first one have ended.
+/// Checks that all user ids of a process are those of `peer`, and that `peer` traces it.
+fn check_ownership(pid: u32, peer: Peer) -> Result<(), Refusal> {
+    /// Maximum number of threads to check after the first one has ended.
     const THREADS: usize = 64;
     if peer.user == 0 {
         return Ok(());
     }
     let status = |tid: u32| fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
-    let first = status(pid).map_err(|_| GONE)?;
+    let first = status(pid).map_err(|_| NO_PROCESS)?;
     if users(&first) != Some([peer.user; 4]) {
         return Err("the process is another user's");
     }
@@ -143,16 +151,16 @@ fn may_speak(pid: u32, peer: Peer) -> Result<(), Refusal> {
     Err("the process is not traced by who asks")
 }
 
-const GONE: Refusal = "there is no such process";
+const NO_PROCESS: Refusal = "there is no such process";
 
-/// The real, effective, saved and file system user (`Uid` of proc_pid_status(5)).
+/// Returns the real, effective, saved and file system user id (`Uid` of proc_pid_status(5)).
 fn users(status: &str) -> Option<[u32; 4]> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     let users: Vec<u32> = line.split_whitespace().flat_map(str::parse).collect();
     users.try_into().ok()
 }
 
-/// The thread that traces it (`TracerPid`).
+/// Returns the thread that traces the process (`TracerPid`).
 fn tracer(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
     line.trim().parse().ok().filter(|tracer| *tracer != 0)
@@ -160,10 +168,10 @@ fn tracer(status: &str) -> Option<u32> {
 
 fn open(pid: u32) -> Option<OwnedFd> {
     let pid = i32::try_from(pid).ok()?;
-    // SAFETY: two numbers; the kernel gives a descriptor or an error, and touches no memory of ours.
+    // SAFETY: the call takes two numbers, returns a descriptor or an error, and writes no memory.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
-    // SAFETY: the kernel has just given us this descriptor, closed on exec; nobody else owns it.
+    // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -190,7 +198,7 @@ mod tests {
         child.wait().unwrap();
     }
 
-    /// Both ends of a connection, of which the recorder has the first.
+    /// Returns both ends of a connection. The first is the recorder's.
     fn connection(place: &Path) -> (Connection, Arc<Connection>) {
         let path = place.join("socket");
         let listener = Listener::bind_for_all(&path).unwrap();
@@ -201,7 +209,7 @@ mod tests {
     #[test]
     fn only_a_process_that_is_one_s_own_and_traced_is_minded() {
         let place = tempfile::tempdir().unwrap();
-        let minded = Minded::default();
+        let claimed = ClaimedProcesses::default();
         let (_recorder, connection) = connection(place.path());
         let other = Peer {
             pid: std::process::id() as i32,
@@ -210,45 +218,48 @@ mod tests {
         let root = Peer { user: 0, ..other };
         let child = sleeper();
         let pid = child.id();
-        let error = minded.add(pid, other, Arc::clone(&connection)).unwrap_err();
+        let error = claimed.claim(pid, other, Arc::clone(&connection)).unwrap_err();
         assert!(error.contains("another user's"), "{error}");
-        assert!(!minded.has(pid) && !minded.is_of(pid, other));
+        assert!(!claimed.is_claimed(pid) && !claimed.belongs_to(pid, other));
         let own = Peer {
             user: nix::unistd::geteuid().as_raw(),
             ..other
         };
         if own.user != 0 {
-            let error = minded.add(pid, own, Arc::clone(&connection)).unwrap_err();
+            let error = claimed.claim(pid, own, Arc::clone(&connection)).unwrap_err();
             assert!(error.contains("not traced"), "{error}");
         }
         let traced = Pid::from_raw(pid as i32);
         ptrace::attach(traced).unwrap();
         waitpid(traced, None).unwrap();
-        minded.add(pid, own, Arc::clone(&connection)).unwrap();
-        assert!(minded.has(pid) && minded.is_of(pid, own) && !minded.is_of(pid, other));
+        claimed.claim(pid, own, Arc::clone(&connection)).unwrap();
+        assert!(claimed.is_claimed(pid) && claimed.belongs_to(pid, own) && !claimed.belongs_to(pid, other));
         ptrace::detach(traced, None).unwrap();
-        minded.add(pid, root, connection).unwrap();
+        claimed.claim(pid, root, connection).unwrap();
         end(child);
-        assert!(!minded.has(pid), "another process may have its number now");
         assert!(
-            minded.is_kept(pid, [Some(0); 2]),
+            !claimed.is_claimed(pid),
+            "another process may have its number now"
+        );
+        assert!(
+            claimed.has_live_recorder(pid, [Some(0); 2]),
             "its recorder may still save it"
         );
         let (_recorder, connection) = super::tests::connection(place.path());
-        assert!(minded.add(pid, root, connection).is_err());
+        assert!(claimed.claim(pid, root, connection).is_err());
     }
 
     #[test]
     fn a_recorder_that_is_gone_minds_nobody() {
         let place = tempfile::tempdir().unwrap();
-        let minded = Minded::default();
+        let claimed = ClaimedProcesses::default();
         let (recorder, connection) = connection(place.path());
         let root = Peer { pid: 1, user: 0 };
         let child = sleeper();
-        minded.add(child.id(), root, connection).unwrap();
-        assert!(minded.has(child.id()));
+        claimed.claim(child.id(), root, connection).unwrap();
+        assert!(claimed.is_claimed(child.id()));
         drop(recorder);
-        assert!(!minded.has(child.id()));
+        assert!(!claimed.is_claimed(child.id()));
         end(child);
     }
 

@@ -1,5 +1,5 @@
-//! The pace that writing a core file has to keep: the file system may be the crashing user's own, and a handler that
-//! waits for it without end takes one of the places that the kernel has for all.
+//! The minimum rate for writing a core file. The file system may belong to the crashing user, and a
+//! handler that waits for it without a limit would occupy one of the kernel's handler slots.
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::alarm;
@@ -8,22 +8,22 @@ use std::time::Instant;
 
 /// Seconds that writing may take in any case.
 const FIRST: u64 = 30;
-/// Bytes that have to be written in each further second.
+/// Bytes that each further second must write.
 const PER_SECOND: u64 = 1 << 20;
 
-/// A core that is read in time, or the handler is ended by an alarm.
+/// A reader of the core that must keep the minimum rate. An alarm kills the handler otherwise.
 #[derive(Debug)]
-pub(super) struct Paced<R> {
+pub(super) struct MinRateReader<R> {
     core: R,
     started: Instant,
     passed: u64,
 }
 
-/// Begins the time that writing may take. Whatever the handler does then, the kernel ends it when that is over.
+/// Starts the time limit for writing. When it expires, the kernel kills the handler.
 pub(super) fn begin() {
     let mut alarms = SigSet::empty();
     alarms.add(Signal::SIGALRM);
-    // It cannot fail, and without it there is no limit.
+    // This cannot fail. Without it there would be no limit.
     let _ = alarms.thread_unblock();
     arm(FIRST);
 }
@@ -32,7 +32,7 @@ fn arm(seconds: u64) {
     alarm::set(u32::try_from(seconds).unwrap_or(u32::MAX).max(1));
 }
 
-impl<R> Paced<R> {
+impl<R> MinRateReader<R> {
     pub(super) fn new(core: R) -> Self {
         Self {
             core,
@@ -42,12 +42,12 @@ impl<R> Paced<R> {
     }
 }
 
-/// The seconds that writing so many bytes may take.
+/// Returns the seconds that writing `passed` bytes may take.
 fn allowed(passed: u64) -> u64 {
     FIRST + passed / PER_SECOND
 }
 
-impl<R: Read> Read for Paced<R> {
+impl<R: Read> Read for MinRateReader<R> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let left = allowed(self.passed).saturating_sub(self.started.elapsed().as_secs());
         if left == 0 {
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_core_that_is_too_slow_is_given_up() {
-        let mut core = Paced::new(&[1, 2, 3][..]);
+        let mut core = MinRateReader::new(&[1, 2, 3][..]);
         assert_eq!(core.read(&mut [0; 2]).unwrap(), 2);
         core.started -= Duration::from_secs(FIRST);
         let late = core.read(&mut [0; 2]).unwrap_err();

@@ -1,47 +1,51 @@
-//! Which bundle goes when there is no room: each user has a share, so that none can push out the crashes of others.
+//! The order in which bundles are removed. Each user has a share, so that no user can push out the
+//! crashes of others.
 
 use crate::users::User;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-/// A bundle that may go.
+/// A bundle that may be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) name: String,
     /// Bytes on the disk.
     pub(super) size: u64,
-    /// Who answers for it.
+    /// The user who owns it.
     pub(super) user: User,
-    /// Whether a sender has taken it: nothing is lost with it.
+    /// Whether it was sent, so that removing it loses nothing.
     pub(super) is_sent: bool,
 }
 
-/// The bundles in the order in which they go: those that were sent, the oldest first; then again and again the oldest of
-/// the user whose bundles take most. Those of system users stay while they take no more than the reserve.
+/// The bundles in the order of their removal. Sent ones come first, oldest first. Then comes,
+/// repeatedly, the oldest of the user whose bundles use most space. Bundles of system users stay
+/// while they use no more than the reserve.
 #[derive(Debug)]
-pub(super) struct Shares {
+pub(super) struct EvictionOrder {
     sent: VecDeque<Candidate>,
-    users: HashMap<User, Share>,
-    /// Users with bundles that may go, by what all of theirs take.
+    users: HashMap<User, UserBundles>,
+    /// Users with removable bundles, by the total size of their bundles.
     largest: BTreeSet<(u64, User)>,
-    /// The same of system users.
+    /// The same for system users.
     largest_system: BTreeSet<(u64, User)>,
-    /// What bundles of system users take.
+    /// Total size of the bundles of system users.
     system: u64,
     reserve: u64,
-    /// The newest bundle is a system user's, who may make room for it with bundles of its own.
+    /// Whether the newest bundle is of a system user. Such a user may then remove own bundles for
+    /// it.
     newest_is_system: bool,
 }
 
 #[derive(Debug, Default)]
-struct Share {
+struct UserBundles {
     total: u64,
     unsent: VecDeque<Candidate>,
 }
 
-impl Shares {
-    /// Of the bundles from the oldest on, beside the newest, which stays. `reserve`: bytes for system users.
+impl EvictionOrder {
+    /// Creates the order for the bundles, oldest first, without the newest, which stays. `reserve`
+    /// is in bytes, for system users.
     pub(super) fn new(bundles: Vec<Candidate>, newest: &Candidate, reserve: u64) -> Self {
-        let mut shares = Self {
+        let mut eviction = Self {
             sent: VecDeque::new(),
             users: HashMap::new(),
             largest: BTreeSet::new(),
@@ -50,12 +54,12 @@ impl Shares {
             reserve,
             newest_is_system: newest.user.is_system,
         };
-        shares.count(newest);
+        eviction.count(newest);
         for bundle in bundles {
-            shares.count(&bundle);
+            eviction.count(&bundle);
             match bundle.is_sent {
-                true => shares.sent.push_back(bundle),
-                false => shares
+                true => eviction.sent.push_back(bundle),
+                false => eviction
                     .users
                     .entry(bundle.user)
                     .or_default()
@@ -63,9 +67,9 @@ impl Shares {
                     .push_back(bundle),
             }
         }
-        let users: Vec<User> = shares.users.keys().copied().collect();
-        users.into_iter().for_each(|user| shares.rank(user));
-        shares
+        let users: Vec<User> = eviction.users.keys().copied().collect();
+        users.into_iter().for_each(|user| eviction.rank(user));
+        eviction
     }
 
     fn count(&mut self, bundle: &Candidate) {
@@ -75,12 +79,16 @@ impl Shares {
         }
     }
 
-    /// Puts a user where he belongs, if there is anything of his that may go.
+    /// Adds a user to the ranking, if the user has removable bundles.
     fn rank(&mut self, user: User) {
-        let Some(share) = self.users.get(&user).filter(|share| !share.unsent.is_empty()) else {
+        let Some(bundles_of_user) = self
+            .users
+            .get(&user)
+            .filter(|bundles_of_user| !bundles_of_user.unsent.is_empty())
+        else {
             return;
         };
-        let place = (share.total, user);
+        let place = (bundles_of_user.total, user);
         match user.is_system {
             true => self.largest_system.insert(place),
             false => self.largest.insert(place),
@@ -88,11 +96,11 @@ impl Shares {
     }
 
     fn subtract(&mut self, bundle: &Candidate) {
-        let Some(share) = self.users.get_mut(&bundle.user) else {
+        let Some(bundles_of_user) = self.users.get_mut(&bundle.user) else {
             return;
         };
-        let place = (share.total, bundle.user);
-        share.total = share.total.saturating_sub(bundle.size);
+        let place = (bundles_of_user.total, bundle.user);
+        bundles_of_user.total = bundles_of_user.total.saturating_sub(bundle.size);
         if bundle.user.is_system {
             self.system = self.system.saturating_sub(bundle.size);
         }
@@ -101,7 +109,7 @@ impl Shares {
         self.rank(bundle.user);
     }
 
-    /// Takes the next one. It counts as gone from then on.
+    /// Removes the next bundle from the order.
     pub(super) fn take(&mut self) -> Option<Candidate> {
         let next = match self.sent.pop_front() {
             Some(sent) => sent,
@@ -143,8 +151,8 @@ mod tests {
     }
 
     fn order(bundles: &[Candidate], newest: &Candidate, reserve: u64) -> Vec<String> {
-        let mut shares = Shares::new(bundles.to_vec(), newest, reserve);
-        std::iter::from_fn(|| shares.take())
+        let mut eviction = EvictionOrder::new(bundles.to_vec(), newest, reserve);
+        std::iter::from_fn(|| eviction.take())
             .map(|bundle| bundle.name)
             .collect()
     }
@@ -192,7 +200,7 @@ mod tests {
             order(&bundles, &bundle("ann-2", 5, 1000), 70),
             ["root-1", "ann-1"].map(str::to_owned)
         );
-        // Of their own, they may make room for what is new.
+        // System users may remove their own bundles for a new one.
         assert_eq!(
             order(&bundles, &bundle("root-3", 5, 0), 1000),
             ["ann-1", "root-1", "root-2", "www-1"].map(str::to_owned)

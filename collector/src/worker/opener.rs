@@ -1,10 +1,9 @@
-//! Opening files whose file system asks a server (FUSE, NFS) and may never answer: in a process of
-//! its own, which is given up after a moment.
+//! Opens files whose file system has a server (FUSE, NFS) and may not answer. A separate process
+//! does this, and is abandoned after a moment.
 //!
-//! That process becomes the user whose process is read, without a capability, and keeps no file but
-//! those that it is to open. It also keeps the worker's connection to the daemon: while a file
-//! system holds it in the kernel, the daemon sees the connection open, and counts it against its
-//! user (`supervise.rs`).
+//! That process takes the identity of the process's user, without capabilities, and keeps only the
+//! files that it opens. It also keeps the worker's connection to the daemon. While a file system
+//! blocks it, the daemon sees the open connection and counts it against the user (`supervise.rs`).
 
 use crate::error::{Error, Result};
 use crate::wire::Connection;
@@ -17,20 +16,20 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// How long all files of a process may take together.
+/// How long opening all files of a process may take.
 const LIMIT: Duration = Duration::from_millis(300);
 /// Descriptor of the worker's connection to the daemon.
 const DAEMON: RawFd = 0;
 
-/// Whose rights are used.
+/// The user and group whose permissions are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) user: u32,
     pub(super) group: u32,
 }
 
-/// Opens what each place names, if it is a regular file. Returns a result for each place, in order.
-/// Call it while this process has one thread.
+/// Opens the file of each place, if it is a regular file. Returns the results in order. Call it
+/// while this process has one thread.
 pub(super) fn open(places: &[OwnedFd], identity: Identity) -> Vec<std::result::Result<File, String>> {
     let silent = || Err("its file system does not answer".to_owned());
     let mut files: Vec<_> = places.iter().map(|_| silent()).collect();
@@ -40,7 +39,7 @@ pub(super) fn open(places: &[OwnedFd], identity: Identity) -> Vec<std::result::R
     let Ok((ours, theirs)) = Connection::pair() else {
         return files;
     };
-    // SAFETY: this process has one thread, so the child may do whatever this one may.
+    // SAFETY: this process has one thread, so the child may use all functions.
     match unsafe { fork() } {
         Ok(ForkResult::Child) => {
             let is_reduced = reduce(places, &theirs, identity).is_ok();
@@ -56,7 +55,7 @@ pub(super) fn open(places: &[OwnedFd], identity: Identity) -> Vec<std::result::R
                     break;
                 }
             }
-            // SAFETY: ends this process at once; nothing of the other is run at its end.
+            // SAFETY: ends this process at once, without running the parent's exit code.
             unsafe { libc::_exit(0) }
         }
         Ok(ForkResult::Parent { child }) => {
@@ -82,7 +81,7 @@ pub(super) fn open(places: &[OwnedFd], identity: Identity) -> Vec<std::result::R
     files
 }
 
-/// Gives up all but the files that are wanted and the rights of `identity`.
+/// Drops everything except the wanted files and the permissions of `identity`.
 fn reduce(places: &[OwnedFd], connection: &Connection, identity: Identity) -> Result<()> {
     let mut kept: Vec<RawFd> = places.iter().map(AsRawFd::as_raw_fd).collect();
     kept.extend([DAEMON, connection.as_fd().as_raw_fd()]);
@@ -93,7 +92,7 @@ fn reduce(places: &[OwnedFd], connection: &Connection, identity: Identity) -> Re
     let (user, group) = (Uid::from_raw(identity.user), Gid::from_raw(identity.group));
     setresgid(group, group, group).map_err(Error::system("take a group"))?;
     setresuid(user, user, user).map_err(Error::system("take a user"))?;
-    // A change from root to another user clears them, one from root to root does not.
+    // Changing from root to another user clears them, but from root to root does not.
     for set in [
         CapSet::Ambient,
         CapSet::Effective,
@@ -105,7 +104,7 @@ fn reduce(places: &[OwnedFd], connection: &Connection, identity: Identity) -> Re
     Ok(())
 }
 
-/// Closes all descriptors but some.
+/// Closes all descriptors except some.
 fn close_all_but(mut kept: Vec<RawFd>) {
     kept.sort_unstable();
     let mut next: libc::c_uint = 0;
@@ -119,8 +118,8 @@ fn close_all_but(mut kept: Vec<RawFd>) {
 }
 
 fn close_range(first: libc::c_uint, last: libc::c_uint) {
-    // SAFETY: the owners of what is closed here are in memory that this child never uses again: it
-    // ends by `_exit`.
+    // SAFETY: the owners of the closed descriptors are in memory that this child never uses again,
+    // because it ends with `_exit`.
     unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
 }
 
@@ -175,7 +174,7 @@ mod tests {
             files[1].as_ref().unwrap_err().contains("Permission denied"),
             "{files:?}"
         );
-        // Root without capabilities has the rights of an owner, and no more.
+        // Root without capabilities only has the permissions of an owner.
         let foreign = folder.path().join("foreign");
         std::fs::write(&foreign, "x").unwrap();
         std::fs::set_permissions(&foreign, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();

@@ -1,17 +1,18 @@
-//! A crash as the probe saw it.
+//! A crash as the probe reports it.
 
 use backtrail_bpf::{CrashEvent, NO_USER, SIGINFO_WORDS, StackFrame, siginfo_parts};
 use backtrail_bundle::core::{Registers, SigInfo};
 use backtrail_pt::{Avma, BuildId, Cpu, FileOffset, Pid, Tid};
 
-/// A process that a signal kills, at the moment at which it is delivered.
+/// A process that a signal kills, at the delivery of the signal.
 ///
-/// Ids are those of the first pid namespace; for the perf tracepoint, of that in which the probe was attached.
+/// Ids are those of the initial pid namespace. With the perf tracepoint, they are those of the
+/// namespace in which the probe was attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CrashSeen {
-    /// When, by `CLOCK_MONOTONIC`, in nanoseconds.
+pub struct CrashSample {
+    /// The time by `CLOCK_MONOTONIC`, in nanoseconds.
     pub at: u64,
-    /// When, by `CLOCK_BOOTTIME`, in nanoseconds.
+    /// The time by `CLOCK_BOOTTIME`, in nanoseconds.
     pub at_boot: Option<u64>,
     /// The processor that it ran on.
     pub cpu: Cpu,
@@ -27,77 +28,78 @@ pub struct CrashSeen {
     pub pid_namespace: Option<u32>,
     /// The inode of its mount namespace.
     pub mount_namespace: Option<u32>,
-    /// The thread's real user id, in the first user namespace.
+    /// The thread's real user id, in the initial user namespace.
     pub user: Option<u32>,
-    /// The thread's effective user id, in the first user namespace.
+    /// The thread's effective user id, in the initial user namespace.
     pub effective_user: Option<u32>,
-    /// The id of its cgroup (version 2): the inode of its directory.
+    /// The id of its cgroup (version 2), which is the inode of its directory.
     pub cgroup: Option<u64>,
-    /// When it began, by `CLOCK_BOOTTIME` in nanoseconds: field 22 of `/proc/PID/stat` in a finer unit.
+    /// The start time of the process, by `CLOCK_BOOTTIME` in nanoseconds. Field 22 of
+    /// `/proc/PID/stat` has it in a coarser unit.
     pub started: Option<u64>,
-    /// The thread's name, at most 15 bytes; empty where it is not told.
+    /// The thread's name, at most 15 bytes. Empty if the probe does not report it.
     pub comm: String,
-    /// What the signal said, as far as [`Self::siginfo_told`] has it.
+    /// The siginfo of the signal, as far as [`Self::siginfo_detail`] says.
     pub siginfo: SigInfo,
     /// How much of `siginfo` is known.
-    pub siginfo_told: Told,
-    /// The general registers, all zero if not even they are told.
+    pub siginfo_detail: SiginfoDetail,
+    /// The general registers. All zero if they are unknown.
     pub registers: Registers,
-    /// Whether `orig_rax`, the segments' bases and `ds`, `es`, `fs`, `gs` are known; else they are zero. The bases are those
-    /// that the kernel last saved: what `wrfsbase` wrote since is not in them.
-    pub bases_told: bool,
-    /// The callers by frame pointers, innermost first, beginning with the instruction itself.
+    /// Whether `orig_rax`, the segment bases and `ds`, `es`, `fs`, `gs` are known. Otherwise they
+    /// are zero. The kernel saved the bases earlier, so later writes by `wrfsbase` are missing.
+    pub bases_known: bool,
+    /// The call chain by frame pointers, innermost first, starting with the current instruction.
     pub frames: Vec<Frame>,
-    /// The address of the first byte of `stack`: at most 512 below the stack pointer.
+    /// The address of the first byte of `stack`, at most 512 below the stack pointer.
     pub stack_at: Avma,
-    /// The top of the stack, as much as was in memory.
+    /// The top of the stack, as far as it was in memory.
     pub stack: Vec<u8>,
 }
 
-/// How much of a siginfo is known; the rest of it is zero.
+/// How much of a siginfo is known. The rest is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Told {
-    /// The signal's number.
+pub enum SiginfoDetail {
+    /// The signal number.
     Number,
-    /// The number, `si_errno` and `si_code`.
+    /// The signal number, `si_errno` and `si_code`.
     Code,
-    /// The same, and the address of the fault, which the thread's state told.
+    /// These, and the fault address from the thread's state.
     Address,
-    /// All of it, the sender's ids included.
+    /// All fields, including the sender's ids.
     All,
 }
 
-/// A frame of the stack.
+/// A stack frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// In a file with a build id.
     InFile {
-        /// Of the file.
+        /// The build id of the file.
         build_id: BuildId,
-        /// In the file.
+        /// The offset in the file.
         offset: FileOffset,
     },
-    /// Of which only the address is known.
+    /// A frame with its address only.
     At(Avma),
 }
 
-impl CrashSeen {
-    /// The address whose use was the fault, where the signal comes from one and the probe told it. Unlike that of `siginfo`, it is
-    /// never a zero that stands for an unknown one.
+impl CrashSample {
+    /// Returns the address of the fault, if the signal is a fault and the probe reports the
+    /// address. Unlike the one in `siginfo`, it is never a zero that means unknown.
     #[must_use]
     pub fn fault_address(&self) -> Option<Avma> {
         self.siginfo
             .address()
-            .filter(|_| self.siginfo_told >= Told::Address)
+            .filter(|_| self.siginfo_detail >= SiginfoDetail::Address)
     }
 
-    /// The crash in a record of the eBPF probe; `None`: these bytes are none.
+    /// Parses a record of the eBPF probe. `None`: it is invalid.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let (event, stack) = CrashEvent::parse(bytes)?;
         let id = |number: u32| (number != 0).then_some(number);
         let name = event.comm.split(|byte| *byte == 0).next().unwrap_or_default();
         let registers = registers(&event);
-        let (siginfo, siginfo_told) = siginfo(&event, &registers);
+        let (siginfo, siginfo_detail) = siginfo(&event, &registers);
         Some(Self {
             at: event.at,
             at_boot: Some(event.at_boot),
@@ -114,9 +116,9 @@ impl CrashSeen {
             started: (event.started != 0).then_some(event.started),
             comm: String::from_utf8_lossy(name).into_owned(),
             siginfo,
-            siginfo_told,
+            siginfo_detail,
             registers,
-            bases_told: true,
+            bases_known: true,
             frames: event.frames().iter().filter_map(frame).collect(),
             stack_at: Avma(event.stack_at),
             stack: stack.to_vec(),
@@ -124,17 +126,18 @@ impl CrashSeen {
     }
 }
 
-/// A user id of a record; `None`: the probe could not read it.
+/// Returns a user id of a record. `None`: the probe could not read it.
 pub(super) fn known_user(id: u32) -> Option<u32> {
     (id != NO_USER).then_some(id)
 }
 
-/// `struct pt_regs` has the order of `struct user_regs_struct` as far as it goes.
+/// Converts the registers. `struct pt_regs` has the order of the first fields of `struct
+/// user_regs_struct`.
 fn registers(event: &CrashEvent) -> Registers {
     let mut words = [0; Registers::NAMES.len()];
     words[..event.registers.len()].copy_from_slice(&event.registers);
     let mut registers = Registers::from_array(words);
-    // Kernels with FRED keep more in the upper bits of these words (arch/x86/include/asm/ptrace.h).
+    // Kernels with FRED store other data in the upper bits (arch/x86/include/asm/ptrace.h).
     registers.cs &= 0xffff;
     registers.ss &= 0xffff;
     registers.fs_base = event.fs_base;
@@ -146,29 +149,30 @@ fn registers(event: &CrashEvent) -> Registers {
     registers
 }
 
-fn siginfo(event: &CrashEvent, registers: &Registers) -> (SigInfo, Told) {
+fn siginfo(event: &CrashEvent, registers: &Registers) -> (SigInfo, SiginfoDetail) {
     let mut bytes = [0; SigInfo::SIZE];
     for (index, word) in event.siginfo.iter().enumerate().take(SIGINFO_WORDS) {
         bytes[4 * index..4 * index + 4].copy_from_slice(&word.to_le_bytes());
     }
     let siginfo = SigInfo(bytes);
     match event.siginfo_parts {
-        siginfo_parts::ALL => (siginfo, Told::All),
+        siginfo_parts::ALL => (siginfo, SiginfoDetail::All),
         siginfo_parts::CODE => {
             let [signal, code] = [siginfo.signal(), siginfo.code()];
             match fault_address(signal, code, event.fault_trap, event.fault_address, registers) {
                 Some(address) => {
                     bytes[16..24].copy_from_slice(&address.0.to_le_bytes());
-                    (SigInfo(bytes), Told::Address)
+                    (SigInfo(bytes), SiginfoDetail::Address)
                 }
-                None => (siginfo, Told::Code),
+                None => (siginfo, SiginfoDetail::Code),
             }
         }
-        _ => (siginfo, Told::Number),
+        _ => (siginfo, SiginfoDetail::Number),
     }
 }
 
-/// `si_addr`, as the kernel's own fault handlers put it in (`arch/x86/mm/fault.c`, `arch/x86/kernel/traps.c`).
+/// Returns `si_addr` as the kernel's fault handlers set it (`arch/x86/mm/fault.c`,
+/// `arch/x86/kernel/traps.c`).
 fn fault_address(signal: i32, code: i32, trap: u64, cr2: u64, registers: &Registers) -> Option<Avma> {
     const SIGILL: i32 = 4;
     const SIGTRAP: i32 = 5;
@@ -201,7 +205,8 @@ fn frame(frame: &StackFrame) -> Option<Frame> {
     }
 }
 
-/// The kernel fills a build id up to 20 bytes with zeros. Linkers write 8, 16 or 20.
+/// Removes the padding of a build id. The kernel pads it to 20 bytes with zeros. Linkers write 8,
+/// 16 or 20.
 fn without_filling(id: &[u8; 20]) -> &[u8] {
     let zero = |from: usize| id[from..].iter().all(|byte| *byte == 0);
     match () {
@@ -246,6 +251,6 @@ mod tests {
 
     #[test]
     fn what_is_cut_short_is_no_crash() {
-        assert_eq!(CrashSeen::parse(&[0; 100]), None);
+        assert_eq!(CrashSample::parse(&[0; 100]), None);
     }
 }
