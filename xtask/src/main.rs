@@ -38,7 +38,8 @@ cargo xtask protocol [--check]        the schema of the Debug Adapter Protocol a
 cargo xtask bpf [--check]             the eBPF programs compiled anew, or compared with what is checked in
 cargo xtask vscode                    install the VS Code that the tests drive, package our extension, and print how cargo test finds them
 cargo xtask screenshots               the pictures of docs/images anew
-cargo xtask tidy                      the invariants of ARCHITECTURE.md
+cargo xtask tidy                      check the invariants of ARCHITECTURE.md
+cargo xtask tidy --survey [FOLDER]    count where names, prose and cycles break the rules, or list the lines of one folder
 cargo xtask deps                      sources, licences, doubles and advisories of all crates and npm packages, and THIRD-PARTY.txt
 cargo xtask notices                   THIRD-PARTY.txt anew: the licences of what is linked into the binary
 cargo xtask fuzz [--seconds N]        mutate bundles, perf.data files and PT bytes for N seconds each (60)
@@ -79,6 +80,8 @@ fn main() -> ExitCode {
         ["vscode"] => vscode::run(),
         ["screenshots"] => screenshots::run(),
         ["tidy"] => tidy::run(),
+        ["tidy", "--survey"] => tidy::survey(None),
+        ["tidy", "--survey", folder] => tidy::survey(Some(folder)),
         ["deps"] => deps::check(),
         ["notices"] => deps::write_notices(),
         ["fuzz"] => fuzz::run(60),
