@@ -5,6 +5,7 @@
 
 mod advisories;
 mod crates;
+mod minimum;
 mod notices;
 mod npm;
 
@@ -31,6 +32,8 @@ const LOCKS: &[&str] = &[
 pub fn check() -> Result<(), Failure> {
     let (packages, notes) = packages()?;
     let mut problems = crates::check(&packages);
+    let promised = minimum::promised(&metadata(&["--offline", "--no-deps"])?)?;
+    problems.extend(minimum::check(&packages, &promised));
     problems.extend(advisories::check(&packages));
     for lock in LOCKS {
         let text = fs::read_to_string(lock).map_err(|error| format!("cannot read {lock}: {error}"))?;
@@ -43,7 +46,11 @@ pub fn check() -> Result<(), Failure> {
     for note in notes {
         println!("deps: {note}");
     }
-    println!("deps: {} crates, {}", packages.len(), advisories::coverage());
+    println!(
+        "deps: {} crates, minimum Rust {promised}, {}",
+        packages.len(),
+        advisories::coverage()
+    );
     problems.iter().for_each(|problem| println!("deps: {problem}"));
     match problems.len() {
         0 => Ok(()),

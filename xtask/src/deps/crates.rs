@@ -51,6 +51,8 @@ pub struct Package {
     /// An SPDX expression.
     pub license: Option<String>,
     pub authors: Vec<String>,
+    /// The oldest compiler that builds the package, where the package says so.
+    pub rust_version: Option<String>,
     pub folder: PathBuf,
 }
 
@@ -72,6 +74,7 @@ impl Package {
                 source: text(package, "source"),
                 license: package["license"].as_str().map(str::to_owned),
                 authors: strings(&package["authors"]).map(str::to_owned).collect(),
+                rust_version: package["rust_version"].as_str().map(str::to_owned),
                 folder: PathBuf::from(text(package, "manifest_path"))
                     .parent()
                     .map(PathBuf::from)
@@ -179,6 +182,7 @@ impl Package {
             source: "registry+somewhere/crates.io-index".to_owned(),
             license: Some(license.to_owned()),
             authors: Vec::new(),
+            rust_version: None,
             folder: PathBuf::new(),
         }
     }
