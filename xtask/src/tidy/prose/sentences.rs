@@ -109,7 +109,7 @@ impl Unit {
             let offset = word.as_ptr() as usize - self.text.as_ptr() as usize;
             line.get_or_insert_with(|| self.line_at(offset));
             words.push(word);
-            let ends = all.peek().is_none_or(|next| ends_sentence(word, next));
+            let ends = all.peek().is_none() || ends_sentence(word);
             if let Some(line) = line.take_if(|_| ends) {
                 sentences.push(Sentence {
                     line,
@@ -125,14 +125,14 @@ impl Unit {
     }
 }
 
-/// Returns whether a sentence ends between two words.
-fn ends_sentence(word: &str, next: &str) -> bool {
+/// Returns whether a sentence ends with this word.
+fn ends_sentence(word: &str) -> bool {
     let bare = word.trim_end_matches([')', '"', '\'', '”', '’', ']']);
     let ends = bare.ends_with(['.', '!', '?']) && !bare.ends_with("...");
     let is_abbreviation = ABBREVIATIONS
         .iter()
         .any(|known| word.trim_start_matches('(').eq_ignore_ascii_case(known));
-    ends && !is_abbreviation && !next.starts_with(char::is_lowercase)
+    ends && !is_abbreviation
 }
 
 #[cfg(test)]
