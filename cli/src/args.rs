@@ -17,10 +17,10 @@ use std::path::PathBuf;
     arg_required_else_help = true
 )]
 #[command(
-    after_help = "Exit status: 0 done, 1 could not do it, 2 wrong usage, 3 the input was refused: malformed, or of a kind that is not read."
+    after_help = "Exit status: 0 success, 1 failure, 2 wrong usage, 3 refused input: malformed, or of an unsupported kind."
 )]
 pub struct CommandLine {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -28,35 +28,35 @@ pub struct CommandLine {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// What this machine can do: Intel PT, recording in software, core dumps; why not, and the fix
+    /// Report what this machine can do, with fixes: Intel PT, software recording, core dumps
     Doctor(Doctor),
     /// Run a program, or attach to one, and record what it executes
     Record(Record),
-    /// Watch all processes, and save the last moments of those that crash: the daemon
+    /// Run the daemon that saves the last moments of crashing processes
     Collect(Collect),
-    /// Have the collector save a process that goes on, or the traces of all
+    /// Make the collector save a running process, or the traces of all
     Snapshot(Snapshot),
-    /// The crashes that the collector saved
+    /// List, show and open the crashes that the collector saved
     #[command(subcommand)]
     Crashes(Crashes),
-    /// Write the files that have systemd run the collector, or a service under the recorder
+    /// Write the systemd units of the collector, or of a service under the recorder
     Install(Install),
-    /// Turn somebody else's recording into a bundle
+    /// Make a bundle of another tool's recording
     #[command(subcommand)]
     Import(Import),
-    /// What a bundle holds: source, crash, threads, instructions, gaps
+    /// Print the contents of a bundle: source, crash, threads, instructions, gaps
     Info(Info),
-    /// Everything a reader would refuse, and every gap with its cause
+    /// List everything that a reader would refuse, and every gap with its cause
     Check(Check),
-    /// Print packets, instructions, blocks or calls, one a line
+    /// Print packets, instructions, blocks or calls, one per line
     Dump(Dump),
-    /// Walk through a recording, forward and backward
+    /// Step through a recording, forward and backward
     Debug(Debug),
-    /// Let an editor drive the debugger, by the Debug Adapter Protocol
+    /// Serve an editor with the Debug Adapter Protocol
     Dap(Dap),
-    /// How long the calls of functions took, and where the time went
+    /// Report how long calls of functions took, and where the time went
     Latency(Latency),
-    /// Write calls and their times for another tool: Perfetto, Chrome, Firefox, speedscope, flame graphs, pprof, LLDB
+    /// Write calls and times for Perfetto, Chrome, Firefox, speedscope, flame graphs, pprof or LLDB
     Export(Export),
     /// Pack a bundle directory into one .btz file
     Pack(Pack),
@@ -64,16 +64,16 @@ pub enum Command {
     Unpack(Unpack),
     /// Print the completion script of a shell
     Completions(Completions),
-    /// Say what became of a program when its recorder was killed
+    /// Report how a program ended after its recorder was killed
     #[command(hide = true)]
     LastWord(LastWord),
-    /// What the kernel starts at a crash, by core_pattern
+    /// The handler that the kernel starts at a crash, by core_pattern
     #[command(hide = true)]
     CoreHandler(CoreHandler),
-    /// What the collector starts to read one crash
+    /// The worker that the collector starts to read one crash
     #[command(hide = true)]
     CoreWorker,
-    /// What puts core_pattern back when the collector is killed
+    /// The process that restores core_pattern after the collector is killed
     #[command(hide = true)]
     CoreGuard(CoreGuard),
 }
@@ -81,7 +81,7 @@ pub enum Command {
 /// `backtrail core-handler`.
 #[derive(Debug, Args)]
 pub struct CoreHandler {
-    /// As the pattern asks for them
+    /// The specifiers of the pattern
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<OsString>,
 }
@@ -96,14 +96,14 @@ pub struct CoreGuard {
 /// `backtrail dap`.
 #[derive(Debug, Args)]
 pub struct Dap {
-    /// Listen at unix:PATH or, on this machine alone, 127.0.0.1:PORT (0 for any free port, which is printed), instead of
-    /// speaking over standard input and output; only your own user can connect
+    /// Listen at unix:PATH or 127.0.0.1:PORT, and not on standard input and output. Port 0 selects
+    /// a free port, which is printed. Only your own user on this machine can connect
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<backtrail_dap::Address>,
-    /// Fetch traces from this server alone, https://HOST[:PORT]; may be given several times; "none" for no server
+    /// Fetch traces only from this server: https://HOST[:PORT], or "none"; repeatable
     #[arg(long, value_name = "ORIGIN", value_parser = parse_allowed_origin)]
     pub allow_origin: Vec<AllowedOrigin>,
-    /// Fetch no trace that is larger, in MiB
+    /// The largest trace to fetch, in MiB
     #[arg(long, value_name = "MIB")]
     pub download_limit: Option<u64>,
 }
@@ -128,16 +128,16 @@ pub struct LastWord {
 /// `backtrail install`.
 #[derive(Debug, Args)]
 pub struct Install {
-    /// Write under this folder instead of /, and look for units there: for a package, or an image
+    /// Write under this directory instead of /, and read units there, for a package or an image
     #[arg(long, value_name = "DIR")]
     pub prefix: Option<PathBuf>,
     /// Also have this service run under the recorder, by a drop-in
     #[arg(long, value_name = "NAME")]
     pub service: Option<String>,
-    /// Say what would be written where, and write nothing
+    /// Print the files that would be written, and write nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Replace files that are there and differ; the configuration stays in any case
+    /// Replace existing files that differ, except the configuration
     #[arg(long)]
     pub overwrite: bool,
     /// Print JSON
@@ -148,7 +148,7 @@ pub struct Install {
 /// `backtrail doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// Trace for a moment with Intel PT, and check all that the collector needs of it
+    /// Trace briefly with Intel PT, and check everything that the collector needs
     #[arg(long)]
     pub self_test: bool,
     /// Print JSON
@@ -165,47 +165,47 @@ pub struct Record {
     /// How the software source follows the program
     #[arg(long, value_enum, default_value_t = RecordEngine::Translate)]
     pub engine: RecordEngine,
-    /// Which processors recorder and program run on
+    /// The processors of recorder and program
     #[arg(long, value_enum, default_value_t = Pin::Auto)]
     pub pin: Pin,
-    /// Room for translated code near each part of the program, 64K to 64M; when full, it is emptied
+    /// Size of the code cache near each part of the program, 64K to 64M; a full cache is emptied
     #[arg(long, value_name = "SIZE", value_parser = parse_cache, default_value = "64M")]
     pub cache: u64,
-    /// Keep the newest SIZE bytes of trace a thread (K, M, G)
+    /// Keep the newest SIZE bytes of trace per thread (K, M, G)
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M", conflicts_with = "full")]
     pub ring: u64,
-    /// Keep the whole trace, however long
+    /// Keep the whole trace
     #[arg(long)]
     pub full: bool,
-    /// Let child processes go unrecorded
+    /// Do not record child processes
     #[arg(long)]
     pub no_follow: bool,
-    /// Run the program at fixed addresses, so that two runs are the same
+    /// Run the program at fixed addresses, so that two runs are alike
     #[arg(long)]
     pub no_aslr: bool,
-    /// Tell in full where each return goes, not by one bit where its call says so: a larger trace
+    /// Write the target of each return, and not one bit for returns to their calls: a larger trace
     #[arg(long)]
     pub no_compress_returns: bool,
     /// Where to write the bundle [default: PROG.bundle in this folder]
     #[arg(short, long, value_name = "BUNDLE")]
     pub output: Option<PathBuf>,
-    /// Replace an earlier bundle at the same place
+    /// Replace an existing bundle
     #[arg(long)]
     pub overwrite: bool,
-    /// Run as a service: save each crash into the collector's spool, and end as the program ends
+    /// Run as a service: save crashes into the collector's spool, and end as the program ends
     #[arg(long, conflicts_with_all = ["full", "output", "overwrite", "golden", "json"])]
     pub daemon: bool,
-    /// With --daemon: the collector's configuration; /etc/backtrail/collect.toml if there is one
+    /// With --daemon: the collector's configuration [default: /etc/backtrail/collect.toml]
     #[arg(long, value_name = "FILE", requires = "daemon")]
     #[arg(conflicts_with_all = ["full", "output", "overwrite", "golden", "json"])]
     pub config: Option<PathBuf>,
-    /// Attach to this running process instead
+    /// Attach to this running process
     #[arg(long, value_name = "PID", conflicts_with = "program")]
     pub pid: Option<u32>,
     /// End after this long (500ms, 10s, 2m); Ctrl-C ends it too
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     pub duration: Option<std::time::Duration>,
-    /// Also write the executed instruction addresses, 8 little-endian bytes each, to DIR/TID.ips (for tests)
+    /// Also write the executed addresses, 8 little-endian bytes each, to DIR/TID.ips (for tests)
     #[arg(long, value_name = "DIR", hide = true)]
     pub golden: Option<PathBuf>,
     /// Print JSON
@@ -219,7 +219,7 @@ pub struct Record {
 /// Trace sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Source {
-    /// Hardware where the machine has it, else software
+    /// Hardware if available, otherwise software
     Auto,
     /// Intel Processor Trace
     Hardware,
@@ -227,23 +227,23 @@ pub enum Source {
     Software,
 }
 
-/// Which processors recorder and program run on.
+/// The processors of recorder and program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Pin {
-    /// Together with the engine step, anywhere with translate
+    /// `together` with the engine step, `off` with translate
     Auto,
-    /// The program on the processor of the thread that minds it; it sees one processor
+    /// The program and the thread that controls it on one processor; the program sees one processor
     Together,
-    /// Anywhere
+    /// Any processor
     Off,
 }
 
 /// Engines of the software recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RecordEngine {
-    /// In a code cache, stopped only for code not seen before
+    /// In a code cache, stopped only for new code
     Translate,
-    /// One instruction at a time: exact, slow
+    /// By single steps: exact and slow
     Step,
 }
 
@@ -272,17 +272,17 @@ pub enum Import {
         #[command(flatten)]
         to: ImportTo,
     },
-    /// Raw PT bytes with the code they ran through
+    /// Raw PT bytes with the traced code
     Raw(ImportRaw),
 }
 
-/// Where an import goes.
+/// The output of an import.
 #[derive(Debug, Args)]
 pub struct ImportTo {
     /// Where to write the bundle
     #[arg(short, long, value_name = "BUNDLE")]
     pub output: PathBuf,
-    /// Replace an earlier bundle at the same place
+    /// Replace an existing bundle
     #[arg(long)]
     pub overwrite: bool,
     /// Print JSON
@@ -296,7 +296,7 @@ pub struct ImportRaw {
     /// The PT bytes
     #[arg(long, value_name = "FILE")]
     pub pt: PathBuf,
-    /// Code: FILE[:OFFSET:SIZE][@ADDRESS]; an ELF file loads itself, anything else is bytes at ADDRESS
+    /// Code: FILE[:OFFSET:SIZE][@ADDRESS]; an ELF file, or bytes at ADDRESS
     #[arg(long = "image", value_name = "IMAGE", required = true)]
     pub images: Vec<String>,
     /// Addresses that were traced: FROM-TO
@@ -305,7 +305,7 @@ pub struct ImportRaw {
     /// The processor: FAMILY/MODEL/STEPPING
     #[arg(long, value_name = "F/M/S")]
     pub cpu: Option<backtrail_pt::CpuModel>,
-    /// MTC packets come every 2^N crystal clock ticks
+    /// The period of MTC packets: 2^N crystal clock ticks
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub mtc_freq: u8,
     /// Nominal frequency ratio
@@ -317,21 +317,21 @@ pub struct ImportRaw {
     /// The core of the crash that ended the recording
     #[arg(long)]
     pub core: Option<PathBuf>,
-    /// Where it goes.
+    /// The output.
     #[command(flatten)]
     pub to: ImportTo,
 }
 
-/// Which decode engine, and how wide.
+/// The decode engine, and its threads.
 #[derive(Clone, Debug, Args)]
 pub struct Decode {
     /// The decode engine
     #[arg(long, value_name = "ENGINE", default_value = "native")]
     pub engine: String,
-    /// At most so many threads decode at once; as many as there are processors if not given
+    /// Decode with at most N threads [default: the number of processors]
     #[arg(long, value_name = "N")]
     pub jobs: Option<std::num::NonZeroUsize>,
-    /// Decodes only about the last MIB of each trace, for less time and memory; history begins there
+    /// Decode only about the last MIB MiB of each trace; history begins there
     #[arg(long, value_name = "MIB")]
     pub last: Option<std::num::NonZeroU32>,
 }
@@ -341,7 +341,7 @@ pub struct Decode {
 pub struct Info {
     /// A bundle directory or .btz file
     pub bundle: PathBuf,
-    /// One line a thread: instructions, errors and a digest of every instruction's address
+    /// Print one line per thread: instructions, errors and a digest of every instruction's address
     #[arg(long)]
     pub digest: bool,
     #[command(flatten)]
@@ -368,7 +368,7 @@ pub struct Check {
 /// `backtrail dump`.
 #[derive(Debug, Args)]
 pub struct Dump {
-    /// What to print
+    /// The items to print
     #[arg(value_enum)]
     pub what: DumpWhat,
     /// A bundle directory or .btz file
@@ -376,7 +376,7 @@ pub struct Dump {
     /// Only this thread (of packets in a per-processor bundle: this processor)
     #[arg(long, value_name = "TID")]
     pub thread: Option<u32>,
-    /// Begin here: a position (t1#250, t1#-250 from the end), an index (250), or of packets a byte offset
+    /// Begin at a position (t1#250, t1#-250 from the end), an index (250), or a packet offset
     #[arg(long, value_name = "POSITION")]
     pub from: Option<String>,
     /// At most this many
@@ -385,17 +385,17 @@ pub struct Dump {
     /// How to decode.
     #[command(flatten)]
     pub decode: Decode,
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     pub json: bool,
 }
 
-/// What `backtrail dump` prints.
+/// The items that `backtrail dump` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DumpWhat {
     /// PT packets with their offsets
     Packets,
-    /// Instructions in the order they ran
+    /// Executed instructions, in order
     Instructions,
     /// Runs of instructions up to a branch
     Blocks,
@@ -412,7 +412,7 @@ pub struct Debug {
     /// Read no commands from the terminal; end after those of -x and -e
     #[arg(long)]
     pub batch: bool,
-    /// A command to run first (again for more)
+    /// A command to run first (repeatable)
     #[arg(short = 'e', long = "execute", value_name = "COMMAND")]
     pub commands: Vec<String>,
     /// A file of commands to run first
@@ -424,7 +424,7 @@ pub struct Debug {
     /// Where the recorded machine's binaries and debug files are
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,
-    /// Print JSON, one object a command
+    /// Print JSON, one object per command
     #[arg(long)]
     pub json: bool,
 }
@@ -434,16 +434,16 @@ pub struct Debug {
 pub struct Latency {
     /// A bundle directory or .btz file
     pub bundle: PathBuf,
-    /// A function, or /REGEX/ for all that match together
+    /// A function, or /REGEX/ for all matching functions together
     #[arg(value_name = "FUNCTION", required = true)]
     pub functions: Vec<String>,
     /// Count instructions instead of time
     #[arg(long)]
     pub instructions: bool,
-    /// List the calls that took longest too, so many of them
+    /// Also list the N longest calls
     #[arg(long, value_name = "N")]
     pub slowest: Option<std::num::NonZeroU32>,
-    /// Of the process of this thread, instead of the one that crashed
+    /// Measure the process of this thread [default: the crashed process]
     #[arg(long, value_name = "TID")]
     pub thread: Option<u32>,
     /// How to decode.
@@ -452,7 +452,7 @@ pub struct Latency {
     /// Where the recorded machine's binaries and debug files are
     #[arg(long, value_name = "DIR")]
     pub symfs: Option<PathBuf>,
-    /// Print JSON, one object a function
+    /// Print JSON, one object per function
     #[arg(long)]
     pub json: bool,
 }
@@ -462,28 +462,28 @@ pub struct Latency {
 pub struct Export {
     /// A bundle directory or .btz file
     pub bundle: PathBuf,
-    /// For which tool
+    /// The tool that reads the output
     #[arg(long, value_enum)]
     pub format: ExportFormat,
-    /// Where to write; standard output if not given, but for lldb
+    /// The output [default: standard output, except for lldb]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Replace an earlier file at the same place
+    /// Replace an existing file
     #[arg(long)]
     pub overwrite: bool,
     /// Only this thread
     #[arg(long, value_name = "TID")]
     pub thread: Option<u32>,
-    /// Begin at this position (t1#250, t1#-250 from the end), in its thread alone
+    /// Begin at this position (t1#250, or t1#-250 from the end), and export only its thread
     #[arg(long, value_name = "POSITION")]
     pub from: Option<backtrail_decoder::Position>,
-    /// End at this position, in its thread alone
+    /// End at this position, and export only its thread
     #[arg(long, value_name = "POSITION")]
     pub to: Option<backtrail_decoder::Position>,
-    /// Only calls that are inside of fewer than N others
+    /// Export only calls inside fewer than N others
     #[arg(long, value_name = "N")]
     pub depth: Option<u32>,
-    /// What moments are counted in
+    /// The unit of times
     #[arg(long, value_enum, default_value_t = ExportClock::Auto)]
     pub clock: ExportClock,
     /// How to decode.
@@ -510,10 +510,10 @@ pub enum ExportFormat {
     Lldb,
 }
 
-/// What moments are counted in.
+/// The unit of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportClock {
-    /// Time where the trace has it, else instructions
+    /// Time if the trace has it, otherwise instructions
     Auto,
     /// Time
     Time,
@@ -545,14 +545,14 @@ pub struct Unpack {
 /// `backtrail completions`.
 #[derive(Debug, Args)]
 pub struct Completions {
-    /// Whose
+    /// The shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }
 
 /// Bytes: a number with an optional K, M or G (1024-based).
 fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no size: write for example 512K, 64M or 1G");
+    let wrong = || format!("'{text}' is not a size: write for example 512K, 64M or 1G");
     let (digits, shift) = match text
         .trim_end_matches("iB")
         .trim_end_matches('B')
@@ -576,13 +576,13 @@ fn parse_cache(text: &str) -> Result<u64, String> {
     let size = parse_size(text)?;
     match backtrail_recorder::RecordOptions::CACHE.contains(&size) {
         true => Ok(size),
-        false => Err(format!("'{text}' is no size of the cache: it has 64K to 64M")),
+        false => Err(format!("'{text}' is not a cache size: write 64K to 64M")),
     }
 }
 
 /// A time span: a number with ms, s, m or h.
 fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
-    let wrong = || format!("'{text}' is no duration: write for example 500ms, 10s or 2m");
+    let wrong = || format!("'{text}' is not a duration: write for example 500ms, 10s or 2m");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().map_err(|_| wrong())?;
     let factor = match &text[digits.len()..] {
@@ -600,7 +600,7 @@ fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
 
 /// Two numbers with a slash between.
 fn parse_pair(text: &str) -> Result<(u32, u32), String> {
-    let wrong = || format!("'{text}' is no EAX/EBX: write for example 2/266");
+    let wrong = || format!("'{text}' is not EAX/EBX: write for example 2/266");
     let (first, second) = text.split_once('/').ok_or_else(wrong)?;
     Ok((
         first.parse().map_err(|_| wrong())?,
@@ -639,7 +639,7 @@ mod tests {
         assert!(parse_pair("2").is_err());
     }
 
-    /// Options that rule out --daemon must not let --config pass without it.
+    /// Options that exclude --daemon must not permit --config without it.
     #[test]
     fn the_collectors_configuration_goes_with_daemon_alone() {
         let parses = |options: &[&str]| {

@@ -7,14 +7,14 @@ use signal_hook::{SigId, flag, low_level};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Once};
 
-/// SIGHUP: the terminal has gone; not where somebody had it ignored, as nohup(1) does.
+/// SIGHUP: the terminal was closed. Ignored signals stay ignored, as under nohup(1).
 static SIGNALS: LazyLock<Vec<i32>> = LazyLock::new(|| {
     let all = [SIGINT, SIGTERM, SIGHUP].into_iter();
     all.filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP))
         .collect()
 });
 
-/// Somebody had the signal ignored when this program was started (proc_pid_status(5), `SigIgn`).
+/// Returns whether the signal was ignored at the start (proc_pid_status(5), `SigIgn`).
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -22,9 +22,9 @@ fn is_ignored(signal: i32) -> bool {
     ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// A file that grows beyond what the user may have is an error of the write, and not the end of the program.
+/// Makes a write beyond the file size limit fail, in place of ending the program.
 pub fn outlive_file_limits() {
-    // That it cannot be caught is bearable.
+    // A failure to catch the signal is harmless.
     let _ = flag::register(SIGXFSZ, Arc::default());
 }
 
@@ -45,8 +45,8 @@ pub fn status() -> Option<u8> {
 
 /// Catches Ctrl-C (SIGINT) and SIGTERM for as long as it lives.
 ///
-/// The first one raises the flag, which long work looks at; one more while it stands ends the program. When nobody looks any
-/// more, because it was dropped, the first one does.
+/// The first signal raises the flag that long work reads. A second one while the flag is raised
+/// ends the program. After the flag is dropped, the first signal ends the program.
 pub struct Interrupt {
     flag: Arc<AtomicBool>,
     registered: Vec<SigId>,
@@ -58,8 +58,8 @@ impl Interrupt {
         let raised = Arc::new(AtomicBool::new(false));
         let mut registered = Vec::new();
         for &signal in &*SIGNALS {
-            // The order counts: the shutdown looks at the flag before it is raised. Without a
-            // handler Ctrl-C ends the program at once, which is bearable.
+            // The order matters: the shutdown reads the flag before it is raised. Without a
+            // handler Ctrl-C ends the program at once, which is acceptable.
             registered.extend(flag::register_conditional_shutdown(
                 signal,
                 status_of(signal),
@@ -74,7 +74,7 @@ impl Interrupt {
         }
     }
 
-    /// Leaves Ctrl-C to whoever catches it next.
+    /// Leaves Ctrl-C to the next handler.
     pub fn hand_over(mut self) {
         self.unregister();
         let others = SIGNALS.iter().copied().filter(|signal| *signal != SIGINT);
@@ -106,8 +106,9 @@ impl Drop for Interrupt {
     }
 }
 
-/// These signals end the program from now on, without what it has unpacked being left. Without a handler of ours they would be
-/// lost: what was there before does not come back.
+/// Makes these signals end the program after its unpacked files are removed.
+///
+/// The previous handlers are not restored, so without this handler the signals would be lost.
 fn end_at_once(signals: &[i32]) {
     static WAITS: Once = Once::new();
     let signals = signals.to_vec();

@@ -16,7 +16,7 @@ use exit::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // The kernel keeps a process that crashed until this has ended: nothing is set up that it does not need.
+    // The kernel keeps a crashed process until this one ends, so nothing unnecessary is set up.
     if let Some(done) = command::core_handler::as_the_kernel_starts_it() {
         return done.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
     }

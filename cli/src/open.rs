@@ -8,7 +8,7 @@ use backtrail_debugger::{OpenOptions, Session};
 use backtrail_decoder::{EngineKind, Progress, Watch};
 use std::path::Path;
 
-/// What [`Decode`] asks for.
+/// The options of [`Decode`].
 pub fn options(decode: &Decode) -> Result<OpenOptions, Failure> {
     let engine: EngineKind = decode.engine.parse().map_err(Failure::usage)?;
     Ok(OpenOptions {

@@ -1,14 +1,15 @@
-//! What goes to stdout: text for people, or JSON for programs. None of it commands the terminal, whatever it says of a trace.
+//! Standard output: text for people, or JSON for programs. Text of a trace never controls the
+//! terminal.
 //!
-//! Every JSON record carries `"schema": "backtrail-COMMAND/1"`; the number grows when a field
-//! changes its meaning or goes, not when one is added (docs/cli.md).
+//! Every JSON record has `"schema": "backtrail-COMMAND/1"`. The number increases when a field is
+//! removed or changes its meaning, and not when one is added (docs/cli.md).
 
 use crate::exit::Failure;
 use backtrail_debugger::output::{Text, visible, visible_lines, write_json};
 use serde::Serialize;
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 
-/// Stdout is a terminal that shows colors, and nobody said no (<https://no-color.org>).
+/// Returns whether stdout is a terminal with colors that `NO_COLOR` does not disable.
 pub fn has_color() -> bool {
     let says_no = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
@@ -22,12 +23,13 @@ pub fn plain(text: &str) -> String {
 
 /// A line on standard error, on one line whatever it says.
 pub fn complain(line: &str) {
-    // Whoever reads it may be gone, and nothing else hears of it.
+    // The reader may have closed the pipe, and there is no other output for the error.
     let _ = writeln!(std::io::stderr(), "backtrail: {}", visible(line));
 }
 
-/// Standard output, buffered; flush it with [`Output::finish`]. Of text that is written to it, line feeds and tabs are all that is not
-/// shown as a character.
+/// Buffered standard output; flush it with [`Output::finish`].
+///
+/// Line feeds and tabs are written as they are, and other control characters as U+FFFD.
 pub struct Output(BufWriter<StdoutLock<'static>>);
 
 impl Output {
@@ -49,7 +51,7 @@ impl Output {
         Ok(())
     }
 
-    /// What the debugger rendered, with its colors.
+    /// Writes text that the debugger rendered, with its colors.
     pub fn text(&mut self, text: Text) -> Result<(), Failure> {
         self.0.write_all(text.into_string().as_bytes())?;
         Ok(())

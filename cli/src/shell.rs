@@ -1,4 +1,4 @@
-//! Words of a command line that a user is to type: they reach the command as they are, whatever they hold.
+//! Quoting of words for a shell, so that suggested command lines work with any file name.
 
 use backtrail_debugger::output::is_invisible;
 use std::ffi::OsStr;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A path as a word of a shell's command line. One that begins like an option is told from one.
+/// Returns a path as a word of a shell's command line. A path never looks like an option.
 pub fn path(path: &Path) -> String {
     let name = path.as_os_str();
     match name.as_bytes().first() {
@@ -25,7 +25,7 @@ pub fn word(text: impl AsRef<OsStr>) -> String {
     }
 }
 
-/// It means itself to every shell, wherever in a word it stands.
+/// Returns whether every shell reads this byte literally, at any place in a word.
 fn is_plain(char: char) -> bool {
     char.is_ascii_alphanumeric() || "_-./:,+@%".contains(char)
 }

@@ -5,14 +5,16 @@ use crate::{Failure, bpf, deps, guard, packages, readers, shell, tidy, vm, vscod
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// What fits into a review: well under half an hour on two cores.
+    /// The checks before a merge: well under half an hour on two cores.
     Usual,
     /// Long fuzzing, the whole matrix of programs, and the real programs too.
     All,
 }
 
-/// Installs what is needed, then checks format, invariants, dependencies, the eBPF objects and lints, builds, tests, here and in virtual
-/// machines, and counts what decoding costs.
+/// Installs requirements, checks the repository, builds, tests, and counts the cost of decoding.
+///
+/// The checks cover format, invariants, dependencies, eBPF objects and lints. Tests run here and in
+/// virtual machines.
 pub fn run(extent: Extent) -> Result<(), Failure> {
     packages::ensure(&[
         packages::BUILD,

@@ -1,4 +1,4 @@
-//! What the commands around the collector take.
+//! Arguments of the commands around the collector.
 
 use super::Decode;
 use clap::{Args, Subcommand};
@@ -7,13 +7,13 @@ use std::path::PathBuf;
 /// `backtrail collect`.
 #[derive(Debug, Args)]
 pub struct Collect {
-    /// The configuration; /etc/backtrail/collect.toml if there is one
+    /// The configuration [default: /etc/backtrail/collect.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Check the configuration, print all of it, and end
+    /// Check the configuration, print it, and exit
     #[arg(long)]
     pub print_config: bool,
-    /// Put core_pattern back as it was before a collector that is gone, and end
+    /// Restore core_pattern after a collector that was killed, and exit
     #[arg(long, conflicts_with = "print_config")]
     pub restore: bool,
 }
@@ -21,7 +21,7 @@ pub struct Collect {
 /// `backtrail snapshot`.
 #[derive(Debug, Args)]
 pub struct Snapshot {
-    /// The process; without it, the traces of all processors alone
+    /// The process [default: only the traces of all processors]
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
     /// The collector's configuration
@@ -35,17 +35,17 @@ pub struct Snapshot {
 /// `backtrail crashes`.
 #[derive(Debug, Subcommand)]
 pub enum Crashes {
-    /// One line a crash, the oldest first
+    /// Print one line per crash, the oldest first
     List(CrashesList),
-    /// All that is known of one
+    /// Print everything about one crash
     Show(CrashesOne),
-    /// Walk through one, forward and backward
+    /// Step through one crash, forward and backward
     Debug(CrashesDebug),
     /// Print the link that opens it in VS Code
     Link(CrashesOne),
 }
 
-/// Where the crashes are.
+/// The location of the crashes.
 #[derive(Debug, Args)]
 pub struct SpoolPlace {
     /// The collector's configuration, which names the spool
@@ -59,7 +59,7 @@ pub struct SpoolPlace {
 /// `backtrail crashes list`.
 #[derive(Debug, Args)]
 pub struct CrashesList {
-    /// Where.
+    /// The location.
     #[command(flatten)]
     pub place: SpoolPlace,
     /// Print JSON
@@ -73,7 +73,7 @@ pub struct CrashesOne {
     /// Its id, number, or the start of its id; "latest" is the newest
     #[arg(default_value = "latest")]
     pub id: String,
-    /// Where.
+    /// The location.
     #[command(flatten)]
     pub place: SpoolPlace,
     /// Print JSON
@@ -87,16 +87,16 @@ pub struct CrashesDebug {
     /// Its id, number, or the start of its id; "latest" is the newest
     #[arg(default_value = "latest")]
     pub id: String,
-    /// Where.
+    /// The location.
     #[command(flatten)]
     pub place: SpoolPlace,
     /// Read no commands from the terminal; end after those of -e
     #[arg(long)]
     pub batch: bool,
-    /// A command to run first (again for more)
+    /// A command to run first (repeatable)
     #[arg(short = 'e', long = "execute", value_name = "COMMAND")]
     pub commands: Vec<String>,
-    /// Print JSON, one object an answer
+    /// Print JSON, one object per answer
     #[arg(long)]
     pub json: bool,
     /// How to decode.

@@ -26,7 +26,7 @@ pub fn run(args: &Collect) -> Result<(), Failure> {
     daemon::run(options).map_err(|error| {
         if error.is_denied() {
             Failure::failed(format_args!(
-                "{error}; start the collector as root, it gives up what it does not need (`backtrail install` has systemd start it)"
+                "{error}; start the collector as root; it drops unnecessary privileges (`backtrail install` makes a systemd unit)"
             ))
         } else {
             error.into()
@@ -38,16 +38,16 @@ fn restore(config: &Config) -> Result<(), Failure> {
     let runtime = Runtime::new(&config.runtime);
     if runtime.is_occupied() {
         return Err(Failure::failed(format_args!(
-            "a collector runs at {}; it puts core_pattern back when it ends",
+            "a collector runs at {}; it restores core_pattern when it ends",
             runtime.path().display()
         )));
     }
     let restored = Sysctl::default().restore(&runtime, None)?;
     let mut output = crate::output::Output::new();
     let said = if restored {
-        "core_pattern is as it was before"
+        "core_pattern is restored"
     } else {
-        "there was nothing to put back"
+        "there was nothing to restore"
     };
     writeln!(output, "{said}")?;
     output.finish()

@@ -5,8 +5,10 @@ use crate::exit::Failure;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Handles the crash, if this is how the kernel starts the handler: its name is the first argument. The others are a
-/// program's name, any bytes, and nothing that is to be parsed.
+/// Handles the crash if the kernel started this process as the handler.
+///
+/// The handler's name is the first argument. The others are a program's name in any bytes, and are
+/// not parsed.
 pub fn as_the_kernel_starts_it() -> Option<Result<(), Failure>> {
     let mut words = std::env::args_os();
     let program = words.next()?;

@@ -92,7 +92,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The program for people. What only a user's recorder says of it stands behind that user, where no name can hide it.
+    /// The program for people. A claim of a recorder follows its user, so no name can hide it.
     fn program(&self, unknown: &str) -> String {
         let program = plain(self.executable.unwrap_or(unknown));
         match self.deposited_by {
@@ -111,9 +111,9 @@ fn rfc3339(nanos: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
-/// Year, month and day of the Gregorian calendar, so many days after 1970-01-01.
+/// Year, month and day of the Gregorian calendar, this number of days after 1970-01-01.
 fn civil(days: u64) -> (u64, u64, u64) {
-    // Years begin in March here, so that the leap day comes last, and eras of 400 years are alike.
+    // Years begin in March here, so that the leap day comes last and eras of 400 years are alike.
     let shifted = days + 719_468;
     let (era, day) = (shifted / 146_097, shifted % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -182,7 +182,7 @@ fn show(args: &CrashesOne) -> Result<(), Failure> {
     if let Some(user) = row.deposited_by {
         line(
             "from",
-            format!("user {user}'s recorder: all that is said here is its word"),
+            format!("user {user}'s recorder, which reported all of this"),
         )?;
     }
     match stored.crash {
@@ -199,7 +199,7 @@ fn show(args: &CrashesOne) -> Result<(), Failure> {
         None => line("trigger", row.trigger.to_owned())?,
     }
     let times = [
-        ("told after", row.crash_to_reader_us),
+        ("reported after", row.crash_to_reader_us),
         ("paused", row.crash_to_stop_us),
         ("held after", row.crash_to_held_us),
         ("held for", row.held_us),

@@ -6,7 +6,7 @@ use crate::output::plain;
 use backtrail_dap::{Access, Notice};
 use std::io::{self, Write};
 
-/// Speaks the Debug Adapter Protocol until the client is gone, or with those that connect until it is ended.
+/// Serves the Debug Adapter Protocol to one client, or to connecting clients until a signal.
 pub fn run(args: &Dap) -> Result<(), Failure> {
     let mut access = Access::default();
     if !args.allow_origin.is_empty() {
@@ -14,15 +14,15 @@ pub fn run(args: &Dap) -> Result<(), Failure> {
     }
     access.download_limit = args.download_limit.map(|mib| mib.saturating_mul(1 << 20));
     match &args.listen {
-        Some(address) => backtrail_dap::listen(address, access, tell)
+        Some(address) => backtrail_dap::listen(address, access, report)
             .map_err(|error| Failure::failed(format_args!("cannot listen on {address}: {error}"))),
         None => backtrail_dap::standard(access)
             .map_err(|error| Failure::failed(format_args!("the client is lost: {error}"))),
     }
 }
 
-/// Who asked for any free port reads it here.
-fn tell(notice: Notice) -> io::Result<()> {
+/// Prints a notice. The address is printed, because port 0 selects any free port.
+fn report(notice: Notice) -> io::Result<()> {
     match notice {
         Notice::Listening(address) => {
             let mut out = io::stdout();

@@ -91,8 +91,9 @@ fn probe_row((kind, result): (AttachKind, Result<(), String>)) -> Row {
     }
 }
 
-/// What would make this way work, that failed for this reason, for a process with these capabilities, a bit each
-/// (`linux/capability.h`).
+/// Returns the fix for a kind of probe that failed for this reason.
+///
+/// `capabilities` has one bit for each capability of the process (`linux/capability.h`).
 fn probe_fix(kind: AttachKind, reason: &str, capabilities: u64) -> String {
     const CAP_SYS_ADMIN: u64 = 1 << 21;
     const CAP_PERFMON: u64 = 1 << 38;
@@ -116,7 +117,7 @@ fn probe_fix(kind: AttachKind, reason: &str, capabilities: u64) -> String {
         AttachKind::Kprobe => "CONFIG_KPROBE_EVENTS and CONFIG_DEBUG_INFO_BTF",
         AttachKind::Tracepoint | AttachKind::PerfTracepoint => "CONFIG_EVENT_TRACING",
     };
-    format!("a kernel built with {option}; none is needed while another way works")
+    format!("a kernel built with {option}; not needed while another kind works")
 }
 
 /// `CapEff` of this process; none, if it cannot be read.
@@ -149,7 +150,7 @@ fn keep_row(sysctl: &Sysctl, kernel: &Path) -> Row {
         return row(
             if runs { "works" } else { "missing" },
             match runs {
-                true => format!("a collector that runs does so: {stands}"),
+                true => format!("a running collector does so: {stands}"),
                 false => format!("{} cannot be written: {error}; {stands}", path.display()),
             },
             (!runs).then_some("run the collector as root on the host, not in a container"),
@@ -157,11 +158,11 @@ fn keep_row(sysctl: &Sysctl, kernel: &Path) -> Row {
     }
     match owner {
         Some(owner) if owner.is_occupied() => {
-            row("works", format!("a collector that runs does so: {stands}"), None)
+            row("works", format!("a running collector does so: {stands}"), None)
         }
         Some(_) => row(
             "works",
-            format!("core_pattern can be set, and is of a collector that is gone: {stands}"),
+            format!("core_pattern can be set, and belongs to a collector that was killed: {stands}"),
             Some("`backtrail collect --restore`, or start the collector again"),
         ),
         None => row("works", format!("core_pattern can be set: {stands}"), None),
@@ -203,7 +204,7 @@ fn trial_row(name: &str, result: io::Result<()>, works: String, fix: &str) -> Ro
     }
 }
 
-/// What the software recorder needs: starting a program under it, stepping, attaching.
+/// Requirements of the software recorder: starting a program, stepping, attaching.
 fn recorder_rows(found: &Capabilities) -> Vec<Row> {
     let row = |name: &str, result: &Result<(), String>, works: &str, fix: Option<&str>| Row {
         name: name.to_owned(),

@@ -27,7 +27,7 @@ pub fn run(args: &Export) -> Result<(), Failure> {
     };
     if args.output.is_none() && format.is_binary() && std::io::stdout().is_terminal() {
         return Err(Failure::usage(
-            "this format is no text for a terminal: give a file with -o, or redirect the output",
+            "this format is not text for a terminal: give a file with -o, or redirect the output",
         ));
     }
     refuse_existing(args)?;
@@ -69,9 +69,7 @@ pub fn run(args: &Export) -> Result<(), Failure> {
 /// Every bundle is one that LLDB loads; what is packed or elsewhere is put where it shall be.
 fn lldb(args: &Export) -> Result<(), Failure> {
     let Some(output) = &args.output else {
-        return Err(Failure::usage(
-            "a bundle is a directory: say where it goes with -o",
-        ));
+        return Err(Failure::usage("a bundle is a directory: name it with -o"));
     };
     let parts = args.thread.is_some() || args.from.is_some() || args.to.is_some() || args.depth.is_some();
     if parts {
@@ -100,7 +98,7 @@ fn refuse_existing(args: &Export) -> Result<(), Failure> {
     }
 }
 
-/// It is a device, a pipe or a socket: it is written to, and stays.
+/// Returns whether the path is a device, a pipe or a socket, which output does not replace.
 fn is_special(path: &Path) -> bool {
     path.metadata()
         .is_ok_and(|found| !found.is_file() && !found.is_dir())

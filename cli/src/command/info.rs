@@ -83,7 +83,7 @@ impl From<manifest::Ending> for Ending {
     }
 }
 
-/// What recording in software cost; times in nanoseconds.
+/// Cost of software recording; times in nanoseconds.
 #[derive(Serialize)]
 struct OverheadInfo {
     wall: u64,
@@ -217,7 +217,7 @@ impl BundleInfo {
         if let Some(overhead) = &self.overhead {
             let seconds = |nanos: u64| format!("{}.{:03} s", nanos / 1_000_000_000, nanos / 1_000_000 % 1000);
             let program = overhead.program_cpu.map_or_else(
-                || "the program's is not known".to_owned(),
+                || "the program's is unknown".to_owned(),
                 |nanos| format!("the program {}", seconds(nanos)),
             );
             writeln!(
@@ -337,11 +337,11 @@ fn reason_text(reason: &UnattributedReason) -> String {
         UnattributedReason::SwitchBetweenStamps => {
             "a context switch between the time stamps around them".to_owned()
         }
-        UnattributedReason::NoSwitch => "no switch record says who ran".to_owned(),
-        UnattributedReason::ForeignProcess(pid) => format!("process {pid} is not of this trace"),
+        UnattributedReason::NoSwitch => "no switch record names the thread".to_owned(),
+        UnattributedReason::ForeignProcess(pid) => format!("process {pid} is not in this trace"),
         UnattributedReason::Contradiction => "their time stamps are of two threads' executions".to_owned(),
         UnattributedReason::OtherCode => {
-            "decoded with another process's code before a stamp told whose they are".to_owned()
+            "decoded with another process's code, before a time stamp identified theirs".to_owned()
         }
     }
 }

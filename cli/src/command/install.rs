@@ -1,4 +1,4 @@
-//! `backtrail install`: the files that have systemd run the collector, and a service under the recorder.
+//! `backtrail install`: systemd units of the collector, and of a service under the recorder.
 
 use crate::args::Install;
 use crate::exit::Failure;
@@ -23,7 +23,7 @@ struct File {
     text: String,
 }
 
-/// What stands at its place.
+/// The state of the existing file.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
@@ -56,7 +56,7 @@ pub fn run(args: &Install) -> Result<(), Failure> {
     report(args, &files, drop_in.as_ref())
 }
 
-/// All files, with what stands at their places; fails before anything is written.
+/// Returns all files with their states; fails before anything is written.
 fn plan(args: &Install) -> Result<(Vec<File>, Option<DropIn>), Failure> {
     let root = std::path::absolute(args.prefix.as_deref().unwrap_or(Path::new("/")))?;
     let binary = std::env::current_exe()
@@ -68,7 +68,7 @@ fn plan(args: &Install) -> Result<(Vec<File>, Option<DropIn>), Failure> {
         _ => Config::load(Some(&example.path))?,
     };
     if example.state == State::Replaced {
-        // It is the user's own, whatever it says.
+        // The file belongs to the user, whatever its contents.
         example.state = State::Kept;
     }
     let text = unit::collector(&binary, Path::new(DEFAULT_FILE), &config, machine())?;
@@ -88,7 +88,7 @@ fn plan(args: &Install) -> Result<(Vec<File>, Option<DropIn>), Failure> {
     }
     match files.iter().find(|file| file.state == State::Replaced) {
         Some(file) if !args.overwrite && !args.dry_run => Err(Failure::failed(format_args!(
-            "{} is there already and differs; look at it with --dry-run, and replace it with --overwrite",
+            "{} exists already and differs; inspect it with --dry-run, and replace it with --overwrite",
             file.path.display()
         ))),
         _ => Ok((files, drop_in)),
@@ -156,9 +156,9 @@ fn report(args: &Install, files: &[File], drop_in: Option<&DropIn>) -> Result<()
         let said = match (file.state, args.dry_run) {
             (State::New | State::Replaced, false) => "written",
             (State::New, true) => "would be written",
-            (State::Replaced, true) => "is there and differs; with --overwrite it would be replaced",
-            (State::Same, _) => "is there already",
-            (State::Kept, _) => "is there already, and stays as it is",
+            (State::Replaced, true) => "exists and differs; --overwrite would replace it",
+            (State::Same, _) => "exists already, unchanged",
+            (State::Kept, _) => "exists already, and is unchanged",
         };
         writeln!(output, "{}: {said}", file.path.display())?;
         if args.dry_run && file.state.is_written() {
@@ -250,7 +250,7 @@ mod tests {
         let file = at.join(UNITS).join("web.service.d/backtrail.conf");
         let text = fs::read_to_string(&file).unwrap();
         assert!(text.ends_with(" record --daemon -- /bin/web \"a b\"\n"), "{text}");
-        // What it wrote is not taken for the service's own.
+        // The command does not treat its own drop-in as the service's.
         run(&args).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
     }

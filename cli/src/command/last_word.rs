@@ -1,7 +1,7 @@
 //! Says what became of the program when the recorder is killed, which cannot say so itself.
 //!
-//! `backtrail record` starts `backtrail last-word` and holds a pipe to it, by which it sends the number of the process that it
-//! starts. When the pipe closes without [`ALL_IS_WELL`], the recorder was killed.
+//! `backtrail record` starts `backtrail last-word` and holds a pipe to it. The pipe carries the id
+//! of the started process. When the pipe closes without [`ALL_IS_WELL`], the recorder was killed.
 
 use crate::args::LastWord;
 use crate::exit::Failure;
@@ -62,15 +62,15 @@ pub fn run(args: &LastWord) -> Result<(), Failure> {
     }
     let fate = match (args.pid, process_in(&told)) {
         (Some(pid), _) if runs_on(pid) => {
-            format!("process {pid} runs on without it, and may end at any time: start it anew")
+            format!("process {pid} continues without it, and may end at any time: restart it")
         }
         (Some(pid), _) => format!("process {pid}, which it was attached to, has ended"),
         (None, Some(pid)) if runs_on(pid) => {
-            format!("process {pid}, the program that it started, runs on without it: end it")
+            format!("process {pid}, the program that it started, continues without it: end it")
         }
         // `PTRACE_O_EXITKILL` (ptrace(2)) sees to it.
         (None, Some(pid)) => format!("the program that it started ended with it (process {pid})"),
-        (None, None) => "it had only just begun, and whether the program had is not known".to_owned(),
+        (None, None) => "it had just started, and the state of the program is unknown".to_owned(),
     };
     Err(Failure::failed(format_args!(
         "the recorder was killed and has saved nothing: {fate}"

@@ -52,7 +52,7 @@ pub fn run(args: &Record) -> Result<(), Failure> {
     report(args, &outcome)
 }
 
-/// What the command line says of the way to record.
+/// Returns the recording options of the command line.
 fn options<'a>(args: &Record, output: impl Into<Destination<'a>>, stop: &'a AtomicBool) -> RecordOptions<'a> {
     let target = match args.pid {
         Some(pid) => Target::Processes(vec![Pid(pid)]),
@@ -152,7 +152,7 @@ fn report(args: &Record, outcome: &Outcome) -> Result<(), Failure> {
     }
 }
 
-/// Says what was recorded, in words. They are not the program's, so they do not go where its output goes.
+/// Prints a summary of the recording on standard error, because standard output is the program's.
 fn summarize(
     args: &Record,
     outcome: &Outcome,

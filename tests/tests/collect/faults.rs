@@ -95,7 +95,10 @@ fn a_daemon_and_its_guard_killed_leave_a_handler_that_holds_nobody() {
     let restored = backtrail(["collect", "--restore", "--config", config.to_str().unwrap()])
         .unwrap()
         .exited(0);
-    assert!(restored.stdout.contains("as it was before"), "{restored:?}");
+    assert!(
+        restored.stdout.contains("core_pattern is restored"),
+        "{restored:?}"
+    );
     assert_eq!(core_pattern(), before);
 }
 

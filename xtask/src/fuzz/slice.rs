@@ -15,7 +15,7 @@ const LINKS: &str = "vscode-extension/scripts/fuzz-links.mjs";
 /// A slice that takes so much longer than it was to hangs; the harness itself ends one after 20 s.
 const GRACE: Duration = Duration::from_secs(120);
 
-/// What a slice reported at its end.
+/// The report of a slice at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     pub cases: u64,
@@ -25,11 +25,11 @@ pub struct Report {
     pub kib: u64,
 }
 
-/// What a slice came to.
+/// The result of a slice.
 #[derive(Debug)]
 pub struct Outcome {
     pub took: Duration,
-    /// What was found, and how to have it again, if it failed.
+    /// The finding of a failed slice, and the command that repeats it.
     pub result: Result<Report, String>,
 }
 

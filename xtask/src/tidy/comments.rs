@@ -69,7 +69,7 @@ struct Lexer<'a> {
     number: usize,
     /// Whether code precedes the current place on its line.
     has_code: bool,
-    /// The last byte of code, by which a JavaScript regular expression is told from a division.
+    /// The last byte of code, which distinguishes a JavaScript regular expression from a division.
     previous: u8,
     is_rust: bool,
     has_templates: bool,

@@ -1,4 +1,4 @@
-//! `backtrail dump instructions` and `dump blocks`: what ran, in order, with what lies between.
+//! `backtrail dump instructions` and `dump blocks`: executed code in order, with events between.
 
 use super::Range;
 use crate::args::Dump;
@@ -144,7 +144,7 @@ fn function(range: &Range, thread: &Thread, instruction: Instruction) -> Option<
     })
 }
 
-/// What lies between the instructions, told before the one that follows it.
+/// Prints an event between two instructions, before the second one.
 fn marks(thread: &Thread, from: u64, to: u64, args: &Dump, output: &mut Output) -> Result<(), Failure> {
     for mark in thread.history.marks_in(from..to) {
         let position = thread.position(mark.index).to_string();

@@ -1,4 +1,4 @@
-//! `backtrail record --daemon`: stands before a service, and saves its crashes beside the collector's.
+//! `backtrail record --daemon`: runs a service, and saves its crashes into the collector's spool.
 
 use super::{Destination, options};
 use crate::args::Record;
@@ -23,9 +23,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a service manager, or a user, sends to the process that it has started.
+/// Signals that a service manager or a user sends to the started process.
 const PASSED_ON: [i32; 6] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
-/// How often a collector is looked for that was not there.
+/// The interval between searches for a missing collector.
 const PERIOD: Duration = Duration::from_secs(5);
 
 /// Records until the program ends, and ends as it has ended.
@@ -62,7 +62,7 @@ pub(super) fn run(args: &Record) -> Result<(), Failure> {
         )
     })?;
     drop((witness, interrupt));
-    // What is left by no destructor below is left on the disk.
+    // The exits below run no destructors, so these remove their files here.
     drop((service, minder));
     if let Some(why) = outcome.failure {
         return Err(Failure::failed(format_args!("recording ended early: {why}")));
@@ -70,12 +70,12 @@ pub(super) fn run(args: &Record) -> Result<(), Failure> {
     match outcome.ending {
         Ending::Running | Ending::Exited(0) => Ok(()),
         Ending::Exited(status) => std::process::exit(status),
-        // As shells tell it.
+        // As shells report it.
         Ending::Killed(signal) => std::process::exit(128 + signal),
     }
 }
 
-/// The signals that come from now on, but for those that are ignored here: the program ignores them, too.
+/// Returns the signals from now on, except ignored ones, which the program ignores too.
 fn catch() -> std::io::Result<Receiver<i32>> {
     let status = fs::read_to_string("/proc/self/status")?;
     let ignored = ignored(&status);
@@ -87,7 +87,7 @@ fn catch() -> std::io::Result<Receiver<i32>> {
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
-            // It ends with the process.
+            // The thread ends with the process.
             for signal in signals.forever() {
                 if sender.send(signal).is_err() {
                     return;
@@ -146,7 +146,7 @@ impl CrashSink for Service {
                 ));
             } else {
                 say(format_args!(
-                    "{error}; until then crashes are not saved, for only the collector may write to the spool"
+                    "{error}; until then crashes are not saved, because only the collector may write to the spool"
                 ));
             }
         }

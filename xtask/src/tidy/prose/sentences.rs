@@ -3,7 +3,7 @@
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::collections::BTreeSet;
 
-/// Stands for a code span, so that code is one word and no word of the list.
+/// Represents a code span, so that code is one word and no word of the list.
 pub const CODE: char = '\u{e000}';
 
 /// A sentence, a heading, a list item or a table cell.
