@@ -1,6 +1,7 @@
-//! Chrome's Trace Event Format, in its JSON object form: `B` and `E` events a call, `i` events a moment.
+//! Chrome's Trace Event Format as a JSON object: `B` and `E` events for a call, `i` for a moment.
 //!
-//! `ts` is in microseconds with three decimals; the viewer's unit is always time, so `otherData` says what it is.
+//! `ts` is in microseconds with three decimals. The viewer's unit is always time, so `otherData`
+//! has the true unit.
 
 use crate::{Event, Function, Functions, Kind, Result, Timeline, Track};
 use backtrail_decoder::Watch;
@@ -70,7 +71,7 @@ pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<
     Ok(())
 }
 
-/// Tells the viewer what a process or thread is called.
+/// Writes the name of a process or thread.
 fn name(track: &Track<'_>, what: &'static str, name: String) -> Line<'static> {
     Line {
         ph: "M",
@@ -84,7 +85,7 @@ fn name(track: &Track<'_>, what: &'static str, name: String) -> Line<'static> {
     }
 }
 
-/// `function`: the one that is entered or left. What is left has its name too: speedscope finds ends by it.
+/// `function` is the entered or left one. Ends have a name too, because speedscope needs it.
 fn line<'a>(track: &Track<'_>, function: Option<&'a Function>, event: &'a Event) -> Line<'a> {
     let name = function.map(|function| &*function.name);
     let module = function.and_then(|function| function.module.as_deref());

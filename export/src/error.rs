@@ -30,7 +30,7 @@ pub enum Error {
     Full(&'static str),
 }
 
-/// What can fail with [`enum@Error`].
+/// A result with [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {

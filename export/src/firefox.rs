@@ -1,7 +1,7 @@
 //! The Firefox Profiler's processed profile format.
 //!
-//! That profiler shows samples, so the timeline is sampled, as evenly and as often as it can still show: a call shorter than
-//! the interval may be in none. What is no call becomes a marker.
+//! The profiler shows samples, so the timeline is sampled, evenly and as often as the profiler
+//! permits. A call shorter than the interval can be missing. Other events become markers.
 
 use crate::{FunctionId, Functions, Kind, Result, Timeline, Track};
 use backtrail_decoder::Watch;
@@ -136,7 +136,7 @@ impl<'p> Sampler<'p> {
     }
 }
 
-/// What is no call.
+/// An event other than a call.
 struct Moment {
     name: StringHandle,
     position: StringHandle,

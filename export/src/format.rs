@@ -22,7 +22,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// It is no text.
+    /// Returns whether the format is binary.
     #[must_use]
     pub fn is_binary(self) -> bool {
         matches!(self, Self::Perfetto | Self::Pprof)

@@ -52,7 +52,7 @@ impl Functions {
         id
     }
 
-    /// What stands for a function while a thread executes nothing.
+    /// The function that represents a thread without execution.
     pub fn stand_in(&mut self, process: &Process, name: &'static str) -> FunctionId {
         let next = FunctionId(self.list.len() as u32);
         let id = *self.stand_ins.entry((process.pid, name)).or_insert(next);

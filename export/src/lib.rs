@@ -1,12 +1,12 @@
-//! What a trace holds, in the formats of other tools: timelines, and profiles.
+//! Exports of a trace in the formats of other tools: timelines and profiles.
 //!
-//! A [`Timeline`] puts the calls of the chosen threads on one clock and tells them one after the other as [`Event`]s.
-//! Each format is one file that writes what it hears; the formats without a time axis hear it through
-//! [`stacks`], which adds up what each stack cost.
+//! A [`Timeline`] puts the calls of the chosen threads on one clock and emits them in order as
+//! [`Event`]s. Each format is one file that writes these events. The formats without a time axis
+//! use [`stacks`], which adds up the cost of each stack.
 //!
-//! A gap, an interrupt and the crash are told where the format has a place for them. Times are guesses between two time
-//! stamps ([`History::interpolated_departure`](backtrail_decoder::History::interpolated_departure)); what is exact is the order of the events, and the
-//! position that each call has in the trace.
+//! Gaps, interrupts and the crash are written where the format supports them. Times between two
+//! time stamps are interpolated (`History::interpolated_departure`). The order of events and the
+//! position of each call in the trace are exact.
 #![forbid(unsafe_code)]
 
 mod chrome;

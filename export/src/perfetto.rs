@@ -1,7 +1,7 @@
-//! Perfetto's trace format: one packet an event, a track a thread.
+//! Perfetto's trace format: one packet per event, one track per thread.
 //!
-//! Slices carry where they begin in our trace, `position`, so that what is found there can be gone to. Names are sent once
-//! and numbered (interned) from then on.
+//! Each slice has its start in the trace, `position`, which the debugger's `goto` accepts. Names
+//! are written once and then numbered (interned).
 
 mod schema;
 

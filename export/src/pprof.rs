@@ -1,4 +1,4 @@
-//! pprof's `profile.proto`, compressed by gzip: how often each stack was called, its instructions and its time.
+//! pprof's `profile.proto`, compressed by gzip: calls, instructions and time of each stack.
 
 mod schema;
 
@@ -49,7 +49,7 @@ pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<
     Ok(())
 }
 
-/// What the numbers of a sample are; the last is what pprof shows at first.
+/// Types of the numbers of a sample. pprof shows the last one by default.
 fn value_types(unit: Unit, strings: &mut Strings) -> Vec<ValueType> {
     let counts = [("calls", "count"), ("instructions", "count")].into_iter();
     let time = match unit {

@@ -6,7 +6,7 @@ use backtrail_debugger::time::Timebase;
 use backtrail_decoder::History;
 use backtrail_pt::Tsc;
 
-/// What a moment is counted in.
+/// The unit of a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.
@@ -64,7 +64,7 @@ impl Scale {
         }
     }
 
-    /// It can tell the moments of a thread.
+    /// Checks that a thread has moments in this unit.
     pub fn covers(&self, thread: &Thread) -> Result<()> {
         match self.unit == Unit::Instructions || thread.history.first_stamp().is_some() {
             true => Ok(()),
@@ -82,7 +82,7 @@ impl Scale {
         self.moment(history, index, history.interpolated_arrival(index))
     }
 
-    /// What comes before the first time stamp of a thread is drawn where that is.
+    /// Events before the first time stamp of a thread are drawn at that time stamp.
     fn moment(&self, history: &History, index: u64, tsc: Option<Tsc>) -> u64 {
         if self.unit == Unit::Instructions {
             return index;

@@ -1,4 +1,4 @@
-//! What each stack cost, added up.
+//! The sum of each stack's costs.
 
 use crate::{FunctionId, Functions, Kind, Result, Timeline, Track};
 use backtrail_decoder::Watch;
@@ -13,7 +13,7 @@ pub(crate) struct Stack {
     pub cost: Cost,
 }
 
-/// What was spent in the innermost function of a stack itself.
+/// The own cost of the innermost function of a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// How often it was called there.
@@ -30,8 +30,8 @@ pub(crate) struct Stacks {
     known: FxHashMap<(Option<u32>, FunctionId), u32>,
 }
 
-/// Stacks are this deep at most: what is called deeper counts for the outermost call that is. Listing the functions
-/// of every stack takes the square of it.
+/// The largest depth of a stack. Deeper calls count for the last listed one. The size of the list
+/// of all stacks grows with the square of the depth.
 pub(crate) const DEEPEST: usize = 1024;
 
 impl Stacks {

@@ -9,7 +9,7 @@ use backtrail_decoder::{CallId, Forest, Mark, MarkKind, Position, Stage, Watch};
 use backtrail_pt::{Tid, Tsc};
 use std::ops::Range;
 
-/// What to export.
+/// The options of an export.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Only this thread; `None`: all.
@@ -20,11 +20,11 @@ pub struct Options {
     pub to: Option<Position>,
     /// Only calls that are inside of fewer others.
     pub depth: Option<u32>,
-    /// What to count moments in.
+    /// The unit of moments.
     pub clock: Clock,
 }
 
-/// What to count moments in.
+/// The choice of the unit of moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
     /// Time where the threads have it, else instructions.
@@ -56,7 +56,7 @@ pub struct Track<'a> {
 }
 
 impl Track<'_> {
-    /// What the thread is called.
+    /// The name of the thread.
     #[must_use]
     pub fn label(&self) -> String {
         match &self.thread.name {
@@ -80,11 +80,11 @@ pub struct Event {
 /// The kinds of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A function is called, or is running already where the export begins; or the thread executes nothing for a while.
+    /// A function is called, or runs at the start of the export, or the thread executes nothing.
     Enter(FunctionId),
     /// The innermost call ends, or the export does.
     Leave,
-    /// Something that is no call: history is missing, the program wrote a value into its trace, it crashed.
+    /// An event other than a call: a gap, a value that the program wrote into its trace, the crash.
     Moment(String),
 }
 
@@ -149,7 +149,7 @@ impl<'a> Timeline<'a> {
         &self.tracks
     }
 
-    /// What moments are counted in.
+    /// The unit of moments.
     #[must_use]
     pub fn unit(&self) -> Unit {
         self.scale.unit
@@ -161,7 +161,7 @@ impl<'a> Timeline<'a> {
         self.scale.start
     }
 
-    /// What the program of a track is called.
+    /// The name of a track's program.
     #[must_use]
     pub fn program_of(&self, track: &Track<'_>) -> String {
         let only = self.session.processes().len() == 1;
@@ -177,7 +177,7 @@ impl<'a> Timeline<'a> {
         self.scale.ends(&track.thread.history, track.range.end)
     }
 
-    /// What the reader of an export should know, a sentence each.
+    /// Remarks for the reader of an export, one sentence each.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let clock = match self.scale.unit {
@@ -192,7 +192,7 @@ impl<'a> Timeline<'a> {
             .collect()
     }
 
-    /// Tells the events of a track in order; each call that is entered is left.
+    /// Emits the events of a track in order. Each entered call is left.
     ///
     /// # Errors
     /// Those of `hear`; when canceled.
@@ -236,7 +236,7 @@ impl<'a> Timeline<'a> {
         Ok(watch.report(Stage::Export, count, count)?)
     }
 
-    /// What the crash is called, where the track goes on to it.
+    /// The name of the crash, if the track reaches it.
     fn crash_at_end(&self, track: &Track<'_>) -> Option<String> {
         let crash = self.session.crash_of(track.thread.tid)?;
         let whole = track.range.end == track.thread.history.len();
@@ -303,7 +303,7 @@ impl Teller<'_> {
         self.tell(self.scale.ends(&self.track.thread.history, end), end, Kind::Leave)
     }
 
-    /// Tells the marks before an instruction, and those right before it too, if so wanted.
+    /// Emits the marks before an instruction, optionally with those right before it.
     fn moments(&mut self, index: u64, at_too: bool) -> Result<()> {
         while let Some(mark) = self
             .next_mark

@@ -1,6 +1,6 @@
 //! The messages of pprof's profiles, as far as we write them.
 //!
-//! Source: `proto/profile.proto` of pprof. Numbers without a unit are those of strings in the table.
+//! Source: `proto/profile.proto` of pprof. Numbers without a unit are indexes of the string table.
 
 use prost::Message;
 
