@@ -101,7 +101,7 @@ fn a_process_attached_to_is_not_left_stopped() {
     let runs_on = process.try_wait().unwrap().is_none();
     assert_eq!(
         (
-            said.contains(&format!("process {pid} runs on")),
+            said.contains(&format!("process {pid} continues")),
             said.contains("has ended")
         ),
         (runs_on, !runs_on),

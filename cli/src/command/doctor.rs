@@ -259,9 +259,9 @@ mod tests {
             told.reason
         );
         let ours = format!("|{}/handler core-handler %P\n", run.display());
-        assert!(row(&ours).reason.contains("is gone"));
+        assert!(row(&ours).reason.contains("was killed"));
         let _tenancy = backtrail_collector::Runtime::new(&run).occupy().unwrap();
-        assert!(row(&ours).reason.contains("that runs"));
+        assert!(row(&ours).reason.contains("a running collector"));
         std::fs::remove_file(at.join("core_pattern")).unwrap();
         assert_eq!(keep_row(&Sysctl::at(at), at).state, "missing");
     }
