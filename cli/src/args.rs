@@ -98,8 +98,8 @@ pub struct CoreGuard {
 /// `backtrail dap`.
 #[derive(Debug, Args)]
 pub struct Dap {
-    /// Listen at unix:PATH, or on this machine only at 127.0.0.1:PORT (0 picks a free port and
-    /// prints it), instead of using standard input and output; only your own user can connect
+    /// Listen at unix:PATH or at 127.0.0.1:PORT (0 picks a free port and prints it) instead of
+    /// standard input and output, for your own user
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<backtrail_dap::Address>,
     /// Fetch traces only from this server, https://HOST[:PORT]; may be repeated; "none" allows no
@@ -131,7 +131,7 @@ pub struct LastWord {
 /// `backtrail install`.
 #[derive(Debug, Args)]
 pub struct Install {
-    /// Write below this directory instead of /, and look for units there (for packages and images)
+    /// Write below this directory instead of /, and search it for units (for packages and images)
     #[arg(long, value_name = "DIR")]
     pub prefix: Option<PathBuf>,
     /// Also run this service under the recorder, by a drop-in

@@ -80,7 +80,7 @@ pub struct Event {
 /// The kind of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// A function is called, or is already active at the start. A placeholder function stands for a
+    /// A function is called, or is already active at the start. A placeholder function replaces a
     /// pause of the thread.
     Enter(FunctionId),
     /// The innermost call ends, or the export does.

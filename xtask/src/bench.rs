@@ -1,6 +1,6 @@
-//! `cargo xtask bench`: what recording and decoding cost, in one run beside what else there is for it.
+//! `cargo xtask bench`: costs of recording and decoding, next to those of other tools.
 //!
-//! The tables are Markdown, to be pasted into `docs/benchmarks.md` and `docs/programs.md`.
+//! The tables are Markdown for `docs/benchmarks.md` and `docs/programs.md`.
 
 mod adapter;
 mod collect;
@@ -44,7 +44,7 @@ pub fn decode(options: &DecodeOptions) -> Result<(), Failure> {
     decode::run(options, &binary)
 }
 
-/// `bench debug`: how long the debugger's commands take on a history of about 100 million instructions.
+/// `bench debug`: times of the debugger's commands on a history of 100 million instructions.
 pub fn debug(options: &DebugOptions) -> Result<(), Failure> {
     let binary = release()?;
     on_two_cores()?;
@@ -56,7 +56,7 @@ pub fn collect() -> Result<(), Failure> {
     collect::run(&release()?)
 }
 
-/// `bench adapter`: how long the debug adapter takes to open a trace, and to answer, as its client sees it.
+/// `bench adapter`: times of the debug adapter to open a trace and to answer.
 pub fn adapter(bundle: Option<&str>) -> Result<(), Failure> {
     let binary = release()?;
     on_two_cores()?;
@@ -91,7 +91,7 @@ fn release_with(needs: &[&[packages::Need]], features: &[&str]) -> Result<PathBu
         .map_err(|error| format!("cannot find {}: {error}", binary.display()))
 }
 
-/// Keeps this process and its children on the first two processors it may use: what is promised is promised of two.
+/// Binds this process and its children to its first two processors: the goals are for two.
 fn on_two_cores() -> Result<(), Failure> {
     let failed = |error| format!("cannot choose two processors: {error}");
     let this = Pid::from_raw(0);
@@ -117,7 +117,7 @@ fn sentence(what: &str, error: &std::io::Error) -> Failure {
     format!("{what}: {error}")
 }
 
-/// The version that a program tells, its first line.
+/// Returns the version of a program, which is its first line of output.
 fn version(program: &str) -> Option<String> {
     let output = Command::new(program).arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,4 +1,4 @@
-//! `cargo xtask bpf`: the eBPF programs, compiled anew by a pinned compiler, which needs nothing of the system but Python.
+//! `cargo xtask bpf`: compiles the eBPF programs with a pinned compiler that needs only Python.
 
 use crate::{Failure, node, shell};
 use std::ffi::OsString;
@@ -6,16 +6,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Clang 22 inside Zig's compiler, as a package for Python: one file to fetch, and the same for every Linux.
+/// Clang 22 inside Zig's compiler, as a Python package: one file for every Linux.
 const COMPILER: &str = "ziglang==0.17.0";
-/// What shows that this very version is installed.
+/// The file that shows that this version is installed.
 const SIGN: &str = "ziglang-0.17.0.dist-info";
 /// Where the programs are, and beside it their objects.
 const SOURCES: &str = "bpf/src";
 /// The programs: `bpf/src/NAME.bpf.c` makes `bpf/NAME.bpf.o`.
 const PROGRAMS: &[&str] = &["crash", "function"];
 
-/// Same bytes wherever it is compiled: no path but relative ones, nothing of the compiler's own checks.
+/// Options for reproducible objects: relative paths only, and no checks of the compiler.
 const FLAGS: &[&str] = &[
     "-target",
     "bpfel-freestanding",
@@ -46,8 +46,8 @@ pub fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Fails if an object is not what the compiler makes of its source. Without a network to get the compiler from, it says that it
-/// could not look.
+/// Fails if an object differs from the compiler's output. Without a network for the compiler, a
+/// message says that the check was skipped.
 pub fn check() -> Result<(), Failure> {
     let compiler = match Compiler::install() {
         Ok(compiler) => compiler,
@@ -110,7 +110,7 @@ impl Compiler {
         Ok(Self { folder })
     }
 
-    /// The object of a program in the repository at `root`, without what only a debugger would want.
+    /// Compiles a program of the repository at `root`, without debug sections.
     fn compile(&self, root: &Path, program: &str) -> Result<Vec<u8>, Failure> {
         let made = self.folder.join(format!("{program}.{}.o", std::process::id()));
         let cache = |name: &str| -> OsString { self.folder.join(name).into() };
@@ -132,7 +132,8 @@ impl Compiler {
     }
 }
 
-/// Whether a section is nothing to a loader. `.BTF` and `.BTF.ext` are its own; their relocations it does itself.
+/// Returns whether a loader ignores a section. A loader reads `.BTF` and `.BTF.ext`, and relocates
+/// them itself.
 fn is_idle(section: &str) -> bool {
     let name = section.strip_prefix(".rel").unwrap_or(section);
     name.starts_with(".debug_")
@@ -140,8 +141,11 @@ fn is_idle(section: &str) -> bool {
         || [".llvm_addrsig", ".eh_frame", ".rel.eh_frame"].contains(&section)
 }
 
-/// The object with the contents of idle sections taken out. The sections stay, empty, so that no number of a section or a symbol
-/// changes. Layout: `Elf64_Ehdr`, `Elf64_Shdr` in the System V ABI. `None`: this is no little-endian ELF64 object.
+/// Returns the object without the contents of ignored sections, or nothing for other files than
+/// little-endian ELF64 objects.
+///
+/// The sections stay, empty, so that no number of a section or symbol changes. Layout:
+/// `Elf64_Ehdr`, `Elf64_Shdr` in the System V ABI.
 fn stripped(object: &[u8]) -> Option<Vec<u8>> {
     const HEADER: usize = 64;
     const SECTION: usize = 64;
@@ -217,8 +221,8 @@ mod tests {
         for program in PROGRAMS {
             let object = fs::read(Path::new(REPOSITORY).join(object_path(program))).unwrap();
             assert_eq!(stripped(&object).as_ref(), Some(&object));
-            // Its strings end in zeros, and an absolute path would begin after one. Three letters, for
-            // a number may look like a shorter one.
+            // Its strings end in zeros, and an absolute path would begin after one. A match needs
+            // three letters, because a number can look like a shorter path.
             let is_path =
                 |bytes: &[u8]| bytes[..2] == *b"\0/" && bytes[2..].iter().all(u8::is_ascii_lowercase);
             assert!(

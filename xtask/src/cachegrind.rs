@@ -1,10 +1,10 @@
-//! Counting machine instructions by valgrind's cachegrind: the same each time, whatever else the machine does.
+//! Counts machine instructions with valgrind's cachegrind, independently of the machine's load.
 
 use crate::Failure;
 use std::fs;
 use std::path::Path;
 
-/// What to put before a command to have its instructions counted into a file.
+/// The command line prefix that counts a command's instructions into a file.
 pub fn words(counts: &Path) -> Vec<String> {
     let file = format!("--cachegrind-out-file={}", counts.display());
     ["valgrind", "-q", "--tool=cachegrind", "--cache-sim=no", &file]
@@ -12,10 +12,10 @@ pub fn words(counts: &Path) -> Vec<String> {
         .to_vec()
 }
 
-/// The sum that such a file tells.
+/// Returns the sum in such a file.
 pub fn total(counts: &Path) -> Result<u64, Failure> {
     let text = fs::read_to_string(counts).map_err(|error| format!("cachegrind's file: {error}"))?;
-    sum(&text).ok_or_else(|| "cachegrind told no sum".to_owned())
+    sum(&text).ok_or_else(|| "cachegrind reported no sum".to_owned())
 }
 
 /// The sum of the first event: instructions.

@@ -24,9 +24,7 @@ impl Demo {
         match language {
             "c" => Ok(Self::C),
             "rust" => Ok(Self::Rust),
-            _ => Err(format!(
-                "there is no demo program '{language}': c and rust are the two"
-            )),
+            _ => Err(format!("there is no demo program '{language}': choose c or rust")),
         }
     }
 

@@ -1,10 +1,11 @@
-//! `cargo xtask deps`: what the project is built of. Sources, licences, doubles and advisories of crates and npm packages, and the
-//! notices of third parties that go with the binary.
+//! `cargo xtask deps`: sources, licenses, duplicates, advisories and minimum Rust version of crates
+//! and npm packages, and the third-party notices of the binary.
 //!
-//! Works without a network as far as it can, and says what it could not look at.
+//! The check works without a network where possible, and reports what it could not check.
 
 mod advisories;
 mod crates;
+mod minimum;
 mod notices;
 mod npm;
 
@@ -16,7 +17,7 @@ use std::process::Stdio;
 
 /// The notices, as they go with the binary.
 const NOTICES: &str = "THIRD-PARTY.txt";
-/// What the product is built for.
+/// The target platform of the product.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 /// Where npm packages are named.
 const LOCKS: &[&str] = &[
@@ -31,6 +32,8 @@ const LOCKS: &[&str] = &[
 pub fn check() -> Result<(), Failure> {
     let (packages, notes) = packages()?;
     let mut problems = crates::check(&packages);
+    let promised = minimum::promised(&metadata(&["--offline", "--no-deps"])?)?;
+    problems.extend(minimum::check(&packages, &promised));
     problems.extend(advisories::check(&packages));
     for lock in LOCKS {
         let text = fs::read_to_string(lock).map_err(|error| format!("cannot read {lock}: {error}"))?;
@@ -43,7 +46,11 @@ pub fn check() -> Result<(), Failure> {
     for note in notes {
         println!("deps: {note}");
     }
-    println!("deps: {} crates, {}", packages.len(), advisories::coverage());
+    println!(
+        "deps: {} crates, minimum Rust {promised}, {}",
+        packages.len(),
+        advisories::coverage()
+    );
     problems.iter().for_each(|problem| println!("deps: {problem}"));
     match problems.len() {
         0 => Ok(()),
@@ -51,7 +58,7 @@ pub fn check() -> Result<(), Failure> {
     }
 }
 
-/// Writes the notices anew.
+/// Writes the notices.
 pub fn write_notices() -> Result<(), Failure> {
     let packages = shipped()?;
     let text = notices::text(&packages)?;
@@ -64,15 +71,15 @@ pub fn write_notices() -> Result<(), Failure> {
     Ok(())
 }
 
-/// All packages of `Cargo.lock`, and what could not be looked at.
+/// Returns all packages of `Cargo.lock`, and notes about unchecked ones.
 fn packages() -> Result<(Vec<Package>, Vec<String>), Failure> {
-    // Crates for other platforms are at hand only where somebody fetched them.
+    // Crates for other platforms are available only if they were fetched.
     let all = metadata(&["--offline"]).or_else(|_| metadata(&[]));
     if let Ok(all) = all {
         return Ok((Package::all(&all)?, Vec::new()));
     }
     let some = metadata(&["--offline", "--filter-platform", PLATFORM])?;
-    let note = "without a network only the crates of this platform are looked at";
+    let note = "without a network only the crates of this platform are checked";
     Ok((Package::all(&some)?, vec![note.to_owned()]))
 }
 

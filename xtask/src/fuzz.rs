@@ -32,7 +32,7 @@ pub fn run(seconds: u64) -> Result<(), Failure> {
     )
 }
 
-/// What `--hours` is asked.
+/// The options of `--hours`.
 #[derive(Debug, PartialEq)]
 pub struct Long {
     time: Duration,
@@ -49,12 +49,12 @@ impl Long {
         };
         let hours: f64 = hours
             .parse()
-            .map_err(|_| format!("'{hours}' is no number of hours"))?;
+            .map_err(|_| format!("'{hours}' is not a number of hours"))?;
         let time = Duration::try_from_secs_f64(hours * 3600.0);
-        let time = time.map_err(|_| format!("'{hours}' is no number of hours"))?;
+        let time = time.map_err(|_| format!("'{hours}' is not a number of hours"))?;
         let (seed, names) = match rest {
             ["--seed", seed, names @ ..] => {
-                let seed = seed.parse().map_err(|_| format!("'{seed}' is no seed"))?;
+                let seed = seed.parse().map_err(|_| format!("'{seed}' is not a seed"))?;
                 (seed, names)
             }
             names => (1, names),
@@ -67,7 +67,7 @@ impl Long {
     }
 }
 
-/// What a target came to, in all its slices.
+/// The result of a target in all its slices.
 #[derive(Clone, Debug, Default)]
 struct Sum {
     cases: u64,
@@ -93,7 +93,8 @@ impl Sum {
     }
 }
 
-/// Runs the targets in turns until the time is over or Ctrl-C comes; what fails is kept, and the run goes on.
+/// Runs the targets in turns until the time is over or Ctrl-C. Failing cases are stored, and the
+/// run continues.
 pub fn long(wanted: &Long) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -133,7 +134,7 @@ pub fn long(wanted: &Long) -> Result<(), Failure> {
     progress.say(&table(&sums));
     match sums.values().map(|sum| sum.finds.len()).sum::<usize>() {
         0 => Ok(()),
-        finds => Err(format!("{finds} cases failed; each is kept as told above")),
+        finds => Err(format!("{finds} cases failed; the commands above repeat them")),
     }
 }
 

@@ -1,7 +1,8 @@
-//! `cargo xtask guard`: decoding costs no more machine instructions than it did.
+//! `cargo xtask guard`: bounds on the machine instructions that decoding costs.
 //!
-//! `backtrail-guard` (`bench/src/guard/`) decodes a trace that is made up, the same each time, under cachegrind.
-//! The bounds are in [`BOUNDS`], a line a stage: its name, and machine instructions for each decoded one.
+//! `backtrail-guard` (`bench/src/guard/`) decodes a fixed synthetic trace under cachegrind. The
+//! bounds are in [`BOUNDS`], one line per stage: its name, and machine instructions per decoded
+//! one.
 
 use crate::{Failure, cachegrind, packages, shell};
 use std::fmt::Write;
@@ -12,7 +13,7 @@ use std::process::Command;
 /// Where the bounds are.
 const BOUNDS: &str = "bench/src/guard/bounds.txt";
 
-/// What is counted, and the stage of `backtrail-guard` that does all else.
+/// The counted stages, and the stage of `backtrail-guard` that is subtracted.
 const STAGES: &[(&str, &str)] = &[("flow", "trace"), ("history", "trace"), ("forest", "history")];
 
 /// How much above its bound a stage may be: compilers and libraries differ.
@@ -22,7 +23,7 @@ const TOLERANCE: f64 = 0.15;
 pub fn run(accept: bool) -> Result<(), Failure> {
     packages::ensure(&[packages::BUILD, packages::COUNT])?;
     if !shell::in_path("valgrind") {
-        println!("Not guarded: what decoding costs, for want of valgrind.");
+        println!("The cost of decoding is not checked, because valgrind is missing.");
         return Ok(());
     }
     let mut build = shell::cargo();

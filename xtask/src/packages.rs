@@ -1,7 +1,7 @@
-//! What the build and the tests need from the system, and how it gets there.
+//! Packages of the system that the build and the tests need, and their installation.
 //!
-//! As root on a system with `apt-get` it is installed, said out loud; else the exact line to type
-//! is printed.
+//! As root on a system with `apt-get`, they are installed with a message. Otherwise the exact
+//! command line is printed.
 
 use crate::{Failure, shell};
 use backtrail_tests::real::PROGRAMS;
@@ -12,7 +12,7 @@ use std::process::Command;
 pub struct Need {
     /// Debian's name of the package.
     package: &'static str,
-    /// What it is for.
+    /// Its purpose.
     why: &'static str,
     /// How one sees that it is there, installed from a package or not.
     sign: Sign,
@@ -44,13 +44,13 @@ const fn wish(package: &'static str, sign: Sign, why: &'static str) -> Need {
     }
 }
 
-/// What `cargo build` needs.
+/// Requirements of `cargo build`.
 pub const BUILD: &[Need] = &[
     need("gcc", Sign::Tool("cc"), "links, and compiles the C demo"),
     need("libc6-dev", Sign::Tool("cc"), "the C library's headers"),
 ];
 
-/// What building with the feature `libipt` needs beside [`BUILD`].
+/// Requirements of the feature `libipt`, in addition to [`BUILD`].
 pub const ORACLE: &[Need] = &[
     need(
         "cmake",
@@ -61,7 +61,7 @@ pub const ORACLE: &[Need] = &[
     need("libclang-dev", Sign::Libclang, "generates libipt's bindings"),
 ];
 
-/// What the tests need beside [`BUILD`].
+/// Requirements of the tests, in addition to [`BUILD`].
 pub const TEST: &[Need] = &[
     need("g++", Sign::Tool("c++"), "compiles the C++ test programs"),
     need(
@@ -117,7 +117,8 @@ pub const TEST: &[Need] = &[
     ),
 ];
 
-/// What the long tests need beside [`TEST`], to build real programs from Debian's sources.
+/// Requirements of the long tests, in addition to [`TEST`], to build programs from Debian's
+/// sources.
 pub const SOURCES: &[Need] = &[
     need("make", Sign::Tool("make"), "builds real programs from source"),
     wish(
@@ -128,7 +129,7 @@ pub const SOURCES: &[Need] = &[
     wish("tcl", Sign::Tool("tclsh"), "puts the source of sqlite3 together"),
 ];
 
-/// What installs the readers of exports.
+/// Requirements to install the readers of exports.
 pub const READERS: &[Need] = &[wish(
     "python3-pip",
     Sign::Tool("pip3"),
@@ -146,35 +147,35 @@ pub const EDITORS: &[Need] = &[
     ),
 ];
 
-/// What puts pictures together.
+/// Requirements to combine pictures.
 pub const PICTURES: &[Need] = &[need(
     "webp",
     Sign::Tool("img2webp"),
     "keeps screenshots small, and moves them",
 )];
 
-/// What opens exports and takes hundreds of megabytes: the long tests have it.
+/// Readers of exports that take hundreds of megabytes, for the long tests.
 pub const HEAVY_READERS: &[Need] = &[wish(
     "golang-go",
     Sign::Tool("go"),
     "pprof, which reads our profiles",
 )];
 
-/// What the benchmarks compare with.
+/// Tools that the benchmarks compare with.
 pub const BENCH: &[Need] = &[wish(
     "qemu-user",
     Sign::Tool("qemu-x86_64"),
     "emulates, and counts what is executed: a peer in benchmarks",
 )];
 
-/// What counts machine instructions; the benchmarks compare with it, too.
+/// The tool that counts machine instructions. The benchmarks compare with it too.
 pub const COUNT: &[Need] = &[wish(
     "valgrind",
     Sign::Tool("valgrind"),
     "counts the machine instructions of decoding",
 )];
 
-/// What the virtual machines of `cargo xtask test-vm` need beside [`BUILD`].
+/// Requirements of `cargo xtask test-vm`, in addition to [`BUILD`].
 pub const VM: &[Need] = &[
     need(
         "qemu-system-x86",
@@ -191,7 +192,7 @@ pub const VM: &[Need] = &[
     need("dpkg", Sign::Tool("dpkg"), "unpacks kernels"),
 ];
 
-/// What the real programs of these names need, each package once.
+/// Returns the packages of all real programs, each once.
 pub fn of_programs(names: &[&str]) -> Vec<Need> {
     let mut needs: Vec<Need> = Vec::new();
     for program in PROGRAMS.iter().filter(|program| names.contains(&program.name)) {

@@ -1,4 +1,4 @@
-//! `cargo xtask protocol`: the types of the Debug Adapter Protocol, out of the package that declares them.
+//! `cargo xtask protocol`: generates the types of the Debug Adapter Protocol from its npm package.
 
 mod names;
 mod rust;
@@ -14,14 +14,14 @@ use std::process::{Command, Stdio};
 
 /// The repository's root: tests run in another folder.
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-/// Where the schema lies, and the list of packages it is made with.
+/// The folder of the schema, and of the list of packages that generate it.
 const FOLDER: &str = "dap-adapter/protocol";
 const SCHEMA: &str = "dap-adapter/protocol/debugProtocol.json";
 const PACKAGE: &str = "@vscode/debugprotocol";
-/// What is generated.
+/// The generated file.
 pub const TYPES: &str = "dap-adapter/src/protocol/types.rs";
 
-/// Makes the schema and the types anew.
+/// Generates the schema and the types.
 pub fn run() -> Result<(), Failure> {
     packages::ensure(&[packages::READERS])?;
     let node = Node::among(&readers::python()?);
@@ -40,7 +40,7 @@ pub fn check() -> Result<(), Failure> {
     }
 }
 
-/// What is wrong with these types: they are not those of the schema, or those cannot be made.
+/// Returns how these types differ from the schema's, or why those cannot be generated.
 pub fn difference(found: &str) -> Option<String> {
     match types() {
         Ok(types) if types == found => None,

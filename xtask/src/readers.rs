@@ -1,24 +1,25 @@
-//! What tests open exports with and drive the debug adapter by, in folders of our own: packages for Python, among them a
-//! Node.js, and packages for JavaScript that it runs.
+//! Programs that read exports and drive the debug adapter in tests: Python packages, including a
+//! Node.js, and JavaScript packages that it runs. They are installed in our own folders.
 
 use crate::node::{self, Node};
 use crate::{Failure, packages, shell};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Packages for Python, each with the folder that shows that it is there: Perfetto's schema, what reads by it, and Node.js.
+/// Python packages, each with a folder that shows its presence: Perfetto's schema and reader,
+/// Node.js.
 const PYTHON: [(&str, &str); 3] = [
     ("perfetto", "perfetto"),
     ("protobuf", "google/protobuf"),
     (node::WHEEL, node::WHEEL_FOLDER),
 ];
 
-/// The folder that names the packages for JavaScript which open exports, and its name where they are installed.
+/// The folder that lists the JavaScript packages which read exports, and their installed folder.
 const EXPORTS: (&str, &str) = ("tests/readers", "readers");
 /// The same of those that drive the debug adapter.
 const DAP: (&str, &str) = ("tests/dap", "dap-client");
 
-/// Where the readers are; `None`: they cannot be had, and the tests that need them are skipped and say so.
+/// Paths of the readers. Without one, the tests that need it are skipped with a message.
 pub struct Readers {
     /// Packages for Python, for `PYTHONPATH`.
     pub python: Option<PathBuf>,
@@ -68,7 +69,7 @@ pub fn install() -> Readers {
     }
 }
 
-/// What was installed; else it is said that it was not.
+/// Returns the installed path, or prints the reason of a failure.
 pub fn or_without<T>(installed: Result<T, Failure>) -> Option<T> {
     installed
         .map_err(|error| println!("{error}; going on without: the tests that need it are skipped."))

@@ -1,4 +1,4 @@
-//! `cargo xtask screenshots`: the pictures of `docs/images`, which the test of VS Code makes on its way.
+//! `cargo xtask screenshots`: makes the pictures of `docs/images` in the test of VS Code.
 
 use crate::node;
 use crate::{Failure, packages, readers, shell, vscode};

@@ -16,7 +16,7 @@ pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
 }
 
-/// The `cargo` that runs this chore, without what it tells of this package.
+/// Returns the `cargo` that runs this task, without its environment variables of this package.
 pub fn cargo() -> Command {
     backtrail_tests::backtrail::cargo()
 }
@@ -32,7 +32,7 @@ pub fn run(command: &mut Command) -> Result<(), Failure> {
     }
 }
 
-/// What a command prints on stdout, `None` when it cannot be run or fails.
+/// Returns a command's standard output, or nothing when the command fails.
 pub fn output(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program)
         .args(arguments)
@@ -45,7 +45,7 @@ pub fn output(program: &str, arguments: &[&str]) -> Option<String> {
         .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Whether a program of that name stands in `PATH`.
+/// Returns whether a program of that name is in `PATH`.
 pub fn in_path(program: &str) -> bool {
     std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()))

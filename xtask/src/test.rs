@@ -10,14 +10,13 @@ use steps::Steps;
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// What fits into a review: well under half an hour on two cores.
+    /// The checks before a merge: well under half an hour on two cores.
     Usual,
     /// Long fuzzing, the whole matrix of programs, and the real programs too.
     All,
 }
 
-/// The test programs that take longest: they are begun first, so that the last minutes are not
-/// spent on one of them alone.
+/// The slowest test programs. They start first, so that none of them runs alone at the end.
 const LONGEST: &[&str] = &[
     "backtrail-tests/debugging",
     "backtrail-tests/collector",
@@ -26,8 +25,11 @@ const LONGEST: &[&str] = &[
     "backtrail-recorder/exact",
 ];
 
-/// Installs what is needed, then checks format, invariants, dependencies, the eBPF objects and lints, builds, tests, here and in virtual
-/// machines, and counts what decoding costs. With `times`, prints how long each step took.
+/// Installs requirements, checks the repository, builds, tests, and counts the cost of decoding.
+/// With `times`, prints the time of each step.
+///
+/// The checks cover format, invariants, dependencies, eBPF objects and lints. Tests run here and in
+/// virtual machines.
 pub fn run(extent: Extent, times: bool) -> Result<(), Failure> {
     let mut steps = Steps::default();
     let result = all(extent, &mut steps);

@@ -1,20 +1,27 @@
 //! `cargo xtask tidy`: the invariants of ARCHITECTURE.md, each a check that can fail.
 
+mod comments;
+mod coverage;
+mod cycles;
+mod docs;
 mod generated;
 mod layers;
 mod length;
 mod manifest;
 mod module_docs;
+mod names;
 mod panics;
 mod paths;
+mod prose;
 mod purity;
 mod source;
 mod unsafe_code;
 
 use crate::Failure;
 use source::Source;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// A place where an invariant does not hold.
+/// A line at which an invariant does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Problem {
     path: String,
@@ -33,10 +40,13 @@ impl Problem {
     }
 }
 
-/// Looks at one file.
+/// Checks one file.
 type Check = fn(&Source) -> Vec<Problem>;
 
-/// Every check, by the name that ARCHITECTURE.md calls it.
+/// Checks files that depend on each other.
+type JointCheck = fn(&[Source]) -> Vec<Problem>;
+
+/// Every check of single files, by the name that ARCHITECTURE.md calls it.
 const CHECKS: &[(&str, Check)] = &[
     ("layers", layers::check),
     ("manifest", manifest::check),
@@ -47,7 +57,13 @@ const CHECKS: &[(&str, Check)] = &[
     ("purity", purity::check),
     ("paths", paths::check),
     ("generated", generated::check),
+    ("names", names::check),
+    ("prose", prose::check),
+    ("docs", docs::check),
 ];
+
+/// Every check of all files together.
+const JOINT_CHECKS: &[(&str, JointCheck)] = &[("cycles", cycles::check)];
 
 /// Runs every check over every file of the repository.
 pub fn run() -> Result<(), Failure> {
@@ -56,6 +72,9 @@ pub fn run() -> Result<(), Failure> {
         .iter()
         .flat_map(|&(name, check)| sources.iter().flat_map(check).map(move |problem| (problem, name)))
         .collect();
+    for &(name, check) in JOINT_CHECKS {
+        problems.extend(check(&sources).into_iter().map(|problem| (problem, name)));
+    }
     problems.sort();
     for (problem, name) in &problems {
         println!("{}:{}: {} [{name}]", problem.path, problem.line, problem.message);
@@ -66,6 +85,58 @@ pub fn run() -> Result<(), Failure> {
     } else {
         Err(format!("tidy found {} problems", problems.len()))
     }
+}
+
+/// Counts the violations of the rules that hold folder by folder, and lists those of one folder.
+///
+/// The last column counts cycles between modules of which neither contains the other.
+pub fn survey(folder: Option<&str>) -> Result<(), Failure> {
+    let sources = source::all().map_err(|error| format!("cannot read the repository: {error}"))?;
+    let mut problems: Vec<(Problem, &str)> = Vec::new();
+    for source in &sources {
+        problems.extend(
+            names::problems(source)
+                .into_iter()
+                .map(|problem| (problem, "names")),
+        );
+        problems.extend(
+            prose::problems(source)
+                .into_iter()
+                .map(|problem| (problem, "prose")),
+        );
+    }
+    for (edges, name) in [
+        (cycles::Edges::All, "cycles"),
+        (cycles::Edges::WithoutAncestors, "siblings"),
+    ] {
+        let found = cycles::cycles(&sources, edges);
+        problems.extend(found.into_iter().map(|problem| (problem, name)));
+    }
+    problems.sort();
+    if let Some(folder) = folder {
+        problems.retain(|(problem, _)| coverage::includes(&[folder], &problem.path));
+        for (problem, name) in &problems {
+            println!("{}:{}: {} [{name}]", problem.path, problem.line, problem.message);
+        }
+    }
+    let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for (problem, name) in &problems {
+        let part = problem.path.split('/').next().unwrap_or_default();
+        *counts.entry((part, name)).or_default() += 1;
+    }
+    let parts: BTreeSet<&str> = counts.keys().map(|&(part, _)| part).collect();
+    println!(
+        "{:18} {:>7} {:>7} {:>7} {:>7}",
+        "folder", "names", "prose", "cycles", "siblings"
+    );
+    for part in parts {
+        print!("{part:18}");
+        for name in ["names", "prose", "cycles", "siblings"] {
+            print!(" {:>7}", counts.get(&(part, name)).copied().unwrap_or_default());
+        }
+        println!();
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -84,6 +155,7 @@ mod tests {
         named.sort_unstable();
         named.dedup();
         let mut known: Vec<&str> = CHECKS.iter().map(|&(name, _)| name).collect();
+        known.extend(JOINT_CHECKS.iter().map(|&(name, _)| name));
         known.sort_unstable();
         assert_eq!(named, known);
     }

@@ -1,8 +1,8 @@
-//! `cargo xtask test-vm`: what this kind of machine cannot run, in virtual machines of Debian's packaged kernels.
+//! `cargo xtask test-vm`: tests in virtual machines with Debian's packaged kernels.
 //!
-//! docs/vm.md says what it proves. A kernel is taken from its package, never installed; the machine is emulated in
-//! software, so it needs no rights; its first file system is an archive in memory that is made here, and only machines that
-//! lose their power have a disk.
+//! docs/vm.md describes the tests. A kernel is unpacked from its package, and never installed. The
+//! machine is emulated in software, so it needs no privileges. Its first file system is an archive
+//! in memory, and only machines that lose their power have a disk.
 
 mod archive;
 mod bundles;
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 /// The kernels to boot, by the beginning of their versions.
 const SERIES: &[&str] = &["6.1", "6.12"];
-/// What a kernel needs beside itself to have a file system on a virtual disk.
+/// Modules that a kernel needs for a file system on a virtual disk.
 const DISK: &[&str] = &["virtio_pci", "virtio_blk", "crc32c_generic", "ext4"];
 /// A machine that runs longer hangs.
 const LIMIT: Duration = Duration::from_secs(360);
@@ -36,7 +36,7 @@ const LOSSES: usize = 2;
 /// The same, where time is no matter.
 const MANY_LOSSES: usize = 12;
 
-/// What is run.
+/// Options of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options<'a> {
     /// Kernels, by the beginning of their versions.
@@ -200,7 +200,7 @@ impl World<'_> {
     }
 }
 
-/// What runs inside.
+/// The contents of a machine.
 struct Programs {
     /// The first process of the machine, which runs the tests.
     init: PathBuf,
@@ -275,7 +275,7 @@ fn archive(
     let mut inside: Vec<(&str, &Path)> = vec![
         ("init", &programs.init),
         ("usr/bin/backtrail", &programs.backtrail),
-        // What tests start.
+        // Programs that the tests start.
         ("usr/bin/sleep", Path::new("/usr/bin/sleep")),
         ("usr/bin/unshare", Path::new("/usr/bin/unshare")),
         ("usr/bin/sh", Path::new("/usr/bin/sh")),
@@ -297,7 +297,7 @@ fn archive(
     Ok(path)
 }
 
-/// What the commands of a failed run printed belongs into the failure.
+/// Adds the output of a failed run's commands to the failure.
 fn output_of(command: &mut Command) -> Result<String, Failure> {
     let output = command
         .output()

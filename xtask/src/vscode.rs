@@ -1,8 +1,8 @@
-//! A VS Code for the tests, without a screen: its server as code-server carries it, for a browser, and what drives the
-//! browser, in a folder of our own. The browser is Debian's.
+//! VS Code for the tests, without a screen: its server from code-server, and the driver of a
+//! browser, in our own folder. The browser is Debian's.
 //!
-//! Of code-server only VS Code is run. What its server imports is in `tests/vscode/package.json`; nothing is compiled, for
-//! what is missing (logs in files, terminals) the tests do not use.
+//! Only the VS Code part of code-server runs. `tests/vscode/package.json` has the imports of its
+//! server. No module is compiled, because the tests use no logs in files and no terminals.
 
 use crate::node::Node;
 use crate::{Failure, extension, packages, readers};
@@ -14,7 +14,7 @@ const WANTED: &str = "tests/vscode";
 /// VS Code among them.
 const SERVER: &str = "node_modules/code-server/lib/vscode";
 
-/// What the tests drive; `None`: it cannot be had, and they are skipped and say so.
+/// Paths that the tests drive. Without one, the tests are skipped with a message.
 pub struct VsCode {
     /// The folder with VS Code's server and what drives the browser.
     server: Option<PathBuf>,
@@ -42,7 +42,7 @@ pub fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Installs what is not there yet, and packages the extension as it is now: when that fails, this does.
+/// Installs missing parts, and packages the current extension. A failure of the latter is returned.
 pub fn install() -> Result<VsCode, Failure> {
     let Some(python) = readers::or_without(readers::python()) else {
         return Ok(VsCode {
@@ -65,7 +65,7 @@ fn whole(path: &Path) -> Result<PathBuf, Failure> {
 
 fn server(node: &Node) -> Result<PathBuf, Failure> {
     let folder = node.install(WANTED, "vscode")?;
-    // VS Code looks for packages beside itself, and gives some to the browser from there.
+    // VS Code searches packages next to itself, and serves some of them to the browser.
     let beside = folder.join(SERVER).join("node_modules");
     if !beside.is_dir() {
         symlink("../../..", &beside).map_err(|error| format!("cannot link {}: {error}", beside.display()))?;

@@ -30,11 +30,11 @@ struct File {
 enum State {
     /// There is none.
     New,
-    /// It has the same contents.
+    /// The file has the same contents.
     Same,
-    /// It differs and is kept.
+    /// The file differs and is kept.
     Kept,
-    /// It differs and is replaced.
+    /// The file differs and is replaced.
     Replaced,
 }
 

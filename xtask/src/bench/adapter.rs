@@ -1,4 +1,4 @@
-//! `cargo xtask bench adapter`: the debug adapter timed from outside, from a request to its answer or to the stop that follows.
+//! `cargo xtask bench adapter`: times of the debug adapter, from a request to its answer or stop.
 
 use super::machine;
 use crate::Failure;
@@ -96,7 +96,7 @@ fn position(timeline: &Value, round: usize) -> String {
     position.unwrap_or("end").to_owned()
 }
 
-/// What was timed, by name.
+/// Measured times, by name.
 #[derive(Default)]
 struct Table {
     rows: BTreeMap<&'static str, Vec<Duration>>,

@@ -1,5 +1,5 @@
-//! `cargo xtask bench collect`: a thousand crashes under the collector, on an idle and on a loaded machine; what it costs when
-//! nothing crashes.
+//! `cargo xtask bench collect`: a thousand crashes under the collector, on an idle and a loaded
+//! machine, and the cost of the idle daemon.
 
 use super::machine;
 use crate::Failure;
@@ -19,12 +19,12 @@ use std::time::{Duration, Instant};
 const CRASHES: usize = 1000;
 /// Crashes for each way of attaching beside them.
 const CRASHES_EACH: usize = 200;
-/// How long the idle daemon is looked at.
+/// How long the idle daemon is measured.
 const IDLE: Duration = Duration::from_secs(30);
 /// Pairs of runs with and without the daemon.
 const PAIRS: usize = 15;
 
-/// What crashes, in turn.
+/// The crashing programs, in turn.
 const KINDS: [&str; 6] = [
     "crash_null",
     "crash_abort",
@@ -56,7 +56,7 @@ pub fn run(backtrail: &Path) -> Result<(), Failure> {
         machine::load()
     );
     println!(
-        "| told by | machine | crashes | complete | told after: p50, p99, max (us) | a sleeper woke late by: p50, p99, max (us) | read from: p50, p99 (ms) | kept for: p50, p99 (ms) |"
+        "| probe | machine | crashes | complete | reported: p50, p99, max (us) | delay of a sleeper: p50, p99, max (us) | read after: p50, p99 (ms) | kept: p50, p99 (ms) |"
     );
     println!("|---|---|---|---|---|---|---|---|");
     for loaded in [false, true] {
@@ -134,7 +134,7 @@ fn quantiles(mut values: Vec<f64>, unit: f64, max: bool) -> String {
     text
 }
 
-/// What the daemon takes when nothing crashes.
+/// Measures the cost of the daemon without crashes.
 fn idle(backtrail: &Path) -> Result<(), Failure> {
     let daemon = Daemon::start(backtrail, "")?;
     std::thread::sleep(Duration::from_secs(2));
@@ -237,7 +237,7 @@ impl Daemon {
         Ok(listed["crashes"].as_array().cloned().unwrap_or_default())
     }
 
-    /// Waits until so many bundles are there.
+    /// Waits until this number of bundles exists.
     fn settle(&self, count: usize) -> Result<(), Failure> {
         let begun = Instant::now();
         loop {
@@ -270,7 +270,7 @@ impl Daemon {
             .split_whitespace()
             .filter_map(|field| field.parse().ok())
             .collect();
-        // Behind the name and the state, which is a letter: ppid is the first number, utime and stime the 11th and 12th.
+        // After the name and the state letter, ppid is number 1, utime 11 and stime 12.
         Ok(fields.get(10).unwrap_or(&0) + fields.get(11).unwrap_or(&0))
     }
 
@@ -295,8 +295,9 @@ impl Drop for Daemon {
     }
 }
 
-/// A thread of the watch's priority that only sleeps a millisecond at a time: how late it wakes is the machine's doing, and as
-/// late the watch may hear of a crash.
+/// A thread of the probe reader's priority that only sleeps, a millisecond at a time.
+///
+/// Its delay is the machine's, and the reader can have the same delay.
 struct Sleeper {
     enough: Arc<AtomicBool>,
     thread: JoinHandle<Vec<f64>>,

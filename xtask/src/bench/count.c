@@ -1,6 +1,6 @@
-/* A plugin for qemu's user-mode emulator that counts executed blocks and instructions without calling back:
- * the least that a tracer inside qemu could cost. Debian packages no plugin header, so what is used of qemu's
- * plugin interface, version 1, is declared here. */
+/* A plugin for qemu's user-mode emulator that counts executed blocks and instructions without
+ * callbacks, which is the minimum cost of a tracer inside qemu. Debian packages no plugin header,
+ * so this file declares the used parts of qemu's plugin interface, version 1. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,7 @@
-//! `cargo xtask bench debug`: how long the debugger's commands take, from random positions of a recorded run.
+//! `cargo xtask bench debug`: times of the debugger's commands, from random positions of a run.
 //!
-//! What is measured runs in `backtrail-bench-debug` (`bench/src/debug/`); here the runs are recorded, and the tables made.
+//! `backtrail-bench-debug` (`bench/src/debug/`) measures. This module records the runs and prints
+//! the tables.
 
 use super::{folder, machine, typed};
 use crate::{Failure, packages, shell};
@@ -18,14 +19,14 @@ const LIMIT: Duration = Duration::from_secs(1200);
 /// How often the compute program does its work: 100 million instructions, about, and a quarter.
 const ROUNDS: (u32, u32) = (4, 1);
 
-/// What is measured.
+/// Options of the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Small runs and few positions: shows that the benchmark works, no figures.
     pub quick: bool,
     /// One JSON object a program instead of the tables.
     pub json: bool,
-    /// Records anew what is there.
+    /// Records again even if a recording exists.
     pub fresh: bool,
     /// How many positions.
     places: Option<u32>,
@@ -100,7 +101,7 @@ pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The bundle of a run of the compute program, built with debug information; the one that is there unless another is asked for.
+/// Returns the bundle of a run of the compute program with debug information, recorded if needed.
 pub(super) fn recorded(options: &Options, folder: &Path, backtrail: &Path) -> Result<PathBuf, Failure> {
     let bundle = folder.join("bundle");
     if bundle.is_dir() && !options.fresh {

@@ -1,7 +1,7 @@
-//! `cargo xtask bench decode`: how fast streams of real programs are decoded, by our engines and by others.
+//! `cargo xtask bench decode`: decoding speeds of our engines and others on real programs.
 //!
-//! What is measured runs in `backtrail-bench` (`bench/`), one thing a process; here the streams are made, and the
-//! tables.
+//! `backtrail-bench` (`bench/`) runs one measurement per process. This module makes the streams and
+//! the tables.
 
 mod meter;
 mod options;

@@ -5,7 +5,7 @@ use crate::Failure;
 use backtrail_tests::real::{History, RealProgram, Recorder, find};
 use std::path::Path;
 
-/// What is measured, and how often.
+/// Options of the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Small work, one run each: shows that the benchmark works, no figures.

@@ -1,4 +1,5 @@
-//! Other ways to follow a program where there is no trace hardware: qemu's user-mode emulator and valgrind.
+//! Other tools that follow a program without trace hardware: qemu's user-mode emulator and
+//! valgrind.
 
 use super::{sentence, version};
 use crate::{Failure, shell};

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// For each run of anything, decoding included.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// Measures the rows wanted and prints the table; fails when a program is not as without the recorder.
+/// Measures the rows and prints the table; fails when a program differs under the recorder.
 pub fn run(options: &Options, binary: &Path) -> Result<(), Failure> {
     let names: Vec<&str> = PROGRAMS
         .iter()

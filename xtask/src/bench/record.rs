@@ -1,4 +1,4 @@
-//! `cargo xtask bench record`: the slowdown of compute-bound programs, beside qemu's and valgrind's.
+//! `cargo xtask bench record`: slowdown of compute-bound programs, next to qemu's and valgrind's.
 
 use super::peers::{self, Peer};
 use super::{Options, folder, machine, sentence, table};
@@ -14,7 +14,7 @@ const NAMES: &[&str] = &["gzip", "xz", "sqlite3", "lua", "python", "compute"];
 /// For each run of anything, decoding included.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// What one program gave.
+/// The measurements of one program.
 pub struct Row {
     pub program: &'static RealProgram,
     /// Seconds natively.
@@ -33,7 +33,7 @@ pub struct Cost {
     pub bytes: u64,
     /// PT bits an instruction of what is kept; `None` where it was not decoded.
     pub bits: Option<f64>,
-    /// Gaps that the recorder tells of, and where decoded those found and the errors.
+    /// Gaps that the recorder reports, and, where decoded, those found and the errors.
     pub gaps: u64,
 }
 
@@ -80,7 +80,7 @@ fn measure(
     folder: &Path,
 ) -> Result<Row, Failure> {
     let Run::Command(command) = program.run else {
-        return Err("a server is no row of this table".to_owned());
+        return Err("a server cannot be a row of this table".to_owned());
     };
     let error = |error: std::io::Error| error.to_string();
     let workspace = Workspace::make(program, folder, options.size(program), LIMIT).map_err(error)?;

@@ -1,4 +1,4 @@
-//! What `bench record` prints: Markdown, or JSON.
+//! Output of `bench record`: Markdown, or JSON.
 
 use super::peers::Peer;
 use super::record::{Cost, Row};

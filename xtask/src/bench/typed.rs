@@ -3,7 +3,7 @@
 use crate::Failure;
 use std::str::FromStr;
 
-/// An option, and the words behind it.
+/// An option, and the following words.
 pub struct Word<'a, 'b> {
     /// As it was typed.
     pub name: &'a str,
@@ -11,7 +11,7 @@ pub struct Word<'a, 'b> {
 }
 
 impl<'a> Word<'a, '_> {
-    /// The word behind it, which is its value.
+    /// Returns the next word, which is its value.
     pub fn value(&mut self) -> Result<&'a str, Failure> {
         let value = self.rest.next();
         value
@@ -22,11 +22,12 @@ impl<'a> Word<'a, '_> {
     /// Its value, a number.
     pub fn number<T: FromStr>(&mut self) -> Result<T, Failure> {
         let value = self.value()?;
-        value.parse().map_err(|_| format!("'{value}' is no number"))
+        value.parse().map_err(|_| format!("'{value}' is not a number"))
     }
 }
 
-/// Gives the names of rows among the arguments; `option` takes all else, and says whether it is one.
+/// Returns the names of rows among the arguments. `option` reads the others, and returns whether it
+/// knows them.
 pub fn read<'a>(
     arguments: &'a [&'a str],
     is_row: impl Fn(&str) -> bool,

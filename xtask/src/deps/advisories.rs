@@ -1,14 +1,14 @@
 //! Versions of crates with known weaknesses.
 //!
-//! The RustSec database is not at hand offline, so the list beside this file is kept by hand: it holds advisories for crates
-//! that the project uses or is likely to come to use, and no more.
+//! The RustSec database is not available offline, so the list next to this file is manual. It has
+//! advisories for crates that the project uses or is likely to use.
 
 use super::crates::Package;
 
-/// Lines of: advisory, crate, first mended version.
+/// Lines of: advisory, crate, first fixed version.
 const LIST: &str = include_str!("advisories.txt");
 
-/// What the list covers.
+/// Returns the coverage of the list.
 pub fn coverage() -> String {
     let date = LIST.lines().find_map(|line| line.strip_prefix("# Date: "));
     format!(

@@ -1,11 +1,12 @@
-//! The crates of `Cargo.lock`: where they come from, under which licence, and which are there twice.
+//! The crates of `Cargo.lock`: their sources, licenses and duplicates.
 
 use crate::Failure;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Licences that go with the project's own, for code that is linked into the product or runs when it is built.
+/// Licenses compatible with the project's, for code that is linked into the product or runs in its
+/// build.
 const LICENSES: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -51,11 +52,13 @@ pub struct Package {
     /// An SPDX expression.
     pub license: Option<String>,
     pub authors: Vec<String>,
+    /// The oldest compiler that builds the package, where the package says so.
+    pub rust_version: Option<String>,
     pub folder: PathBuf,
 }
 
 impl Package {
-    /// All packages that `cargo metadata` names and that have a source, or lie outside of the repository.
+    /// Returns all packages of `cargo metadata` except the workspace's own.
     pub fn all(metadata: &Value) -> Result<Vec<Self>, Failure> {
         let members: BTreeSet<&str> = strings(&metadata["workspace_members"]).collect();
         let list = metadata["packages"]
@@ -72,6 +75,7 @@ impl Package {
                 source: text(package, "source"),
                 license: package["license"].as_str().map(str::to_owned),
                 authors: strings(&package["authors"]).map(str::to_owned).collect(),
+                rust_version: package["rust_version"].as_str().map(str::to_owned),
                 folder: PathBuf::from(text(package, "manifest_path"))
                     .parent()
                     .map(PathBuf::from)
@@ -87,7 +91,7 @@ fn strings(value: &Value) -> impl Iterator<Item = &str> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// What is wrong with these packages.
+/// Returns the problems of these packages.
 pub fn check(packages: &[Package]) -> Vec<String> {
     let mut problems = Vec::new();
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -106,7 +110,7 @@ pub fn check(packages: &[Package]) -> Vec<String> {
         let license = package.license.as_deref().unwrap_or_default();
         if !is_allowed(license, LICENSES) {
             problems.push(format!(
-                "{name} {version} has the licence {license:?}, which is not allowed"
+                "{name} {version} has the license {license:?}, which is not allowed"
             ));
         }
     }
@@ -125,7 +129,7 @@ pub fn check(packages: &[Package]) -> Vec<String> {
     problems
 }
 
-/// Whether an SPDX expression can be met by `allowed` licences alone.
+/// Returns whether `allowed` licenses alone satisfy an SPDX expression.
 pub fn is_allowed(license: &str, allowed: &[&str]) -> bool {
     let mode = spdx::ParseMode::LAX;
     spdx::Expression::parse_mode(license, mode).is_ok_and(|expression| {
@@ -133,7 +137,7 @@ pub fn is_allowed(license: &str, allowed: &[&str]) -> bool {
     })
 }
 
-/// The ids of the packages that are linked into a member of the workspace: no build scripts, macros and tests.
+/// Returns the ids of packages that are linked into a member: no build scripts, macros and tests.
 pub fn linked_into(root: &str, metadata: &Value) -> Result<BTreeSet<String>, Failure> {
     let list = |value: &'_ Value| value.as_array().cloned().unwrap_or_default();
     let macros: BTreeSet<String> = list(&metadata["packages"])
@@ -179,6 +183,7 @@ impl Package {
             source: "registry+somewhere/crates.io-index".to_owned(),
             license: Some(license.to_owned()),
             authors: Vec::new(),
+            rust_version: None,
             folder: PathBuf::new(),
         }
     }
@@ -212,12 +217,12 @@ mod tests {
     }
 
     #[test]
-    fn a_copyleft_licence_is_a_problem_where_there_is_no_choice() {
+    fn a_copyleft_license_is_a_problem_where_there_is_no_choice() {
         for wrong in [
             "GPL-3.0-only",
             "MIT AND CDDL-1.0",
             "",
-            "no licence",
+            "no license",
             "Apache-2.0 WITH Classpath-exception-2.0",
         ] {
             assert_eq!(problems(Package::sample("a", "1.0.0", wrong)).len(), 1, "{wrong}");

@@ -1,4 +1,4 @@
-//! The notices of third parties: the licence texts of what is linked into the binary, each text once.
+//! Third-party notices: the license texts of everything linked into the binary, each text once.
 
 use super::crates::Package;
 use crate::Failure;
@@ -11,7 +11,7 @@ Backtrail contains the software of third parties that is listed here, with the l
 choice, it is used under one that Backtrail's own licence goes with. `cargo xtask notices` makes this file.
 ";
 
-/// What the names of files with licences and notices begin with.
+/// Beginnings of the names of license and notice files.
 const NAMES: &[&str] = &[
     "license",
     "licence",
@@ -30,13 +30,14 @@ pub fn text(packages: &[Package]) -> Result<String, Failure> {
         let title = format!("{} {}", package.name, package.version);
         out += &format!(
             "{title}: {}\n",
-            package.license.as_deref().unwrap_or("unknown licence")
+            package.license.as_deref().unwrap_or("unknown license")
         );
         let files = license_files(&package.folder)?;
         if files.is_empty() {
-            // Some crates ship no text: the licence is named above, and this is all that is said of the holder.
+            // Some crates ship no text. The license is named above, and the authors are the only
+            // holders.
             let authors = package.authors.join(", ");
-            let text = format!("No licence text comes with the package. Authors: {authors}");
+            let text = format!("No license text comes with the package. Authors: {authors}");
             texts.entry(text).or_default().push(title.clone());
         }
         for text in files {
@@ -52,7 +53,7 @@ pub fn text(packages: &[Package]) -> Result<String, Failure> {
     Ok(out)
 }
 
-/// The texts of the licence files in a package's folder, in order of their names.
+/// Returns the texts of the license files in a package's folder, in order of their names.
 fn license_files(folder: &Path) -> Result<Vec<String>, Failure> {
     let failed = |error| format!("cannot read {}: {error}", folder.display());
     let mut names: Vec<String> = fs::read_dir(folder)
@@ -87,7 +88,7 @@ mod tests {
             .map(|name| {
                 let folder = root.path().join(name);
                 fs::create_dir(&folder).unwrap();
-                fs::write(folder.join("README.md"), "no licence").unwrap();
+                fs::write(folder.join("README.md"), "no license").unwrap();
                 if name != "c" {
                     fs::write(folder.join("LICENSE-MIT"), "the same text \r\n\r\nof both\n\n").unwrap();
                 }
@@ -105,7 +106,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("Authors: somebody") && !text.contains("no licence\n"),
+            text.contains("Authors: somebody") && !text.contains("no license\n"),
             "{text}"
         );
     }

@@ -4,7 +4,7 @@ use super::crates::is_allowed;
 use crate::Failure;
 use serde_json::Value;
 
-/// Licences of tools that run here and are not passed on.
+/// Licenses of tools that run here and are not distributed.
 const LICENSES: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -23,7 +23,7 @@ const LICENSES: &[&str] = &[
     "WTFPL",
 ];
 
-/// Packages whose field says something else, and what stands in their files.
+/// Packages with a wrong license field, and the license in their files.
 const EXCEPTIONS: &[(&str, &str)] = &[
     (
         "@vscode/vsce-sign",
@@ -36,7 +36,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("httpolyglot", "names MIT under npm's older key `licenses`"),
 ];
 
-/// What is wrong with the packages of a lock file.
+/// Returns the problems of the packages of a lock file.
 pub fn check(place: &str, text: &str) -> Result<Vec<String>, Failure> {
     let lock: Value = serde_json::from_str(text).map_err(|error| format!("{place} is not JSON: {error}"))?;
     let packages = lock["packages"]
@@ -61,7 +61,7 @@ pub fn check(place: &str, text: &str) -> Result<Vec<String>, Failure> {
         let license = package["license"].as_str().unwrap_or_default();
         let excepted = EXCEPTIONS.iter().any(|(excepted, _)| name.starts_with(excepted));
         if !excepted && !is_allowed(license, LICENSES) {
-            wrong(format!("has the licence {license:?}, which is not allowed"));
+            wrong(format!("has the license {license:?}, which is not allowed"));
         }
         if package["hasInstallScript"] == true && !SCRIPTS.contains(&name) {
             wrong("runs a script when it is installed".to_owned());
@@ -99,8 +99,8 @@ mod tests {
         let faults = [
             (r#"{"license": "MIT"}"#, "SHA-512"),
             (r#"{"integrity": "sha1-x", "license": "MIT"}"#, "SHA-512"),
-            (r#"{"integrity": "sha512-x", "license": "GPL-3.0"}"#, "licence"),
-            (r#"{"integrity": "sha512-x"}"#, "licence"),
+            (r#"{"integrity": "sha512-x", "license": "GPL-3.0"}"#, "license"),
+            (r#"{"integrity": "sha512-x"}"#, "license"),
             (
                 r#"{"integrity": "sha512-x", "license": "MIT", "resolved": "http://example.com/a"}"#,
                 "address",

@@ -16,7 +16,7 @@ const LINKS: &str = "vscode-extension/scripts/fuzz-links.mjs";
 /// on a case; at the lowest priority a slice may wait long for a processor.
 const GRACE: Duration = Duration::from_secs(900);
 
-/// What a slice reported at its end.
+/// The report of a slice at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     pub cases: u64,
@@ -26,11 +26,11 @@ pub struct Report {
     pub kib: u64,
 }
 
-/// What a slice came to.
+/// The result of a slice.
 #[derive(Debug)]
 pub struct Outcome {
     pub took: Duration,
-    /// What was found, and how to have it again, if it failed.
+    /// The finding of a failed slice, and the command that repeats it.
     pub result: Result<Report, String>,
 }
 
@@ -41,7 +41,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Builds what these targets need: the harness, the binary that some of them start, and Node.js.
+    /// Builds the programs of these targets: the harness, the binary, and Node.js.
     pub fn build(targets: &[Target]) -> Result<Self, Failure> {
         let wants = |links: bool| {
             targets

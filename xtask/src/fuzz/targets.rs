@@ -1,13 +1,13 @@
 //! The targets of fuzzing, and how each is run.
 
-/// What is fuzzed.
+/// A fuzz target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Its name, by which it is asked for.
     pub name: &'static str,
     /// How it is run.
     pub runner: Runner,
-    /// What it reads, for the list.
+    /// Its input, for the list.
     pub reads: &'static str,
 }
 
@@ -85,7 +85,7 @@ pub fn named(names: &[&str]) -> Result<Vec<Target>, String> {
     {
         let known: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
         return Err(format!(
-            "'{other}' is no target of fuzzing; there are: {}",
+            "'{other}' is not a fuzz target; the targets are: {}",
             known.join(", ")
         ));
     }

@@ -1,6 +1,6 @@
 //! The protocol's names as Rust has them.
 
-/// What Rust will not take as a field's name.
+/// Words that Rust refuses as a field's name.
 const KEYWORDS: [&str; 4] = ["type", "ref", "where", "match"];
 
 /// `supportsANSIStyling` → `supports_ansi_styling`.
@@ -25,7 +25,7 @@ pub fn variant(name: &str) -> String {
         .collect()
 }
 
-/// What serde's `camelCase` makes of a field.
+/// Returns a field's name as serde's `camelCase` writes it.
 pub fn camel(field: &str) -> String {
     let mut upper = false;
     let mut camel = String::new();
@@ -44,7 +44,7 @@ pub fn camel(field: &str) -> String {
     camel
 }
 
-/// Cut where a capital follows a small letter or precedes one, and where there is no letter or digit.
+/// Splits a name before capitals, and at characters that are no letter or digit.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let letters: Vec<char> = name.chars().collect();

@@ -93,7 +93,7 @@ impl Made {
     fn string_enum(&mut self, name: &str, origin: &str, known: &[Value]) -> Result<(), Failure> {
         let mut text = format!("/// {origin} of the protocol.\n{DERIVED_OF_ENUM}\npub enum {name} {{\n");
         for (at, value) in known.iter().enumerate() {
-            let value = value.as_str().ok_or("an enum of what are no strings")?;
+            let value = value.as_str().ok_or("an enum has a value that is not a string")?;
             if at == 0 {
                 text.push_str("#[default]\n");
             }

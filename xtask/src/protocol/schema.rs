@@ -1,4 +1,4 @@
-//! From what the schema generator makes of the declarations to the schema that is checked in.
+//! Converts the schema generator's output to the schema that is checked in.
 
 use crate::Failure;
 use serde_json::{Map, Value};
@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 
 /// The namespace that all declarations stand in.
 const NAMESPACE: &str = "DebugProtocol.";
-/// Stands in an enum for every other string.
+/// Represents every other string in an enum.
 const ANY_OTHER: &str = "*";
 /// The only numbers of the protocol that need not be whole, all of that name.
 const FRACTION: &str = "percentage";
 
-/// Makes `'a' | string`, which the schema generator takes for any string, an enum that tells the known ones too.
+/// Converts `'a' | string` to an enum that keeps the known strings. The schema generator drops
+/// them.
 pub fn close_enums(declarations: &str) -> String {
     declarations.replace("' | string", &format!("' | '{ANY_OTHER}'"))
 }

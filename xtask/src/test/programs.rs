@@ -63,7 +63,7 @@ fn parse(messages: &str) -> Vec<TestProgram> {
         let program = message["executable"].as_str().filter(|_| is_test)?;
         let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
         let package = message["package_id"].as_str()?;
-        // `path+file:///…/decoder#backtrail-decoder@0.1.0`, or without a name where it is the folder's.
+        // `path+file:///…/decoder#backtrail-decoder@0.1.0`; without a name that is the folder's.
         let package = package.rsplit_once('#').map_or(package, |(_, name)| name);
         let package = package.split('@').next().filter(|name| !name.contains('.'));
         let package = package.or_else(|| folder.file_name()?.to_str())?;

@@ -1,9 +1,9 @@
-//! What is generated is not changed by hand.
+//! Generated files are not edited.
 
 use super::{Problem, Source};
 use crate::protocol;
 
-/// Generates it anew and compares.
+/// Generates the file again and compares.
 pub fn check(source: &Source) -> Vec<Problem> {
     if source.path != protocol::TYPES {
         return Vec::new();

@@ -45,7 +45,7 @@ const USES: &[(&str, &[&str])] = &[
     ("xtask", &["tests"]),
 ];
 
-/// What only tests may use, in `[dev-dependencies]`.
+/// Crates that only tests may use, in `[dev-dependencies]`.
 const FOR_TESTS: &[&str] = &["tests"];
 
 /// Reads a part's manifest.

@@ -5,7 +5,7 @@ use super::{Problem, Source};
 /// The longest a file may be without a reason.
 const LIMIT: usize = 700;
 
-/// What the reason begins with, anywhere in the file.
+/// The beginning of the reason, anywhere in the file.
 const REASON: &str = concat!("// tidy", ": long because ");
 
 /// No Rust file over the limit, unless it says why.

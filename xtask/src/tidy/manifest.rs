@@ -13,7 +13,7 @@ pub struct Dependency<'a> {
 
 /// The dependencies that a manifest names, of every kind and target.
 ///
-/// It reads the subset of TOML that manifests are written in: one table header or key a line.
+/// The reader knows the subset of TOML in manifests: one table header or key per line.
 pub fn dependencies(text: &str) -> Vec<Dependency<'_>> {
     let mut found = Vec::new();
     let mut table = "";

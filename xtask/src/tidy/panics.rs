@@ -1,4 +1,4 @@
-//! What ships does not panic on purpose, and silences no lint that says so.
+//! Product code does not panic on purpose, and silences no lint against it.
 
 use super::{Problem, Source};
 
@@ -6,7 +6,7 @@ use super::{Problem, Source};
 /// `allow` would silence it.
 const FORBIDDEN: &[&str] = &[".unwrap()", ".expect(\"", "panic!(", "todo!(", "unimplemented!("];
 
-/// Lints that nobody may allow.
+/// Lints that may not be allowed.
 const LINTS: &[&str] = &["clippy::unwrap_used", "clippy::expect_used", "clippy::panic"];
 
 /// None of these in code that ships.

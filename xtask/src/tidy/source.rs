@@ -67,7 +67,7 @@ fn without_comment(line: &str) -> &str {
         .map_or(line, |(at, _)| &line[..at])
 }
 
-/// What is no source: what building, git and npm leave. In a worktree `.git` is a file.
+/// Outputs of builds, git and npm, which are no sources. In a worktree `.git` is a file.
 const BUILT: &[&str] = &["target", ".git", "node_modules", "dist"];
 
 /// Every text file of the repository but what building leaves there.

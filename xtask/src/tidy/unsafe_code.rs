@@ -23,8 +23,9 @@ const FORBIDDEN: &str = "#![forbid(unsafe_code)]";
 /// How many lines above an `unsafe` its reason may begin.
 const NEAR: usize = 12;
 
-/// A SAFETY comment near every `unsafe` block and implementation, and the attribute that forbids them
-/// where it is promised. An `unsafe fn` only states a contract: its body's blocks are looked at.
+/// Checks for a SAFETY comment near every `unsafe` block and implementation, and for the attribute
+/// that forbids them. An `unsafe fn` only states a contract, and the blocks of its body are
+/// checked.
 pub fn check(source: &Source) -> Vec<Problem> {
     if !source.is_rust() {
         return Vec::new();

@@ -41,7 +41,7 @@ impl Archive {
         self.entry(path, FILE | 0o755, (0, 0), content);
     }
 
-    /// A file that everyone may read, and nobody runs.
+    /// Adds a file that is readable by everyone and not executable.
     pub fn text(&mut self, path: &str, content: &[u8]) {
         self.above(path);
         self.entry(path, FILE | 0o644, (0, 0), content);
@@ -53,7 +53,8 @@ impl Archive {
         self.entry(path, LINK | 0o777, (0, 0), target.as_bytes());
     }
 
-    /// A device of characters: the first process gets its output from `dev/console`, before anything is mounted.
+    /// Adds a character device. The first process writes to `dev/console` before anything is
+    /// mounted.
     pub fn device(&mut self, path: &str, major: u32, minor: u32) {
         self.above(path);
         self.entry(path, CHARACTER_DEVICE | 0o600, (major, minor), &[]);
@@ -74,7 +75,7 @@ impl Archive {
     fn entry(&mut self, path: &str, mode: u32, device: (u32, u32), content: &[u8]) {
         self.inodes += 1;
         let name = path.len() as u32 + 1;
-        // Inode, mode, owner, group, links, time, size, device of the file (2), device that it is (2), name, sum.
+        // Inode, mode, owner, group, links, time, size, file's device (2), device (2), name, sum.
         let size = content.len() as u32;
         let fields = [
             self.inodes,

@@ -8,7 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Every bundle of a machine that decodes to something else than was recorded. Bundles stay in `folder`, to be looked at.
+/// Returns each bundle of a machine that does not decode to its recording. Bundles stay in
+/// `folder`.
 pub fn decode(
     report: &Report,
     recordings: &[Recording],
@@ -67,7 +68,7 @@ fn compare(bundle: &Bundle, path: &Path, recording: &Recording, backtrail: &Path
     }
 }
 
-/// A ring that was written over holds the end: the instructions of both are the same from the end on.
+/// Compares the end of an overwritten ring: both have the same last instructions.
 fn compare_tail(
     decoded: &Decoded,
     path: &Path,

@@ -1,4 +1,5 @@
-//! What a machine has for a disk: the tests, `backtrail`, the libraries of both, the stand-in, the recordings.
+//! The first file system of a machine: tests, `backtrail`, their libraries, the stand-in,
+//! recordings.
 
 use super::archive::Archive;
 use super::recordings::Recording;
@@ -9,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What goes in.
+/// The contents.
 pub struct Contents<'a> {
     /// Programs of this machine, by their paths in the archive.
     pub programs: &'a [(&'a str, &'a Path)],
@@ -68,7 +69,7 @@ fn libraries_of(program: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(loaded(&output_of(Command::new("ldd").arg(program))?))
 }
 
-/// Reads `ldd`: what stands behind an arrow, and the loader, which has none.
+/// Reads the output of `ldd`: paths after an arrow, and the loader, which has none.
 fn loaded(text: &str) -> Vec<PathBuf> {
     text.lines()
         .filter_map(|line| {

@@ -12,19 +12,19 @@ const FLAVOR: &str = "-cloud-amd64";
 
 /// A kernel, unpacked.
 pub struct Kernel {
-    /// What `uname -r` says in it: `6.12.117+deb12-cloud-amd64`.
+    /// The output of `uname -r` in it: `6.12.117+deb12-cloud-amd64`.
     pub release: String,
     /// Its packages, as they would stand in `/`.
     root: PathBuf,
 }
 
 impl Kernel {
-    /// What boots.
+    /// The bootable image.
     pub fn image(&self) -> PathBuf {
         self.root.join("boot").join(format!("vmlinuz-{}", self.release))
     }
 
-    /// What modules are built with.
+    /// The headers for modules.
     pub fn headers(&self) -> PathBuf {
         self.root
             .join("usr/src")
@@ -33,7 +33,7 @@ impl Kernel {
 }
 
 impl Kernel {
-    /// These modules, each behind what it needs. What is built into the kernel is left out.
+    /// Returns these modules, each after its dependencies, without built-in ones.
     pub fn modules(&self, names: &[&str]) -> Result<Vec<Vec<u8>>, Failure> {
         let library = self.root.join("lib/modules").join(&self.release);
         let list = library.join("modules.builtin");
@@ -66,7 +66,7 @@ impl Kernel {
     }
 }
 
-/// The newest kernel of a series that apt offers, or that was unpacked before where apt offers none.
+/// Returns the newest kernel of a series from apt, or an unpacked one if apt has none.
 pub fn prepare(series: &str, folder: &Path) -> Result<Kernel, Failure> {
     let kernels = folder.join("kernels");
     fs::create_dir_all(&kernels).map_err(|error| cannot("make", &kernels, &error))?;
@@ -144,7 +144,7 @@ fn find_modules(directory: &Path, files: &mut BTreeMap<String, PathBuf>) -> Resu
     Ok(())
 }
 
-/// `kernel/fs/ext4/ext4.ko` is the module `ext4`; a dash in a file's name is an underscore in the module's.
+/// Returns the module of a file: `ext4` for `kernel/fs/ext4/ext4.ko`. Dashes become underscores.
 fn module_name(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     let name = file.split_once(".ko").map_or(file, |(name, _)| name);
@@ -208,7 +208,7 @@ fn unpack(release: &str, root: &Path) -> Result<(), Failure> {
     }
     fs::remove_dir_all(&packages).map_err(|error| cannot("remove", &packages, &error))?;
 
-    // It includes the common Makefile by its path in an installed system.
+    // The Makefile includes the common one by its path in an installed system.
     let makefile = unfinished.join("usr/src").join(&headers).join("Makefile");
     let text = fs::read_to_string(&makefile).map_err(|error| cannot("read", &makefile, &error))?;
     let text = text.replace("/usr/src/", &format!("{}/usr/src/", root.display()));

@@ -10,12 +10,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What the kernel is told.
+/// The kernel's command line.
 const PARAMETERS: &str = "console=ttyS0 panic=-1 loglevel=4 tsc=reliable nowatchdog";
-/// How many of the console's last lines tell what went wrong.
+/// The number of console lines in a failure message.
 const LAST_LINES: usize = 40;
 
-/// What a machine is started with.
+/// The configuration of a machine.
 pub struct Start<'a> {
     pub kernel: &'a Kernel,
     /// Its first file system.
@@ -41,7 +41,7 @@ impl Machine {
     pub fn start(start: &Start<'_>) -> Result<Self, Failure> {
         let file = |kind: &str| start.folder.join(format!("{}.{kind}", start.name));
         let (console, reported) = (file("console"), file("report"));
-        // What another machine of this name has said is not this one's.
+        // Removes the output of an earlier machine of this name.
         fs::write(&reported, "").map_err(|error| cannot("write", &reported, &error))?;
         let process = command(start, &console, &reported)
             .spawn()
@@ -54,7 +54,8 @@ impl Machine {
         })
     }
 
-    /// Waits until it has ended itself, and gives what it reported. The end of its console is shown if it did not end well.
+    /// Waits for the machine's end and returns its report. After a failure, shows the end of its
+    /// console.
     pub fn finish(mut self, limit: Duration) -> Result<Report, Failure> {
         let status = wait(&mut self.process, limit)?;
         let report = self.report()?;
@@ -69,7 +70,7 @@ impl Machine {
         Ok(report)
     }
 
-    /// What it has reported so far.
+    /// Returns its report up to now.
     pub fn report(&self) -> Result<Report, Failure> {
         let bytes = fs::read(&self.reported).map_err(|error| cannot("read", &self.reported, &error))?;
         Ok(Report::parse(&bytes))
@@ -91,7 +92,7 @@ impl Machine {
         self.report()
     }
 
-    /// Tells why it is of no more use, and what it said last.
+    /// Returns a failure with its reason and the machine's last output.
     pub fn show(&self, why: &str) -> Result<(), Failure> {
         println!(
             "Linux {}: the machine {why}. The end of its console:",
@@ -115,12 +116,12 @@ impl Drop for Machine {
 fn command(start: &Start<'_>, console: &Path, reported: &Path) -> Command {
     let mut command = Command::new("qemu-system-x86_64");
     command
-        // KVM would be faster where it is, and would not be the same machine everywhere. The two processors take turns in one
-        // thread: with a thread each, qemu 7.2 may go on with code that the kernel has just patched, and Linux panics at a
-        // breakpoint that is no longer there (docs/vm.md).
+        // KVM would be faster, but not the same machine everywhere. The two processors take turns
+        // in one thread. With a thread each, qemu 7.2 can execute code that the kernel has just
+        // patched. Then Linux panics at a breakpoint that it has removed (docs/vm.md).
         .args(["-machine", "q35", "-accel", "tcg,thread=single"])
-        // Intel's processors of this family have a time-stamp counter of constant rate: perf then tells how its clock
-        // follows from it (`cap_user_time_zero`).
+        // Intel's processors of this family have a time-stamp counter of constant rate. So perf
+        // reports the conversion to its clock (`cap_user_time_zero`).
         .args(["-cpu", "max,vendor=GenuineIntel,family=6,model=94,stepping=3"])
         .args(["-m", "1536", "-smp", "2", "-nodefaults", "-no-user-config"])
         .args(["-display", "none", "-no-reboot"])

@@ -1,7 +1,8 @@
-//! Power loss: a machine is ended in the midst of saving crashes, and the next one, with the same disk, looks what is there.
+//! Power loss: a machine ends while it saves crashes, and the next one checks the same disk.
 //!
-//! qemu is killed. What the kernel inside had not given to its disk is gone then, as when the power goes; what it had given
-//! is in this machine's memory and stays. A disk that loses what it was given before it was told to flush is not imitated.
+//! qemu is killed. Data that the kernel inside had not written to its disk is lost, as in a power
+//! loss. Written data is in this machine's memory and stays. A disk that loses unflushed data is
+//! not emulated.
 
 use super::bundles;
 use super::kernel::Kernel;
@@ -17,7 +18,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// What its tests' names begin with.
+/// The beginning of its tests' names.
 pub const NAME: &str = "power-loss";
 /// More than `spool_free`; only what is written takes room here.
 const DISK: u64 = 1 << 30;
@@ -26,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Once the first crash is saved the power goes within this.
 const WITHIN: Duration = Duration::from_millis(2500);
 
-/// What the machines are made of, and how often the power goes.
+/// The configuration of the machines, and the number of power losses.
 pub struct Scene<'a> {
     pub kernel: &'a Kernel,
     pub archive: &'a Path,
@@ -79,7 +80,7 @@ pub fn run(scene: &Scene<'_>) -> Result<Vec<String>, Failure> {
             )?);
         }
         if !failures.is_empty() {
-            // What follows would say the same again.
+            // Later machines would report the same again.
             return Ok(failures);
         }
         half = report.spool().half;
@@ -104,7 +105,7 @@ fn format(disk: &Path) -> Result<(), Failure> {
         })
 }
 
-/// Lets a machine work, and takes its power: when it says so, or at some moment after it has saved a crash.
+/// Runs a machine, and kills it on its request, or at a moment after it has saved a crash.
 fn worked(mut machine: Machine, task: &str) -> Result<Report, Failure> {
     let begin = Instant::now();
     loop {
@@ -128,7 +129,7 @@ fn worked(mut machine: Machine, task: &str) -> Result<Report, Failure> {
     }
 }
 
-/// A moment that nobody foresees, before `limit`.
+/// Returns a random moment before `limit`.
 fn some(limit: Duration) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // The low digits of the nanoseconds, spread (Knuth's multiplier).
@@ -136,7 +137,7 @@ fn some(limit: Duration) -> Duration {
     limit * (spread >> 16) / (1 << 16)
 }
 
-/// What a machine found, held against what those before it had saved.
+/// Compares a machine's findings with the bundles that earlier ones had saved.
 fn look(report: &Report, saved: &BTreeMap<String, String>, half: bool) -> Vec<String> {
     let spool = report.spool();
     let mut failures = report.failed();

@@ -16,11 +16,11 @@ pub struct Recording {
     pub packets: PathBuf,
     /// Where it was recorded.
     pub bundle: PathBuf,
-    /// What decoding gives.
+    /// The result of decoding.
     pub decoded: Decoded,
 }
 
-/// What `backtrail info --digest` says of a thread.
+/// A line of `backtrail info --digest`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
     pub thread: u64,
@@ -29,14 +29,14 @@ pub struct Decoded {
     pub digest: String,
 }
 
-/// Programs by name, with their source and what the compiler is told beside.
+/// Programs by name, with their source and compiler options.
 const PROGRAMS: &[(&str, &str, &[&str])] = &[
     ("crash", "crash.c", &[]),
     ("long", "crash.c", &["-DTURNS=40", "-DROUNDS=20000"]),
     ("migrate", "migrate.c", &[]),
 ];
 
-/// Builds and records all of them, anew each time: it takes a second.
+/// Builds and records all of them each time, which takes a second.
 pub fn make(folder: &Path, backtrail: &Path) -> Result<Vec<Recording>, Failure> {
     let folder = folder.join("recordings");
     fs::create_dir_all(&folder).map_err(|error| cannot("make", &folder, &error))?;
@@ -81,7 +81,9 @@ fn record(
         return Err(format!("the recording of {name} has {} threads", threads.len()));
     };
     if decoded.instructions == 0 || decoded.errors != 0 {
-        return Err(format!("the recording of {name} is no oracle: {decoded:?}"));
+        return Err(format!(
+            "the recording of {name} does not decode to one digest: {decoded:?}"
+        ));
     }
     Ok(Recording {
         name,

@@ -1,14 +1,21 @@
-//! What the tests in a machine say over its second serial line.
+//! The protocol of the tests in a machine over its second serial line.
 //!
-//! Lines of words: `PLAN name` for every test before the first begins, `TEST name ok` or `TEST name failed: why` for each,
-//! `NOTE text`, `BUNDLE test file recording same|tail` for a bundle to be decoded here, and `DONE`. `FILE name length` is
-//! followed by as many bytes. A machine that is to lose its power says `LEFT count` of the bundles that it found unfinished,
-//! `KEPT bundle digest` of those it found whole, `SAVED bundle digest` of those it saved, and `HALF` when it waits for the end
-//! with one half written.
+//! | line | meaning |
+//! |---|---|
+//! | `PLAN name` | a test, before the first one begins |
+//! | `TEST name ok`, `TEST name failed: why` | the result of a test |
+//! | `NOTE text` | a remark |
+//! | `BUNDLE test file recording same\\|tail` | a bundle to be decoded here |
+//! | `FILE name length` | a file; its bytes follow |
+//! | `LEFT count` | number of unfinished bundles on the disk |
+//! | `KEPT bundle digest` | a complete bundle on the disk |
+//! | `SAVED bundle digest` | a new bundle |
+//! | `HALF` | waits for the power loss with a half-written bundle |
+//! | `DONE` | the end |
 
 use std::collections::BTreeMap;
 
-/// What was said.
+/// The report of a machine.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Report {
     planned: Vec<String>,
@@ -40,7 +47,7 @@ pub struct Bundle {
     pub tail: bool,
 }
 
-/// What a machine found in a spool that outlived another one, and what it put there.
+/// The bundles that a machine found in an earlier machine's spool, and those that it added.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Spool {
     /// How many bundles were unfinished.
@@ -49,12 +56,12 @@ pub struct Spool {
     pub kept: BTreeMap<String, String>,
     /// The same of those that were said to be saved.
     pub saved: BTreeMap<String, String>,
-    /// It waits for its end, with one half written.
+    /// The machine waits for its end, with a half-written bundle.
     pub half: bool,
 }
 
 impl Report {
-    /// Reads what came over the line. What is not understood is left out: a test that is not reported has failed.
+    /// Reads the lines. Unknown lines are ignored, because a test without a report has failed.
     pub fn parse(bytes: &[u8]) -> Self {
         let mut report = Self::default();
         let mut rest = bytes;
@@ -117,7 +124,7 @@ impl Report {
         results.chain(self.notes.iter().cloned()).collect()
     }
 
-    /// What was said of a spool on a disk.
+    /// Returns the report about a spool on a disk.
     pub fn spool(&self) -> &Spool {
         &self.spool
     }
@@ -133,7 +140,7 @@ impl Report {
         }
     }
 
-    /// What failed, and what is missing.
+    /// Returns failed and missing tests.
     pub fn failures(&self) -> Vec<String> {
         self.complete().err().into_iter().chain(self.failed()).collect()
     }

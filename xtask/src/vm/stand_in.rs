@@ -10,7 +10,7 @@ use std::process::Command;
 
 const SOURCES: &str = "tests/vm/intel_pt";
 
-/// The module for `kernel`; built anew when its source has changed.
+/// Returns the module for `kernel`, built again after its source changes.
 pub fn build(kernel: &Kernel, folder: &Path) -> Result<PathBuf, Failure> {
     let work = folder.join("modules").join(&kernel.release);
     let built = work.join("intel_pt.ko");
@@ -35,7 +35,8 @@ pub fn build(kernel: &Kernel, folder: &Path) -> Result<PathBuf, Failure> {
             .arg("--directory")
             .arg(kernel.headers())
             .arg(format!("M={}", work.display()))
-            // Debian names one version of the compiler; BTF of a module needs pahole, and nothing here reads it.
+            // Debian names one compiler version. BTF of a module needs pahole, and no test reads
+            // it.
             .args(["CC=cc", "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"])
             // The kernel's own.
             .env_remove("MAKEFLAGS"),

@@ -1,7 +1,7 @@
-//! A whole system: Debian's systemd as the first process of a machine, for the units that `backtrail install` writes.
+//! A complete system with Debian's systemd, for the units that `backtrail install` writes.
 //!
-//! Its files are those of Debian's packages, fetched with apt and unpacked into the target directory, never installed; no script of
-//! a package is run.
+//! Its files are Debian's packages, fetched with apt and unpacked into the target directory. They
+//! are never installed, and no script of a package runs.
 
 use super::archive::Archive;
 use super::machine::{Machine, Start};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What it is called on the command line, beside the kernels.
+/// Its name on the command line, next to the kernels.
 pub const NAME: &str = "systemd";
 /// The kernel: that of the Debian whose systemd is tried first of all.
 const SERIES: &str = "6.1";
@@ -20,7 +20,7 @@ const SERIES: &str = "6.1";
 const LIMIT: Duration = Duration::from_secs(480);
 const SOURCES: &str = "tests/vm/systemd";
 
-/// What is in it, beside what that needs.
+/// Its packages, without their dependencies.
 const PACKAGES: &[&str] = &[
     "systemd",
     "systemd-coredump",
@@ -38,7 +38,7 @@ const UNREAD: &[&str] = &[
     "usr/share/locale",
     "usr/share/info",
 ];
-/// What every system of today has for one directory with the one in `usr`.
+/// Directories that are links into `usr`.
 const MERGED: &[&str] = &["bin", "sbin", "lib", "lib64"];
 
 /// Boots the system and runs the tests in it that begin as one of `only`; what failed.
@@ -94,7 +94,7 @@ pub fn run(folder: &Path, backtrail: &Path, only: &[&str]) -> Result<Vec<String>
         .collect())
 }
 
-/// What a system has that was installed: who there is, and what begins at boot.
+/// Adds the files of an installed system: its users, and the units that start at boot.
 fn settings(archive: &mut Archive, only: &[&str]) {
     for folder in ["dev", "proc", "sys", "tmp", "run", "var/tmp", "root"] {
         archive.folder(folder);
@@ -134,7 +134,7 @@ fn settings(archive: &mut Archive, only: &[&str]) {
         &format!("{system}/multi-user.target.wants/tests.service"),
         "../tests.service",
     );
-    // Nobody logs in, and the serial lines have no device units, which udev makes.
+    // There is no login, and the serial lines have no device units, because udev makes them.
     archive.link(&format!("{system}/getty.target"), "/dev/null");
     archive.link(&format!("{system}/serial-getty@ttyS0.service"), "/dev/null");
 }
@@ -188,7 +188,7 @@ fn packages(folder: &Path) -> Result<PathBuf, Failure> {
     Ok(root)
 }
 
-/// Adds what stands in `folder` of the tree `root`.
+/// Adds the contents of `folder` in the tree `root`.
 fn copy(archive: &mut Archive, root: &Path, folder: &str) -> Result<(), Failure> {
     let place = root.join(folder);
     let entries = fs::read_dir(&place).map_err(|error| cannot("read", &place, &error))?;
@@ -204,7 +204,7 @@ fn copy(archive: &mut Archive, root: &Path, folder: &str) -> Result<(), Failure>
         };
         let kind = entry
             .file_type()
-            .map_err(|error| cannot("look at", &entry.path(), &error))?;
+            .map_err(|error| cannot("read", &entry.path(), &error))?;
         let inside = merged(&path);
         if kind.is_dir() {
             archive.folder(&inside);

@@ -97,7 +97,7 @@ fn catch() -> std::io::Result<Receiver<i32>> {
     Ok(receiver)
 }
 
-/// Returns the set of ignored signals: bit n-1 stands for signal n (`SigIgn` of
+/// Returns the set of ignored signals: bit n-1 means signal n (`SigIgn` of
 /// proc_pid_status(5)).
 fn ignored(status: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(1800);
 /// Runs in a process of what is slow: one cold, one warm.
 pub const SLOW_RUNS: u32 = 2;
 
-/// What is run.
+/// The measured programs.
 pub struct Binaries {
     /// `backtrail-bench`.
     pub bench: PathBuf,
@@ -31,7 +31,8 @@ pub struct Binaries {
 impl Binaries {
     /// The release builds of what measures.
     pub fn build(backtrail: &Path) -> Result<Self, Failure> {
-        // The analyzer has its caches or has them not by a feature: it takes two builds, and the first is put aside.
+        // A feature selects the analyzer's caches, so there are two builds, and the first is
+        // renamed.
         let uncached = shell::target().join("release/backtrail-bench-uncached");
         let built = build_bench("edges")?;
         fs::copy(&built, &uncached).map_err(|error| sentence("a copy of the benchmark", &error))?;
@@ -53,7 +54,7 @@ fn build_bench(features: &str) -> Result<PathBuf, Failure> {
         .map_err(|error| format!("cannot find {}: {error}", binary.display()))
 }
 
-/// What measures.
+/// Runs the measurements.
 pub struct Meter {
     binaries: Binaries,
     folder: TempDir,
@@ -120,7 +121,7 @@ impl Meter {
         Ok(meter)
     }
 
-    /// What it measures, or why it cannot.
+    /// Returns the measurement, or the reason of its failure.
     pub fn ask(&self, kind: &str, bundle: &Path, options: &[(&str, String)]) -> Result<Value, Failure> {
         self.ask_of(&self.binaries.bench, kind, bundle, options)
     }
@@ -165,7 +166,8 @@ impl Meter {
         Ok((cachegrind::total(&counts)?, measured))
     }
 
-    /// Seconds from the start of `backtrail debug` to the end of its first command, the bundle's files not in memory.
+    /// Returns the seconds of `backtrail debug` with one command, with the bundle's files not
+    /// cached.
     pub fn open(&self, engine: &Engine, bundle: &Path, first: &str, limit: Duration) -> Result<f64, Failure> {
         forget(bundle).map_err(|error| sentence("dropping the bundle from the page cache", &error))?;
         let mut command = Command::new(&self.binaries.backtrail);

@@ -5,16 +5,16 @@ use crate::Failure;
 use crate::bench::typed;
 use std::time::Duration;
 
-/// What is measured, and for how long.
+/// Options of the measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     /// Small streams and short prefixes: shows that the benchmark works, no figures.
     pub quick: bool,
     /// One JSON object a program instead of the tables.
     pub json: bool,
-    /// Records anew what is there.
+    /// Records again even if a recording exists.
     pub fresh: bool,
-    /// Tells processor time of the decoding process instead of wall clock: for one thread on a busy machine.
+    /// Reports processor time in place of wall clock, for one thread on a busy machine.
     pub cpu: bool,
     /// Counts machine instructions, and nothing else.
     pub instructions: bool,
@@ -30,7 +30,7 @@ pub struct Options {
     seconds: Option<f64>,
     /// Warm runs after the cold one.
     runs: Option<u32>,
-    /// What would take longer than so many seconds is left out, but for the prefixes.
+    /// Longer measurements, in seconds, are left out, except for the prefixes.
     limit: Option<u32>,
     /// Names of rows; empty is all.
     names: Vec<String>,
@@ -93,7 +93,7 @@ impl Options {
         if self.quick { 0.5 } else { 40.0 }
     }
 
-    /// What would take longer is left out.
+    /// Longer measurements are left out.
     pub fn limit(&self) -> Duration {
         Duration::from_secs(u64::from(self.limit.unwrap_or(120)))
     }

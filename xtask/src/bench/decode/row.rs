@@ -1,6 +1,6 @@
-//! One program, measured: a JSON object that the tables are made of.
+//! One measured program: a JSON object from which the tables are made.
 //!
-//! What cannot be measured is `{"error": …}`, what would take too long `{"skipped": …}`.
+//! A failed measurement is `{"error": …}`, and one that would take too long `{"skipped": …}`.
 
 use super::meter::{Engine, Meter, SLOW_RUNS};
 use super::options::Options;
@@ -11,12 +11,12 @@ use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::Path;
 
-/// What is decoded under cachegrind: from here …
+/// The start of the part that is decoded under cachegrind …
 const COUNT_FROM: u64 = 64 << 10;
 /// … to here, so that the start of the process and the first reading of code do not count.
 const COUNT_TO: u64 = 256 << 10;
 
-/// What is searched is the history of so many packets: of 100 million instructions and more.
+/// Bytes of packets whose history is searched: at least 100 million instructions.
 const SEARCHED: u64 = 20_000_000;
 
 /// Everything that the options want, but for the threads, which are measured in rounds.
@@ -72,7 +72,7 @@ struct Prefix {
 
 fn prefix(meter: &Meter, bundle: &Path, seconds: f64) -> Result<Prefix, Failure> {
     let told = meter.ask("prefix", bundle, &[("--seconds", seconds.to_string())])?;
-    let number = |key: &str| told[key].as_u64().ok_or("no prefix was told");
+    let number = |key: &str| told[key].as_u64().ok_or("the prefix is missing");
     Ok(Prefix {
         bytes: number("bytes")?,
         of: number("of")?,
@@ -97,8 +97,9 @@ fn peers(meter: &Meter, bundle: &Path, prefix: &Prefix, options: &Options) -> Va
     })
 }
 
-/// The edge analyzer and ours on a stream whose returns are not compressed: a prefix, and all of it, for the
-/// analyzer is through with a prefix in milliseconds.
+/// Measures the edge analyzer and ours on a stream without compressed returns.
+///
+/// The whole stream is measured too, because the analyzer decodes a prefix in milliseconds.
 fn plain_returns(streams: &Streams<'_>, meter: &Meter, options: &Options) -> Result<Value, Failure> {
     let bundle = streams.bundle(Purpose::PlainReturns)?;
     let prefix = prefix(meter, &bundle, options.seconds() / 2.0)?;
@@ -119,7 +120,7 @@ fn plain_returns(streams: &Streams<'_>, meter: &Meter, options: &Options) -> Res
     Ok(part)
 }
 
-/// The edge analyzer, without its caches, and with them by what is made of what it tells.
+/// Measures the edge analyzer without its caches, and with them for each kind of handler.
 fn edges(meter: &Meter, bundle: &Path, bytes: u64, runs: u32) -> Value {
     let asked = |handler: &str| {
         [
@@ -147,7 +148,7 @@ fn ours(meter: &Meter, engine: &Engine, bundle: &Path, bytes: u64, runs: u32) ->
     meter.ask("ours", bundle, &asked)
 }
 
-/// Why an engine does not decode so many bytes, by how it does the prefix.
+/// Returns why an engine does not decode this number of bytes, from its speed on the prefix.
 fn beyond(prefix: &Value, engine: &Engine, bytes: u64, options: &Options) -> Option<Value> {
     let list = prefix["ours"].as_array()?;
     let same = |entry: &&Value| entry["engine"] == *engine.name && entry["jobs"] == engine.jobs;
@@ -215,7 +216,7 @@ fn by_engine(meter: &Meter, measure: impl Fn(&Engine) -> Result<Value, Failure>)
     meter.engines.iter().map(one).collect()
 }
 
-/// What there is instead of figures.
+/// Returns the text that replaces missing numbers.
 pub fn failed(error: Failure) -> Value {
     json!({ "error": error })
 }

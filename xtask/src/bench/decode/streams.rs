@@ -32,12 +32,12 @@ const fn stream(name: &'static str, size: u32, quick: u32) -> Stream {
     Stream { name, size, quick }
 }
 
-/// What a bundle is recorded for.
+/// The purpose of a recorded bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To be decoded: all of the trace.
     Whole,
-    /// To be decoded by what cannot follow compressed returns: all of the trace of a quarter of the work.
+    /// For decoders without compressed returns: the whole trace of a quarter of the work.
     PlainReturns,
     /// To be opened: the last 64 MiB.
     Ring,
@@ -50,7 +50,7 @@ pub struct Streams<'a> {
     pub program: &'static RealProgram,
     pub size: u32,
     pub recorder: &'a Recorder,
-    /// Those that are there are made anew.
+    /// Whether existing streams are recorded again.
     pub fresh: bool,
 }
 
@@ -77,7 +77,7 @@ impl Streams<'_> {
 
     fn record(&self, purpose: Purpose, size: u32, bundle: &std::path::Path) -> Result<(), Failure> {
         let Run::Command(command) = self.program.run else {
-            return Err("a server is no row of this table".to_owned());
+            return Err("a server cannot be a row of this table".to_owned());
         };
         let error = |error: std::io::Error| error.to_string();
         let recorder = Recorder {

@@ -1,4 +1,4 @@
-//! What `bench decode` prints: Markdown tables out of the rows' JSON.
+//! Markdown tables of `bench decode`, from the rows' JSON.
 
 use super::options::Options;
 use super::threads::Figures;
@@ -50,9 +50,9 @@ pub fn markdown(options: &Options, rows: &[Value]) -> String {
     text
 }
 
-/// What the tables are made of.
+/// The contents of the tables.
 struct Page<'a> {
-    /// What the names of times end with.
+    /// The suffix of the names of times.
     clock: &'static str,
     rows: &'a [Value],
 }
@@ -147,7 +147,8 @@ impl Page<'_> {
         text
     }
 
-    /// What was measured with the analyzer, with the name of its program: of each a prefix and all.
+    /// Returns the analyzer's measurements with their programs: a prefix and the whole stream of
+    /// each.
     fn beside_edges(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.rows.iter().flat_map(|row| {
             let prefix = &row["plain_returns"];
@@ -310,7 +311,7 @@ impl Page<'_> {
         text
     }
 
-    /// What failed, and decoders that do not agree.
+    /// Returns failures, and decoders that do not agree.
     fn problems(&self) -> String {
         let mut text = String::new();
         for row in self.rows {

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 
 const JOBS: u64 = 2;
 
-/// Measures each of the streams, which is what `backtrail-bench threads` tells of it, in rounds over all of them: what the machine
-/// gives varies by the minute, and no stream shall have all of its turns in a bad one. In a round each has the same time: of those that take
-/// long, fewer turns tell as much.
+/// Measures each stream with `backtrail-bench threads`, in rounds over all streams.
+///
+/// The machine's speed varies by the minute, so the turns of a stream are spread over the rounds.
+/// In a round each stream has the same time, so slow streams have fewer turns.
 pub fn measure(meter: &Meter, streams: &[PathBuf], options: &Options) -> Vec<Result<Value, Failure>> {
     let mut measured: Vec<Result<Measured, Failure>> =
         streams.iter().map(|_| Ok(Measured::default())).collect();
@@ -33,7 +34,7 @@ pub fn measure(meter: &Meter, streams: &[PathBuf], options: &Options) -> Vec<Res
     measured.into_iter().map(value).collect()
 }
 
-/// What was measured of a stream.
+/// The measurements of a stream.
 #[derive(Default)]
 struct Measured {
     /// Of packets.
@@ -72,20 +73,20 @@ impl Measured {
     }
 }
 
-/// What there is to say of it.
+/// The summary of a stream.
 pub struct Figures {
     /// How many there were.
     pub turns: usize,
     /// Medians of the turns, in seconds.
     pub one: Option<f64>,
     pub together: Option<f64>,
-    /// How many times as fast all are together as one, and as many decodes apart as one: medians of the turns'.
+    /// Speedup of all threads over one, and of as many independent decodes: medians of the turns.
     pub times: Option<f64>,
     pub times_apart: Option<f64>,
     /// The same of the best of each.
     pub best: Option<f64>,
     pub best_apart: Option<f64>,
-    /// What part all together decode of what as many apart do in the same turn: the median of the turns'.
+    /// Speed of all threads relative to as many independent decodes: the median of the turns.
     pub of_apart: Option<f64>,
     /// How many times as much as one thread all add up in registers: the median of the turns'.
     pub times_sums: Option<f64>,
