@@ -1,30 +1,31 @@
-//! The verbs that move, each defined as a choice among fixed positions of a thread's history.
+//! The motions, each defined as a choice among fixed positions of a thread's history.
 //!
-//! Every verb has a forward and a backward form, which choose from the same set of positions:
+//! Every motion has a forward and a backward form, which choose from the same set of positions:
 //!
-//! | verb | goes to the nearest … after, or before, the position |
+//! | motion | goes to the nearest … after, or before, the position |
 //! |---|---|
 //! | `stepi` | instruction |
 //! | `nexti` | instruction of the current call or of a call around it |
 //! | `step` | line start ([`crate::lines`]) |
 //! | `next` | line start in the current frame or in a frame around it |
 //! | `continue` | hit of a breakpoint |
-//! | `advance` | hit of the location, or way out of the current frame |
+//! | `advance` | hit of the location, or exit from the current frame |
 //! | `finish` | forward: the instruction after the selected frame's return; backward: its call |
 //!
-//! Beside these, every verb stops at the start and the end of history, and at the first
-//! instruction after a gap, going forward as well as backward. A verb that goes backward from there
-//! crosses the gap, and counts as its frame the one that history was in before it.
+//! In addition, every motion stops at the start and the end of history, and at the first instruction
+//! after a gap, in both directions. A backward motion from there crosses the gap. Its frame is the
+//! one that history was in before the gap.
 //!
-//! Where a pair comes back to:
+//! The pairs return to these positions:
+//!
 //! - `stepi`, `step` and `continue` with their reverses: from any position of the set, each undoes
-//! the other. From between two positions of the set, forward then backward goes to the one before.
-//! - `nexti` and `next`: the same, as long as both ends are in the same frame. When the forward move
-//! came out of a call, the way back goes to that call: its instruction, or the start of its line.
-//! - `finish`, then `reverse-nexti`, goes where `reverse-finish` would have gone: the call.
-//! `reverse-finish`, then `nexti`, goes where `finish` would have gone.
+//!   the other. From between two positions of the set, forward then backward goes to the previous one.
+//! - `nexti` and `next`: the same, if both ends are in the same frame. If the forward move returned
+//!   from a call, the way back goes to that call: its instruction, or the start of its line.
+//! - `finish`, then `reverse-nexti`, goes to the call, as `reverse-finish` would have done.
+//!   `reverse-finish`, then `nexti`, goes to the target of `finish`.
 //!
-//! The positions that breakpoints hit stop every verb on its way.
+//! Breakpoint hits stop every motion on its way.
 
 mod call;
 mod direction;

@@ -102,7 +102,7 @@ pub const WALK: &[Step] = &[
         &[
             "SIGSEGV (segmentation fault): sent by kill",
             "sigsegvHandler has been handling a signal since t",
-            "goes into debugCommand",
+            "goes to debugCommand",
             "<signal handler called>",
         ],
     ),
