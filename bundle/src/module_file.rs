@@ -277,7 +277,7 @@ mod tests {
         assert!(bytes[0] == 0 && bytes[1..5001].iter().all(|byte| *byte == 7) && bytes[5001] == 0);
         let mut less = Allowance { bytes: 100 };
         let error = copy(&from, &to, &mut less, || Ok(())).unwrap_err();
-        assert!(error.to_string().contains("used up"), "{error}");
+        assert!(error.to_string().contains("size limit"), "{error}");
     }
 
     #[test]

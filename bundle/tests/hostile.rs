@@ -195,7 +195,7 @@ fn archives_with_unsafe_members_are_refused() {
         ),
         (
             &[("a", EntryType::Regular, b"x"), ("a", EntryType::Regular, b"y")],
-            "there twice",
+            "occurs twice",
         ),
         (
             &[("a", EntryType::Regular, b"x"), ("a/b", EntryType::Regular, b"y")],
@@ -216,7 +216,7 @@ fn archives_with_unsafe_members_are_refused() {
             &[("x", EntryType::GNULongName, b"long")],
             "neither a plain file nor a directory",
         ),
-        (&[("a", EntryType::Regular, b"x")], "no bundle"),
+        (&[("a", EntryType::Regular, b"x")], "not a bundle"),
     ];
     for (members, expected) in cases {
         let error = Bundle::open(&packed(dir.path(), members)).unwrap_err();

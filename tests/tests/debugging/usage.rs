@@ -98,7 +98,7 @@ fn input_of_a_kind_that_is_not_read_is_three_and_one_line() {
     let newer = now.replace("\"version\": 1", "\"version\": 99");
     assert_ne!(now, newer);
     fs::write(&described, newer).unwrap();
-    refused(&bundle, "newer than this program reads");
+    refused(&bundle, "newer than this program supports");
     fs::write(&described, now).unwrap();
     let core = bundle.join("core");
     let mut bytes = fs::read(&core).unwrap();

@@ -100,7 +100,7 @@ fn a_process_attached_to_is_not_left_stopped() {
     assert_eq!(
         (
             said.contains(&format!("process {pid} still runs")),
-            said.contains("has ended")
+            said.contains("has exited")
         ),
         (runs_on, !runs_on),
         "{said}"

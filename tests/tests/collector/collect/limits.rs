@@ -100,7 +100,7 @@ fn a_second_daemon_refuses_in_one_sentence() {
         "{second:?}"
     );
     let restored = backtrail(["collect", "--restore", "--config", config.to_str().unwrap()]).unwrap();
-    assert!(restored.exited(1).sentence().contains("runs at"));
+    assert!(restored.exited(1).sentence().contains("is running at"));
     let (status, health) = collector.http("GET", "/health");
     assert_eq!(status, 200);
     assert!(health.contains("\"status\":\"ok\""), "{health}");

@@ -169,7 +169,7 @@ pub fn is_whole(crash: &Value) -> Outcome {
         return Err(format!("{bundle} has no core"));
     }
     let checked = said("backtrail", &["check", bundle])?;
-    if checked.contains("sound") {
+    if checked.contains("no faults") {
         Ok(())
     } else {
         Err(format!("{bundle}: {checked}"))
