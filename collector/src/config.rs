@@ -270,7 +270,8 @@ impl Config {
         }
         if self.runtime.to_string_lossy().contains([' ', '%', '|']) {
             return Err(
-                "runtime must have no space, % or | in it: the kernel could not find the handler".to_owned(),
+                "runtime must not contain a space, % or |, because the kernel could not find the handler"
+                    .to_owned(),
             );
         }
         if self.crash.attach != "auto" {
@@ -293,7 +294,10 @@ impl Config {
             return Err("limit.per_second must be a number, 0 or more".to_owned());
         }
         if self.crash.hold_limit.0 < Duration::from_millis(100) {
-            return Err("crash.hold_limit under 100ms leaves no time to read anything".to_owned());
+            return Err(
+                "crash.hold_limit must be at least 100ms, so that there is time to read the process"
+                    .to_owned(),
+            );
         }
         Ok(())
     }
@@ -345,7 +349,7 @@ mod tests {
             ("spool = \"here\"", "must begin with a slash"),
             (
                 "[crash]\n\nsignals = [\"SIGNOPE\"]",
-                "line 3: \"SIGNOPE\" is no signal",
+                "line 3: \"SIGNOPE\" is not a signal",
             ),
             ("[crash]\nsignals = [\"SIGKILL\"]", "SIGKILL"),
             ("[crash]\nhold = \"tight\"", "line 2: unknown variant `tight`"),

@@ -129,7 +129,7 @@ impl Daemon {
         let recorders = Arc::new(Listener::bind_for_all(&runtime.recorder_socket())?);
         let control = control::bind(&runtime.control_socket())?;
         if let Err(error) = realtime::lock_memory() {
-            tracing::warn!("memory is not locked ({error}): crashes may be read later");
+            tracing::warn!("memory cannot be locked ({error}): page faults may delay the reading of crashes");
         }
         let sysctl = Sysctl::default();
         let socket = match config.crash.hold {
@@ -237,7 +237,7 @@ impl Daemon {
         if let Some(guard) = &mut self.guard
             && !guard.is_alive()
         {
-            tracing::warn!("the guard of core_pattern is gone; starting another one");
+            tracing::warn!("the guard of core_pattern has ended; starting another one");
             self.guard = Guard::start(&self.shared.runtime).ok();
         }
     }
@@ -256,14 +256,12 @@ impl Daemon {
                 saver.spool.set_limits(new.spool_limit, new.spool_free);
                 let mut config = saver.config.write().unwrap_or_else(PoisonError::into_inner);
                 for what in needs_restart(&config, &new) {
-                    tracing::warn!(
-                        "{what} has changed: that takes effect when the collector is started anew"
-                    );
+                    tracing::warn!("{what} has changed; restart the collector to apply it");
                 }
                 *config = Arc::new(new);
                 tracing::info!("configuration reloaded");
             }
-            Err(error) => tracing::error!("the configuration stays as it was: {error}"),
+            Err(error) => tracing::error!("the configuration is unchanged: {error}"),
         }
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     }
@@ -279,7 +277,7 @@ impl Daemon {
             let _ = nix::sys::socket::shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Both);
         }
         if !self.threads.finish(&self.shared, LAST_JOBS) {
-            tracing::warn!("what was being saved took too long, and is lost");
+            tracing::warn!("saving the remaining crashes took too long; they are lost");
         }
         drop(self.runtime_lock);
         match (restored, self.guard) {
@@ -303,14 +301,14 @@ fn attach(config: &Config) -> Result<Option<Probe>> {
     match Probe::attach(&options) {
         Ok(probe) => {
             for (kind, why) in probe.refused() {
-                tracing::debug!("{kind} is not used: {why}");
+                tracing::debug!("cannot attach the probe as {kind}: {why}");
             }
-            tracing::info!("crashes are told by: {}", probe.kind());
+            tracing::info!("crashes are reported by: {}", probe.kind());
             Ok(Some(probe))
         }
         Err(error) if config.crash.hold == HoldMethod::None => Err(Error::Unable(error.to_string())),
         Err(error) => {
-            tracing::warn!("crashes are told by core_pattern alone: {error}");
+            tracing::warn!("crashes are reported by core_pattern only: {error}");
             Ok(None)
         }
     }
@@ -325,7 +323,11 @@ fn install_handler(sysctl: &Sysctl, runtime: &Runtime, config: &Config) -> Optio
             HoldMethod::Socket => sysctl.install_socket(runtime, limit)?,
             _ => sysctl.install(runtime, config.crash.chain, limit)?,
         };
-        tracing::info!("core_pattern was {:?}, and is {:?}", saved.previous, saved.ours);
+        tracing::info!(
+            "changed core_pattern from {:?} to {:?}",
+            saved.previous,
+            saved.ours
+        );
         // The guard reads the saved pattern when it starts, so it starts after the installation.
         let guard = Guard::start(runtime);
         if guard.is_err() {
@@ -337,7 +339,7 @@ fn install_handler(sysctl: &Sysctl, runtime: &Runtime, config: &Config) -> Optio
         return None;
     }
     install()
-        .map_err(|error| tracing::error!("processes that crash are not kept: {error}"))
+        .map_err(|error| tracing::error!("crashing processes are not held: {error}"))
         .ok()
 }
 

@@ -55,7 +55,7 @@ impl Guard {
             Ok(())
         } else {
             Err(Error::Unable(
-                "the guard could not put core_pattern back".to_owned(),
+                "the guard could not restore core_pattern".to_owned(),
             ))
         }
     }

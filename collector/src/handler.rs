@@ -43,8 +43,7 @@ pub fn run(program: &Path, arguments: &[OsString]) -> Result<()> {
     let runtime = Runtime::new(runtime);
     let crash = Specifiers::of(arguments).ok_or_else(|| {
         Error::Unable(
-            "this command is for the kernel to start, by core_pattern; `backtrail collect` sets it"
-                .to_owned(),
+            "only the kernel starts this command, by core_pattern; `backtrail collect` sets it".to_owned(),
         )
     })?;
     // If only the second file exists, the pattern was restored after the kernel started this

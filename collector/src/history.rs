@@ -30,15 +30,15 @@ impl History {
         match options(trace).and_then(|options| Hardware::start(&options)) {
             Ok(hardware) => {
                 let capabilities = hardware.capabilities();
-                tracing::info!("Intel PT is recorded, {} a processor", trace.ring);
+                tracing::info!("tracing with Intel PT, {} for each processor", trace.ring);
                 if let Err(why) = capabilities.pause_in_kernel {
-                    tracing::debug!("the kernel does not pause a crashing processor's trace itself: {why}");
+                    tracing::debug!("the kernel cannot pause the trace of a crashing processor: {why}");
                 }
                 Ok(Some(Self(Mutex::new(hardware))))
             }
             Err(error) if trace.source == TraceSource::Hardware => Err(error),
             Err(error) => {
-                tracing::info!("no history is recorded by hardware: {error}");
+                tracing::info!("not tracing with Intel PT: {error}");
                 Ok(None)
             }
         }
@@ -60,25 +60,25 @@ impl History {
         let counters = self.lock().counters();
         [
             ("trace_cpus", "Processors that are traced.", counters.cpus_traced),
-            (
-                "trace_lost_records",
-                "Records about processes that were lost.",
-                counters.lost,
-            ),
+            ("trace_lost_records", "Lost sideband records.", counters.lost),
             (
                 "trace_truncated",
-                "Times that a trace was cut by the hardware.",
+                "Times that a full buffer truncated a trace.",
                 counters.truncated,
             ),
             (
                 "trace_busy",
-                "Times that somebody else had the PMU.",
+                "Times that another program used the PMU.",
                 counters.busy,
             ),
-            ("trace_cpus_came", "Processors that came up.", counters.cpus_came),
+            (
+                "trace_cpus_came",
+                "Processors that went online.",
+                counters.cpus_came,
+            ),
             (
                 "trace_cpus_went",
-                "Processors that went down.",
+                "Processors that went offline.",
                 counters.cpus_went,
             ),
             (
@@ -88,17 +88,17 @@ impl History {
             ),
             (
                 "trace_paused_by_kernel",
-                "Of these, pauses that the kernel made.",
+                "Of these, pauses by the kernel itself.",
                 counters.paused_by_kernel,
             ),
             (
                 "trace_resume_failures",
-                "Traces that did not go on.",
+                "Traces that could not be resumed.",
                 counters.resume_failures,
             ),
             (
                 "trace_sideband_bytes",
-                "Bytes of records about processes.",
+                "Bytes of the sideband history.",
                 counters.history_bytes,
             ),
         ]
@@ -170,7 +170,7 @@ fn options(trace: &TraceConfig) -> Result<HardwareOptions> {
 pub(crate) fn filter(text: &str) -> Result<Filter> {
     let wrong = || {
         Error::Unable(format!(
-            "{text:?} is no address filter: write for example \"0x1000/0x200@/usr/bin/server\", an offset and a size"
+            "{text:?} is not an address filter; write for example \"0x1000/0x200@/usr/bin/server\", an offset and a size"
         ))
     };
     let (range, file) = match text.split_once('@') {

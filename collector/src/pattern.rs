@@ -109,10 +109,10 @@ impl Sysctl {
         chain: bool,
         hold_limit: std::time::Duration,
     ) -> Result<SavedPattern> {
-        let program = std::env::current_exe().map_err(Error::system("find this program's file"))?;
+        let program = std::env::current_exe().map_err(Error::system("find the path of this program"))?;
         if let Ok(Some(untrusted)) = first_untrusted(&program) {
             tracing::warn!(
-                "the kernel runs {} as root at each crash, but {untrusted}: install it where only root can write, /usr/bin say",
+                "the kernel runs {} as root at each crash, but {untrusted}; install it where only root can write, for example in /usr/bin",
                 program.display()
             );
         }
@@ -156,7 +156,7 @@ impl Sysctl {
         self.restore_abandoned(runtime)?;
         if ours.len() > MAX_PATTERN || !is_plain(runtime.path()) {
             return Err(Error::Unable(format!(
-                "core_pattern has no room for the runtime directory {}; set `runtime` to a short path without blanks and percent signs",
+                "core_pattern cannot contain the runtime directory {}; set `runtime` to a short path without blanks and percent signs",
                 runtime.path().display()
             )));
         }
@@ -174,7 +174,7 @@ impl Sysctl {
             self.restore(runtime, None)?;
             done?;
             return Err(Error::Unable(
-                "the kernel did not take our core_pattern; is it locked down?".to_owned(),
+                "the kernel did not accept the new core_pattern; is it locked down?".to_owned(),
             ));
         }
         Ok(saved)
@@ -237,7 +237,7 @@ impl Sysctl {
         if !self.restore(&other, None)? {
             // The previous pattern is unknown, so the kernel's default is the best choice.
             tracing::warn!(
-                "core_pattern was left by a collector that is gone; what stood there before is not known"
+                "a collector that no longer runs left its core_pattern; the previous value is unknown"
             );
             self.set("core", 0)?;
         }

@@ -135,7 +135,7 @@ impl Runtime {
         match first_untrusted(&self.0).map_err(Error::file("look at", &self.0))? {
             None => Ok(()),
             Some(untrusted) => Err(Error::Unable(format!(
-                "{untrusted}, and root believes what is in the runtime directory {}: make it root's with mode 755, or set `runtime` to another one",
+                "{untrusted}, but root trusts the runtime directory {}; change its owner to root and its mode to 755, or set `runtime` to another one",
                 self.0.display()
             ))),
         }
@@ -224,7 +224,7 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let refused = runtime.lock().unwrap_err().to_string();
             assert!(
-                refused.contains("can be written by others"),
+                refused.contains("other users than root can write"),
                 "{mode:o}: {refused}"
             );
             assert!(runtime.link_handler(Path::new("/bin/true")).is_err());

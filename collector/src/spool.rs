@@ -87,7 +87,7 @@ impl Spool {
         make_directory(directory)?;
         let removed = Writer::remove_abandoned(directory)?;
         if removed != 0 {
-            tracing::warn!("{removed} unfinished bundle(s) of a collector that was killed were removed");
+            tracing::warn!("removed {removed} unfinished bundle(s) of a killed collector");
         }
         let spool = Self::open(directory, limit, free);
         spool.remove_unused_modules();
@@ -284,7 +284,7 @@ impl Spool {
     /// # Errors
     /// When no space is left, or the disk cannot be queried.
     pub fn room(&self) -> Result<u64> {
-        let found = statvfs(&self.directory).map_err(Error::system("look at the spool's disk"))?;
+        let found = statvfs(&self.directory).map_err(Error::system("query the spool's disk"))?;
         let free = found.blocks_available().saturating_mul(found.fragment_size());
         let kept = self.free.load(Ordering::Relaxed);
         match free.checked_sub(kept) {
@@ -390,7 +390,7 @@ impl Spool {
     /// spool.
     ///
     /// # Errors
-    /// When the bundle contains a link, a special file, a file with another name or owner, or too
+    /// When the bundle contains a link, a special file, a file with another link or owner, or too
     /// many entries or levels, or when the kernel refuses. A part may have been changed by then.
     pub fn hand_over(&self, bundle: &Path, user: User) -> Result<()> {
         hand_over::hand_over(bundle, &self.directory, &self.modules_of(user))

@@ -55,7 +55,7 @@ impl std::str::FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no size: write for example 512K, 64M or 1G");
+        let wrong = || format!("{text:?} is not a size; write for example 512K, 64M or 1G");
         let (number, unit) = split(text).ok_or_else(wrong)?;
         let unit = unit
             .trim_end_matches("iB")
@@ -73,7 +73,7 @@ impl std::str::FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no time: write for example 50ms, 10s or 2m");
+        let wrong = || format!("{text:?} is not a duration; write for example 50ms, 10s or 2m");
         let (number, unit) = split(text).ok_or_else(wrong)?;
         let unit = if unit.is_empty() { "s" } else { unit };
         let factor = SPANS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?.1;

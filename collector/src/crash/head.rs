@@ -38,7 +38,7 @@ fn read_all(pipe: &File, bytes: &mut File, deadline: u64) -> Result<(), String> 
     let size = Core::head_size(&first).ok_or("the core is not that of a 64-bit process")?;
     if size > MAX_HEAD {
         return Err(format!(
-            "the core has more threads than fit into {} MiB",
+            "the core has too many threads: its head is larger than {} MiB",
             MAX_HEAD >> 20
         ));
     }

@@ -82,7 +82,7 @@ pub(super) fn run(shared: &DaemonState, mut triggers: Vec<Trigger>, stop: &PipeR
                         .as_ref()
                         .map(|freezer| freezer.freeze(Some(hit.cpu), Some(hit.at))),
                 });
-                report("a function was called in", saved, hit.pid);
+                report("a function trigger fired in", saved, hit.pid);
             });
         }
     }

@@ -75,7 +75,7 @@ pub(super) fn accept_held(shared: &DaemonState, jobs: &Jobs, incoming: IncomingC
         match refused.item {
             Job::Held(held) => {
                 tracing::debug!(
-                    "too many processes of user {} are kept; {} is let go",
+                    "user {} has too many held processes; releasing {}",
                     held.user.id,
                     held.crash.pid
                 );

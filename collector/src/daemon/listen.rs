@@ -17,7 +17,7 @@ pub(super) fn run(shared: &DaemonState, listener: &Listener, jobs: &Jobs) {
         match listener.accept() {
             Ok(connection) => {
                 if let Err(error) = take(shared, connection, jobs) {
-                    tracing::warn!("a request was refused: {error}");
+                    tracing::warn!("refused a request of a crash handler: {error}");
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,

@@ -96,7 +96,7 @@ fn raise_priority(shared: &DaemonState, freezer: Option<&Freezer>) {
     let priority = shared.saver.config().crash.priority;
     if let Err(error) = realtime::prioritize(Tid(0), priority) {
         tracing::warn!(
-            "no real-time priority for the crash watch ({error}): crashes are read later under load"
+            "no real-time priority for the probe reader ({error}): load may delay the reading of crashes"
         );
     }
     for tid in freezer.into_iter().flat_map(Freezer::threads) {

@@ -147,19 +147,21 @@ impl Threads {
             .as_ref()
             .is_some_and(|thread| !thread.is_finished())
         {
-            tracing::info!("SIGUSR1: the traces of all are being saved already");
+            tracing::info!("SIGUSR1: the traces of all processors are already being saved");
             return;
         }
         let shared = Arc::clone(shared);
         let save = move || match shared.snapshot(None) {
-            Ok(SaveOutcome::Bundle(id)) => tracing::info!("SIGUSR1: the traces of all are saved: {id}"),
+            Ok(SaveOutcome::Bundle(id)) => {
+                tracing::info!("SIGUSR1: saved the traces of all processors: {id}")
+            }
             Ok(SaveOutcome::Limited) => {}
             Err(error) => tracing::warn!("SIGUSR1: {error}"),
         };
         let thread = Builder::new().name("signal".to_owned()).spawn(save);
         match thread {
             Ok(thread) => self.saving_all = Some(thread),
-            Err(error) => tracing::error!("SIGUSR1: no thread can be started ({error})"),
+            Err(error) => tracing::error!("SIGUSR1: cannot start a thread ({error})"),
         }
     }
 
@@ -217,7 +219,9 @@ fn save(shared: &DaemonState, jobs: &Jobs) {
 pub(super) fn report(what: &str, saved: Result<SaveOutcome>, pid: Pid) {
     match saved {
         Ok(SaveOutcome::Bundle(id)) => tracing::info!("{what} process {pid}: {id}"),
-        Ok(SaveOutcome::Limited) => tracing::debug!("{what} process {pid}, which is left out"),
+        Ok(SaveOutcome::Limited) => {
+            tracing::debug!("{what} process {pid}, which is not saved because of the rate limit")
+        }
         Err(error) => tracing::error!("{what} process {pid}, which could not be saved: {error}"),
     }
 }

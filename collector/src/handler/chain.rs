@@ -29,7 +29,7 @@ pub(super) fn pass_on(previous: &str, crash: &Specifiers, core: CoreStream) -> R
     }
     if core.is_broken {
         return Err(Error::Unable(
-            "the collector has kept a part of the core: no core file is written".to_owned(),
+            "the collector did not return a part of the core: no core file is written".to_owned(),
         ));
     }
     min_rate::begin();

@@ -65,7 +65,7 @@ impl CrashedThread {
         } else {
             Err(io::Error::new(
                 io::ErrorKind::NotFound,
-                "the process that crashed is gone",
+                "the crashed process has ended",
             ))
         }
     }

@@ -96,7 +96,7 @@ pub(super) fn filter_text(options: &HardwareOptions, ranges: u32) -> Result<Opti
     }
     if filters.len() > MAX_FILTERS.min(ranges as usize) {
         return Err(Error::Unable(format!(
-            "{} address filters are set, but this processor has {ranges} ranges: set fewer",
+            "{} address filters are set, but this processor supports {ranges}; set fewer",
             filters.len()
         )));
     }
@@ -105,7 +105,7 @@ pub(super) fn filter_text(options: &HardwareOptions, ranges: u32) -> Result<Opti
         let (start, size) = (filter.start, filter.size);
         if size == 0 {
             return Err(Error::Unable(
-                "an address filter covers no byte: give it a size".to_owned(),
+                "an address filter has size 0; set a size".to_owned(),
             ));
         }
         let separator = if text.is_empty() { "" } else { "," };
@@ -115,21 +115,21 @@ pub(super) fn filter_text(options: &HardwareOptions, ranges: u32) -> Result<Opti
             None if options.kernel => {}
             None => {
                 return Err(Error::Unable(
-                    "an address filter of the kernel needs the kernel traced: set `kernel`, or name a file"
+                    "an address filter for kernel code requires kernel tracing; set `kernel`, or name a file"
                         .to_owned(),
                 ));
             }
             Some(file) => {
                 if !matches!(options.scope, Scope::Processes(_)) {
                     return Err(Error::Unable(format!(
-                        "Linux filters by the code of a file ({}) only in processes that are named: set the scope to processes",
+                        "Linux supports filters on a file ({}) only for selected processes; set the scope to processes",
                         file.display()
                     )));
                 }
                 let path = file.to_string_lossy();
                 if path.contains(|char: char| char.is_whitespace() || char == ',') {
                     return Err(Error::Unable(format!(
-                        "Linux takes no filter on a file with blanks or commas in its name ({path:?})"
+                        "Linux supports no filter on a file with blanks or commas in its name ({path:?})"
                     )));
                 }
                 let _ = write!(text, "@{path}");
@@ -179,7 +179,7 @@ mod tests {
         let mut none = options(Scope::System, None);
         assert!(refused(&none, 2).contains("set `kernel`"));
         none.filters[0].size = 0;
-        assert!(refused(&none, 2).contains("give it a size"));
+        assert!(refused(&none, 2).contains("set a size"));
         let system = options(Scope::System, Some("/bin/a"));
         assert!(refused(&system, 2).contains("set the scope to processes"));
         assert!(refused(&system, 0).contains("set fewer"));

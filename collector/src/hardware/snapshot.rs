@@ -119,7 +119,7 @@ impl TraceSnapshot<'_> {
         for pid in self.pids() {
             match self.interval.world.processes.get(&pid) {
                 Some(state) => processes.push(RecordedProcess::new(pid, state)),
-                None => notes.push(format!("nothing is known of process {pid}")),
+                None => notes.push(format!("process {pid} is unknown")),
             }
         }
         RecordedHistory::new(Parts {
@@ -191,7 +191,7 @@ impl TraceSnapshot<'_> {
             }
             if found.len() == before {
                 notes.push(format!(
-                    "{} was filtered for, but is not mapped: nothing of it was traced",
+                    "{} has a filter but is not mapped, so it was not traced",
                     file.display()
                 ));
             }
@@ -215,7 +215,7 @@ impl TraceSnapshot<'_> {
         let mut notes = Vec::new();
         if self.interval.cut {
             notes.push(
-                "the history of mappings and switches is shorter than the trace: its oldest part is of nobody".to_owned(),
+                "the history of mappings and switches is shorter than the trace: the oldest part belongs to unknown processes".to_owned(),
             );
         }
         let lost: u64 = self
@@ -229,25 +229,25 @@ impl TraceSnapshot<'_> {
             .sum();
         if lost != 0 {
             notes.push(format!(
-                "{lost} records were lost in this time: mappings, names or switches may be missing"
+                "{lost} records were lost: mappings, names or switches may be missing"
             ));
         }
         for (_, cpu, change) in &self.interval.other {
             let Change::Trace(flags) = change else { continue };
             if flags.truncated() {
                 notes.push(format!(
-                    "trace of processor {cpu} was lost, for a buffer was full"
+                    "a part of the trace of processor {cpu} was lost because a buffer was full"
                 ));
             }
             if flags.partial() {
                 notes.push(format!(
-                    "the trace of processor {cpu} has gaps, for a hypervisor used the hardware"
+                    "the trace of processor {cpu} has gaps because a hypervisor used the hardware"
                 ));
             }
         }
         for cpu in self.frozen.cpus.iter().filter(|cpu| cpu.off) {
             notes.push(format!(
-                "processor {} went off before: its trace ends earlier",
+                "processor {} went offline: its trace ends earlier",
                 cpu.cpu
             ));
         }

@@ -40,7 +40,7 @@ fn refused(change: impl FnOnce(&mut HardwareOptions)) -> String {
 fn without_the_pmu_it_is_said_why_and_what_to_do() {
     let empty = tempfile::tempdir().unwrap();
     let text = refused(|options| options.sysfs = empty.path().to_owned());
-    assert!(text.starts_with("there is no Intel PT here: "), "{text}");
+    assert!(text.starts_with("Intel PT is not available: "), "{text}");
     assert!(text.contains("record services in software"), "{text}");
 }
 
@@ -55,7 +55,7 @@ fn a_pmu_that_the_kernel_does_not_open_is_named_with_its_processor() {
 #[test]
 fn options_that_cannot_be_are_refused_before_anything_is_opened() {
     let text = refused(|options| options.ring = 5000);
-    assert!(text.contains("no power of two"), "{text}");
+    assert!(text.contains("not a power of two"), "{text}");
     let text = refused(|options| options.mtc_period = Some(3));
     assert!(text.contains("takes no MTC period"), "{text}");
     let text = refused(|options| options.scope = Scope::Processes(Vec::new()));
@@ -73,5 +73,5 @@ fn options_that_cannot_be_are_refused_before_anything_is_opened() {
         size: 1,
     };
     let text = refused(|options| options.filters = vec![filter; 3]);
-    assert!(text.contains("2 ranges: set fewer"), "{text}");
+    assert!(text.contains("supports 2; set fewer"), "{text}");
 }

@@ -35,7 +35,7 @@ pub(super) struct BpfSource {
 impl Loader {
     pub(super) fn new() -> Self {
         let why = |error: aya::BtfError| {
-            format!("the kernel's BTF (/sys/kernel/btf/vmlinux) is not there or not understood: {error}")
+            format!("the kernel's BTF (/sys/kernel/btf/vmlinux) is missing or invalid: {error}")
         };
         Self {
             btf: Btf::from_sys_fs().map_err(why),

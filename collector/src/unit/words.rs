@@ -8,9 +8,7 @@ use std::path::Path;
 pub(super) fn program(path: &Path) -> Result<String> {
     let text = text(path)?;
     if !path.is_absolute() {
-        return Err(Error::Unable(format!(
-            "{text:?} must begin with a slash to stand in a unit"
-        )));
+        return Err(Error::Unable(format!("{text:?} must begin with a slash")));
     }
     Ok(quoted(&text.replace('%', "%%")))
 }
@@ -30,7 +28,7 @@ fn text(path: &Path) -> Result<&str> {
         .filter(|text| !text.chars().any(char::is_control))
         .ok_or_else(|| {
             Error::Unable(format!(
-                "the path {path:?} cannot stand in a unit: it is no plain text"
+                "the path {path:?} cannot be written in a unit, because it has control characters or is not UTF-8"
             ))
         })
 }

@@ -79,7 +79,7 @@ impl DraftDirectory {
     pub(super) fn settle_modules(&self, shared: &File) -> io::Result<()> {
         // Other bundles do not depend on these modules.
         if let Err(error) = self.keep_modules(shared) {
-            tracing::debug!("copies of modules are not shared: {error}");
+            tracing::debug!("modules are not shared: {error}");
         }
         match fs::remove_dir_all(self.directory.path().join(NEW_MODULES)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

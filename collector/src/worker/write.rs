@@ -254,7 +254,7 @@ impl<'a> BundleBuilder<'a> {
         }
         if skipped != 0 {
             let missing = format!(
-                "{} KiB of executable memory that is in no file are not saved",
+                "{} KiB of executable memory without a file are not saved",
                 skipped / 1024
             );
             self.collected.missing.push(missing);
@@ -291,7 +291,7 @@ impl<'a> BundleBuilder<'a> {
         let mut process = self.process(images)?;
         let written = self.write_history()?;
         if self.collected.history == 0 {
-            let note = "this machine records no history: there is the state at the crash alone";
+            let note = "this machine records no history: only the state at the crash is saved";
             self.notes.push(note.to_owned());
         }
         let (mut cpus, mut filters, mut processes) = (Vec::new(), Vec::new(), Vec::new());
@@ -423,7 +423,8 @@ impl<'a> BundleBuilder<'a> {
         }
         if process.unopened != 0 || left_out != 0 {
             let count = process.unopened + left_out;
-            let missing = format!("{count} more mappings of binaries than a bundle holds are left out");
+            let missing =
+                format!("{count} mappings of binaries are left out, because a bundle cannot hold more");
             self.collected.missing.push(missing);
         }
         Ok(modules)
@@ -431,7 +432,7 @@ impl<'a> BundleBuilder<'a> {
 
     /// Copies a binary. Records what is missing. `None`: it is not a binary.
     fn module(&mut self, file: &mut OpenFile, path: &str) -> Option<(LoadSegments, Module)> {
-        let found = match std::mem::replace(&mut file.file, Err("it was copied before".to_owned())) {
+        let found = match std::mem::replace(&mut file.file, Err("it is already copied".to_owned())) {
             Ok(found) if file.is_remote => self.fetch(found),
             found => found,
         };

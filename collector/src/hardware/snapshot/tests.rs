@@ -104,7 +104,7 @@ fn a_bundle_has_traces_switches_and_the_modules_of_the_process() {
         notes.contains("3 records were lost") && notes.contains("has gaps"),
         "{notes}"
     );
-    assert!(notes.contains("processor 0 went off"), "{notes}");
+    assert!(notes.contains("processor 0 went offline"), "{notes}");
     let manifest = Manifest {
         cpu: written.machine.cpu,
         timing: written.machine.timing,
@@ -210,7 +210,7 @@ fn without_a_process_all_that_ran_are_told_of() {
         written
             .notes
             .iter()
-            .any(|note| note.contains("nothing is known of process 2147483632"))
+            .any(|note| note.contains("process 2147483632 is unknown"))
     );
 }
 
@@ -269,6 +269,6 @@ fn filters_become_addresses_where_their_file_is_mapped() {
     );
     assert_eq!(
         notes,
-        ["/no/such/file was filtered for, but is not mapped: nothing of it was traced"]
+        ["/no/such/file has a filter but is not mapped, so it was not traced"]
     );
 }
