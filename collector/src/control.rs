@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_read_strictly() {
+    fn invalid_requests_are_refused() {
         assert_eq!(
             ControlRequest::parse("GET", "/metrics", None),
             Ok(ControlRequest::Metrics)

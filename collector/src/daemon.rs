@@ -10,11 +10,13 @@ mod listen;
 mod probe_reader;
 mod queue;
 mod recorders;
+mod report;
 mod socket;
+mod state;
 mod work;
 
 use crate::config::{Config, HoldMethod};
-use crate::crash::{self, DiskBudget, HeldProcesses, PendingCrashes, Saver, SnapshotRequest};
+use crate::crash::{DiskBudget, HeldProcesses, PendingCrashes, Saver};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::history::History;
@@ -28,10 +30,10 @@ use crate::users::Users;
 use crate::wire::Listener;
 use crate::worker::Workers;
 use crate::{clock, privilege, realtime};
-use backtrail_pt::Pid;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use state::DaemonState;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -52,17 +54,6 @@ pub struct DaemonOptions {
     pub config: Config,
     /// The file to read on reload.
     pub file: Option<PathBuf>,
-}
-
-/// The state that the threads share.
-#[derive(Debug)]
-struct DaemonState {
-    saver: Saver,
-    started: Instant,
-    runtime: Runtime,
-    claimed: claimed::ClaimedProcesses,
-    /// The processes that are held.
-    held: HeldProcesses,
 }
 
 /// Runs until SIGTERM or SIGINT. SIGHUP reloads the configuration. Call this while the process has
@@ -86,20 +77,6 @@ fn block_signals() -> Result<SignalFd> {
     let failed = || Error::system("set up signals");
     set.thread_block().map_err(failed())?;
     SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(failed())
-}
-
-impl DaemonState {
-    /// Saves a running process, or the traces of all processors.
-    fn snapshot(&self, pid: Option<Pid>) -> Result<crash::SaveOutcome> {
-        let freezer = self.saver.history.as_ref().map(History::freezer);
-        self.saver.save_snapshot(&SnapshotRequest {
-            pid,
-            trigger: "snapshot",
-            note: None,
-            at: clock::monotonic(),
-            frozen: freezer.map(|freezer| freezer.freeze(None, None)),
-        })
-    }
 }
 
 struct Daemon {

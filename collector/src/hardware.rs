@@ -15,6 +15,7 @@ mod modules;
 mod options;
 mod procfs_snapshot;
 mod record;
+mod record_writer;
 mod records;
 mod self_test;
 mod sideband;
@@ -22,6 +23,7 @@ mod snapshot;
 mod times;
 mod trace;
 mod world;
+mod written;
 
 pub use counters::Counters;
 pub use freeze::{Freezer, Frozen, FrozenCpu};
@@ -30,9 +32,10 @@ pub use modules::{FindModule, FoundModule, candidates};
 pub use options::{Filter, HardwareOptions, Scope};
 pub use record::{RecordedHistory, RecordedMapping, RecordedProcess};
 pub use self_test::{Check, SelfTest, self_test};
-pub use snapshot::{CpuCost, TraceSnapshot, TracedMachine, WrittenHistory};
+pub use snapshot::TraceSnapshot;
 pub use times::{first_timestamp, written_since};
 pub use world::{Change, ExecutableMapping, MappedFile, ProcessState, World};
+pub use written::{CpuCost, TracedMachine, WrittenHistory};
 
 use crate::{Error, Result};
 use backtrail_perf::event::Refusal;

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_has_each_counter_once() {
+    fn text_has_each_counter_once() {
         let metrics = Metrics::default();
         metrics.bundles_written.add(3);
         let text = metrics.to_text(&[("up_seconds", "Seconds since the start.", 1.5)]);

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_comes_later_is_told() {
+    fn refresh_repeats_claims_to_a_new_daemon() {
         let place = tempfile::tempdir().unwrap();
         let mut client = RecorderClient::new(&config(place.path())).unwrap();
         assert!(matches!(client.claim(7), Err(Error::NotRunning(_))));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_without_a_daemon_says_that_nothing_was_seen() {
+    fn bundle_without_daemon_has_no_probe_data() {
         let place = tempfile::tempdir().unwrap();
         let mut client = RecorderClient::new(&config(place.path())).unwrap();
         let draft = client.begin("service", 7).unwrap();

@@ -15,6 +15,7 @@ use crate::config::Size;
 use crate::error::{Error, Result};
 use crate::users::{User, Users};
 use backtrail_bundle::{Overwrite, Writer};
+use entry::MODULES;
 use eviction::{Candidate, EvictionOrder};
 use nix::sys::statvfs::statvfs;
 use std::collections::{HashMap, HashSet};
@@ -24,8 +25,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The directory of modules that bundles share.
-const MODULES: &str = ".modules";
 /// The file with the number of bundles that were removed unsent.
 const DROPPED: &str = ".dropped";
 /// The directory of empty files with the names of sent bundles.

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn each_directory_on_the_way_counts() {
+    fn each_directory_on_the_path_is_checked() {
         if !is_root() {
             return;
         }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn links_on_the_way_count_with_what_they_lead_through() {
+    fn links_on_the_path_are_followed_and_checked() {
         if !is_root() {
             return;
         }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_could_have_written_is_not_read() {
+    fn file_writable_by_others_is_not_read() {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
         fs::write(at("file"), "text").unwrap();

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn sizes_and_durations_round_trip() {
         for text in ["0", "1", "512K", "3M", "8G", "5T", "1536"] {
             assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
         }

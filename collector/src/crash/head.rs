@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn rubbish_silence_and_a_broken_pipe_are_told() {
+    fn incomplete_heads_have_a_reason() {
         assert!(read_what(&[0; 200], false).contains("64-bit"));
         assert!(read_what(b"\x7fELF", false).contains("timed out"));
         assert!(read_what(b"\x7fELF", true).contains("end of file"));

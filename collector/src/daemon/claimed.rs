@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_process_that_is_one_s_own_and_traced_is_minded() {
+    fn only_own_traced_processes_can_be_claimed() {
         let place = tempfile::tempdir().unwrap();
         let claimed = ClaimedProcesses::default();
         let (_recorder, connection) = connection(place.path());
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorder_that_is_gone_minds_nobody() {
+    fn claims_end_with_the_recorder() {
         let place = tempfile::tempdir().unwrap();
         let claimed = ClaimedProcesses::default();
         let (recorder, connection) = connection(place.path());
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_read() {
+    fn status_fields_are_parsed() {
         let status = "Name:\tx\nTracerPid:\t0\nUid:\t1\t2\t3\t4\nGid:\t0\t0\t0\t0\n";
         assert_eq!(users(status), Some([1, 2, 3, 4]));
         assert_eq!(tracer(status), None);

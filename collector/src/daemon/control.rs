@@ -1,6 +1,6 @@
 //! The control socket: metrics, health and snapshot requests, by HTTP over a Unix socket.
 
-use super::DaemonState;
+use super::state::DaemonState;
 use crate::control::{self, ControlRequest, ControlResponse};
 use crate::crash::SaveOutcome;
 use crate::error::{Error, Result};

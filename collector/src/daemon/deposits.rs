@@ -1,8 +1,8 @@
 //! Bundles of recorders that wait to be unpacked. They have their own threads, so that no crash
 //! waits for them.
 
-use super::DaemonState;
 use super::queue::{FairQueue, QueueLimits};
+use super::state::DaemonState;
 use crate::crash::{Deposit, SaveOutcome};
 use crate::error::{Error, Result};
 use std::sync::mpsc::{Sender, channel};

@@ -1,7 +1,7 @@
 //! Accepts crashes: each process is held and put into the queue of its user.
 
-use super::DaemonState;
 use super::queue::FairQueue;
+use super::state::DaemonState;
 use crate::clock;
 use crate::crash::{HeldProcess, HoldRequest, Holder, PendingCrash};
 use crate::pattern::Specifiers;

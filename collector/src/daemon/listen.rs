@@ -1,7 +1,7 @@
 //! Requests of crash handlers. Only root may connect, so no other user can delay a crash.
 
-use super::DaemonState;
 use super::jobs::{self, IncomingCrash, Jobs};
+use super::state::DaemonState;
 use crate::clock;
 use crate::crash::Holder;
 use crate::wire::{Connection, Listener, Request};

@@ -1,7 +1,7 @@
 //! The most urgent thread: it reads probe events at once, and waits for nothing but the probe.
 
-use super::DaemonState;
 use super::crash_queue::{CrashQueue, IN_FLIGHT, ProbeEvent};
+use super::state::DaemonState;
 use crate::clock;
 use crate::crash::FROZEN_QUOTA;
 use crate::error::{Error, Result};

@@ -1,9 +1,9 @@
 //! Requests of recorders. Every user may connect, so this thread delays no crash, and everything is
 //! bounded.
 
-use super::DaemonState;
 use super::claimed::Refusal;
 use super::deposits::DepositQueue;
+use super::state::DaemonState;
 use crate::crash::{Deposit, SaveOutcome};
 use crate::error::{Error, Result};
 use crate::users::User;
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn one_user_does_not_take_all_places() {
+    fn one_user_cannot_take_all_permits() {
         let limiter = Arc::new(RequestLimiter::default());
         let mut inside: Vec<RequestPermit> = (0..MAX_PER_USER)
             .map(|_| limiter.enter(user(1007)).unwrap())
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_that_is_longer_than_it_was_said_is_refused() {
+    fn bundle_larger_than_announced_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let listener = Listener::bind_for_all(&path).unwrap();

@@ -7,8 +7,8 @@
 //! answers with its choice, and the kernel confirms with a mark and writes the core. The process is
 //! held until the connection is closed.
 
-use super::DaemonState;
 use super::jobs::{self, IncomingCrash, Jobs};
+use super::state::DaemonState;
 use crate::clock;
 use crate::crash::Holder;
 use crate::error::{Error, Result};

@@ -4,7 +4,9 @@ use super::crash_queue::{self, CrashQueue};
 use super::deposits::{self, DepositQueue};
 use super::jobs::{Job, Jobs};
 use super::queue::QueueLimits;
-use super::{DaemonState, control, functions, listen, probe_reader, recorders, socket};
+use super::report::log_outcome;
+use super::state::DaemonState;
+use super::{control, functions, listen, probe_reader, recorders, socket};
 use crate::crash::SaveOutcome;
 use crate::error::{Error, Result};
 use crate::probe::Probe;
@@ -198,13 +200,13 @@ fn save(shared: &DaemonState, jobs: &Jobs) {
         match job {
             // The timer has released the process. Its probe event is saved separately.
             Job::Held(held) if !held.is_held() => {}
-            Job::Held(held) => report(
+            Job::Held(held) => log_outcome(
                 "a crash ended",
                 shared.saver.save_held(&held),
                 Pid(held.crash.pid),
             ),
             Job::Unheld(crash) => {
-                report(
+                log_outcome(
                     "a crash ended",
                     shared.saver.save_unheld(&crash),
                     crash.sample.pid,
@@ -212,16 +214,5 @@ fn save(shared: &DaemonState, jobs: &Jobs) {
             }
         }
         jobs.done(user);
-    }
-}
-
-/// Logs the outcome of saving a crash.
-pub(super) fn report(what: &str, saved: Result<SaveOutcome>, pid: Pid) {
-    match saved {
-        Ok(SaveOutcome::Bundle(id)) => tracing::info!("{what} process {pid}: {id}"),
-        Ok(SaveOutcome::Limited) => {
-            tracing::debug!("{what} process {pid}, which is not saved because of the rate limit")
-        }
-        Err(error) => tracing::error!("{what} process {pid}, which could not be saved: {error}"),
     }
 }

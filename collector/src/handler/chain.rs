@@ -1,9 +1,10 @@
 //! Passes the core on as if the collector were not installed: to the previous handler, or to the
 //! file that `core_pattern` named.
 
+use super::core_file;
+use super::core_stream::CoreStream;
 use super::crashed_thread::CrashedThread;
 use super::min_rate::{self, MinRateReader};
-use super::{CoreStream, core_file};
 use crate::error::{Error, Result};
 use crate::pattern::{Specifiers, expand};
 use std::ffi::{OsStr, OsString};

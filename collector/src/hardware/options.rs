@@ -86,6 +86,34 @@ pub struct Filter {
     pub size: u64,
 }
 
+impl std::str::FromStr for Filter {
+    type Err = Error;
+
+    /// Parses `START/SIZE@FILE`, or `START/SIZE` for kernel code.
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || {
+            Error::Unable(format!(
+                "{text:?} is not an address filter; write for example \"0x1000/0x200@/usr/bin/server\", an offset and a size"
+            ))
+        };
+        let (range, file) = match text.split_once('@') {
+            Some((range, file)) if file.starts_with('/') => (range, Some(file.into())),
+            Some(_) => return Err(wrong()),
+            None => (text, None),
+        };
+        let number = |text: &str| match text.trim().strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => text.trim().parse().ok(),
+        };
+        let (start, size) = range.split_once('/').ok_or_else(wrong)?;
+        Ok(Self {
+            file,
+            start: number(start).ok_or_else(wrong)?,
+            size: number(size).filter(|size| *size != 0).ok_or_else(wrong)?,
+        })
+    }
+}
+
 /// Returns the filters in the kernel's syntax. `None`: there are no filters.
 ///
 /// Source: `perf_event_parse_addr_filter` in `kernel/events/core.c`.
@@ -143,6 +171,18 @@ pub(super) fn filter_text(options: &HardwareOptions, ranges: u32) -> Result<Opti
 mod tests {
     use super::*;
 
+    #[test]
+    fn invalid_filters_are_refused() {
+        let found: Filter = "0x1000/512@/usr/bin/a b".parse().unwrap();
+        assert_eq!((found.start, found.size), (0x1000, 512));
+        assert_eq!(found.file, Some("/usr/bin/a b".into()));
+        let kernel: Filter = "0xffffffff81000000/0x10".parse().unwrap();
+        assert_eq!(kernel.file, None);
+        for text in ["", "1", "1/0", "x/1@/a", "1/2@a"] {
+            assert!(text.parse::<Filter>().is_err(), "{text}");
+        }
+    }
+
     fn options(scope: Scope, file: Option<&str>) -> HardwareOptions {
         HardwareOptions {
             scope,
@@ -173,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_would_refuse_is_refused_with_the_way_out() {
+    fn unsupported_filters_are_refused_with_a_remedy() {
         let refused =
             |options: &HardwareOptions, ranges| filter_text(options, ranges).unwrap_err().to_string();
         let mut none = options(Scope::System, None);

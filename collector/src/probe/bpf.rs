@@ -1,9 +1,9 @@
 //! The eBPF kinds: one object, loaded and attached by `aya`.
 
-use super::event::{Layout, RawEvent};
+use super::event::{EventSource, Layout, RawEvent};
 use super::reason::{error_reason, program_error};
 use super::sample::known_user;
-use super::{AttachKind, EventSource, MAX_STACK, ProbeOptions, tracefs};
+use super::{AttachKind, MAX_STACK, ProbeOptions, tracefs};
 use aya::maps::{Array, HashMap, Map, MapData, RingBuf};
 use aya::programs::{BtfTracePoint, FEntry, KProbe, ProgramError, RawTracePoint, TracePoint};
 use aya::{Btf, Ebpf, EbpfLoader};
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_is_a_power_of_two_that_holds_some_events() {
+    fn ring_size_is_a_power_of_two_for_some_events() {
         assert_eq!(ring_size(1 << 20, 32), 1 << 20);
         assert_eq!(ring_size((1 << 20) + 1, 32), 1 << 21);
         assert_eq!(ring_size(u32::MAX, 32), 1 << 30);

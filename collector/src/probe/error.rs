@@ -9,9 +9,6 @@ pub enum Error {
     /// No kind of attachment works. Each has its reason.
     #[error("the crash probe cannot be attached: {}", listed(.0))]
     Refused(Vec<(AttachKind, String)>),
-    /// The text is not a kind of attachment.
-    #[error("'{0}' is not an attach type of the crash probe; use one of {ways}", ways = AttachKind::names())]
-    UnknownKind(String),
     /// A trigger on a function could not be attached.
     #[error("a trigger on {location} of {} cannot be attached: {reason}", path.display())]
     Function {

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_group_reads_where_it_reads_the_spool() {
+    fn group_permissions_follow_the_spool() {
         let Some(fixture) = SpoolFixture::new() else {
             return;
         };
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_bundle_has_is_refused_and_stays_whose_it_is() {
+    fn invalid_content_is_refused_and_unchanged() {
         type Plant = fn(&Path, &Path);
         let plants: [(&str, Plant); 6] = [
             ("another name", |at, outside| fs::hard_link(outside, at).unwrap()),

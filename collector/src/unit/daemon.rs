@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_what_the_daemon_needs() {
+    fn unit_has_the_required_settings() {
         let unit = unit(&Config::default());
         for line in [
             "Type=notify",
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn other_directories_are_made_and_may_be_written() {
+    fn other_directories_are_created_and_writable() {
         let config = Config {
             spool: "/srv/crash spool".into(),
             runtime: "/srv/run".into(),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_to_open_events_is_there_only_where_it_is_needed() {
+    fn sys_admin_is_granted_only_where_needed() {
         let admin = |config: &Config, machine| {
             let (path, file) = (Path::new("/b"), Path::new("/c"));
             let unit = collector(path, file, config, machine).unwrap();
@@ -327,7 +327,7 @@ mod tests {
 
     /// Checks the unit with `systemd-analyze` (package systemd), if it is installed.
     #[test]
-    fn systemd_takes_it() {
+    fn systemd_accepts_the_unit() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join(NAME);
         let binary = Path::new("/bin/true");

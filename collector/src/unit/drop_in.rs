@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_stays_as_it_is_written() {
+    fn command_words_are_unchanged() {
         for (given, expected) in [
             (
                 r#"/usr/sbin/web -g "daemon off; $A" '%i' \; ${B}"#,
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_before_is_taken_away() {
+    fn previous_command_is_reset() {
         let made = of("ExecStart=/bin/x\n").unwrap();
         assert!(
             made.text
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_recorder_changes_is_made_up_for_or_told() {
+    fn recorder_side_effects_are_compensated_or_noted() {
         let made = of("Type=notify\nSystemCallFilter=@system-service\nKillMode=mixed\nExecStart=/x\nExecReload=/bin/kill $MAINPID\n").unwrap();
         assert!(
             made.text.contains("\nNotifyAccess=all\n") && made.text.contains("\nSystemCallFilter=@debug ")
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_in_a_sentence() {
+    fn unsupported_services_are_refused() {
         for (service, expected) in [
             ("Type=forking\nExecStart=/x\n", "Type=forking"),
             ("KillMode=process\nExecStart=/x\n", "KillMode=process"),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drop_in_that_is_read_later_is_taken_over() {
+    fn later_drop_in_is_respected() {
         let unit = ("web.service", "[Service]\nExecStart=/x\n");
         let changed = "[Service]\nExecStart=\nExecStart=/changed\n";
         let ours = (

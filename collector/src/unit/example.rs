@@ -157,12 +157,12 @@ mod tests {
     }
 
     #[test]
-    fn it_changes_nothing_as_it_is() {
+    fn example_changes_nothing() {
         assert_eq!(parse(&example()), Config::default());
     }
 
     #[test]
-    fn each_key_holds_once_its_sign_is_taken_away() {
+    fn uncommented_keys_are_valid() {
         let text: String = example()
             .lines()
             .map(|line| match line.strip_prefix('#') {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_explained_and_no_other() {
+    fn every_key_has_a_description() {
         let text = example();
         for (key, what) in KEYS {
             assert_eq!(text.matches(what).count(), 1, "{key}");

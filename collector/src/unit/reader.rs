@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_has_its_template_s_file() {
+    fn instance_uses_its_template() {
         let root = tempfile::tempdir().unwrap();
         write(
             root.path(),
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_service_is_refused_in_a_sentence() {
+    fn invalid_services_are_refused() {
         let root = tempfile::tempdir().unwrap();
         let at = root.path();
         write(at, "lib/systemd/system/real.service", "[Service]\nExecStart=/x\n");

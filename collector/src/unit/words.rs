@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_systemd_would_expand_or_split_is_written_so_that_it_does_not() {
+    fn special_characters_are_escaped() {
         assert_eq!(
             program(Path::new("/usr/bin/backtrail")).unwrap(),
             "/usr/bin/backtrail"
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_told_apart_as_they_are_written() {
+    fn command_lines_are_split_into_words() {
         assert_eq!(
             split(r#"/bin/sh -c "echo 'a b' \" ;" 'x y'z  \; ;"#).unwrap(),
             ["/bin/sh", "-c", r#""echo 'a b' \" ;""#, "'x y'z", r"\;", ";"]

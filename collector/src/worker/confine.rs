@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documents_list_what_a_worker_may_do() {
+    fn documents_list_capabilities_and_system_calls() {
         let page = include_str!("../../../docs/worker.md");
         let mut table = String::new();
         for (capability, why) in crate::privilege::NEEDED {

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_the_probe_cannot_tell_is_not_claimed() {
+    fn unknown_fault_address_is_left_out() {
         let directory = tempfile::tempdir().unwrap();
         for (detail, address) in [
             (SiginfoDetail::Code, None),

@@ -5,7 +5,7 @@ use super::core_file::{
 };
 use super::memory::{PAGE, ProcessMemory};
 use super::open::{OpenFile, OpenProcess, OpenedFiles};
-use super::task::{BUNDLE, Task};
+use super::task::{BUNDLE, NEW_MODULES, Task};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::hardware::{FoundModule, RecordedHistory, RecordedMapping, WrittenHistory};
@@ -28,8 +28,6 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// The directory of new modules, which the daemon moves to the shared ones.
-pub(super) const NEW_MODULES: &str = "new-modules";
 /// Maximum number of modules of one process in a bundle.
 const MAX_MODULES: usize = 4096;
 /// Maximum number of code images without a file for one process, and their total bytes.
