@@ -44,7 +44,12 @@ pub fn snapshot(runtime: &Runtime, pid: Option<u32>) -> Result<SnapshotReply> {
     };
     let answer: String = ask().map_err(Error::file("talk to", &path))?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
-    let strange = || Error::Unable(format!("the collector at {} gave no answer", path.display()));
+    let strange = || {
+        Error::Unable(format!(
+            "the collector at {} sent no valid answer",
+            path.display()
+        ))
+    };
     if head.starts_with("HTTP/1.1 200") {
         return serde_json::from_str(body).map_err(|_| strange());
     }

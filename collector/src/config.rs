@@ -270,7 +270,8 @@ impl Config {
         }
         if self.runtime.to_string_lossy().contains([' ', '%', '|']) {
             return Err(
-                "runtime must have no space, % or | in it: the kernel could not find the handler".to_owned(),
+                "runtime must not contain a space, % or |, because the kernel could not find the handler"
+                    .to_owned(),
             );
         }
         if self.crash.attach != "auto" {
@@ -287,13 +288,17 @@ impl Config {
             return Err("trace.ring must be a power of two, from 8K to 4G".to_owned());
         }
         for text in &self.trace.filters {
-            crate::history::filter(text).map_err(|error| format!("trace.filters: {error}"))?;
+            text.parse::<crate::hardware::Filter>()
+                .map_err(|error| format!("trace.filters: {error}"))?;
         }
         if !(self.limit.per_second.is_finite() && self.limit.per_second >= 0.0) {
             return Err("limit.per_second must be a number, 0 or more".to_owned());
         }
         if self.crash.hold_limit.0 < Duration::from_millis(100) {
-            return Err("crash.hold_limit under 100ms leaves no time to read anything".to_owned());
+            return Err(
+                "crash.hold_limit must be at least 100ms, so that there is time to read the process"
+                    .to_owned(),
+            );
         }
         Ok(())
     }
@@ -314,13 +319,13 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_is_the_defaults_and_what_is_printed_reads_back() {
+    fn empty_file_has_defaults_and_output_parses_back() {
         assert_eq!(parse("").unwrap(), Config::default());
         assert_eq!(parse(&Config::default().to_toml()).unwrap(), Config::default());
     }
 
     #[test]
-    fn everything_can_be_said() {
+    fn all_kinds_of_settings_are_parsed() {
         let config = parse(
             "spool = \"/s\"\nspool_limit = \"2G\"\n[crash]\nsignals = [\"SIGSEGV\", \"ABRT\"]\nhold = \"pipe\"\n\
              core = \"stacks\"\nhold_limit = \"500ms\"\n[trace]\nsource = \"none\"\nring = 8388608\n\
@@ -338,14 +343,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn errors_name_the_problem_and_its_line() {
         for (text, expected) in [
             ("\nspol = \"/s\"", "c.toml: line 2: unknown field `spol`"),
             ("spool_limit = \"9 apples\"", "line 1"),
             ("spool = \"here\"", "must begin with a slash"),
             (
                 "[crash]\n\nsignals = [\"SIGNOPE\"]",
-                "line 3: \"SIGNOPE\" is no signal",
+                "line 3: \"SIGNOPE\" is not a signal",
             ),
             ("[crash]\nsignals = [\"SIGKILL\"]", "SIGKILL"),
             ("[crash]\nhold = \"tight\"", "line 2: unknown variant `tight`"),

@@ -65,14 +65,14 @@ impl ControlRequest {
                     Ok(pid) if pid != 0 => Ok(Self::Snapshot(Some(Pid(pid)))),
                     _ => Err(ControlResponse::error(
                         StatusCode::BAD_REQUEST,
-                        "pid is the number of a process",
+                        "pid must be a process id",
                     )),
                 }
             }
             _ => Err(ControlResponse {
                 status: StatusCode::NOT_FOUND,
                 kind: "text/plain",
-                text: "there are: GET /metrics, GET /health, POST /snapshot?pid=PID\n".to_owned(),
+                text: "unknown request; use GET /metrics, GET /health or POST /snapshot?pid=PID\n".to_owned(),
             }),
         }
     }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_read_strictly() {
+    fn invalid_requests_are_refused() {
         assert_eq!(
             ControlRequest::parse("GET", "/metrics", None),
             Ok(ControlRequest::Metrics)

@@ -10,11 +10,13 @@ mod listen;
 mod probe_reader;
 mod queue;
 mod recorders;
+mod report;
 mod socket;
+mod state;
 mod work;
 
 use crate::config::{Config, HoldMethod};
-use crate::crash::{self, DiskBudget, HeldProcesses, PendingCrashes, Saver, SnapshotRequest};
+use crate::crash::{DiskBudget, HeldProcesses, PendingCrashes, Saver};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::history::History;
@@ -28,10 +30,10 @@ use crate::users::Users;
 use crate::wire::Listener;
 use crate::worker::Workers;
 use crate::{clock, privilege, realtime};
-use backtrail_pt::Pid;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use state::DaemonState;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -52,17 +54,6 @@ pub struct DaemonOptions {
     pub config: Config,
     /// The file to read on reload.
     pub file: Option<PathBuf>,
-}
-
-/// The state that the threads share.
-#[derive(Debug)]
-struct DaemonState {
-    saver: Saver,
-    started: Instant,
-    runtime: Runtime,
-    claimed: claimed::ClaimedProcesses,
-    /// The processes that are held.
-    held: HeldProcesses,
 }
 
 /// Runs until SIGTERM or SIGINT. SIGHUP reloads the configuration. Call this while the process has
@@ -86,20 +77,6 @@ fn block_signals() -> Result<SignalFd> {
     let failed = || Error::system("set up signals");
     set.thread_block().map_err(failed())?;
     SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(failed())
-}
-
-impl DaemonState {
-    /// Saves a running process, or the traces of all processors.
-    fn snapshot(&self, pid: Option<Pid>) -> Result<crash::SaveOutcome> {
-        let freezer = self.saver.history.as_ref().map(History::freezer);
-        self.saver.save_snapshot(&SnapshotRequest {
-            pid,
-            trigger: "snapshot",
-            note: None,
-            at: clock::monotonic(),
-            frozen: freezer.map(|freezer| freezer.freeze(None, None)),
-        })
-    }
 }
 
 struct Daemon {
@@ -129,7 +106,7 @@ impl Daemon {
         let recorders = Arc::new(Listener::bind_for_all(&runtime.recorder_socket())?);
         let control = control::bind(&runtime.control_socket())?;
         if let Err(error) = realtime::lock_memory() {
-            tracing::warn!("memory is not locked ({error}): crashes may be read later");
+            tracing::warn!("memory cannot be locked ({error}): page faults may delay the reading of crashes");
         }
         let sysctl = Sysctl::default();
         let socket = match config.crash.hold {
@@ -237,7 +214,7 @@ impl Daemon {
         if let Some(guard) = &mut self.guard
             && !guard.is_alive()
         {
-            tracing::warn!("the guard of core_pattern is gone; starting another one");
+            tracing::warn!("the guard of core_pattern has ended; starting another one");
             self.guard = Guard::start(&self.shared.runtime).ok();
         }
     }
@@ -256,14 +233,12 @@ impl Daemon {
                 saver.spool.set_limits(new.spool_limit, new.spool_free);
                 let mut config = saver.config.write().unwrap_or_else(PoisonError::into_inner);
                 for what in needs_restart(&config, &new) {
-                    tracing::warn!(
-                        "{what} has changed: that takes effect when the collector is started anew"
-                    );
+                    tracing::warn!("{what} has changed; restart the collector to apply it");
                 }
                 *config = Arc::new(new);
                 tracing::info!("configuration reloaded");
             }
-            Err(error) => tracing::error!("the configuration stays as it was: {error}"),
+            Err(error) => tracing::error!("the configuration is unchanged: {error}"),
         }
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     }
@@ -279,7 +254,7 @@ impl Daemon {
             let _ = nix::sys::socket::shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Both);
         }
         if !self.threads.finish(&self.shared, LAST_JOBS) {
-            tracing::warn!("what was being saved took too long, and is lost");
+            tracing::warn!("saving the remaining crashes took too long; they are lost");
         }
         drop(self.runtime_lock);
         match (restored, self.guard) {
@@ -303,14 +278,14 @@ fn attach(config: &Config) -> Result<Option<Probe>> {
     match Probe::attach(&options) {
         Ok(probe) => {
             for (kind, why) in probe.refused() {
-                tracing::debug!("{kind} is not used: {why}");
+                tracing::debug!("cannot attach the probe as {kind}: {why}");
             }
-            tracing::info!("crashes are told by: {}", probe.kind());
+            tracing::info!("crashes are reported by: {}", probe.kind());
             Ok(Some(probe))
         }
         Err(error) if config.crash.hold == HoldMethod::None => Err(Error::Unable(error.to_string())),
         Err(error) => {
-            tracing::warn!("crashes are told by core_pattern alone: {error}");
+            tracing::warn!("crashes are reported by core_pattern only: {error}");
             Ok(None)
         }
     }
@@ -325,7 +300,11 @@ fn install_handler(sysctl: &Sysctl, runtime: &Runtime, config: &Config) -> Optio
             HoldMethod::Socket => sysctl.install_socket(runtime, limit)?,
             _ => sysctl.install(runtime, config.crash.chain, limit)?,
         };
-        tracing::info!("core_pattern was {:?}, and is {:?}", saved.previous, saved.ours);
+        tracing::info!(
+            "changed core_pattern from {:?} to {:?}",
+            saved.previous,
+            saved.ours
+        );
         // The guard reads the saved pattern when it starts, so it starts after the installation.
         let guard = Guard::start(runtime);
         if guard.is_err() {
@@ -337,7 +316,7 @@ fn install_handler(sysctl: &Sysctl, runtime: &Runtime, config: &Config) -> Optio
         return None;
     }
     install()
-        .map_err(|error| tracing::error!("processes that crash are not kept: {error}"))
+        .map_err(|error| tracing::error!("crashing processes are not held: {error}"))
         .ok()
 }
 

@@ -19,7 +19,7 @@ pub enum Error {
         problem: String,
     },
     /// Another collector is running.
-    #[error("a collector runs already (process {pid}, {}); stop it first, or give this one a runtime directory of its own", runtime.display())]
+    #[error("another collector is running (process {pid}, {}); stop it first, or set another runtime directory", runtime.display())]
     Running {
         /// Its process id, from its lock file.
         pid: String,
@@ -30,7 +30,7 @@ pub enum Error {
     #[error("no collector answers at {}; start it with `backtrail collect`", .0.display())]
     NotRunning(PathBuf),
     /// The spool has no such bundle.
-    #[error("there is no crash {id:?} in {}; `backtrail crashes list` names them", spool.display())]
+    #[error("there is no crash {id:?} in {}; `backtrail crashes list` shows all", spool.display())]
     NoSuchCrash {
         /// The requested name.
         id: String,
@@ -38,7 +38,7 @@ pub enum Error {
         spool: PathBuf,
     },
     /// Several bundles match the name.
-    #[error("{id:?} may be any of {count} crashes in {}; write more of it", spool.display())]
+    #[error("{id:?} matches {count} crashes in {}; give a longer prefix", spool.display())]
     Ambiguous {
         /// The requested name.
         id: String,
@@ -69,7 +69,7 @@ pub enum Error {
     #[error("{0}")]
     Unable(String),
     /// The processor or the kernel does not support Intel PT.
-    #[error("there is no Intel PT here: {why}; record services in software instead (`backtrail record`)")]
+    #[error("Intel PT is not available: {why}; record services in software instead (`backtrail record`)")]
     NoPt {
         /// The reason.
         why: String,

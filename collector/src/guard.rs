@@ -5,13 +5,10 @@
 
 use crate::error::{Error, Result};
 use crate::pattern::{SavedPattern, Sysctl};
-use crate::runtime::Runtime;
+use crate::runtime::{GUARD_COMMAND, Runtime};
 use std::io::{self, PipeWriter};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-
-/// The hidden command that calls [`run`].
-pub(crate) const COMMAND: &str = "core-guard";
 
 /// The pipe that keeps the guard asleep while it is open.
 #[derive(Debug)]
@@ -30,7 +27,7 @@ impl Guard {
         let start = || -> io::Result<Self> {
             let (sleeping, alive) = io::pipe()?;
             let child = Command::new(std::env::current_exe()?)
-                .arg(COMMAND)
+                .arg(GUARD_COMMAND)
                 .arg(runtime.path())
                 .stdin(sleeping)
                 .stdout(Stdio::null())
@@ -55,7 +52,7 @@ impl Guard {
             Ok(())
         } else {
             Err(Error::Unable(
-                "the guard could not put core_pattern back".to_owned(),
+                "the guard could not restore core_pattern".to_owned(),
             ))
         }
     }

@@ -8,6 +8,7 @@
 mod chain;
 mod core_file;
 mod core_pipe;
+mod core_stream;
 mod crashed_thread;
 mod min_rate;
 
@@ -16,9 +17,10 @@ use crate::pattern::{SavedPattern, Specifiers};
 use crate::runtime::Runtime;
 use crate::wire::{Connection, Reply, Request};
 use core_pipe::{CorePipe, remaining};
+use core_stream::CoreStream;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -43,8 +45,7 @@ pub fn run(program: &Path, arguments: &[OsString]) -> Result<()> {
     let runtime = Runtime::new(runtime);
     let crash = Specifiers::of(arguments).ok_or_else(|| {
         Error::Unable(
-            "this command is for the kernel to start, by core_pattern; `backtrail collect` sets it"
-                .to_owned(),
+            "only the kernel starts this command, by core_pattern; `backtrail collect` sets it".to_owned(),
         )
     })?;
     // If only the second file exists, the pattern was restored after the kernel started this
@@ -62,32 +63,6 @@ pub fn run(program: &Path, arguments: &[OsString]) -> Result<()> {
         return Ok(());
     }
     chain::pass_on(&saved.previous, &crash, core)
-}
-
-/// The core. The daemon may have read a part of it.
-#[derive(Debug, Default)]
-struct CoreStream {
-    /// The file with the part that the daemon has read and returned, and its size.
-    taken: Option<(File, u64)>,
-    /// The part that was in the pipe to the daemon.
-    leftover: Vec<u8>,
-    /// Whether the daemon has read a part without returning it.
-    is_broken: bool,
-}
-
-impl CoreStream {
-    /// Returns a reader of the whole core.
-    fn read(self) -> io::Result<impl Read> {
-        let taken: Box<dyn Read> = match self.taken {
-            Some((mut file, bytes)) => {
-                file.seek(SeekFrom::Start(0))?;
-                Box::new(file.take(bytes))
-            }
-            None => Box::new(io::empty()),
-        };
-        let first = taken.chain(io::Cursor::new(self.leftover));
-        Ok(first.chain(io::stdin().lock()))
-    }
 }
 
 /// Gives the core to the daemon, if one is running, and waits for its answer until `deadline`.

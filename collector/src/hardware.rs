@@ -15,6 +15,7 @@ mod modules;
 mod options;
 mod procfs_snapshot;
 mod record;
+mod record_writer;
 mod records;
 mod self_test;
 mod sideband;
@@ -22,6 +23,7 @@ mod snapshot;
 mod times;
 mod trace;
 mod world;
+mod written;
 
 pub use counters::Counters;
 pub use freeze::{Freezer, Frozen, FrozenCpu};
@@ -30,9 +32,10 @@ pub use modules::{FindModule, FoundModule, candidates};
 pub use options::{Filter, HardwareOptions, Scope};
 pub use record::{RecordedHistory, RecordedMapping, RecordedProcess};
 pub use self_test::{Check, SelfTest, self_test};
-pub use snapshot::{CpuCost, TraceSnapshot, TracedMachine, WrittenHistory};
+pub use snapshot::TraceSnapshot;
 pub use times::{first_timestamp, written_since};
 pub use world::{Change, ExecutableMapping, MappedFile, ProcessState, World};
+pub use written::{CpuCost, TracedMachine, WrittenHistory};
 
 use crate::{Error, Result};
 use backtrail_perf::event::Refusal;
@@ -194,7 +197,7 @@ impl Hardware {
     pub fn capabilities(&self) -> TraceCapabilities {
         let traces = self.shared.traces();
         let pauses = traces.iter().all(|trace| trace.pauses_in_kernel());
-        let refused = "this kernel takes no aux_pause (Linux 6.13 has it)";
+        let refused = "this kernel does not support aux_pause (added in Linux 6.13)";
         TraceCapabilities {
             pause_in_kernel: match &self.setup.pause {
                 Ok(_) if pauses => Ok(()),
@@ -239,7 +242,7 @@ impl Hardware {
         };
         let known = self.machine.tsc;
         if tsc != known {
-            tracing::debug!("the kernel has calibrated its clock anew: {known:?} was, {tsc:?} is");
+            tracing::debug!("the kernel has recalibrated its clock from {known:?} to {tsc:?}");
             self.sideband.recalibrate(known, tsc);
             self.machine.tsc = tsc;
             self.shared.set_conversion(tsc);
@@ -287,7 +290,7 @@ impl Hardware {
                         })
                     );
                     self.busy += u64::from(busy);
-                    tracing::warn!("processor {cpu} came, but is not traced: {error}");
+                    tracing::warn!("processor {cpu} is online, but cannot be traced: {error}");
                 }
                 Err(_) => {}
             }
@@ -339,7 +342,7 @@ fn traced_cpus(options: &HardwareOptions, setup: &TraceSetup) -> Result<Vec<Cpu>
 fn processor(options: &HardwareOptions) -> Result<CpuModel> {
     backtrail_process::machine::processor(&options.procfs).ok_or_else(|| {
         Error::Unable(format!(
-            "{}/cpuinfo tells no family, model and stepping of the processor",
+            "{}/cpuinfo does not show the family, model and stepping of the processor",
             options.procfs.display()
         ))
     })
@@ -347,7 +350,7 @@ fn processor(options: &HardwareOptions) -> Result<CpuModel> {
 
 fn unstable_clock() -> Error {
     Error::Unable(
-        "perf's clock is not the time-stamp counter here, so that no trace can be put in time: boot with a stable TSC (see `dmesg | grep -i tsc`), or leave the hypervisor's clock"
+        " grep -i tsc`), or leave the hypervisor's clock|perf's clock is not the time-stamp counter, so traces would have no times: boot with a stable TSC (see `dmesg | grep -i tsc`), or do not use the hypervisor's clock| grep -i tsc`), or leave the hypervisor's clock"
             .to_owned(),
     )
 }

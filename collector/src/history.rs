@@ -2,8 +2,8 @@
 //! into bundles.
 
 use crate::config::{Config, TraceConfig, TraceSource};
-use crate::error::{Error, Result};
-use crate::hardware::{Filter, Freezer, Frozen, Hardware, HardwareOptions, RecordedHistory, Scope};
+use crate::error::Result;
+use crate::hardware::{Freezer, Frozen, Hardware, HardwareOptions, RecordedHistory, Scope};
 use backtrail_pt::Pid;
 use nix::poll::{PollFd, PollFlags, poll};
 use std::io::PipeReader;
@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct History(Mutex<Hardware>);
 
 /// The longest time between two reads of the sideband.
-const DRAIN_EVERY: u16 = 500; // milliseconds
+const DRAIN_INTERVAL_MS: u16 = 500;
 
 impl History {
     /// Starts tracing if it is configured and possible.
@@ -30,15 +30,15 @@ impl History {
         match options(trace).and_then(|options| Hardware::start(&options)) {
             Ok(hardware) => {
                 let capabilities = hardware.capabilities();
-                tracing::info!("Intel PT is recorded, {} a processor", trace.ring);
+                tracing::info!("tracing with Intel PT, {} for each processor", trace.ring);
                 if let Err(why) = capabilities.pause_in_kernel {
-                    tracing::debug!("the kernel does not pause a crashing processor's trace itself: {why}");
+                    tracing::debug!("the kernel cannot pause the trace of a crashing processor: {why}");
                 }
                 Ok(Some(Self(Mutex::new(hardware))))
             }
             Err(error) if trace.source == TraceSource::Hardware => Err(error),
             Err(error) => {
-                tracing::info!("no history is recorded by hardware: {error}");
+                tracing::info!("not tracing with Intel PT: {error}");
                 Ok(None)
             }
         }
@@ -60,25 +60,25 @@ impl History {
         let counters = self.lock().counters();
         [
             ("trace_cpus", "Processors that are traced.", counters.cpus_traced),
-            (
-                "trace_lost_records",
-                "Records about processes that were lost.",
-                counters.lost,
-            ),
+            ("trace_lost_records", "Lost sideband records.", counters.lost),
             (
                 "trace_truncated",
-                "Times that a trace was cut by the hardware.",
+                "Times that a full buffer truncated a trace.",
                 counters.truncated,
             ),
             (
                 "trace_busy",
-                "Times that somebody else had the PMU.",
+                "Times that another program used the PMU.",
                 counters.busy,
             ),
-            ("trace_cpus_came", "Processors that came up.", counters.cpus_came),
+            (
+                "trace_cpus_came",
+                "Processors that went online.",
+                counters.cpus_came,
+            ),
             (
                 "trace_cpus_went",
-                "Processors that went down.",
+                "Processors that went offline.",
                 counters.cpus_went,
             ),
             (
@@ -88,17 +88,17 @@ impl History {
             ),
             (
                 "trace_paused_by_kernel",
-                "Of these, pauses that the kernel made.",
+                "Of these, pauses by the kernel itself.",
                 counters.paused_by_kernel,
             ),
             (
                 "trace_resume_failures",
-                "Traces that did not go on.",
+                "Traces that could not be resumed.",
                 counters.resume_failures,
             ),
             (
                 "trace_sideband_bytes",
-                "Bytes of records about processes.",
+                "Bytes of the sideband history.",
                 counters.history_bytes,
             ),
         ]
@@ -132,7 +132,7 @@ impl History {
                 })
                 .collect();
             waited.push(PollFd::new(stop.as_fd(), PollFlags::POLLIN));
-            let _ = poll(&mut waited, DRAIN_EVERY);
+            let _ = poll(&mut waited, DRAIN_INTERVAL_MS);
             if waited.last().and_then(PollFd::any).unwrap_or(false) {
                 return;
             }
@@ -154,7 +154,7 @@ fn options(trace: &TraceConfig) -> Result<HardwareOptions> {
         filters: trace
             .filters
             .iter()
-            .map(|text| filter(text))
+            .map(|text| text.parse())
             .collect::<Result<_>>()?,
         psb_period: trace.psb_period,
         mtc_period: trace.mtc_period,
@@ -164,44 +164,4 @@ fn options(trace: &TraceConfig) -> Result<HardwareOptions> {
         history: size(trace.sideband.0),
         ..HardwareOptions::default()
     })
-}
-
-/// Parses `START/SIZE@FILE`, or `START/SIZE` for kernel code.
-pub(crate) fn filter(text: &str) -> Result<Filter> {
-    let wrong = || {
-        Error::Unable(format!(
-            "{text:?} is no address filter: write for example \"0x1000/0x200@/usr/bin/server\", an offset and a size"
-        ))
-    };
-    let (range, file) = match text.split_once('@') {
-        Some((range, file)) if file.starts_with('/') => (range, Some(file.into())),
-        Some(_) => return Err(wrong()),
-        None => (text, None),
-    };
-    let number = |text: &str| match text.trim().strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.trim().parse().ok(),
-    };
-    let (start, size) = range.split_once('/').ok_or_else(wrong)?;
-    Ok(Filter {
-        file,
-        start: number(start).ok_or_else(wrong)?,
-        size: number(size).filter(|size| *size != 0).ok_or_else(wrong)?,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn filters_are_read_or_refused() {
-        let found = filter("0x1000/512@/usr/bin/a b").unwrap();
-        assert_eq!((found.start, found.size), (0x1000, 512));
-        assert_eq!(found.file, Some("/usr/bin/a b".into()));
-        assert_eq!(filter("0xffffffff81000000/0x10").unwrap().file, None);
-        for text in ["", "1", "1/0", "x/1@/a", "1/2@a"] {
-            assert!(filter(text).is_err(), "{text}");
-        }
-    }
 }

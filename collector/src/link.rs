@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_says_which_crash_and_nothing_of_this_machine() {
+    fn link_names_the_crash_and_not_the_machine() {
         let link = to("000007-worker-42");
         let payload = link.split_once("?j=").unwrap().1;
         let json = URL_SAFE_NO_PAD.decode(payload).unwrap();

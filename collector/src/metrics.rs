@@ -22,17 +22,17 @@ macro_rules! counters {
 }
 
 counters! {
-    crashes_seen: "Crashes that the probe told of.",
-    probe_lost: "Crashes that the probe could not tell of, for its ring was full.",
-    processes_held: "Processes that were kept by core_pattern.",
+    crashes_seen: "Crashes that the probe reported.",
+    probe_lost: "Crashes that the probe lost because its ring was full.",
+    processes_held: "Processes that were held by core_pattern.",
     bundles_written: "Bundles written to the spool.",
     bundles_incomplete: "Of these, bundles in which something is missing.",
     bundles_failed: "Bundles that could not be written.",
     bundles_dropped: "Unsent bundles removed to make room.",
-    crashes_limited: "Crashes left out because their executable had caused too many.",
-    crashes_unheld: "Crashes of processes that were not kept: only what the probe saw is there.",
-    crashes_recorded: "Crashes of processes that software recorders mind, of which they save the bundles.",
-    functions_seen: "Calls that a function trigger told of.",
+    crashes_limited: "Crashes not saved because of a rate limit.",
+    crashes_unheld: "Crashes of processes that were not held, with only the probe's data.",
+    crashes_recorded: "Crashes of processes that software recorders claim and save.",
+    functions_seen: "Calls that a function trigger reported.",
     snapshots: "Bundles made on request.",
 }
 
@@ -90,10 +90,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_has_each_counter_once() {
+    fn text_has_each_counter_once() {
         let metrics = Metrics::default();
         metrics.bundles_written.add(3);
-        let text = metrics.to_text(&[("up_seconds", "Since the start.", 1.5)]);
+        let text = metrics.to_text(&[("up_seconds", "Seconds since the start.", 1.5)]);
         assert!(text.contains("\nbacktrail_bundles_written_total 3\n"));
         assert!(text.ends_with("\nbacktrail_up_seconds 1.5\n"));
         assert_eq!(text.lines().count(), 3 * (metrics.all().count() + 1));

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_directory_is_given_and_nothing_that_a_link_names() {
+    fn chown_covers_directory_but_not_link_targets() {
         if !Uid::effective().is_root() {
             return eprintln!("left out: only root can give files away");
         }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_deep_is_refused() {
+    fn too_deep_tree_is_refused() {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir_all(place.path().join("d/".repeat(DEPTH))).unwrap();
         let owner = Owner {

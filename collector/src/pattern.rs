@@ -109,10 +109,10 @@ impl Sysctl {
         chain: bool,
         hold_limit: std::time::Duration,
     ) -> Result<SavedPattern> {
-        let program = std::env::current_exe().map_err(Error::system("find this program's file"))?;
+        let program = std::env::current_exe().map_err(Error::system("find the path of this program"))?;
         if let Ok(Some(untrusted)) = first_untrusted(&program) {
             tracing::warn!(
-                "the kernel runs {} as root at each crash, but {untrusted}: install it where only root can write, /usr/bin say",
+                "the kernel runs {} as root at each crash, but {untrusted}; install it where only root can write, for example in /usr/bin",
                 program.display()
             );
         }
@@ -156,7 +156,7 @@ impl Sysctl {
         self.restore_abandoned(runtime)?;
         if ours.len() > MAX_PATTERN || !is_plain(runtime.path()) {
             return Err(Error::Unable(format!(
-                "core_pattern has no room for the runtime directory {}; set `runtime` to a short path without blanks and percent signs",
+                "core_pattern cannot contain the runtime directory {}; set `runtime` to a short path without blanks and percent signs",
                 runtime.path().display()
             )));
         }
@@ -174,7 +174,7 @@ impl Sysctl {
             self.restore(runtime, None)?;
             done?;
             return Err(Error::Unable(
-                "the kernel did not take our core_pattern; is it locked down?".to_owned(),
+                "the kernel did not accept the new core_pattern; is it locked down?".to_owned(),
             ));
         }
         Ok(saved)
@@ -237,7 +237,7 @@ impl Sysctl {
         if !self.restore(&other, None)? {
             // The previous pattern is unknown, so the kernel's default is the best choice.
             tracing::warn!(
-                "core_pattern was left by a collector that is gone; what stood there before is not known"
+                "a collector that no longer runs left its core_pattern; the previous value is unknown"
             );
             self.set("core", 0)?;
         }
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stood_there_comes_back() {
+    fn previous_pattern_is_restored() {
         let fixture = fixture("|/usr/lib/systemd/systemd-coredump %P %u");
         let saved = install(&fixture).unwrap();
         assert!(saved.ours.starts_with('|') && saved.ours.contains(" core-handler "));
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_daemon_s_pattern_is_no_previous_one() {
+    fn pattern_of_killed_daemon_is_not_previous() {
         let fixture = fixture("core");
         install(&fixture).unwrap();
         // The daemon was killed, and starts again.
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_daemon_s_pattern_stays() {
+    fn pattern_of_running_daemon_stays() {
         let fixture = fixture("core");
         let _runtime_lock = fixture.runtime.lock().unwrap();
         let saved = install(&fixture).unwrap();
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_directory_that_was_swept_away_is_no_loss() {
+    fn pattern_is_restored_without_runtime_directory() {
         let fixture = fixture("core.%p");
         let saved = install(&fixture).unwrap();
         fs::remove_dir_all(fixture.runtime.path()).unwrap();
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_put_there_stays() {
+    fn foreign_pattern_stays() {
         let fixture = fixture("core");
         install(&fixture).unwrap();
         fs::write(fixture.directory.join("core_pattern"), "|/bin/theirs\n").unwrap();
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn handlers_take_a_sixteenth_of_the_memory() {
+    fn handlers_use_a_sixteenth_of_memory() {
         assert_eq!(pipe_limit(0), 512);
         assert_eq!(pipe_limit(32 << 30), 1638);
         assert_eq!(pipe_limit(1 << 40), 4096);
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pattern_names_the_program_itself_where_it_has_room() {
+    fn pattern_names_the_program_if_it_fits() {
         let fixture = fixture("core");
         let runtime = fixture.runtime.path().display();
         let saved = install(&fixture).unwrap();
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_saved_pattern_that_others_could_have_written_is_not_believed() {
+    fn saved_pattern_writable_by_others_is_ignored() {
         use std::os::unix::fs::PermissionsExt;
         let fixture = fixture("core");
         install(&fixture).unwrap();

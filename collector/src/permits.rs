@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_used_again() {
+    fn slots_are_reused() {
         let mut semaphore = semaphore(8);
         for user in 1000..100_000 {
             assert_eq!(all_of(&mut semaphore, Some(user)).len(), 2);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn places_given_back_by_another_thread_are_counted() {
+    fn permits_returned_by_another_thread_are_counted() {
         let mut semaphore = semaphore(64);
         let (give, taken) = mpsc::sync_channel::<Permit>(64);
         std::thread::scope(|scope| {

@@ -32,13 +32,10 @@ pub const NEEDED: [(Capability, &str); 12] = [
     ),
     (Capability::CAP_BPF, "read the crash probe's maps"),
     (Capability::CAP_SYS_NICE, "read crashes at real-time priority"),
-    (Capability::CAP_IPC_LOCK, "keep what that thread uses in memory"),
+    (Capability::CAP_IPC_LOCK, "lock the memory of that thread"),
     (Capability::CAP_SYS_CHROOT, "lock a worker into its directory"),
-    (
-        Capability::CAP_SETUID,
-        "give a worker a user id that nothing else has",
-    ),
-    (Capability::CAP_SETGID, "take all groups from a worker"),
+    (Capability::CAP_SETUID, "give a worker a unique user id"),
+    (Capability::CAP_SETGID, "remove all groups from a worker"),
     (
         Capability::CAP_CHOWN,
         "give a worker its directory, and take it back",
@@ -88,17 +85,13 @@ pub fn drop_unneeded(reader: Option<&str>, spool: &Path) -> Result<()> {
     caps::set(None, CapSet::Permitted, &kept).map_err(refused)?;
     caps::set(None, CapSet::Effective, &kept).map_err(refused)?;
     caps::set(None, CapSet::Inheritable, &none).map_err(refused)?;
-    nix::sys::prctl::set_no_new_privs().map_err(Error::system("give up new privileges"))
+    nix::sys::prctl::set_no_new_privs().map_err(Error::system("set no_new_privs"))
 }
 
 /// Returns the primary group of a user.
 fn group_of(name: &str) -> Result<Gid> {
     let found = User::from_name(name).map_err(Error::system("look up the user"))?;
-    let missing = || {
-        Error::Unable(format!(
-            "there is no user {name:?}; create it, or leave `user` out"
-        ))
-    };
+    let missing = || Error::Unable(format!("there is no user {name:?}; create it, or remove `user`"));
     Ok(found.ok_or_else(missing)?.gid)
 }
 

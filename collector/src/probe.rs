@@ -11,7 +11,10 @@ mod error;
 mod event;
 mod function;
 mod kind;
+mod location;
+mod options;
 mod perf;
+mod perf_sample;
 mod reason;
 mod ring;
 mod sample;
@@ -21,59 +24,22 @@ mod tracefs;
 pub use error::{Error, Result};
 pub(crate) use event::BUFFER;
 pub use event::RawEvent;
-pub use function::{Condition, FunctionHit, FunctionLocation, FunctionTrigger};
-pub use kind::AttachKind;
+pub use function::{Condition, FunctionHit, FunctionTrigger};
+pub use kind::{AttachKind, UnknownKind};
+pub use location::FunctionLocation;
+pub use options::{MAX_STACK, ProbeOptions};
 pub use sample::{CrashSample, Frame, SiginfoDetail};
 pub use signals::SignalSet;
 
 use backtrail_pt::Pid;
+use event::EventSource;
 use std::os::fd::BorrowedFd;
-
-/// Maximum stack bytes in an event.
-pub const MAX_STACK: usize = backtrail_bpf::STACK_CHUNK * backtrail_bpf::MAX_STACK_CHUNKS;
-
-/// The options of a probe.
-#[derive(Clone, Debug)]
-pub struct ProbeOptions {
-    /// The fatal signals to report.
-    pub signals: SignalSet,
-    /// How many stack bytes to read from the stack pointer up, at most [`MAX_STACK`].
-    pub stack: usize,
-    /// Bytes of the ring, rounded up to a power of two with room for a few events.
-    pub ring: u32,
-    /// The one kind to try. `None`: all kinds, the best first.
-    pub attach: Option<AttachKind>,
-    /// The one process to report. `None`: all processes.
-    pub only: Option<Pid>,
-    /// Processes to ignore, at most 64.
-    pub excluded: Vec<Pid>,
-}
-
-impl Default for ProbeOptions {
-    fn default() -> Self {
-        Self {
-            signals: SignalSet::default(),
-            stack: MAX_STACK,
-            ring: 1 << 20,
-            attach: None,
-            only: None,
-            excluded: Vec::new(),
-        }
-    }
-}
 
 /// An attached probe. Dropping it detaches it.
 pub struct Probe {
     kind: AttachKind,
     refused: Vec<(AttachKind, String)>,
     source: Box<dyn EventSource>,
-}
-
-/// A source of crash events.
-trait EventSource: Send {
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
-    fn next(&mut self, event: &mut RawEvent) -> bool;
-    fn lost(&self) -> u64;
 }
 
 impl Probe {

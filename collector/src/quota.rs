@@ -77,14 +77,14 @@ mod tests {
     }
 
     #[test]
-    fn user_at_its_share_pays_itself() {
+    fn user_at_its_limit_is_evicted() {
         let held = [(ordinary(1), 4)];
         assert_eq!(QUOTA.evictee(ordinary(1), held), Some(ordinary(1)));
         assert_eq!(QUOTA.evictee(ordinary(2), held), None);
     }
 
     #[test]
-    fn largest_ordinary_user_pays_for_another() {
+    fn largest_ordinary_user_is_evicted() {
         let held = [
             (ordinary(1), 4),
             (ordinary(2), 3),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn system_users_have_the_reserve_and_share_what_is_free() {
+    fn system_users_have_the_reserve() {
         let all = [(User::ROOT, 9), (system(7), 3), (ordinary(1), 4)];
         assert_eq!(QUOTA.evictee(system(7), all), Some(User::ROOT));
         assert_eq!(QUOTA.evictee(User::ROOT, all), Some(User::ROOT));
@@ -117,7 +117,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shares_always_hold(all in 1usize..40, users in prop::collection::vec((0u32..8, any::<bool>()), 0..400)) {
+        fn quotas_always_hold(all in 1usize..40, users in prop::collection::vec((0u32..8, any::<bool>()), 0..400)) {
             let quota = Quota::quarters(all);
             let mut held: HashMap<User, usize> = HashMap::new();
             for (id, is_system) in users {

@@ -188,7 +188,7 @@ impl RecorderClient {
         let executable = manifest.meta.program.clone();
         if let Some(Ok(reply)) = pid.map(|pid| self.query_probe(pid, executable)) {
             if reply.limited {
-                let why = "its executable has caused too many bundles (`limit` of the collector's configuration): this one is counted, and not saved";
+                let why = "its executable has exceeded the rate limit (`limit` of the collector's configuration): this crash is counted, and not saved";
                 return Err(Error::Unable(why.to_owned()));
             }
             collected.probe = reply.probe;
@@ -242,7 +242,7 @@ impl RecorderClient {
         let reply = self.receive_reply(send(), &connection)?;
         reply
             .id
-            .ok_or_else(|| Error::Unable("the collector does not say where the bundle is".to_owned()))
+            .ok_or_else(|| Error::Unable("the collector did not return the name of the bundle".to_owned()))
     }
 }
 
@@ -255,7 +255,7 @@ fn staging(spool: &Path) -> Result<TempDir> {
         .find_map(|place| tempfile::Builder::new().prefix("backtrail-record-").tempdir_in(place).ok())
         .ok_or_else(|| {
             Error::Unable(format!(
-                "neither {} nor a temporary directory can be written to; let the service write to one (PrivateTmp=yes)",
+                "neither {} nor a temporary directory is writable; let the service write to one (PrivateTmp=yes)",
                 spool.display()
             ))
         })
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_comes_later_is_told() {
+    fn refresh_repeats_claims_to_a_new_daemon() {
         let place = tempfile::tempdir().unwrap();
         let mut client = RecorderClient::new(&config(place.path())).unwrap();
         assert!(matches!(client.claim(7), Err(Error::NotRunning(_))));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_without_a_daemon_says_that_nothing_was_seen() {
+    fn bundle_without_daemon_has_no_probe_data() {
         let place = tempfile::tempdir().unwrap();
         let mut client = RecorderClient::new(&config(place.path())).unwrap();
         let draft = client.begin("service", 7).unwrap();

@@ -14,6 +14,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// The hidden command of the [guard](crate::guard), which also locks the directory.
+pub(crate) const GUARD_COMMAND: &str = "core-guard";
 /// How long a predecessor may take to end.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -135,7 +137,7 @@ impl Runtime {
         match first_untrusted(&self.0).map_err(Error::file("look at", &self.0))? {
             None => Ok(()),
             Some(untrusted) => Err(Error::Unable(format!(
-                "{untrusted}, and root believes what is in the runtime directory {}: make it root's with mode 755, or set `runtime` to another one",
+                "{untrusted}, but root trusts the runtime directory {}; change its owner to root and its mode to 755, or set `runtime` to another one",
                 self.0.display()
             ))),
         }
@@ -189,7 +191,7 @@ impl Runtime {
 /// Returns whether a process is a running daemon, and not its guard.
 fn is_daemon(pid: i32) -> bool {
     let line = backtrail_process::status::command_line(pid);
-    !line.is_empty() && !line.iter().any(|word| word == crate::guard::COMMAND)
+    !line.is_empty() && !line.iter().any(|word| word == GUARD_COMMAND)
 }
 
 #[cfg(test)]
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_not_root_s_alone_is_refused() {
+    fn directory_writable_by_others_is_refused() {
         use std::os::unix::fs::{PermissionsExt, chown};
         if !Uid::effective().is_root() {
             return eprintln!("left out: only root has a directory that is root's");
@@ -224,7 +226,7 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let refused = runtime.lock().unwrap_err().to_string();
             assert!(
-                refused.contains("can be written by others"),
+                refused.contains("other users than root can write"),
                 "{mode:o}: {refused}"
             );
             assert!(runtime.link_handler(Path::new("/bin/true")).is_err());

@@ -15,6 +15,7 @@ use crate::config::Size;
 use crate::error::{Error, Result};
 use crate::users::{User, Users};
 use backtrail_bundle::{Overwrite, Writer};
+use entry::MODULES;
 use eviction::{Candidate, EvictionOrder};
 use nix::sys::statvfs::statvfs;
 use std::collections::{HashMap, HashSet};
@@ -24,8 +25,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The directory of modules that bundles share.
-const MODULES: &str = ".modules";
 /// The file with the number of bundles that were removed unsent.
 const DROPPED: &str = ".dropped";
 /// The directory of empty files with the names of sent bundles.
@@ -87,7 +86,7 @@ impl Spool {
         make_directory(directory)?;
         let removed = Writer::remove_abandoned(directory)?;
         if removed != 0 {
-            tracing::warn!("{removed} unfinished bundle(s) of a collector that was killed were removed");
+            tracing::warn!("removed {removed} unfinished bundle(s) of a killed collector");
         }
         let spool = Self::open(directory, limit, free);
         spool.remove_unused_modules();
@@ -284,7 +283,7 @@ impl Spool {
     /// # Errors
     /// When no space is left, or the disk cannot be queried.
     pub fn room(&self) -> Result<u64> {
-        let found = statvfs(&self.directory).map_err(Error::system("look at the spool's disk"))?;
+        let found = statvfs(&self.directory).map_err(Error::system("query the spool's disk"))?;
         let free = found.blocks_available().saturating_mul(found.fragment_size());
         let kept = self.free.load(Ordering::Relaxed);
         match free.checked_sub(kept) {
@@ -390,7 +389,7 @@ impl Spool {
     /// spool.
     ///
     /// # Errors
-    /// When the bundle contains a link, a special file, a file with another name or owner, or too
+    /// When the bundle contains a link, a special file, a file with another link or owner, or too
     /// many entries or levels, or when the kernel refuses. A part may have been changed by then.
     pub fn hand_over(&self, bundle: &Path, user: User) -> Result<()> {
         hand_over::hand_over(bundle, &self.directory, &self.modules_of(user))

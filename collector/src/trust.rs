@@ -29,7 +29,7 @@ impl fmt::Display for UntrustedPath {
         let path = self.path.display();
         match self.owner {
             Some(owner) => write!(f, "{path} belongs to user {owner}"),
-            None => write!(f, "{path} can be written by others than root"),
+            None => write!(f, "other users than root can write to {path}"),
         }
     }
 }
@@ -111,7 +111,7 @@ pub(crate) fn read_trusted(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if !found.is_file() || !is_ours || found.mode() & OTHERS_WRITE != 0 || found.len() > limit {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "somebody else than root could have written it",
+            "another user than root could have written it",
         ));
     }
     let mut bytes = Vec::new();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn each_directory_on_the_way_counts() {
+    fn each_directory_on_the_path_is_checked() {
         if !is_root() {
             return;
         }
@@ -150,7 +150,7 @@ mod tests {
         for part in ["a", "a/b", "a/b/file"] {
             for mode in [0o775, 0o757] {
                 set_mode(&at(part), mode);
-                assert!(found("a/b/file").unwrap().contains("by others"), "{part}");
+                assert!(found("a/b/file").unwrap().contains("other users"), "{part}");
             }
             set_mode(&at(part), 0o755);
             chown(at(part), Some(1), None).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn links_on_the_way_count_with_what_they_lead_through() {
+    fn links_on_the_path_are_followed_and_checked() {
         if !is_root() {
             return;
         }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_could_have_written_is_not_read() {
+    fn file_writable_by_others_is_not_read() {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
         fs::write(at("file"), "text").unwrap();

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn thread_is_answered_for_by_its_real_user() {
+    fn thread_is_owned_by_its_real_user() {
         let (_etc, users) = users("");
         let own = nix::unistd::getuid().as_raw();
         assert_eq!(users.of_thread(std::process::id() as RawTid), users.owner_of(own));

@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hang_up_is_seen_when_the_last_copy_is_closed() {
+    fn hang_up_is_detected_at_the_last_close() {
         let (ours, theirs) = Connection::pair().unwrap();
         let copy = theirs.as_fd().try_clone_to_owned().unwrap();
         drop(theirs);
@@ -366,7 +366,7 @@ mod tests {
     use std::io::{Read, Write};
 
     #[test]
-    fn messages_stay_apart_and_files_come_along() {
+    fn messages_are_separate_and_carry_files() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("socket");
         let listener = Listener::bind(&path).unwrap();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_nobody_asked_for_are_not_installed() {
+    fn unexpected_files_are_not_installed() {
         let (client, server) = Connection::pair().unwrap();
         let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         let (reading, _writing) = std::io::pipe().unwrap();
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn rubbish_is_an_error() {
+    fn invalid_message_is_an_error() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("socket");
         let listener = Listener::bind(&path).unwrap();

@@ -88,7 +88,7 @@ fn events(trigger: &mut FunctionTrigger) -> Vec<FunctionHit> {
 }
 
 #[test]
-fn each_entry_is_told() {
+fn each_entry_is_reported() {
     let program = Program::build();
     let Some(mut all) = attach(&program.path, "work", Condition::Entered, None) else {
         return;
@@ -113,7 +113,7 @@ fn each_entry_is_told() {
 }
 
 #[test]
-fn only_long_calls_are_told() {
+fn only_long_calls_are_reported() {
     let program = Program::build();
     let bound = Duration::from_millis(20);
     let Some(mut trigger) = attach(&program.path, "work", Condition::LongerThan(bound), None) else {
@@ -129,7 +129,7 @@ fn only_long_calls_are_told() {
 }
 
 #[test]
-fn calls_within_calls_count_for_themselves() {
+fn nested_calls_are_reported_separately() {
     let program = Program::build();
     let Some(mut long) = attach(
         &program.path,
@@ -152,7 +152,7 @@ fn calls_within_calls_count_for_themselves() {
 }
 
 #[test]
-fn a_call_that_never_returns_is_not_mixed_up_with_the_next() {
+fn abandoned_call_does_not_affect_the_next() {
     let program = Program::build();
     let Some(mut trigger) = attach(
         &program.path,
@@ -167,7 +167,7 @@ fn a_call_that_never_returns_is_not_mixed_up_with_the_next() {
 }
 
 #[test]
-fn what_is_not_there_is_told_in_one_sentence() {
+fn missing_function_is_reported_in_one_sentence() {
     let program = Program::build();
     for location in [
         FunctionLocation::Symbol("no_such_function".to_owned()),

@@ -125,7 +125,7 @@ fn each_crash_gives_exactly_one_event() {
 }
 
 #[test]
-fn none_is_missed_when_many_crash_at_once() {
+fn no_crash_is_missed_in_a_storm() {
     let (_alone, kinds) = working();
     for kind in kinds {
         let mut probe = Probe::attach(&options(kind)).unwrap();
@@ -147,7 +147,7 @@ fn none_is_missed_when_many_crash_at_once() {
 }
 
 #[test]
-fn what_does_not_kill_with_a_core_gives_no_event() {
+fn non_core_signals_cause_no_event() {
     let (_alone, kinds) = working();
     for kind in kinds {
         let mut probe = Probe::attach(&options(kind)).unwrap();
@@ -168,7 +168,7 @@ fn what_does_not_kill_with_a_core_gives_no_event() {
 }
 
 #[test]
-fn other_signals_are_told_once_when_asked_for() {
+fn configured_signals_are_reported_once() {
     let wanted = SignalSet::new(&[libc::SIGTERM, libc::SIGKILL]).unwrap();
     let without = [AttachKind::Fentry, AttachKind::Kprobe, AttachKind::PerfTracepoint];
     let (_alone, kinds) = working();
@@ -193,7 +193,7 @@ fn other_signals_are_told_once_when_asked_for() {
 }
 
 #[test]
-fn an_event_tells_what_the_process_was() {
+fn event_describes_the_process() {
     let (_alone, kinds) = working();
     for kind in kinds {
         let mut probe = Probe::attach(&options(kind)).unwrap();
@@ -299,7 +299,7 @@ fn event_has_users_of_the_initial_namespace() {
 }
 
 #[test]
-fn one_process_is_looked_at_and_others_are_spared() {
+fn process_filters_are_applied() {
     let (_alone, kinds) = working();
     for kind in kinds {
         // A child that waits for a pipe to close dies only when the probe is attached.
@@ -329,7 +329,7 @@ fn one_process_is_looked_at_and_others_are_spared() {
 }
 
 #[test]
-fn what_the_ring_has_no_room_for_is_counted() {
+fn lost_events_are_counted() {
     let (_alone, kinds) = working();
     for kind in kinds {
         let mut probe = Probe::attach(&ProbeOptions {
@@ -350,7 +350,7 @@ fn what_the_ring_has_no_room_for_is_counted() {
 }
 
 #[test]
-fn the_first_process_of_a_namespace_survives_what_it_does_not_handle() {
+fn init_of_a_namespace_survives_unhandled_signals() {
     let (_alone, kinds) = working();
     for kind in kinds
         .into_iter()

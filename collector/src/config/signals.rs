@@ -54,13 +54,12 @@ impl<'de> Deserialize<'de> for SignalSet {
             let plain = upper.strip_prefix("SIG").unwrap_or(&upper);
             let Some((_, number)) = NAMES.iter().find(|(name, _)| *name == plain) else {
                 let hint = match plain {
-                    "KILL" => {
-                        "every thread of a process that ends takes SIGKILL: it tells of no crash".to_owned()
-                    }
+                    "KILL" => "SIGKILL is not a crash signal: every thread of an exiting process takes it"
+                        .to_owned(),
                     "STOP" | "TSTP" | "TTIN" | "TTOU" | "CHLD" | "CONT" | "URG" | "WINCH" => {
-                        format!("SIG{plain} ends no process")
+                        format!("SIG{plain} does not end a process")
                     }
-                    _ => format!("{written:?} is no signal: write for example \"SIGSEGV\""),
+                    _ => format!("{written:?} is not a signal; write for example \"SIGSEGV\""),
                 };
                 return Err(D::Error::custom(hint));
             };

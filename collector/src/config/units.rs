@@ -55,7 +55,7 @@ impl std::str::FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no size: write for example 512K, 64M or 1G");
+        let wrong = || format!("{text:?} is not a size; write for example 512K, 64M or 1G");
         let (number, unit) = split(text).ok_or_else(wrong)?;
         let unit = unit
             .trim_end_matches("iB")
@@ -73,7 +73,7 @@ impl std::str::FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no time: write for example 50ms, 10s or 2m");
+        let wrong = || format!("{text:?} is not a duration; write for example 50ms, 10s or 2m");
         let (number, unit) = split(text).ok_or_else(wrong)?;
         let unit = if unit.is_empty() { "s" } else { unit };
         let factor = SPANS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?.1;
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn sizes_and_durations_round_trip() {
         for text in ["0", "1", "512K", "3M", "8G", "5T", "1536"] {
             assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
         }

@@ -62,7 +62,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn large_disk_gives_what_is_asked() {
+    fn large_disk_grants_full_requests() {
         let budget = DiskBudget::default();
         let all: Vec<_> = (0..MAX_WRITERS)
             .map(|_| budget.grant(1000 * GIB, 9 * GIB))
@@ -87,7 +87,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_more_is_promised_than_is_there(
+        fn grants_never_exceed_free_space(
             free in 0u64..1 << 50,
             max_bytes in prop::collection::vec(0u64..1 << 50, 1..=MAX_WRITERS as usize),
         ) {

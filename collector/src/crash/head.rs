@@ -38,7 +38,7 @@ fn read_all(pipe: &File, bytes: &mut File, deadline: u64) -> Result<(), String> 
     let size = Core::head_size(&first).ok_or("the core is not that of a 64-bit process")?;
     if size > MAX_HEAD {
         return Err(format!(
-            "the core has more threads than fit into {} MiB",
+            "the core has too many threads: its head is larger than {} MiB",
             MAX_HEAD >> 20
         ));
     }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn rubbish_silence_and_a_broken_pipe_are_told() {
+    fn incomplete_heads_have_a_reason() {
         assert!(read_what(&[0; 200], false).contains("64-bit"));
         assert!(read_what(b"\x7fELF", false).contains("timed out"));
         assert!(read_what(b"\x7fELF", true).contains("end of file"));

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn only_waiting_traces_take_a_place() {
+    fn only_waiting_traces_hold_a_permit() {
         let mut semaphore = crate::permits::UserSemaphore::new(FROZEN_QUOTA, 999);
         let mut taken = |pid| PendingCrash {
             frozen_permit: semaphore.take(Some(STORMER.id)),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn event_that_never_comes_is_not_waited_for() {
+    fn missing_event_does_not_delay() {
         const SOON: Duration = Duration::from_secs(2);
         let pending = PendingCrashes::default();
         let (found, took) = take(&pending, 1, clock::monotonic());
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn event_on_its_way_is_waited_for() {
+    fn event_in_flight_is_awaited() {
         let pending = PendingCrashes::default();
         pending.progress.count_read();
         pending.progress.count_read();
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn overdue_are_those_of_processes_that_are_gone() {
+    fn crashes_of_ended_processes_are_overdue() {
         let pending = PendingCrashes::default();
         pending.add(crash(User::ROOT, std::process::id()));
         pending.add(crash(User::ROOT, u32::MAX));

@@ -150,7 +150,7 @@ impl Saver {
         description.name = held.crash.display_name();
         description.missing.extend(why);
         if pending.is_none() && self.probe.is_some() {
-            let missing = "the probe did not tell of the crash: how long it took is not known";
+            let missing = "the probe did not report the crash: its timing is unknown";
             description.missing.push(missing.to_owned());
         }
         let (rest, to) = core_pipe().map_err(failed())?;
@@ -182,9 +182,7 @@ impl Saver {
         let saved = self.save(request, &mut || held.release(Some(&head)), &mut send_core);
         match (saved, pending) {
             (Err(error), Some(pending)) => {
-                tracing::warn!(
-                    "process {pid} could not be read, and what the probe saw of it is saved: {error}"
-                );
+                tracing::warn!("process {pid} could not be read; saving only the probe's data: {error}");
                 let missing = format!("the process could not be read: {error}");
                 self.save_sample(&pending, held.user, missing)
             }
@@ -204,7 +202,7 @@ impl Saver {
             return Ok(SaveOutcome::Limited);
         }
         self.metrics.crashes_unheld.count();
-        let missing = "the process was not kept (no core is dumped of it, or too many crashed at once): there is only what the probe saw";
+        let missing = "the process was not held (it dumps no core, or too many processes crashed at once): only the probe's data is saved";
         self.counted(self.save_sample(pending, user, missing.to_owned()))
     }
 
@@ -272,7 +270,7 @@ impl Saver {
                 }
                 None if request.work_needs_history() => {
                     let missing =
-                        "the processors' traces are not there: they were being copied for another crash";
+                        "the traces of the processors are missing: they were being copied for another crash";
                     request.description.missing.push(missing.to_owned());
                 }
                 None => {}

@@ -32,7 +32,7 @@ impl Saver {
     /// When the process does not exist, nothing is recorded, or the bundle cannot be written.
     pub fn save_snapshot(&self, request: &SnapshotRequest) -> Result<SaveOutcome> {
         if request.pid.is_none() && request.frozen.is_none() {
-            let why = "nothing is recorded of all processes here; name one: `backtrail snapshot --pid PID`";
+            let why = "this machine does not trace all processes; name one: `backtrail snapshot --pid PID`";
             return Err(Error::Unable(why.to_owned()));
         }
         let saved = self.snapshot(request);

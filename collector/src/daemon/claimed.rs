@@ -139,7 +139,7 @@ fn check_ownership(pid: u32, peer: Peer) -> Result<(), Refusal> {
     let status = |tid: u32| fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
     let first = status(pid).map_err(|_| NO_PROCESS)?;
     if users(&first) != Some([peer.user; 4]) {
-        return Err("the process is another user's");
+        return Err("the process belongs to another user");
     }
     let is_peer = |status: &str| {
         tracer(status).is_some_and(|tracer| Path::new(&format!("/proc/{}/task/{tracer}", peer.pid)).exists())
@@ -148,7 +148,7 @@ fn check_ownership(pid: u32, peer: Peer) -> Result<(), Refusal> {
     if is_peer(&first) || others().any(|tid| status(tid as u32).is_ok_and(|status| is_peer(&status))) {
         return Ok(());
     }
-    Err("the process is not traced by who asks")
+    Err("the recorder does not trace the process")
 }
 
 const NO_PROCESS: Refusal = "there is no such process";
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_process_that_is_one_s_own_and_traced_is_minded() {
+    fn only_own_traced_processes_can_be_claimed() {
         let place = tempfile::tempdir().unwrap();
         let claimed = ClaimedProcesses::default();
         let (_recorder, connection) = connection(place.path());
@@ -219,7 +219,7 @@ mod tests {
         let child = sleeper();
         let pid = child.id();
         let error = claimed.claim(pid, other, Arc::clone(&connection)).unwrap_err();
-        assert!(error.contains("another user's"), "{error}");
+        assert!(error.contains("another user"), "{error}");
         assert!(!claimed.is_claimed(pid) && !claimed.belongs_to(pid, other));
         let own = Peer {
             user: nix::unistd::geteuid().as_raw(),
@@ -227,7 +227,7 @@ mod tests {
         };
         if own.user != 0 {
             let error = claimed.claim(pid, own, Arc::clone(&connection)).unwrap_err();
-            assert!(error.contains("not traced"), "{error}");
+            assert!(error.contains("does not trace"), "{error}");
         }
         let traced = Pid::from_raw(pid as i32);
         ptrace::attach(traced).unwrap();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorder_that_is_gone_minds_nobody() {
+    fn claims_end_with_the_recorder() {
         let place = tempfile::tempdir().unwrap();
         let claimed = ClaimedProcesses::default();
         let (recorder, connection) = connection(place.path());
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_read() {
+    fn status_fields_are_parsed() {
         let status = "Name:\tx\nTracerPid:\t0\nUid:\t1\t2\t3\t4\nGid:\t0\t0\t0\t0\n";
         assert_eq!(users(status), Some([1, 2, 3, 4]));
         assert_eq!(tracer(status), None);

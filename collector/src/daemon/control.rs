@@ -1,6 +1,6 @@
 //! The control socket: metrics, health and snapshot requests, by HTTP over a Unix socket.
 
-use super::DaemonState;
+use super::state::DaemonState;
 use crate::control::{self, ControlRequest, ControlResponse};
 use crate::crash::SaveOutcome;
 use crate::error::{Error, Result};
@@ -85,9 +85,11 @@ async fn snapshot(shared: Arc<DaemonState>, pid: Option<Pid>) -> ControlResponse
         Ok(Ok(Some((bundle, id)))) => {
             ControlResponse::json(&serde_json::json!({ "id": id, "bundle": bundle }))
         }
-        Ok(Ok(None)) => ControlResponse::error(StatusCode::TOO_MANY_REQUESTS, "too many were asked for"),
+        Ok(Ok(None)) => {
+            ControlResponse::error(StatusCode::TOO_MANY_REQUESTS, "too many snapshots were requested")
+        }
         Ok(Err(error)) => ControlResponse::error(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string()),
-        Err(_) => ControlResponse::error(StatusCode::INTERNAL_SERVER_ERROR, "saving failed"),
+        Err(_) => ControlResponse::error(StatusCode::INTERNAL_SERVER_ERROR, "saving the snapshot failed"),
     }
 }
 
@@ -96,7 +98,7 @@ fn metrics(shared: &DaemonState) -> String {
     let mut gauges = vec![
         (
             "up_seconds",
-            "Since the start.",
+            "Seconds since the start.",
             shared.started.elapsed().as_secs_f64(),
         ),
         (
@@ -106,12 +108,12 @@ fn metrics(shared: &DaemonState) -> String {
         ),
         (
             "workers_stuck",
-            "Workers that a file system without an answer keeps from ending.",
+            "Killed workers that a file system blocks in the kernel.",
             saver.workers.stuck() as f64,
         ),
         (
             "recorders",
-            "Processes that software recorders mind.",
+            "Processes that software recorders claim.",
             shared.claimed.count() as f64,
         ),
     ];

@@ -5,7 +5,7 @@
 //! while it holds the lock of the pending crashes or of the allocator. The probe reader must never
 //! wait for such a thread.
 
-use super::DaemonState;
+use super::state::DaemonState;
 use crate::crash::PendingCrash;
 use crate::hardware::Frozen;
 use crate::permits::Permit;
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_handed_on_arrives_in_order_and_buffers_come_back() {
+    fn events_arrive_in_order_and_buffers_are_reused() {
         const CRASHES: u64 = 20 * BUFFERS as u64;
         let queue = CrashQueue::new();
         thread::scope(|scope| {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_only_so_many_buffers() {
+    fn buffers_are_limited() {
         let queue = CrashQueue::new();
         let taken: Vec<_> = std::iter::from_fn(|| queue.empty_buffer()).collect();
         assert_eq!(taken.len(), BUFFERS);

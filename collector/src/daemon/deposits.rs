@@ -1,8 +1,8 @@
 //! Bundles of recorders that wait to be unpacked. They have their own threads, so that no crash
 //! waits for them.
 
-use super::DaemonState;
 use super::queue::{FairQueue, QueueLimits};
+use super::state::DaemonState;
 use crate::crash::{Deposit, SaveOutcome};
 use crate::error::{Error, Result};
 use std::sync::mpsc::{Sender, channel};
@@ -44,7 +44,7 @@ impl DepositQueue {
         let (answer, saved) = channel();
         let user = deposit.user;
         let pending = PendingDeposit { deposit, answer };
-        let refused = || Error::Unable("too many bundles wait to be unpacked".to_owned());
+        let refused = || Error::Unable("too many bundles are waiting to be unpacked".to_owned());
         // Dropping a refused bundle drops its channel too.
         if let Err(other) = self.0.push(user, Instant::now() + WAIT, pending)
             && other.user == user

@@ -1,7 +1,7 @@
 //! The thread that waits for function triggers: `[[function]]` in the configuration.
 
-use super::DaemonState;
-use super::work::report;
+use super::report::log_outcome;
+use super::state::DaemonState;
 use crate::config::FunctionConfig;
 use crate::crash::SnapshotRequest;
 use crate::history::History;
@@ -82,7 +82,7 @@ pub(super) fn run(shared: &DaemonState, mut triggers: Vec<Trigger>, stop: &PipeR
                         .as_ref()
                         .map(|freezer| freezer.freeze(Some(hit.cpu), Some(hit.at))),
                 });
-                report("a function was called in", saved, hit.pid);
+                log_outcome("a function trigger fired in", saved, hit.pid);
             });
         }
     }

@@ -1,7 +1,7 @@
 //! Accepts crashes: each process is held and put into the queue of its user.
 
-use super::DaemonState;
 use super::queue::FairQueue;
+use super::state::DaemonState;
 use crate::clock;
 use crate::crash::{HeldProcess, HoldRequest, Holder, PendingCrash};
 use crate::pattern::Specifiers;
@@ -75,7 +75,7 @@ pub(super) fn accept_held(shared: &DaemonState, jobs: &Jobs, incoming: IncomingC
         match refused.item {
             Job::Held(held) => {
                 tracing::debug!(
-                    "too many processes of user {} are kept; {} is let go",
+                    "user {} has too many held processes; releasing {}",
                     held.user.id,
                     held.crash.pid
                 );

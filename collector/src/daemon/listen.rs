@@ -1,7 +1,7 @@
 //! Requests of crash handlers. Only root may connect, so no other user can delay a crash.
 
-use super::DaemonState;
 use super::jobs::{self, IncomingCrash, Jobs};
+use super::state::DaemonState;
 use crate::clock;
 use crate::crash::Holder;
 use crate::wire::{Connection, Listener, Request};
@@ -17,7 +17,7 @@ pub(super) fn run(shared: &DaemonState, listener: &Listener, jobs: &Jobs) {
         match listener.accept() {
             Ok(connection) => {
                 if let Err(error) = take(shared, connection, jobs) {
-                    tracing::warn!("a request was refused: {error}");
+                    tracing::warn!("refused a request of a crash handler: {error}");
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,

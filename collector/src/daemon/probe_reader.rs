@@ -1,7 +1,7 @@
 //! The most urgent thread: it reads probe events at once, and waits for nothing but the probe.
 
-use super::DaemonState;
 use super::crash_queue::{CrashQueue, IN_FLIGHT, ProbeEvent};
+use super::state::DaemonState;
 use crate::clock;
 use crate::crash::FROZEN_QUOTA;
 use crate::error::{Error, Result};
@@ -96,7 +96,7 @@ fn raise_priority(shared: &DaemonState, freezer: Option<&Freezer>) {
     let priority = shared.saver.config().crash.priority;
     if let Err(error) = realtime::prioritize(Tid(0), priority) {
         tracing::warn!(
-            "no real-time priority for the crash watch ({error}): crashes are read later under load"
+            "no real-time priority for the probe reader ({error}): load may delay the reading of crashes"
         );
     }
     for tid in freezer.into_iter().flat_map(Freezer::threads) {

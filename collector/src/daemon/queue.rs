@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn push_beyond_the_own_share_is_refused() {
+    fn push_beyond_own_share_is_rejected() {
         let queue = FairQueue::new(LIMITS);
         for item in 0..4 {
             queue.push(ANN, far(), item).unwrap();
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn newest_of_the_largest_user_goes_for_another() {
+    fn newest_item_of_largest_user_is_evicted() {
         let queue = FairQueue::new(LIMITS);
         for item in 0..4 {
             queue.push(ANN, far(), item).unwrap();
@@ -423,7 +423,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bounds_hold_and_each_item_comes_out_once(
+        fn limits_hold_and_each_item_leaves_once(
             capacity in 1usize..30,
             running in 1usize..6,
             of_user in 1usize..4,

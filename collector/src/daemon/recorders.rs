@@ -1,9 +1,9 @@
 //! Requests of recorders. Every user may connect, so this thread delays no crash, and everything is
 //! bounded.
 
-use super::DaemonState;
 use super::claimed::Refusal;
 use super::deposits::DepositQueue;
+use super::state::DaemonState;
 use crate::crash::{Deposit, SaveOutcome};
 use crate::error::{Error, Result};
 use crate::users::User;
@@ -89,19 +89,19 @@ pub(super) fn run(shared: &Arc<DaemonState>, listener: &Listener, deposits: &Arc
             continue;
         };
         let Some(permit) = limiter.enter(shared.saver.users.owner_of(peer.user)) else {
-            let _ = refuse(&connection, "the collector has too many requests to answer");
+            let _ = refuse(&connection, "the collector is answering too many requests");
             continue;
         };
         let (shared, deposits) = (Arc::clone(shared), Arc::clone(deposits));
         let answer = move || {
             let _place = permit;
             if let Err(error) = take(&shared, &deposits, connection, peer) {
-                tracing::warn!("a request of user {} was not answered: {error}", peer.user);
+                tracing::warn!("a request of user {} failed: {error}", peer.user);
             }
         };
         let thread = std::thread::Builder::new().name("recorder".to_owned());
         if let Err(error) = thread.spawn(answer) {
-            tracing::warn!("a recorder is not answered: {error}");
+            tracing::warn!("cannot answer a recorder: {error}");
         }
     }
 }
@@ -118,7 +118,7 @@ fn refuse(connection: &Connection, why: &str) -> io::Result<()> {
 }
 
 fn take(shared: &DaemonState, deposits: &DepositQueue, connection: Connection, peer: Peer) -> io::Result<()> {
-    const NOT_CLAIMED: Refusal = "the process is minded by no recorder of this user";
+    const NOT_CLAIMED: Refusal = "no recorder of this user claims the process";
     let request = connection.receive_alone::<Request>()?;
     match request {
         Request::Claim { pid } => {
@@ -147,7 +147,7 @@ fn take(shared: &DaemonState, deposits: &DepositQueue, connection: Connection, p
         Request::Deposit { pid, name, size } => {
             match deposit((shared, deposits), &connection, peer, (pid, name), size) {
                 Ok(id) => {
-                    tracing::info!("a recorder of user {} saved process {pid}: {id}", peer.user);
+                    tracing::info!("saved process {pid} from a recorder of user {}: {id}", peer.user);
                     let id = Some(id);
                     connection.send(
                         &Reply {
@@ -158,12 +158,12 @@ fn take(shared: &DaemonState, deposits: &DepositQueue, connection: Connection, p
                     )
                 }
                 Err(error) => {
-                    tracing::warn!("a bundle of user {} was not taken: {error}", peer.user);
+                    tracing::warn!("refused a bundle of user {}: {error}", peer.user);
                     refuse(&connection, &error.to_string())
                 }
             }
         }
-        Request::Crash(_) => refuse(&connection, "crashes are told by the kernel alone"),
+        Request::Crash(_) => refuse(&connection, "only the kernel may report crashes"),
     }
 }
 
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn one_user_does_not_take_all_places() {
+    fn one_user_cannot_take_all_permits() {
         let limiter = Arc::new(RequestLimiter::default());
         let mut inside: Vec<RequestPermit> = (0..MAX_PER_USER)
             .map(|_| limiter.enter(user(1007)).unwrap())
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_that_is_longer_than_it_was_said_is_refused() {
+    fn bundle_larger_than_announced_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let listener = Listener::bind_for_all(&path).unwrap();

@@ -7,8 +7,8 @@
 //! answers with its choice, and the kernel confirms with a mark and writes the core. The process is
 //! held until the connection is closed.
 
-use super::DaemonState;
 use super::jobs::{self, IncomingCrash, Jobs};
+use super::state::DaemonState;
 use crate::clock;
 use crate::crash::Holder;
 use crate::error::{Error, Result};
@@ -51,7 +51,7 @@ pub(super) fn run(shared: &DaemonState, listener: &UnixListener, jobs: &Jobs) {
         let taken = stream.and_then(|stream| take(shared, stream, jobs));
         match taken {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
-            Err(error) => tracing::warn!("a process that crashes could not be kept: {error}"),
+            Err(error) => tracing::warn!("a crashing process could not be held: {error}"),
             Ok(()) => {}
         }
     }
@@ -91,7 +91,7 @@ fn take(shared: &DaemonState, mut stream: UnixStream, jobs: &Jobs) -> io::Result
     stream.read_exact(&mut mark)?;
     if mark != TAKEN {
         return Err(io::Error::other(format!(
-            "the kernel refuses our answer ({})",
+            "the kernel refused the answer ({})",
             mark[0]
         )));
     }

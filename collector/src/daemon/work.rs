@@ -4,7 +4,9 @@ use super::crash_queue::{self, CrashQueue};
 use super::deposits::{self, DepositQueue};
 use super::jobs::{Job, Jobs};
 use super::queue::QueueLimits;
-use super::{DaemonState, control, functions, listen, probe_reader, recorders, socket};
+use super::report::log_outcome;
+use super::state::DaemonState;
+use super::{control, functions, listen, probe_reader, recorders, socket};
 use crate::crash::SaveOutcome;
 use crate::error::{Error, Result};
 use crate::probe::Probe;
@@ -147,19 +149,21 @@ impl Threads {
             .as_ref()
             .is_some_and(|thread| !thread.is_finished())
         {
-            tracing::info!("SIGUSR1: the traces of all are being saved already");
+            tracing::info!("SIGUSR1: the traces of all processors are already being saved");
             return;
         }
         let shared = Arc::clone(shared);
         let save = move || match shared.snapshot(None) {
-            Ok(SaveOutcome::Bundle(id)) => tracing::info!("SIGUSR1: the traces of all are saved: {id}"),
+            Ok(SaveOutcome::Bundle(id)) => {
+                tracing::info!("SIGUSR1: saved the traces of all processors: {id}")
+            }
             Ok(SaveOutcome::Limited) => {}
             Err(error) => tracing::warn!("SIGUSR1: {error}"),
         };
         let thread = Builder::new().name("signal".to_owned()).spawn(save);
         match thread {
             Ok(thread) => self.saving_all = Some(thread),
-            Err(error) => tracing::error!("SIGUSR1: no thread can be started ({error})"),
+            Err(error) => tracing::error!("SIGUSR1: cannot start a thread ({error})"),
         }
     }
 
@@ -196,13 +200,13 @@ fn save(shared: &DaemonState, jobs: &Jobs) {
         match job {
             // The timer has released the process. Its probe event is saved separately.
             Job::Held(held) if !held.is_held() => {}
-            Job::Held(held) => report(
+            Job::Held(held) => log_outcome(
                 "a crash ended",
                 shared.saver.save_held(&held),
                 Pid(held.crash.pid),
             ),
             Job::Unheld(crash) => {
-                report(
+                log_outcome(
                     "a crash ended",
                     shared.saver.save_unheld(&crash),
                     crash.sample.pid,
@@ -210,14 +214,5 @@ fn save(shared: &DaemonState, jobs: &Jobs) {
             }
         }
         jobs.done(user);
-    }
-}
-
-/// Logs the outcome of saving a crash.
-pub(super) fn report(what: &str, saved: Result<SaveOutcome>, pid: Pid) {
-    match saved {
-        Ok(SaveOutcome::Bundle(id)) => tracing::info!("{what} process {pid}: {id}"),
-        Ok(SaveOutcome::Limited) => tracing::debug!("{what} process {pid}, which is left out"),
-        Err(error) => tracing::error!("{what} process {pid}, which could not be saved: {error}"),
     }
 }

@@ -1,9 +1,10 @@
 //! Passes the core on as if the collector were not installed: to the previous handler, or to the
 //! file that `core_pattern` named.
 
+use super::core_file;
+use super::core_stream::CoreStream;
 use super::crashed_thread::CrashedThread;
 use super::min_rate::{self, MinRateReader};
-use super::{CoreStream, core_file};
 use crate::error::{Error, Result};
 use crate::pattern::{Specifiers, expand};
 use std::ffi::{OsStr, OsString};
@@ -29,7 +30,7 @@ pub(super) fn pass_on(previous: &str, crash: &Specifiers, core: CoreStream) -> R
     }
     if core.is_broken {
         return Err(Error::Unable(
-            "the collector has kept a part of the core: no core file is written".to_owned(),
+            "the collector did not return a part of the core: no core file is written".to_owned(),
         ));
     }
     min_rate::begin();

@@ -117,7 +117,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn a_sparse_copy_is_a_copy() {
+    fn sparse_copy_has_the_same_content() {
         let mut bytes = vec![0; 4096 * 70];
         bytes[4096 * 3 + 5] = 7;
         bytes.extend([1, 2, 3]);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_gives_way_and_is_not_written_to() {
+    fn existing_file_is_replaced_not_written() {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
         let inside = directories(place.path(), place.path());

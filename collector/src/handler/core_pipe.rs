@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_daemon_has_not_read_is_left() {
+    fn unread_bytes_are_returned() {
         const LEN: usize = 3 << 20;
         let (core, kernel) = core(LEN);
         let (answer, mut answering) = io::pipe().unwrap();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_is_silent_ends_at_the_deadline_and_loses_nothing() {
+    fn silent_daemon_loses_no_bytes_at_the_deadline() {
         let (core, kernel) = core(1 << 20);
         let (answer, _answering) = io::pipe().unwrap();
         let mut pipe = CorePipe::new().unwrap();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_nobody_gave_back_is_told_as_lost() {
+    fn unreturned_bytes_are_reported_as_lost() {
         let (core, kernel) = core(100_000);
         let (answer, mut answering) = io::pipe().unwrap();
         let mut pipe = CorePipe::new().unwrap();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_core_is_moved_to_its_end() {
+    fn short_core_is_moved_completely() {
         let (core, kernel) = core(10);
         kernel.join().unwrap();
         let (answer, answering) = io::pipe().unwrap();

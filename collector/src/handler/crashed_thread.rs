@@ -65,7 +65,7 @@ impl CrashedThread {
         } else {
             Err(io::Error::new(
                 io::ErrorKind::NotFound,
-                "the process that crashed is gone",
+                "the crashed process has ended",
             ))
         }
     }
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_are_those_for_files() {
+    fn credentials_are_the_file_system_ids() {
         let status = "Name:\tx\\nUid: 0 0 0 0\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \nCapEff:\t000000000000000a\n";
         let expected = Credentials {
             user: 4,
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_does_not_dump_is_refused() {
+    fn thread_without_core_dump_is_refused() {
         let crash = Specifiers {
             pid: std::process::id(),
             tid: nix::unistd::gettid().as_raw().cast_unsigned(),

@@ -66,7 +66,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_core_that_is_too_slow_is_given_up() {
+    fn too_slow_core_times_out() {
         let mut core = MinRateReader::new(&[1, 2, 3][..]);
         assert_eq!(core.read(&mut [0; 2]).unwrap(), 2);
         core.started -= Duration::from_secs(FIRST);

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_both_clocks_come_back_to_their_stamps() {
+    fn times_of_both_clocks_convert_back() {
         let (old, new) = clocks();
         let mut calibration = Calibration::default();
         assert!(calibration.record_change(old, new, NOW));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_kept_across_the_change() {
+    fn order_is_preserved_across_the_change() {
         let (old, new) = clocks();
         let mut calibration = Calibration::default();
         calibration.record_change(old, new, NOW);

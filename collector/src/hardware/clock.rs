@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_convert_by_their_distance_from_now() {
+    fn times_convert_by_their_distance_from_now() {
         // One tick is one nanosecond, because this test checks only the distance.
         let conversion = TscConversion::new(0, 1, 0).unwrap();
         let moment = monotonic();

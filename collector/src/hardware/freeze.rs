@@ -109,7 +109,7 @@ impl BufferPool {
             }
             None => {
                 return Err(PerfError::Setting(
-                    "too many frozen traces wait to be written".to_owned(),
+                    "too many frozen traces are waiting to be written".to_owned(),
                 ));
             }
         };

@@ -73,12 +73,14 @@ pub(super) fn modules(
             }
             None if is_other => {
                 if others.insert(path) {
-                    notes.push(format!("{path} is not the file that was traced; it was replaced"));
+                    notes.push(format!(
+                        "{path} was replaced; the bundle does not contain the traced file"
+                    ));
                 }
                 (None, told)
             }
             None => {
-                notes.push(format!("{path} of process {pid} is not there any longer"));
+                notes.push(format!("{path} of process {pid} no longer exists"));
                 (None, told)
             }
         };

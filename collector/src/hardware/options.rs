@@ -86,6 +86,34 @@ pub struct Filter {
     pub size: u64,
 }
 
+impl std::str::FromStr for Filter {
+    type Err = Error;
+
+    /// Parses `START/SIZE@FILE`, or `START/SIZE` for kernel code.
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || {
+            Error::Unable(format!(
+                "{text:?} is not an address filter; write for example \"0x1000/0x200@/usr/bin/server\", an offset and a size"
+            ))
+        };
+        let (range, file) = match text.split_once('@') {
+            Some((range, file)) if file.starts_with('/') => (range, Some(file.into())),
+            Some(_) => return Err(wrong()),
+            None => (text, None),
+        };
+        let number = |text: &str| match text.trim().strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => text.trim().parse().ok(),
+        };
+        let (start, size) = range.split_once('/').ok_or_else(wrong)?;
+        Ok(Self {
+            file,
+            start: number(start).ok_or_else(wrong)?,
+            size: number(size).filter(|size| *size != 0).ok_or_else(wrong)?,
+        })
+    }
+}
+
 /// Returns the filters in the kernel's syntax. `None`: there are no filters.
 ///
 /// Source: `perf_event_parse_addr_filter` in `kernel/events/core.c`.
@@ -96,7 +124,7 @@ pub(super) fn filter_text(options: &HardwareOptions, ranges: u32) -> Result<Opti
     }
     if filters.len() > MAX_FILTERS.min(ranges as usize) {
         return Err(Error::Unable(format!(
-            "{} address filters are set, but this processor has {ranges} ranges: set fewer",
+            "{} address filters are set, but this processor supports {ranges}; set fewer",
             filters.len()
         )));
     }
@@ -105,7 +133,7 @@ pub(super) fn filter_text(options: &HardwareOptions, ranges: u32) -> Result<Opti
         let (start, size) = (filter.start, filter.size);
         if size == 0 {
             return Err(Error::Unable(
-                "an address filter covers no byte: give it a size".to_owned(),
+                "an address filter has size 0; set a size".to_owned(),
             ));
         }
         let separator = if text.is_empty() { "" } else { "," };
@@ -115,21 +143,21 @@ pub(super) fn filter_text(options: &HardwareOptions, ranges: u32) -> Result<Opti
             None if options.kernel => {}
             None => {
                 return Err(Error::Unable(
-                    "an address filter of the kernel needs the kernel traced: set `kernel`, or name a file"
+                    "an address filter for kernel code requires kernel tracing; set `kernel`, or name a file"
                         .to_owned(),
                 ));
             }
             Some(file) => {
                 if !matches!(options.scope, Scope::Processes(_)) {
                     return Err(Error::Unable(format!(
-                        "Linux filters by the code of a file ({}) only in processes that are named: set the scope to processes",
+                        "Linux supports filters on a file ({}) only for selected processes; set the scope to processes",
                         file.display()
                     )));
                 }
                 let path = file.to_string_lossy();
                 if path.contains(|char: char| char.is_whitespace() || char == ',') {
                     return Err(Error::Unable(format!(
-                        "Linux takes no filter on a file with blanks or commas in its name ({path:?})"
+                        "Linux supports no filter on a file with blanks or commas in its name ({path:?})"
                     )));
                 }
                 let _ = write!(text, "@{path}");
@@ -142,6 +170,18 @@ pub(super) fn filter_text(options: &HardwareOptions, ranges: u32) -> Result<Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn invalid_filters_are_refused() {
+        let found: Filter = "0x1000/512@/usr/bin/a b".parse().unwrap();
+        assert_eq!((found.start, found.size), (0x1000, 512));
+        assert_eq!(found.file, Some("/usr/bin/a b".into()));
+        let kernel: Filter = "0xffffffff81000000/0x10".parse().unwrap();
+        assert_eq!(kernel.file, None);
+        for text in ["", "1", "1/0", "x/1@/a", "1/2@a"] {
+            assert!(text.parse::<Filter>().is_err(), "{text}");
+        }
+    }
 
     fn options(scope: Scope, file: Option<&str>) -> HardwareOptions {
         HardwareOptions {
@@ -173,13 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_would_refuse_is_refused_with_the_way_out() {
+    fn unsupported_filters_are_refused_with_a_remedy() {
         let refused =
             |options: &HardwareOptions, ranges| filter_text(options, ranges).unwrap_err().to_string();
         let mut none = options(Scope::System, None);
         assert!(refused(&none, 2).contains("set `kernel`"));
         none.filters[0].size = 0;
-        assert!(refused(&none, 2).contains("give it a size"));
+        assert!(refused(&none, 2).contains("set a size"));
         let system = options(Scope::System, Some("/bin/a"));
         assert!(refused(&system, 2).contains("set the scope to processes"));
         assert!(refused(&system, 0).contains("set fewer"));

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn we_are_among_the_processes_with_our_code_and_our_threads() {
+    fn own_process_is_in_the_snapshot() {
         let mut files = FileTable::default();
         let world = take(Path::new("/proc"), &mut files, || Some(Nanos(7)));
         let own = &world.processes[&Pid(std::process::id())];

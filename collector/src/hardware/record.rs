@@ -3,14 +3,12 @@
 //! The daemon has privileges and opens no file of a traced process. The worker opens and parses
 //! such files without privileges.
 
-use super::modules::{self, FindModule};
-use super::snapshot::{CpuCost, TracedMachine, WrittenHistory};
-use crate::error::Result;
-use backtrail_bundle::manifest::{AddressFilter, CpuTrace, Process, Thread};
-use backtrail_bundle::{BundlePath, Writer, module_file};
+use super::written::{CpuCost, TracedMachine};
+use backtrail_bundle::manifest::AddressFilter;
+use backtrail_bundle::module_file;
 use backtrail_process::beneath::FileId;
 use backtrail_pt::cpu::Vendor;
-use backtrail_pt::{Avma, BuildId, Cpu, CpuModel, Pid, Tid, TimingParams, TscConversion};
+use backtrail_pt::{BuildId, Cpu, CpuModel, Pid, TimingParams, TscConversion};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 
@@ -18,22 +16,22 @@ use std::fs::File;
 /// switches.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RecordedHistory {
-    cpus: Vec<RecordedCpu>,
+    pub(super) cpus: Vec<RecordedCpu>,
     /// The processes and their mappings.
     pub processes: Vec<RecordedProcess>,
-    filters: Vec<(u64, u64)>,
-    costs: Vec<RecordedCost>,
-    notes: Vec<String>,
-    machine: RecordedMachine,
+    pub(super) filters: Vec<(u64, u64)>,
+    pub(super) costs: Vec<RecordedCost>,
+    pub(super) notes: Vec<String>,
+    pub(super) machine: RecordedMachine,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct RecordedCpu {
-    cpu: u32,
+pub(super) struct RecordedCpu {
+    pub(super) cpu: u32,
     /// Bytes of the processor's trace.
-    trace: u64,
+    pub(super) trace: u64,
     /// Bytes of its switch records.
-    switches: u64,
+    pub(super) switches: u64,
 }
 
 /// A process in a snapshot.
@@ -41,7 +39,7 @@ struct RecordedCpu {
 pub struct RecordedProcess {
     /// The process id.
     pub pid: u32,
-    threads: Vec<(u32, String)>,
+    pub(super) threads: Vec<(u32, String)>,
     /// The executable mappings.
     pub mappings: Vec<RecordedMapping>,
 }
@@ -85,18 +83,18 @@ impl RecordedMapping {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct RecordedCost {
-    cpu: u32,
-    bytes: usize,
-    wrapped: bool,
-    crash_to_pause: Option<u64>,
-    written_since_crash: Option<usize>,
-    paused_for: Option<u64>,
-    paused_by_kernel: bool,
+pub(super) struct RecordedCost {
+    pub(super) cpu: u32,
+    pub(super) bytes: usize,
+    pub(super) wrapped: bool,
+    pub(super) crash_to_pause: Option<u64>,
+    pub(super) written_since_crash: Option<usize>,
+    pub(super) paused_for: Option<u64>,
+    pub(super) paused_by_kernel: bool,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct RecordedMachine {
+pub(super) struct RecordedMachine {
     tsc: (u16, u32, u64),
     timing: (u8, u8, u32, u32),
     intel: bool,
@@ -119,7 +117,7 @@ impl RecordedMachine {
         }
     }
 
-    fn machine(self) -> TracedMachine {
+    pub(super) fn machine(self) -> TracedMachine {
         let (shift, mult, zero) = self.tsc;
         let (mtc_freq, nom_freq, cpuid_15h_eax, cpuid_15h_ebx) = self.timing;
         let (family, model, stepping) = self.model;
@@ -213,70 +211,5 @@ impl RecordedHistory {
             machine: RecordedMachine::of(parts.machine),
         };
         (recorded, bytes)
-    }
-
-    /// Writes traces, switches and the modules that `find` returns. `bytes` are the bytes that
-    /// follow the data.
-    ///
-    /// # Errors
-    /// When a file cannot be written.
-    pub fn write(self, bytes: &[u8], writer: &Writer, find: &mut FindModule<'_>) -> Result<WrittenHistory> {
-        let mut notes = self.notes;
-        let mut rest = bytes;
-        let mut take = |size: u64| {
-            let size = usize::try_from(size).unwrap_or(usize::MAX).min(rest.len());
-            let (taken, after) = rest.split_at(size);
-            rest = after;
-            taken
-        };
-        let mut cpus = Vec::new();
-        for cpu in self.cpus {
-            let trace = BundlePath::new(&format!("traces/cpu-{}.pt", cpu.cpu))?;
-            let switches = BundlePath::new(&format!("sideband/cpu-{}.switches", cpu.cpu))?;
-            writer.add_bytes(&trace, take(cpu.trace))?;
-            writer.add_bytes(&switches, take(cpu.switches))?;
-            cpus.push(CpuTrace {
-                cpu: Cpu(cpu.cpu),
-                trace,
-                switches,
-            });
-        }
-        let mut processes = Vec::new();
-        for process in self.processes {
-            let pid = Pid(process.pid);
-            let modules = modules::modules(writer, pid, &process.mappings, find, &mut notes)?;
-            let threads = process.threads.into_iter().map(|(tid, name)| Thread {
-                tid: Tid(tid),
-                name: Some(name).filter(|name| !name.is_empty()),
-                trace: None,
-            });
-            processes.push(Process {
-                pid,
-                threads: threads.collect(),
-                modules,
-                ..Process::default()
-            });
-        }
-        let filter = |(from, to)| AddressFilter {
-            from: Avma(from),
-            to: Avma(to),
-        };
-        let cost = |cost: RecordedCost| CpuCost {
-            cpu: Cpu(cost.cpu),
-            bytes: cost.bytes,
-            wrapped: cost.wrapped,
-            crash_to_pause: cost.crash_to_pause,
-            written_since_crash: cost.written_since_crash,
-            paused_for: cost.paused_for,
-            paused_by_kernel: cost.paused_by_kernel,
-        };
-        Ok(WrittenHistory {
-            cpus,
-            machine: self.machine.machine(),
-            filters: self.filters.into_iter().map(filter).collect(),
-            processes,
-            costs: self.costs.into_iter().map(cost).collect(),
-            notes,
-        })
     }
 }

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_records_and_trouble_of_traces_are_counted_and_kept_with_their_time_and_place() {
+    fn lost_records_and_trace_errors_are_counted() {
         let lost = [&[1, 5][..], &trailer(100)].concat();
         let aux = [&[0, 4096, 1 | 4 | 8][..], &trailer(200)].concat();
         // An overwritten buffer without an error is no event.
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_of_no_process_are_passed_over() {
+    fn threads_without_process_are_skipped() {
         for pid in [0, u64::from(u32::MAX)] {
             let fork = [&[pid | 1 << 32, 2, 0][..], &trailer(1)].concat();
             assert_eq!(read_all(&record(7, &fork)).0, []);
@@ -212,7 +212,7 @@ mod tests {
     proptest! {
         /// Any content of a ring is parsed or counted, and parsing ends.
         #[test]
-        fn any_bytes_are_read_or_counted(
+        fn any_bytes_are_parsed_or_counted(
             kinds in prop::collection::vec((0u32..24, prop::collection::vec(any::<u64>(), 0..9)), 0..12),
             cut in 0usize..64,
         ) {

@@ -162,10 +162,10 @@ fn times(hardware: &Hardware, frozen: &Frozen) -> Check {
         .collect();
     let oldest = ages.iter().max().copied();
     let seen = oldest.map_or_else(
-        || "no trace has a time stamp".to_owned(),
+        || "no trace has a timestamp".to_owned(),
         |age| {
             format!(
-                "{} traces have time stamps, the oldest of {age} ns ago",
+                "{} traces have timestamps, the oldest from {age} ns ago",
                 ages.len()
             )
         },
@@ -207,7 +207,7 @@ fn overwritten(hardware: &Hardware, frozen: &Frozen, ended_at: u64) -> Check {
         .map(|cpu| cpu.paused_at.saturating_sub(ended_at))
         .max();
     let seen = format!(
-        "all paused {} ns after it was asked for; at most {} bytes were written meanwhile",
+        "all traces paused {} ns after the request; at most {} bytes were written meanwhile",
         last.unwrap_or_default(),
         most.map_or_else(|| "an unknown number of".to_owned(), |bytes| bytes.to_string())
     );

@@ -83,7 +83,7 @@ impl Sideband {
                 Err(error) => return Err(error.into()),
             }
         }
-        let none = PerfError::Setting("no processor runs that could be traced".to_owned());
+        let none = PerfError::Setting("no online processor can be traced".to_owned());
         Err(refused.unwrap_or(none).into())
     }
 

@@ -6,12 +6,13 @@ use super::options::Filter;
 use super::record::{Parts, RecordedHistory, RecordedMapping, RecordedProcess};
 use super::times::{first_timestamp, written_since};
 use super::world::Change;
+use super::written::{CpuCost, TracedMachine, WrittenHistory};
 use super::{clock, modules};
 use crate::Result;
 use backtrail_bundle::Writer;
-use backtrail_bundle::manifest::{AddressFilter, CpuTrace, Process};
+use backtrail_bundle::manifest::AddressFilter;
 use backtrail_bundle::module_file::Allowance;
-use backtrail_pt::{Avma, Cpu, CpuModel, Nanos, Pid, TimingParams, Tsc, TscConversion};
+use backtrail_pt::{Avma, Cpu, Nanos, Pid, Tsc, TscConversion};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -27,54 +28,6 @@ pub struct TraceSnapshot<'a> {
     pub machine: TracedMachine,
     pub(super) procfs: PathBuf,
     pub(super) filters: Vec<Filter>,
-}
-
-/// The cost of freezing a processor's trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CpuCost {
-    /// The processor.
-    pub cpu: Cpu,
-    /// Bytes of the trace.
-    pub bytes: usize,
-    /// Whether the ring was full, so that older trace was overwritten.
-    pub wrapped: bool,
-    /// From the crash to the pause, in nanoseconds. `None`: the time of the crash is unknown.
-    pub crash_to_pause: Option<u64>,
-    /// Maximum bytes that were written from the crash to the pause. If the ring was full, as many
-    /// of the oldest bytes were overwritten. `None`: unknown.
-    pub written_since_crash: Option<usize>,
-    /// How long tracing was paused, in nanoseconds. `None`: the trace was not resumed.
-    pub paused_for: Option<u64>,
-    /// Whether the kernel itself paused the trace at the crash.
-    pub paused_by_kernel: bool,
-}
-
-/// The parameters of the machine that a decoder needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TracedMachine {
-    /// The conversion from TSC to perf's clock.
-    pub tsc: TscConversion,
-    /// The timing parameters of the trace.
-    pub timing: TimingParams,
-    /// The processor.
-    pub cpu: CpuModel,
-}
-
-/// The data for the manifest of a bundle.
-#[derive(Clone, Debug)]
-pub struct WrittenHistory {
-    /// The traces by processor.
-    pub cpus: Vec<CpuTrace>,
-    /// The clocks and the processor.
-    pub machine: TracedMachine,
-    /// The traced address ranges. Empty: all addresses.
-    pub filters: Vec<AddressFilter>,
-    /// The processes with their threads and modules.
-    pub processes: Vec<Process>,
-    /// The cost of freezing.
-    pub costs: Vec<CpuCost>,
-    /// Notes for the reader, one sentence each.
-    pub notes: Vec<String>,
 }
 
 impl TraceSnapshot<'_> {
@@ -119,7 +72,7 @@ impl TraceSnapshot<'_> {
         for pid in self.pids() {
             match self.interval.world.processes.get(&pid) {
                 Some(state) => processes.push(RecordedProcess::new(pid, state)),
-                None => notes.push(format!("nothing is known of process {pid}")),
+                None => notes.push(format!("process {pid} is unknown")),
             }
         }
         RecordedHistory::new(Parts {
@@ -191,7 +144,7 @@ impl TraceSnapshot<'_> {
             }
             if found.len() == before {
                 notes.push(format!(
-                    "{} was filtered for, but is not mapped: nothing of it was traced",
+                    "{} has a filter but is not mapped, so it was not traced",
                     file.display()
                 ));
             }
@@ -215,7 +168,7 @@ impl TraceSnapshot<'_> {
         let mut notes = Vec::new();
         if self.interval.cut {
             notes.push(
-                "the history of mappings and switches is shorter than the trace: its oldest part is of nobody".to_owned(),
+                "the history of mappings and switches is shorter than the trace: the oldest part belongs to unknown processes".to_owned(),
             );
         }
         let lost: u64 = self
@@ -229,25 +182,25 @@ impl TraceSnapshot<'_> {
             .sum();
         if lost != 0 {
             notes.push(format!(
-                "{lost} records were lost in this time: mappings, names or switches may be missing"
+                "{lost} records were lost: mappings, names or switches may be missing"
             ));
         }
         for (_, cpu, change) in &self.interval.other {
             let Change::Trace(flags) = change else { continue };
             if flags.truncated() {
                 notes.push(format!(
-                    "trace of processor {cpu} was lost, for a buffer was full"
+                    "a part of the trace of processor {cpu} was lost because a buffer was full"
                 ));
             }
             if flags.partial() {
                 notes.push(format!(
-                    "the trace of processor {cpu} has gaps, for a hypervisor used the hardware"
+                    "the trace of processor {cpu} has gaps because a hypervisor used the hardware"
                 ));
             }
         }
         for cpu in self.frozen.cpus.iter().filter(|cpu| cpu.off) {
             notes.push(format!(
-                "processor {} went off before: its trace ends earlier",
+                "processor {} went offline: its trace ends earlier",
                 cpu.cpu
             ));
         }

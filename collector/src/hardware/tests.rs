@@ -37,15 +37,15 @@ fn refused(change: impl FnOnce(&mut HardwareOptions)) -> String {
 }
 
 #[test]
-fn without_the_pmu_it_is_said_why_and_what_to_do() {
+fn missing_pmu_has_reason_and_remedy() {
     let empty = tempfile::tempdir().unwrap();
     let text = refused(|options| options.sysfs = empty.path().to_owned());
-    assert!(text.starts_with("there is no Intel PT here: "), "{text}");
+    assert!(text.starts_with("Intel PT is not available: "), "{text}");
     assert!(text.contains("record services in software"), "{text}");
 }
 
 #[test]
-fn a_pmu_that_the_kernel_does_not_open_is_named_with_its_processor() {
+fn refused_pmu_error_names_the_processor() {
     let text = refused(|_| {});
     // A user who may not open events gets that message, because the sideband is opened first.
     let allowed = text.contains("cannot open Intel PT on processor 0: the kernel has no such event");
@@ -53,9 +53,9 @@ fn a_pmu_that_the_kernel_does_not_open_is_named_with_its_processor() {
 }
 
 #[test]
-fn options_that_cannot_be_are_refused_before_anything_is_opened() {
+fn unsupported_options_are_refused_early() {
     let text = refused(|options| options.ring = 5000);
-    assert!(text.contains("no power of two"), "{text}");
+    assert!(text.contains("not a power of two"), "{text}");
     let text = refused(|options| options.mtc_period = Some(3));
     assert!(text.contains("supports no MTC period"), "{text}");
     let text = refused(|options| options.scope = Scope::Processes(Vec::new()));
@@ -73,5 +73,5 @@ fn options_that_cannot_be_are_refused_before_anything_is_opened() {
         size: 1,
     };
     let text = refused(|options| options.filters = vec![filter; 3]);
-    assert!(text.contains("2 ranges: set fewer"), "{text}");
+    assert!(text.contains("supports 2; set fewer"), "{text}");
 }

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_time_is_that_of_the_first_psb_that_has_one() {
+    fn first_timestamp_is_from_first_psb_with_tsc() {
         let cut = vec![0x19, 1, 2, 3];
         let mut bytes = cut.clone();
         bytes.extend(trace(&[Packet::Psb, Packet::PsbEnd, Packet::Tsc(5)]));
@@ -93,14 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn a_packets_time_is_never_later_than_now() {
+    fn packet_time_is_never_later_than_now() {
         assert_eq!(whole(1_000_000, NOW), NOW);
         // The low bits overflowed between the packet and now.
         assert_eq!(whole(1_000_001, NOW), Tsc((2 << TSC_BITS) + 1_000_001));
     }
 
     #[test]
-    fn what_was_written_since_a_moment_is_known_to_the_last_stamp_before() {
+    fn written_bytes_are_counted_from_last_timestamp() {
         let parts = [
             trace(&psb(1000)),
             trace(&[Packet::Tsc(2000), Packet::Pad, Packet::Pad]),

@@ -46,13 +46,13 @@ impl TraceSetup {
     pub(super) fn new(options: &HardwareOptions) -> Result<Self> {
         let pt = IntelPt::read(&options.sysfs)?.ok_or_else(|| Error::NoPt {
             why: format!(
-                "{} shows no PMU intel_pt (the processor has none, firmware or hypervisor keep it off, or the kernel lacks CONFIG_PERF_EVENTS_INTEL_PT)",
+                "{} has no PMU intel_pt (the processor does not support it, the firmware or hypervisor disables it, or the kernel lacks CONFIG_PERF_EVENTS_INTEL_PT)",
                 options.sysfs.display()
             ),
         })?;
         if !options.ring.is_power_of_two() || options.ring < 4096 {
             return Err(Error::Unable(format!(
-                "a ring of {} bytes is no power of two of at least 4096: use 1048576, 4194304 or the like",
+                "the ring size of {} bytes is not a power of two of at least 4096; use for example 1048576 or 4194304",
                 options.ring
             )));
         }
@@ -70,7 +70,7 @@ impl TraceSetup {
             }
             Scope::Processes(pids) if pids.is_empty() => {
                 return Err(Error::Unable(
-                    "the scope is processes, but none is named: name one, or trace the system".to_owned(),
+                    "the scope is processes, but none is named; name one, or trace the system".to_owned(),
                 ));
             }
             Scope::Processes(_) => {
@@ -81,9 +81,9 @@ impl TraceSetup {
         Ok(Self {
             filter: filter_text(options, pt.pmu.address_filters)?,
             pause: match &options.scope {
-                _ if !options.pause_in_kernel => Err("it is switched off (`pause_in_kernel`)".to_owned()),
+                _ if !options.pause_in_kernel => Err("it is disabled (`pause_in_kernel`)".to_owned()),
                 Scope::Processes(_) => {
-                    Err("it works for whole processors, not for single processes".to_owned())
+                    Err("it works only for whole processors, not for single processes".to_owned())
                 }
                 _ => tracepoint(&options.sysfs, "signal/signal_deliver"),
             },
@@ -118,7 +118,7 @@ fn tracepoint(sysfs: &Path, name: &str) -> std::result::Result<u64, String> {
         .into_iter()
         .flatten()
         .find_map(|text| text.trim().parse().ok())
-        .ok_or_else(|| format!("tracefs shows no tracepoint {name}: mount it at /sys/kernel/tracing"))
+        .ok_or_else(|| format!("tracefs has no tracepoint {name}; mount it at /sys/kernel/tracing"))
 }
 
 /// The trace of a processor.
@@ -153,7 +153,7 @@ impl Trace {
         }
         let Some((first, others)) = events.split_first() else {
             return Err(gone.map_or_else(
-                || Error::Unable("the processes to trace have ended: name others".to_owned()),
+                || Error::Unable("the processes to trace have ended; name others".to_owned()),
                 Error::from,
             ));
         };

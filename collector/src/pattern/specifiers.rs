@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_and_names_are_filled_in() {
+    fn commands_and_names_are_expanded() {
         assert_eq!(
             expand("|/lib/handler %P %e x%s%% %Q.", &crash()),
             ["/lib/handler", "101", "my worker!0", "x11%", "."]
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn names_keep_their_bytes_and_are_one_part_of_a_path() {
+    fn names_keep_their_bytes_in_one_path_component() {
         for (name, expected) in [
             (&b"Verarbeitungs\xc3"[..], &b"Verarbeitungs\xc3"[..]),
             (b"\xff\x01\n", b"\xff\x01\n"),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_are_none_are_refused() {
+    fn invalid_arguments_are_refused() {
         assert_eq!(Specifiers::of(&[]), None);
         assert_eq!(
             Specifiers::of(&words("101 7 102 8 1000 1001 1 eleven 1 1 x")),

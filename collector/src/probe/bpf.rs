@@ -1,9 +1,9 @@
 //! The eBPF kinds: one object, loaded and attached by `aya`.
 
-use super::event::{Layout, RawEvent};
+use super::event::{EventSource, Layout, RawEvent};
 use super::reason::{error_reason, program_error};
 use super::sample::known_user;
-use super::{AttachKind, EventSource, MAX_STACK, ProbeOptions, tracefs};
+use super::{AttachKind, MAX_STACK, ProbeOptions, tracefs};
 use aya::maps::{Array, HashMap, Map, MapData, RingBuf};
 use aya::programs::{BtfTracePoint, FEntry, KProbe, ProgramError, RawTracePoint, TracePoint};
 use aya::{Btf, Ebpf, EbpfLoader};
@@ -35,7 +35,7 @@ pub(super) struct BpfSource {
 impl Loader {
     pub(super) fn new() -> Self {
         let why = |error: aya::BtfError| {
-            format!("the kernel's BTF (/sys/kernel/btf/vmlinux) is not there or not understood: {error}")
+            format!("the kernel's BTF (/sys/kernel/btf/vmlinux) is missing or invalid: {error}")
         };
         Self {
             btf: Btf::from_sys_fs().map_err(why),
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_is_a_power_of_two_that_holds_some_events() {
+    fn ring_size_is_a_power_of_two_for_some_events() {
         assert_eq!(ring_size(1 << 20, 32), 1 << 20);
         assert_eq!(ring_size((1 << 20) + 1, 32), 1 << 21);
         assert_eq!(ring_size(u32::MAX, 32), 1 << 30);

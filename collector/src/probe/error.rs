@@ -9,9 +9,6 @@ pub enum Error {
     /// No kind of attachment works. Each has its reason.
     #[error("the crash probe cannot be attached: {}", listed(.0))]
     Refused(Vec<(AttachKind, String)>),
-    /// The text is not a kind of attachment.
-    #[error("'{0}' is no way of attaching the crash probe; the ways are {ways}", ways = AttachKind::names())]
-    UnknownKind(String),
     /// A trigger on a function could not be attached.
     #[error("a trigger on {location} of {} cannot be attached: {reason}", path.display())]
     Function {
@@ -23,7 +20,7 @@ pub enum Error {
         reason: String,
     },
     /// A signal that does not kill by default, or an invalid signal.
-    #[error("signal {0} does not kill a process by default: leave it out")]
+    #[error("signal {0} does not kill a process by default; remove it")]
     Harmless(i32),
 }
 

@@ -1,8 +1,9 @@
 //! An event of the probe, copied from its ring and not yet parsed. Copying neither allocates nor
 //! waits.
 
-use super::{CrashSample, MAX_STACK, perf};
+use super::{CrashSample, MAX_STACK, perf_sample};
 use backtrail_pt::{Cpu, Pid};
+use std::os::fd::BorrowedFd;
 
 /// Maximum bytes of an event without its stack, except for very long call chains.
 const REST: usize = 4096;
@@ -54,7 +55,14 @@ impl RawEvent {
     pub fn parse(&self) -> Option<CrashSample> {
         match self.layout {
             Layout::Bpf => CrashSample::parse(&self.bytes),
-            Layout::Sample => perf::sample(&self.bytes),
+            Layout::Sample => perf_sample::parse(&self.bytes),
         }
     }
+}
+
+/// A source of crash events.
+pub(super) trait EventSource: Send {
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+    fn next(&mut self, event: &mut RawEvent) -> bool;
+    fn lost(&self) -> u64;
 }

@@ -6,36 +6,17 @@
 
 use super::bpf::take;
 use super::reason::{error_reason, program_error};
-use super::{Error, Result};
+use super::{Error, FunctionLocation, Result};
 use aya::maps::{Array, MapData, RingBuf};
 use aya::programs::UProbe;
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeScope};
 use aya::{Ebpf, EbpfLoader};
 use backtrail_bpf::{FUNCTION, FunctionEvent};
-use backtrail_pt::{Cpu, FileOffset, Pid, Tid};
-use std::fmt;
+use backtrail_pt::{Cpu, Pid, Tid};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
-
-/// The start of a function in its file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FunctionLocation {
-    /// The name in the file's symbol tables, mangled as there.
-    Symbol(String),
-    /// The file offset of the first instruction.
-    Offset(FileOffset),
-}
-
-impl fmt::Display for FunctionLocation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Symbol(name) => write!(f, "the function {name}"),
-            Self::Offset(offset) => write!(f, "the offset {:#x}", offset.0),
-        }
-    }
-}
 
 /// When a trigger fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

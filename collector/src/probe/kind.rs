@@ -1,6 +1,5 @@
 //! The kinds of attachment of the crash probe.
 
-use super::Error;
 use std::fmt;
 use std::str::FromStr;
 
@@ -20,6 +19,11 @@ pub enum AttachKind {
     /// A perf event on that tracepoint, without eBPF: only the data that perf samples.
     PerfTracepoint,
 }
+
+/// A text that is not a kind of attachment.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not an attach type of the crash probe; use one of {names}", names = AttachKind::names())]
+pub struct UnknownKind(String);
 
 impl AttachKind {
     /// All kinds, the best first.
@@ -45,7 +49,7 @@ impl AttachKind {
         }
     }
 
-    pub(super) fn names() -> String {
+    fn names() -> String {
         Self::ALL.map(Self::name).join(", ")
     }
 }
@@ -57,13 +61,13 @@ impl fmt::Display for AttachKind {
 }
 
 impl FromStr for AttachKind {
-    type Err = Error;
+    type Err = UnknownKind;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, UnknownKind> {
         Self::ALL
             .into_iter()
             .find(|kind| kind.name() == text)
-            .ok_or_else(|| Error::UnknownKind(text.to_owned()))
+            .ok_or_else(|| UnknownKind(text.to_owned()))
     }
 }
 

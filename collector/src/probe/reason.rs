@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_says_each_cause_once() {
+    fn error_reason_has_each_cause_once() {
         let inner = std::io::Error::from_raw_os_error(libc::EPERM);
         let text = inner.to_string();
         let error = ProgramError::SyscallError(aya::sys::SyscallError {

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_whole_around_the_end() {
+    fn records_wrap_around_the_end() {
         let mut ring = made(PAGE);
         let mut at = 0;
         for round in 0..600_u32 {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_impossible_size_ends_the_reading() {
+    fn invalid_record_size_skips_the_rest() {
         let mut ring = made(PAGE);
         write(&mut ring, 0, &[1, 0, 0, 0, 0, 0, 4, 0, 9, 9, 9, 9, 9, 9, 9, 9]);
         let mut found = Vec::new();

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_build_id_loses_its_filling_only() {
+    fn build_id_padding_is_removed() {
         let id = |len: usize| std::array::from_fn(|index| if index < len { index as u8 + 1 } else { 0 });
         for len in [8, 16, 20] {
             assert_eq!(without_filling(&id(len)).len(), len);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_told_only_of_the_fault_that_kills() {
+    fn address_is_reported_only_for_the_fatal_fault() {
         let registers = Registers {
             rip: 0x40_1000,
             ..Registers::default()
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_no_crash() {
+    fn truncated_record_is_invalid() {
         assert_eq!(CrashSample::parse(&[0; 100]), None);
     }
 }

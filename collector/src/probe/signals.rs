@@ -69,13 +69,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_dumps_core_is_what_a_bundle_calls_a_crash() {
+    fn core_dumping_signals_match_the_bundle() {
         let crashes = (1..=64).filter(|&signal| backtrail_bundle::manifest::is_crash(signal));
         assert!(SignalSet::CORE_DUMPING.iter().eq(crashes));
     }
 
     #[test]
-    fn only_what_kills_is_taken() {
+    fn only_fatal_signals_are_accepted() {
         let set = SignalSet::new(&[64, 15, 11]).unwrap();
         assert_eq!(set.iter().collect::<Vec<_>>(), [11, 15, 64]);
         assert!(!set.contains(0) && !set.contains(65) && !set.contains(-1));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_core_dumping_ones_are_those_of_signal_h() {
+    fn core_dumping_signals_match_signal_h() {
         assert_eq!(SignalSet::default().bits(), 0x830009f8 >> 1);
         assert_eq!(SignalSet::default().iter().count(), 10);
     }

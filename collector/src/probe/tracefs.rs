@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_processors() {
+    fn processor_lists_are_parsed() {
         assert_eq!(parse_list("0-2,5\n"), [0, 1, 2, 5]);
         assert!(parse_list("").is_empty());
         assert_eq!(parse_list("x,1-4294967295,7"), [7]);

@@ -6,6 +6,9 @@ use std::fs;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+/// The directory of modules that bundles share.
+pub(super) const MODULES: &str = ".modules";
+
 /// A bundle in the spool.
 #[derive(Clone, Debug)]
 pub struct StoredBundle {
@@ -104,5 +107,5 @@ pub(super) fn last_links(bundle: &Path) -> Vec<u64> {
 
 fn is_kept(path: &Path) -> bool {
     let above = path.parent().and_then(Path::parent);
-    above.is_some_and(|above| above.ends_with(super::MODULES))
+    above.is_some_and(|above| above.ends_with(MODULES))
 }

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_bundles_are_no_trouble() {
+    fn hundred_thousand_bundles_are_sorted_quickly() {
         let bundles: Vec<Candidate> = (0..100_000)
             .map(|at| bundle("x", 1 + u64::from(at % 7), 1000 + at % 5000))
             .collect();

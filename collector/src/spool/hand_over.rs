@@ -64,7 +64,7 @@ struct Walk<'a> {
 }
 
 fn refused(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("there is {what} in it"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("it contains {what}"))
 }
 
 impl Walk<'_> {
@@ -80,7 +80,7 @@ impl Walk<'_> {
                 self.entries += 1;
             }
             if self.entries > MAX_ENTRIES {
-                return Err(refused("more than a bundle has"));
+                return Err(refused("more entries than a bundle has"));
             }
         }
         for name in names {
@@ -103,11 +103,11 @@ impl Walk<'_> {
             SFlag::S_IFDIR => self.directory(openat(&entry, ".", DIRECTORY, Mode::empty())?, depth),
             SFlag::S_IFREG => {
                 if found.st_nlink != 1 && !self.is_shared(&found)? {
-                    return Err(refused("a file with another name"));
+                    return Err(refused("a file with another link"));
                 }
                 self.give(&entry, &found, 0o600, 0o040)
             }
-            _ => Err(refused("what is neither a file nor a directory")),
+            _ => Err(refused("an entry that is neither a file nor a directory")),
         }
     }
 
@@ -128,7 +128,7 @@ impl Walk<'_> {
 
     fn give(&self, file: &impl AsFd, found: &FileStat, owner: u32, group: u32) -> io::Result<()> {
         if found.st_uid != self.writer && found.st_uid != self.user {
-            return Err(refused("what belongs to somebody else"));
+            return Err(refused("an entry of another user"));
         }
         if (found.st_uid, found.st_gid) != (self.user, self.group) {
             let (user, group) = (Uid::from_raw(self.user), Gid::from_raw(self.group));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_group_reads_where_it_reads_the_spool() {
+    fn group_permissions_follow_the_spool() {
         let Some(fixture) = SpoolFixture::new() else {
             return;
         };
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_bundle_has_is_refused_and_stays_whose_it_is() {
+    fn invalid_content_is_refused_and_unchanged() {
         type Plant = fn(&Path, &Path);
         let plants: [(&str, Plant); 6] = [
             ("another name", |at, outside| fs::hard_link(outside, at).unwrap()),

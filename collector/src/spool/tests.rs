@@ -39,7 +39,7 @@ fn ids(spool: &Spool) -> Vec<String> {
 }
 
 #[test]
-fn names_only_grow_and_are_found() {
+fn numbers_increase_and_names_are_found() {
     let place = tempfile::tempdir().unwrap();
     let spool = Spool::create(place.path(), Size(1 << 30), Size(0)).unwrap();
     assert!(spool.find("latest").is_err());
@@ -69,7 +69,7 @@ fn names_only_grow_and_are_found() {
 }
 
 #[test]
-fn the_oldest_go_first_and_are_counted() {
+fn oldest_bundles_are_removed_and_counted() {
     let place = tempfile::tempdir().unwrap();
     let spool = Spool::create(place.path(), Size(400_000), Size(0)).unwrap();
     for _ in 0..6 {
@@ -84,7 +84,7 @@ fn the_oldest_go_first_and_are_counted() {
 }
 
 #[test]
-fn what_was_sent_goes_before_what_was_not() {
+fn sent_bundles_are_removed_first() {
     struct Server(Vec<String>);
     impl BundleSender for Server {
         fn send(&mut self, stored: &StoredBundle) -> Result<()> {
@@ -110,7 +110,7 @@ fn what_was_sent_goes_before_what_was_not() {
 }
 
 #[test]
-fn halves_and_strangers_are_no_bundles() {
+fn unfinished_and_foreign_entries_are_ignored() {
     let place = tempfile::tempdir().unwrap();
     let spool = Spool::create(place.path(), Size(1 << 30), Size(0)).unwrap();
     let draft = spool.begin("killed", 1).unwrap();
@@ -176,7 +176,7 @@ fn one_user_cannot_push_out_the_crashes_of_others() {
 }
 
 #[test]
-fn modules_go_with_the_last_bundle_that_has_them() {
+fn modules_are_removed_with_their_last_bundle() {
     let place = tempfile::tempdir().unwrap();
     let spool = Spool::create(place.path(), Size(1), Size(0)).unwrap();
     let module = std::env::current_exe().unwrap();

@@ -15,11 +15,8 @@ pub const DIRECTORIES: &str = "backtrail-directories.service";
 
 /// Capabilities in addition to [`privilege::NEEDED`], until the daemon drops them.
 const AT_THE_START: [(&str, &str); 3] = [
-    ("CAP_SETPCAP", "give up the others for good"),
-    (
-        "CAP_FOWNER",
-        "let the group of the user that `user` names read the spool",
-    ),
+    ("CAP_SETPCAP", "drop the other capabilities"),
+    ("CAP_FOWNER", "let the group of `user` read the spool"),
     (
         "CAP_DAC_OVERRIDE",
         "take the spool back that an earlier version gave to another user",
@@ -30,7 +27,7 @@ const AT_THE_START: [(&str, &str); 3] = [
 /// have this level.
 const FOR_EVENTS: (&str, &str) = (
     "CAP_SYS_ADMIN",
-    "open events where kernel.perf_event_paranoid is 3; given up then, so not on processors that come up later",
+    "open events where kernel.perf_event_paranoid is 3; dropped afterwards, so not for processors that come up later",
 );
 
 /// The machine that the unit is for.
@@ -67,47 +64,49 @@ pub fn collector(binary: &Path, file: &Path, config: &Config, machine: TargetMac
     let (memory, ring) = (memory.div_ceil(1 << 20), config.trace.ring);
     Ok(format!(
         "\
-# Written by `backtrail install`. Put changes of your own into a drop-in: systemctl edit {NAME}
-# It is made for the spool, the runtime directory and the ring that {} names: if they change, `backtrail install --overwrite`.
+# Written by `backtrail install`. Put your own changes into a drop-in: systemctl edit {NAME}
+# It depends on the spool, the runtime directory and the ring size in {}.
+# After changing one of them, run `backtrail install --overwrite`.
 
 [Unit]
 Description=Backtrail collector: keeps the last moments of processes that crash
-# Whoever sets core_pattern at boot comes first, so that it is known, passed on to, and put back at the end.
+# Services that set core_pattern at boot come first, so that their value can be chained to and restored.
 After=local-fs.target systemd-sysctl.service apport.service
-# It makes the directories that ReadWritePaths= names: this unit cannot even begin without them.
+# It creates the directories of ReadWritePaths=, without which this unit cannot start.
 Requires={DIRECTORIES}
 After={DIRECTORIES}
-# It is started again however often it fails.
+# Restart it however often it fails.
 StartLimitIntervalSec=0
 
 [Service]
 Type=notify
 ExecStart={command}
 ExecReload=/bin/kill -HUP $MAINPID
-# Puts core_pattern back should the daemon be killed. Its guard may be doing so, which is no failure.
+# Restores core_pattern if the daemon was killed. The guard may do so first, which is not a failure.
 ExecStopPost=-{command} --restore
 Restart=always
 RestartSec=2
-# The daemon says once a second that it is alive.
+# The daemon notifies systemd once a second.
 WatchdogSec=30
 TimeoutStopSec=30
-# SIGTERM is for the daemon alone: its guard lives on until core_pattern is as it was.
+# SIGTERM goes only to the daemon: its guard runs until core_pattern is restored.
 KillMode=mixed
 {runtime}
-# Whom it may read, and what it may do. The daemon inputs up all but the first twelve once it is set up, and
-# each worker all of them once it has opened the files of its process.
+# Capabilities. After its start, the daemon drops all but the first twelve. Each worker drops all of
+# them after opening the files of its process.
 {reasons}CapabilityBoundingSet={capabilities}
 NoNewPrivileges=yes
-# Reading crashes at real-time priority, from memory that stays: no RestrictRealtime=.
+# Crashes are read at real-time priority, with locked memory: no RestrictRealtime=.
 LimitMEMLOCK=infinity
 # A few descriptors for each processor.
 LimitNOFILE=65536
 OOMScoreAdjust=-500
 
 # It writes /proc/sys/kernel/core_pattern: no ProtectKernelTunables=, which makes that read-only.
-# It reads all processes and the files that they have open: no ProtectProc=, no PrivateUsers=, no ProtectHome=.
-# The kernel starts the crash handler, and connects to the socket, by a path outside of this unit: no PrivateTmp=,
-# RootDirectory= or TemporaryFileSystem=, in which that path would lead elsewhere. ProtectSystem= only makes files read-only.
+# It reads all processes and their open files: no ProtectProc=, no PrivateUsers=, no ProtectHome=.
+# The kernel starts the crash handler and connects to the socket by a path outside of this unit: no
+# PrivateTmp=, RootDirectory= or TemporaryFileSystem=, which would change that path. ProtectSystem=
+# only makes files read-only.
 ProtectSystem=strict
 ReadWritePaths={writable}
 ProtectControlGroups=yes
@@ -117,20 +116,20 @@ DevicePolicy=closed
 LockPersonality=yes
 MemoryDenyWriteExecute=yes
 RestrictNamespaces=yes
-# Names that other users chose are resolved by openat2(), which RestrictSUIDSGID= does not let through.
-# It speaks to this machine's processes over Unix sockets, and to nobody else.
+# Paths of other users are resolved with openat2(), which RestrictSUIDSGID= blocks.
+# It communicates only over local Unix sockets.
 RestrictAddressFamilies=AF_UNIX
 IPAddressDeny=any
-# What services use, and perf_event_open, ptrace (@debug) and bpf; chroot and seccomp for workers. Anything else fails, and is
-# told in the log.
+# The system calls of services, and perf_event_open, ptrace (@debug) and bpf. Workers need chroot
+# and seccomp. All others fail, and the failure is logged.
 SystemCallArchitectures=native
 SystemCallFilter=@system-service @debug bpf chroot seccomp
 SystemCallErrorNumber=EPERM
 
-# The budget. When nothing crashes, next to nothing is used of it; in a storm of crashes the rest of the machine goes on.
-# The kernel does not count threads of real-time priority here.
+# Resource limits, so that the rest of the machine keeps working during a storm of crashes.
+# The kernel does not count threads with real-time priority here.
 CPUQuota=100%
-# {}M, the sideband, and twice the copies of the traces: {ring} for each of {processors} processors.
+# {}M, the sideband, and twice the trace copies: {ring} for each of {processors} processors.
 MemoryMax={memory}M
 
 [Install]
@@ -168,14 +167,15 @@ RequiresMountsFor={paths}
 
 [Service]
 Type=oneshot
-# A directory that is there stays as it is.
+# Existing directories are not changed.
 {commands}"
     ))
 }
 
 /// Returns the lines for the runtime directory, and whether systemd creates it.
 fn runtime(directory: &Path) -> Result<(String, bool)> {
-    let why = "# In it are the handler that core_pattern names and what stood there before: it outlives the daemon.\n";
+    let why =
+        "# It contains the handler for core_pattern and the previous pattern, so it outlives the daemon.\n";
     match directory.strip_prefix("/run") {
         Ok(name) if name.components().next().is_some() => {
             let name = listed(name)?;
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_what_the_daemon_needs() {
+    fn unit_has_the_required_settings() {
         let unit = unit(&Config::default());
         for line in [
             "Type=notify",
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn other_directories_are_made_and_may_be_written() {
+    fn other_directories_are_created_and_writable() {
         let config = Config {
             spool: "/srv/crash spool".into(),
             runtime: "/srv/run".into(),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_to_open_events_is_there_only_where_it_is_needed() {
+    fn sys_admin_is_granted_only_where_needed() {
         let admin = |config: &Config, machine| {
             let (path, file) = (Path::new("/b"), Path::new("/c"));
             let unit = collector(path, file, config, machine).unwrap();
@@ -327,7 +327,7 @@ mod tests {
 
     /// Checks the unit with `systemd-analyze` (package systemd), if it is installed.
     #[test]
-    fn systemd_takes_it() {
+    fn systemd_accepts_the_unit() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join(NAME);
         let binary = Path::new("/bin/true");

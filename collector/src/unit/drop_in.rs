@@ -29,17 +29,10 @@ pub struct DropIn {
 /// When the service does not exist, its files cannot be read, or it cannot run under the recorder.
 pub fn drop_in(root: &Path, binary: &Path, name: &str) -> Result<DropIn> {
     let service = Service::find(root, name, &NAMES)?;
-    let refuse = |why: &str| {
-        Error::Unable(format!(
-            "{} cannot be put under the recorder: {why}",
-            service.name
-        ))
-    };
+    let refuse = |why: &str| Error::Unable(format!("{} cannot run under the recorder: {why}", service.name));
     let file = match service.last_drop_in("ExecStart") {
         Some(last) if last > NAMES[1] => {
-            let why = format!(
-                "{last} sets its command after any file of ours; give that a name that sorts earlier"
-            );
+            let why = format!("{last} would override the command; rename it so that it sorts earlier");
             return Err(refuse(&why));
         }
         Some(last) if last > NAMES[0] => NAMES[1],
@@ -55,9 +48,9 @@ pub fn drop_in(root: &Path, binary: &Path, name: &str) -> Result<DropIn> {
     };
     let mut text = format!(
         "\
-# Written by `backtrail install --service {}`: the service runs under the recorder, whose last moments the collector
-# saves when it crashes. To undo it, remove this file and run `systemctl daemon-reload`.
-# The command is that of {}, and of its drop-ins.
+# Written by `backtrail install --service {}`: the service runs under the recorder, and the collector
+# saves its crashes. To undo this, remove this file and run `systemctl daemon-reload`.
+# The command comes from {} and its drop-ins.
 [Service]
 ExecStart=
 ExecStart={command}
@@ -68,14 +61,14 @@ ExecStart={command}
     let kind = service.value("Type").unwrap_or_default();
     let notifies = kind.starts_with("notify") || service.value("WatchdogSec").is_some();
     if notifies && service.value("NotifyAccess") != Some("all") {
-        text += "# The program speaks to systemd, and is not the main process any more.\nNotifyAccess=all\n";
+        text += "# The program notifies systemd, and is no longer the main process.\nNotifyAccess=all\n";
     }
     if !service.list("SystemCallFilter").is_empty() {
-        text += "# What the recorder needs beside what the service may do.\n\
+        text += "# System calls that the recorder needs in addition to those of the service.\n\
                  SystemCallFilter=@debug @process process_vm_readv process_vm_writev memfd_create\n";
     }
     if !service.list("RestrictAddressFamilies").is_empty() {
-        text += "# The recorder speaks to the collector.\nRestrictAddressFamilies=AF_UNIX\n";
+        text += "# The recorder connects to the collector.\nRestrictAddressFamilies=AF_UNIX\n";
     }
     Ok(DropIn {
         file,
@@ -90,7 +83,7 @@ fn obstacle(service: &Service) -> Option<String> {
     let says = |key: &str, value: &str| service.value(key).is_some_and(|said| said == value);
     if says("Type", "forking") {
         return Some(
-            "with Type=forking its first process ends at once, and systemd takes that for the recorder's end; have it stay in the foreground, with Type=simple or notify"
+            "with Type=forking its first process ends at once, which systemd takes for the recorder's end; run it in the foreground, with Type=simple or notify"
                 .to_owned(),
         );
     }
@@ -103,14 +96,14 @@ fn obstacle(service: &Service) -> Option<String> {
     }
     if service.says_yes("MemoryDenyWriteExecute") {
         return Some(
-            "MemoryDenyWriteExecute=yes forbids the code cache in which the recorder runs the program; set it to no in a drop-in of your own"
+            "MemoryDenyWriteExecute=yes forbids the recorder's code cache; set it to no in your own drop-in"
                 .to_owned(),
         );
     }
     for key in ["RootDirectory", "RootImage"] {
         if service.value(key).is_some() {
             return Some(format!(
-                "with {key}= it has its own root, in which the recorder is not"
+                "with {key}= it has its own root, which does not contain the recorder"
             ));
         }
     }
@@ -126,13 +119,13 @@ fn notes(service: &Service, kind: &str) -> Vec<String> {
             .any(|command| command.contains("MAINPID"))
     {
         notes.push(
-            "the main process is the recorder now: a signal of `systemctl reload` goes to it, not to the program"
+            "the recorder is now the main process: a signal of `systemctl reload` goes to it, not to the program"
                 .to_owned(),
         );
     }
     if service.value("KillMode") == Some("mixed") {
         notes.push(
-            "with KillMode=mixed the first signal of `systemctl stop` goes to the recorder alone".to_owned(),
+            "with KillMode=mixed the first signal of `systemctl stop` goes only to the recorder".to_owned(),
         );
     }
     notes
@@ -145,16 +138,14 @@ fn wrapped(binary: &Path, command: &str) -> Result<String> {
     let prefixes = command.strip_suffix(bare).unwrap_or_default();
     if prefixes.contains('@') {
         return Err(unable(
-            "the prefix @, by which the program gets another name, cannot be kept",
+            "the prefix @, which renames the program, is not supported",
         ));
     }
     if prefixes.contains('|') {
-        return Err(unable(
-            "the prefix |, by which a shell is started, cannot be kept",
-        ));
+        return Err(unable("the prefix |, which starts a shell, is not supported"));
     }
     let bare = bare.trim_start();
-    let words = words::split(bare).ok_or_else(|| unable("there is a quote that is not closed"))?;
+    let words = words::split(bare).ok_or_else(|| unable("there is an unclosed quote"))?;
     let Some(first) = words.first() else {
         return Err(unable("there is no program"));
     };
@@ -163,7 +154,7 @@ fn wrapped(binary: &Path, command: &str) -> Result<String> {
     }
     let named = |word: &&str| Path::new(word.trim_matches(['"', '\''])).file_name() == binary.file_name();
     if words.get(1) == Some(&"record") && named(first) {
-        return Err(unable("a recorder is there already"));
+        return Err(unable("the command already has a recorder"));
     }
     // systemd expands variables in all words except the program, which is now an argument.
     let expands = !prefixes.contains(':');
@@ -205,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_stays_as_it_is_written() {
+    fn command_words_are_unchanged() {
         for (given, expected) in [
             (
                 r#"/usr/sbin/web -g "daemon off; $A" '%i' \; ${B}"#,
@@ -226,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_before_is_taken_away() {
+    fn previous_command_is_reset() {
         let made = of("ExecStart=/bin/x\n").unwrap();
         assert!(
             made.text
@@ -240,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_recorder_changes_is_made_up_for_or_told() {
+    fn recorder_side_effects_are_compensated_or_noted() {
         let made = of("Type=notify\nSystemCallFilter=@system-service\nKillMode=mixed\nExecStart=/x\nExecReload=/bin/kill $MAINPID\n").unwrap();
         assert!(
             made.text.contains("\nNotifyAccess=all\n") && made.text.contains("\nSystemCallFilter=@debug ")
@@ -249,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_in_a_sentence() {
+    fn unsupported_services_are_refused() {
         for (service, expected) in [
             ("Type=forking\nExecStart=/x\n", "Type=forking"),
             ("KillMode=process\nExecStart=/x\n", "KillMode=process"),
@@ -274,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drop_in_that_is_read_later_is_taken_over() {
+    fn later_drop_in_is_respected() {
         let unit = ("web.service", "[Service]\nExecStart=/x\n");
         let changed = "[Service]\nExecStart=\nExecStart=/changed\n";
         let ours = (

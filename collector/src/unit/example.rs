@@ -4,66 +4,81 @@ use crate::config::Config;
 
 /// The descriptions of the keys, as `table.key`.
 const KEYS: [(&str, &str); 26] = [
-    ("spool", "Where bundles of crashes go."),
-    ("spool_limit", "All bundles together; beyond, the oldest go."),
-    ("spool_free", "So much of the file system stays free for others."),
+    ("spool", "The directory of crash bundles."),
+    (
+        "spool_limit",
+        "Maximum size of all bundles. The oldest are removed first.",
+    ),
+    ("spool_free", "Space of the file system that stays free."),
     (
         "runtime",
-        "Sockets, the lock, and the handler that the kernel starts.",
+        "The directory of the sockets, the lock and the crash handler.",
     ),
-    ("log", "error, warn, info or debug."),
-    ("log_json", "Log lines as JSON."),
-    ("crash.signals", "What counts as a crash when nobody handles it."),
+    ("log", "The log level: error, warn, info or debug."),
+    ("log_json", "Whether log lines are JSON."),
+    (
+        "crash.signals",
+        "Signals that count as a crash if the process does not handle them.",
+    ),
     (
         "crash.attach",
-        "How the kernel tells of crashes: auto, or one way that `backtrail doctor` names.",
+        "How the probe attaches: auto, or a type that `backtrail doctor` lists.",
     ),
     (
         "crash.hold",
-        "How a process is kept until it is read: auto, pipe, socket (Linux 6.17), none.",
+        "How a crashing process is held while it is read: auto, pipe, socket (Linux 6.17), none.",
     ),
-    ("crash.hold_limit", "It is kept no longer than this."),
-    ("crash.core", "What is kept of its memory: full, stacks, none."),
-    ("crash.core_limit", "If it has more, stacks alone are kept."),
-    ("crash.chain", "Whether the core also goes where it went before."),
+    ("crash.hold_limit", "The longest time that a process is held."),
+    (
+        "crash.core",
+        "How much of its memory is saved: full, stacks, none.",
+    ),
+    (
+        "crash.core_limit",
+        "Maximum size of a full core. Larger processes are saved with their stacks only.",
+    ),
+    (
+        "crash.chain",
+        "Whether the core is also passed on to the previous core_pattern.",
+    ),
     (
         "crash.priority",
-        "Real-time priority of the thread that reads crashes, 1 to 99; 0: none.",
+        "Real-time priority of the thread that reads crashes, 1 to 99. 0: none.",
     ),
     (
         "limit.burst",
-        "So many bundles of one user, and of one executable of that user, at once ...",
+        "Bundles of one user, and of one executable of that user, that are allowed at once ...",
     ),
-    ("limit.per_second", "... and so many a second beyond these."),
+    ("limit.per_second", "... and per second after that."),
     (
         "trace.source",
         "Intel PT: auto, hardware (or do not start), none.",
     ),
-    ("trace.ring", "Of each processor; a power of two."),
-    ("trace.kernel", "The kernel's own code too."),
+    ("trace.ring", "Trace bytes of each processor, a power of two."),
+    ("trace.kernel", "Whether kernel code is traced too."),
     (
         "trace.compress_returns",
-        "One bit for a return to where its call said.",
+        "Whether returns are compressed to one bit (RET compression).",
     ),
     (
         "trace.sideband",
-        "What is remembered of who ran and what was mapped.",
+        "Bytes of the history of mappings and context switches.",
     ),
     // Keys without a default.
     (
         "user",
         "Whom the daemon becomes; not given: it stays root, with seven capabilities.",
     ),
-    ("trace.cgroup", "Only the processes of this cgroup."),
-    ("trace.filters", "Only this code: offset and size in a file."),
+    ("trace.cgroup", "Trace only the processes of this cgroup."),
+    (
+        "trace.filters",
+        "Trace only this code: offset and size in a file.",
+    ),
     (
         "function",
-        "Functions whose calls make a bundle: each call, or those that take longer.",
+        "Functions whose calls cause a bundle: each call, or those that take longer.",
     ),
-    (
-        "trace.psb_period",
-        "Bytes between points where decoding can begin: 2^(n+11).",
-    ),
+    ("trace.psb_period", "Bytes between PSB packets: 2^(n+11)."),
 ];
 
 /// Keys without a default: the key before which each is listed, and an example.
@@ -89,8 +104,8 @@ const FUNCTION: &str =
 #[must_use]
 pub fn example() -> String {
     let mut text = "\
-# The collector's configuration. What is commented out is the default, or an example where it says so.
-# `backtrail collect --print-config` prints what holds; `systemctl reload backtrail-collect` has it read again.
+# The collector's configuration. Commented lines are defaults, or examples where marked.
+# `backtrail collect --print-config` prints the current settings; `systemctl reload backtrail-collect` reloads them.
 
 "
     .to_owned();
@@ -142,12 +157,12 @@ mod tests {
     }
 
     #[test]
-    fn it_changes_nothing_as_it_is() {
+    fn example_changes_nothing() {
         assert_eq!(parse(&example()), Config::default());
     }
 
     #[test]
-    fn each_key_holds_once_its_sign_is_taken_away() {
+    fn uncommented_keys_are_valid() {
         let text: String = example()
             .lines()
             .map(|line| match line.strip_prefix('#') {
@@ -164,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_explained_and_no_other() {
+    fn every_key_has_a_description() {
         let text = example();
         for (key, what) in KEYS {
             assert_eq!(text.matches(what).count(), 1, "{key}");

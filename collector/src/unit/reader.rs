@@ -46,7 +46,7 @@ impl Service {
         let stem = name.strip_suffix(".service").unwrap_or(name);
         let allowed = |char: char| char.is_ascii_alphanumeric() || ":-_.\\@".contains(char);
         if stem.is_empty() || stem.starts_with('.') || stem.len() > 200 || !stem.chars().all(allowed) {
-            return Err(Error::Unable(format!("{name:?} is no name of a service")));
+            return Err(Error::Unable(format!("{name:?} is not a service name")));
         }
         let names = names(stem);
         let file = names
@@ -60,7 +60,7 @@ impl Service {
             })
             .ok_or_else(|| {
                 Error::Unable(format!(
-                    "there is no {stem}.service in {}, nor where else systemd looks",
+                    "there is no {stem}.service in {} or the other unit directories",
                     root.join(DIRECTORIES[0]).display()
                 ))
             })?;
@@ -151,7 +151,7 @@ fn refuse_alias(file: &Path, names: &[String]) -> Result<()> {
         return Ok(());
     }
     Err(Error::Unable(format!(
-        "{} is another name of {target_name}: give that one",
+        "{} is an alias of {target_name}; use that name",
         file.display()
     )))
 }
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_has_its_template_s_file() {
+    fn instance_uses_its_template() {
         let root = tempfile::tempdir().unwrap();
         write(
             root.path(),
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_service_is_refused_in_a_sentence() {
+    fn invalid_services_are_refused() {
         let root = tempfile::tempdir().unwrap();
         let at = root.path();
         write(at, "lib/systemd/system/real.service", "[Service]\nExecStart=/x\n");
@@ -299,11 +299,11 @@ mod tests {
         std::os::unix::fs::symlink("/dev/null", system.join("off.service")).unwrap();
         std::os::unix::fs::symlink("/lib/systemd/system/real.service", system.join("alias.service")).unwrap();
         for (name, expected) in [
-            ("../real", "no name of a service"),
-            ("", "no name of a service"),
+            ("../real", "not a service name"),
+            ("", "not a service name"),
             ("none", "there is no none.service"),
             ("off", "masked"),
-            ("alias", "another name of real.service"),
+            ("alias", "an alias of real.service"),
         ] {
             let error = Service::find(at, name, &[]).unwrap_err().to_string();
             assert!(error.contains(expected), "{name}: {error}");

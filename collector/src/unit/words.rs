@@ -8,9 +8,7 @@ use std::path::Path;
 pub(super) fn program(path: &Path) -> Result<String> {
     let text = text(path)?;
     if !path.is_absolute() {
-        return Err(Error::Unable(format!(
-            "{text:?} must begin with a slash to stand in a unit"
-        )));
+        return Err(Error::Unable(format!("{text:?} must begin with a slash")));
     }
     Ok(quoted(&text.replace('%', "%%")))
 }
@@ -30,7 +28,7 @@ fn text(path: &Path) -> Result<&str> {
         .filter(|text| !text.chars().any(char::is_control))
         .ok_or_else(|| {
             Error::Unable(format!(
-                "the path {path:?} cannot stand in a unit: it is no plain text"
+                "the path {path:?} cannot be written in a unit, because it has control characters or is not UTF-8"
             ))
         })
 }
@@ -78,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_systemd_would_expand_or_split_is_written_so_that_it_does_not() {
+    fn special_characters_are_escaped() {
         assert_eq!(
             program(Path::new("/usr/bin/backtrail")).unwrap(),
             "/usr/bin/backtrail"
@@ -94,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_told_apart_as_they_are_written() {
+    fn command_lines_are_split_into_words() {
         assert_eq!(
             split(r#"/bin/sh -c "echo 'a b' \" ;" 'x y'z  \; ;"#).unwrap(),
             ["/bin/sh", "-c", r#""echo 'a b' \" ;""#, "'x y'z", r"\;", ";"]

@@ -52,16 +52,16 @@ pub const SYSTEM_CALLS: &[(i64, &str)] = &[
     (libc::SYS_rename, "the finished bundle"),
     (libc::SYS_renameat, "the finished bundle"),
     (libc::SYS_renameat2, "the finished bundle"),
-    (libc::SYS_link, "copies of modules, to be shared"),
-    (libc::SYS_linkat, "copies of modules, to be shared"),
-    (libc::SYS_unlink, "what is given up"),
-    (libc::SYS_unlinkat, "what is given up"),
-    (libc::SYS_rmdir, "what is given up"),
+    (libc::SYS_link, "shared modules"),
+    (libc::SYS_linkat, "shared modules"),
+    (libc::SYS_unlink, "abandoned files"),
+    (libc::SYS_unlinkat, "abandoned files"),
+    (libc::SYS_rmdir, "abandoned files"),
     (libc::SYS_chmod, "the bundle's permissions"),
     (libc::SYS_fchmod, "the bundle's permissions"),
     (libc::SYS_fchmodat, "the bundle's permissions"),
     (libc::SYS_getcwd, "temporary names"),
-    (libc::SYS_flock, "the bundle in the making"),
+    (libc::SYS_flock, "the unfinished bundle"),
     (libc::SYS_fcntl, "descriptors"),
     (libc::SYS_dup, "descriptors"),
     (libc::SYS_close, "descriptors"),
@@ -140,7 +140,7 @@ pub(super) fn limit() -> Result<()> {
 /// # Errors
 /// When any step fails. The caller must then end.
 pub(super) fn give_up(identity: u32, root: BorrowedFd<'_>, traces: bool) -> Result<()> {
-    let refused = || Error::system("give up the worker's privileges");
+    let refused = || Error::system("drop the worker's privileges");
     fchdir(root).map_err(refused())?;
     chroot(".").map_err(refused())?;
     let (user, group) = (Uid::from_raw(identity), Gid::from_raw(identity));
@@ -148,9 +148,7 @@ pub(super) fn give_up(identity: u32, root: BorrowedFd<'_>, traces: bool) -> Resu
     setresgid(group, group, group).map_err(refused())?;
     setresuid(user, user, user).map_err(refused())?;
     let denied = |error: caps::errors::CapsError| {
-        Error::Unable(format!(
-            "the worker's capabilities could not be given up: {error}"
-        ))
+        Error::Unable(format!("the worker's capabilities could not be dropped: {error}"))
     };
     for set in [
         CapSet::Ambient,
@@ -229,7 +227,7 @@ mod tests {
 
     /// Runs in a separate process, which [`worker_has_no_privileges_left`] starts.
     #[test]
-    #[ignore = "inputs up the privileges of its process"]
+    #[ignore = "drops the privileges of its process"]
     fn confined() {
         let Some(place) = std::env::var_os(INSIDE) else {
             return;
@@ -348,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documents_list_what_a_worker_may_do() {
+    fn documents_list_capabilities_and_system_calls() {
         let page = include_str!("../../../docs/worker.md");
         let mut table = String::new();
         for (capability, why) in crate::privilege::NEEDED {

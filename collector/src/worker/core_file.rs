@@ -59,7 +59,7 @@ pub(super) fn save_memory(
     let kept = match policy.core {
         CorePolicy::Full if wanted(process, &contents) > policy.limit => {
             missing.push(format!(
-                "the process had more memory than core_limit ({limit}): only stacks and what they point to are saved"
+                "the process has more memory than core_limit ({limit}): only stacks and the pages that they point to are saved"
             ));
             CorePolicy::Stacks
         }
@@ -73,7 +73,7 @@ pub(super) fn save_memory(
     let left_out = memory.leave_out_remote(&mut contents.segments);
     if left_out != 0 {
         missing.push(format!(
-            "{} KiB of files that were not in memory, and whose file system may not answer, are not saved",
+            "{} KiB of files are not saved, because they were not in memory and their file system may not answer",
             left_out.div_ceil(1024)
         ));
     }
@@ -92,7 +92,7 @@ pub(super) fn save_memory(
             policy.hold_limit_text
         ));
     } else if saved < promised && bounded.left == 0 {
-        missing.push("the bundle reached its size limit: the rest of the memory is not saved".to_owned());
+        missing.push("the bundle has reached its size limit: the rest of the memory is not saved".to_owned());
     }
     Ok(())
 }
@@ -172,7 +172,7 @@ pub(super) fn save_as_sent(
     }
     if copied == limit {
         missing.push(format!(
-            "the core is cut at core_limit ({})",
+            "the core is truncated at core_limit ({})",
             limits.policy.limit_text
         ));
     }
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_the_probe_cannot_tell_is_not_claimed() {
+    fn unknown_fault_address_is_left_out() {
         let directory = tempfile::tempdir().unwrap();
         for (detail, address) in [
             (SiginfoDetail::Code, None),

@@ -26,7 +26,7 @@ pub(super) fn take(packed: &File, origin: &Origin<'_>, limit: u64) -> Result<()>
     let revised = unpack_revised(packed, &target, limit, |bundle| {
         let mut meta = bundle.manifest().meta.clone();
         if meta.crash.is_none_or(|crash| crash.pid.0 != origin.pid) {
-            let problem = "it is no bundle of a crash of this process";
+            let problem = "it is not a bundle of a crash of this process";
             return Err(Error::Usage(problem.to_owned()));
         }
         let collected = meta.collected.get_or_insert_default();

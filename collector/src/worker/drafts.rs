@@ -1,7 +1,6 @@
 //! The directory that a worker writes to, as the daemon manages it.
 
-use super::task::BUNDLE;
-use super::write::NEW_MODULES;
+use super::task::{BUNDLE, NEW_MODULES};
 use crate::error::{Error, Result};
 use crate::ownership::{Owner, chown_recursively};
 use backtrail_process::beneath::FileStatus;
@@ -79,7 +78,7 @@ impl DraftDirectory {
     pub(super) fn settle_modules(&self, shared: &File) -> io::Result<()> {
         // Other bundles do not depend on these modules.
         if let Err(error) = self.keep_modules(shared) {
-            tracing::debug!("copies of modules are not shared: {error}");
+            tracing::debug!("modules are not shared: {error}");
         }
         match fs::remove_dir_all(self.directory.path().join(NEW_MODULES)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -147,7 +146,7 @@ mod tests {
     use backtrail_process::beneath;
 
     #[test]
-    fn keys_are_told_from_other_names() {
+    fn keys_are_distinguished_from_other_names() {
         let file = tempfile::tempfile().unwrap();
         let key = key(&beneath::status(&file).unwrap());
         assert!(is_key(key.as_bytes()), "{key}");
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_new_copies_are_kept() {
+    fn only_regular_new_modules_are_kept() {
         let place = tempfile::tempdir().unwrap();
         let draft = DraftDirectory::create(place.path(), Uid::effective().as_raw()).unwrap();
         let at = |name: &str| draft.directory.path().join(name);

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn untouched_pages_are_zeros_unread() {
+    fn untouched_pages_are_zero_without_reading() {
         let size = 64 * PAGE as usize;
         let mut area = memmap2::MmapMut::map_anon(size).unwrap();
         area[10 * PAGE as usize + 3] = 7;

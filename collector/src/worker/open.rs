@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_files_are_opened_once_each() {
+    fn own_files_are_opened_once() {
         let draft = tempfile::tempdir().unwrap();
         let directory = File::open(draft.path()).unwrap();
         let pid = std::process::id();
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_believed_of_a_process_that_is_not_kept() {
+    fn process_that_is_not_held_is_ignored() {
         let draft = tempfile::tempdir().unwrap();
         let directory = File::open(draft.path()).unwrap();
         let pid = std::process::id();

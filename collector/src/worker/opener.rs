@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn files_opened_in_another_process_come_back() {
+    fn files_opened_in_another_process_are_received() {
         let program = std::env::current_exe().unwrap();
         let places = [place(&program), place(Path::new("/dev/null"))];
         let files = open(&places, own());
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_user_may_read_is_opened() {
+    fn only_files_readable_by_the_user_are_opened() {
         if !Uid::effective().is_root() {
             eprintln!("left out: only root can become another user");
             return;

@@ -111,7 +111,7 @@ mod tests {
     use backtrail_bundle::core::{CoreThread, Registers};
 
     #[test]
-    fn stacks_and_what_they_point_to_are_kept_and_no_more() {
+    fn only_stacks_and_pointed_to_pages_are_saved() {
         let segment = |start, size, saved| Segment {
             start: Avma(start),
             size,

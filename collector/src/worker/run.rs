@@ -49,7 +49,7 @@ impl ReceivedTask {
     /// Receives a task. `None`: the daemon has ended.
     fn receive(daemon: &Connection) -> Result<Option<Self>> {
         let failed = || Error::system("receive a task from the collector");
-        let missing = || Error::Unable("this command is for the collector to start".to_owned());
+        let missing = || Error::Unable("only the collector starts this command".to_owned());
         let mut files = HashMap::new();
         loop {
             let (give, file) = match daemon.receive::<TaskInput>() {

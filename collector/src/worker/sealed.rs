@@ -103,7 +103,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     #[test]
-    fn nobody_changes_a_sealed_file() {
+    fn sealed_file_cannot_be_changed() {
         let sealed = Sealed::of(&[b"one ", b"two"]).unwrap();
         assert_eq!(sealed.size(), 7);
         let mut other = File::from(sealed.share().unwrap());

@@ -169,7 +169,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn a_process_that_is_killed_meanwhile_is_its_parent_s_again() {
+    fn killed_process_can_be_reaped_by_its_parent() {
         let mut parent = Command::new("sh")
             .args(["-c", "sleep 60 & echo $!; wait"])
             .stdout(Stdio::piped())
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_read_and_goes_on() {
+    fn process_is_read_and_continues() {
         let mut child = Command::new("sleep").arg("0.3").spawn().unwrap();
         std::thread::sleep(Duration::from_millis(50));
         let stopped = StoppedProcess::stop(child.id() as RawTid).unwrap();

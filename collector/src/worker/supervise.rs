@@ -100,7 +100,7 @@ impl Workers {
         if job.task.work.opens_a_process() && self.stuck_of(job.user) >= MAX_STUCK {
             (job.release)();
             return Err(Error::Unable(format!(
-                "{MAX_STUCK} processes that read files of user {} hang in a file system that does not answer",
+                "{MAX_STUCK} workers for user {} are stuck in a file system that does not answer",
                 job.user.id
             )));
         }
@@ -129,16 +129,16 @@ impl Workers {
         }
         if !connection.is_hung_up(END) {
             tracing::warn!(
-                "a process that opens files of user {} hangs in a file system that does not answer",
+                "a process that opens files of user {} is stuck in a file system that does not answer",
                 user.id
             );
             self.lock_stuck().push((user, StuckProcess::Opener(connection)));
         }
         let is_complete = outcome?;
-        let bundle = draft.take_back().map_err(Error::system("take the bundle over"))?;
+        let bundle = draft.take_back().map_err(Error::system("take the bundle back"))?;
         draft
             .settle_modules(&shared)
-            .map_err(Error::system("take the bundle over"))?;
+            .map_err(Error::system("take the bundle back"))?;
         Ok(WrittenBundle {
             draft,
             bundle,
@@ -283,11 +283,11 @@ fn exchange_messages(
         if now >= end || reports > MAX_REPORTS {
             let seconds = FINISH.as_secs();
             return Err(Error::Unable(format!(
-                "the worker did not finish within {seconds} s of hold_limit, and was ended"
+                "the worker was killed, because it did not finish within {seconds} s after hold_limit"
             )));
         }
         if !(job.has_room)() {
-            let why = "the worker was ended, for it left no room on the spool's disk";
+            let why = "the worker was killed, because the spool's disk is full";
             return Err(Error::Unable(why.to_owned()));
         }
         let until = if *is_released { end } else { deadline };

@@ -61,6 +61,8 @@ pub enum Report {
 
 /// The name of the finished bundle in the draft directory.
 pub const BUNDLE: &str = "bundle";
+/// The directory of new modules in the draft directory, which the daemon moves to the shared ones.
+pub const NEW_MODULES: &str = "new-modules";
 /// The prefix of links to shared modules in the draft directory. A number follows.
 pub const SHARED: &str = "shared-";
 

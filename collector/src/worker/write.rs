@@ -5,7 +5,7 @@ use super::core_file::{
 };
 use super::memory::{PAGE, ProcessMemory};
 use super::open::{OpenFile, OpenProcess, OpenedFiles};
-use super::task::{BUNDLE, Task};
+use super::task::{BUNDLE, NEW_MODULES, Task};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::hardware::{FoundModule, RecordedHistory, RecordedMapping, WrittenHistory};
@@ -28,8 +28,6 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// The directory of new modules, which the daemon moves to the shared ones.
-pub(super) const NEW_MODULES: &str = "new-modules";
 /// Maximum number of modules of one process in a bundle.
 const MAX_MODULES: usize = 4096;
 /// Maximum number of code images without a file for one process, and their total bytes.
@@ -254,7 +252,7 @@ impl<'a> BundleBuilder<'a> {
         }
         if skipped != 0 {
             let missing = format!(
-                "{} KiB of executable memory that is in no file are not saved",
+                "{} KiB of executable memory without a file are not saved",
                 skipped / 1024
             );
             self.collected.missing.push(missing);
@@ -291,7 +289,7 @@ impl<'a> BundleBuilder<'a> {
         let mut process = self.process(images)?;
         let written = self.write_history()?;
         if self.collected.history == 0 {
-            let note = "this machine records no history: there is the state at the crash alone";
+            let note = "this machine records no history: only the state at the crash is saved";
             self.notes.push(note.to_owned());
         }
         let (mut cpus, mut filters, mut processes) = (Vec::new(), Vec::new(), Vec::new());
@@ -423,7 +421,8 @@ impl<'a> BundleBuilder<'a> {
         }
         if process.unopened != 0 || left_out != 0 {
             let count = process.unopened + left_out;
-            let missing = format!("{count} more mappings of binaries than a bundle holds are left out");
+            let missing =
+                format!("{count} mappings of binaries are left out, because a bundle cannot hold more");
             self.collected.missing.push(missing);
         }
         Ok(modules)
@@ -431,7 +430,7 @@ impl<'a> BundleBuilder<'a> {
 
     /// Copies a binary. Records what is missing. `None`: it is not a binary.
     fn module(&mut self, file: &mut OpenFile, path: &str) -> Option<(LoadSegments, Module)> {
-        let found = match std::mem::replace(&mut file.file, Err("it was copied before".to_owned())) {
+        let found = match std::mem::replace(&mut file.file, Err("it is already copied".to_owned())) {
             Ok(found) if file.is_remote => self.fetch(found),
             found => found,
         };

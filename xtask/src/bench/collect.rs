@@ -83,7 +83,7 @@ fn crashes(
     let where_ = if loaded { "loaded" } else { "idle" };
     let settings = format!("[crash]\nattach = {attach:?}\n");
     let daemon = Daemon::start(backtrail, &settings)?;
-    if !daemon.log().contains("crashes are told by: ") {
+    if !daemon.log().contains("crashes are reported by: ") {
         if !loaded {
             println!("| `{attach}` | | not to be had here | | | | | |");
         }

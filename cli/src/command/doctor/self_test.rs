@@ -137,6 +137,10 @@ mod tests {
         assert_eq!(failed, "1 of 2 checks failed: b");
         assert!(verdict(Ok(&[])).is_err());
         let error = Error::NoPt { why: "x".to_owned() };
-        assert!(verdict(Err(&error)).unwrap_err().contains("no Intel PT"));
+        assert!(
+            verdict(Err(&error))
+                .unwrap_err()
+                .contains("Intel PT is not available")
+        );
     }
 }

@@ -138,7 +138,7 @@ fn freezer(count: u32) -> (Freezer, Vec<Arc<Fake>>, Log) {
 }
 
 #[test]
-fn all_are_paused_before_one_is_copied_and_the_crashed_one_is_first() {
+fn all_traces_pause_before_copying_crashed_first() {
     for count in [1, 2, 7] {
         let (freezer, _, log) = freezer(count);
         assert_eq!(freezer.threads().len(), (count as usize - 1).min(MAX_WORKERS));
@@ -168,7 +168,7 @@ fn all_are_paused_before_one_is_copied_and_the_crashed_one_is_first() {
 }
 
 #[test]
-fn buffers_go_back_and_when_none_is_left_another_is_made_and_counted() {
+fn missing_buffers_are_allocated_and_counted() {
     let (freezer, ..) = freezer(3);
     let counted = || freezer.0.counters.buffers_missing.load(Ordering::Relaxed);
     drop(freezer.freeze(None, None));
@@ -197,7 +197,7 @@ fn buffers_go_back_and_when_none_is_left_another_is_made_and_counted() {
 }
 
 #[test]
-fn a_processor_that_is_off_is_copied_as_it_ended_and_not_started() {
+fn offline_processor_is_copied_but_not_resumed() {
     let (freezer, fakes, log) = freezer(2);
     fakes[1].mark_offline();
     let went = fakes[1].offline_since().unwrap();
@@ -216,7 +216,7 @@ fn a_processor_that_is_off_is_copied_as_it_ended_and_not_started() {
 }
 
 #[test]
-fn several_who_freeze_at_once_wait_for_each_other() {
+fn concurrent_freezes_wait_for_each_other() {
     let (freezer, fakes, _) = freezer(3);
     // Buffers for all copies, because a thread may be preempted before it drops its copy.
     (0..8 * 3).for_each(|_| freezer.0.grow(SIZE).unwrap());
@@ -236,7 +236,7 @@ fn several_who_freeze_at_once_wait_for_each_other() {
 }
 
 #[test]
-fn a_trace_that_the_kernel_stopped_is_started_again() {
+fn trace_stopped_by_kernel_is_resumed() {
     let (freezer, fakes, log) = freezer(2);
     fakes[1].running.store(false, Ordering::SeqCst);
     freezer.0.restart(Cpu(1));
@@ -249,7 +249,7 @@ fn a_trace_that_the_kernel_stopped_is_started_again() {
 }
 
 #[test]
-fn a_pause_at_a_crash_that_nobody_wanted_is_ended() {
+fn stale_pause_is_ended() {
     let (freezer, fakes, log) = freezer(3);
     freezer.0.end_stale_pauses();
     assert!(locked(&log).is_empty());
@@ -262,7 +262,7 @@ fn a_pause_at_a_crash_that_nobody_wanted_is_ended() {
 }
 
 #[test]
-fn one_that_cannot_be_stopped_is_left_out_and_started_again() {
+fn unstoppable_trace_is_left_out_and_resumed() {
     let (freezer, fakes, log) = freezer(2);
     // The trace was not running, so `pause` reports that it did not stop.
     fakes[1].running.store(false, Ordering::SeqCst);

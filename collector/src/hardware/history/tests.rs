@@ -79,7 +79,7 @@ fn any_entries() -> impl Strategy<Value = Vec<HistoryEntry>> {
 proptest! {
     /// For any limit and any batches, every remaining moment is reported as if nothing was removed.
     #[test]
-    fn what_falls_out_is_not_forgotten(
+    fn removed_entries_stay_in_the_base(
         entries in any_entries(),
         batch in 1usize..20,
         limit in 0usize..4000,
@@ -152,7 +152,7 @@ fn exit(time: u64, pid: u32) -> HistoryEntry {
 }
 
 #[test]
-fn a_process_that_ended_in_the_time_is_told_of_and_one_before_is_not() {
+fn processes_that_ended_before_are_not_included() {
     let mut history = SidebandHistory::new(usize::MAX, World::default());
     let map = change(12, Change::Map(Pid(1), mapped(0x1000, 0x1000, "/bin/a")));
     history.add(vec![
@@ -176,7 +176,7 @@ fn a_process_that_ended_in_the_time_is_told_of_and_one_before_is_not() {
 }
 
 #[test]
-fn an_id_that_is_used_again_is_another_process() {
+fn reused_id_is_another_process() {
     let mut history = SidebandHistory::new(usize::MAX, World::default());
     let map = change(11, Change::Map(Pid(1), mapped(0x1000, 0x1000, "/bin/old")));
     history.add(vec![fork(10, 1, 7), map, exit(20, 1), fork(30, 1, 8)]);
@@ -189,7 +189,7 @@ fn an_id_that_is_used_again_is_another_process() {
 }
 
 #[test]
-fn what_procfs_showed_is_not_told_again_by_older_records() {
+fn older_records_do_not_change_procfs_state() {
     let seen = crate::hardware::world::ProcessState {
         mappings: Arc::new(vec![mapped(0x1000, 0x1000, "/bin/new")]),
         threads: [(Tid(1), Arc::from("new"))].into(),
@@ -217,7 +217,7 @@ fn what_procfs_showed_is_not_told_again_by_older_records() {
 }
 
 #[test]
-fn who_ran_at_the_beginning_is_known_after_it_fell_out() {
+fn running_thread_at_start_survives_removal() {
     let entries: Vec<HistoryEntry> = (0..50)
         .map(|index| switch(index, (index % 2) as u32, index as u32 + 1))
         .collect();
@@ -247,7 +247,7 @@ fn nobody_leaves(time: u64, cpu: u32) -> HistoryEntry {
 }
 
 #[test]
-fn a_thread_that_is_gone_when_it_leaves_is_the_one_that_came() {
+fn reaped_thread_is_identified_at_switch_out() {
     let told = |entries: Vec<HistoryEntry>, limit: usize| -> Vec<u32> {
         let mut history = SidebandHistory::new(limit, World::default());
         history.add(entries);

@@ -26,7 +26,7 @@ fn drain(sideband: &mut Sideband) {
 }
 
 #[test]
-fn a_child_is_told_of_from_birth_to_death_with_its_code_and_its_switches() {
+fn child_is_recorded_from_fork_to_exit() {
     let Some(mut sideband) = start(64 << 20) else {
         return;
     };
@@ -69,7 +69,7 @@ fn a_child_is_told_of_from_birth_to_death_with_its_code_and_its_switches() {
 }
 
 #[test]
-fn perfs_clock_is_told_by_the_tsc_where_the_kernel_says_so() {
+fn tsc_converts_to_perfs_clock() {
     use crate::hardware::clock;
     let Some(mut sideband) = start(64 << 20) else {
         return;
@@ -101,7 +101,7 @@ fn perfs_clock_is_told_by_the_tsc_where_the_kernel_says_so() {
 }
 
 #[test]
-fn our_own_code_is_known_from_the_beginning_and_our_threads_as_they_come() {
+fn own_code_and_new_threads_are_recorded() {
     let Some(mut sideband) = start(64 << 20) else {
         return;
     };
@@ -123,7 +123,7 @@ fn our_own_code_is_known_from_the_beginning_and_our_threads_as_they_come() {
                 if (*pid, *named, &**name) == (own, tid, "new-thread")))
     });
     assert!(ended && named);
-    let here = our_own_code_is_known_from_the_beginning_and_our_threads_as_they_come as *const () as u64;
+    let here = own_code_and_new_threads_are_recorded as *const () as u64;
     let world = sideband.history().interval(Nanos(0), Nanos(u64::MAX)).world;
     let holds = |mapped: &super::super::world::ExecutableMapping| {
         (mapped.start.0..mapped.start.0 + mapped.size).contains(&here)
@@ -132,7 +132,7 @@ fn our_own_code_is_known_from_the_beginning_and_our_threads_as_they_come() {
 }
 
 #[test]
-fn a_history_of_no_size_still_knows_how_things_are() {
+fn empty_history_has_the_current_state() {
     let Some(mut sideband) = start(0) else { return };
     let mut child = Command::new("/bin/sleep").arg("5").spawn().unwrap();
     let pid = Pid(child.id());
@@ -155,7 +155,7 @@ fn a_history_of_no_size_still_knows_how_things_are() {
 }
 
 #[test]
-fn after_records_were_lost_procfs_tells_what_is_and_what_is_not() {
+fn lost_records_cause_a_procfs_scan() {
     let Some(mut sideband) = start(64 << 20) else {
         return;
     };

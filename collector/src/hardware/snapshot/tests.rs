@@ -12,7 +12,7 @@ use backtrail_bundle::{Bundle, Overwrite};
 use backtrail_perf::ContextSwitch;
 use backtrail_perf::record::AuxFlags;
 use backtrail_perf::switch::Direction;
-use backtrail_pt::{Packet, Tid};
+use backtrail_pt::{Packet, Tid, TimingParams};
 use std::path::Path;
 
 fn trace(packets: &[Packet]) -> Vec<u8> {
@@ -47,7 +47,7 @@ fn ours() -> (Pid, ProcessState) {
 }
 
 #[test]
-fn a_bundle_has_traces_switches_and_the_modules_of_the_process() {
+fn bundle_has_traces_switches_and_modules() {
     let (pid, state) = ours();
     let mut history = SidebandHistory::new(
         usize::MAX,
@@ -104,7 +104,7 @@ fn a_bundle_has_traces_switches_and_the_modules_of_the_process() {
         notes.contains("3 records were lost") && notes.contains("has gaps"),
         "{notes}"
     );
-    assert!(notes.contains("processor 0 went off"), "{notes}");
+    assert!(notes.contains("processor 0 went offline"), "{notes}");
     let manifest = Manifest {
         cpu: written.machine.cpu,
         timing: written.machine.timing,
@@ -156,7 +156,7 @@ fn a_bundle_has_traces_switches_and_the_modules_of_the_process() {
         .find(|map| map.path == module.path)
         .unwrap();
     assert_eq!(module.base.0, lowest.start);
-    let here = a_bundle_has_traces_switches_and_the_modules_of_the_process as *const () as u64;
+    let here = bundle_has_traces_switches_and_modules as *const () as u64;
     let holds = |mapping: &backtrail_bundle::manifest::Mapping| {
         (mapping.start.0..mapping.start.0 + mapping.size).contains(&here)
     };
@@ -165,7 +165,7 @@ fn a_bundle_has_traces_switches_and_the_modules_of_the_process() {
 }
 
 #[test]
-fn without_a_process_all_that_ran_are_told_of() {
+fn without_pid_all_running_processes_are_included() {
     let (pid, state) = ours();
     let mut history = SidebandHistory::new(
         usize::MAX,
@@ -210,7 +210,7 @@ fn without_a_process_all_that_ran_are_told_of() {
         written
             .notes
             .iter()
-            .any(|note| note.contains("nothing is known of process 2147483632"))
+            .any(|note| note.contains("process 2147483632 is unknown"))
     );
 }
 
@@ -269,6 +269,6 @@ fn filters_become_addresses_where_their_file_is_mapped() {
     );
     assert_eq!(
         notes,
-        ["/no/such/file was filtered for, but is not mapped: nothing of it was traced"]
+        ["/no/such/file has a filter but is not mapped, so it was not traced"]
     );
 }

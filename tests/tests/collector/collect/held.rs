@@ -154,14 +154,14 @@ fn without_holding_there_is_what_the_probe_saw() {
         return;
     }
     let collector = Collector::started("[crash]\nhold = \"none\"\n");
-    if !collector.log().contains("crashes are told by") {
+    if !collector.log().contains("crashes are reported by") {
         eprintln!("left out: no probe works here");
         return;
     }
     let crash = collector.crash(&mut example("crash_null"));
     assert_eq!(crash["complete"], false);
     assert!(
-        crash["missing"][0].as_str().unwrap().contains("not kept"),
+        crash["missing"][0].as_str().unwrap().contains("not held"),
         "{crash}"
     );
     assert_eq!(crash["signal"], 11);
@@ -178,7 +178,7 @@ fn the_kernel_s_socket_keeps_processes_too() {
     let collector = Collector::new("[crash]\nhold = \"socket\"\n");
     let mut collector = collector;
     collector.start();
-    if collector.log().contains("are not kept") {
+    if collector.log().contains("are not held") {
         eprintln!("left out: this kernel has no sockets in core_pattern (Linux 6.17)");
         return;
     }

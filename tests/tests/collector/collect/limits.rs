@@ -72,7 +72,7 @@ fn a_reload_changes_limits_and_loses_nothing() {
     collector.configure("[limit]\nburst = 0.5\n");
     collector.signal(Signal::SIGHUP);
     until("the mistake is told", || {
-        collector.log().contains("stays as it was")
+        collector.log().contains("configuration is unchanged")
     });
     assert!(collector.log().contains("line 5"), "{}", collector.log());
     collector.configure("[limit]\nburst = 10\nper_second = 1000\n");

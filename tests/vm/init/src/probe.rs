@@ -38,16 +38,11 @@ pub const TESTS: &[Test] = &[
     },
     Test {
         name: "probe/details",
-        run: |report| suite(report, "an_event_tells_what_the_process_was"),
+        run: |report| suite(report, "event_describes_the_process"),
     },
     Test {
         name: "probe/first-of-namespace",
-        run: |report| {
-            suite(
-                report,
-                "the_first_process_of_a_namespace_survives_what_it_does_not_handle",
-            )
-        },
+        run: |report| suite(report, "init_of_a_namespace_survives_unhandled_signals"),
     },
 ];
 

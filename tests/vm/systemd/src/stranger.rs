@@ -34,11 +34,19 @@ fn is_refused() -> Outcome {
     let own = sleeper(STRANGER)?;
     let mut wrong = Vec::new();
     for (what, of, expected) in [
-        ("mind", victim.0.id(), "the process is another user's"),
-        ("mind", own.0.id(), "the process is not traced by who asks"),
+        ("mind", victim.0.id(), "the process belongs to another user"),
+        ("mind", own.0.id(), "the recorder does not trace the process"),
         ("mind", 4_000_000, "there is no such process"),
-        ("crashed", victim.0.id(), "minded by no recorder of this user"),
-        ("deposit", victim.0.id(), "minded by no recorder of this user"),
+        (
+            "crashed",
+            victim.0.id(),
+            "no recorder of this user claims the process",
+        ),
+        (
+            "deposit",
+            victim.0.id(),
+            "no recorder of this user claims the process",
+        ),
         ("crash", victim.0.id(), "by the kernel alone"),
         ("handler", victim.0.id(), "Permission denied"),
     ] {
