@@ -40,7 +40,7 @@ pub enum Handler {
 /// The arguments of one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arguments {
-    /// What to measure.
+    /// The kind of measurement.
     pub kind: Kind,
     /// The bundle, whose largest stream is measured.
     pub bundle: PathBuf,

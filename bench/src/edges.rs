@@ -1,7 +1,7 @@
 //! Measures `iptr-edge-analyzer`.
 //!
-//! It reports each block to a handler. With its feature `cache`, a repeated sequence of branches is
-//! only reported by the key that the handler gave it. The speed depends on the handler.
+//! The analyzer reports each block to a handler. With its feature `cache`, a repeated sequence of
+//! branches is only reported by the key that the handler gave it. The speed depends on the handler.
 
 #[cfg(feature = "edges")]
 mod code;

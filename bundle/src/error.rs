@@ -41,7 +41,7 @@ pub enum Error {
     TargetExists {
         /// The path.
         path: PathBuf,
-        /// What exists there, as a noun: "a directory".
+        /// The kind of the existing file, as a noun: "a directory".
         what: &'static str,
         /// A further suggestion for the user.
         hint: &'static str,

@@ -15,8 +15,8 @@
 //! file, a tar archive compressed with zstd.
 //!
 //! [`Bundle`] reads a bundle, [`Writer`] writes one, and [`check`] lists everything that a reader
-//! would refuse. [`import`] converts files of other tools. [`core`] reads and writes ELF cores. Other
-//! crates use the description of a bundle as a [`Manifest`](manifest::Manifest), not as JSON.
+//! would refuse. [`import`] converts files of other tools. [`core`] reads and writes ELF cores.
+//! Other crates use the description of a bundle as a [`Manifest`](manifest::Manifest), not as JSON.
 //!
 //! Bundles are untrusted input. No file outside of a bundle is opened, no allocation has an
 //! unchecked size, and faults are reported as [`Error::Malformed`].

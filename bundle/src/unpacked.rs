@@ -1,8 +1,8 @@
 //! Temporary directories for packed bundles while they are read.
 //!
-//! A reader that is killed leaves its copy behind, which may be large. Each reader therefore holds
-//! a lock (flock(2)), which ends with the process. The next reader removes directories without a
-//! lock.
+//! A reader that is killed does not remove its copy, which may be large. Each reader therefore
+//! holds a lock (flock(2)), which ends with the process. The next reader removes directories
+//! without a lock.
 
 use crate::{Error, Result};
 use nix::fcntl::{Flock, FlockArg, OFlag};

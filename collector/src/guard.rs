@@ -73,7 +73,7 @@ pub fn run(runtime: &Runtime, mut alive: impl io::Read) -> Result<()> {
     while let Ok(1..) = alive.read(&mut nothing) {}
     let _runtime_lock = match runtime.lock_after_predecessor() {
         Ok(runtime_lock) => Some(runtime_lock),
-        // Another daemon has started meanwhile, and manages the pattern.
+        // Another daemon has started since then, and manages the pattern.
         Err(Error::Running { .. }) => return Ok(()),
         // The directory was removed, or root no longer owns it. The remembered pattern is enough.
         Err(_) => None,

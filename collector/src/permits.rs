@@ -75,7 +75,7 @@ impl UserSemaphore {
         if !has_share || all >= self.quota.all {
             return None;
         }
-        // The id in its slot stays correct even if the last permit is returned meanwhile.
+        // The id in its slot stays correct even if the last permit is returned now.
         let index = own.map(|(index, _)| index).or(empty)?;
         let slot = self.table.0.get(index)?;
         slot.user.store(user, Ordering::Relaxed);

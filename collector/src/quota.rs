@@ -29,8 +29,8 @@ impl Quota {
     /// Returns the user who must give up a unit so that `user` can have one more. `None`: no user
     /// has to. `held` has each user with units once.
     ///
-    /// It is the user who would have most of the scarce units. If several would, `user` itself
-    /// comes first.
+    /// The evictee is the user who would have most of the scarce units. If several would, `user`
+    /// itself comes first.
     pub fn evictee<I>(&self, user: User, held: I) -> Option<User>
     where
         I: IntoIterator<Item = (User, usize)> + Clone,

@@ -328,7 +328,7 @@ impl Spool {
             let unused = unused.iter().filter_map(|inode| modules.get(inode));
             for module in unused {
                 let found = module.symlink_metadata().ok();
-                // A bundle that is being written may have linked it meanwhile.
+                // A bundle that is being written may have linked it since then.
                 if let Some(found) = found.filter(|found| found.nlink() == 1)
                     && fs::remove_file(module).is_ok()
                 {
@@ -390,7 +390,7 @@ impl Spool {
     ///
     /// # Errors
     /// When the bundle contains a link, a special file, a file with another link or owner, or too
-    /// many entries or levels, or when the kernel refuses. A part may have been changed by then.
+    /// many entries or levels. Also when the kernel refuses. A part may have been changed by then.
     pub fn hand_over(&self, bundle: &Path, user: User) -> Result<()> {
         hand_over::hand_over(bundle, &self.directory, &self.modules_of(user))
     }

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 /// Does a request.
 ///
 /// # Errors
-/// What its function fails with; when there is none, or its arguments are not what it takes.
+/// The errors of the request's function. Also when no function has this name, or when the arguments
+/// are not those of the request.
 pub fn dispatch(client: &mut ClientSession, request: &Request, watch: &Watch<'_>) -> Result<Value> {
     use extensions::{bookmarks, calls, compare, coverage, functions, latency, locals, place, timeline};
     use requests::{

@@ -1,8 +1,8 @@
 //! Sessions over streams: a task reads and answers what cannot wait, one thread works, a task
 //! writes.
 //!
-//! What cannot wait is what ends work that goes on: `cancel` and `pause`; `disconnect` and
-//! `terminate` end it too, and then wait for their turn.
+//! The requests that cannot wait are those that end running work: `cancel` and `pause`.
+//! `disconnect` and `terminate` end it too, and then wait for their turn.
 
 use crate::access::Access;
 use crate::codec::{Decoder, Frame};

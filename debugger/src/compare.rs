@@ -1,8 +1,8 @@
 //! Two calls side by side: what only one of them did, and what took longer in it.
 //!
 //! The calls that each made are [aligned](align) by function, those that both made are compared in
-//! the same way, and so on. What adds up to the difference are the calls that only one made, each
-//! as a whole, and what both did in their own code.
+//! the same way, and so on. The difference is the sum of two parts: the calls that only one made,
+//! each as a whole, and the own code of both.
 
 pub mod align;
 

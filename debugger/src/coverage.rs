@@ -106,7 +106,7 @@ pub fn counts(
     first: u32,
     lines: usize,
 ) -> Vec<Option<u64>> {
-    // The code of a line can be empty. Such a line ran if the instruction at its address did.
+    // The code of a line can be empty. The line then ran if the instruction at its address did.
     let passed = |line: u32| {
         let found = process.symbols.addresses_of_line(file, line);
         let of_line = found

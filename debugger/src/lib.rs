@@ -3,10 +3,10 @@
 //! A [`Session`] is an opened trace. A [`Navigator`] has a position in it and moves by [`step`]
 //! motions. [`lines`] defines what the start of a line is.
 //!
-//! **Navigation is a query, never a replay**: it reads the blocks of the history and the call forest.
-//! **Nothing that was not executed is shown as executed, and nothing unknown as known.** Registers are exact
-//! at the crash, where the core has them, and recovered or unknown before. The crate knows no
-//! command, no terminal, and no protocol.
+//! **Navigation is a query, never a replay**: it reads the blocks of the history and the call
+//! forest. **Nothing that was not executed is shown as executed, and nothing unknown as known.**
+//! Registers are exact at the crash, where the core has them, and recovered or unknown before. The
+//! crate knows no command, no terminal, and no protocol.
 #![forbid(unsafe_code)]
 
 pub mod breakpoint;

@@ -1,12 +1,13 @@
 //! Line starts: the positions where stepping by lines stops. All line motions use this definition.
 //!
-//! - The **frame** of an instruction is the call that executes it (of the [`Forest`]), together with
-//!   the inlined functions around its address. A frame is *within* another if it is that frame, a
-//!   call made in it, or a function inlined into it, at any depth.
-//! - A **statement instruction** is one that the line table assigns to a line as a statement, outside
-//!   of a function's prologue ([`Lines::statement`]). Line motions ignore all others.
+//! - The **frame** of an instruction is the call that executes it (of the [`Forest`]), together
+//!   with the inlined functions around its address. A frame is *within* another if it is that
+//!   frame, a call made in it, or a function inlined into it, at any depth.
+//! - A **statement instruction** is one that the line table assigns to a line as a statement,
+//!   outside of a function's prologue ([`Lines::statement`]). Line motions ignore all others.
 //! - The **predecessor** of a statement instruction is the preceding statement instruction of the
-//!   same call, outside of functions inlined into its own frame. Instructions of callees do not count.
+//!   same call, outside of functions inlined into its own frame. Instructions of callees do not
+//!   count.
 //! - A statement instruction is a **line start** if it has no predecessor, or if its frame or its
 //!   line differs from its predecessor's.
 //!

@@ -52,7 +52,7 @@ pub(crate) struct Code {
 
 /// A run of executed instructions that are contiguous in memory.
 ///
-/// It ends at a change of flow, or where something happened between (a gap, a signal). After
+/// A block ends at a change of flow, or where something happened between (a gap, a signal). After
 /// self-modification, the same addresses are another block, even if the instructions are equal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {

@@ -79,7 +79,7 @@ impl Clock {
             instructions == 0 || instructions >= Self::STRIDE || ticks >= Self::LEAP
         });
         if far {
-            // What happened here after the earlier stamp, such as a wait, started after it.
+            // An event here after the earlier stamp, such as a wait, started after that stamp.
             before.into_iter().for_each(|before| self.keep(before));
             self.keep(stamp);
         }

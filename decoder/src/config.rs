@@ -20,11 +20,11 @@ pub struct Config {
 /// The effect of an uncompressed near return, whose target is in a TIP packet, on the return stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UncompressedReturns {
-    /// It pops the innermost call, as every near return does (SDM volume 3, "Indirect Transfer
+    /// Pops the innermost call, as every near return does (SDM volume 3, "Indirect Transfer
     /// Compression for Returns (RET)"; so does perf).
     #[default]
     Pop,
-    /// It keeps all calls, as in libipt; for comparisons with libipt.
+    /// Keeps all calls, as in libipt; for comparisons with libipt.
     Keep,
 }
 

@@ -116,14 +116,14 @@ pub enum Entered {
         /// The instruction that runs after the handler returns.
         interrupted: Avma,
     },
-    /// It was running when its callee was called; shown by the return into it.
+    /// The call was running when its callee was called; shown by the return into it.
     Adopted,
-    /// It was running when the history started.
+    /// The call was running when the history started.
     HistoryStart,
-    /// It was running after a gap.
+    /// The call was running after a gap.
     AfterGap,
-    /// It was suspended, and resumed when another function switched to its stack: a coroutine. Its
-    /// callers are not the enclosing calls.
+    /// The call was suspended, and resumed when another function switched to its stack: a
+    /// coroutine. Its callers are not the enclosing calls.
     Resumed,
     /// An unexplained transfer.
     Unknown,
@@ -142,17 +142,18 @@ pub enum Left {
     SignalReturn,
     /// An unexplained transfer.
     Unknown,
-    /// It had not ended when the history ended.
+    /// The call had not ended when the history ended.
     HistoryEnd,
-    /// It had not ended at a gap.
+    /// The call had not ended at a gap.
     Gap,
 }
 
 /// All calls of a history in order of their starts, callers before callees.
 ///
-/// It is an index over the history: the effect of each path on the open calls, and the call depth
-/// along the history. A query of one call visits some hundreds of executions. After many queries,
-/// all calls are stored explicitly, at 24 bytes each, and 4 more after [`Forest::by_function`].
+/// The forest is an index over the history: the effect of each path on the open calls, and the call
+/// depth along the history. A query of one call visits some hundreds of executions. After many
+/// queries, all calls are stored explicitly, at 24 bytes each, and 4 more after
+/// [`Forest::by_function`].
 #[derive(Debug, Default)]
 pub struct Forest {
     flow: Arc<Flow>,

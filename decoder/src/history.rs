@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 /// The execution of one thread: its instructions in order, the marks between them, and their times.
 ///
-/// It consists of a table of distinct blocks (24 bytes per distinct instruction) and a table of
-/// distinct paths over them. Each execution of a path is a `u32`, plus 1/8 byte of index. The
+/// A history consists of a table of distinct blocks (24 bytes per distinct instruction) and a table
+/// of distinct paths over them. Each execution of a path is a `u32`, plus 1/8 byte of index. The
 /// engine chooses how many blocks a path has; `cargo xtask bench decode` shows the resulting bytes
 /// per instruction. The first search for addresses adds an index of the executions of each block.
 #[derive(Clone, Debug)]
@@ -159,7 +159,7 @@ impl History {
         self.clock.index_at(tsc)
     }
 
-    /// Returns the processor that ran instruction `index`; `None`: the trace does not tell.
+    /// Returns the processor that ran instruction `index`; `None`: the trace does not show it.
     #[must_use]
     pub fn cpu(&self, index: u64) -> Option<Cpu> {
         let after = self.cpus.partition_point(|&(from, _)| from <= index);

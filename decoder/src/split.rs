@@ -2,7 +2,7 @@
 //!
 //! The trace of a processor is decoded once, and cut into pieces wherever another thread could have
 //! started. These are the places where tracing was disabled, or the flow was lost. A piece is
-//! attributed to a thread only if that is certain. Either a timestamp in it lies in an execution of
+//! attributed to a thread only if that is certain. Either a timestamp in it is in an execution of
 //! the thread, or all executions between the stamps around it are of that thread. The idle task
 //! runs no user code, and is skipped. Other pieces are counted and reported with a reason.
 
@@ -78,7 +78,7 @@ pub enum UnattributedReason {
     ForeignProcess(Pid),
     /// The timestamps in it belong to executions of two threads.
     Contradiction,
-    /// It was decoded with the code of another process before a stamp determined its process.
+    /// The flow was decoded with the code of another process before a stamp determined its process.
     OtherCode,
 }
 

@@ -1,7 +1,7 @@
 //! Models return compression as a processor does it.
 //!
-//! It counts the calls since the last PSB that have not returned, and decrements the count with
-//! each return. While the count is above 0, it compresses a return to the predicted target.
+//! The model counts the calls since the last PSB that have not returned, and decrements the count
+//! with each return. While the count is above 0, it compresses a return to the predicted target.
 //!
 //! Source: SDM volume 3, "Indirect Transfer Compression for Returns (RET)"; US patent 9442729,
 //! claims 1, 3 and 4.

@@ -211,8 +211,8 @@ fn pass(encoder: &mut Encoder, ticks: Range<u64>) {
 #[test]
 fn timing_packets_while_disabled_attribute_earlier_flow() {
     let (mut trace, config) = ticking();
-    // It ran for the last 40 ticks before the next stamp. Thread 2 follows, with several stamps
-    // before its code.
+    // Thread 1 ran for the last 40 ticks before the next stamp. Thread 2 follows, with several
+    // stamps before its code.
     pass(&mut trace, 1024..1300);
     burst(&mut trace, 4);
     pass(&mut trace, 1360..1600);
@@ -426,7 +426,7 @@ struct Stretch {
     ours: bool,
     /// The outcome of each branch.
     outcomes: Vec<bool>,
-    /// It has a PSB after its first branch.
+    /// Whether the stretch has a PSB after its first branch.
     psb: bool,
     /// Ticks before, in and after it.
     ticks: [u64; 3],

@@ -274,7 +274,7 @@ fn adjacent_boundaries_are_distinguished() {
 
 #[test]
 fn boundary_after_a_system_call_waits_for_its_return() {
-    // Only the TIP.PGD lies between the TIP.PGE of one version and the boundary of the next.
+    // Only the TIP.PGD is between the TIP.PGE of one version and the boundary of the next.
     let mut encoder = Encoder::new(EncoderOptions::default());
     encoder.start();
     encoder.enable(Avma(0x1000));

@@ -21,11 +21,11 @@ pub struct Capability {
 /// Whether a feature works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CapabilityState {
-    /// It works. The text describes what was found.
+    /// The capability works. The text describes what was found.
     Works(String),
-    /// It does not work, for this reason.
+    /// The capability does not work, for this reason.
     Missing(String),
-    /// It was not tested, for this reason.
+    /// The capability was not tested, for this reason.
     Untried(String),
 }
 
@@ -47,7 +47,7 @@ impl Capability {
     }
 }
 
-/// Tests all features, hardware first. Takes some milliseconds and leaves nothing behind.
+/// Tests all features, hardware first. Takes some milliseconds and has no lasting effect.
 #[must_use]
 pub fn all() -> Vec<Capability> {
     let mut found = vec![

@@ -169,8 +169,8 @@ impl Ring {
 impl Page {
     fn word(&self, offset: usize) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8) && offset + 8 <= PAGE);
-        // SAFETY: the offset is that of an aligned 8-byte field of the first page, which is mapped
-        // for reading and writing as long as `self` lives. Every integer is valid.
+        // SAFETY: the offset is that of an aligned 8-byte field of the first page. The page is
+        // mapped for reading and writing as long as `self` lives. Every integer is valid.
         unsafe { &*self.0.start().add(offset).cast::<AtomicU64>() }
     }
 

@@ -57,12 +57,12 @@ pub fn in_root(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
     open_path(root, path, libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS)
 }
 
-/// Like [`in_root`], for a name without symbolic links of which every part is in the kernel's cache of
-/// directories: no file system is asked, so nobody can make the caller wait. A kernel without
-/// `RESOLVE_CACHED` (before Linux 5.12) asks the file systems.
+/// Opens `path` like [`in_root`], if it has no symbolic links and every part of it is in the
+/// kernel's cache of directories. No file system is asked, so no other process can make the caller
+/// wait. A kernel without `RESOLVE_CACHED` (before Linux 5.12) asks the file systems.
 ///
 /// # Errors
-/// Those of openat2(2); `WouldBlock`: the name is not in the cache.
+/// The errors of openat2(2); `WouldBlock`: the name is not in the cache.
 pub fn cached_in_root(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
     const TRIES: usize = 4;
     let plain = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_SYMLINKS;
@@ -104,7 +104,8 @@ fn openat2(root: BorrowedFd<'_>, path: &Path, flags: i32, resolve: u64) -> io::R
 }
 
 /// Returns the cached metadata of an open file, without a request to its file system
-/// (`AT_STATX_DONT_SYNC`). A FUSE or network server that does not answer therefore blocks nobody.
+/// (`AT_STATX_DONT_SYNC`). Servers of FUSE or network file systems that do not answer
+/// therefore block no caller.
 ///
 /// # Errors
 /// The errors of statx(2).

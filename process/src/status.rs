@@ -62,7 +62,7 @@ pub fn user_ids(tid: RawTid) -> Vec<u32> {
         .collect()
 }
 
-/// What a process does with a signal (`sigaction(2)`).
+/// The action of a process on a signal (`sigaction(2)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
     /// Takes the default action.

@@ -152,8 +152,8 @@ impl Encoder {
         self.tracing_off();
     }
 
-    /// Writes TIP.PGD and CYC. Without a time after it, the decoder could not tell an exit just now
-    /// from an exit shortly before the next packet.
+    /// Writes TIP.PGD and CYC. Without a time after it, the decoder could not distinguish an exit
+    /// just now from an exit shortly before the next packet.
     fn tracing_off(&mut self) {
         Packet::TipPgd(IpPayload::Suppressed).write_to(&mut self.out);
         if let Some(clock) = &mut self.clock {

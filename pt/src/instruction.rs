@@ -1,7 +1,7 @@
 //! Instruction length and change of flow by opcode tables, for walking all code of a process.
 //!
-//! It decodes no operands and validates nothing. Invalid instructions have the length that the
-//! rules of their opcode map give, as in libipt. [`crate::cofi`] decodes single instructions
+//! The tables decode no operands and validate nothing. Invalid instructions have the length that
+//! the rules of their opcode map give, as in libipt. [`crate::cofi`] decodes single instructions
 //! completely. On valid instructions both agree.
 //!
 //! Source: SDM volume 2, chapter 2 "Instruction Format" and appendix A "Opcode Map"; volume 3,

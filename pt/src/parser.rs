@@ -53,8 +53,8 @@ pub fn find_psb(data: &[u8], from: usize) -> Option<usize> {
 
 /// An iterator over packets and their offsets.
 ///
-/// It ends after an error, because the next packet boundary is unknown. [`Self::sync_forward`]
-/// continues at the next PSB.
+/// The iterator ends after an error, because the next packet boundary is unknown.
+/// [`Self::sync_forward`] continues at the next PSB.
 #[derive(Clone, Debug)]
 pub struct Parser<'a> {
     data: &'a [u8],

@@ -62,8 +62,10 @@ impl TscConversion {
     }
 }
 
-/// The clock parameters of the traced processor, which a decoder needs to refine TSC by MTC and CYC
-/// packets (SDM volume 3, "Tracing and frequency"; libipt's `pt_config`). Zero means unknown.
+/// The clock parameters of the traced processor. Zero means unknown.
+///
+/// A decoder needs them to refine TSC by MTC and CYC packets (SDM volume 3, "Tracing and
+/// frequency"; libipt's `pt_config`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimingParams {
     /// `IA32_RTIT_CTL.MTCFreq`: one MTC packet every 2^n ticks of the crystal clock.

@@ -5,7 +5,7 @@ use crate::spawn;
 use std::ffi::OsString;
 use std::fs;
 
-/// What the recorder can do, as `backtrail doctor` prints it.
+/// The abilities of the recorder, as `backtrail doctor` prints them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Whether a child program can be traced, or why not.
@@ -13,8 +13,8 @@ pub struct Capabilities {
     /// Whether a child program can be single-stepped, or why not.
     pub step: Result<(), String>,
     /// `kernel.yama.ptrace_scope`: 0 allows attaching to every process of the user, 1 to
-    /// descendants, 2 to administrators only, 3 to nobody. `None`: this kernel has no Yama, which
-    /// means 0.
+    /// descendants, 2 to administrators only, 3 to no process. `None`: this kernel has no Yama,
+    /// which means 0.
     pub ptrace_scope: Option<u8>,
 }
 

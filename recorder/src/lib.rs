@@ -8,9 +8,9 @@
 //! Both write the packets that hardware would write for user code. At a fatal signal they also save
 //! registers, memory and modules. The result is a bundle.
 //!
-//! From the bottom up: [`ptrace`], [`spawn`] and the crate `backtrail-process` make system calls;
-//! [`code`] reads instructions; [`packet_stream`] turns steps into packets, and [`ring`] stores
-//! them; [`stepped`] and [`translate`] handle the stops of one [`thread`]; [`session`] traces all
+//! From the bottom up: [`ptrace`], [`spawn`] and the crate `backtrail-process` make system calls.
+//! [`code`] reads instructions. [`packet_stream`] turns steps into packets, and [`ring`] stores
+//! them. [`stepped`] and [`translate`] handle the stops of one [`thread`]. [`session`] traces all
 //! threads. [`core_dump`] saves memory, and [`save`] writes the bundle. A [`crash_sink`] receives
 //! one bundle for each crash instead.
 #![deny(unsafe_code)]

@@ -110,8 +110,8 @@ impl PacketStream {
                 return StepOutcome::LeftUserCode;
             }
             _ => {
-                // It is unknown whether the instruction at `at` has executed, so the stream does
-                // not claim either.
+                // The instruction at `at` may or may not have executed, so the stream claims
+                // neither.
                 self.gap(to);
                 return StepOutcome::Impossible;
             }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use backtrail_process::RawTid;
 
-/// What `waitpid` reports about a thread.
+/// A report of `waitpid` about a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// The thread exited with this status.

@@ -1,4 +1,4 @@
-//! What the session stores of processes and threads until it writes the bundle.
+//! The data of processes and threads that the session stores until it writes the bundle.
 
 use crate::ptrace::RawTid;
 use crate::unique_names::UniqueNames;

@@ -1,5 +1,5 @@
 //! Tests of the recorder's side effects: it is invisible to the program, does not hang, and leaves
-//! nothing behind.
+//! attached processes unchanged.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod oracle;

@@ -1,4 +1,4 @@
-//! Compares engine `translate` with engine `step`: libipt must decode its streams into exactly the
+//! Compares engine `translate` with engine `step`. libipt must decode its streams into exactly the
 //! instructions that `step` has recorded in another run at the same addresses.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

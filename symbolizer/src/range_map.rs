@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// Maps an address to the range that contains it and starts last: the inner one of nested ranges.
 ///
-/// It is built in O(n log n) and queried in O(log n), however the ranges overlap.
+/// The map is built in O(n log n) and queried in O(log n), however the ranges overlap.
 #[derive(Default)]
 pub(crate) struct RangeMap {
     /// Disjoint pieces in address order, each with the number of its range.

@@ -22,8 +22,8 @@ pub struct Module {
 
 /// The modules of one process at one time.
 ///
-/// It is built once, and then shared: every query takes `&self`, and may come from any thread. All
-/// tables are in the [`SymbolFile`]s, which processes can share.
+/// A symbolizer is built once, and then shared: every query takes `&self`, and may come from any
+/// thread. All tables are in the [`SymbolFile`]s, which processes can share.
 #[derive(Clone, Default)]
 pub struct Symbolizer {
     /// Disjoint mappings, sorted by start.
@@ -109,7 +109,7 @@ impl Symbolizer {
         Some(file.line_at(at.to_svma(bias))?.to_avma(bias))
     }
 
-    /// Returns the lines in `range`, which lies in one module; see [`SymbolFile::lines_in`].
+    /// Returns the lines in `range`, which is in one module; see [`SymbolFile::lines_in`].
     #[must_use]
     pub fn lines_in(&self, range: Range<Avma>) -> Vec<LineRow<Avma>> {
         let Some((file, bias)) = self.file_at(range.start) else {

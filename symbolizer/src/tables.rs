@@ -296,7 +296,7 @@ impl<'d> Tables<'d> {
         self.code.contains(at)
     }
 
-    /// Follows the x86-64 ABI for thread-local storage, variant II: the executable's block ends at
+    /// Follows the x86-64 ABI for thread-local storage, variant II. The executable's block ends at
     /// the thread pointer, and its size is rounded up to its alignment.
     pub fn thread_local_block(&self) -> Option<u64> {
         let elf = self.sources.module.elf().ok()?;

@@ -145,8 +145,8 @@ impl CppContainer {
         }
     }
 
-    /// The element with this number, below the count; of nodes the first alone, for who asks for
-    /// others walks.
+    /// Returns the element with this number, which is below the count. Of nodes, only the first is
+    /// returned: others are reached by a walk.
     pub fn at(&self, context: &EvalContext<'_>, number: u64) -> Option<Value> {
         match self {
             Self::Array(row) => Some(row.at(number)),

@@ -46,7 +46,7 @@ pub fn digits(size: usize) -> usize {
     }
 }
 
-/// A number of 32 bits. What is no number keeps its sign and its bits, which a conversion need not
+/// Returns a number of 32 bits. A NaN keeps its sign and its payload, which a conversion need not
 /// keep.
 pub fn widened(bits: u32) -> f64 {
     let number = f32::from_bits(bits);

@@ -34,8 +34,8 @@ pub struct FormattedValue {
     pub of: UnderlyingValue,
 }
 
-/// The value that is shown, for who opens it further; it makes no difference between two that are
-/// shown alike.
+/// The value that is shown, for opening it further. Formatted values that differ only in it are
+/// equal.
 #[derive(Clone, Default)]
 pub struct UnderlyingValue(pub Option<Value>);
 

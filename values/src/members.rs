@@ -110,7 +110,7 @@ pub fn active(context: &EvalContext<'_>, record: &RecordShape, whole: &Value) ->
     Ok(Some(value_of(context, record, whole, member)))
 }
 
-/// A member by its path, for what knows the insides of a library's types.
+/// Returns a member by its path, for code that knows the layout of a library's types.
 pub fn path(context: &EvalContext<'_>, value: &Value, names: &[&str]) -> Option<Value> {
     let mut value = value.clone();
     for name in names {

@@ -17,7 +17,7 @@ pub struct Frame<'a> {
 
 /// Reads registers and memory of a frame, or reports why they are unknown.
 ///
-/// All values are computed from a source alone. What it returns is exact.
+/// All values are computed from a source alone. The returned data is exact.
 pub trait ValueSource {
     /// Returns a general register of the frame by its DWARF number.
     fn register(&self, register: u16) -> Result<u64, Unknown>;

@@ -109,7 +109,7 @@ impl Files<'_> {
         Ok(place)
     }
 
-    /// Looks for a module that has no copy at its path on the traced system.
+    /// Searches for a module that has no copy at its path on the traced system.
     fn find_missing(&mut self, module: &mut Module, notes: &mut Vec<String>) {
         if module.file.is_none() {
             match self.copy_once(&module.path, FileRole::Module) {

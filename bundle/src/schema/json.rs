@@ -21,9 +21,9 @@ const MEMBER: usize = 2 * (size_of::<Value>() + size_of::<String>());
 /// The reason why a document was refused.
 #[derive(Debug)]
 pub(super) enum ParseError {
-    /// It would exceed the memory limit.
+    /// The document would exceed the memory limit.
     Memory,
-    /// It is not valid JSON.
+    /// The document is not valid JSON.
     Syntax(serde_json::Error),
 }
 

@@ -1,5 +1,7 @@
-//! The minimum rate for writing a core file. The file system may belong to the crashing user, and a
-//! handler that waits for it without a limit would occupy one of the kernel's handler slots.
+//! The minimum rate for writing a core file.
+//!
+//! The file system may belong to the crashing user. A handler that waits for it without a limit
+//! would occupy one of the kernel's handler slots.
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::alarm;

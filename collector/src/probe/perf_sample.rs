@@ -1,8 +1,8 @@
 //! Parses the samples of the probe's perf event.
 //!
 //! Format of a sample: `PERF_RECORD_SAMPLE` in `include/uapi/linux/perf_event.h`. Its registers:
-//! `arch/x86/include/uapi/asm/perf_regs.h`. The tracepoint: `events/signal/signal_deliver/format` in
-//! tracefs.
+//! `arch/x86/include/uapi/asm/perf_regs.h`. The tracepoint: `events/signal/signal_deliver/format`
+//! in tracefs.
 
 use super::{CrashSample, Frame, SiginfoDetail};
 use backtrail_bundle::core::{Registers, SigInfo};

@@ -30,8 +30,8 @@ pub(super) struct EvictionOrder {
     /// Total size of the bundles of system users.
     system: u64,
     reserve: u64,
-    /// Whether the newest bundle is of a system user. Such a user may then remove own bundles for
-    /// it.
+    /// Whether the newest bundle is of a system user. Bundles of system users may then be removed
+    /// for it.
     newest_is_system: bool,
 }
 

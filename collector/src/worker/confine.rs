@@ -1,8 +1,8 @@
 //! The sandbox of a worker: resource limits, then irreversible loss of privileges.
 //!
-//! Afterwards the worker has a user id that nothing else on the machine uses, no group, no
-//! capability, an empty root directory, and only the system calls of [`SYSTEM_CALLS`]. It keeps the
-//! descriptors that it opened before.
+//! Afterwards the worker has a user id that nothing else on the machine uses, no group and no
+//! capability. Its root directory is empty, and it can make only the system calls of
+//! [`SYSTEM_CALLS`]. It keeps the descriptors that it opened before.
 
 use crate::error::{Error, Result};
 use caps::CapSet;

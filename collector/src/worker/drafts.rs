@@ -31,7 +31,7 @@ impl DraftDirectory {
     /// Creates a draft directory in the spool, and gives it to a worker.
     ///
     /// # Errors
-    /// When it cannot be created or given away.
+    /// When the directory cannot be created, or its owner cannot be changed.
     pub(super) fn create(spool: &Path, identity: u32) -> Result<Self> {
         let create = || -> io::Result<Self> {
             let directory = tempfile::Builder::new()

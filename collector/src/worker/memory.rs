@@ -245,7 +245,7 @@ mod tests {
         let start = area.as_ptr() as u64;
         let (memory, page_map, maps) = our_own();
         let mut memory = ProcessMemory::new(&memory, Some(&page_map), &maps, &HashSet::new());
-        // Another test's thread may map more behind it, but not less.
+        // Another test's thread may map more after it, but not less.
         assert_eq!(memory.zeros(Avma(start), 64 * PAGE), 10 * PAGE);
         assert_eq!(memory.zeros(Avma(start + 10 * PAGE), PAGE), 0);
         assert_eq!(memory.zeros(Avma(start + 11 * PAGE + 8), PAGE), PAGE);

@@ -338,7 +338,7 @@ impl OpenFile {
     }
 }
 
-/// Returns the user and group of a process, or nobody's if they are unknown.
+/// Returns the user and group of a process, or the overflow ids if they are unknown.
 fn identity(tid: RawTid, user: Option<u32>) -> opener::Identity {
     const NOBODY: u32 = 65534;
     let [_, owner, group] = status::parent_and_owner(tid);

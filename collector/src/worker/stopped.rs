@@ -23,7 +23,7 @@ pub(super) struct StoppedProcess {
 }
 
 impl StoppedProcess {
-    /// Stops all threads of a process, including those that start meanwhile.
+    /// Stops all threads of a process, including those that start at the same time.
     pub(super) fn stop(pid: RawTid) -> Result<Self, String> {
         let mut stopped = Self {
             pid,
@@ -88,7 +88,7 @@ impl Drop for StoppedProcess {
         let deadline = Instant::now() + STOP_TIMEOUT;
         for tid in &self.threads {
             let tid = Pid::from_raw(*tid);
-            // A thread that was killed meanwhile stays until its tracer has waited for it. Its
+            // A thread that was killed since then stays until its tracer has waited for it. Its
             // parent would wait for as long as this process runs.
             while ptrace::detach(tid, None).is_err() && Instant::now() < deadline {
                 match waitpid(tid, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG)) {

@@ -158,7 +158,7 @@ pub struct Description {
     pub name: String,
     /// Whether this machine records the traces of its processors.
     pub records_history: bool,
-    /// What is missing, one sentence each.
+    /// The missing parts, one sentence each.
     pub missing: Vec<String>,
     /// Notes for the reader, one sentence each.
     pub notes: Vec<String>,

@@ -196,7 +196,7 @@ fn split_name(line: &str) -> (&str, &str) {
 /// Runs a line as typed.
 ///
 /// # Errors
-/// What the command fails with.
+/// The errors of the command.
 pub fn execute(navigator: &mut Navigator, line: &str, watch: &Watch<'_>) -> Result<Output> {
     let line = line.trim();
     if thread_apply::take(navigator, line)? {

@@ -80,7 +80,7 @@ impl Text {
         }
     }
 
-    /// Appends a line. What is [invisible](is_invisible) in a name or a source line is shown as
+    /// Appends a line. [Invisible](is_invisible) characters of a name or a source line are shown as
     /// U+FFFD.
     pub fn line(&mut self, line: impl AsRef<str>) {
         let mut rest = line.as_ref().trim_end();

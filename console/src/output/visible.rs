@@ -11,8 +11,8 @@ use std::io::{self, Write};
 
 /// Returns whether a character has no glyph but changes the surrounding text.
 ///
-/// Such characters are control characters, which can command a terminal, line separators, and
-/// characters that reverse the order of letters (Unicode Standard Annex 9).
+/// These are control characters, which can command a terminal, line separators, and characters that
+/// reverse the order of letters (Unicode Standard Annex 9).
 #[must_use]
 pub fn is_invisible(char: char) -> bool {
     char.is_control()

@@ -49,7 +49,7 @@ impl<'a> CoreSource<'a> {
             .ok_or_else(|| "the core does not have the frame".into())
     }
 
-    /// The frame that called this one, for what held at the call.
+    /// Returns the frame that called this one, for values at the time of the call.
     fn caller(&self, number: usize) -> Option<CallerFrame<'_>> {
         let frame = self.frames.get(number.checked_add(1)?)?;
         let module = self.symbols.module_at(frame.look_up())?;

@@ -21,11 +21,11 @@ struct SavedState {
 }
 
 impl Navigator {
-    /// Does something; where that needs history that is not decoded yet, decodes all, and does it
-    /// then.
+    /// Runs `act`. If that needs history that is not decoded yet, decodes all, and runs `act`
+    /// again.
     ///
     /// # Errors
-    /// What `act` fails with; when canceled, and then nothing has changed.
+    /// The errors of `act`. Also when canceled; nothing has changed then.
     pub fn with_earlier<T>(
         &mut self,
         watch: &Watch<'_>,

@@ -242,20 +242,20 @@ impl Session {
         ended.or_else(last).map(|thread| thread.tid)
     }
 
-    /// Older history is there to be decoded.
+    /// Returns whether older history is not decoded yet.
     #[must_use]
     pub fn is_partial(&self) -> bool {
         self.earlier.is_some()
     }
 
-    /// Begins to decode it, in the background, for it will be asked for.
+    /// Begins to decode older history in the background, because it will be needed.
     pub fn decode_ahead(&mut self) {
         if let Some(earlier) = &mut self.earlier {
             earlier.begin();
         }
     }
 
-    /// Older history has been decoded in the background and can be had at once.
+    /// Returns whether older history has been decoded in the background and is ready.
     #[must_use]
     pub fn is_decoded_ahead(&self) -> bool {
         self.earlier.as_ref().is_some_and(UndecodedHistory::is_ready)

@@ -259,8 +259,8 @@ impl CallFrame<'_> {
         Some(ExecutedRange { stretches, described })
     }
 
-    /// Returns the call by the frame that has the instruction before index `at`, if it is not the
-    /// frame's own; `None` if the frame is unknown.
+    /// Returns the call by the frame that has the instruction before index `at`, if the instruction
+    /// is not the frame's own. `None`: the frame is unknown.
     fn callee_before(&self, at: u64) -> Option<Option<Call>> {
         let mut call = self.forest.call_at(at.checked_sub(1)?)?;
         let mut inner = None;

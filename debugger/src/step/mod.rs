@@ -12,14 +12,15 @@
 //! | `advance` | hit of the location, or exit from the current frame |
 //! | `finish` | forward: the instruction after the selected frame's return; backward: its call |
 //!
-//! In addition, every motion stops at the start and the end of history, and at the first instruction
-//! after a gap, in both directions. A backward motion from there crosses the gap. Its frame is the
-//! one that history was in before the gap.
+//! In addition, every motion stops at the start and the end of history, and at the first
+//! instruction after a gap, in both directions. A backward motion from there crosses the gap. Its
+//! frame is the one that history was in before the gap.
 //!
 //! The pairs return to these positions:
 //!
 //! - `stepi`, `step` and `continue` with their reverses: from any position of the set, each undoes
-//!   the other. From between two positions of the set, forward then backward goes to the previous one.
+//!   the other. From between two positions of the set, forward then backward goes to the previous
+//!   one.
 //! - `nexti` and `next`: the same, if both ends are in the same frame. If the forward move returned
 //!   from a call, the way back goes to that call: its instruction, or the start of its line.
 //! - `finish`, then `reverse-nexti`, goes to the call, as `reverse-finish` would have done.

@@ -14,8 +14,8 @@ use starts::FlowStarts;
 
 /// libipt's `pt_insn` decoder.
 ///
-/// It uses the raw bindings: an instruction that is returned together with an error counts, but the
-/// wrapper crate drops it.
+/// The decoder is called by the raw bindings: an instruction that is returned together with an
+/// error counts, but the wrapper crate drops it.
 pub struct Libipt;
 
 /// Returns libipt's configuration for a trace, without flags, for its other decoders. It refers to

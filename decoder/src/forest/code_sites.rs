@@ -162,7 +162,7 @@ impl<'a> CodeSites<'a> {
         sites.is_some_and(|sites| sites >> (id.0 % 64) & 1 != 0)
     }
 
-    /// Returns whether an instruction lies between a call and the intended function.
+    /// Returns whether an instruction is between a call and the intended function.
     pub fn is_glue(&self, pc: Avma) -> bool {
         self.functions.is_plt(pc) || self.functions.is_resolver(pc)
     }

@@ -30,15 +30,15 @@ pub(super) enum Op {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transition {
     Nothing,
-    /// It calls the function at the start of the next path.
+    /// Calls the function at the start of the next path.
     Calls,
-    /// It returns from the innermost call.
+    /// Returns from the innermost call.
     Returns,
-    /// It may be a tail call to the function at the start of the next path; an [`ExecutionNote`]
+    /// May be a tail call to the function at the start of the next path; an [`ExecutionNote`]
     /// records that.
     MayTailCall,
-    /// It shows that this call, by its number in the path, is of the function at the start of the
-    /// next path.
+    /// Shows that this call, by its number in the path, is of the function at the start of the next
+    /// path.
     Resolves(u32),
 }
 

@@ -96,8 +96,8 @@ impl<'a, 't> Scheduler<'a, 't> {
 
     /// Returns the next job of a thread, and waits for one if needed; `None`: the work is done.
     ///
-    /// One thread (`decodes`) prefers decoding, because it knows the code best, until merging falls
-    /// behind. The others prefer the other jobs.
+    /// One thread (`decodes`) prefers decoding, because it knows the code best, until too many
+    /// segments wait for merging. The others prefer the other jobs.
     pub fn next(&self, decodes: bool) -> Option<Task<'a>> {
         let mut state = self.state();
         loop {

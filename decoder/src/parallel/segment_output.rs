@@ -33,7 +33,7 @@ pub(super) struct SegmentOutput {
 #[derive(Debug)]
 enum OutputItem {
     Event(Event),
-    /// What follows happened after this many timing records.
+    /// All later items happened after this many timing records.
     DeferredTime(usize),
 }
 

@@ -127,7 +127,7 @@ impl<'a> Cutter<'a> {
         (self.builder.finish(), self.pieces)
     }
 
-    /// Starts a piece; `stamped`: the stamp of the last PSB lies in it.
+    /// Starts a piece; `stamped`: the stamp of the last PSB is in it.
     fn open(&mut self, stamped: bool) {
         self.close();
         self.first = self.builder.len();

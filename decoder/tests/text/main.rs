@@ -24,8 +24,8 @@
 //! in the expected output.
 //!
 //! Expected output has one event per line. Instructions contiguous in memory are written as
-//! `at a b c`; `3 * at a / c` is three times two such lines. Engines need not agree on everything:
-//! the message of a decode error, the events reported before it, the read offset at an overflow,
+//! `at a b c`; `3 * at a / c` is three times two such lines. Engines need not agree on everything.
+//! The message of a decode error, the events reported before it, the read offset at an overflow,
 //! and repeated times are not compared with libipt.
 //!
 //! `BACKTRAIL_BLESS=1` rewrites the expected output, for review.

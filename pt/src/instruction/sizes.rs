@@ -1,5 +1,6 @@
-//! The length of the parts after an opcode, by ModRM and SIB (SDM volume 2, chapter 2) and by
-//! operand and address sizes (volume 1, "Operand-Size and Address-Size Attributes").
+//! The length of the parts after an opcode, by ModRM, SIB, and operand and address sizes.
+//!
+//! Source: SDM volume 2, chapter 2; volume 1, "Operand-Size and Address-Size Attributes".
 
 use super::Mode;
 use super::tables::Imm;
@@ -68,7 +69,7 @@ impl Attributes {
     }
 
     /// Returns the size of ModRM, SIB and displacement, without the part that [`SIB_MAY_ADD`]
-    /// stands for.
+    /// represents.
     pub fn address_len(self, modrm: u8) -> u8 {
         let table = if self.short_addresses() {
             &ADDRESS_16

@@ -61,8 +61,8 @@ impl Session<'_> {
         let pid = status::thread_group(tid).unwrap_or(tid);
         let known = self.processes.contains_key(&pid);
         if stop == Stop::Event(libc::PTRACE_EVENT_EXIT) {
-            // The thread was killed before its first stop. If nobody resumed it, it would block the
-            // recording forever.
+            // The thread was killed before its first stop. If it were not resumed, it would block
+            // the recording forever.
             self.pending_clones.expected.remove(&tid);
             self.pending_clones.early.retain(|early| *early != tid);
             self.attached.remove(&tid);

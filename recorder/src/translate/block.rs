@@ -222,7 +222,7 @@ struct Translator {
     written: usize,
 }
 
-/// What follows an instruction in a block.
+/// The continuation after an instruction in a block.
 enum Flow {
     ContinueAt(u64),
     EndBlock,

@@ -58,7 +58,7 @@ pub(super) const REGION_SIZE: u64 = CHUNKS + CHUNK_COUNT * CHUNK_STRIDE;
 
 /// The distance between the address where the kernel places new mappings and the regions below it.
 ///
-/// Regions lie where libraries could be: programs that own fixed parts of the address space, such
+/// Regions are where libraries could be. Programs that own fixed parts of the address space, such
 /// as those with sanitizers, leave that part to the kernel. The program's own mappings have this
 /// much room before they reach a region.
 const ROOM_FOR_MAPPINGS: u64 = 64 << 30;

@@ -7,10 +7,10 @@
 //! The program's registers, flags and stack never change: return addresses are the original ones,
 //! and its state can be reconstructed at every stop ([`thread`]).
 //!
-//! From the bottom up: [`layout`] defines the memory layout; [`memory`] and [`tracee`] share memory
-//! with the program; [`assembler`] and [`block`] write code; [`cache`] holds the blocks of an
-//! [`address_space`], which are translated from [`code_pages`]; [`region`] is the memory of one
-//! thread; [`encoder`] turns logs into packets.
+//! From the bottom up: [`layout`] defines the memory layout. [`memory`] and [`tracee`] share memory
+//! with the program. [`assembler`] and [`block`] write code. [`cache`] holds the blocks of an
+//! [`address_space`], which are translated from [`code_pages`]. [`region`] is the memory of one
+//! thread. [`encoder`] turns logs into packets.
 
 mod address_space;
 mod assembler;

@@ -75,7 +75,7 @@ pub(crate) enum TrapAction {
     Continue,
     /// Single-step it: it is at a system call or at an instruction outside the cache.
     Step,
-    /// It has the program's registers: re-enter the cache.
+    /// Re-enter the cache: the thread has the program's registers.
     InProgramState,
 }
 
@@ -597,7 +597,7 @@ impl Translated {
             return info;
         };
         let came = self.sent.remove(first);
-        // An earlier signal with this number was pending, and stands for both.
+        // An earlier signal with this number was pending, and represents both.
         if info.code() != libc::SI_TKILL || ptrace::set_siginfo(self.tid, &came).is_err() {
             return info;
         }

@@ -1,4 +1,5 @@
-/* Exits with 0 if the signals of an invalid instruction and of a division by zero report its address. */
+/* Exits with 0 if the signals of an invalid instruction and of a division by zero report their
+   address. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>

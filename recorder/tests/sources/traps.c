@@ -1,4 +1,4 @@
-/* Looks for signs of single-stepping, and exits with 0 if there are none. */
+/* Searches for signs of single-stepping, and exits with 0 if there are none. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdint.h>

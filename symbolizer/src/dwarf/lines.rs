@@ -341,7 +341,7 @@ fn row(sequence: &Sequence, rows: &[Row], number: usize, files: &[Arc<str>]) -> 
 pub(crate) enum PrologueEnd {
     /// The line table marks it.
     Marked(u64),
-    /// It is the second row of the function.
+    /// The second row of the function is taken as the end.
     SecondRow(u64),
     /// The function has at most one row.
     Unknown,

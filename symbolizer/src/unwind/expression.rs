@@ -99,8 +99,8 @@ mod tests {
 
     #[test]
     fn plt_stub_expression_is_evaluated() {
-        // DW_OP_breg7 8; DW_OP_breg16 0; lit15; and; lit11; ge; lit3; shl; plus: the expression that
-        // `ld` writes for `.plt`.
+        // DW_OP_breg7 8; DW_OP_breg16 0; lit15; and; lit11; ge; lit3; shl; plus: the expression
+        // that `ld` writes for `.plt`.
         let code = [0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22];
         assert_eq!(evaluate(&code, None), Some(0x708));
     }

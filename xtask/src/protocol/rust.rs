@@ -28,7 +28,8 @@ pub fn types(schema: &Value) -> Result<String, Failure> {
     }
     let origin = schema["$comment"]
         .as_str()
-        .ok_or("the schema does not tell where it is from")?;
+        .ok_or("the schema does not tell where it is from")?
+        .replace('\n', "\n//! ");
     let mut text = format!(
         "//! {origin}\n//! The types are generated from that schema: do not change them here.\n{HEAD}"
     );

@@ -12,8 +12,8 @@ const MAX_FILTERS: usize = 7;
 /// The most ranges after resolution. A file may be mapped in any number of processes.
 const MAX_RANGES: usize = 4096;
 
-/// Resolves the filters to addresses. If one cannot be resolved, a note is added and none is used:
-/// a decoder that knew only some filters would report errors for the others.
+/// Resolves the filters to addresses. If one cannot be resolved, a note is added and none is used.
+/// A decoder that knew only some filters would report errors for the others.
 pub(super) fn resolve(text: &str, processes: &[Process], notes: &mut Vec<String>) -> Vec<AddressFilter> {
     let text = text.trim();
     if text.is_empty() {

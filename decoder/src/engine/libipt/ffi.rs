@@ -306,7 +306,7 @@ fn raw_event(event: &sys::pt_event) -> RawEvent {
     let variant = &event.variant;
     let kind = match event.type_ {
         sys::pt_event_type_ptev_enabled => RawEventKind::Enabled {
-            // SAFETY: the type tells which member is set; all are plain numbers.
+            // SAFETY: the type determines which member is set; all are plain numbers.
             at: unsafe { variant.enabled.ip },
             status,
         },

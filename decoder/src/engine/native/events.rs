@@ -1,8 +1,8 @@
 //! Converts packets to events: binds packets that belong together (SDM volume 3, "Packet Binding",
 //! "Packet Sequences").
 //!
-//! It reads one packet ahead of the returned items, as libipt does. The read position at an error
-//! decides which PSB is next.
+//! The reader is one packet ahead of the returned items, as in libipt. The read position at an
+//! error decides which PSB is next.
 
 mod addresses;
 mod event_trace;
@@ -126,8 +126,8 @@ impl<'a> Events<'a> {
         self.sync()
     }
 
-    /// Makes the PSB at `psb` the next to start at, unless it lies before `read`. Returns whether
-    /// it does.
+    /// Makes the PSB at `psb` the next to start at, unless it is before `read`. Returns whether it
+    /// does.
     pub fn rewind_to(&mut self, psb: usize, read: usize) -> bool {
         self.packets.rewind_to(psb, read)
     }

@@ -128,7 +128,7 @@ impl StepHistory {
         };
         let next = self.step(matched.next);
         let distance = (offset as u32).wrapping_sub(next.at) as usize;
-        // At least one step lies between, so the end of the match is known.
+        // At least one step is between, so the end of the match is known.
         let known = ago > 2 && ago < Self::STEPS && (was.path, was.block) == (is.path, is.block);
         (known && next.block == block).then_some(ReplayMatch { distance, ..matched })
     }

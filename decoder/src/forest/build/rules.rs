@@ -25,7 +25,8 @@ pub(super) struct Source {
     return_site: SiteIdx,
     len: u8,
     pub kind: TransferKind,
-    /// It lies between a call and the intended function (a linkage stub or the resolver).
+    /// Whether the instruction is between a call and the intended function (a linkage stub or the
+    /// resolver).
     pub glue: bool,
 }
 

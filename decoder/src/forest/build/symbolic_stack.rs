@@ -22,13 +22,13 @@ pub(super) struct SymbolicStack {
 /// The outcome of a symbolic transfer.
 enum SymbolicOutcome {
     Done,
-    /// It jumps to this function out of the placeholder.
+    /// A jump to this function out of the placeholder.
     Jumps(FunctionIdx),
-    /// It returns from the placeholder.
+    /// A return from the placeholder.
     Returns,
-    /// It shows that the placeholder is a call of the function that starts at the target.
+    /// A proof that the placeholder is a call of the function that starts at the target.
     Renames,
-    /// Its effect depends on unknown calls.
+    /// The effect depends on unknown calls.
     Open,
 }
 

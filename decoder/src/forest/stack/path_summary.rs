@@ -189,7 +189,7 @@ pub(in crate::forest) struct SpilledParts<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::forest) struct EnclosingCall {
     pub key: FrameKey,
-    /// It must not share its return with a call below.
+    /// Whether the call must not share its return with a call below.
     pub unshared: bool,
 }
 
@@ -266,7 +266,7 @@ impl PathSummary {
             && !(self.end.is_indirect() && sites.may_be_returned_to(next.first))
     }
 
-    /// Returns the effect of another transition, out of a call of this function; `in_chain` tells
+    /// Returns the effect of another transition, out of a call of this function; `in_chain` returns
     /// whether a function shares its return. `None`: it must be determined by the rules.
     #[inline]
     pub(super) fn open_transition(

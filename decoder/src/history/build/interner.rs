@@ -235,7 +235,7 @@ impl Interner {
         Some(block)
     }
 
-    /// Ends the open block: something lies before the next instruction.
+    /// Ends the open block: an event is before the next instruction.
     pub fn cut(&mut self) {
         let Some(open) = self.open.take() else { return };
         let block = match open.body {

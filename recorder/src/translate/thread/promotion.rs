@@ -13,7 +13,7 @@ use backtrail_bundle::core::Registers;
 impl Translated {
     /// Promotes blocks that often leave through side exits, as the full chunk shows.
     pub(super) fn promote(&mut self, entry: &TranslationEntry, registers: &Registers) -> Result<()> {
-        /// The number of log bytes to look at.
+        /// The number of log bytes to read.
         const SAMPLE: u64 = 512;
         /// The maximum number of blocks per sample.
         const MOST: usize = 4;

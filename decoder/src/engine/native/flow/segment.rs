@@ -1,9 +1,9 @@
 //! Segments of a trace, and the state at a segment boundary, for merging.
 //!
 //! A boundary is a PSB that the flow passes. The PSB+ has the address of the flow, so that the
-//! second segment can be decoded before the first. Two segments give the result of one decode on two
-//! conditions. Both have the same state at the PSB, and no compressed return of the second needs a
-//! call of the first. Times of the second segment are resolved when the first is known.
+//! second segment can be decoded before the first. Two segments give the result of one decode on
+//! two conditions. Both have the same state at the PSB, and no compressed return of the second
+//! needs a call of the first. Times of the second segment are resolved when the first is known.
 //!
 //! Source: SDM volume 3, "Indirect Transfer Compression for Returns (RET)": a compressed return
 //! refers to a call since the last PSB.

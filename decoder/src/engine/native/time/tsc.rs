@@ -185,7 +185,7 @@ impl TscEstimator {
         };
         let mut current = cycles;
         if self.fast == 0 && self.ctc != self.ctc_cyc {
-            // It counts over more than the current MTC period: subtract the earlier part.
+            // The CYC counts over more than the current MTC period: subtract the earlier part.
             let delta = ticks_between(self.ctc, self.ctc_cyc, &self.params)?;
             let Some(ticks) = tsc_ticks(delta, &self.params) else {
                 return Ok(());

@@ -32,7 +32,7 @@ impl<'b> FlowDecoder<'_, 'b> {
                     let Self { cache, returns, .. } = self;
                     cache.packets.replay(step.packed, len, packets, returns)
                 }
-                // Such steps pay only between packet cache paths.
+                // Steps of other kinds pay only between packet cache paths.
                 _ if offset + len < begin + steps * MIN_BYTES_PER_STEP => false,
                 kind => self.replay_step(kind, len, matched, packets),
             };
