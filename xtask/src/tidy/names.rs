@@ -3,7 +3,25 @@
 use super::{Problem, Source, coverage};
 
 /// Folders in which the rule holds. A new row comes when a folder is renamed.
-const HOLDS: &[&str] = &["xtask"];
+const HOLDS: &[&str] = &[
+    "bench",
+    "bpf",
+    "bundle",
+    "cli",
+    "collector",
+    "console",
+    "dap-adapter",
+    "debugger",
+    "decoder",
+    "export",
+    "perf",
+    "process",
+    "pt",
+    "recorder",
+    "symbolizer",
+    "values",
+    "xtask",
+];
 
 /// Keywords that introduce the name of a type.
 const KEYWORDS: &[&str] = &["struct", "enum", "union", "trait", "type"];
