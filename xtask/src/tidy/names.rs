@@ -19,6 +19,7 @@ const HOLDS: &[&str] = &[
     "pt",
     "recorder",
     "symbolizer",
+    "tests",
     "values",
     "xtask",
 ];

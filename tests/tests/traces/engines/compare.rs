@@ -169,7 +169,7 @@ impl Recording {
             if let Item::Event(Event::Time(stamp)) = item
                 && level == Level::Times
             {
-                // Told again it says nothing, and the later of two with nothing between says all.
+                // A repeated time adds nothing, and of two times in a row only the later counts.
                 if told == Some(stamp) {
                     continue;
                 }

@@ -56,35 +56,35 @@ fn complaints(log: &[String]) -> Vec<&str> {
     lines.filter(|line| !line.starts_with("log: ")).collect()
 }
 
-/// What begins and ends in a thread and when, in nanoseconds from its first event.
-type Told = Vec<(bool, String, u64)>;
+/// Begins and ends of calls in a thread, with names and nanoseconds since its first event.
+type Boundaries = Vec<(bool, String, u64)>;
 
 /// The threads of a file of speedscope's format. It does not keep what took no time.
 #[track_caller]
-fn told(file: &Value) -> Vec<Told> {
+fn boundaries(file: &Value) -> Vec<Boundaries> {
     let frames = file["shared"]["frames"].as_array().unwrap();
     let profiles = file["profiles"].as_array().unwrap().iter();
     let of = |profile: &Value| {
         let begin = profile["startValue"].as_u64().unwrap();
-        let (mut told, mut open) = (Told::new(), Vec::new());
+        let (mut boundaries, mut open) = (Boundaries::new(), Vec::new());
         for event in profile["events"].as_array().unwrap() {
             let at = event["at"].as_u64().unwrap() - begin;
             let name = frames[event["frame"].as_u64().unwrap() as usize]["name"].as_str();
             let name = name.unwrap().to_owned();
             if event["type"] == "O" {
-                open.push(told.len());
-                told.push((true, name, at));
+                open.push(boundaries.len());
+                boundaries.push((true, name, at));
                 continue;
             }
             let opened = open.pop().unwrap();
-            assert_eq!(told[opened].1, name);
-            match told[opened].2 == at {
-                true => told.truncate(opened),
-                false => told.push((false, name, at)),
+            assert_eq!(boundaries[opened].1, name);
+            match boundaries[opened].2 == at {
+                true => boundaries.truncate(opened),
+                false => boundaries.push((false, name, at)),
             }
         }
         assert!(open.is_empty());
-        told
+        boundaries
     };
     profiles.map(of).collect()
 }
@@ -105,7 +105,7 @@ fn speedscope_opens_its_own_format() {
     let written: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     let (saved, log) = by_speedscope(&node, &packages, &file);
     assert_eq!(complaints(&log), [""; 0]);
-    assert_eq!(told(&saved), told(&written));
+    assert_eq!(boundaries(&saved), boundaries(&written));
 }
 
 #[test]
