@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long the daemon may take to answer.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum size of an answer in bytes.
 const MAX_ANSWER: u64 = 1 << 20;
 
@@ -31,7 +31,7 @@ pub fn snapshot(runtime: &Runtime, pid: Option<u32>) -> Result<SnapshotReply> {
     let path = runtime.control_socket();
     let mut socket = UnixStream::connect(&path).map_err(|_| Error::NotRunning(path.clone()))?;
     let mut ask = || {
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
         write!(
             socket,
             "POST /snapshot{query} HTTP/1.1\r\nHost: backtrail\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"

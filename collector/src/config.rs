@@ -253,8 +253,8 @@ impl Config {
             let line = error
                 .span()
                 .map(|span| 1 + text.get(..span.start).unwrap_or_default().matches('\n').count());
-            let place = line.map_or_else(String::new, |line| format!("line {line}: "));
-            wrong(format!("{place}{}", error.message()))
+            let position = line.map_or_else(String::new, |line| format!("line {line}: "));
+            wrong(format!("{position}{}", error.message()))
         })?;
         config.check().map_err(wrong)?;
         Ok(config)

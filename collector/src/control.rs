@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// How long a client may take to send the head of its request.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum bytes of a request's head.
 const MAX_HEAD: usize = 16 << 10;
 const JSON: &str = "application/json";
@@ -139,7 +139,7 @@ where
     });
     let _ = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(TIMEOUT)
         .max_buf_size(MAX_HEAD)
         .serve_connection(TokioIo::new(stream), service)
         .await;

@@ -52,10 +52,10 @@ use std::time::{Duration, Instant};
 use trace::{Trace, TraceSetup};
 
 /// How often to check for processors that went online or offline.
-const HOT_PLUG_EVERY: Duration = Duration::from_secs(1);
+const HOT_PLUG_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest time to keep the trace of an offline processor, in nanoseconds. It is dropped
 /// earlier when the history no longer reaches back to its end.
-const KEEP_GONE: u64 = 600_000_000_000;
+const OFFLINE_TRACE_LIMIT: u64 = 600_000_000_000;
 
 /// The Intel PT source.
 #[derive(Debug)]
@@ -67,11 +67,11 @@ pub struct Hardware {
     /// The rings with the records of the trace events.
     rings: BTreeMap<Cpu, Ring>,
     sideband: Sideband,
-    looked: Instant,
+    last_check: Instant,
     /// The number of freezes at the last check of the kernel's clock. `None`: a check is due.
-    frozen_by_then: Option<u64>,
-    came: u64,
-    went: u64,
+    freezes_at_check: Option<u64>,
+    onlined: u64,
+    offlined: u64,
     busy: u64,
     /// Processors that went online and could not be traced. Each is logged once.
     refused: BTreeSet<Cpu>,
@@ -131,10 +131,10 @@ impl Hardware {
             shared: freeze::FreezerState::new(traces, tsc, options.lock_memory)?,
             rings,
             sideband,
-            looked: Instant::now(),
-            frozen_by_then: None,
-            came: 0,
-            went: 0,
+            last_check: Instant::now(),
+            freezes_at_check: None,
+            onlined: 0,
+            offlined: 0,
             busy: 0,
             refused: BTreeSet::new(),
         })
@@ -150,17 +150,17 @@ impl Hardware {
 
     /// Reads the sideband into the history, and follows processors that go online or offline.
     pub fn drain(&mut self) {
-        if self.looked.elapsed() >= HOT_PLUG_EVERY {
-            self.looked = Instant::now();
-            self.follow_cpus();
+        if self.last_check.elapsed() >= HOT_PLUG_INTERVAL {
+            self.last_check = Instant::now();
+            self.update_cpus();
             self.shared.end_stale_pauses();
-            self.frozen_by_then = None;
+            self.freezes_at_check = None;
         }
         // The clock of a new freeze must be the current one.
         let freezes = SharedCounters::read(&self.shared.counters.freezes);
-        if self.frozen_by_then != Some(freezes) {
-            self.frozen_by_then = Some(freezes);
-            self.follow_clock();
+        if self.freezes_at_check != Some(freezes) {
+            self.freezes_at_check = Some(freezes);
+            self.update_clock();
         }
         let tsc = self.machine.tsc;
         let stopped = self
@@ -180,8 +180,8 @@ impl Hardware {
     pub fn counters(&self) -> Counters {
         let shared = &self.shared.counters;
         Counters {
-            cpus_came: self.came,
-            cpus_went: self.went,
+            cpus_onlined: self.onlined,
+            cpus_offlined: self.offlined,
             cpus_traced: self.rings.len() as u64,
             busy: self.busy,
             freezes: SharedCounters::read(&shared.freezes),
@@ -236,7 +236,7 @@ impl Hardware {
 
     /// Adopts the kernel's current clock conversion. The kernel refines the TSC calibration some
     /// seconds after boot.
-    fn follow_clock(&mut self) {
+    fn update_clock(&mut self) {
         let Some(tsc) = self.sideband.conversion() else {
             return;
         };
@@ -250,18 +250,18 @@ impl Hardware {
     }
 
     /// Opens traces of new processors, and closes those of offline processors.
-    fn follow_cpus(&mut self) {
+    fn update_cpus(&mut self) {
         let Ok(online) = traced_cpus(&self.options, &self.setup) else {
             return;
         };
-        let gone: Vec<Cpu> = self
+        let offline: Vec<Cpu> = self
             .rings
             .keys()
             .filter(|cpu| !online.contains(cpu))
             .copied()
             .collect();
-        for cpu in gone {
-            self.went += 1;
+        for cpu in offline {
+            self.offlined += 1;
             self.sideband.stop(cpu);
             self.rings.remove(&cpu);
             let traces = self.shared.traces();
@@ -270,14 +270,14 @@ impl Hardware {
                 .filter(|trace| trace.cpu() == cpu && trace.offline_since().is_none())
                 .for_each(|trace| trace.mark_offline());
         }
-        let came: Vec<Cpu> = online
+        let onlined: Vec<Cpu> = online
             .into_iter()
             .filter(|cpu| !self.rings.contains_key(cpu))
             .collect();
-        for cpu in came {
+        for cpu in onlined {
             match self.add_cpu(cpu) {
                 Ok(()) => {
-                    self.came += 1;
+                    self.onlined += 1;
                     self.refused.remove(&cpu);
                 }
                 // Each call tries again, but counts and logs a failure once.
@@ -295,7 +295,7 @@ impl Hardware {
                 Err(_) => {}
             }
         }
-        self.forget_gone();
+        self.drop_offline_traces();
     }
 
     fn add_cpu(&mut self, cpu: Cpu) -> Result<()> {
@@ -308,15 +308,15 @@ impl Hardware {
     }
 
     /// Drops traces of offline processors when their content is too old.
-    fn forget_gone(&self) {
+    fn drop_offline_traces(&self) {
         let now = clock::monotonic();
         let oldest = self.sideband.history().oldest().unwrap_or_default();
         let mut traces = self.shared.traces_mut();
         let before = traces.len();
         traces.retain(|trace| {
-            trace.offline_since().is_none_or(|went| {
-                let end = clock::perf_of_monotonic(&self.machine.tsc, went);
-                now.saturating_sub(went) < KEEP_GONE && end >= oldest
+            trace.offline_since().is_none_or(|offlined| {
+                let end = clock::perf_of_monotonic(&self.machine.tsc, offlined);
+                now.saturating_sub(offlined) < OFFLINE_TRACE_LIMIT && end >= oldest
             })
         });
         (traces.len()..before).for_each(|_| self.shared.shrink());

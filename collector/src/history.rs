@@ -74,12 +74,12 @@ impl History {
             (
                 "trace_cpus_came",
                 "Processors that went online.",
-                counters.cpus_came,
+                counters.cpus_onlined,
             ),
             (
                 "trace_cpus_went",
                 "Processors that went offline.",
-                counters.cpus_went,
+                counters.cpus_offlined,
             ),
             (
                 "trace_freezes",

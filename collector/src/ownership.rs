@@ -85,8 +85,8 @@ mod tests {
             user: Uid::from_raw(12345),
             group: None,
         };
-        let place = tempfile::tempdir().unwrap();
-        let at = |name: &str| place.path().join(name);
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
         fs::create_dir_all(at("spool/bundle/modules")).unwrap();
         fs::create_dir(at("outside")).unwrap();
         for file in ["spool/bundle/modules/a", "spool/bundle/core", "outside/file"] {
@@ -115,14 +115,16 @@ mod tests {
 
     #[test]
     fn too_deep_tree_is_refused() {
-        let place = tempfile::tempdir().unwrap();
-        fs::create_dir_all(place.path().join("d/".repeat(DEPTH))).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("d/".repeat(DEPTH))).unwrap();
         let owner = Owner {
             user: Uid::effective(),
             group: None,
         };
         assert_eq!(
-            chown_recursively(place.path(), owner).unwrap_err().raw_os_error(),
+            chown_recursively(folder.path(), owner)
+                .unwrap_err()
+                .raw_os_error(),
             Some(libc::ELOOP)
         );
     }

@@ -51,7 +51,7 @@ pub const NEEDED: [(Capability, &str); 12] = [
 /// When the user does not exist, or the kernel refuses.
 pub fn drop_unneeded(reader: Option<&str>, spool: &Path) -> Result<()> {
     let had = caps::read(None, CapSet::Permitted).map_err(refused)?;
-    let kept: CapsHashSet = NEEDED
+    let retained: CapsHashSet = NEEDED
         .iter()
         .map(|(needed, _)| *needed)
         .filter(|needed| had.contains(needed))
@@ -77,13 +77,13 @@ pub fn drop_unneeded(reader: Option<&str>, spool: &Path) -> Result<()> {
         std::fs::set_permissions(&target, mode).map_err(changed())?;
     }
     for capability in caps::all() {
-        if !kept.contains(&capability) && had.contains(&Capability::CAP_SETPCAP) {
+        if !retained.contains(&capability) && had.contains(&Capability::CAP_SETPCAP) {
             let _ = caps::drop(None, CapSet::Bounding, capability);
         }
     }
     caps::set(None, CapSet::Effective, &none).map_err(refused)?;
-    caps::set(None, CapSet::Permitted, &kept).map_err(refused)?;
-    caps::set(None, CapSet::Effective, &kept).map_err(refused)?;
+    caps::set(None, CapSet::Permitted, &retained).map_err(refused)?;
+    caps::set(None, CapSet::Effective, &retained).map_err(refused)?;
     caps::set(None, CapSet::Inheritable, &none).map_err(refused)?;
     nix::sys::prctl::set_no_new_privs().map_err(Error::system("set no_new_privs"))
 }

@@ -25,7 +25,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// How long the daemon may take to answer. The process waits for this.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the daemon may take to check a bundle and write it to disk.
 const SAVE_TIMEOUT: Duration = Duration::from_secs(180);
 /// Candidates for the staging directory. The first writable one is used. Memory comes last, because
@@ -122,7 +122,7 @@ impl RecorderClient {
 
     fn connect(&self) -> Result<Connection> {
         let path = self.runtime.recorder_socket();
-        Connection::open_within(&path, PATIENCE).map_err(|error| match error.kind() {
+        Connection::open_within(&path, TIMEOUT).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => Error::file("use", &path)(error),
             _ => Error::NotRunning(path.clone()),
         })
@@ -252,7 +252,7 @@ fn staging(spool: &Path) -> Result<TempDir> {
     asked
         .into_iter()
         .chain(STAGING.map(PathBuf::from))
-        .find_map(|place| tempfile::Builder::new().prefix("backtrail-record-").tempdir_in(place).ok())
+        .find_map(|folder| tempfile::Builder::new().prefix("backtrail-record-").tempdir_in(folder).ok())
         .ok_or_else(|| {
             Error::Unable(format!(
                 "neither {} nor a temporary directory is writable; let the service write to one (PrivateTmp=yes)",
@@ -266,21 +266,21 @@ mod tests {
     use super::*;
     use crate::wire::Listener;
 
-    fn config(place: &Path) -> Config {
+    fn config(folder: &Path) -> Config {
         Config {
-            spool: place.join("spool"),
-            runtime: place.to_owned(),
+            spool: folder.join("spool"),
+            runtime: folder.to_owned(),
             ..Config::default()
         }
     }
 
     #[test]
     fn refresh_repeats_claims_to_a_new_daemon() {
-        let place = tempfile::tempdir().unwrap();
-        let mut client = RecorderClient::new(&config(place.path())).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut client = RecorderClient::new(&config(folder.path())).unwrap();
         assert!(matches!(client.claim(7), Err(Error::NotRunning(_))));
         assert!(!client.refresh());
-        let listener = Listener::bind(&Runtime::new(place.path()).recorder_socket()).unwrap();
+        let listener = Listener::bind(&Runtime::new(folder.path()).recorder_socket()).unwrap();
         let daemon = std::thread::spawn(move || {
             let connection = listener.accept().unwrap();
             let (request, _) = connection.receive::<Request>().unwrap();
@@ -297,8 +297,8 @@ mod tests {
 
     #[test]
     fn bundle_without_daemon_has_no_probe_data() {
-        let place = tempfile::tempdir().unwrap();
-        let mut client = RecorderClient::new(&config(place.path())).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut client = RecorderClient::new(&config(folder.path())).unwrap();
         let draft = client.begin("service", 7).unwrap();
         let manifest = Manifest {
             cpu: backtrail_process::machine::cpu_model(),

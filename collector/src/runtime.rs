@@ -200,8 +200,8 @@ mod tests {
 
     #[test]
     fn one_daemon_at_a_time() {
-        let place = tempfile::tempdir().unwrap();
-        let runtime = Runtime::new(place.path().join("run"));
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = Runtime::new(folder.path().join("run"));
         assert!(!runtime.is_locked());
         let first = runtime.lock().unwrap();
         assert!(runtime.is_locked());
@@ -218,8 +218,8 @@ mod tests {
         if !Uid::effective().is_root() {
             return eprintln!("left out: only root has a directory that is root's");
         }
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("run");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run");
         let runtime = Runtime::new(&path);
         drop(runtime.lock().unwrap());
         for mode in [0o775, 0o757, 0o1777] {

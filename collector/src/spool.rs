@@ -247,15 +247,15 @@ impl Spool {
     ///
     /// # Errors
     /// When the bundle cannot be handed over or moved.
-    pub fn publish(&self, bundle: &Path, place: &ReservedName, user: User) -> Result<()> {
+    pub fn publish(&self, bundle: &Path, reserved: &ReservedName, user: User) -> Result<()> {
         self.hand_over(bundle, user)?;
         // The daemon knows the owner. The bundle's content comes from a worker.
         let size = entry::size(bundle);
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        usage.insert(place.id.clone(), BundleUsage { size, user });
+        usage.insert(reserved.id.clone(), BundleUsage { size, user });
         drop(usage);
-        self.record_user(&place.id, user)?;
-        fs::rename(bundle, &place.path).map_err(Error::file("create", &place.path))?;
+        self.record_user(&reserved.id, user)?;
+        fs::rename(bundle, &reserved.path).map_err(Error::file("create", &reserved.path))?;
         let directory = fs::File::open(&self.directory).and_then(|directory| directory.sync_all());
         directory.map_err(Error::file("write", &self.directory))
     }
@@ -285,8 +285,8 @@ impl Spool {
     pub fn room(&self) -> Result<u64> {
         let found = statvfs(&self.directory).map_err(Error::system("query the spool's disk"))?;
         let free = found.blocks_available().saturating_mul(found.fragment_size());
-        let kept = self.free.load(Ordering::Relaxed);
-        match free.checked_sub(kept) {
+        let reserve = self.free.load(Ordering::Relaxed);
+        match free.checked_sub(reserve) {
             Some(room @ 1..) => Ok(room),
             _ => Err(Error::Unable("the spool's disk is full".to_owned())),
         }

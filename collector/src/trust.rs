@@ -141,8 +141,8 @@ mod tests {
         if !is_root() {
             return;
         }
-        let place = tempfile::tempdir().unwrap();
-        let at = |name: &str| place.path().join(name);
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
         fs::create_dir_all(at("a/b")).unwrap();
         fs::write(at("a/b/file"), "x").unwrap();
         let found = |name: &str| first_untrusted(&at(name)).unwrap().map(|found| found.to_string());
@@ -167,8 +167,8 @@ mod tests {
         if !is_root() {
             return;
         }
-        let place = tempfile::tempdir().unwrap();
-        let at = |name: &str| place.path().join(name);
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
         fs::create_dir_all(at("open/safe")).unwrap();
         fs::create_dir(at("safe")).unwrap();
         symlink("open/safe", at("way")).unwrap();
@@ -191,8 +191,8 @@ mod tests {
 
     #[test]
     fn file_writable_by_others_is_not_read() {
-        let place = tempfile::tempdir().unwrap();
-        let at = |name: &str| place.path().join(name);
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
         fs::write(at("file"), "text").unwrap();
         set_mode(&at("file"), 0o644);
         assert_eq!(read_trusted(&at("file"), 4).unwrap(), b"text");

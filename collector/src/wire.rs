@@ -367,8 +367,8 @@ mod tests {
 
     #[test]
     fn messages_are_separate_and_carry_files() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("socket");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
         let listener = Listener::bind(&path).unwrap();
         let (mut reading, mut writing) = std::io::pipe().unwrap();
         let client = Connection::open(&path).unwrap();
@@ -422,8 +422,8 @@ mod tests {
 
     #[test]
     fn invalid_message_is_an_error() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("socket");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
         let listener = Listener::bind(&path).unwrap();
         let client = Connection::open(&path).unwrap();
         client.send(&["no", "request"], None).unwrap();

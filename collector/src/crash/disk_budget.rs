@@ -5,9 +5,11 @@ use std::sync::{Mutex, PoisonError};
 /// Maximum number of bundles that are written at once: for crashes, recorders, functions and
 /// snapshot requests.
 const MAX_WRITERS: u64 = 10;
-/// Bytes that are reserved for each bundle that may start next, unless its equal part of the disk
-/// is smaller.
+/// Bytes that are reserved for each bundle that may start next, on a disk that has enough.
 const MIN_GRANT: u64 = 256 << 20;
+/// On a small disk the reserve of a bundle is this part of the free bytes: a single bundle can use
+/// most of them.
+const SMALL_DISK_DIVISOR: u64 = 64;
 
 /// The grants of all bundles that are being written.
 #[derive(Debug, Default)]
@@ -33,7 +35,7 @@ impl DiskBudget {
     /// others.
     pub(super) fn grant(&self, free: u64, max_bytes: u64) -> DiskGrant<'_> {
         let mut granted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let min_grant = MIN_GRANT.min(free / MAX_WRITERS);
+        let min_grant = MIN_GRANT.min(free / SMALL_DISK_DIVISOR);
         let later = MAX_WRITERS.saturating_sub(granted.count + 1);
         let left = free
             .saturating_sub(granted.bytes)
@@ -75,14 +77,21 @@ mod tests {
     #[test]
     fn large_bundles_leave_room_for_the_next() {
         let budget = DiskBudget::default();
-        let first = budget.grant(10 * GIB, 9 * GIB);
-        let second = budget.grant(10 * GIB, 9 * GIB);
-        let third = budget.grant(10 * GIB, 9 * GIB);
-        assert!(first.bytes > 7 * GIB, "{first:?}");
+        let first = budget.grant(20 * GIB, 19 * GIB);
+        let second = budget.grant(20 * GIB, 19 * GIB);
+        let third = budget.grant(20 * GIB, 19 * GIB);
+        assert!(first.bytes > 17 * GIB, "{first:?}");
         assert_eq!((second.bytes, third.bytes), (MIN_GRANT, MIN_GRANT));
         drop(first);
-        let next = budget.grant(10 * GIB, 9 * GIB);
-        assert!(next.bytes > 7 * GIB, "{next:?}");
+        let next = budget.grant(20 * GIB, 19 * GIB);
+        assert!(next.bytes > 17 * GIB, "{next:?}");
+    }
+
+    #[test]
+    fn small_disk_holds_a_bundle() {
+        let budget = DiskBudget::default();
+        let grant = budget.grant(6_000_000, 9 * GIB);
+        assert!(grant.bytes > 5_000_000, "{grant:?}");
     }
 
     proptest! {
@@ -95,7 +104,7 @@ mod tests {
             let all: Vec<_> = max_bytes.iter().map(|max_bytes| budget.grant(free, *max_bytes)).collect();
             prop_assert!(all.iter().map(|grant| grant.bytes).sum::<u64>() <= free);
             for (grant, max_bytes) in all.iter().zip(max_bytes) {
-                prop_assert!(grant.bytes == max_bytes || grant.bytes >= MIN_GRANT.min(free / MAX_WRITERS));
+                prop_assert!(grant.bytes == max_bytes || grant.bytes >= MIN_GRANT.min(free / SMALL_DISK_DIVISOR));
             }
         }
     }

@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// Bytes that contain the size of the head.
-const FIRST: usize = 128;
+const SIZE_PREFIX: usize = 128;
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
 /// Maximum size of a head. This is enough for some 11 000 threads with AMX state.
@@ -33,7 +33,7 @@ pub(super) fn read(pipe: &File, deadline: u64) -> io::Result<(Sealed, Option<Str
 fn read_all(pipe: &File, bytes: &mut File, deadline: u64) -> Result<(), String> {
     let failed = |error: io::Error| format!("the core could not be read ({error})");
     let mut first = Vec::new();
-    fill(pipe, &mut first, FIRST as u64, deadline).map_err(failed)?;
+    fill(pipe, &mut first, SIZE_PREFIX as u64, deadline).map_err(failed)?;
     bytes.write_all(&first).map_err(failed)?;
     let size = Core::head_size(&first).ok_or("the core is not that of a 64-bit process")?;
     if size > MAX_HEAD {
@@ -87,10 +87,10 @@ mod tests {
     fn read_what(bytes: &[u8], close: bool) -> String {
         let (reading, mut writing) = io::pipe().unwrap();
         writing.write_all(bytes).unwrap();
-        let kept = (!close).then_some(writing);
+        let writer = (!close).then_some(writing);
         let pipe = File::from(OwnedFd::from(reading));
         let (_, why) = read(&pipe, clock::monotonic() + 50_000_000).unwrap();
-        drop(kept);
+        drop(writer);
         why.unwrap()
     }
 

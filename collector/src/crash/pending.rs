@@ -137,8 +137,8 @@ impl PendingCrashes {
     }
 
     /// Takes the crash of a process that is requested now. See [`Self::take_asked_at`].
-    pub fn take(&self, pid: Pid, patience: Duration) -> Option<PendingCrash> {
-        self.take_asked_at(pid, clock::monotonic(), patience)
+    pub fn take(&self, pid: Pid, timeout: Duration) -> Option<PendingCrash> {
+        self.take_asked_at(pid, clock::monotonic(), timeout)
     }
 
     /// Takes the crash of a process that was requested at `asked` (`CLOCK_MONOTONIC`).
@@ -147,7 +147,7 @@ impl PendingCrashes {
     /// until all events before `asked` are delivered, and at most `patience` after `asked`. The
     /// probe reader knows that it has read them when the ring is empty. It does not check an idle
     /// ring, so after 50 ms all events count as read.
-    pub fn take_asked_at(&self, pid: Pid, asked: u64, patience: Duration) -> Option<PendingCrash> {
+    pub fn take_asked_at(&self, pid: Pid, asked: u64, timeout: Duration) -> Option<PendingCrash> {
         let after = |time: Duration| asked.saturating_add(time.as_nanos().try_into().unwrap_or(u64::MAX));
         // The number of events to wait for, as soon as it is known.
         let mut awaited = None;
@@ -163,7 +163,7 @@ impl PendingCrashes {
             // `deliver` adds a crash before it counts it, and cannot add one while this thread has
             // the lock.
             let is_delivered = awaited.is_some_and(|awaited| self.progress.delivered() >= awaited);
-            if is_delivered || now >= after(patience) {
+            if is_delivered || now >= after(timeout) {
                 return None;
             }
             let woken = self.arrived.wait_timeout(waiting, POLL_INTERVAL);

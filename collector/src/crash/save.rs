@@ -59,7 +59,7 @@ pub struct Saver {
 }
 
 /// How long an event from before the handler's start may take to arrive.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum bytes of a bundle in addition to its core: binaries and history.
 const BESIDE_THE_CORE: u64 = 1 << 30;
 
@@ -122,12 +122,12 @@ impl Saver {
 
     fn save_and_release(&self, held: &HeldProcess) -> Result<SaveOutcome> {
         let pid = Pid(held.crash.pid);
-        let patience = if self.probe.is_some() {
-            PATIENCE
+        let timeout = if self.probe.is_some() {
+            TIMEOUT
         } else {
             Duration::ZERO
         };
-        let pending = self.pending.take_asked_at(pid, held.received, patience);
+        let pending = self.pending.take_asked_at(pid, held.received, timeout);
         // The handler or the probe reports the crashed thread. The first thread may have exited
         // before, and has no memory then.
         let tid = match held.crash.tid {
@@ -279,7 +279,7 @@ impl Saver {
         let limit = config.crash.core_limit;
         let max_bytes = limit.0.saturating_add(BESIDE_THE_CORE);
         let user = request.user;
-        let place = self.spool.reserve(&request.description.name, request.pid.0)?;
+        let reserved = self.spool.reserve(&request.description.name, request.pid.0)?;
         let grant = self.disk_budget.grant(self.spool.room()?, max_bytes);
         let written = self.workers.write(WorkerJob {
             task: Task {
@@ -308,10 +308,10 @@ impl Saver {
             self.metrics.bundles_incomplete.count();
         }
         drop(grant);
-        self.spool.publish(&written.bundle, &place, user)?;
+        self.spool.publish(&written.bundle, &reserved, user)?;
         written.discard();
         self.metrics.bundles_dropped.add(self.spool.make_room()?);
-        Ok(SaveOutcome::Bundle(place.id))
+        Ok(SaveOutcome::Bundle(reserved.id))
     }
 }
 

@@ -199,8 +199,8 @@ mod tests {
     }
 
     /// Returns both ends of a connection. The first is the recorder's.
-    fn connection(place: &Path) -> (Connection, Arc<Connection>) {
-        let path = place.join("socket");
+    fn connection(folder: &Path) -> (Connection, Arc<Connection>) {
+        let path = folder.join("socket");
         let listener = Listener::bind_for_all(&path).unwrap();
         let recorder = Connection::open(&path).unwrap();
         (recorder, Arc::new(listener.accept().unwrap()))
@@ -208,9 +208,9 @@ mod tests {
 
     #[test]
     fn only_own_traced_processes_can_be_claimed() {
-        let place = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let claimed = ClaimedProcesses::default();
-        let (_recorder, connection) = connection(place.path());
+        let (_recorder, connection) = connection(folder.path());
         let other = Peer {
             pid: std::process::id() as i32,
             user: 54_321,
@@ -245,15 +245,15 @@ mod tests {
             claimed.has_live_recorder(pid, [Some(0); 2]),
             "its recorder may still save it"
         );
-        let (_recorder, connection) = super::tests::connection(place.path());
+        let (_recorder, connection) = super::tests::connection(folder.path());
         assert!(claimed.claim(pid, root, connection).is_err());
     }
 
     #[test]
     fn claims_end_with_the_recorder() {
-        let place = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let claimed = ClaimedProcesses::default();
-        let (recorder, connection) = connection(place.path());
+        let (recorder, connection) = connection(folder.path());
         let root = Peer { pid: 1, user: 0 };
         let child = sleeper();
         claimed.claim(child.id(), root, connection).unwrap();

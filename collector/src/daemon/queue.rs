@@ -145,9 +145,9 @@ impl<T> FairQueue<T> {
         let mut overdue = Vec::new();
         let mut state = self.lock();
         for queue in state.queues.values_mut() {
-            let (late, kept): (VecDeque<_>, VecDeque<_>) =
+            let (late, remaining): (VecDeque<_>, VecDeque<_>) =
                 queue.drain(..).partition(|waiting| waiting.deadline <= now);
-            *queue = kept;
+            *queue = remaining;
             overdue.extend(late.into_iter().map(|waiting| waiting.item));
         }
         state.forget_empty_queues();

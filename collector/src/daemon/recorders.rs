@@ -170,12 +170,12 @@ fn take(shared: &DaemonState, deposits: &DepositQueue, connection: Connection, p
 /// Returns the probe's data about the crash of a process.
 fn probe_reply(shared: &DaemonState, pid: u32) -> Reply {
     // Without a probe, no event will arrive.
-    let patience = shared
+    let timeout = shared
         .saver
         .probe
         .as_ref()
         .map_or(Duration::ZERO, |_| PROBE_TIMEOUT);
-    let crash = shared.saver.pending.take(Pid(pid), patience);
+    let crash = shared.saver.pending.take(Pid(pid), timeout);
     Reply {
         crash_to_reader: crash.as_ref().map(|it| it.read_at.saturating_sub(it.sample.at)),
         probe: crash.and_then(|_| shared.saver.probe.clone()),

@@ -32,7 +32,7 @@ const WAIT: u64 = 1 << 3;
 /// `COREDUMP_MARK_REQACK`, an `enum`: the kernel accepted the answer.
 const TAKEN: [u8; 4] = [0; 4];
 /// How long the kernel may take to send a few bytes.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Listens at a path, and replaces a file there. Only root and the kernel may connect.
 pub(super) fn bind(path: &Path) -> Result<UnixListener> {
@@ -59,8 +59,8 @@ pub(super) fn run(shared: &DaemonState, listener: &UnixListener, jobs: &Jobs) {
 
 fn take(shared: &DaemonState, mut stream: UnixStream, jobs: &Jobs) -> io::Result<()> {
     let received = clock::monotonic();
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let peer = getsockopt(&stream, sockopt::PeerCredentials)?;
     let mut request = [0; REQUEST];
     stream.read_exact(&mut request)?;

@@ -176,12 +176,12 @@ impl Threads {
 
     /// Stops the threads after they finish their current work. Returns `false` if that takes longer
     /// than `patience`.
-    pub(super) fn finish(&mut self, shared: &DaemonState, patience: Duration) -> bool {
+    pub(super) fn finish(&mut self, shared: &DaemonState, timeout: Duration) -> bool {
         self.jobs.close();
         self.deposits.close();
         self.alive.clear();
         self.running.extend(self.saving_all.take());
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         let is_timer = |thread: &JoinHandle<()>| thread.thread().name() == Some("release");
         let at_work = |thread: &&JoinHandle<()>| !thread.is_finished() && !is_timer(thread);
         while self.running.iter().any(|thread| at_work(&thread)) && Instant::now() < deadline {

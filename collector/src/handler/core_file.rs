@@ -122,8 +122,8 @@ mod tests {
         bytes[4096 * 3 + 5] = 7;
         bytes.extend([1, 2, 3]);
         bytes.extend([0; 5000]);
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("core");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("core");
         copy_sparse(&bytes[..], File::create(&path).unwrap()).unwrap();
         assert!(fs::read(&path).unwrap() == bytes);
     }
@@ -139,8 +139,8 @@ mod tests {
 
     #[test]
     fn absolute_names_stay_below_the_root_directory() {
-        let place = tempfile::tempdir().unwrap();
-        let at = |name: &str| place.path().join(name);
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
         for name in ["jail/inside", "outside"] {
             fs::create_dir_all(at(name)).unwrap();
         }
@@ -164,9 +164,9 @@ mod tests {
 
     #[test]
     fn existing_file_is_replaced_not_written() {
-        let place = tempfile::tempdir().unwrap();
-        let at = |name: &str| place.path().join(name);
-        let inside = directories(place.path(), place.path());
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let inside = directories(folder.path(), folder.path());
         fs::write(at("other"), "theirs").unwrap();
         fs::hard_link(at("other"), at("core")).unwrap();
         create("core".as_ref(), &inside).unwrap().unwrap();

@@ -130,7 +130,7 @@ impl CrashedThread {
 /// Drops all capabilities except those of `theirs` that affect files.
 fn keep(theirs: u64) -> Result<(), caps::errors::CapsError> {
     let had = caps::read(None, CapSet::Permitted)?;
-    let kept: CapsHashSet = FOR_FILES
+    let retained: CapsHashSet = FOR_FILES
         .into_iter()
         .filter(|capability| theirs & capability.bitmask() != 0 && had.contains(capability))
         .collect();
@@ -138,8 +138,8 @@ fn keep(theirs: u64) -> Result<(), caps::errors::CapsError> {
     caps::clear(None, CapSet::Ambient)?;
     caps::set(None, CapSet::Effective, &none)?;
     caps::set(None, CapSet::Inheritable, &none)?;
-    caps::set(None, CapSet::Permitted, &kept)?;
-    caps::set(None, CapSet::Effective, &kept)
+    caps::set(None, CapSet::Permitted, &retained)?;
+    caps::set(None, CapSet::Effective, &retained)
 }
 
 /// Returns the value of a line of `status` (proc_pid_status(5)).

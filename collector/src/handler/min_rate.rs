@@ -9,9 +9,9 @@ use std::io::{self, Read};
 use std::time::Instant;
 
 /// Seconds that writing may take in any case.
-const FIRST: u64 = 30;
+const BASE_SECONDS: u64 = 30;
 /// Bytes that each further second must write.
-const PER_SECOND: u64 = 1 << 20;
+const BYTES_PER_SECOND: u64 = 1 << 20;
 
 /// A reader of the core that must keep the minimum rate. An alarm kills the handler otherwise.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) fn begin() {
     alarms.add(Signal::SIGALRM);
     // This cannot fail. Without it there would be no limit.
     let _ = alarms.thread_unblock();
-    arm(FIRST);
+    arm(BASE_SECONDS);
 }
 
 fn arm(seconds: u64) {
@@ -46,7 +46,7 @@ impl<R> MinRateReader<R> {
 
 /// Returns the seconds that writing `passed` bytes may take.
 fn allowed(passed: u64) -> u64 {
-    FIRST + passed / PER_SECOND
+    BASE_SECONDS + passed / BYTES_PER_SECOND
 }
 
 impl<R: Read> Read for MinRateReader<R> {
@@ -71,7 +71,7 @@ mod tests {
     fn too_slow_core_times_out() {
         let mut core = MinRateReader::new(&[1, 2, 3][..]);
         assert_eq!(core.read(&mut [0; 2]).unwrap(), 2);
-        core.started -= Duration::from_secs(FIRST);
+        core.started -= Duration::from_secs(BASE_SECONDS);
         let late = core.read(&mut [0; 2]).unwrap_err();
         alarm::cancel();
         assert_eq!(late.kind(), io::ErrorKind::TimedOut);

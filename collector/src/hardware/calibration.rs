@@ -90,8 +90,8 @@ mod tests {
         assert!(calibration.record_change(old, new, NOW));
         for ticks in [0, 1_000_000, 2_594_000_000, 25_940_000_000] {
             let (before, after) = (Tsc(CHANGED - ticks), Tsc(CHANGED + ticks));
-            for (stamp, told) in [(before, old.nanos(before)), (after, new.nanos(after))] {
-                let back = new.tsc(calibration.to_current(told));
+            for (stamp, taken) in [(before, old.nanos(before)), (after, new.nanos(after))] {
+                let back = new.tsc(calibration.to_current(taken));
                 assert!(back.0.abs_diff(stamp.0) < 1000, "{stamp} is told as {back}");
             }
         }

@@ -18,9 +18,9 @@ pub struct Counters {
     /// Trace chunks that collided with another user of the hardware.
     pub collided: u64,
     /// Processors that went online.
-    pub cpus_came: u64,
+    pub cpus_onlined: u64,
     /// Processors that went offline.
-    pub cpus_went: u64,
+    pub cpus_offlined: u64,
     /// Processors that are traced now.
     pub cpus_traced: u64,
     /// Processors that went online while another program used the PMU.

@@ -391,11 +391,11 @@ impl Freezer {
         SharedCounters::count(&shared.counters.freezes);
         let mut traces = shared.traces().clone();
         // Of two traces of the same processor, the online one.
-        if let Some(place) = traces
+        if let Some(position) = traces
             .iter()
             .position(|trace| Some(trace.cpu()) == first && trace.offline_since().is_none())
         {
-            traces.swap(0, place);
+            traces.swap(0, position);
         }
         let round = Arc::new(FreezeRound {
             pool: shared.pool.clone(),
@@ -412,7 +412,10 @@ impl Freezer {
                 let stopped = paused || off;
                 let (paused_at, paused) = match trace.offline_since() {
                     None => (clock::monotonic(), clock::tsc()),
-                    Some(went) => (went, conversion.tsc(clock::perf_of_monotonic(&conversion, went))),
+                    Some(offline_at) => (
+                        offline_at,
+                        conversion.tsc(clock::perf_of_monotonic(&conversion, offline_at)),
+                    ),
                 };
                 CopyJob {
                     index,

@@ -61,15 +61,15 @@ pub(super) fn modules(
             module.mappings.push(mapping);
             continue;
         }
-        let told = mapped.build_id();
+        let reported = mapped.build_id();
         let added = found.map(|(_, found)| {
             writer.add_module_file(&found.file, path, found.ready.as_deref(), &mut allowance)
         });
         let (file, build_id) = match added {
-            Some(Ok((file, build_id))) => (Some(file), build_id.or(told)),
+            Some(Ok((file, build_id))) => (Some(file), build_id.or(reported)),
             Some(Err(error)) => {
                 notes.push(format!("{path} could not be copied: {error}"));
-                (None, told)
+                (None, reported)
             }
             None if is_other => {
                 if others.insert(path) {
@@ -77,11 +77,11 @@ pub(super) fn modules(
                         "{path} was replaced; the bundle does not contain the traced file"
                     ));
                 }
-                (None, told)
+                (None, reported)
             }
             None => {
                 notes.push(format!("{path} of process {pid} no longer exists"));
-                (None, told)
+                (None, reported)
             }
         };
         modules.push(Module {
@@ -128,10 +128,10 @@ pub fn candidates(
     let mut known: Vec<FileId> = Vec::new();
     let mut files = Vec::new();
     for root in [process_root, Some(host.into())].into_iter().flatten() {
-        let Ok(place) = beneath::cached_in_root(root.as_fd(), Path::new(&mapped.path)) else {
+        let Ok(handle) = beneath::cached_in_root(root.as_fd(), Path::new(&mapped.path)) else {
             continue;
         };
-        let Ok(status) = beneath::status(&place) else {
+        let Ok(status) = beneath::status(&handle) else {
             continue;
         };
         let is_identified = match mapped.id() {
@@ -140,7 +140,7 @@ pub fn candidates(
         };
         if is_identified && !known.contains(&status.id) && admits(&status) {
             known.push(status.id);
-            files.extend(beneath::reopen(&place).ok());
+            files.extend(beneath::reopen(&handle).ok());
         }
     }
     files
@@ -185,12 +185,12 @@ mod tests {
         assert!(candidates(Path::new("/proc"), Pid(std::process::id()), &wanted, &nobody).is_empty());
 
         // Another file replaces the name, and then a link to the first file does.
-        let kept = path.with_file_name("kept");
-        std::fs::rename(&path, &kept).unwrap();
+        let original = path.with_file_name("kept");
+        std::fs::rename(&path, &original).unwrap();
         std::fs::write(&path, "second").unwrap();
         assert!(inodes(&wanted).is_empty());
         std::fs::remove_file(&path).unwrap();
-        symlink(&kept, &path).unwrap();
+        symlink(&original, &path).unwrap();
         assert!(inodes(&wanted).is_empty());
     }
 
@@ -198,10 +198,10 @@ mod tests {
     fn file_with_another_build_id_does_not_count() {
         let program = std::env::current_exe().unwrap().canonicalize().unwrap();
         let file = File::open(&program).unwrap();
-        let told = backtrail_bundle::module_file::build_id(&file, "program")
+        let reported = backtrail_bundle::module_file::build_id(&file, "program")
             .unwrap()
             .unwrap();
-        let same = mapping(&program, Some(told.as_bytes()), None);
+        let same = mapping(&program, Some(reported.as_bytes()), None);
         let other = mapping(&program, Some(&[7; 20]), None);
         for mapping in [&same, &other] {
             let inode = file.metadata().unwrap().ino();

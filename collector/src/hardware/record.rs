@@ -71,8 +71,10 @@ impl RecordedMapping {
     /// is one. This parses the file.
     #[must_use]
     pub fn may_be(&self, file: &File) -> bool {
-        let Some(told) = self.build_id() else { return true };
-        module_file::build_id(file, &self.path).is_ok_and(|found| found == Some(told))
+        let Some(reported) = self.build_id() else {
+            return true;
+        };
+        module_file::build_id(file, &self.path).is_ok_and(|found| found == Some(reported))
     }
 
     /// Returns the identity of the mapped file, if the kernel reported it.

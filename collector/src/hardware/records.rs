@@ -194,8 +194,8 @@ mod tests {
             ..Counters::default()
         };
         assert_eq!(counters, expected);
-        let told: Vec<_> = entries.iter().map(|entry| (entry.time.0, entry.cpu.0)).collect();
-        assert_eq!(told, [(100, 3), (200, 3)]);
+        let found: Vec<_> = entries.iter().map(|entry| (entry.time.0, entry.cpu.0)).collect();
+        assert_eq!(found, [(100, 3), (200, 3)]);
         assert!(entries[1].is_truncated() && !entries[0].is_truncated());
     }
 

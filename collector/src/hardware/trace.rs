@@ -111,9 +111,9 @@ impl TraceSetup {
 
 /// Returns the id of a tracepoint.
 fn tracepoint(sysfs: &Path, name: &str) -> std::result::Result<u64, String> {
-    let places = ["kernel/tracing", "kernel/debug/tracing"];
+    let mounts = ["kernel/tracing", "kernel/debug/tracing"];
     let texts =
-        places.map(|place| fs::read_to_string(sysfs.join(place).join("events").join(name).join("id")));
+        mounts.map(|mount| fs::read_to_string(sysfs.join(mount).join("events").join(name).join("id")));
     texts
         .into_iter()
         .flatten()
@@ -130,7 +130,7 @@ pub(super) struct Trace {
     area: AuxArea,
     pauser: Option<Pauser>,
     /// When the processor went offline, by `CLOCK_MONOTONIC`. 0: it is online.
-    went: AtomicU64,
+    offline_at: AtomicU64,
 }
 
 impl Trace {
@@ -138,7 +138,7 @@ impl Trace {
     pub(super) fn open(setup: &TraceSetup, cpu: Cpu) -> Result<(Self, Ring)> {
         let what = format!("Intel PT on processor {cpu}");
         let mut events: Vec<Event> = Vec::new();
-        let mut gone = None;
+        let mut refused = None;
         for target in setup.targets() {
             match Event::open(&what, &setup.attr, target, Some(cpu), None) {
                 Ok(event) => events.push(event),
@@ -147,12 +147,12 @@ impl Trace {
                         refusal: Refusal::NoThread,
                         ..
                     },
-                ) => gone = Some(error),
+                ) => refused = Some(error),
                 Err(error) => return Err(error.into()),
             }
         }
         let Some((first, others)) = events.split_first() else {
-            return Err(gone.map_or_else(
+            return Err(refused.map_or_else(
                 || Error::Unable("the processes to trace have ended; name others".to_owned()),
                 Error::from,
             ));
@@ -178,7 +178,7 @@ impl Trace {
             events,
             area,
             pauser,
-            went: AtomicU64::new(0),
+            offline_at: AtomicU64::new(0),
         };
         trace.events.iter().try_for_each(Event::enable)?;
         if let Some(pauser) = &trace.pauser {
@@ -202,11 +202,11 @@ impl FreezableTrace for Trace {
     }
 
     fn mark_offline(&self) {
-        self.went.store(clock::monotonic(), Ordering::Release);
+        self.offline_at.store(clock::monotonic(), Ordering::Release);
     }
 
     fn offline_since(&self) -> Option<u64> {
-        Some(self.went.load(Ordering::Acquire)).filter(|went| *went != 0)
+        Some(self.offline_at.load(Ordering::Acquire)).filter(|offline_at| *offline_at != 0)
     }
 
     fn pause(&self) -> bool {
@@ -252,7 +252,7 @@ struct Pauser {
     /// The number of pauses that freezes have handled.
     seen: AtomicU64,
     /// The number of pauses at the last check for unhandled ones.
-    looked: AtomicU64,
+    checked: AtomicU64,
 }
 
 impl Pauser {
@@ -266,7 +266,7 @@ impl Pauser {
             pause,
             resume,
             seen: AtomicU64::new(0),
-            looked: AtomicU64::new(0),
+            checked: AtomicU64::new(0),
         })
     }
 
@@ -278,7 +278,7 @@ impl Pauser {
     /// Returns whether a pause existed at the last call and no freeze has handled it since.
     fn is_stale(&self) -> bool {
         let count = self.pause.count().unwrap_or(0);
-        let before = self.looked.swap(count, Ordering::AcqRel);
+        let before = self.checked.swap(count, Ordering::AcqRel);
         before == count && self.fired()
     }
 

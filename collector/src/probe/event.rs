@@ -6,9 +6,9 @@ use backtrail_pt::{Cpu, Pid};
 use std::os::fd::BorrowedFd;
 
 /// Maximum bytes of an event without its stack, except for very long call chains.
-const REST: usize = 4096;
+const MAX_OTHER_BYTES: usize = 4096;
 /// Bytes of a buffer.
-pub(crate) const BUFFER: usize = MAX_STACK + REST;
+pub(crate) const BUFFER: usize = MAX_STACK + MAX_OTHER_BYTES;
 
 /// A reusable buffer for one event.
 #[derive(Debug)]

@@ -10,14 +10,14 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 /// The usual mount points.
-const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// Returns the id of a tracepoint, for `perf_event_attr.config`.
 pub(super) fn id(category: &str, name: &str) -> Result<u64, String> {
     let path = format!("events/{category}/{name}/id");
-    let mounted = PLACES
+    let mounted = MOUNT_POINTS
         .iter()
-        .find_map(|place| fs::read_to_string(format!("{place}/{path}")).ok());
+        .find_map(|mount| fs::read_to_string(format!("{mount}/{path}")).ok());
     let text = match mounted {
         Some(text) => text,
         None => read_unmounted(&path)
@@ -88,10 +88,10 @@ pub(super) fn online() -> Vec<u32> {
 /// Parses a list such as `0-3,6`. Parts that are not numbers are skipped.
 fn parse_list(text: &str) -> Vec<u32> {
     /// Maximum of `CONFIG_NR_CPUS`.
-    const MOST: u32 = 8192;
+    const MAX_CPUS: u32 = 8192;
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse().ok()?..=last.parse().ok().filter(|last: &u32| *last < MOST)?)
+        Some(first.parse().ok()?..=last.parse().ok().filter(|last: &u32| *last < MAX_CPUS)?)
     };
     text.trim().split(',').filter_map(range).flatten().collect()
 }

@@ -88,10 +88,10 @@ impl EvictionOrder {
         else {
             return;
         };
-        let place = (bundles_of_user.total, user);
+        let key = (bundles_of_user.total, user);
         match user.is_system {
-            true => self.largest_system.insert(place),
-            false => self.largest.insert(place),
+            true => self.largest_system.insert(key),
+            false => self.largest.insert(key),
         };
     }
 
@@ -99,13 +99,13 @@ impl EvictionOrder {
         let Some(bundles_of_user) = self.users.get_mut(&bundle.user) else {
             return;
         };
-        let place = (bundles_of_user.total, bundle.user);
+        let key = (bundles_of_user.total, bundle.user);
         bundles_of_user.total = bundles_of_user.total.saturating_sub(bundle.size);
         if bundle.user.is_system {
             self.system = self.system.saturating_sub(bundle.size);
         }
-        self.largest.remove(&place);
-        self.largest_system.remove(&place);
+        self.largest.remove(&key);
+        self.largest_system.remove(&key);
         self.rank(bundle.user);
     }
 

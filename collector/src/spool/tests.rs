@@ -40,8 +40,8 @@ fn ids(spool: &Spool) -> Vec<String> {
 
 #[test]
 fn numbers_increase_and_names_are_found() {
-    let place = tempfile::tempdir().unwrap();
-    let spool = Spool::create(place.path(), Size(1 << 30), Size(0)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let spool = Spool::create(folder.path(), Size(1 << 30), Size(0)).unwrap();
     assert!(spool.find("latest").is_err());
     let first = add(&spool, "worker/0", 10);
     let second = add(&spool, "other", 10);
@@ -64,14 +64,14 @@ fn numbers_increase_and_names_are_found() {
     assert_eq!(stored.executable.as_deref(), Some("/bin/worker"));
     spool.remove(&stored).unwrap();
     // A reopened spool continues the numbering.
-    let again = Spool::create(place.path(), Size(1 << 30), Size(0)).unwrap();
+    let again = Spool::create(folder.path(), Size(1 << 30), Size(0)).unwrap();
     assert_eq!(add(&again, "x", 1), "000003-x-7");
 }
 
 #[test]
 fn oldest_bundles_are_removed_and_counted() {
-    let place = tempfile::tempdir().unwrap();
-    let spool = Spool::create(place.path(), Size(400_000), Size(0)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let spool = Spool::create(folder.path(), Size(400_000), Size(0)).unwrap();
     for _ in 0..6 {
         add(&spool, "x", 100_000);
         spool.make_room().unwrap();
@@ -95,15 +95,15 @@ fn sent_bundles_are_removed_first() {
             Ok(())
         }
     }
-    let place = tempfile::tempdir().unwrap();
-    let spool = Spool::create(place.path(), Size(1 << 30), Size(0)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let spool = Spool::create(folder.path(), Size(1 << 30), Size(0)).unwrap();
     let first = add(&spool, "x", 100_000);
     let second = add(&spool, "y", 100_000);
     add(&spool, "z", 100_000);
     let mut server = Server(Vec::new());
     assert!(spool.send(&mut server).is_err());
     assert_eq!(server.0, [first]);
-    let small = Spool::open(place.path(), Size(250_000), Size(0));
+    let small = Spool::open(folder.path(), Size(250_000), Size(0));
     assert_eq!(small.make_room().unwrap(), 0, "a sent one goes, and is no loss");
     assert_eq!(ids(&small).first(), Some(&second));
     assert_eq!(small.dropped(), 0);
@@ -111,16 +111,16 @@ fn sent_bundles_are_removed_first() {
 
 #[test]
 fn unfinished_and_foreign_entries_are_ignored() {
-    let place = tempfile::tempdir().unwrap();
-    let spool = Spool::create(place.path(), Size(1 << 30), Size(0)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let spool = Spool::create(folder.path(), Size(1 << 30), Size(0)).unwrap();
     let draft = spool.begin("killed", 1).unwrap();
     std::mem::forget(
         draft
             .writer
             .create_file(&backtrail_bundle::BundlePath::new("core").unwrap()),
     );
-    fs::create_dir(place.path().join("lost+found")).unwrap();
-    fs::create_dir(place.path().join("000001-broken-1")).unwrap();
+    fs::create_dir(folder.path().join("lost+found")).unwrap();
+    fs::create_dir(folder.path().join("000001-broken-1")).unwrap();
     let entries = spool.entries().unwrap();
     assert_eq!(entries.len(), 1);
     assert!(entries[0].unreadable.is_some() && entries[0].missing().count() == 1);
@@ -128,7 +128,7 @@ fn unfinished_and_foreign_entries_are_ignored() {
 
 /// Adds a bundle of a crash of `user`. The bundle itself names `says`.
 fn add_of(spool: &Spool, user: u32, says: u32, bytes: usize) -> String {
-    let place = spool.reserve("x", 7).unwrap();
+    let reserved = spool.reserve("x", 7).unwrap();
     let made = tempfile::tempdir_in(spool.directory()).unwrap();
     let bundle = made.path().join("bundle");
     let writer = Writer::create(&bundle, Overwrite::Never).unwrap();
@@ -142,8 +142,8 @@ fn add_of(spool: &Spool, user: u32, says: u32, bytes: usize) -> String {
     });
     writer.finish_durably(&manifest).unwrap();
     let user = spool.users.owner_of(user);
-    spool.publish(&bundle, &place, user).unwrap();
-    place.id
+    spool.publish(&bundle, &reserved, user).unwrap();
+    reserved.id
 }
 
 #[test]
@@ -151,8 +151,8 @@ fn one_user_cannot_push_out_the_crashes_of_others() {
     // No machine has these as subordinate ids.
     const ANN: u32 = 4_000_000_001;
     const BEN: u32 = 4_000_000_002;
-    let place = tempfile::tempdir().unwrap();
-    let spool = Spool::create(place.path(), Size(1_000_000), Size(0)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let spool = Spool::create(folder.path(), Size(1_000_000), Size(0)).unwrap();
     let of_root = add_of(&spool, 0, 0, 100_000);
     let of_ann = add_of(&spool, ANN, ANN, 100_000);
     for _ in 0..20 {
@@ -165,10 +165,10 @@ fn one_user_cannot_push_out_the_crashes_of_others() {
     assert!(left.contains(&of_root) && left.contains(&of_ann), "{left:?}");
     assert!((6..=9).contains(&left.len()), "{left:?}");
     // A restarted daemon knows the owners from its records, and not from the bundles.
-    let records = || fs::read_dir(place.path().join(USERS)).unwrap().count();
+    let records = || fs::read_dir(folder.path().join(USERS)).unwrap().count();
     assert_eq!(records(), left.len(), "records of users go with their bundles");
-    fs::write(place.path().join(USERS).join("999999-x-7"), "1").unwrap();
-    let again = Spool::create(place.path(), Size(350_000), Size(0)).unwrap();
+    fs::write(folder.path().join(USERS).join("999999-x-7"), "1").unwrap();
+    let again = Spool::create(folder.path(), Size(350_000), Size(0)).unwrap();
     assert_eq!(records(), left.len());
     again.make_room().unwrap();
     let left = ids(&again);
@@ -177,8 +177,8 @@ fn one_user_cannot_push_out_the_crashes_of_others() {
 
 #[test]
 fn modules_are_removed_with_their_last_bundle() {
-    let place = tempfile::tempdir().unwrap();
-    let spool = Spool::create(place.path(), Size(1), Size(0)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let spool = Spool::create(folder.path(), Size(1), Size(0)).unwrap();
     let module = std::env::current_exe().unwrap();
     for name in ["first", "second"] {
         let draft = spool.begin(name, 7).unwrap();
@@ -186,7 +186,7 @@ fn modules_are_removed_with_their_last_bundle() {
         draft.writer.finish_durably(&manifest()).unwrap();
     }
     let shared = || {
-        fs::read_dir(place.path().join(MODULES).join("0"))
+        fs::read_dir(folder.path().join(MODULES).join("0"))
             .unwrap()
             .count()
     };

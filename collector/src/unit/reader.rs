@@ -15,7 +15,7 @@ const DIRECTORIES: [&str; 5] = [
     "lib/systemd/system",
 ];
 /// Maximum size of a unit file.
-const LONGEST: u64 = 1 << 20;
+const MAX_SIZE: u64 = 1 << 20;
 
 /// The settings of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,9 +178,9 @@ fn read(path: &Path) -> Result<String> {
     let read = || -> io::Result<String> {
         let mut text = String::new();
         fs::File::open(path)?
-            .take(LONGEST + 1)
+            .take(MAX_SIZE + 1)
             .read_to_string(&mut text)?;
-        if text.len() as u64 > LONGEST {
+        if text.len() as u64 > MAX_SIZE {
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
                 "it is longer than 1 MiB",

@@ -229,11 +229,11 @@ mod tests {
     #[test]
     #[ignore = "drops the privileges of its process"]
     fn confined() {
-        let Some(place) = std::env::var_os(INSIDE) else {
+        let Some(folder) = std::env::var_os(INSIDE) else {
             return;
         };
         let status = std::fs::File::open("/proc/thread-self/status").unwrap();
-        let root = std::fs::File::open(place).unwrap();
+        let root = std::fs::File::open(folder).unwrap();
         limit().unwrap();
         give_up(FIRST_IDENTITY, root.as_fd(), false).unwrap();
         let denied = |what: &str, result: i64| {
@@ -323,8 +323,8 @@ mod tests {
         if !Uid::effective().is_root() {
             return eprintln!("left out: only root can give privileges up");
         }
-        let place = tempfile::tempdir().unwrap();
-        let handle = std::fs::File::open(place.path()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let handle = std::fs::File::open(folder.path()).unwrap();
         nix::unistd::fchown(&handle, Some(Uid::from_raw(FIRST_IDENTITY)), None).unwrap();
         let output = Command::new(std::env::current_exe().unwrap())
             .args([
@@ -334,7 +334,7 @@ mod tests {
                 "worker::confine::tests::confined",
             ])
             .args(["--test-threads", "1"])
-            .env(INSIDE, place.path())
+            .env(INSIDE, folder.path())
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);

@@ -56,16 +56,16 @@ pub(super) fn save_memory(
 ) -> io::Result<()> {
     let policy = limits.policy;
     let limit = &policy.limit_text;
-    let kept = match policy.core {
+    let selected = match policy.core {
         CorePolicy::Full if wanted(process, &contents) > policy.limit => {
             missing.push(format!(
                 "the process has more memory than core_limit ({limit}): only stacks and the pages that they point to are saved"
             ));
             CorePolicy::Stacks
         }
-        kept => kept,
+        selected => selected,
     };
-    match kept {
+    match selected {
         CorePolicy::Full => {}
         CorePolicy::Stacks => contents.segments = reachable::segments(&contents, &mut memory),
         CorePolicy::None => contents.segments.iter_mut().for_each(|segment| segment.saved = 0),

@@ -157,8 +157,8 @@ mod tests {
 
     #[test]
     fn only_regular_new_modules_are_kept() {
-        let place = tempfile::tempdir().unwrap();
-        let draft = DraftDirectory::create(place.path(), Uid::effective().as_raw()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let draft = DraftDirectory::create(folder.path(), Uid::effective().as_raw()).unwrap();
         let at = |name: &str| draft.directory.path().join(name);
         fs::create_dir(at(NEW_MODULES)).unwrap();
         fs::create_dir(at(BUNDLE)).unwrap();
@@ -170,18 +170,18 @@ mod tests {
         std::os::unix::fs::symlink("/etc/passwd", new("5-6")).unwrap();
         fs::create_dir(new("7-8")).unwrap();
         fs::remove_file(new("not a key")).unwrap();
-        let shared = place.path().join("shared");
+        let shared = folder.path().join("shared");
         let handle = shared_modules(&shared).unwrap();
         draft.take_back().unwrap();
         draft.keep_modules(&handle).unwrap();
-        let kept: Vec<_> = fs::read_dir(&shared)
+        let names: Vec<_> = fs::read_dir(&shared)
             .unwrap()
             .map(|entry| entry.unwrap().file_name())
             .collect();
-        assert_eq!(kept, ["1-2"]);
+        assert_eq!(names, ["1-2"]);
         drop(draft);
         assert_eq!(
-            fs::read_dir(place.path()).unwrap().count(),
+            fs::read_dir(folder.path()).unwrap().count(),
             1,
             "the draft is gone"
         );

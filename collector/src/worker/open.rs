@@ -156,9 +156,9 @@ fn local_devices() -> HashSet<(u32, u32)> {
 /// Parses `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw` (proc_pid_mountinfo(5)).
 fn parse_mounts(text: &str) -> HashSet<(u32, u32)> {
     let device = |line: &str| {
-        let (place, kind) = line.split_once(" - ")?;
+        let (handle, kind) = line.split_once(" - ")?;
         let local = LOCAL.contains(&kind.split(' ').next()?);
-        let (major, minor) = place.split(' ').nth(2)?.split_once(':')?;
+        let (major, minor) = handle.split(' ').nth(2)?.split_once(':')?;
         local.then_some((major.parse().ok()?, minor.parse().ok()?))
     };
     text.lines().filter_map(device).collect()
@@ -272,18 +272,18 @@ fn process(
         links.count += 1;
         if !opened.local.contains(&map.device) {
             match by_mapping(tid, map) {
-                Ok(place) => {
+                Ok(handle) => {
                     remote.0.push(id);
-                    remote.1.push(place);
+                    remote.1.push(handle);
                 }
                 Err(error) => drop(opened.files.insert(id, OpenFile::missing(error.to_string()))),
             }
             continue;
         }
-        let file = match place(tid, map) {
+        let file = match mapped_file(tid, map) {
             Err(why) => OpenFile::missing(why),
-            Ok((place, status)) => OpenFile {
-                file: beneath::reopen(&place).map_err(|error| error.to_string()),
+            Ok((handle, status)) => OpenFile {
+                file: beneath::reopen(&handle).map_err(|error| error.to_string()),
                 is_remote: false,
                 ready: links.link(&status),
                 key: Some(super::drafts::key(&status)),
@@ -370,21 +370,21 @@ fn by_name(tid: RawTid, map: &Map) -> std::io::Result<OwnedFd> {
     let root = beneath::open_path(host.as_fd(), Path::new(&format!("/proc/{tid}/root")), 0)?;
     // The kernel resolves links when it names a file, and keeps the names of mapped files in its
     // cache.
-    let place = beneath::cached_in_root(root.as_fd(), Path::new(&map.path))?;
-    match beneath::status(&place)?.id {
-        id if (id.device, id.inode) == (map.device, map.inode) => Ok(place),
+    let handle = beneath::cached_in_root(root.as_fd(), Path::new(&map.path))?;
+    match beneath::status(&handle)?.id {
+        id if (id.device, id.inode) == (map.device, map.inode) => Ok(handle),
         _ => Err(std::io::Error::other("another file has its name now")),
     }
 }
 
 /// Opens the mapped file of a local file system, by its mapping or else by its name.
-fn place(tid: RawTid, map: &Map) -> std::result::Result<(OwnedFd, FileStatus), String> {
-    let place = by_mapping(tid, map)
+fn mapped_file(tid: RawTid, map: &Map) -> std::result::Result<(OwnedFd, FileStatus), String> {
+    let handle = by_mapping(tid, map)
         .or_else(|_| by_name(tid, map))
         .map_err(|error| error.to_string())?;
-    let status = beneath::status(&place).map_err(|error| error.to_string())?;
+    let status = beneath::status(&handle).map_err(|error| error.to_string())?;
     match status.is_regular() {
-        true => Ok((place, status)),
+        true => Ok((handle, status)),
         false => Err("it is not a regular file".to_owned()),
     }
 }

@@ -30,10 +30,10 @@ pub(super) struct Identity {
 
 /// Opens the file of each place, if it is a regular file. Returns the results in order. Call it
 /// while this process has one thread.
-pub(super) fn open(places: &[OwnedFd], identity: Identity) -> Vec<std::result::Result<File, String>> {
+pub(super) fn open(handles: &[OwnedFd], identity: Identity) -> Vec<std::result::Result<File, String>> {
     let silent = || Err("its file system does not answer".to_owned());
-    let mut files: Vec<_> = places.iter().map(|_| silent()).collect();
-    if places.is_empty() {
+    let mut files: Vec<_> = handles.iter().map(|_| silent()).collect();
+    if handles.is_empty() {
         return files;
     }
     let Ok((ours, theirs)) = Connection::pair() else {
@@ -42,9 +42,9 @@ pub(super) fn open(places: &[OwnedFd], identity: Identity) -> Vec<std::result::R
     // SAFETY: this process has one thread, so the child may use all functions.
     match unsafe { fork() } {
         Ok(ForkResult::Child) => {
-            let is_reduced = reduce(places, &theirs, identity).is_ok();
-            for (index, place) in places.iter().enumerate().filter(|_| is_reduced) {
-                let (file, why) = match beneath::reopen(place) {
+            let is_reduced = reduce(handles, &theirs, identity).is_ok();
+            for (index, handle) in handles.iter().enumerate().filter(|_| is_reduced) {
+                let (file, why) = match beneath::reopen(handle) {
                     Ok(file) => (Some(file), None),
                     Err(error) => (None, Some(error.to_string())),
                 };
@@ -82,10 +82,10 @@ pub(super) fn open(places: &[OwnedFd], identity: Identity) -> Vec<std::result::R
 }
 
 /// Drops everything except the wanted files and the permissions of `identity`.
-fn reduce(places: &[OwnedFd], connection: &Connection, identity: Identity) -> Result<()> {
-    let mut kept: Vec<RawFd> = places.iter().map(AsRawFd::as_raw_fd).collect();
-    kept.extend([DAEMON, connection.as_fd().as_raw_fd()]);
-    close_all_but(kept);
+fn reduce(handles: &[OwnedFd], connection: &Connection, identity: Identity) -> Result<()> {
+    let mut wanted: Vec<RawFd> = handles.iter().map(AsRawFd::as_raw_fd).collect();
+    wanted.extend([DAEMON, connection.as_fd().as_raw_fd()]);
+    close_all_but(wanted);
     nix::sys::prctl::set_dumpable(false).map_err(Error::system("refuse debuggers"))?;
     nix::sys::prctl::set_no_new_privs().map_err(Error::system("refuse privileges"))?;
     setgroups(&[]).map_err(Error::system("leave all groups"))?;
@@ -105,10 +105,13 @@ fn reduce(places: &[OwnedFd], connection: &Connection, identity: Identity) -> Re
 }
 
 /// Closes all descriptors except some.
-fn close_all_but(mut kept: Vec<RawFd>) {
-    kept.sort_unstable();
+fn close_all_but(mut wanted: Vec<RawFd>) {
+    wanted.sort_unstable();
     let mut next: libc::c_uint = 0;
-    for fd in kept.into_iter().filter_map(|fd| libc::c_uint::try_from(fd).ok()) {
+    for fd in wanted
+        .into_iter()
+        .filter_map(|fd| libc::c_uint::try_from(fd).ok())
+    {
         if next < fd {
             close_range(next, fd - 1);
         }
@@ -128,7 +131,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    fn place(path: &Path) -> OwnedFd {
+    fn handle(path: &Path) -> OwnedFd {
         beneath::open_path(File::open("/").unwrap().as_fd(), path, 0).unwrap()
     }
 
@@ -142,8 +145,8 @@ mod tests {
     #[test]
     fn files_opened_in_another_process_are_received() {
         let program = std::env::current_exe().unwrap();
-        let places = [place(&program), place(Path::new("/dev/null"))];
-        let files = open(&places, own());
+        let handles = [handle(&program), handle(Path::new("/dev/null"))];
+        let files = open(&handles, own());
         assert!(files[0].as_ref().unwrap().metadata().unwrap().is_file());
         let why = files[1].as_ref().unwrap_err();
         assert!(why.contains("not a regular file"), "{why}");
@@ -157,18 +160,18 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let mut places = Vec::new();
+        let mut handles = Vec::new();
         for (name, mode) in [("for-all", 0o644), ("for-root", 0o600)] {
             let path = folder.path().join(name);
             std::fs::write(&path, name).unwrap();
             std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
-            places.push(place(&path));
+            handles.push(handle(&path));
         }
         let stranger = Identity {
             user: 65534,
             group: 65534,
         };
-        let files = open(&places, stranger);
+        let files = open(&handles, stranger);
         assert!(files[0].is_ok());
         assert!(
             files[1].as_ref().unwrap_err().contains("Permission denied"),
@@ -179,7 +182,7 @@ mod tests {
         std::fs::write(&foreign, "x").unwrap();
         std::fs::set_permissions(&foreign, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         nix::unistd::chown(&foreign, Some(Uid::from_raw(65534)), None).unwrap();
-        let files = open(&[place(&foreign)], own());
+        let files = open(&[handle(&foreign)], own());
         assert!(
             files[0].as_ref().unwrap_err().contains("Permission denied"),
             "{files:?}"

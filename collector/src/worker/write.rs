@@ -460,14 +460,14 @@ impl<'a> BundleBuilder<'a> {
             .writer
             .add_module_file(&found, path, ready.as_deref(), &mut self.allowance);
         match added {
-            Ok((place, build_id)) => {
-                let copy = self.writer.temporary_path(&place);
+            Ok((bundle_path, build_id)) => {
+                let copy = self.writer.temporary_path(&bundle_path);
                 let is_new = copy.metadata().is_ok_and(|copy| copy.nlink() == 1);
                 if let (Some(key), true) = (&file.key, is_new && file.ready.is_none()) {
                     let shared = Path::new("/").join(NEW_MODULES).join(key);
                     let _ = fs::hard_link(copy, shared);
                 }
-                (module.file, module.build_id) = (Some(place), build_id);
+                (module.file, module.build_id) = (Some(bundle_path), build_id);
             }
             Err(error) => self
                 .collected
@@ -534,7 +534,7 @@ impl<'a> BundleBuilder<'a> {
             let of_process = (crashed == Some(pid.0))
                 .then(|| by_path.get(&mapped.path))
                 .flatten()
-                .filter(|id| mapped.id().is_none_or(|told| told == **id));
+                .filter(|id| mapped.id().is_none_or(|reported| reported == **id));
             let file = match of_process {
                 Some(id) => {
                     let file = opened.process.as_ref()?.files.get(id)?;

@@ -44,7 +44,7 @@ struct Fake {
     log: Log,
     running: AtomicBool,
     paused: AtomicU64,
-    went: AtomicU64,
+    offline_at: AtomicU64,
     by_kernel: bool,
     stale: AtomicBool,
 }
@@ -58,7 +58,7 @@ impl Fake {
             log: log.clone(),
             running: AtomicBool::new(true),
             paused: AtomicU64::new(0),
-            went: AtomicU64::new(0),
+            offline_at: AtomicU64::new(0),
             by_kernel: cpu == 2,
             stale: AtomicBool::new(false),
         })
@@ -83,11 +83,11 @@ impl FreezableTrace for Fake {
     }
 
     fn mark_offline(&self) {
-        self.went.store(clock::monotonic(), Ordering::SeqCst);
+        self.offline_at.store(clock::monotonic(), Ordering::SeqCst);
     }
 
     fn offline_since(&self) -> Option<u64> {
-        Some(self.went.load(Ordering::SeqCst)).filter(|went| *went != 0)
+        Some(self.offline_at.load(Ordering::SeqCst)).filter(|offline_at| *offline_at != 0)
     }
 
     fn pause(&self) -> bool {
@@ -149,9 +149,9 @@ fn all_traces_pause_before_copying_crashed_first() {
         assert!(pauses.iter().all(|(what, _)| *what == "pause"), "{log:?}");
         assert_eq!(pauses[0].1, first);
         for cpu in 0..count {
-            let place = |what| rest.iter().position(|entry| *entry == (what, cpu)).unwrap();
+            let position = |what| rest.iter().position(|entry| *entry == (what, cpu)).unwrap();
             assert!(
-                place("copy") < place("resume"),
+                position("copy") < position("resume"),
                 "each goes on when it is copied: {log:?}"
             );
         }
@@ -200,7 +200,7 @@ fn missing_buffers_are_allocated_and_counted() {
 fn offline_processor_is_copied_but_not_resumed() {
     let (freezer, fakes, log) = freezer(2);
     fakes[1].mark_offline();
-    let went = fakes[1].offline_since().unwrap();
+    let offline_at = fakes[1].offline_since().unwrap();
     let frozen = freezer.freeze(Some(Cpu(1)), None);
     assert_eq!(
         frozen.cpus[0].cpu,
@@ -209,7 +209,7 @@ fn offline_processor_is_copied_but_not_resumed() {
     );
     let off = &frozen.cpus[1];
     assert!(off.off && off.resumed_at.is_none());
-    assert_eq!(off.paused_at, went);
+    assert_eq!(off.paused_at, offline_at);
     assert!(!locked(&log).contains(&("resume", 1)));
     assert_eq!(freezer.0.counters.resume_failures.load(Ordering::Relaxed), 0);
     freezer.0.close();

@@ -248,7 +248,7 @@ fn nobody_leaves(time: u64, cpu: u32) -> HistoryEntry {
 
 #[test]
 fn reaped_thread_is_identified_at_switch_out() {
-    let told = |entries: Vec<HistoryEntry>, limit: usize| -> Vec<u32> {
+    let found = |entries: Vec<HistoryEntry>, limit: usize| -> Vec<u32> {
         let mut history = SidebandHistory::new(limit, World::default());
         history.add(entries);
         let interval = history.interval(Nanos(0), Nanos(100));
@@ -258,19 +258,19 @@ fn reaped_thread_is_identified_at_switch_out() {
             .collect()
     };
     let entries = vec![switch(10, 1, 94), switch(11, 0, 7), nobody_leaves(20, 1)];
-    assert_eq!(told(entries.clone(), 1 << 20), [94, 94]);
+    assert_eq!(found(entries.clone(), 1 << 20), [94, 94]);
     // The earlier switch is already in the base state.
-    assert_eq!(told(entries, 2 * size_of::<HistoryEntry>()), [94, 94]);
+    assert_eq!(found(entries, 2 * size_of::<HistoryEntry>()), [94, 94]);
     let lost = |cpu| HistoryEntry {
         cpu: Cpu(cpu),
         ..change(15, Change::Lost(3))
     };
     let with = |lost: HistoryEntry| vec![switch(10, 1, 94), lost, nobody_leaves(20, 1)];
     assert_eq!(
-        told(with(lost(1)), 1 << 20),
+        found(with(lost(1)), 1 << 20),
         [94, u32::MAX],
         "another may have come"
     );
-    assert_eq!(told(with(lost(0)), 1 << 20), [94, 94]);
-    assert_eq!(told(vec![nobody_leaves(20, 1)], 1 << 20), [u32::MAX]);
+    assert_eq!(found(with(lost(0)), 1 << 20), [94, 94]);
+    assert_eq!(found(vec![nobody_leaves(20, 1)], 1 << 20), [u32::MAX]);
 }
