@@ -9,7 +9,7 @@ use std::{env, fs, io};
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/programs");
 
-/// Builds `program` as `variant`, or finds it built before, and gives the executable's path.
+/// Builds `program` as `variant` unless it was built from this source, and returns its path.
 ///
 /// It stands in the `test-programs` folder of the cargo target directory.
 ///
@@ -19,7 +19,7 @@ const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/programs");
 pub fn build(program: &Program, variant: Variant) -> io::Result<PathBuf> {
     let source = Path::new(SOURCES).join(program.source);
     let mut hasher = DefaultHasher::new();
-    (fs::read(&source)?, program.flags, variant).hash(&mut hasher);
+    (fs::read(&source)?, SOURCES, program.flags, variant).hash(&mut hasher);
     let folder = target_directory()
         .join("test-programs")
         .join(format!("{:016x}", hasher.finish()));

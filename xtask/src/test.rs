@@ -19,7 +19,6 @@ pub enum Extent {
 /// The slowest test programs. They start first, so that none of them runs alone at the end.
 const LONGEST: &[&str] = &[
     "backtrail-tests/debugging",
-    "backtrail-tests/collector",
     "backtrail-tests/recording",
     "backtrail-recorder/translate",
     "backtrail-recorder/exact",
@@ -61,12 +60,17 @@ fn all(extent: Extent, steps: &mut Steps) -> Result<(), Failure> {
     let backtrail = shell::target().join("debug/backtrail");
     let variables = steps.step("install readers and editors", || variables(&backtrail))?;
     let built = steps.step("build tests", programs::build)?;
+    let (alone, together): (Vec<_>, Vec<_>) = built.into_iter().partition(runs_alone);
     let ended = steps.step("run tests", || {
         let arguments: &[&str] = match extent {
             Extent::Usual => &[],
             Extent::All => &["--include-ignored"],
         };
-        programs::run(built, LONGEST, arguments, &variables)
+        let mut ended = programs::run(together, LONGEST, arguments, &variables)?;
+        for program in alone {
+            ended.extend(programs::run(vec![program], &[], arguments, &variables)?);
+        }
+        Ok(ended)
     })?;
     for program in &ended {
         steps.add(&format!("  {}", program.name), program.time);
@@ -83,6 +87,12 @@ fn all(extent: Extent, steps: &mut Steps) -> Result<(), Failure> {
         vm::run(&vm::Options::all(extent == Extent::All), Some(backtrail))
     })?;
     steps.step("count instructions", || guard::run(false))
+}
+
+/// Returns whether a program runs while no other does. The collector sees the crashes of all
+/// processes, also of those that other tests start.
+fn runs_alone(program: &programs::TestProgram) -> bool {
+    program.name == "backtrail-tests/collector" || program.name.starts_with("backtrail-collector/")
 }
 
 fn install(extent: Extent) -> Result<(), Failure> {
