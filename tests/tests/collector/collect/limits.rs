@@ -164,6 +164,6 @@ fn the_oldest_go_when_the_spool_is_full() {
     assert_eq!(collector.list()[0]["signal"], 6);
     until("all are counted", || {
         let listed = collector.crashes(&["list"]).exited(0).stdout;
-        listed.contains("3 older ones were removed")
+        listed.contains("3 older crashes were removed")
     });
 }
