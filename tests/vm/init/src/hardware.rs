@@ -229,7 +229,7 @@ fn unplugged(report: &mut Report) -> Outcome {
     let mut hardware = start()?;
     let pid = play(&mut hardware, "crash", 1, Cut::Continuous)?;
     set_online(1, false)?;
-    let went = until(&mut hardware, |hardware| hardware.counters().cpus_went == 1);
+    let went = until(&mut hardware, |hardware| hardware.counters().cpus_offlined == 1);
     let frozen = freeze(&mut hardware);
     let written = hand_out(
         report,
@@ -241,7 +241,7 @@ fn unplugged(report: &mut Report) -> Outcome {
         false,
     );
     set_online(1, true)?;
-    let came = until(&mut hardware, |hardware| hardware.counters().cpus_came == 1);
+    let came = until(&mut hardware, |hardware| hardware.counters().cpus_onlined == 1);
     if !went || !came {
         return Err(format!("it is not followed: {:?}", hardware.counters()));
     }
