@@ -97,6 +97,28 @@ impl Bundle {
         serde_json::from_str(&self.run(&["info"], &["--json"]).stdout).unwrap()
     }
 
+    /// Returns the debugger's JSON answer to each command, in order.
+    #[track_caller]
+    pub fn answers(&self, commands: &[&str]) -> Vec<Value> {
+        let mut options = vec!["--batch", "--json"];
+        options.extend(commands.iter().flat_map(|command| ["-e", command]));
+        let output = self.run(&["debug"], &options).stdout;
+        // The first line names the schema.
+        let lines = output.lines().skip(1);
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Returns the result of each command, in order. Every command must succeed.
+    #[track_caller]
+    pub fn results(&self, commands: &[&str]) -> Vec<Value> {
+        let mut answers = self.answers(commands);
+        for answer in &mut answers {
+            assert_eq!(answer["ok"], true, "{answer}");
+            *answer = answer["result"].take();
+        }
+        answers
+    }
+
     /// The transcript of commands of the debugger.
     #[track_caller]
     pub fn debug(&self, commands: &[&str]) -> String {

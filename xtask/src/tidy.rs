@@ -94,11 +94,7 @@ pub fn survey(folder: Option<&str>) -> Result<(), Failure> {
     let sources = source::all().map_err(|error| format!("cannot read the repository: {error}"))?;
     let mut problems: Vec<(Problem, &str)> = Vec::new();
     for source in &sources {
-        problems.extend(
-            names::problems(source)
-                .into_iter()
-                .map(|problem| (problem, "names")),
-        );
+        problems.extend(names::check(source).into_iter().map(|problem| (problem, "names")));
         problems.extend(
             prose::problems(source)
                 .into_iter()

@@ -67,7 +67,7 @@ const KEYS: [(&str, &str); 26] = [
     // Keys without a default.
     (
         "user",
-        "Whom the daemon becomes; not given: it stays root, with seven capabilities.",
+        "The user whose primary group may open bundles. The daemon stays root.",
     ),
     ("trace.cgroup", "Trace only the processes of this cgroup."),
     (

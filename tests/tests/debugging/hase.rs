@@ -1,5 +1,6 @@
 //! Crashes recorded in production by perf, imported with their cores: what was executed agrees with the
 //! branch list that another tool made of the same trace, and the crash and the way back read as they should.
+
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::captures::folder;
 use serde_json::Value;

@@ -1,4 +1,5 @@
 //! Breakpoints on functions that exist only as inlined copies, in both directions.
+
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Variant, find};
 use serde_json::Value;
@@ -14,25 +15,12 @@ fn inlined() -> Bundle {
     Bundle::recorded(find("inlined").unwrap(), Variant::Static, &["--full"]).0
 }
 
-/// The results of commands, in order.
-fn answers(bundle: &Bundle, commands: &[&str]) -> Vec<Value> {
-    let mut options = vec!["--batch", "--json"];
-    options.extend(commands.iter().flat_map(|command| ["-e", command]));
-    let output = bundle.run(&["debug"], &options).stdout;
-    // The first line names the schema.
-    let answers = output
-        .lines()
-        .skip(1)
-        .map(|line| serde_json::from_str(line).unwrap());
-    answers.map(|mut answer: Value| answer["result"].take()).collect()
-}
-
 /// The positions where `verb` stops by a breakpoint on `function`, each with its stack, and the reason that ends them.
 fn hits(bundle: &Bundle, function: &str, from: &str, verb: &str) -> (Vec<(String, Value)>, Value) {
     let set = format!("break {function}");
     let mut commands = vec![&*set, from];
     commands.extend([verb, "backtrace"].repeat(CONTINUES));
-    let answers = answers(bundle, &commands);
+    let answers = bundle.answers(&commands);
     let mut found = Vec::new();
     for pair in answers[2..].chunks(2) {
         let [stop, stack] = pair else { unreachable!() };

@@ -1,4 +1,5 @@
 //! Ctrl-C and SIGTERM end commands that write a bundle or a file: with the status that shells know, and with nothing left behind.
+
 use backtrail_tests::backtrail::{backtrail, command};
 use backtrail_tests::bundle::Bundle;
 use nix::sys::signal::{Signal, kill};

@@ -1,26 +1,11 @@
 //! How long calls took, which of them took longest, and what one did that the other did not.
+
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Variant, find};
 use serde_json::Value;
 
 fn requests() -> Bundle {
     Bundle::recorded(find("requests").unwrap(), Variant::Static, &["--full"]).0
-}
-
-/// The results of commands, in order; an error as its text.
-fn answers(bundle: &Bundle, commands: &[&str]) -> Vec<Value> {
-    let mut options = vec!["--batch", "--json"];
-    options.extend(commands.iter().flat_map(|command| ["-e", command]));
-    let text = bundle.run(&["debug"], &options).stdout;
-    // The first line names the schema.
-    let lines = text.lines().skip(1);
-    lines
-        .map(|line| {
-            let mut answer: Value = serde_json::from_str(line).unwrap();
-            assert_eq!(answer["ok"], true, "{line}");
-            answer["result"].take()
-        })
-        .collect()
 }
 
 fn bounds(length: &Value) -> (u64, u64) {
@@ -30,15 +15,12 @@ fn bounds(length: &Value) -> (u64, u64) {
 #[test]
 fn every_call_is_counted_and_its_length_lies_between_two_bounds() {
     let bundle = requests();
-    let [time, instructions, alike, unknown] = &answers(
-        &bundle,
-        &[
-            "latency serve",
-            "latency serve --instructions",
-            "latency /^(serve|reply)$/",
-            "latency main",
-        ],
-    )[..] else {
+    let [time, instructions, alike, unknown] = &bundle.results(&[
+        "latency serve",
+        "latency serve --instructions",
+        "latency /^(serve|reply)$/",
+        "latency main",
+    ])[..] else {
         panic!("four answers");
     };
     assert_eq!(
@@ -80,7 +62,7 @@ fn every_call_is_counted_and_its_length_lies_between_two_bounds() {
 #[test]
 fn what_cannot_be_measured_is_said() {
     let bundle = requests();
-    let answer = &answers(&bundle, &["latency _start"])[0];
+    let answer = &bundle.results(&["latency _start"])[0];
     assert_eq!((&answer["calls"], &answer["measured"]), (&1.into(), &0.into()));
     assert_eq!(answer["unmeasured"][0]["reason"], "began_before_history");
     let text = bundle.debug(&["latency _start"]);
@@ -142,7 +124,7 @@ fn the_command_line_answers_as_the_debugger_does() {
 #[test]
 fn the_slowest_calls_are_found_and_compared() {
     let bundle = requests();
-    let slowest = &answers(&bundle, &["slowest serve 4 --instructions"])[0];
+    let slowest = &bundle.results(&["slowest serve 4 --instructions"])[0];
     let calls = slowest["slowest"].as_array().unwrap();
     assert_eq!((calls.len(), &slowest["calls"]), (4, &6.into()));
     let lengths: Vec<u64> = calls.iter().map(|call| bounds(&call["length"]).0).collect();
@@ -164,7 +146,7 @@ fn the_slowest_calls_are_found_and_compared() {
         format!("compare {} {}", name(loading, "call"), name(loading, "call")),
     ];
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-    let answers = answers(&bundle, &commands);
+    let answers = bundle.results(&commands);
     assert_eq!(answers[0]["place"]["frame"]["function"], "serve");
     assert_eq!(answers[1], answers[2]);
     let comparison = &answers[1];
@@ -190,11 +172,11 @@ fn the_slowest_calls_are_found_and_compared() {
 fn what_only_one_request_did_stands_before_what_both_did() {
     let bundle = requests();
     // The second request is served out of the cache, the fourth flushes it.
-    let calls = &answers(&bundle, &["slowest serve --instructions"])[0];
+    let calls = &bundle.results(&["slowest serve --instructions"])[0];
     let calls = calls["slowest"].as_array().unwrap();
     let cached = calls.last().unwrap()["call"].as_str().unwrap();
     let flushing = calls[0]["call"].as_str().unwrap();
-    let comparison = &answers(&bundle, &[&format!("compare {cached} {flushing}")])[0];
+    let comparison = &bundle.results(&[&format!("compare {cached} {flushing}")])[0];
     let rows: Vec<(&str, &str, u64)> = comparison["differences"]
         .as_array()
         .unwrap()
@@ -228,7 +210,7 @@ fn breakpoints_ask_how_long_a_call_took() {
             "continue".to_owned(),
         ];
         let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-        let answers = answers(&bundle, &commands);
+        let answers = bundle.results(&commands);
         let stopped = answers.iter().filter(|answer| answer["reason"] == "breakpoint");
         stopped.count()
     };

@@ -1,4 +1,5 @@
 //! A trace that is decoded from its end first answers every command as it does when all of it is decoded.
+
 use backtrail_console::batch::{self, BatchOptions};
 use backtrail_debugger::{OpenOptions, Session};
 use backtrail_decoder::Watch;

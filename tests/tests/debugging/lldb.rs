@@ -1,4 +1,5 @@
 //! LLDB 22, where it is installed, loads the bundles that we write and lists what we list.
+
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Variant, find};
 use std::process::Command;

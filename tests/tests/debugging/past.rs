@@ -1,4 +1,5 @@
 //! Values before the crash, where they are known from, and breakpoints that ask for them.
+
 use backtrail_tests::backtrail::backtrail;
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Variant, find};

@@ -1,26 +1,11 @@
 //! What ran, how often, where first and last; what breakpoints do where they stop; where the other threads were.
+
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Variant, find};
 use serde_json::Value;
 
 fn requests() -> Bundle {
     Bundle::recorded(find("requests").unwrap(), Variant::Static, &["--full"]).0
-}
-
-/// The results of commands, in order.
-fn answers(bundle: &Bundle, commands: &[&str]) -> Vec<Value> {
-    let mut options = vec!["--batch", "--json"];
-    options.extend(commands.iter().flat_map(|command| ["-e", command]));
-    let text = bundle.run(&["debug"], &options).stdout;
-    // The first line names the schema.
-    let lines = text.lines().skip(1);
-    lines
-        .map(|line| {
-            let mut answer: Value = serde_json::from_str(line).unwrap();
-            assert_eq!(answer["ok"], true, "{line}");
-            answer["result"].take()
-        })
-        .collect()
 }
 
 /// The index of a position.
@@ -39,15 +24,12 @@ fn line_of(text: &str) -> u64 {
 #[test]
 fn functions_files_and_lines_that_ran_are_found() {
     let bundle = requests();
-    let [functions, lines, files, counted] = &answers(
-        &bundle,
-        &[
-            "search ^(serve|flush_cache|unknown)$",
-            "search cache\\[key\\] = load",
-            "search requests\\.c$",
-            "count /^(serve|reply)$/",
-        ],
-    )[..] else {
+    let [functions, lines, files, counted] = &bundle.results(&[
+        "search ^(serve|flush_cache|unknown)$",
+        "search cache\\[key\\] = load",
+        "search requests\\.c$",
+        "count /^(serve|reply)$/",
+    ])[..] else {
         panic!("four answers");
     };
     let functions = functions["functions"].as_array().unwrap();
@@ -80,7 +62,7 @@ fn a_line_without_code_is_not_counted_as_if_it_had_some() {
     let empty = line_of("static unsigned cache[ENTRIES]");
     let asked = format!("requests.c:{empty}");
     let (count, info) = (format!("count {asked}"), format!("info line {asked}"));
-    let [counted, described, own] = &answers(&bundle, &[&count, &info, "count requests.c:58"])[..] else {
+    let [counted, described, own] = &bundle.results(&[&count, &info, "count requests.c:58"])[..] else {
         panic!("three answers");
     };
     let next = counted["line"].as_u64().unwrap();
@@ -97,7 +79,7 @@ fn a_line_without_code_is_not_counted_as_if_it_had_some() {
 #[test]
 fn a_line_that_calls_twice_is_one_caller() {
     let bundle = Bundle::recorded(find("verbs").unwrap(), Variant::Static, &["--full"]).0;
-    let [callers] = &answers(&bundle, &["callers leaf"])[..] else {
+    let [callers] = &bundle.results(&["callers leaf"])[..] else {
         panic!("one answer");
     };
     let callers = callers["callers"].as_array().unwrap();
@@ -116,7 +98,7 @@ fn a_line_that_calls_twice_is_one_caller() {
 #[test]
 fn what_may_be_the_rest_of_a_call_is_not_counted_as_certain() {
     let bundle = Bundle::recorded(find("contexts").unwrap(), Variant::Static, &["--full"]).0;
-    let [coroutine, work, resume] = &answers(&bundle, &["count coroutine", "count work", "count resume"])[..]
+    let [coroutine, work, resume] = &bundle.results(&["count coroutine", "count work", "count resume"])[..]
     else {
         panic!("three answers");
     };
@@ -125,7 +107,7 @@ fn what_may_be_the_rest_of_a_call_is_not_counted_as_certain() {
         assert_eq!((&whole["calls"], &whole["rests"]), (&3.into(), &Value::Null));
     }
     let commands = ["goto end", "break work", "reverse-continue", "backtrace"];
-    let [.., stack] = &answers(&bundle, &commands)[..] else {
+    let [.., stack] = &bundle.results(&commands)[..] else {
         panic!("four answers");
     };
     let names = stack["frames"]
@@ -148,21 +130,18 @@ fn what_may_be_the_rest_of_a_call_is_not_counted_as_certain() {
 #[test]
 fn first_last_and_nth_are_moves_that_can_be_undone() {
     let bundle = requests();
-    let answers = answers(
-        &bundle,
-        &[
-            "when",
-            "first serve",
-            "last serve",
-            "run-to-call 3 of serve",
-            "run-to-call 4 serve",
-            "back",
-            "back",
-            "back",
-            "back",
-            "search ^serve$",
-        ],
-    );
+    let answers = bundle.results(&[
+        "when",
+        "first serve",
+        "last serve",
+        "run-to-call 3 of serve",
+        "run-to-call 4 serve",
+        "back",
+        "back",
+        "back",
+        "back",
+        "search ^serve$",
+    ]);
     let position = |at: usize| &answers[at]["place"]["position"];
     let search = &answers[9]["functions"][0];
     // Behind the prologue, where a breakpoint stops.
@@ -191,7 +170,7 @@ fn first_last_and_nth_are_moves_that_can_be_undone() {
 fn list_shows_how_often_lines_ran() {
     let bundle = requests();
     let fetch = line_of("static unsigned fetch");
-    let answer = &answers(&bundle, &[&format!("list requests.c:{}", fetch + 3)])[0];
+    let answer = &bundle.results(&[&format!("list requests.c:{}", fetch + 3)])[0];
     let counts = answer["executions"].as_array().unwrap();
     let first = answer["first"].as_u64().unwrap();
     let count = |text: &str| &counts[(line_of(text) - first) as usize];
@@ -208,25 +187,22 @@ fn list_shows_how_often_lines_ran() {
 #[test]
 fn breakpoints_do_commands_where_they_stop() {
     let bundle = requests();
-    let answers = answers(
-        &bundle,
-        &[
-            "goto start",
-            "break flush_cache",
-            "commands",
-            "silent",
-            "backtrace 2",
-            "end",
-            "tbreak reply",
-            "commands 2",
-            "when",
-            "continue",
-            "end",
-            "info breakpoints",
-            "continue",
-            "when",
-        ],
-    );
+    let answers = bundle.results(&[
+        "goto start",
+        "break flush_cache",
+        "commands",
+        "silent",
+        "backtrace 2",
+        "end",
+        "tbreak reply",
+        "commands 2",
+        "when",
+        "continue",
+        "end",
+        "info breakpoints",
+        "continue",
+        "when",
+    ]);
     assert_eq!(
         answers[11]["breakpoints"][0]["commands"],
         serde_json::json!(["silent", "backtrace 2"])
@@ -247,7 +223,7 @@ fn breakpoints_do_commands_where_they_stop() {
 #[test]
 fn the_other_threads_are_seen_at_the_time_of_a_position() {
     let (bundle, _) = Bundle::recorded(find("threads").unwrap(), Variant::Pie, &["--full"]);
-    let answers = answers(&bundle, &["info threads", "thread apply all backtrace 1"]);
+    let answers = bundle.results(&["info threads", "thread apply all backtrace 1"]);
     let threads = answers[0]["threads"].as_array().unwrap();
     assert_eq!(threads.len(), 5);
     for thread in threads {

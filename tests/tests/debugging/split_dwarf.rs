@@ -1,4 +1,5 @@
 //! Variables and types of programs whose DWARF was split off, against GDB on the same core.
+
 use crate::gdb_answers::{by_gdb, have_gdb, ours, ours_with};
 use backtrail_tests::bundle::Bundle;
 use std::process::Command;

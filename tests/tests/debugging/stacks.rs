@@ -1,4 +1,5 @@
 //! Stacks out of cores, against GDB's; and joined with a trace that begins in the middle, against a whole one's.
+
 use backtrail_tests::backtrail::backtrail;
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Variant, find};

@@ -1,5 +1,6 @@
 //! Thread-local variables of shared libraries, against GDB on the same core: of one that the program starts with, of one that it
 //! loads later, in threads that have and have not used it.
+
 use crate::gdb_answers::{by_gdb, have_gdb, ours};
 use backtrail_tests::bundle::Bundle;
 use std::path::{Path, PathBuf};

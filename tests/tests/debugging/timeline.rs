@@ -1,4 +1,5 @@
 //! What each thread did when: programs that wait, that get signals, and that crash in one of several threads.
+
 use backtrail_tests::backtrail::backtrail;
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Variant, find};
@@ -10,11 +11,7 @@ fn recorded(program: &str) -> Bundle {
 
 /// The answer to a command.
 fn answer(bundle: &Bundle, command: &str) -> Value {
-    let text = bundle
-        .run(&["debug"], &["--batch", "--json", "-e", command])
-        .stdout;
-    let mut answer: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
-    answer["result"].take()
+    bundle.answers(&[command])[0]["result"].take()
 }
 
 fn list(value: &Value) -> &[Value] {

@@ -1,4 +1,5 @@
 //! Types that take more than a word to describe, and their values, against GDB on the same core.
+
 use crate::gdb_answers::{compare, compare_built, ours, recorded};
 use backtrail_tests::programs::{Program, find};
 

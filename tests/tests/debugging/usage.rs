@@ -1,4 +1,5 @@
 //! Exit statuses and the shape of failures: 0 done, 1 could not, 2 wrong usage, 3 refused input.
+
 use backtrail_tests::backtrail::{backtrail, repository};
 use regex::Regex;
 use std::collections::BTreeSet;

@@ -1,5 +1,6 @@
 //! Values at the crash, against GDB on the same core; what is shown otherwise than GDB does stands in tables here,
 //! with the reason.
+
 use crate::gdb_answers::{compare, ours, recorded};
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
 //! The debug adapter: whatever a client sends is answered, and the session goes on.
+
 use backtrail_tests::backtrail::{backtrail, command};
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Variant, find};

@@ -1,6 +1,7 @@
 //! The debug adapter driven as an editor drives it, every message held to the protocol's schema: the scenarios are `tests/dap/`.
 //!
 //! `cargo xtask test` installs what they need (`xtask/src/readers.rs`).
+
 use backtrail_tests::backtrail::{backtrail, binary};
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Ending, Program, Variant, find};

@@ -1,4 +1,5 @@
 //! Other editors than VS Code, each with its own client of debug adapters, driven without a screen.
+
 use crate::bakery::bakery;
 use backtrail_tests::backtrail::{binary, repository};
 use std::path::Path;

@@ -3,6 +3,7 @@
 //! What is pressed and what must then be seen is in `tests/vscode/`; here a crash is recorded and the server is started.
 //! `cargo xtask vscode` installs what this needs and says by which variables it is found. Pictures are left in
 //! `vscode-shots` of the cargo target directory; after a failure what the page showed, too.
+
 use crate::bakery::{bakery, variable};
 use backtrail_tests::backtrail::{backtrail, binary, repository};
 use nix::sys::signal::{Signal, killpg};

@@ -1,4 +1,5 @@
 //! A process that is attached to goes on as without.
+
 use backtrail_tests::backtrail::{binary, command};
 use backtrail_tests::build;
 use backtrail_tests::programs::{Ending, Program, Variant};

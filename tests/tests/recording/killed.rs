@@ -1,4 +1,5 @@
 //! The recorder is killed: the program ends or runs on, and is never left stopped.
+
 use backtrail_tests::backtrail::{binary, command};
 use backtrail_tests::build;
 use backtrail_tests::programs::{Ending, Program, Variant};

@@ -1,6 +1,7 @@
 //! Real programs give the same output and exit status recorded as not, and their traces decode.
 //!
 //! `BACKTRAIL_ENGINE` chooses the recorder's engine, `BACKTRAIL_PROGRAMS` rows by name, separated by commas.
+
 use crate::decoders;
 use backtrail_tests::backtrail::binary;
 use backtrail_tests::real::{self, History, Measurement, PROGRAMS, RealProgram, Recorder};

@@ -1,4 +1,5 @@
 //! From a running program to a bundle, and what the other commands say of it.
+
 use crate::decoders;
 use backtrail_tests::backtrail::{backtrail, command};
 use backtrail_tests::bundle::Bundle;

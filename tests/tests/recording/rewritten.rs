@@ -1,5 +1,6 @@
 //! Code that a program rewrites while it runs: the bundle keeps every version that ran, and each place of the trace
 //! decodes with its own.
+
 use backtrail_tests::bundle::Bundle;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

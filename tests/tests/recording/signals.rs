@@ -1,4 +1,5 @@
 //! Signals reach a program as they were sent, whatever the recorder has to do in its threads meanwhile.
+
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Ending, Program, Variant};
 

@@ -1,4 +1,5 @@
 //! Programs that start processes for as long as they run are recorded in bounded memory.
+
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Ending, Program, Variant};
 

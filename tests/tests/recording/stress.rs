@@ -1,4 +1,5 @@
 //! Crashes, many of them: each leaves a bundle that is complete, and nothing else.
+
 use backtrail_tests::backtrail::backtrail;
 use backtrail_tests::programs::{self, Ending, Variant};
 use serde_json::Value;

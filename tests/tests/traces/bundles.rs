@@ -1,4 +1,5 @@
 //! Bundles as files: whose they are, what damage to them does, and what their names do to a terminal.
+
 use backtrail_tests::backtrail::{backtrail, command};
 use backtrail_tests::bundle::Bundle;
 use nix::sys::signal::{Signal, kill};

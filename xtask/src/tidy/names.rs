@@ -1,28 +1,6 @@
 //! Type names are words of the field, not invented nouns or function words.
 
-use super::{Problem, Source, coverage};
-
-/// Folders in which the rule holds. A new row comes when a folder is renamed.
-const HOLDS: &[&str] = &[
-    "bench",
-    "bpf",
-    "bundle",
-    "cli",
-    "collector",
-    "console",
-    "dap-adapter",
-    "debugger",
-    "decoder",
-    "export",
-    "perf",
-    "process",
-    "pt",
-    "recorder",
-    "symbolizer",
-    "tests",
-    "values",
-    "xtask",
-];
+use super::{Problem, Source};
 
 /// Keywords that introduce the name of a type.
 const KEYWORDS: &[&str] = &["struct", "enum", "union", "trait", "type"];
@@ -30,7 +8,7 @@ const KEYWORDS: &[&str] = &["struct", "enum", "union", "trait", "type"];
 /// The two lists of `names.txt`, which this file does not repeat.
 struct Lists {
     /// Names that may not occur at all.
-    gone: Vec<&'static str>,
+    banned: Vec<&'static str>,
     /// Names that no type may have.
     function_words: Vec<&'static str>,
 }
@@ -44,22 +22,13 @@ fn lists() -> Lists {
             .collect()
     });
     Lists {
-        gone: paragraphs.next().unwrap_or_default(),
+        banned: paragraphs.next().unwrap_or_default(),
         function_words: paragraphs.next().unwrap_or_default(),
     }
 }
 
 /// Checks a Rust file.
 pub fn check(source: &Source) -> Vec<Problem> {
-    if coverage::includes(HOLDS, &source.path) {
-        problems(source)
-    } else {
-        Vec::new()
-    }
-}
-
-/// Returns the problems of a file, whether its folder is covered or not.
-pub fn problems(source: &Source) -> Vec<Problem> {
     if !source.is_rust() {
         return Vec::new();
     }
@@ -70,7 +39,7 @@ pub fn problems(source: &Source) -> Vec<Problem> {
             .split(|letter: char| !letter.is_alphanumeric() && letter != '_')
             .filter(|word| !word.is_empty())
             .collect();
-        for word in words.iter().filter(|word| lists.gone.contains(word)) {
+        for word in words.iter().filter(|word| lists.banned.contains(word)) {
             let message = format!("`{word}` is an invented name: use the field's term");
             found.push(Problem::new(source, number, message));
         }
@@ -90,14 +59,14 @@ mod tests {
     use super::*;
 
     fn count(text: &str) -> usize {
-        problems(&Source::sample("pt/src/a.rs", text)).len()
+        check(&Source::sample("pt/src/a.rs", text)).len()
     }
 
     #[test]
     fn an_invented_name_is_found_anywhere() {
         let lists = lists();
-        assert_eq!((lists.gone.len(), lists.function_words.len()), (20, 12));
-        for name in lists.gone {
+        assert_eq!((lists.banned.len(), lists.function_words.len()), (20, 12));
+        for name in lists.banned {
             assert_eq!(count(&format!("pub struct {name};\n")), 1, "{name}");
             assert_eq!(
                 count(&format!("/// See [`{name}`].\nlet x = {name}::new();\n")),
@@ -125,9 +94,13 @@ mod tests {
     }
 
     #[test]
-    fn only_covered_folders_are_checked() {
-        let text = format!("struct {};\n", lists().gone[0]);
-        assert_eq!(check(&Source::sample("nowhere/src/a.rs", &text)), []);
-        assert_eq!(check(&Source::sample("xtask/src/a.rs", &text)).len(), 1);
+    fn every_folder_is_checked() {
+        let text = format!(
+            "struct {};
+",
+            lists().banned[0]
+        );
+        assert_eq!(check(&Source::sample("nowhere/src/a.rs", &text)).len(), 1);
+        assert_eq!(check(&Source::sample("nowhere/a.txt", &text)), []);
     }
 }
