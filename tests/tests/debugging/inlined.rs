@@ -24,6 +24,7 @@ fn hits(bundle: &Bundle, function: &str, from: &str, verb: &str) -> (Vec<(String
     let mut found = Vec::new();
     for pair in answers[2..].chunks(2) {
         let [stop, stack] = pair else { unreachable!() };
+        let (stop, stack) = (&stop["result"], &stack["result"]);
         if stop["reason"] != "breakpoint" {
             return (found, stop["reason"].clone());
         }

@@ -24,7 +24,8 @@ fn a_process_that_starts_others_is_unharmed() {
     let folder = tempfile::tempdir().unwrap();
     for engine in ["translate", "step"] {
         let process = Command::new(&program)
-            .arg("8")
+            // Seconds: longer than all recordings take beside other tests.
+            .arg("20")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
