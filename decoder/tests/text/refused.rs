@@ -53,7 +53,7 @@ fn a_wrong_file_fails() {
     assert!(changed("code 64", "label far 0x9000\ncode 64").contains("`far` is not used"));
     assert!(changed("there: 90", "here: 90").contains("twice"));
     assert!(changed("sext48:there", "sext48:where").contains("no label `where`"));
-    assert!(changed("psbend", "psbent").contains("no packet"));
+    assert!(changed("psbend", "psbent").contains("is not a packet"));
     assert!(changed("90  ; nop", "90 90").contains("not one instruction"));
     assert!(changed("0..1", "0..2").contains("calls"));
     assert!(changed("# A", "A").contains("first line"));

@@ -158,7 +158,7 @@ fn a_long_request_can_be_cancelled() {
     if node().is_none() {
         return;
     }
-    let bundle = recorded_beside("busy", "../dap/busy.c");
+    let bundle = recorded_beside("busy", "../../dap/busy.c");
     run("cancel.test.js", &[("BUSY", &bundle.path)]);
 }
 
@@ -167,7 +167,7 @@ fn a_long_trace_is_there_at_once() {
     if node().is_none() {
         return;
     }
-    let bundle = recorded_beside("large", "../dap/large.c");
+    let bundle = recorded_beside("large", "../../dap/large.c");
     run("partial.test.js", &[("LARGE", &bundle.path)]);
 }
 
