@@ -1,7 +1,8 @@
 //! The measurement of one process.
 
 use crate::Failure;
-use backtrail_decoder::EngineKind;
+use backtrail_decoder::Engine;
+use backtrail_decoder::engine::native::Native;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -26,19 +27,8 @@ pub enum Kind {
     Threads,
 }
 
-/// The handler for the results of `iptr-edge-analyzer`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handler {
-    /// Counts blocks.
-    Count,
-    /// Computes a bitmap of edges, by the analyzer's own handler.
-    Bitmap,
-    /// Lists the blocks in order.
-    List,
-}
-
 /// The arguments of one process.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Arguments {
     /// The kind of measurement.
     pub kind: Kind,
@@ -51,13 +41,11 @@ pub struct Arguments {
     /// How long [`Kind::Prefix`] decodes, and the rounds of [`Kind::Threads`] take. 0 means none.
     pub seconds: f64,
     /// Our engine to measure.
-    pub engine: EngineKind,
+    pub engine: &'static dyn Engine,
     /// The number of our threads.
     pub jobs: usize,
     /// Whether the call forest is built as well.
     pub forest: bool,
-    /// The handler for the edge analyzer.
-    pub handler: Handler,
 }
 
 impl Arguments {
@@ -86,10 +74,9 @@ impl Arguments {
             bytes: None,
             runs: 1,
             seconds: 10.0,
-            engine: EngineKind::default(),
+            engine: &Native,
             jobs: 1,
             forest: true,
-            handler: Handler::Count,
         };
         while let Some(option) = words.next() {
             if option == "--no-forest" {
@@ -102,8 +89,10 @@ impl Arguments {
                 "--runs" => arguments.runs = number(value)?,
                 "--seconds" => arguments.seconds = number(value)?,
                 "--jobs" => arguments.jobs = number(value)?,
-                "--engine" => arguments.engine = value.parse().map_err(|error| format!("{error}"))?,
-                "--handler" => arguments.handler = handler(value)?,
+                "--engine" => {
+                    arguments.engine = backtrail_oracle::engine(value)
+                        .ok_or_else(|| format!("no engine is called {value}"))?
+                }
                 other => return Err(format!("{other} is not an option")),
             }
         }
@@ -111,15 +100,6 @@ impl Arguments {
             return Err(format!("{} is not a duration", arguments.seconds));
         }
         Ok(arguments)
-    }
-}
-
-fn handler(name: &str) -> Result<Handler, Failure> {
-    match name {
-        "count" => Ok(Handler::Count),
-        "bitmap" => Ok(Handler::Bitmap),
-        "list" => Ok(Handler::List),
-        other => Err(format!("'{other}' is not a handler; use count, bitmap or list")),
     }
 }
 
@@ -137,9 +117,8 @@ mod tests {
         let arguments = Arguments::parse(&words).unwrap();
         assert_eq!((arguments.kind, arguments.bytes), (Kind::Ours, Some(9)));
         assert_eq!((arguments.runs, arguments.forest), (2, false));
-        let words = ["edges", "b", "--handler", "list"].map(str::to_owned);
-        assert_eq!(Arguments::parse(&words).unwrap().handler, Handler::List);
-        assert!(Arguments::parse(&["edges", "b", "--handler", "all"].map(str::to_owned)).is_err());
+        let words = ["edges", "b", "--engine", "other"].map(str::to_owned);
+        assert!(Arguments::parse(&words).is_err());
         assert!(Arguments::parse(&["nothing".to_owned()]).is_err());
         assert!(Arguments::parse(&["threads", "b", "--seconds", "-1"].map(str::to_owned)).is_err());
         assert!(Arguments::parse(&["insn", "b", "--bytes"].map(str::to_owned)).is_err());

@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::code::{self, CodeRange};
 use backtrail_decoder::Config;
-use backtrail_decoder::engine::libipt;
+use backtrail_oracle as oracle;
 use libipt_sys as sys;
 use std::ffi::{CStr, CString, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -265,7 +265,7 @@ impl Drop for Blk<'_> {
 
 /// Returns the configuration that our own libipt engine uses, without flags, which is the fastest.
 fn configuration(trace: &[u8], config: &Config) -> Result<sys::pt_config, Failure> {
-    libipt::configuration(trace, config)
+    oracle::configuration(trace, config)
         .ok_or_else(|| "libipt does not support this configuration".to_owned())
 }
 

@@ -6,9 +6,10 @@ use crate::report::{joined, memory, seconds, timed};
 use crate::stream::Stream;
 use backtrail_debugger::session::SymbolFunctions;
 use backtrail_decoder::{
-    Config, DecodeCachePool, Decoded, EngineKind, Forest, Functions, History, Image, Input, Instruction,
-    Plan, Watch, decode_by,
+    Config, DecodeCachePool, Decoded, Decoder, Engine, Forest, Functions, History, Image, Input, Instruction,
+    Watch,
 };
+use backtrail_oracle::ENGINES;
 use backtrail_pt::{Cofi, Pid};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ const JOBS: &[usize] = &[1, 2];
 
 /// Returns our engines with their numbers of threads.
 pub fn engines() -> Value {
-    let engines: Vec<String> = EngineKind::ALL.iter().map(ToString::to_string).collect();
+    let engines: Vec<String> = ENGINES.iter().map(|engine| engine.name().to_owned()).collect();
     json!({ "engines": engines, "jobs": JOBS })
 }
 
@@ -29,12 +30,12 @@ pub struct DecodeJob<'a> {
     input: [Input; 1],
     images: &'a BTreeMap<Pid, Arc<Image>>,
     config: &'a Config,
-    engine: EngineKind,
+    engine: &'static dyn Engine,
 }
 
 impl<'a> DecodeJob<'a> {
     /// Prepares to decode a stream.
-    pub fn new(stream: &'a Stream, engine: EngineKind) -> Self {
+    pub fn new(stream: &'a Stream, engine: &'static dyn Engine) -> Self {
         Self {
             input: [stream.input()],
             images: &stream.prepared.images,
@@ -52,13 +53,18 @@ impl<'a> DecodeJob<'a> {
         knowledge: &DecodeCachePool,
     ) -> Result<Decoded, Failure> {
         let functions = functions.map(|functions| functions as &dyn Functions);
-        let plan = Plan {
-            jobs: NonZeroUsize::new(jobs).ok_or("the number of threads must not be 0")?,
-            functions: &|_| functions,
-            caches: Some(knowledge),
-            ..Plan::new(self.config, self.engine.engine())
+        let functions = |_| functions;
+        let decoder = Decoder::new(self.config)
+            .jobs(NonZeroUsize::new(jobs).ok_or("the number of threads must not be 0")?)
+            .functions(&functions)
+            .caches(knowledge);
+        let decoder = match self.engine.name() {
+            "native" => decoder,
+            _ => decoder.engine(self.engine),
         };
-        decode_by(&plan, &self.input, self.images, &Watch::none()).map_err(|error| error.to_string())
+        decoder
+            .decode(&self.input, self.images)
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -107,7 +113,7 @@ pub fn run(arguments: &Arguments) -> Result<Value, Failure> {
         }
     }
     let measured = json!({
-        "engine": arguments.engine.to_string(),
+        "engine": arguments.engine.name(),
         "jobs": arguments.jobs,
         "bytes": stream.bytes().len(),
         "open_seconds": opening.wall,

@@ -332,8 +332,8 @@ pub struct ImportRaw {
 /// Options of commands that decode.
 #[derive(Clone, Debug, Args)]
 pub struct Decode {
-    /// The decode engine
-    #[arg(long, value_name = "ENGINE", default_value = "native")]
+    /// The decode engine; there is one
+    #[arg(long, value_name = "ENGINE", default_value = "native", value_parser = ["native"], hide = true)]
     pub engine: String,
     /// The most decoder threads [default: the number of processors]
     #[arg(long, value_name = "N")]

@@ -1,22 +1,20 @@
-//! Opens a bundle or core for the commands that decode: engine, jobs, progress bar, Ctrl-C.
+//! Opens a bundle or core for the commands that decode: jobs, progress bar, Ctrl-C.
 
 use crate::args::Decode;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::progress::Bar;
 use backtrail_debugger::{OpenOptions, Session};
-use backtrail_decoder::{EngineKind, Progress, Watch};
+use backtrail_decoder::{Progress, Watch};
 use std::path::Path;
 
 /// Converts [`Decode`] to options.
-pub fn options(decode: &Decode) -> Result<OpenOptions, Failure> {
-    let engine: EngineKind = decode.engine.parse().map_err(Failure::usage)?;
-    Ok(OpenOptions {
-        engine,
+pub fn options(decode: &Decode) -> OpenOptions {
+    OpenOptions {
         jobs: decode.jobs,
         last: decode.last.map(|mib| u64::from(mib.get()) << 20),
         ..OpenOptions::default()
-    })
+    }
 }
 
 /// Opens and decodes a bundle or core, with a progress bar.

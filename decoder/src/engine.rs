@@ -1,14 +1,11 @@
 //! The interface between a decode engine and the consumers of its output.
 
-#[cfg(feature = "libipt")]
-pub mod libipt;
 pub mod native;
 
 use crate::{Canceled, Config, GapCause, Memory, PathIdx, PathTable};
 use backtrail_pt::{Avma, Cofi, Cpu, Tsc};
 use std::fmt;
 use std::ops::ControlFlow;
-use std::str::FromStr;
 
 /// Turns PT bytes into instructions and events.
 ///
@@ -18,7 +15,7 @@ use std::str::FromStr;
 /// an engine may resume earlier, at the next TIP.PGE. Until then it still reports times and where
 /// tracing was disabled.
 pub trait Engine: Sync {
-    /// Returns the engine's name on the command line.
+    /// Returns the engine's name, for reports.
     fn name(&self) -> &'static str;
 
     /// Decodes all of `trace`.
@@ -29,10 +26,11 @@ pub trait Engine: Sync {
         config: &Config,
         sink: &mut dyn Sink,
     ) -> Result<(), Canceled>;
+}
 
-    /// Returns the native engine, which can decode a trace in segments, if this is it.
-    fn native(&self) -> Option<&native::Native> {
-        None
+impl fmt::Debug for dyn Engine + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -133,8 +131,6 @@ pub enum Event {
         cause: GapCause,
         /// The offset in the trace bytes.
         offset: u64,
-        /// libipt reports a decode error here.
-        error: bool,
     },
 }
 
@@ -149,64 +145,5 @@ impl Event {
             *offset = offset.saturating_add(by);
         }
         self
-    }
-}
-
-/// The engines that exist.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EngineKind {
-    /// The engine of this crate.
-    #[default]
-    Native,
-    /// Intel's libipt, by its instruction flow layer; needs the feature `libipt`.
-    #[cfg(feature = "libipt")]
-    Libipt,
-}
-
-impl EngineKind {
-    /// The engines of this build, the default first.
-    pub const ALL: &[Self] = &[
-        Self::Native,
-        #[cfg(feature = "libipt")]
-        Self::Libipt,
-    ];
-
-    /// Returns the engine.
-    #[must_use]
-    pub fn engine(self) -> &'static dyn Engine {
-        match self {
-            Self::Native => &native::Native,
-            #[cfg(feature = "libipt")]
-            Self::Libipt => &libipt::Libipt,
-        }
-    }
-}
-
-impl fmt::Display for EngineKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.engine().name())
-    }
-}
-
-/// Returned when a text names no engine of this build.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ParseEngineError {
-    /// No build has an engine of this name.
-    #[error("unknown decode engine; use native or libipt")]
-    Unknown,
-    /// This build was made without it.
-    #[error("this build has no libipt engine; use native, or build with --features libipt")]
-    NotBuilt,
-}
-
-impl FromStr for EngineKind {
-    type Err = ParseEngineError;
-
-    fn from_str(text: &str) -> Result<Self, ParseEngineError> {
-        let found = Self::ALL.iter().find(|kind| kind.engine().name() == text);
-        found.copied().ok_or(match text {
-            "libipt" => ParseEngineError::NotBuilt,
-            _ => ParseEngineError::Unknown,
-        })
     }
 }

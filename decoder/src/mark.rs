@@ -106,6 +106,15 @@ pub enum GapCause {
     NoTrace,
 }
 
+impl GapCause {
+    /// Returns whether the engine failed to decode. It did not if the trace source stated the loss,
+    /// or if the engine stopped at a limit of its own.
+    #[must_use]
+    pub fn is_decode_error(&self) -> bool {
+        matches!(self, Self::LostCode { .. } | Self::Corrupt { .. })
+    }
+}
+
 impl fmt::Display for GapCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -18,7 +18,7 @@ use crate::engine::native::Native;
 use crate::meter::{Meter, Metered};
 use crate::switches::executions;
 use crate::trace_tail::TraceTail;
-use crate::{Canceled, DecodeCachePool, Execution, Gap, History, Image, Plan, Switch};
+use crate::{Canceled, DecodeCachePool, Decoder, Execution, Gap, History, Image, Switch};
 use backtrail_pt::{Cpu, Pid, Tid};
 use owner::Owners;
 use pieces::{Cutter, Piece, SelectedImage};
@@ -98,7 +98,7 @@ pub(crate) fn run(
     trace: TraceTail<'_>,
     switches: &[Switch],
     images: &BTreeMap<Pid, Arc<Image>>,
-    plan: &Plan<'_>,
+    decoder: &Decoder<'_>,
     caches: &DecodeCachePool,
     meter: &Meter<'_>,
 ) -> Result<CpuTrace, Canceled> {
@@ -112,18 +112,19 @@ pub(crate) fn run(
     }
     let owners = Owners::new(&executions);
     let memory = SelectedImage::new(images);
-    let disabled = Native::disabled_intervals(trace.bytes, plan.config);
+    let disabled = Native::disabled_intervals(trace.bytes, decoder.config);
     let mut cutter = Cutter::new(&owners, &memory, &disabled);
     let mut sink = Metered {
         sink: &mut cutter,
         offset: trace.offset as u64,
         meter,
     };
-    match plan.engine.native() {
-        Some(native) => caches.with_cache(CacheScope::of_all(images, plan.config), |cache| {
-            native.decode_with_cache(trace.bytes, &memory, plan.config, &mut sink, cache)
+    let config = decoder.config;
+    match decoder.engine {
+        None => caches.with_cache(CacheScope::of_all(images, config), |cache| {
+            Native.decode_with_cache(trace.bytes, &memory, config, &mut sink, cache)
         }),
-        None => plan.engine.decode(trace.bytes, &memory, plan.config, &mut sink),
+        Some(engine) => engine.decode(trace.bytes, &memory, config, &mut sink),
     }?;
     let (history, pieces) = cutter.finish();
     let psbs = psb::stamps(trace.bytes);

@@ -4,9 +4,10 @@
 mod common;
 
 use backtrail_decoder::{
-    Canceled, Config, EngineKind, GapCause, History, Image, Input, MarkKind, Resumed, Section,
-    UncompressedReturns, Watch, decode,
+    Canceled, Config, Decoder, GapCause, History, Image, Input, MarkKind, Resumed, Section,
+    UncompressedReturns, Watch,
 };
+use backtrail_oracle::ENGINES;
 use backtrail_pt::encoder::TimingOptions;
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid, TimingParams, Tsc};
 use common::agreed::decode_agreed;
@@ -231,10 +232,11 @@ fn a_watch_cancels() {
         cancel: &AtomicBool::new(true),
         progress: &|_| {},
     };
-    for kind in EngineKind::ALL {
-        let input = std::slice::from_ref(&input);
-        let decoded = decode(input, &BTreeMap::new(), &Config::default(), kind.engine(), &watch);
-        assert_eq!(decoded.err(), Some(Canceled), "{kind}");
+    for engine in ENGINES {
+        let config = Config::default();
+        let decoder = Decoder::new(&config).engine(engine).watch(watch);
+        let decoded = decoder.decode(std::slice::from_ref(&input), &BTreeMap::new());
+        assert_eq!(decoded.err(), Some(Canceled), "{engine:?}");
     }
 }
 

@@ -72,8 +72,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0u64..100).prop_map(|offset| Event::Overflow { offset }),
         1 => any::<u64>().prop_map(|value| Event::Ptwrite { value }),
         1 => (0u32..4).prop_map(|cpu| Event::Cpu(Cpu(cpu))),
-        1 => (lost, 0u64..100, any::<bool>())
-            .prop_map(|(cause, offset, error)| Event::Lost { cause, offset, error }),
+        1 => (lost, 0u64..100).prop_map(|(cause, offset)| Event::Lost { cause, offset }),
     ]
 }
 

@@ -1,10 +1,9 @@
 //! Compares the opcode tables of `backtrail_pt::instruction` with libipt's length decoder.
 //!
 //! libipt decodes one instruction of a trace that only has its address; its image has the bytes.
-#![cfg(feature = "libipt")]
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
-use backtrail_decoder::{Config, engine};
+use backtrail_decoder::Config;
 use backtrail_pt::instruction::{DecodeError, Mode, Role, decode};
 use backtrail_pt::packet::{ExecMode, IpPayload, Packet, Tnt};
 use backtrail_pt::{Avma, Cofi};
@@ -28,7 +27,7 @@ struct Theirs {
 /// Returns libipt's result for the instruction at [`AT`], where `code` is all code. `None`: it is
 /// invalid.
 fn libipt(code: &[u8], trace: &[u8]) -> Option<Theirs> {
-    let config = engine::libipt::configuration(trace, &Config::default()).unwrap();
+    let config = backtrail_oracle::configuration(trace, &Config::default()).unwrap();
     // SAFETY: the configuration is complete, and its buffer outlives the decoder.
     let decoder = NonNull::new(unsafe { sys::pt_insn_alloc_decoder(&raw const config) }).unwrap();
     let found = step(decoder, &code);

@@ -6,9 +6,7 @@
 mod agreed;
 
 use agreed::decode_agreed;
-use backtrail_decoder::{
-    Config, EngineKind, GapCause, History, Image, Input, Plan, Section, Watch, decode_by,
-};
+use backtrail_decoder::{Config, Decoder, GapCause, History, Image, Input, Section};
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -50,13 +48,12 @@ fn input(code: Vec<u8>, trace: Vec<u8>) -> Input {
 
 fn history(input: &Input, jobs: usize, segment: u64) -> History {
     let config = Config::default();
-    let plan = Plan {
-        jobs: NonZeroUsize::new(jobs).unwrap(),
-        segment: segment.try_into().unwrap(),
-        ..Plan::new(&config, EngineKind::default().engine())
-    };
-    let input = std::slice::from_ref(input);
-    let decoded = decode_by(&plan, input, &BTreeMap::new(), &Watch::none()).unwrap();
+    let decoder = Decoder::new(&config)
+        .jobs(NonZeroUsize::new(jobs).unwrap())
+        .segment(segment.try_into().unwrap());
+    let decoded = decoder
+        .decode(std::slice::from_ref(input), &BTreeMap::new())
+        .unwrap();
     decoded.threads.into_iter().next().unwrap()
 }
 
@@ -115,7 +112,7 @@ fn long_code_without_packets_is_followed_as_libipt_follows_it() {
 fn loops_of_thousands_of_instructions_are_never_cut() {
     for code in [straight(15_000), jumps(300)] {
         let per_branch = (code.len() as u64 - 6) / if code[0] == 0x48 { 3 } else { 2 } + 1;
-        let history = history(&input(code, branches(4, 4096)), 1, Plan::SEGMENT as u64);
+        let history = history(&input(code, branches(4, 4096)), 1, Decoder::SEGMENT as u64);
         assert_eq!(overlong(&history), 0);
         assert!(history.len() >= 4 * 4096 * 6 * per_branch, "{}", history.len());
     }
@@ -123,7 +120,11 @@ fn loops_of_thousands_of_instructions_are_never_cut() {
 
 #[test]
 fn longest_code_is_not_cut_early() {
-    let history = history(&input(straight(65_000), branches(1, 10)), 1, Plan::SEGMENT as u64);
+    let history = history(
+        &input(straight(65_000), branches(1, 10)),
+        1,
+        Decoder::SEGMENT as u64,
+    );
     assert_eq!((overlong(&history), history.len()), (0, 61 * 65_001));
 }
 
@@ -133,7 +134,7 @@ fn longest_code_is_not_cut_early() {
 fn overlong_trace_is_cut_in_time() {
     for code in [straight(30_000), jumps(4000)] {
         let began = Instant::now();
-        let history = history(&input(code, branches(1, 1 << 20)), 1, Plan::SEGMENT as u64);
+        let history = history(&input(code, branches(1, 1 << 20)), 1, Decoder::SEGMENT as u64);
         assert_eq!(overlong(&history), 1);
         assert!(history.len() > 1 << 16, "{}", history.len());
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
@@ -144,7 +145,7 @@ fn overlong_trace_is_cut_in_time() {
 fn segment_bounds_do_not_depend_on_threads() {
     for code in [straight(30_000), jumps(4000), jumps(40), straight(2040)] {
         let input = input(code, branches(6, 60));
-        let one = history(&input, 1, Plan::SEGMENT as u64);
+        let one = history(&input, 1, Decoder::SEGMENT as u64);
         for (jobs, segment) in [(2, 64), (3, 200)] {
             let other = history(&input, jobs, segment);
             let summary = |history: &History| (history.len(), history.digest(), history.marks().to_vec());

@@ -7,7 +7,7 @@
 //! claims 1, 3 and 4.
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
-use backtrail_decoder::{Config, EngineKind, GapCause, History, Image, Input, Section, Watch, decode};
+use backtrail_decoder::{Config, Decoder, GapCause, History, Image, Input, Section};
 use backtrail_pt::packet::{ExecMode, Tnt};
 use backtrail_pt::{Avma, LastIp, Packet, Tid};
 use proptest::collection::vec;
@@ -144,14 +144,7 @@ fn decoded(trace: Vec<u8>) -> History {
         trace: Arc::new(trace),
         image: image(),
     };
-    let engine = EngineKind::Native.engine();
-    let decoded = decode(
-        &[input],
-        &BTreeMap::new(),
-        &Config::default(),
-        engine,
-        &Watch::none(),
-    );
+    let decoded = Decoder::new(&Config::default()).decode(&[input], &BTreeMap::new());
     decoded.unwrap().threads.into_iter().next().unwrap()
 }
 

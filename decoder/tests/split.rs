@@ -5,10 +5,12 @@
 mod agreed;
 
 use agreed::decode_agreed;
+use backtrail_decoder::engine::native::Native;
 use backtrail_decoder::{
-    Config, CpuReport, Decoded, EngineKind, GapCause, Image, Input, MarkKind, Section, Switch,
-    UnattributedReason, Watch, decode,
+    Config, CpuReport, Decoded, Decoder, Engine, GapCause, Image, Input, MarkKind, Section, Switch,
+    UnattributedReason,
 };
+use backtrail_oracle::Libipt;
 use backtrail_pt::encoder::TimingOptions;
 use backtrail_pt::{Avma, Cpu, Encoder, EncoderOptions, Pid, Tid, TimingParams, Tsc};
 use proptest::collection::vec;
@@ -330,7 +332,7 @@ fn loss_of_no_certain_thread_is_reported_by_cpu() {
 
 /// Two processes alternate three times on one processor, with only one PSB. The code of the second
 /// is not in the image.
-fn taking_turns(engine: EngineKind) -> Decoded {
+fn taking_turns(engine: &dyn Engine) -> Decoded {
     let (mut trace, config) = ticking();
     let mut ran = Vec::new();
     for turn in 0..3 {
@@ -362,12 +364,15 @@ fn taking_turns(engine: EngineKind) -> Decoded {
         switches: switches(&ran),
     };
     let images = BTreeMap::from([(OURS, Arc::new(image))]);
-    decode(&[input], &images, &config, engine.engine(), &Watch::none()).unwrap()
+    Decoder::new(&config)
+        .engine(engine)
+        .decode(&[input], &images)
+        .unwrap()
 }
 
 #[test]
 fn flow_after_foreign_code_resumes_before_the_next_psb() {
-    let decoded = taking_turns(EngineKind::Native);
+    let decoded = taking_turns(&Native);
     let [history] = &*decoded.threads else {
         panic!("{:?}", lens(&decoded))
     };
@@ -389,10 +394,9 @@ fn flow_after_foreign_code_resumes_before_the_next_psb() {
 }
 
 /// libipt resumes only at a PSB.
-#[cfg(feature = "libipt")]
 #[test]
 fn libipt_loses_flow_after_foreign_code() {
-    let decoded = taking_turns(EngineKind::Libipt);
+    let decoded = taking_turns(&Libipt);
     assert_eq!(lens(&decoded), [(1, 5)]);
 }
 
@@ -487,8 +491,7 @@ proptest! {
         let image = Arc::new(image);
         let decoded = |images: &BTreeMap<Pid, Arc<Image>>| {
             let input = Input::Cpu { cpu: Cpu(0), trace: Arc::new(bytes.clone()), switches: switches(&on) };
-            let engine = EngineKind::Native.engine();
-            decode(&[input], images, &config, engine, &Watch::none()).unwrap()
+            Decoder::new(&config).decode(&[input], images).unwrap()
         };
         let with = decoded(&BTreeMap::from([(OURS, Arc::clone(&image)), (FOREIGN, Arc::clone(&image))]));
         let without = decoded(&BTreeMap::from([(OURS, image)]));

@@ -1,9 +1,8 @@
 //! Tests the decode of only the last part of a trace.
 #![allow(clippy::unwrap_used)] // a test's helpers may panic as its tests do
 
-use backtrail_decoder::{
-    Config, EngineKind, GapCause, History, Image, Input, MarkKind, Plan, Section, Watch, decode_by,
-};
+use backtrail_decoder::{Config, Decoder, Engine, GapCause, History, Image, Input, MarkKind, Section};
+use backtrail_oracle::Libipt;
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -30,7 +29,7 @@ fn packets() -> Vec<u8> {
     encoder.take()
 }
 
-fn history(last: Option<u64>, engine: EngineKind, jobs: usize) -> History {
+fn history(last: Option<u64>, engine: Option<&dyn Engine>, jobs: usize) -> History {
     let mut image = Image::new();
     image.add(Section {
         start: AT,
@@ -42,22 +41,23 @@ fn history(last: Option<u64>, engine: EngineKind, jobs: usize) -> History {
         image: Arc::new(image),
     };
     let config = Config::default();
-    let plan = Plan {
-        last,
-        jobs: NonZeroUsize::new(jobs).unwrap(),
-        segment: 500,
-        ..Plan::new(&config, engine.engine())
+    let decoder = Decoder::new(&config)
+        .jobs(NonZeroUsize::new(jobs).unwrap())
+        .segment(500)
+        .last(last);
+    let decoder = match engine {
+        Some(engine) => decoder.engine(engine),
+        None => decoder,
     };
-    let decoded = decode_by(&plan, &[input], &BTreeMap::new(), &Watch::none()).unwrap();
+    let decoded = decoder.decode(&[input], &BTreeMap::new()).unwrap();
     decoded.threads.into_iter().next().unwrap()
 }
 
 #[test]
 fn tail_of_a_trace_gives_the_end_of_the_history() {
-    let whole = history(None, EngineKind::Native, 1);
+    let whole = history(None, None, 1);
     let bytes = packets().len() as u64;
-    let mut ways: Vec<(EngineKind, usize)> = EngineKind::ALL.iter().map(|&engine| (engine, 1)).collect();
-    ways.push((EngineKind::Native, 3));
+    let ways: [(Option<&dyn Engine>, usize); 3] = [(None, 1), (None, 3), (Some(&Libipt), 1)];
     for (engine, jobs) in ways {
         let last = history(Some(3000), engine, jobs);
         assert!(
@@ -66,7 +66,7 @@ fn tail_of_a_trace_gives_the_end_of_the_history() {
             last.len()
         );
         let end: Vec<_> = whole.walk(whole.len() - last.len()).collect();
-        assert_eq!(last.walk(0).collect::<Vec<_>>(), end, "{engine} {jobs}");
+        assert_eq!(last.walk(0).collect::<Vec<_>>(), end, "{engine:?} {jobs}");
         let MarkKind::Gap(gap) = &last.marks()[0].kind else {
             panic!("{:?}", last.marks());
         };

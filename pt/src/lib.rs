@@ -6,6 +6,29 @@
 //! handle the packets themselves.
 //!
 //! Source of every format: Intel SDM volume 3, chapter "Intel Processor Trace".
+//!
+//! # Example
+//!
+//! Write packets, and read them back as text:
+//!
+//! ```
+//! use backtrail_pt::{Avma, Encoder, EncoderOptions, Parser};
+//!
+//! let mut encoder = Encoder::new(EncoderOptions::default());
+//! encoder.start();
+//! encoder.enable(Avma(0x1000));
+//! encoder.conditional(true);
+//! encoder.disable_async(Avma(0x1010));
+//! let trace = encoder.take();
+//!
+//! let mut parser = Parser::new(&trace);
+//! parser.sync_forward();
+//! for item in parser {
+//!     let (offset, packet) = item?;
+//!     println!("{offset:#x} {packet}");
+//! }
+//! # Ok::<(), backtrail_pt::parser::ParseError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod address;

@@ -39,7 +39,8 @@ pub fn programs(options: &Options) -> Result<(), Failure> {
 
 /// `bench decode`: recorded streams decoded by our engines and by others.
 pub fn decode(options: &DecodeOptions) -> Result<(), Failure> {
-    let binary = release_with_libipt()?;
+    packages::ensure(&[packages::ORACLE])?;
+    let binary = release()?;
     on_two_cores()?;
     decode::run(options, &binary)
 }
@@ -69,22 +70,11 @@ pub fn adapter(bundle: Option<&str>) -> Result<(), Failure> {
 
 /// The release build of `backtrail`, or what `BACKTRAIL_BIN` names.
 fn release() -> Result<PathBuf, Failure> {
-    release_with(&[packages::BUILD], &[])
-}
-
-/// The same with libipt's engine, which is measured beside ours.
-fn release_with_libipt() -> Result<PathBuf, Failure> {
-    release_with(&[packages::BUILD, packages::ORACLE], &["--features", "libipt"])
-}
-
-fn release_with(needs: &[&[packages::Need]], features: &[&str]) -> Result<PathBuf, Failure> {
     if let Some(path) = std::env::var_os("BACKTRAIL_BIN") {
         return Ok(path.into());
     }
-    packages::ensure(needs)?;
-    let mut build = shell::cargo();
-    build.args(["build", "--release", "--package", "backtrail"]);
-    shell::run(build.args(features))?;
+    packages::ensure(&[packages::BUILD])?;
+    shell::run(shell::cargo().args(["build", "--release", "--package", "backtrail"]))?;
     let binary = shell::target().join("release/backtrail");
     binary
         .canonicalize()

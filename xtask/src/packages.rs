@@ -50,7 +50,7 @@ pub const BUILD: &[Need] = &[
     need("libc6-dev", Sign::Tool("cc"), "the C library's headers"),
 ];
 
-/// Requirements of the feature `libipt`, in addition to [`BUILD`].
+/// Requirements of the crate `oracle`, in addition to [`BUILD`].
 pub const ORACLE: &[Need] = &[
     need(
         "cmake",

@@ -49,13 +49,9 @@ fn all(extent: Extent, steps: &mut Steps) -> Result<(), Failure> {
     steps.step("lint", || {
         shell::run(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     })?;
-    // The product is built without libipt, which all that follows is built with.
-    steps.step("check the product", || {
-        shell::run(shell::cargo().args(["check", "--package", "backtrail"]))
-    })?;
     // The end-to-end tests run the binary of this very build.
     steps.step("build the binary", || {
-        shell::run(shell::cargo().args(["build", "--package", "backtrail", "--features", "libipt"]))
+        shell::run(shell::cargo().args(["build", "--package", "backtrail"]))
     })?;
     let backtrail = shell::target().join("debug/backtrail");
     let variables = steps.step("install readers and editors", || variables(&backtrail))?;

@@ -1,12 +1,12 @@
 //! The code that the analyzer reads.
 
-use crate::code::{self, Piece};
+use crate::code::{self, CodeRange};
 use backtrail_decoder::Image;
 use iptr_edge_analyzer::ReadMemory;
 
 /// The code of a process.
 pub struct Code {
-    pieces: Vec<Piece>,
+    ranges: Vec<CodeRange>,
     last: usize,
 }
 
@@ -14,7 +14,7 @@ impl Code {
     /// Builds the code of an image.
     pub fn new(image: &Image) -> Self {
         Self {
-            pieces: code::ranges(image),
+            ranges: code::ranges(image),
             last: 0,
         }
     }
@@ -38,16 +38,16 @@ impl ReadMemory for Code {
         size: usize,
         callback: impl FnOnce(&[u8]) -> T,
     ) -> Result<T, CodeMissing> {
-        let holds = |piece: &Piece| {
-            let skip = address.checked_sub(piece.start);
-            skip.is_some_and(|skip| skip < piece.bytes.len() as u64)
+        let holds = |range: &CodeRange| {
+            let skip = address.checked_sub(range.start);
+            skip.is_some_and(|skip| skip < range.bytes.len() as u64)
         };
-        if !self.pieces.get(self.last).is_some_and(holds) {
-            self.last = self.pieces.iter().position(holds).ok_or(CodeMissing(address))?;
+        if !self.ranges.get(self.last).is_some_and(holds) {
+            self.last = self.ranges.iter().position(holds).ok_or(CodeMissing(address))?;
         }
-        let piece = self.pieces.get(self.last).ok_or(CodeMissing(address))?;
-        let skip = (address - piece.start) as usize;
-        let rest = piece.bytes.get(skip..).unwrap_or_default();
+        let range = self.ranges.get(self.last).ok_or(CodeMissing(address))?;
+        let skip = (address - range.start) as usize;
+        let rest = range.bytes.get(skip..).unwrap_or_default();
         Ok(callback(rest.get(..size).unwrap_or(rest)))
     }
 }

@@ -5,9 +5,10 @@
 
 mod program;
 
+use backtrail_decoder::engine::native::Native;
 use backtrail_decoder::{
-    Bytes, Config, Decoded, EngineKind, Event, Forest, Functions, Image, Input, PathIdx, PathTable, Section,
-    Sink, Watch, decode,
+    Bytes, Config, Decoded, Decoder, Engine, Event, Forest, Functions, Image, Input, PathIdx, PathTable,
+    Section, Sink, Watch,
 };
 use backtrail_pt::{Avma, Cofi, Tid};
 use program::{Program, Run};
@@ -80,8 +81,7 @@ fn image(program: &Program) -> Image {
 /// Decodes only the flow.
 fn flow(program: &Program, run: &Run) -> Result<u64, String> {
     let mut counter = Counter::default();
-    let engine = EngineKind::default().engine();
-    engine
+    Native
         .decode(&run.trace, &image(program), &Config::default(), &mut counter)
         .map_err(|error| error.to_string())?;
     Ok(counter.instructions)
@@ -95,15 +95,9 @@ fn history(program: &Program, run: &Run) -> Result<Decoded, String> {
         trace,
         image: Arc::new(image(program)),
     };
-    let engine = EngineKind::default().engine();
-    decode(
-        &[input],
-        &BTreeMap::new(),
-        &Config::default(),
-        engine,
-        &Watch::none(),
-    )
-    .map_err(|error| error.to_string())
+    Decoder::new(&Config::default())
+        .decode(&[input], &BTreeMap::new())
+        .map_err(|error| error.to_string())
 }
 
 /// Counts instructions.

@@ -93,7 +93,7 @@ pub fn run(args: &Check) -> Result<(), Failure> {
 }
 
 fn gaps(args: &Check, interrupt: &Interrupt) -> Result<Vec<GapRow>, Failure> {
-    let session = open::session(&args.bundle, &open::options(&args.decode)?, interrupt)?;
+    let session = open::session(&args.bundle, &open::options(&args.decode), interrupt)?;
     let of_threads = session.threads().iter().flat_map(|thread| {
         let gaps = thread.history.gaps();
         gaps.map(|(index, gap)| GapRow::new(thread.position(index).to_string(), gap))

@@ -24,7 +24,7 @@ pub fn run(args: &Debug) -> Result<(), Failure> {
     }
     commands.extend(args.commands.iter().cloned());
 
-    let mut options = open::options(&args.decode)?;
+    let mut options = open::options(&args.decode);
     options.main_calls = true;
     options.first = Some(OpenOptions::FIRST);
     if let Some(symfs) = &args.symfs {

@@ -32,7 +32,7 @@ pub fn run(args: &Export) -> Result<(), Failure> {
     }
     refuse_existing(args)?;
     let interrupt = Interrupt::install();
-    let session = open::session(&args.bundle, &open::options(&args.decode)?, &interrupt)?;
+    let session = open::session(&args.bundle, &open::options(&args.decode), &interrupt)?;
     let bar = Bar::default();
     let progress = |progress: Progress| bar.update(progress);
     let watch = Watch {

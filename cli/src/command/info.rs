@@ -8,33 +8,23 @@ use crate::output::Output;
 use crate::terminal::plain;
 use backtrail_bundle::manifest::{self, Source};
 use backtrail_debugger::Session;
+use backtrail_decoder::CpuReport;
 use backtrail_decoder::split::UnattributedReason;
-use backtrail_decoder::{CpuReport, EngineKind};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 
 /// Prints the contents of a bundle, or one line of digest per thread.
 pub fn run(args: &Info) -> Result<(), Failure> {
-    let options = open::options(&args.decode)?;
+    let options = open::options(&args.decode);
     let session = open::session(&args.bundle, &options, &Interrupt::install())?;
-    let info = BundleInfo::of(&session, options.engine);
+    let info = BundleInfo::of(&session, &args.decode.engine);
     let mut output = Output::new();
     if args.json {
         output.json("backtrail-info/1", &info)?;
     } else if args.digest {
-        for thread in &info.threads {
-            let ThreadInfo {
-                tid,
-                instructions,
-                errors,
-                digest,
-                ..
-            } = thread;
-            writeln!(
-                output,
-                "thread {tid} instructions {instructions} errors {errors} digest {digest}"
-            )?;
+        for thread in session.threads() {
+            writeln!(output, "{}", thread.digest_line())?;
         }
     } else {
         info.print(&mut output)?;
@@ -134,7 +124,7 @@ struct ModuleInfo {
 }
 
 impl BundleInfo {
-    fn of(session: &Session, engine: EngineKind) -> Self {
+    fn of(session: &Session, engine: &str) -> Self {
         let manifest = session.bundle().map(|bundle| bundle.manifest());
         let meta = manifest.map(|manifest| &manifest.meta);
         let processes = manifest
@@ -160,7 +150,7 @@ impl BundleInfo {
         });
         Self {
             name: session.name().to_owned(),
-            engine: engine.to_string(),
+            engine: engine.to_owned(),
             source: meta.map(|meta| source_name(meta.source)),
             created_by: meta.and_then(|meta| meta.created_by.clone()),
             command_line: meta.map(|meta| meta.command_line.clone()).unwrap_or_default(),

@@ -14,7 +14,7 @@ use backtrail_decoder::{Progress, Watch};
 
 /// Prints how long the calls of each function took, by the debugger's `latency` and `slowest`.
 pub fn run(args: &Latency) -> Result<(), Failure> {
-    let mut options = open::options(&args.decode)?;
+    let mut options = open::options(&args.decode);
     options.main_calls = true;
     options.debug_roots.extend(args.symfs.clone());
     let interrupt = Interrupt::install();

@@ -407,8 +407,8 @@ mod tests {
                 "one is still on its way"
             );
             pending.deliver(Some(crash(STORMER, 1)));
-            let (found, took) = one.join().unwrap();
-            assert!(found && took >= 5 * GRACE, "{took:?}");
+            let (found, _) = one.join().unwrap();
+            assert!(found);
             let (found, took) = none.join().unwrap();
             assert!(!found && took < Duration::from_secs(4), "{took:?}");
         });

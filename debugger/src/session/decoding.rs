@@ -2,8 +2,8 @@
 
 use super::SymbolFunctions;
 use backtrail_decoder::{
-    Canceled, Config, DecodeCachePool, Decoded, EngineKind, Functions, Image, Input, Plan, Progress, Stage,
-    Watch, decode_by,
+    Canceled, Config, DecodeCachePool, Decoded, Decoder, Engine, Functions, Image, Input, Progress, Stage,
+    Watch,
 };
 use backtrail_pt::{Pid, Tid};
 use std::collections::BTreeMap;
@@ -18,7 +18,8 @@ pub(super) struct DecodeInput {
     pub inputs: Vec<Input>,
     pub images: BTreeMap<Pid, Arc<Image>>,
     pub config: Config,
-    pub engine: EngineKind,
+    /// Another engine; `None`: the decoder's own.
+    pub engine: Option<&'static dyn Engine>,
     pub jobs: Option<NonZeroUsize>,
     /// The decoder's cached knowledge of the code.
     pub knowledge: DecodeCachePool,
@@ -34,14 +35,17 @@ impl DecodeInput {
             _ => None,
         };
         let processors = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        let plan = Plan {
-            jobs: self.jobs.unwrap_or_else(processors),
-            last,
-            functions: &functions,
-            caches: Some(&self.knowledge),
-            ..Plan::new(&self.config, self.engine.engine())
+        let decoder = Decoder::new(&self.config)
+            .jobs(self.jobs.unwrap_or_else(processors))
+            .last(last)
+            .functions(&functions)
+            .caches(&self.knowledge)
+            .watch(*watch);
+        let decoder = match self.engine {
+            Some(engine) => decoder.engine(engine),
+            None => decoder,
         };
-        decode_by(&plan, &self.inputs, &self.images, watch)
+        decoder.decode(&self.inputs, &self.images)
     }
 
     /// The threads that lose the beginning of their history when only so much of each trace is

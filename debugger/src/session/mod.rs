@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::time::Timebase;
 use backtrail_bundle::core::{Core, Registers};
 use backtrail_bundle::manifest::{Crash, Ending};
-use backtrail_decoder::{CpuReport, EngineKind, Forest, Stage, Watch};
+use backtrail_decoder::{CpuReport, Engine, Forest, Stage, Watch};
 use backtrail_pt::Tid;
 pub use call_name::CallName;
 use decoding::UndecodedHistory;
@@ -33,8 +33,8 @@ use threads::Threads;
 /// The options for opening a trace.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// The decode engine.
-    pub engine: EngineKind,
+    /// Another decode engine, to compare with; `None` uses the decoder's own.
+    pub engine: Option<&'static dyn Engine>,
     /// The number of CPUs to use; `None` uses all.
     pub jobs: Option<NonZeroUsize>,
     /// Decodes about this number of bytes at the end of each trace; `None` decodes all.

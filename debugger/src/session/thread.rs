@@ -56,6 +56,19 @@ impl Thread {
         }
     }
 
+    /// Returns the line of this thread in `backtrail info --digest`: the number of instructions and
+    /// decode errors, and the digest of the instructions in hexadecimal.
+    #[must_use]
+    pub fn digest_line(&self) -> String {
+        format!(
+            "thread {} instructions {} errors {} digest {:016x}",
+            self.tid,
+            self.history.len(),
+            self.history.errors(),
+            self.history.digest()
+        )
+    }
+
     /// The position before instruction `index` of its history.
     #[must_use]
     pub fn position(&self, index: u64) -> Position {

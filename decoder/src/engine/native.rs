@@ -53,10 +53,6 @@ impl Engine for Native {
         self.decode_with_cache(trace, memory, config, sink, DecodeCache::new())
             .0
     }
-
-    fn native(&self) -> Option<&Self> {
-        Some(self)
-    }
 }
 
 /// Returns whether the errata table covers this CPU. Packets of other CPUs are decoded without
@@ -105,7 +101,6 @@ impl Native {
                             at: None,
                         },
                         offset: 0,
-                        error: true,
                     });
                 }
                 (Ok(()), cache)

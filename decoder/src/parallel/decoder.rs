@@ -18,7 +18,6 @@ use std::thread;
 
 /// The inputs of a parallel decode.
 pub(crate) struct ParallelDecoder<'a> {
-    pub native: &'a Native,
     pub trace: TraceTail<'a>,
     /// The code, which does not change.
     pub image: &'a Arc<Image>,
@@ -37,12 +36,10 @@ impl ParallelDecoder<'_> {
         jobs: NonZeroUsize,
         min_len: usize,
     ) -> Result<(History, Option<Forest>), ParallelError> {
-        let splitter = self
-            .native
+        let splitter = Native
             .psb_splitter(self.trace.bytes, self.config, min_len)
             .ok_or(ParallelError::Discontinuous)?;
-        let resolver = self
-            .native
+        let resolver = Native
             .timestamp_resolver(self.config)
             .ok_or(ParallelError::Discontinuous)?;
         let cache = pool.take_for(&self.scope(), jobs);
@@ -74,9 +71,7 @@ impl ParallelDecoder<'_> {
         let stopped = || scheduler.is_stopped() || self.meter.watch().is_canceled();
         let mut recorder = OutputRecorder::new(&output, self.trace.offset as u64, &stopped);
         let image = &**self.image;
-        let decoder = self
-            .native
-            .segment_decoder(self.trace.bytes, image, self.config, &mut recorder, cache);
+        let decoder = Native.segment_decoder(self.trace.bytes, image, self.config, &mut recorder, cache);
         let Some(mut decoder) = decoder else {
             return scheduler.fail(ParallelError::Discontinuous);
         };

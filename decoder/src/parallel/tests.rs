@@ -83,7 +83,6 @@ fn decode_with_pool(
 ) -> Result<History, ParallelError> {
     let (watch, done) = (Watch::none(), AtomicU64::new(0));
     let decoder = ParallelDecoder {
-        native: &Native,
         trace: TraceTail::new(trace, None),
         image,
         config,

@@ -23,7 +23,7 @@ enum PartKind<'a> {
     /// Flow of the thread or another.
     Unsure,
     /// A loss of flow while the thread may have run; with `sure`, only this thread can have run.
-    Lost { gap: &'a Gap, error: bool, sure: bool },
+    Lost { gap: &'a Gap, sure: bool },
 }
 
 /// Returns the histories of all threads of the processes of `images`, and the reports.
@@ -59,7 +59,7 @@ pub(crate) fn merge(
         let pieces = trace.pieces.iter().enumerate();
         let unreported = pieces.filter(|(number, _)| !reported.contains(&(trace.cpu, *number)));
         let gaps = unreported.filter_map(|(_, piece)| piece.gap.as_ref());
-        report.lost = gaps.map(|(gap, _)| gap.clone()).collect();
+        report.lost = gaps.cloned().collect();
     }
     (histories, reports)
 }
@@ -94,16 +94,9 @@ fn distribute<'a>(
         possible.dedup_by_key(|execution| execution.tid);
         let sure = possible.len() == 1;
         possible.retain(|execution| images.contains_key(&execution.pid));
-        if let Some((gap, error)) = &piece.gap {
+        if let Some(gap) = &piece.gap {
             for execution in possible {
-                give(
-                    execution.tid,
-                    PartKind::Lost {
-                        gap,
-                        error: *error,
-                        sure,
-                    },
-                );
+                give(execution.tid, PartKind::Lost { gap, sure });
             }
             continue;
         }
@@ -162,9 +155,9 @@ fn history(tid: Tid, parts: &[Part<'_>]) -> History {
                     builder.mark(MarkKind::Gap(gap), part.piece.time.after);
                 }
             }
-            PartKind::Lost { gap, error, sure } => {
+            PartKind::Lost { gap, sure } => {
                 builder.mark(MarkKind::Gap(gap.clone()), part.piece.time.after);
-                builder.add_errors(u64::from(error && sure));
+                builder.add_errors(u64::from(sure && gap.cause.is_decode_error()));
             }
         }
         before = Some(part);

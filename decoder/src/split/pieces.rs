@@ -20,9 +20,8 @@ pub(super) struct Piece {
     pub time: PieceTime,
     /// The process whose code it was decoded with.
     pub code: Option<Pid>,
-    /// The flow is lost after it; such a piece has no instructions. The flag is set if libipt
-    /// reports an error.
-    pub gap: Option<(Gap, bool)>,
+    /// The flow is lost after it; such a piece has no instructions.
+    pub gap: Option<Gap>,
 }
 
 /// The code of the selected process.
@@ -167,7 +166,7 @@ impl<'a> Cutter<'a> {
     }
 
     /// Handles a loss of flow. Returns whether to report it.
-    fn lost(&mut self, gap: Gap, error: bool) -> bool {
+    fn lost(&mut self, gap: Gap) -> bool {
         self.close();
         let foreign = self.memory.has_unknown_processes() && matches!(gap.cause, GapCause::LostCode { .. });
         let execution = self.running.map(|execution| execution.start);
@@ -193,7 +192,7 @@ impl<'a> Cutter<'a> {
             range: at..at,
             time,
             code: None,
-            gap: Some((gap, error)),
+            gap: Some(gap),
         });
         true
     }
@@ -284,23 +283,20 @@ impl Sink for Cutter<'_> {
             Event::Branched { .. } => self.open(false),
             Event::Overflow { offset } => {
                 let cause = GapCause::Overflow;
-                self.lost(
-                    Gap {
-                        cause,
-                        trace_offset: *offset,
-                        resumed_offset: Some(*offset),
-                    },
-                    false,
-                );
+                self.lost(Gap {
+                    cause,
+                    trace_offset: *offset,
+                    resumed_offset: Some(*offset),
+                });
                 self.open(false);
             }
-            Event::Lost { cause, offset, error } => {
+            Event::Lost { cause, offset } => {
                 let gap = Gap {
                     cause: cause.clone(),
                     trace_offset: *offset,
                     resumed_offset: None,
                 };
-                is_new = self.lost(gap, *error);
+                is_new = self.lost(gap);
             }
             Event::FlowBegins { .. } => {
                 self.found();

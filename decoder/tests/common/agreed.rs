@@ -1,42 +1,38 @@
 //! Decodes with all engines, which must agree.
 
 use backtrail_decoder::{
-    Call, Config, CpuReport, DecodeCachePool, Decoded, EngineKind, Forest, Functions, Gap, History, Image,
-    Input, MarkKind, Plan, Watch, decode, decode_by,
+    Call, Config, CpuReport, DecodeCachePool, Decoded, Decoder, Forest, Functions, Gap, History, Image,
+    Input, MarkKind, Watch,
 };
+use backtrail_oracle::Libipt;
 use backtrail_pt::{Avma, Pid};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Decodes with the default engine. Checks that the other engines, and several threads, give the
-/// same.
+/// Decodes with the native engine. Checks that libipt, and several threads, give the same.
 pub fn decode_agreed(inputs: &[Input], images: &BTreeMap<Pid, Arc<Image>>, config: &Config) -> Decoded {
-    let by = |kind: &EngineKind| decode(inputs, images, config, kind.engine(), &Watch::none()).unwrap();
-    let mut all = EngineKind::ALL.iter().map(|kind| (kind, by(kind)));
-    let (_, first) = all.next().unwrap();
-    for (kind, other) in all {
-        assert_eq!(other.threads.len(), first.threads.len(), "{kind}");
-        for (theirs, ours) in other.threads.iter().zip(&first.threads) {
-            assert_eq!(of(theirs), of(ours), "{kind}");
-        }
-        assert_eq!(other.cpus.len(), first.cpus.len(), "{kind}");
-        for (theirs, ours) in other.cpus.iter().zip(&first.cpus) {
-            assert_eq!(of_processor(theirs), of_processor(ours), "{kind}");
-        }
+    let decoder = Decoder::new(config);
+    let first = decoder.decode(inputs, images).unwrap();
+    let oracle = decoder.engine(&Libipt).decode(inputs, images).unwrap();
+    assert_eq!(oracle.threads.len(), first.threads.len());
+    for (theirs, ours) in oracle.threads.iter().zip(&first.threads) {
+        assert_eq!(of(theirs), of(ours));
+    }
+    assert_eq!(oracle.cpus.len(), first.cpus.len());
+    for (theirs, ours) in oracle.cpus.iter().zip(&first.cpus) {
+        assert_eq!(of_processor(theirs), of_processor(ours));
     }
     // Caches of an earlier decode change nothing.
     let knowledge = DecodeCachePool::default();
-    for (jobs, segment) in [(3, 64), (3, 1 << 12), (1, Plan::SEGMENT), (3, 64)] {
-        let plan = Plan {
-            jobs: NonZeroUsize::new(jobs).unwrap(),
-            segment,
-            functions: &|_| Some(&Regular),
-            caches: Some(&knowledge),
-            ..Plan::new(config, EngineKind::default().engine())
-        };
-        let parts = decode_by(&plan, inputs, images, &Watch::none()).unwrap();
+    for (jobs, segment) in [(3, 64), (3, 1 << 12), (1, Decoder::SEGMENT), (3, 64)] {
+        let decoder = decoder
+            .jobs(NonZeroUsize::new(jobs).unwrap())
+            .segment(segment)
+            .functions(&|_| Some(&Regular))
+            .caches(&knowledge);
+        let parts = decoder.decode(inputs, images).unwrap();
         assert_eq!(parts.cpus, first.cpus);
         assert_eq!(parts.threads.len(), first.threads.len());
         for (parts, whole) in parts.threads.iter().zip(&first.threads) {

@@ -79,7 +79,6 @@ pub fn history(steps: &[Do]) -> History {
             Gap => builder.event(Event::Lost {
                 cause: GapCause::Overflow,
                 offset: 0,
-                error: false,
             }),
         }
     }

@@ -1,7 +1,7 @@
 //! The call forest of a trace as text.
 
 use crate::address::Labels;
-use backtrail_decoder::{Config, Engine, Entered, Forest, Image, Input, Left, Watch, decode};
+use backtrail_decoder::{Config, Decoder, Engine, Entered, Forest, Image, Input, Left, Watch};
 use backtrail_pt::Tid;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,10 @@ pub fn calls(
         trace: Arc::new(trace.to_vec()),
         image: Arc::new(image.clone()),
     };
-    let decoded = decode(&[input], &BTreeMap::new(), config, engine, &Watch::none()).unwrap();
+    let decoded = Decoder::new(config)
+        .engine(engine)
+        .decode(&[input], &BTreeMap::new())
+        .unwrap();
     let forest = Forest::build(&decoded.threads[0], &(), &Watch::none()).unwrap();
     let line = |id| {
         let call = forest.call(id);

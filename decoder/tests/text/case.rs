@@ -5,7 +5,9 @@ use crate::code::Stretch;
 use crate::compare::shared;
 use crate::record::{WORDS, record};
 use crate::{calls, packets};
-use backtrail_decoder::{AddressFilter, Config, EngineKind, FilterKind, Image};
+use backtrail_decoder::engine::native::Native;
+use backtrail_decoder::{AddressFilter, Config, Engine, FilterKind, Image};
+use backtrail_oracle::Libipt;
 use backtrail_pt::Avma;
 
 /// A parsed file.
@@ -173,25 +175,18 @@ impl Case {
         Ok(())
     }
 
-    fn decode(&self, engine: EngineKind) -> Vec<String> {
+    fn decode(&self, engine: &dyn Engine) -> Vec<String> {
         let Self {
             trace, image, config, ..
         } = self;
-        record(
-            engine.engine(),
-            trace,
-            image,
-            config,
-            &self.addresses,
-            &self.offsets,
-        )
+        record(engine, trace, image, config, &self.addresses, &self.offsets)
     }
 
-    fn find_calls(&self, engine: EngineKind) -> Vec<String> {
+    fn find_calls(&self, engine: &dyn Engine) -> Vec<String> {
         let Self {
             trace, image, config, ..
         } = self;
-        calls::calls(engine.engine(), trace, image, config, &self.addresses)
+        calls::calls(engine, trace, image, config, &self.addresses)
     }
 
     /// Decodes with all engines, and returns differences.
@@ -207,26 +202,22 @@ impl Case {
                 return Err(format!("label `{name}` is not used"));
             }
         }
-        let native = self.decode(EngineKind::Native);
+        let native = self.decode(&Native);
         match (&self.ignored, native == *expected) {
             (None, false) => return Err(differ("native", expected, &native)),
             (Some(_), true) => return Err("ignored, but it is as expected".to_owned()),
-            _ => self.check_calls(EngineKind::Native, &self.ignored)?,
+            _ => self.check_calls(&Native, &self.ignored)?,
         }
-        // A build may be without libipt.
-        let Ok(libipt) = "libipt".parse() else {
-            return Ok(());
-        };
-        let (wanted, given) = (shared(expected), shared(&self.decode(libipt)));
+        let (wanted, given) = (shared(expected), shared(&self.decode(&Libipt)));
         match (&self.differs, wanted == given) {
             (None, false) => Err(differ("libipt", &wanted, &given)),
             (Some(_), true) => Err("libipt does not differ".to_owned()),
-            _ => self.check_calls(libipt, &self.differs),
+            _ => self.check_calls(&Libipt, &self.differs),
         }
     }
 
     /// Compares the call forest, unless a difference is declared.
-    fn check_calls(&self, engine: EngineKind, reason: &Option<String>) -> Result<(), String> {
+    fn check_calls(&self, engine: &dyn Engine, reason: &Option<String>) -> Result<(), String> {
         let (Some(calls), None) = (&self.calls, reason) else {
             return Ok(());
         };
@@ -234,7 +225,7 @@ impl Case {
         if found == *calls {
             return Ok(());
         }
-        Err(differ(&format!("{engine}, calls"), calls, &found))
+        Err(differ(&format!("{engine:?}, calls"), calls, &found))
     }
 
     /// Returns the text with the native engine's result as the expected one.
@@ -252,9 +243,9 @@ impl Case {
                 .iter()
                 .for_each(|line| blessed.push_str(&format!("\n  {line}")));
         };
-        section("expect", self.decode(EngineKind::Native));
+        section("expect", self.decode(&Native));
         if self.calls.is_some() {
-            section("calls", self.find_calls(EngineKind::Native));
+            section("calls", self.find_calls(&Native));
         }
         blessed + "\n"
     }

@@ -67,7 +67,7 @@ impl Recording<'_> {
             Event::Branched { from } => format!("branched from {}", name(*from)),
             Event::Overflow { offset: at } => format!("overflow {}", offset(*at)),
             Event::Ptwrite { value } => format!("ptwrite {value:#x}"),
-            Event::Lost { cause, error, .. } => {
+            Event::Lost { cause, .. } => {
                 let (text, is_error) = match cause {
                     GapCause::LostCode { at } => (format!("lost code at {}", name(*at)), true),
                     GapCause::RunAway { at } => (format!("lost run-away at {}", name(*at)), false),
@@ -78,7 +78,7 @@ impl Recording<'_> {
                     }
                     other => (format!("lost {other:?}"), true),
                 };
-                assert_eq!(*error, is_error, "{text}");
+                assert_eq!(cause.is_decode_error(), is_error, "{text}");
                 text
             }
             other @ Event::Cpu(_) => format!("{other:?}"),

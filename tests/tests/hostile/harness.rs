@@ -20,6 +20,9 @@ const LOOK: Duration = Duration::from_secs(1);
 const BASE: usize = 64 << 20;
 const PER_BYTE: usize = 256;
 
+/// The fewest mutations, on a machine that is busy with other work too.
+const FEWEST: u64 = 20;
+
 /// Spoils a case, with other seeds at hand.
 pub type Mutate = fn(&mut Random, &mut Vec<u8>, &[Vec<u8>]);
 
@@ -60,7 +63,7 @@ pub fn fuzz(name: &str, seeds: &[Vec<u8>], mutate: Mutate, target: impl Fn(&[u8]
     for case in &kept {
         run(name, case, &target);
     }
-    while Instant::now() < end {
+    while Instant::now() < end || cases < FEWEST {
         let mut case = all[random.below(all.len())].clone();
         mutate(&mut random, &mut case, &all);
         let cost = run(name, &case, &target);

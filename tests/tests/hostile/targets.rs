@@ -5,8 +5,7 @@ use crate::{mutate, seeds};
 use backtrail_bundle::import::{self, PerfImport};
 use backtrail_bundle::{Bundle, CancelToken, Overwrite, SharedBytes, check, core::Core, pack, unpack};
 use backtrail_decoder::{
-    Config, DecodeCachePool, EngineKind, Forest, Functions, History, Image, Input, Plan, Section, Switch,
-    Watch, decode, decode_by,
+    Config, DecodeCachePool, Decoder, Forest, Functions, History, Image, Input, Section, Switch, Watch,
 };
 use backtrail_pt::{Avma, Cpu, Packet, Parser, Pid, Tid, Tsc};
 use std::collections::BTreeMap;
@@ -66,11 +65,8 @@ fn decoder() {
                 image: Arc::clone(&image),
             };
             let config = Config::default();
-            let plan = Plan {
-                caches: Some(&knowledge),
-                ..Plan::new(&config, EngineKind::default().engine())
-            };
-            let decoded = decode_by(&plan, &[input], &BTreeMap::new(), &Watch::none());
+            let decoder = Decoder::new(&config).caches(&knowledge);
+            let decoded = decoder.decode(&[input], &BTreeMap::new());
             decoded.unwrap().threads
         };
         let first = decode(packets);
@@ -117,12 +113,10 @@ fn segments() {
             image: Arc::clone(&image),
         }];
         let by = |jobs| {
-            let plan = Plan {
-                jobs: NonZeroUsize::new(jobs).unwrap(),
-                segment: 64,
-                ..Plan::new(&config, EngineKind::default().engine())
-            };
-            decode_by(&plan, &input, &BTreeMap::new(), &Watch::none()).unwrap()
+            let decoder = Decoder::new(&config)
+                .jobs(NonZeroUsize::new(jobs).unwrap())
+                .segment(64);
+            decoder.decode(&input, &BTreeMap::new()).unwrap()
         };
         let (one, two) = (by(1), by(2));
         let ([one], [two]) = (&*one.threads, &*two.threads) else {
@@ -216,8 +210,7 @@ fn processor() {
             switches: switches.collect(),
         };
         let images = BTreeMap::from([(Pid(1), Arc::new(image))]);
-        let engine = EngineKind::default().engine();
-        let decoded = decode(&[input], &images, &config, engine, &Watch::none()).unwrap();
+        let decoded = Decoder::new(&config).decode(&[input], &images).unwrap();
         let [report] = &*decoded.cpus else { return false };
         // Each instruction is a thread's, or counted as nobody's.
         let lost: u64 = report.unattributed.values().map(|sum| sum.instructions).sum();

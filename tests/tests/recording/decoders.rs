@@ -1,7 +1,8 @@
 //! All ways to decode a bundle, which must find the same.
 
 use backtrail_debugger::{OpenOptions, Session};
-use backtrail_decoder::{EngineKind, Watch};
+use backtrail_decoder::{Engine, Watch};
+use backtrail_oracle::Libipt;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
@@ -12,11 +13,7 @@ use std::path::Path;
 /// When it cannot be decoded, or two ways differ.
 #[track_caller]
 pub fn assert_agree(bundle: &Path) {
-    let ways = [
-        (EngineKind::Native, 1),
-        (EngineKind::Native, 3),
-        (EngineKind::Libipt, 1),
-    ];
+    let ways: [(Option<&'static dyn Engine>, usize); 3] = [(None, 1), (None, 3), (Some(&Libipt), 1)];
     let [first, others @ ..] = ways.map(|(engine, jobs)| digests(bundle, engine, jobs));
     for (other, way) in others.iter().zip(&ways[1..]) {
         assert_eq!(other, &first, "{way:?}");
@@ -25,7 +22,7 @@ pub fn assert_agree(bundle: &Path) {
 
 /// A line for each thread: how many instructions and errors it has, the digest of the instructions, and how many
 /// gaps.
-fn digests(bundle: &Path, engine: EngineKind, jobs: usize) -> Vec<String> {
+fn digests(bundle: &Path, engine: Option<&'static dyn Engine>, jobs: usize) -> Vec<String> {
     let options = OpenOptions {
         engine,
         jobs: NonZeroUsize::new(jobs),

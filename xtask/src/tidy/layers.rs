@@ -40,13 +40,22 @@ const USES: &[(&str, &[&str])] = &[
     ("tests", &[]),
     (
         "bench",
-        &["pt", "bundle", "decoder", "symbolizer", "debugger", "console"],
+        &[
+            "pt",
+            "bundle",
+            "decoder",
+            "symbolizer",
+            "debugger",
+            "console",
+            "oracle",
+        ],
     ),
+    ("oracle", &["pt", "decoder", "debugger"]),
     ("xtask", &["tests"]),
 ];
 
 /// Crates that only tests may use, in `[dev-dependencies]`.
-const FOR_TESTS: &[&str] = &["tests"];
+const FOR_TESTS: &[&str] = &["tests", "oracle"];
 
 /// Reads a part's manifest.
 pub fn check(source: &Source) -> Vec<Problem> {

@@ -11,11 +11,7 @@ const WITHOUT: &[(&str, &str)] = &[
     ("debugger", FORBIDDEN),
     ("console", FORBIDDEN),
     ("dap-adapter", FORBIDDEN),
-    // Only the oracle is not ours.
-    (
-        "decoder",
-        "#![cfg_attr(not(feature = \"libipt\"), forbid(unsafe_code))]",
-    ),
+    ("decoder", FORBIDDEN),
 ];
 
 const FORBIDDEN: &str = "#![forbid(unsafe_code)]";

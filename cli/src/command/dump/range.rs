@@ -43,7 +43,7 @@ impl Range {
                 from = Start::Index(index);
             }
         }
-        let session = open::session(&args.bundle, &open::options(&args.decode)?, &Interrupt::install())?;
+        let session = open::session(&args.bundle, &open::options(&args.decode), &Interrupt::install())?;
         if let Some(tid) = thread {
             session.thread(tid)?;
         }

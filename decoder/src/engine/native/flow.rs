@@ -163,7 +163,7 @@ impl<'a, 'b> FlowDecoder<'a, 'b> {
                 if error == Error::End || self.progress.is_before_start() {
                     return Ok(());
                 }
-                self.emit_lost(cause(error, None), true);
+                self.emit_lost(cause(error, None));
                 // Continue as long as new PSBs are found.
                 if sync.is_none() || sync <= before {
                     return Ok(());
@@ -192,9 +192,9 @@ impl<'a, 'b> FlowDecoder<'a, 'b> {
                 }
                 Stop::AtNextPsb => {}
                 Stop::Canceled => return Err(Canceled),
-                Stop::Overlong(at) => self.emit_lost(GapCause::Overlong { at: Avma(at) }, false),
-                Stop::RunAway(at) => self.emit_lost(GapCause::RunAway { at: Avma(at) }, false),
-                Stop::Error(error, at) => self.emit_lost(cause(error, at), true),
+                Stop::Overlong(at) => self.emit_lost(GapCause::Overlong { at: Avma(at) }),
+                Stop::RunAway(at) => self.emit_lost(GapCause::RunAway { at: Avma(at) }),
+                Stop::Error(error, at) => self.emit_lost(cause(error, at)),
             }
         }
     }
@@ -289,9 +289,9 @@ impl<'a, 'b> FlowDecoder<'a, 'b> {
         }
     }
 
-    fn emit_lost(&mut self, cause: GapCause, error: bool) {
+    fn emit_lost(&mut self, cause: GapCause) {
         let offset = self.events.offset() as u64;
-        self.emit_event(Event::Lost { cause, offset, error });
+        self.emit_event(Event::Lost { cause, offset });
     }
 }
 

@@ -80,8 +80,8 @@ impl MarkBuilder {
                 self.gap(gap, index);
                 self.state = FlowState::Flowing;
             }
-            Event::Lost { cause, offset, error } => {
-                self.errors += u64::from(error);
+            Event::Lost { cause, offset } => {
+                self.errors += u64::from(cause.is_decode_error());
                 self.end = match cause {
                     GapCause::LostCode { at } => Some(at),
                     _ => None,

@@ -1,7 +1,7 @@
 //! Engines that are wrong on purpose: the comparison must see it.
 
-use backtrail_decoder::engine::libipt::Libipt;
 use backtrail_decoder::{Canceled, Config, Engine, Event, Memory, Sink};
+use backtrail_oracle::Libipt;
 use backtrail_pt::packet::Tnt;
 use backtrail_pt::{Avma, Cofi, Packet, Parser};
 use std::ops::ControlFlow;

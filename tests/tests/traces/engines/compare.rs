@@ -62,14 +62,19 @@ impl Level {
             Item::Event(event) => event,
         };
         let event = match event {
-            &Event::Lost { error, .. } if self == Self::Flow => Event::Lost {
-                cause: GapCause::Start,
+            Event::Lost { cause, .. } if self == Self::Flow => Event::Lost {
+                cause: match cause.is_decode_error() {
+                    true => GapCause::Corrupt {
+                        error: String::new(),
+                        at: None,
+                    },
+                    false => GapCause::Start,
+                },
                 offset: 0,
-                error,
             },
             _ if self == Self::Flow => return None,
             Event::Time(_) if !self.has_times() => return None,
-            Event::Lost { cause, offset, error } => Event::Lost {
+            Event::Lost { cause, offset } => Event::Lost {
                 cause: match cause {
                     GapCause::Corrupt { at, .. } => GapCause::Corrupt {
                         error: String::new(),
@@ -78,7 +83,6 @@ impl Level {
                     other => other.clone(),
                 },
                 offset: if self.has_places() { *offset } else { 0 },
-                error: *error,
             },
             Event::Overflow { .. } if !self.has_places() => Event::Overflow { offset: 0 },
             other => other.clone(),
@@ -186,8 +190,8 @@ impl Recording {
         let mut before = false;
         let tell = |item: &Item| {
             before = match item {
-                Item::Event(Event::Lost { error, .. }) => {
-                    before = *error;
+                Item::Event(Event::Lost { cause, .. }) => {
+                    before = cause.is_decode_error();
                     return false;
                 }
                 Item::Event(Event::Sync { .. }) | Item::Instruction { .. } | Item::Panic(_) => false,

@@ -4,8 +4,9 @@ use crate::engines::compare::{Level, Recording, image};
 use crate::engines::encode::{self, Expected, Trace};
 use crate::engines::watch::Watch;
 use crate::engines::{mutate, report, run, units};
-use backtrail_decoder::engine::libipt::Libipt;
-use backtrail_decoder::{Config, Engine, EngineKind, UncompressedReturns};
+use backtrail_decoder::engine::native::Native;
+use backtrail_decoder::{Config, Engine, UncompressedReturns};
+use backtrail_oracle::Libipt;
 use backtrail_pt::Packet;
 use backtrail_tests::backtrail::binary;
 use backtrail_tests::random::Random;
@@ -20,9 +21,7 @@ use std::{env, thread};
 
 /// The engines that must agree, the one first that has been there the longest.
 pub fn engines() -> Vec<&'static dyn Engine> {
-    let mut engines: Vec<&dyn Engine> = EngineKind::ALL.iter().map(|kind| kind.engine()).collect();
-    engines.sort_by_key(|engine| engine.name() != Libipt.name());
-    engines
+    vec![&Libipt, &Native]
 }
 
 /// How many mutations of each trace are tried.

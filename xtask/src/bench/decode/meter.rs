@@ -23,22 +23,14 @@ pub const SLOW_RUNS: u32 = 2;
 pub struct Binaries {
     /// `backtrail-bench`.
     pub bench: PathBuf,
-    /// The same with an edge analyzer that has no caches, as it is by default.
-    pub uncached: PathBuf,
     pub backtrail: PathBuf,
 }
 
 impl Binaries {
     /// The release builds of what measures.
     pub fn build(backtrail: &Path) -> Result<Self, Failure> {
-        // A feature selects the analyzer's caches, so there are two builds, and the first is
-        // renamed.
-        let uncached = shell::target().join("release/backtrail-bench-uncached");
-        let built = build_bench("edges")?;
-        fs::copy(&built, &uncached).map_err(|error| sentence("a copy of the benchmark", &error))?;
         Ok(Self {
-            bench: build_bench("edges-cache")?,
-            uncached,
+            bench: build_bench("edges")?,
             backtrail: backtrail.to_path_buf(),
         })
     }
@@ -72,9 +64,14 @@ pub struct Engine {
 impl Engine {
     const ORACLE: &str = "libipt";
 
+    /// Returns whether this is libipt, which the product does not contain.
+    pub fn is_oracle(&self) -> bool {
+        self.name == Self::ORACLE
+    }
+
     /// Runs in a process, of as many as were asked for.
     pub fn runs(&self, asked: u32) -> u32 {
-        if self.name == Self::ORACLE {
+        if self.is_oracle() {
             asked.min(SLOW_RUNS)
         } else {
             asked
@@ -126,16 +123,6 @@ impl Meter {
         self.ask_of(&self.binaries.bench, kind, bundle, options)
     }
 
-    /// The same of the analyzer without caches.
-    pub fn ask_uncached(
-        &self,
-        kind: &str,
-        bundle: &Path,
-        options: &[(&str, String)],
-    ) -> Result<Value, Failure> {
-        self.ask_of(&self.binaries.uncached, kind, bundle, options)
-    }
-
     fn ask_of(
         &self,
         binary: &Path,
@@ -171,7 +158,7 @@ impl Meter {
     pub fn open(&self, engine: &Engine, bundle: &Path, first: &str, limit: Duration) -> Result<f64, Failure> {
         forget(bundle).map_err(|error| sentence("dropping the bundle from the page cache", &error))?;
         let mut command = Command::new(&self.binaries.backtrail);
-        command.args(["debug", "--batch", "-e", first, "--engine", &engine.name]);
+        command.args(["debug", "--batch", "-e", first]);
         command.args(["--jobs", &engine.jobs.to_string()]).arg(bundle);
         self.run(command, "open", limit).map(|ended| ended.seconds)
     }

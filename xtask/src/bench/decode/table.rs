@@ -98,49 +98,31 @@ impl Page<'_> {
     /// Ours beside the edge analyzer.
     fn plain_returns(&self) -> String {
         let mut text = String::from(
-            "\nStreams recorded with `--no-compress-returns`, a prefix and all, beside `iptr-edge-analyzer`: without its caches, as it is by \
-             default; with them where the handler lists the blocks, where it is its own and fills AFL++'s bitmap, and where it only \
-             counts. Warm, and in parentheses the first run; × is all of ours, flow, history, time and forest, by the peer, in packets a second.\n\n\
-             | program | PT MB | M branches | M blocks told | analyzer MB/s, uncached | list | bitmap | count |\n\
-             |---|---:|---:|---:|---:|---:|---:|---:|\n",
+            "\nStreams recorded with `--no-compress-returns`, a prefix and all, beside `iptr-edge-analyzer` \
+             with its caches and its own handler, which fills AFL++'s bitmap. Warm, and in parentheses the \
+             first run. All of ours is flow, history, time and forest; × is all of ours by the peer.\n\n\
+             | program | PT MB | M branches | analyzer MB/s | engine | flow MB/s | all MB/s | × |\n\
+             |---|---:|---:|---:|---|---:|---:|---:|\n",
         );
         for (name, part) in self.beside_edges() {
-            let edges = &part["edges"];
-            let first = &part["ours"][0];
-            let [uncached, lists, bitmap, counts] = EDGES.map(|how| {
-                let rate = |run| self.rate(&edges[how], "bytes", "seconds", run).map(mega);
-                two(rate("warm"), rate("cold"), 0)
-            });
-            let _ = writeln!(
-                text,
-                "| {name} | {} | {} | {} | {uncached} | {lists} | {bitmap} | {counts} |",
-                figure(part["bytes"].as_f64().map(mega), 1),
-                figure(first["branches"].as_f64().map(mega), 2),
-                figure(edges["count"]["blocks"].as_f64().map(mega), 2),
-            );
-        }
-        text.push_str(
-            "\n| program | PT MB | engine | flow MB/s | all MB/s | × uncached | × list | × bitmap | × count |\n\
-             |---|---:|---|---:|---:|---:|---:|---:|---:|\n",
-        );
-        for (name, part) in self.beside_edges() {
+            let rates =
+                |of: &Value, times: &str| ["warm", "cold"].map(|run| self.rate(of, "bytes", times, run));
+            let peer = rates(&part["edges"], "seconds");
             for ours in list(&part["ours"]) {
-                let runs = ["warm", "cold"];
-                let flow = runs.map(|run| self.rate(ours, "bytes", "seconds", run));
-                let all = runs.map(|run| self.rate(ours, "bytes", "both_seconds", run));
-                let rate = ours["skipped"]
+                let (flow, all) = (rates(ours, "seconds"), rates(ours, "both_seconds"));
+                let megabytes = |[warm, cold]: [Option<f64>; 2]| two(warm.map(mega), cold.map(mega), 0);
+                let flow = ours["skipped"]
                     .as_str()
-                    .map_or_else(|| two(flow[0].map(mega), flow[1].map(mega), 0), str::to_owned);
-                let [uncached, lists, bitmap, counts] = EDGES.map(|how| {
-                    let peer = runs.map(|run| self.rate(&part["edges"][how], "bytes", "seconds", run));
-                    two(ratio(all[0], peer[0]), ratio(all[1], peer[1]), 2)
-                });
+                    .map_or_else(|| megabytes(flow), str::to_owned);
                 let _ = writeln!(
                     text,
-                    "| {name} | {} | {} | {rate} | {} | {uncached} | {lists} | {bitmap} | {counts} |",
+                    "| {name} | {} | {} | {} | {} | {flow} | {} | {} |",
                     figure(part["bytes"].as_f64().map(mega), 1),
+                    figure(ours["branches"].as_f64().map(mega), 2),
+                    megabytes(peer),
                     engine(ours),
-                    two(all[0].map(mega), all[1].map(mega), 0),
+                    megabytes(all),
+                    two(ratio(all[0], peer[0]), ratio(all[1], peer[1]), 2),
                 );
             }
         }
@@ -204,10 +186,9 @@ impl Page<'_> {
     fn threads(&self, options: &Options) -> String {
         let mut text = format!(
             "\nOne thread and two, all of ours, whole streams. Warm: in turn in one process, medians of the turns in {} rounds of {} s for each stream, wall \
-             clock; × is how many times as fast two are, in parentheses by the best of each. Apart: two decodes at once that share nothing but \
-             the machine, by one alone; of apart: what part of them two threads decode, medians of the turns too. Sums: two threads that add up in registers, by one alone. Cold: the first decode of a process, medians of processes in turn.\n\n\
-             | program | PT MB | turns | one s | two s | × | × apart | of apart | × sums | cold one s | cold two s | cold × |\n\
-             |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+             clock; × is how many times as fast two are, in parentheses by the best of each. Cold: the first decode of a process, medians of processes in turn.\n\n\
+             | program | PT MB | turns | one s | two s | × | cold one s | cold two s | cold × |\n\
+             |---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
             options.rounds(),
             options.round_seconds(),
         );
@@ -216,16 +197,13 @@ impl Page<'_> {
             let figures = Figures::of(measured);
             let _ = writeln!(
                 text,
-                "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
                 name(row),
                 figure(measured["bytes"].as_f64().map(mega), 1),
                 figures.turns,
                 figure(figures.one, 3),
                 figure(figures.together, 3),
                 two(figures.times, figures.best, 2),
-                two(figures.times_apart, figures.best_apart, 2),
-                figure(figures.of_apart, 2),
-                figure(figures.times_sums, 2),
                 figure(figures.cold_one, 2),
                 figure(figures.cold_together, 2),
                 figure(ratio(figures.cold_one, figures.cold_together), 2),
@@ -404,9 +382,6 @@ fn two(first: Option<f64>, second: Option<f64>, digits: usize) -> String {
     format!("{} ({})", figure(first, digits), figure(second, digits))
 }
 
-/// The ways to ask the edge analyzer.
-const EDGES: [&str; 4] = ["uncached", "list", "bitmap", "count"];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -430,18 +405,13 @@ mod tests {
             },
             "plain_returns": {
                 "bytes": 1_000_000,
-                "edges": {
-                    "uncached": { "bytes": 1_000_000, "blocks": 3_000_000, "seconds": seconds(4.0) },
-                    "list": { "error": "killed" },
-                    "bitmap": { "bytes": 1_000_000, "set": 7, "seconds": seconds(3.0) },
-                    "count": { "bytes": 1_000_000, "blocks": 3_000_000, "seconds": seconds(1.0) },
-                },
+                "edges": { "bytes": 1_000_000, "set": 7, "seconds": seconds(3.0) },
                 "ours": [ours],
             },
             "open": [{ "engine": "libipt", "jobs": 1, "skipped": "too long" }],
             "threads": {
                 "bytes": 3_000_000, "jobs": 2,
-                "turns": [{ "one": 1.5, "together": 1.0, "apart": 2.0, "sum": 0.2, "sums": 0.25 }],
+                "turns": [{ "one": 1.5, "together": 1.0 }],
                 "cold": { "one": [3.0], "together": [2.0] },
             },
         });
@@ -450,10 +420,8 @@ mod tests {
             "| lua | 1.0 | 9 | 10 | 0.80 | 20.0 | – | libipt, 2 threads | 10.0 (5.0) | 0.50 (0.25) | – (–) |",
             "| lua | libipt, 2 threads | prefix | 1.0 | 10 | 9.00 | 1.00 | 1.00 | 5.0 | 2.000 | 0.500 | 3 |",
             "| lua | libipt | too long | – |",
-            "| lua | 1.0 | – | 3.00 | 0 (0) | – (–) | 0 (0) | 1 (0) |",
-            "| lua | 1.0 | libipt, 2 threads | 1 (0) | 0 (0) | 2.00 (1.00) | – (–) | 1.50 (1.00) | 0.50 (1.00) |",
-            "| lua | 3.0 | 1 | 1.500 | 1.000 | 1.50 (1.50) | 1.50 (1.50) | 1.00 | 1.60 | 3.00 | 2.00 | 1.50 |",
-            "lua: plain_returns edges list: killed",
+            "| lua | 1.0 | – | 0 (0) | libipt, 2 threads | 1 (0) | 0 (0) | 1.50 (1.00) |",
+            "| lua | 3.0 | 1 | 1.500 | 1.000 | 1.50 (1.50) | 3.00 | 2.00 | 1.50 |",
             "lua: prefix blk: killed",
             "lua: prefix insn: 1 decode errors",
             "lua: libipt, 2 threads decodes 10000000 instructions, pt_insn 10000001",

@@ -39,7 +39,7 @@ pub fn measure(meter: &Meter, streams: &[PathBuf], options: &Options) -> Vec<Res
 struct Measured {
     /// Of packets.
     bytes: Value,
-    /// By one thread, by two, and apart, warm.
+    /// By one thread and by two, warm.
     turns: Vec<Value>,
     /// The first decodes of processes.
     cold_one: Vec<Value>,
@@ -82,14 +82,8 @@ pub struct Figures {
     pub together: Option<f64>,
     /// Speedup of all threads over one, and of as many independent decodes: medians of the turns.
     pub times: Option<f64>,
-    pub times_apart: Option<f64>,
     /// The same of the best of each.
     pub best: Option<f64>,
-    pub best_apart: Option<f64>,
-    /// Speed of all threads relative to as many independent decodes: the median of the turns.
-    pub of_apart: Option<f64>,
-    /// How many times as much as one thread all add up in registers: the median of the turns'.
-    pub times_sums: Option<f64>,
     /// Medians of the cold decodes.
     pub cold_one: Option<f64>,
     pub cold_together: Option<f64>,
@@ -103,12 +97,7 @@ impl Figures {
             turns.iter().filter_map(|turn| of(turn)).collect()
         };
         let seconds = |key: &str| all(&|turn| turn[key].as_f64());
-        let ratios =
-            |one: &str, all_of: &str| all(&|turn| Some(turn[one].as_f64()? / turn[all_of].as_f64()?));
-        let times = |key: &str| ratios("one", key);
-        let jobs = measured["jobs"].as_f64();
-        // Those apart decode as often as there are of them.
-        let by_jobs = |times: Option<f64>| Some(times? * jobs?);
+        let times = |key: &str| all(&|turn| Some(turn["one"].as_f64()? / turn[key].as_f64()?));
         let best = |key: &str| Some(least(seconds("one"))? / least(seconds(key))?);
         let cold = |key: &str| {
             let runs = measured["cold"][key].as_array().into_iter().flatten();
@@ -119,13 +108,7 @@ impl Figures {
             one: median(seconds("one")),
             together: median(seconds("together")),
             times: median(times("together")),
-            times_apart: by_jobs(median(times("apart"))),
-            of_apart: median(ratios("apart", "together"))
-                .zip(jobs)
-                .map(|(times, jobs)| times / jobs),
-            times_sums: by_jobs(median(ratios("sum", "sums"))),
             best: best("together"),
-            best_apart: by_jobs(best("apart")),
             cold_one: cold("one"),
             cold_together: cold("together"),
         }
@@ -147,15 +130,13 @@ mod tests {
 
     #[test]
     fn figures_are_of_medians_and_of_the_best() {
-        let turn = |one: f64, together: f64, apart: f64| json!({ "one": one, "together": together, "apart": apart, "sum": 0.2, "sums": one });
-        let turns = [turn(2.0, 1.0, 2.5), turn(3.0, 2.0, 3.0), turn(2.0, 1.6, 2.0)];
+        let turn = |one: f64, together: f64| json!({ "one": one, "together": together });
+        let turns = [turn(2.0, 1.0), turn(3.0, 2.0), turn(2.0, 1.6)];
         let cold = json!({ "one": [5.0, 3.0, 4.0], "together": [2.0, 2.0, 9.0] });
         let figures = Figures::of(&json!({ "jobs": 2, "turns": turns, "cold": cold }));
         assert_eq!(figures.turns, 3);
         assert_eq!((figures.one, figures.together), (Some(2.0), Some(1.6)));
-        assert_eq!((figures.times, figures.times_apart), (Some(1.5), Some(2.0)));
-        assert_eq!((figures.of_apart, figures.times_sums), (Some(0.75), Some(0.2)));
-        assert_eq!((figures.best, figures.best_apart), (Some(2.0), Some(2.0)));
+        assert_eq!((figures.times, figures.best), (Some(1.5), Some(2.0)));
         assert_eq!((figures.cold_one, figures.cold_together), (Some(4.0), Some(2.0)));
         assert_eq!(Figures::of(&Value::Null).times, None);
     }

@@ -15,7 +15,7 @@ impl FlowDecoder<'_, '_> {
         while let Stop::Error(Error::NoCode, at) = stop
             && self.memory.has_unknown_processes()
         {
-            self.emit_lost(cause(Error::NoCode, at), true);
+            self.emit_lost(cause(Error::NoCode, at));
             stop = match self.skip_foreign_code() {
                 Ok(()) => self.follow(),
                 Err(stop) => stop,

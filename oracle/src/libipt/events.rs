@@ -1,7 +1,7 @@
 //! Converts libipt's events to engine-neutral ones.
 
 use super::ffi::{RawEvent, RawEventKind};
-use crate::{Event, Sink};
+use backtrail_decoder::{Event, Sink};
 use backtrail_pt::Avma;
 
 /// Pushes an event; `offset` is the read position in the trace.

@@ -1,12 +1,11 @@
-//! The oracle engine: Intel's libipt, by its instruction flow layer.
+//! The engine: libipt's instruction flow layer.
 
 mod cache;
 mod events;
 mod ffi;
 mod starts;
 
-use super::{Engine, Event, Sink};
-use crate::{Canceled, Config, GapCause, Memory};
+use backtrail_decoder::{Canceled, Config, Engine, Event, GapCause, Memory, Sink};
 use backtrail_pt::{Avma, Cofi};
 use cache::CofiCache;
 use ffi::{InsnDecoder, InsnStep, PtError, RawEvent, RawEventKind};
@@ -50,11 +49,7 @@ impl Engine for Libipt {
                         error: error.to_string(),
                         at: None,
                     };
-                    sink.event(Event::Lost {
-                        cause,
-                        offset: 0,
-                        error: true,
-                    });
+                    sink.event(Event::Lost { cause, offset: 0 });
                 }
                 return Ok(());
             }
@@ -104,7 +99,7 @@ impl InsnFlow<'_, '_> {
                         error: error.to_string(),
                         at: None,
                     };
-                    self.lost(cause, true);
+                    self.lost(cause);
                     // Continue as long as new PSBs are found.
                     if sync.is_none() || sync <= before {
                         return Ok(());
@@ -121,7 +116,7 @@ impl InsnFlow<'_, '_> {
             match self.follow(status) {
                 InsnStop::EndOfTrace => return Ok(()),
                 InsnStop::Canceled => return Err(Canceled),
-                InsnStop::RunAway(at) => self.lost(GapCause::RunAway { at }, false),
+                InsnStop::RunAway(at) => self.lost(GapCause::RunAway { at }),
                 InsnStop::PtError(error, at) => {
                     let cause = match at {
                         Some(at) if error.is_no_map() => GapCause::LostCode { at },
@@ -130,15 +125,15 @@ impl InsnFlow<'_, '_> {
                             at,
                         },
                     };
-                    self.lost(cause, true);
+                    self.lost(cause);
                 }
             }
         }
     }
 
-    fn lost(&mut self, cause: GapCause, error: bool) {
+    fn lost(&mut self, cause: GapCause) {
         let offset = self.decoder.offset().unwrap_or(0);
-        self.sink.event(Event::Lost { cause, offset, error });
+        self.sink.event(Event::Lost { cause, offset });
     }
 
     /// Pushes events and instructions until the flow ends.

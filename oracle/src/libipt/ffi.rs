@@ -1,7 +1,7 @@
 //! A safe interface to the C functions of libipt that the engine uses. It has all `unsafe` of the
 //! crate.
 
-use crate::{Config, FilterKind, Memory, Stamp};
+use backtrail_decoder::{Config, FilterKind, Memory, Stamp};
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::instruction::Mode;
 use backtrail_pt::{Avma, Cofi, Tsc};

@@ -1,13 +1,14 @@
 //! Decodes the buffers of one thread to its history.
 
 use crate::decode_cache_pool::CacheScope;
+use crate::engine::native::Native;
 use crate::image::VersionedImage;
 use crate::meter::{Meter, Metered};
 use crate::parallel::{ParallelDecoder, ParallelError};
 use crate::trace_tail::TraceTail;
 use crate::{
-    Canceled, DecodeCachePool, Event, Forest, GapCause, History, HistoryBuilder, Image, PathIdx, PathTable,
-    Plan, Sink,
+    Canceled, DecodeCachePool, Decoder, Event, Forest, GapCause, History, HistoryBuilder, Image, PathIdx,
+    PathTable, Sink,
 };
 use backtrail_pt::{Avma, Cofi, Tid};
 use std::ops::ControlFlow;
@@ -24,18 +25,18 @@ pub(super) struct Buffer<'a> {
 /// Decodes the buffers of a thread, with gaps between them. Also returns the forest, if it was
 /// built with the history.
 pub(super) fn decode(
-    plan: &Plan<'_>,
+    decoder: &Decoder<'_>,
     caches: &DecodeCachePool,
     tid: Tid,
     buffers: &[Buffer<'_>],
 ) -> Result<(History, Option<Forest>), Canceled> {
     if let [buffer] = buffers
-        && let Some(parallel_decoder) = parallel_decoder(plan, tid, buffer)
+        && let Some(parallel_decoder) = parallel_decoder(decoder, tid, buffer)
     {
-        let functions = (plan.functions)(tid);
+        let functions = (decoder.functions)(tid);
         let mut builder = HistoryBuilder::new(tid);
         builder.reserve(buffer.trace.bytes.len());
-        match parallel_decoder.decode(builder, functions, caches, plan.jobs, plan.segment) {
+        match parallel_decoder.decode(builder, functions, caches, decoder.jobs, decoder.segment) {
             Ok(decoded) => return Ok(decoded),
             Err(ParallelError::Canceled) => return Err(Canceled),
             // Only a sequential decode determines the flow after this PSB.
@@ -50,35 +51,33 @@ pub(super) fn decode(
             builder.event(Event::Lost {
                 cause: GapCause::NoTrace,
                 offset: 0,
-                error: false,
             });
         }
-        add(plan, caches, &mut builder, tid, buffer)?;
+        add(decoder, caches, &mut builder, tid, buffer)?;
     }
     Ok((builder.finish(), None))
 }
 
 /// Returns a parallel decoder for a buffer; `None`: it must be decoded sequentially.
 pub(super) fn parallel_decoder<'a>(
-    plan: &'a Plan<'_>,
+    decoder: &'a Decoder<'_>,
     tid: Tid,
     buffer: &'a Buffer<'_>,
 ) -> Option<ParallelDecoder<'a>> {
-    let native = plan.engine.native()?;
-    let pays = plan.jobs.get() > 1 && buffer.trace.bytes.len() / 2 >= plan.segment;
+    let is_native = decoder.engine.is_none();
+    let pays = decoder.jobs.get() > 1 && buffer.trace.bytes.len() / 2 >= decoder.segment;
     let changes = || VersionedImage::is_needed(buffer.image, tid);
-    (pays && !changes()).then_some(ParallelDecoder {
-        native,
+    (is_native && pays && !changes()).then_some(ParallelDecoder {
         trace: buffer.trace,
         image: buffer.image,
-        config: plan.config,
+        config: decoder.config,
         meter: &buffer.meter,
     })
 }
 
 /// Decodes a buffer sequentially and adds it to a history.
 fn add(
-    plan: &Plan<'_>,
+    decoder: &Decoder<'_>,
     caches: &DecodeCachePool,
     builder: &mut HistoryBuilder,
     tid: Tid,
@@ -93,16 +92,16 @@ fn add(
         offset: buffer.trace.offset as u64,
         meter: &buffer.meter,
     };
-    let (trace, config) = (buffer.trace.bytes, plan.config);
-    match (&code, plan.engine.native()) {
-        (Some(code), _) => plan.engine.decode(trace, code, config, &mut sink),
-        (None, Some(native)) => {
+    let (trace, config) = (buffer.trace.bytes, decoder.config);
+    match (&code, decoder.engine) {
+        (Some(code), engine) => engine.unwrap_or(&Native).decode(trace, code, config, &mut sink),
+        (None, Some(engine)) => engine.decode(trace, &**buffer.image, config, &mut sink),
+        (None, None) => {
             let scope = CacheScope::of_process(buffer.image, config);
             caches.with_cache(scope, |cache| {
-                native.decode_with_cache(trace, &**buffer.image, config, &mut sink, cache)
+                Native.decode_with_cache(trace, &**buffer.image, config, &mut sink, cache)
             })
         }
-        (None, None) => plan.engine.decode(trace, &**buffer.image, config, &mut sink),
     }
 }
 
