@@ -1,11 +1,12 @@
 //! The command line as types: every command with its arguments and help texts.
 
+#[cfg(feature = "collector")]
 mod collector;
 
+#[cfg(feature = "collector")]
 pub use collector::{Collect, CrashSelection, Crashes, CrashesDebug, CrashesList, Snapshot, SpoolOptions};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Reverse debugger for crashes: shows what a program did before it crashed
@@ -28,18 +29,23 @@ pub struct CommandLine {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    #[cfg(feature = "collector")]
     /// Report what this machine supports (Intel PT, software recording, core dumps), and how to fix
     /// the rest
     Doctor(Doctor),
     /// Run a program, or attach to one, and record what it executes
     Record(Record),
+    #[cfg(feature = "collector")]
     /// Run the daemon that watches all processes and saves the recent history of those that crash
     Collect(Collect),
+    #[cfg(feature = "collector")]
     /// Have the collector save a running process, or the traces of all processors
     Snapshot(Snapshot),
+    #[cfg(feature = "collector")]
     /// List and open the crashes that the collector saved
     #[command(subcommand)]
     Crashes(Crashes),
+    #[cfg(feature = "collector")]
     /// Install systemd units for the collector, or for a service under the recorder
     Install(Install),
     /// Convert a recording of another tool to a bundle
@@ -53,6 +59,7 @@ pub enum Command {
     Dump(Dump),
     /// Step through a recording, forward and backward
     Debug(Debug),
+    #[cfg(feature = "dap")]
     /// Run the debugger for an editor, by the Debug Adapter Protocol
     Dap(Dap),
     /// Show how long calls of functions took, and where the time was spent
@@ -69,25 +76,30 @@ pub enum Command {
     /// Report the state of a program after its recorder was killed
     #[command(hide = true)]
     LastWord(LastWord),
+    #[cfg(feature = "collector")]
     /// Handle a crash for the kernel, as core_pattern requests
     #[command(hide = true)]
     CoreHandler(CoreHandler),
+    #[cfg(feature = "collector")]
     /// Read one crash for the collector
     #[command(hide = true)]
     CoreWorker,
+    #[cfg(feature = "collector")]
     /// Restore core_pattern after the collector was killed
     #[command(hide = true)]
     CoreGuard(CoreGuard),
 }
 
+#[cfg(feature = "collector")]
 /// `backtrail core-handler`.
 #[derive(Debug, Args)]
 pub struct CoreHandler {
     /// The arguments that core_pattern lists
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub arguments: Vec<OsString>,
+    pub arguments: Vec<std::ffi::OsString>,
 }
 
+#[cfg(feature = "collector")]
 /// `backtrail core-guard`.
 #[derive(Debug, Args)]
 pub struct CoreGuard {
@@ -95,6 +107,7 @@ pub struct CoreGuard {
     pub runtime: PathBuf,
 }
 
+#[cfg(feature = "dap")]
 /// `backtrail dap`.
 #[derive(Debug, Args)]
 pub struct Dap {
@@ -111,9 +124,11 @@ pub struct Dap {
     pub download_limit: Option<u64>,
 }
 
+#[cfg(feature = "dap")]
 /// A server that traces may be fetched from. `None` means no server.
 pub type AllowedOrigin = Option<backtrail_dap::Origin>;
 
+#[cfg(feature = "dap")]
 fn parse_allowed_origin(text: &str) -> Result<AllowedOrigin, String> {
     match text {
         "none" => Ok(None),
@@ -128,6 +143,7 @@ pub struct LastWord {
     pub pid: Option<u32>,
 }
 
+#[cfg(feature = "collector")]
 /// `backtrail install`.
 #[derive(Debug, Args)]
 pub struct Install {
@@ -148,6 +164,7 @@ pub struct Install {
     pub json: bool,
 }
 
+#[cfg(feature = "collector")]
 /// `backtrail doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {

@@ -69,7 +69,9 @@ macro_rules! from_crate_error {
     )*};
 }
 
-from_crate_error!(backtrail_collector::Error, backtrail_recorder::Error);
+from_crate_error!(backtrail_recorder::Error);
+#[cfg(feature = "collector")]
+from_crate_error!(backtrail_collector::Error);
 
 impl From<backtrail_bundle::Error> for Failure {
     fn from(error: backtrail_bundle::Error) -> Self {

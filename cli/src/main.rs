@@ -19,6 +19,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // The kernel holds the crashed process until this handler exits, so nothing else is set up
     // first.
+    #[cfg(feature = "collector")]
     if let Some(done) = command::core_handler::run_for_kernel() {
         return done.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
     }
@@ -34,20 +35,29 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
+        #[cfg(feature = "collector")]
         Command::Doctor(args) => command::doctor::run(&args),
         Command::Record(args) => command::record::run(&args),
+        #[cfg(feature = "collector")]
         Command::Collect(args) => command::collect::run(&args),
+        #[cfg(feature = "collector")]
         Command::Snapshot(args) => command::snapshot::run(&args),
+        #[cfg(feature = "collector")]
         Command::Crashes(crashes) => command::crashes::run(&crashes),
+        #[cfg(feature = "collector")]
         Command::Install(args) => command::install::run(&args),
+        #[cfg(feature = "collector")]
         Command::CoreHandler(args) => command::core_handler::run(&args),
+        #[cfg(feature = "collector")]
         Command::CoreWorker => command::core_worker::run(),
+        #[cfg(feature = "collector")]
         Command::CoreGuard(args) => command::core_guard::run(&args),
         Command::Import(import) => command::import::run(&import),
         Command::Info(args) => command::info::run(&args),
         Command::Check(args) => command::check::run(&args),
         Command::Dump(args) => command::dump::run(&args),
         Command::Debug(args) => command::debug::run(&args),
+        #[cfg(feature = "dap")]
         Command::Dap(args) => command::dap::run(&args),
         Command::Latency(args) => command::latency::run(&args),
         Command::Export(args) => command::export::run(&args),

@@ -40,8 +40,9 @@ impl Demo {
 /// terminal, runs the walk that `tests/fixtures/programs/*.bt` describes.
 pub fn run(demo: Demo) -> Result<(), Failure> {
     packages::ensure(&[packages::BUILD])?;
-    // The tests' build: it optimizes less than a release, and stepping is the kernel's time.
-    shell::run(shell::cargo().args(["build", "--package", "backtrail"]))?;
+    // The tests' build: it optimizes less than a release, and stepping is the kernel's time. The
+    // demo needs neither the collector nor the editor's adapter, which have most dependencies.
+    shell::run(shell::cargo().args(["build", "--package", "backtrail", "--no-default-features"]))?;
     let backtrail = shell::target().join("debug/backtrail");
     let backtrail = || Command::new(&backtrail);
 

@@ -1,22 +1,31 @@
 //! The commands, one file each.
 
 pub mod check;
+#[cfg(feature = "collector")]
 pub mod collect;
 pub mod completions;
+#[cfg(feature = "collector")]
 pub mod core_guard;
+#[cfg(feature = "collector")]
 pub mod core_handler;
+#[cfg(feature = "collector")]
 pub mod core_worker;
+#[cfg(feature = "collector")]
 pub mod crashes;
+#[cfg(feature = "dap")]
 pub mod dap;
 pub mod debug;
+#[cfg(feature = "collector")]
 pub mod doctor;
 pub mod dump;
 pub mod export;
 pub mod import;
 pub mod info;
+#[cfg(feature = "collector")]
 pub mod install;
 pub mod last_word;
 pub mod latency;
 pub mod pack;
 pub mod record;
+#[cfg(feature = "collector")]
 pub mod snapshot;

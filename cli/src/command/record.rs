@@ -1,6 +1,7 @@
 //! `backtrail record`.
 
 mod options;
+#[cfg(feature = "collector")]
 mod service;
 
 use super::last_word::KillMonitor;
@@ -26,7 +27,10 @@ pub fn run(args: &Record) -> Result<(), Failure> {
         ));
     }
     if args.daemon {
+        #[cfg(feature = "collector")]
         return service::run(args);
+        #[cfg(not(feature = "collector"))]
+        return Err(Failure::failed("this build of backtrail has no collector"));
     }
     let mut monitor = KillMonitor::begin(args.pid);
     let interrupt = Interrupt::install();
