@@ -4,6 +4,8 @@ mod slice;
 mod targets;
 
 use crate::{Failure, shell};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
 use slice::{Outcome, Programs};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -132,6 +134,11 @@ pub fn long(wanted: &Long) -> Result<(), Failure> {
         round += 1;
     }
     progress.say(&table(&sums));
+    if let Ok(used) = getrusage(UsageWho::RUSAGE_CHILDREN) {
+        let seconds = |time: TimeVal| time.num_milliseconds() as f64 / 1000.0;
+        let hours = (seconds(used.user_time()) + seconds(used.system_time())) / 3600.0;
+        progress.say(&format!("{hours:.2} hours of processor time, with the build"));
+    }
     match sums.values().map(|sum| sum.finds.len()).sum::<usize>() {
         0 => Ok(()),
         finds => Err(format!("{finds} cases failed; the commands above repeat them")),

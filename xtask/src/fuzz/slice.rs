@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 /// The script that mutates links.
 const LINKS: &str = "vscode-extension/scripts/fuzz-links.mjs";
-/// A slice that takes so much longer than asked hangs. The harness itself ends one that spends 20 s
-/// on a case; at the lowest priority a slice may wait long for a processor.
+/// A slice that takes so much longer than asked hangs, unless it waits for a processor. The harness
+/// itself ends one that spends 20 s on a case.
 const GRACE: Duration = Duration::from_secs(900);
 
 /// The report of a slice at its end.
@@ -149,13 +149,26 @@ fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> Result<Option<
             return Ok((!stop.load(Ordering::Relaxed)).then_some(status.success()));
         }
         let stopped = stop.load(Ordering::Relaxed);
-        if stopped || began.elapsed() > limit {
+        if stopped || (began.elapsed() > limit && !is_starved(child.id(), limit)) {
             let _ = child.kill();
             let _ = child.wait();
             return Ok((!stopped).then_some(false));
         }
         thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// Returns whether a process could run, but got less processor time than `limit` because others have
+/// the processors. Source: `/proc/PID/stat` in proc(5), with the state and ticks of 10 ms.
+fn is_starved(pid: u32, limit: Duration) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let Some((_, fields)) = stat.rsplit_once(") ") else {
+        return false;
+    };
+    let fields: Vec<&str> = fields.split(' ').collect();
+    let ticks = |at: usize| fields.get(at).and_then(|ticks| ticks.parse::<u64>().ok());
+    let used = ticks(11).unwrap_or(0) + ticks(12).unwrap_or(0);
+    fields.first() == Some(&"R") && Duration::from_millis(10 * used) < limit
 }
 
 /// Reads the line `NAME: N cases, M accepted; at most T and K KiB a case`.
@@ -238,6 +251,22 @@ fn command(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn busy_process_is_starved_until_it_had_its_time() {
+        let mut busy = Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .unwrap();
+        while !is_starved(busy.id(), Duration::from_secs(60)) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!is_starved(busy.id(), Duration::ZERO));
+        busy.kill().unwrap();
+        busy.wait().unwrap();
+        assert!(!is_starved(busy.id(), Duration::from_secs(60)));
+        assert!(!is_starved(u32::MAX, Duration::from_secs(60)));
+    }
 
     #[test]
     fn the_line_of_the_harness_is_read() {
