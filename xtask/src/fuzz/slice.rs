@@ -158,8 +158,8 @@ fn wait(child: &mut Child, limit: Duration, stop: &AtomicBool) -> Result<Option<
     }
 }
 
-/// Returns whether a process could run, but got less processor time than `limit` because others have
-/// the processors. Source: `/proc/PID/stat` in proc(5), with the state and ticks of 10 ms.
+/// Returns whether a process could run, but got less processor time than `limit`, because others
+/// have the processors. Source: `/proc/PID/stat` in proc(5), with the state and ticks of 10 ms.
 fn is_starved(pid: u32, limit: Duration) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let Some((_, fields)) = stat.rsplit_once(") ") else {
