@@ -4,9 +4,10 @@ use super::task::{BUNDLE, NEW_MODULES};
 use crate::error::{Error, Result};
 use crate::ownership::{Owner, chown_recursively};
 use backtrail_process::beneath::FileStatus;
-use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, openat, renameat};
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, openat};
 use nix::sys::stat::{Mode, fstatat};
-use nix::unistd::{Gid, Uid};
+use nix::unistd::{Gid, LinkatFlags, Uid, linkat};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -86,8 +87,10 @@ impl DraftDirectory {
         }
     }
 
-    /// Moves the new modules to the shared ones. Only names that look like a key are accepted, and
-    /// only regular files. Call it after [`Self::take_back`].
+    /// Links the new modules into the directory of shared ones. Only names that look like a key are
+    /// accepted, and only regular files. A module that another bundle has added in the meantime
+    /// stays, because further bundles may have links to it already. Call it after
+    /// [`Self::take_back`].
     fn keep_modules(&self, shared: &File) -> io::Result<()> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let new = openat(self.handle(), NEW_MODULES, flags, Mode::empty())?;
@@ -98,7 +101,11 @@ impl DraftDirectory {
         for name in names.iter().filter(|name| is_key(name.to_bytes())) {
             let found = fstatat(&new, name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW)?;
             if found.st_mode & libc::S_IFMT == libc::S_IFREG && found.st_nlink == 2 {
-                renameat(&new, name.as_c_str(), shared, name.as_c_str())?;
+                let (from, to) = (name.as_c_str(), name.as_c_str());
+                match linkat(&new, from, shared, to, LinkatFlags::empty()) {
+                    Ok(()) | Err(Errno::EEXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
         }
         Ok(())
@@ -144,6 +151,7 @@ fn is_key(name: &[u8]) -> bool {
 mod tests {
     use super::*;
     use backtrail_process::beneath;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn keys_are_distinguished_from_other_names() {
@@ -186,5 +194,25 @@ mod tests {
             "the draft is gone"
         );
         assert_eq!(fs::read(shared.join("1-2")).unwrap(), b"code");
+    }
+
+    /// Two workers copy one module at the same time, and a third bundle links the first copy.
+    #[test]
+    fn module_that_is_shared_already_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let shared = folder.path().join("shared");
+        let handle = shared_modules(&shared).unwrap();
+        fs::write(shared.join("1-2"), b"code").unwrap();
+        let first = fs::metadata(shared.join("1-2")).unwrap().ino();
+        let draft = DraftDirectory::create(folder.path(), Uid::effective().as_raw()).unwrap();
+        let at = |name: &str| draft.directory.path().join(name);
+        fs::create_dir(at(NEW_MODULES)).unwrap();
+        fs::create_dir(at(BUNDLE)).unwrap();
+        fs::write(at(BUNDLE).join("a"), b"code").unwrap();
+        fs::hard_link(at(BUNDLE).join("a"), at(NEW_MODULES).join("1-2")).unwrap();
+        draft.take_back().unwrap();
+        draft.settle_modules(&handle).unwrap();
+        assert_eq!(fs::metadata(shared.join("1-2")).unwrap().ino(), first);
+        assert_eq!(fs::metadata(at(BUNDLE).join("a")).unwrap().nlink(), 1);
     }
 }
