@@ -60,7 +60,7 @@ describe('breakpoints', () => {
   });
 
   it('can be set before the session is configured', async () => {
-    // What an editor does: this client was launched without any, so a second one is asked.
+    // This client started without breakpoints, so a second client sets them before the start.
     const { Client } = require('./lib/client');
     const other = await new Client().start();
     await other.launch(
@@ -99,7 +99,7 @@ describe('breakpoints', () => {
       const answer = await client().ask('setBreakpoints', { source: { path: other }, breakpoints });
       assert.ok(answer.breakpoints.every(({ verified }) => !verified));
     }
-    // A copy is it, wherever it lies.
+    // A copy with the same contents is the same source, wherever it is stored.
     fs.copyFileSync(file('ledger.c'), other);
     const copied = await client().ask('setBreakpoints', { source: { path: other }, breakpoints: [{ line: settled() }] });
     assert.equal(copied.breakpoints[0].verified, true);

@@ -1,4 +1,4 @@
-// Requests that take long, taken back.
+// Cancellation of long requests.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -7,7 +7,7 @@ const { scenarios } = require('./lib/scenario');
 
 const bundle = process.env.BUSY;
 
-/** What is asked of each of a million calls, none of which answers. */
+/** A breakpoint condition that is evaluated for each of a million calls and is never true. */
 const LONG = 'break step if value == 12345678';
 
 describe('a long request', () => {
@@ -23,7 +23,7 @@ describe('a long request', () => {
     (begun) => (raw = begun),
   );
 
-  /** Time enough for a request to have begun. */
+  /** Waits until a request has started. */
   const begun = () => new Promise((resolve) => setTimeout(resolve, 100));
   const long = () => raw.request('evaluate', { expression: 'reverse-continue', context: 'repl' });
   const cancel = (request) => raw.request('cancel', { requestId: request.seq });
@@ -38,7 +38,7 @@ describe('a long request', () => {
     const [response] = await Promise.all([raw.answer(request), raw.answer(back)]);
     assert.equal(response.success, false, JSON.stringify(response));
     assert.equal(response.message, 'cancelled');
-    // Nothing has moved.
+    // The position has not changed.
     const { body } = await raw.ask('stackTrace', { threadId });
     assert.match(body.stackFrames[0].name, /^main/);
   });

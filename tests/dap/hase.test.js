@@ -1,4 +1,4 @@
-// A crash that perf recorded on a real processor, with the core beside it; the sources are not on this machine.
+// A crash that perf recorded on a real processor, with its core and without its sources.
 'use strict';
 
 const assert = require('node:assert/strict');

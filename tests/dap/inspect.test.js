@@ -1,4 +1,4 @@
-// What is asked of one position: code, memory, expressions, commands, the crash.
+// Requests about one position: code, memory, expressions, commands, the crash.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -30,7 +30,7 @@ describe('at a position', () => {
       assert.match(instructions[10].instruction, /^add/);
       assert.ok(instructions.slice(8, 12).some(({ line }) => line > 0));
       assert.match(instructions[10].instructionBytes ?? '48', /^[0-9a-fA-F]{2}( ?[0-9a-fA-F]{2})*$/);
-      // Ahead alone, it is the same.
+      // A request without the preceding instructions returns the same.
       const ahead = await client().ask('disassemble', { memoryReference: pc, instructionCount: 5 });
       assert.deepEqual(
         ahead.instructions.map(({ address, instruction }) => [address, instruction]),
@@ -252,7 +252,7 @@ describe('at a position', () => {
     it('replace what was typed', async () => {
       const typed = 'break sett';
       const target = (await complete(typed)).find(({ label, text }) => (text ?? label).includes('settle'));
-      // Columns are counted from 1, as this client asked for.
+      // Columns start at 1, as this client requested.
       const start = target.start - 1;
       const line = typed.slice(0, start) + (target.text ?? target.label) + typed.slice(start + target.length);
       assert.equal(line.trim(), 'break settle');

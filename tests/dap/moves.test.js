@@ -96,7 +96,7 @@ describe('moves', () => {
     }
     await go('backtrail/reverseStepOut');
     assert.match((await client().frame()).name, /^main/);
-    // It is in the middle of a line, at the call: from there on, by lines.
+    // This position is a call within a line. Later moves are by lines.
     await go('next');
     const over = await position();
     await go('next');

@@ -1,4 +1,4 @@
-// What else can be opened: a packed trace, by its path or its address, and a core alone.
+// Other inputs that can be opened: a packed trace, by path or address, and a core alone.
 'use strict';
 
 const assert = require('node:assert/strict');

@@ -1,4 +1,4 @@
-// The requests of our own, whose bodies docs/dap.md has: every answer is held to that.
+// The requests of our own. Every response is checked against docs/dap.md.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -34,7 +34,7 @@ describe('of our own requests', () => {
     assert.equal(roots.total, roots.calls.length);
     const { path } = await ask('callPath');
     const names = path.map((call) => call.function);
-    // What is inlined is no call.
+    // An inlined function is not a call.
     assert.deepEqual(names.filter((name) => name !== 'post').slice(-2), ['main', 'end_of_day']);
     assert.equal(path[0].call, roots.calls.find(({ around }) => around).call);
     const main = path.find((call) => call.function === 'main');
@@ -114,7 +114,7 @@ describe('of our own requests', () => {
     assert.equal((await ask('where')).position, position);
     const after = await ask('bookmarks', { remove: ['begin', 'nothing'] });
     assert.deepEqual(after.bookmarks, [here]);
-    // Those that an editor kept of an earlier session.
+    // References that an editor kept from an earlier session.
     const other = await new Client().start();
     await other.launch({ bundle: process.env.LEDGER, bookmarks: [begin, here] });
     assert.deepEqual((await other.ask('backtrail/bookmarks', {})).bookmarks, [begin, here]);

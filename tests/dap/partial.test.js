@@ -10,7 +10,7 @@ describe('a long trace', () => {
 
   const ask = (name, args = {}) => client().ask(`backtrail/${name}`, args);
 
-  /** Waits until all of it is decoded. */
+  /** Waits until the whole trace is decoded. */
   async function whole() {
     while ((await ask('trace')).isPartial) {
       await new Promise((resolve) => setTimeout(resolve, 200));
@@ -20,7 +20,7 @@ describe('a long trace', () => {
   it('is stopped at the crash at once', async () => {
     assert.equal(client().first.reason, 'exception');
     const { position } = await ask('where');
-    // Counted from the end: nobody knows yet how much comes before.
+    // The position is counted from the end, because the amount of earlier trace is still unknown.
     assert.match(position, /^t\d+#-0$/);
     assert.match((await client().frame()).name, /^main/);
   });

@@ -70,7 +70,7 @@ describe('a stack', () => {
     assert.equal(caller.line, line('ledger.c', 'post(accounts[orders[i].from], -orders[i].amount);'));
     for (const frame of stackFrames) {
       assert.match(frame.instructionPointerReference, /^0x[0-9a-f]+$/);
-      // Without a line, both are 0.
+      // Without line information, both are 0.
       assert.ok(frame.line > 0 ? frame.column >= 0 : frame.line === 0 && frame.column === 0, JSON.stringify(frame));
     }
     const { modules } = await client().ask('modules', { startModule: 0 });
@@ -83,7 +83,7 @@ describe('a stack', () => {
     const frame = await client().frame();
     const { scopes } = await client().ask('scopes', { frameId: frame.id });
     await client().move('stepBack', { threadId: client().threadId });
-    // Never is the new shown for the old.
+    // A new frame is never shown in place of the old frame.
     assert.ok(await client().refused('scopes', { frameId: frame.id }));
     assert.ok(await client().refused('variables', { variablesReference: scopes[0].variablesReference }));
     const now = await client().frame();
@@ -97,7 +97,7 @@ describe('a stack', () => {
   });
 });
 
-// A whole one, one whose end is unknown, one of an endless recursion.
+// A complete stack, a stack with an unknown end, and the stack of an endless recursion.
 for (const [name, size] of [
   ['LEDGER', 2],
   ['SMASH', 1],
@@ -116,7 +116,7 @@ for (const [name, size] of [
         const page = await client().ask('stackTrace', { threadId, startFrame, levels: size });
         assert.ok(page.stackFrames.length <= size);
         assert.ok(page.stackFrames.length > 0, `frames from ${startFrame} on, of ${page.totalFrames}`);
-        // What is told of the number of frames may grow while one looks, as an editor shows it: never is it too small.
+        // The reported number of frames may grow from page to page, but is never too small.
         assert.ok(page.totalFrames >= startFrame + page.stackFrames.length);
         total = page.totalFrames;
         paged.push(...page.stackFrames);
@@ -179,7 +179,7 @@ describe('variables', () => {
     const list = await client().ask('evaluate', { expression: 'list', frameId: frame.id, context: 'watch' });
     assert.ok(list.variablesReference > 0);
     let node = await children(list.variablesReference);
-    // A pointer opens to what it points to, at once or by one level.
+    // A pointer expands to its target, either directly or by one level.
     if (node.length === 1) {
       node = await children(node[0].variablesReference);
     }
@@ -220,7 +220,7 @@ describe('variables', () => {
       if (evaluateName) {
         tried += 1;
         const again = await client().ask('evaluate', { expression: evaluateName, frameId: frame.id, context: 'watch' });
-        // As in GDB, a pointer says its type where it is asked for alone.
+        // As in GDB, only the result for a pointer alone includes its type.
         assert.equal(again.result.replace(/^\(.*\*.*\) (?=0x)/, ''), value, name);
       }
     }

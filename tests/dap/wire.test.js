@@ -1,4 +1,4 @@
-// What comes over the wire: packets in odd forms, what is no message, and what is no request that the protocol knows.
+// Input on the wire: packets in odd forms, invalid messages, and requests that the protocol lacks.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -74,7 +74,7 @@ describe('packets', () => {
   };
   for (const [name, bytes] of Object.entries(spoilt)) {
     it(`lives on behind ${name}`, async () => {
-      // Where it has a number, it may be answered.
+      // A message with a number may be answered.
       raw.checker.open.set(900, '');
       raw.write(bytes);
       await raw.isAlive();
@@ -82,7 +82,7 @@ describe('packets', () => {
     });
   }
 
-  // What cannot be told from what follows ends the conversation, but not by a crash.
+  // Packets whose end is unclear end the conversation, but do not crash the adapter.
   const lost = {
     'a length beyond all memory': Buffer.from('Content-Length: 99999999999999\r\n\r\n{}'),
     'a length beyond all numbers': Buffer.from(`Content-Length: 9${'9'.repeat(60)}\r\n\r\n{}`),
@@ -98,7 +98,7 @@ describe('packets', () => {
       const status = await raw.exited;
       assert.ok(status === 0 || status === 3, `exit status ${status}; stderr: ${raw.errors}`);
       assert.ok(!raw.errors.includes('panicked'), raw.errors);
-      // What was not answered or said in the end does not matter.
+      // Missing responses and late output are allowed.
       raw.isOver = true;
       raw.errors = '';
       raw.checker.open.clear();
@@ -120,10 +120,10 @@ describe('packets', () => {
     }
     raw.program.stdin.end();
     const status = await raw.exited;
-    // It may complain that its words are lost.
+    // The adapter may report that its output was lost.
     assert.ok(status === 0 || status === 1, `exit status ${status}`);
     assert.ok(!raw.errors.includes('panicked'), raw.errors);
-    // What was not answered or said in the end does not matter.
+    // Missing responses and late output are allowed.
     raw.isOver = true;
     raw.errors = '';
     raw.checker.open.clear();
@@ -178,7 +178,7 @@ describe('requests', () => {
     assert.ok(answers.every(({ command, success }) => success === (command !== 'makeCoffee')));
   });
 
-  // Each request of the protocol, but for those that end the session.
+  // Every request of the protocol, except those that end the session.
   const schema = JSON.parse(fs.readFileSync(path.join(__dirname, '../../dap-adapter/protocol/debugProtocol.json')));
   const ends = ['disconnect', 'terminate', 'restart', 'launch', 'attach', 'configurationDone', 'initialize'];
   const commands = Object.keys(schema.definitions)

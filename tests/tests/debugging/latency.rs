@@ -1,4 +1,4 @@
-//! How long calls took, which of them took longest, and what one did that the other did not.
+//! Durations of calls, the longest calls, and the differences between two calls.
 
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Variant, find};
@@ -132,7 +132,7 @@ fn the_slowest_calls_are_found_and_compared() {
     assert_eq!(calls[0]["function"], "serve");
     assert_eq!(calls[0]["caller"], "main");
 
-    // The one that executed most is B, which flushes; the first one to sleep is A.
+    // Request B, which flushes, executed the most instructions; A is the first to sleep.
     let (flushing, loading) = (&calls[0], &calls[1]);
     let name = |call: &Value, key: &str| call[key].as_str().unwrap().to_owned();
     let commands = [
@@ -171,7 +171,7 @@ fn the_slowest_calls_are_found_and_compared() {
 #[test]
 fn what_only_one_request_did_stands_before_what_both_did() {
     let bundle = requests();
-    // The second request is served out of the cache, the fourth flushes it.
+    // The second request is served from the cache, the fourth flushes it.
     let calls = &bundle.results(&["slowest serve --instructions"])[0];
     let calls = calls["slowest"].as_array().unwrap();
     let cached = calls.last().unwrap()["call"].as_str().unwrap();
@@ -181,7 +181,7 @@ fn what_only_one_request_did_stands_before_what_both_did() {
         .as_array()
         .unwrap()
         .iter()
-        // What took longer but executed the same is left out: that depends on the machine.
+        // Rows with equal instructions are omitted, because their time depends on the machine.
         .filter(|row| row["instructions"] != 0)
         .map(|row| {
             let text = |key: &str| row[key].as_str().unwrap();
@@ -214,7 +214,7 @@ fn breakpoints_ask_how_long_a_call_took() {
         let stopped = answers.iter().filter(|answer| answer["reason"] == "breakpoint");
         stopped.count()
     };
-    // Three of them sleep for 3 ms, and no less.
+    // Three of the calls sleep for at least 3 ms.
     assert_eq!(stops("duration >= 3ms"), 3);
     assert_eq!(stops("duration > 100s"), 0);
     assert_eq!(stops("caller == main && $hits > 4"), 2);

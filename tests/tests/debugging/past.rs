@@ -1,4 +1,4 @@
-//! Values before the crash, where they are known from, and breakpoints that ask for them.
+//! Values before the crash, where their source is known, and breakpoints on them.
 
 use backtrail_tests::backtrail::backtrail;
 use backtrail_tests::bundle::Bundle;
@@ -9,14 +9,14 @@ fn bundle() -> Bundle {
     Bundle::recorded(find("past").unwrap(), Variant::Static, &["--full"]).0
 }
 
-/// What is answered to the last command.
+/// Returns the answer to the last command.
 fn last_answer(bundle: &Bundle, commands: &[&str]) -> String {
     let transcript = bundle.debug(commands);
     let prompt = format!("(backtrail) {}\n", commands.last().unwrap());
     transcript.rsplit_once(&prompt).unwrap().1.to_owned()
 }
 
-/// The last of these commands is answered with each of `parts`.
+/// Checks that the answer to the last command contains each of `parts`.
 #[track_caller]
 fn says(bundle: &Bundle, commands: &[&str], parts: &[&str]) {
     let answer = last_answer(bundle, commands);
@@ -51,7 +51,7 @@ fn the_code_gives_away_constants_texts_and_counters() {
         &round,
         &["#0  take (name=0x", "\"round\", count=2) at past.c:"],
     );
-    // A table that nothing writes, and the pointer into it.
+    // A table that no instruction writes, and the pointer to it.
     says(
         &bundle,
         &["last weigh", "print *weight"],
@@ -62,7 +62,7 @@ fn the_code_gives_away_constants_texts_and_counters() {
         &["first main", "print weights"],
         &["= {10, 20, 30, 40}\n"],
     );
-    // What the program writes is not known before the end.
+    // Variables that the program writes are unknown before the end.
     says(
         &bundle,
         &["last weigh", "print sink"],
@@ -105,7 +105,7 @@ fn breakpoints_ask_for_values() {
         ],
         &["Breakpoint 1, take (name=0x", "\"answer\", count=?)"],
     );
-    // Once its count comes out of memory.
+    // After its count was loaded from memory.
     says(
         &bundle,
         &[
@@ -145,8 +145,9 @@ fn a_condition_that_makes_no_sense_is_refused_at_once() {
     }
 }
 
-/// Writes a value into the trace of a bundle, as if the first instruction were PTWRITE: behind the TIP.PGE that tells its
-/// address a PTW with a FUP (Intel SDM, volume 3, chapter "Intel Processor Trace").
+/// Writes a value into the trace of a bundle, as if the first instruction were PTWRITE. A PTW with
+/// a FUP follows the TIP.PGE with its address (Intel SDM, volume 3, chapter "Intel Processor
+/// Trace").
 fn write_into_trace(bundle: &Bundle, value: u64, first: u64) {
     let mut traces = std::fs::read_dir(bundle.path.join("traces")).unwrap();
     let path = traces.next().unwrap().unwrap().path();

@@ -1,4 +1,4 @@
-//! Signals reach a program as they were sent, whatever the recorder has to do in its threads meanwhile.
+//! Signals reach a program as they were sent, independent of the recorder's work in its threads.
 
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Ending, Program, Variant};

@@ -1,4 +1,4 @@
-//! Bundles as files: whose they are, what damage to them does, and what their names do to a terminal.
+//! Bundles as files: ownership, damage, and hostile names in a terminal.
 
 use backtrail_tests::backtrail::{backtrail, command};
 use backtrail_tests::bundle::Bundle;
@@ -80,7 +80,7 @@ fn what_prints_for_long_ends_at_once_by_a_signal() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // It prints, and nobody reads more than this.
+        // The program prints, and the test reads only this much.
         let mut stdout = child.stdout.take().unwrap();
         stdout.read_exact(&mut [0; 64]).unwrap();
         kill(Pid::from_raw(child.id() as i32), signal).unwrap();

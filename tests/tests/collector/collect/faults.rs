@@ -1,4 +1,4 @@
-//! The daemon is killed, crashes itself, or meets programs that do their worst.
+//! The daemon is killed, crashes, or meets hostile programs.
 
 use crate::collect::{example, program};
 use crate::collector::{Collector, cannot, core_pattern, quiet, until};
@@ -8,11 +8,11 @@ use std::os::unix::process::CommandExt;
 use std::process::Child;
 use std::time::Duration;
 
-/// Kills the daemon while programs crash, `times` times, each time at another moment.
+/// Kills the daemon while programs crash, `times` times, at a different moment each time.
 fn killed(times: u32) {
     let mut collector = Collector::new("");
     let before = core_pattern();
-    // A small generator is random enough, and the same each time.
+    // A small generator is random enough, and repeatable.
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = move || {
         state ^= state << 13;
@@ -41,7 +41,7 @@ fn killed(times: u32) {
             assert_eq!(crash["complete"], true, "round {round}: {crash}");
         }
     }
-    // What killed daemons left in the making goes at the next start.
+    // The next start removes the unfinished bundles of killed daemons.
     collector.start();
     let left = std::fs::read_dir(collector.spool()).unwrap().flatten();
     let left = left.filter(|entry| entry.file_name().to_string_lossy().starts_with(".backtrail-"));
@@ -108,7 +108,7 @@ fn the_daemon_s_own_crash_hangs_nothing() {
     let before = core_pattern();
     collector.start();
     let begun = std::time::Instant::now();
-    // Rust's runtime swallows a first SIGSEGV that comes from outside.
+    // Rust's runtime ignores the first SIGSEGV that another process sends.
     collector.signal(Signal::SIGABRT);
     collector.wait();
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
@@ -147,7 +147,7 @@ fn who_may_not_start_it_is_told_the_way_out() {
         return;
     }
     let mut command = backtrail_tests::backtrail::command().unwrap();
-    // Nobody, who may write nowhere.
+    // User `nobody`, who cannot write to any directory.
     command.uid(65534).gid(65534).arg("collect");
     let output = match command.output() {
         Ok(output) => output,

@@ -1,4 +1,4 @@
-//! What is kept of a process that crashes.
+//! The data kept from a crashing process.
 
 use crate::collect::{example, program};
 use crate::collector::{Collector, cannot};
@@ -56,7 +56,7 @@ fn every_thread_is_there_with_its_name() {
     let collector = Collector::started("");
     let crash = collector.crash(program("crowd", "../collect/crowd.c").arg("40"));
     let threads = collector.debug(&crash, &["info threads"]);
-    // The first thread has ended, and the process's memory with it for those who ask by its number.
+    // The first thread has ended, so the process's memory is not readable by its process id.
     assert_eq!(threads.matches(" instructions").count(), 40, "{threads}");
     assert_eq!(threads.matches("crashed").count(), 1, "{threads}");
 }
@@ -67,7 +67,8 @@ fn a_process_in_a_container_is_read_whole() {
         return;
     }
     let collector = Collector::started("");
-    // Namespaces of its own, and a root that nobody outside sees: the program's file is in no other place.
+    // Private namespaces, and a root that no other process sees. The program's file exists only
+    // there.
     let binary = backtrail_tests::built("crash_null", backtrail_tests::programs::Variant::Static).unwrap();
     let script =
         "mount -t tmpfs none /mnt && mkdir /mnt/app && cp \"$0\" /mnt/app/inside && chroot /mnt /app/inside";

@@ -30,7 +30,7 @@ fn a_process_is_saved_on_request_and_goes_on() {
         (&listed[0]["trigger"], &listed[0]["signal"]),
         (&"snapshot".into(), &None::<i32>.into())
     );
-    // What cannot be is one sentence.
+    // An impossible request fails with one sentence.
     let gone = backtrail(["snapshot", "--pid", &pid, "--config", config])
         .unwrap()
         .exited(1);
@@ -73,7 +73,7 @@ fn a_function_that_takes_too_long_is_saved() {
     until("it is saved", || !collector.list().is_empty());
     std::thread::sleep(std::time::Duration::from_millis(300));
     let listed = collector.list();
-    // The last call, of 200 ms, may find its process gone at its end.
+    // The process may have ended at the end of the last call, of 200 ms.
     assert!(
         listed.len() <= 2 && listed[0]["trigger"] == "function",
         "{listed:?}"

@@ -1,4 +1,4 @@
-//! The transcript in `docs/tutorial.md` is what the debugger answers today.
+//! Compares the transcript in `docs/tutorial.md` with the debugger's answers.
 
 use crate::debian::sqlite::{extension, recorded};
 use crate::debian::walk::present;
@@ -6,10 +6,10 @@ use backtrail_tests::backtrail::repository;
 use regex::Regex;
 
 const PROMPT: &str = "(backtrail) ";
-/// A line that stands for any number of lines.
+/// A line that represents any number of lines.
 const LEFT_OUT: &str = "…";
 
-/// What differs from run to run and from machine to machine.
+/// Text that differs between runs and machines.
 const VARIES: &[(&str, &str)] = &[
     (r"\bt\d+#\d+", "POSITION"),
     (r"\bc\d+\b", "CALL"),
@@ -47,7 +47,7 @@ fn shown(page: &str) -> Vec<(String, Vec<String>)> {
     answers
 }
 
-/// The lines are those of the page, but for what that leaves out.
+/// Returns whether the lines equal those of the page, except for its omissions.
 fn agrees(shown: &[String], real: &[String]) -> bool {
     match shown.split_first() {
         None => real.is_empty(),
