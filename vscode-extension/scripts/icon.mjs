@@ -5,7 +5,7 @@ import { crc32, deflateSync } from 'node:zlib';
 const SIZE = 128;
 const SAMPLES = 4;
 
-// Lines with round ends, as [x1, y1, x2, y2, half of the width, colour].
+// Lines with round ends, as [x1, y1, x2, y2, half of the width, color].
 const FRONT = [245, 248, 250];
 const ACCENT = [255, 176, 59];
 const DIM = [96, 125, 154];

@@ -1,4 +1,4 @@
-/** package.json: what VS Code would only complain of when somebody looks. */
+/** Checks package.json for errors that VS Code would only report at run time. */
 
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';

@@ -5,20 +5,20 @@ import { type Chosen, LEVEL, NAMES, RULER, STATES, type Track } from '../layout'
 import { type Span, pixel, ticks, told } from '../window';
 import { type Paint, callColour, drawState } from './paint';
 
-/** Everything that is drawn. */
+/** The contents of the canvas. */
 export interface Picture {
   timeline: Timeline;
   tracks: readonly Track[];
   span: Span;
-  /** How far the threads are scrolled up. */
+  /** The scroll offset of the threads. */
   scroll: number;
   chosen: Chosen | undefined;
-  /** The thread that the user looks at. */
+  /** The size, in CSS pixels. */
   width: number;
   height: number;
 }
 
-/** Draws it all; sizes are in CSS pixels. */
+/** Draws everything; sizes are in CSS pixels. */
 export function draw(context: CanvasRenderingContext2D, picture: Picture, with_: Paint): void {
   const { width, height } = picture;
   context.clearRect(0, 0, width, height);
@@ -135,7 +135,7 @@ function drawNames(context: CanvasRenderingContext2D, { tracks, scroll, height }
   context.restore();
 }
 
-/** The position, and the crash. */
+/** Draws the marks of the position and the crash. */
 function drawMarks(context: CanvasRenderingContext2D, { timeline, tracks, span, height, scroll }: Picture, inner: number, with_: Paint): void {
   const line = (at: number, colour: string, label: string, dash: number[], row: number) => {
     const x = Math.round(NAMES + pixel(at, span, inner)) + 0.5;

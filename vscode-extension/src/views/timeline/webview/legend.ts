@@ -1,4 +1,4 @@
-/** What the bars mean, below the timeline. */
+/** The legend of the bars, below the timeline. */
 
 import { STATE_NAMES } from '../describe';
 import { type Paint, drawState } from './paint';

@@ -1,4 +1,4 @@
-/** The timeline's page: keeps what the adapter told, draws it, and follows pointer and keys. */
+/** The timeline's page: stores and draws the adapter's data, and handles pointer and keys. */
 
 import type { Timeline } from '../../../protocol';
 import {
@@ -33,7 +33,7 @@ const tip = element<HTMLDivElement>('tip');
 const notice = element<HTMLDivElement>('notice');
 const spoken = element<HTMLDivElement>('spoken');
 
-/** How long the window must be still before it is asked for. */
+/** The window is requested when it has not changed for this time, in milliseconds. */
 const STILL = 60;
 
 let colours = paint();
@@ -43,19 +43,19 @@ let span: Span | undefined;
 let scroll = 0;
 let chosen: Chosen | undefined;
 let request = 0;
-/** The request whose answer is shown. */
+/** The request whose response is shown. */
 let answered = 0;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let frame = 0;
-/** Follow the position when it moves: until the user looks elsewhere. */
+/** Whether the window follows the position, until the user moves the window. */
 let follows = false;
-/** Choose a call once its part of the trace is there. */
+/** The call to select after its part of the trace is loaded. */
 let wanted: { threadId: number; time: number } | undefined;
 
 const inner = () => Math.max(stage.clientWidth - NAMES, 1);
 const limits = (of: Timeline) => bounds(of.begin, of.end);
 
-/** Asks for the window with half of it more at both sides, so that panning has something to show. */
+/** Requests the window and half of its length on both sides, for panning. */
 function want(delay: number): void {
   clearTimeout(timer);
   timer = setTimeout(() => {
@@ -110,7 +110,7 @@ function take(next: Timeline, isNewest: boolean): void {
   all = tracks(next);
   const sawAll = span === undefined || before === undefined || span.to - span.from >= (before.end - before.begin);
   if (span === undefined || sawAll) {
-    // All is still all when more of it is decoded.
+    // A window of the whole trace stays so when more of it is decoded.
     span = limits(next);
   }
   span = within(span, limits(next));
@@ -142,7 +142,7 @@ function scrollTo(top: number | undefined): void {
   }
 }
 
-// What is said, in the tip and to screen readers.
+// Tooltip text, also for screen readers.
 
 function say(text: string): void {
   spoken.textContent = text;
@@ -167,7 +167,7 @@ function choose(next: Chosen | undefined): void {
   redraw();
 }
 
-// The pointer.
+// Pointer events.
 
 let drag: { x: number; y: number; span: Span; scroll: number; moved: boolean } | undefined;
 
@@ -247,7 +247,7 @@ canvas.addEventListener(
   { passive: false },
 );
 
-// The keys.
+// Key events.
 
 function zoomBy(factor: number): void {
   if (span === undefined || timeline === undefined) {
@@ -338,7 +338,7 @@ canvas.addEventListener('focus', () => {
   say(`Timeline with ${all.length} thread${all.length === 1 ? '' : 's'}${current === undefined ? '' : `, now in thread ${current.threadId} ${current.name}`}.`);
 });
 
-// What the extension tells.
+// Messages from the extension.
 
 const NOTICES = {
   closed: 'The threads of a trace on one clock, as soon as one is open.',
@@ -363,7 +363,7 @@ window.addEventListener('message', ({ data }: MessageEvent<ToPage>) => {
       redraw();
       break;
     case 'data':
-      // An answer that is not the newest is good enough until that comes.
+      // An older response is shown until the newest arrives.
       if (data.request > answered) {
         answered = data.request;
         take(data.timeline, data.request === request);

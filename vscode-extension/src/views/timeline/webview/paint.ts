@@ -1,8 +1,8 @@
-/** The colours and patterns of the timeline, out of VS Code's theme. */
+/** The colors and patterns of the timeline, from VS Code's theme. */
 
 import type { ThreadState } from '../../../protocol';
 
-/** What is drawn with. */
+/** Colors and patterns. */
 export interface Paint {
   text: string;
   dim: string;
@@ -11,14 +11,14 @@ export interface Paint {
   cursor: string;
   crash: string;
   focus: string;
-  /** Set where the theme wants every box to have an edge. */
+  /** Set if the theme requires borders around boxes. */
   edge: string | undefined;
   calls: string[];
   states: Record<ThreadState, string>;
   font: string;
 }
 
-/** Reads the theme as it is now. */
+/** Reads the current theme. */
 export function paint(): Paint {
   const style = getComputedStyle(document.body);
   const colour = (name: string, otherwise: string) => style.getPropertyValue(`--vscode-${name}`).trim() || otherwise;
@@ -47,7 +47,7 @@ export function paint(): Paint {
   };
 }
 
-/** Draws a state: each has a shape of its own beside its colour. */
+/** Draws a state. Each state has a pattern in addition to its color. */
 export function drawState(context: CanvasRenderingContext2D, state: ThreadState, x: number, y: number, width: number, height: number, with_: Paint): void {
   const colour = with_.states[state];
   context.save();
@@ -85,7 +85,7 @@ export function drawState(context: CanvasRenderingContext2D, state: ThreadState,
 
 function slanted(context: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, apart: number, way: 1 | -1): void {
   context.beginPath();
-  // The pattern hangs at the page, not at the box: neighbours join.
+  // The pattern starts at the page's origin, so that adjacent boxes join.
   for (let at = Math.floor((x - height) / apart) * apart; at < x + width + height; at += apart) {
     context.moveTo(at, way > 0 ? y + height : y);
     context.lineTo(at + height, way > 0 ? y : y + height);
@@ -93,7 +93,7 @@ function slanted(context: CanvasRenderingContext2D, x: number, y: number, width:
   context.stroke();
 }
 
-/** The colour of a function's calls: always the same for a name. */
+/** Returns the color of a function's calls, which is the same for the same name. */
 export function callColour(name: string, with_: Paint): string {
   let hash = 2166136261;
   for (let index = 0; index < name.length; index += 1) {
