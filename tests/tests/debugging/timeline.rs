@@ -103,7 +103,7 @@ fn sleeping_is_off_the_processor_and_lasts_as_long_as_it_did() {
         calls.trim_start().starts_with("wait_for_disk") && calls.contains('▔'),
         "{text}"
     );
-    assert!(text.contains("░ off CPU") && text.contains("3 calls"), "{text}");
+    assert!(text.contains("░ off-CPU") && text.contains("3 calls"), "{text}");
     // A short interval around the call shows its wait. The time that it ran differs between runs.
     let (from, to) = (
         bounds(&first["from"]).1 + 500_000,
