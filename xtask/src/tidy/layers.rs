@@ -67,7 +67,7 @@ pub fn check(source: &Source) -> Vec<Problem> {
         return vec![Problem::new(
             source,
             0,
-            format!("the part `{part}` is not on the map"),
+            format!("`{part}` has no row in the table of layers"),
         )];
     };
     let mut problems = Vec::new();
@@ -80,7 +80,7 @@ pub fn check(source: &Source) -> Vec<Problem> {
             problems.push(Problem::new(
                 source,
                 entry.line,
-                format!("`{part}` must not know `{used}`"),
+                format!("`{part}` must not use `{used}`"),
             ));
         }
     }
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(problems.len(), 1);
         assert_eq!(
             (problems[0].line, &*problems[0].message),
-            (3, "`bundle` must not know `decoder`")
+            (3, "`bundle` must not use `decoder`")
         );
     }
 

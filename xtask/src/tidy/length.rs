@@ -17,7 +17,7 @@ pub fn check(source: &Source) -> Vec<Problem> {
     vec![Problem::new(
         source,
         LIMIT,
-        format!("{length} lines: split the file, or say `{REASON}…`"),
+        format!("{length} lines: split the file, or give the reason after `{REASON}`"),
     )]
 }
 
