@@ -45,7 +45,7 @@ impl Long {
     /// Reads `HOURS [--seed N] [TARGET…]`.
     pub fn parse(arguments: &[&str]) -> Result<Self, Failure> {
         let [hours, rest @ ..] = arguments else {
-            return Err("--hours wants a number".to_owned());
+            return Err("--hours needs a number".to_owned());
         };
         let hours: f64 = hours
             .parse()

@@ -63,7 +63,7 @@ impl Package {
         let members: BTreeSet<&str> = strings(&metadata["workspace_members"]).collect();
         let list = metadata["packages"]
             .as_array()
-            .ok_or("cargo metadata names no packages")?;
+            .ok_or("cargo metadata lists no packages")?;
         let text = |package: &Value, key: &str| package[key].as_str().unwrap_or_default().to_owned();
         let mut found: Vec<Self> = list
             .iter()
@@ -118,12 +118,14 @@ pub fn check(packages: &[Package]) -> Vec<String> {
         let allowed = DOUBLES.iter().any(|(double, _)| double == name);
         if versions.len() > 1 && !allowed {
             let list: Vec<&str> = versions.iter().copied().collect();
-            problems.push(format!("{name} is there more than once: {}", list.join(", ")));
+            problems.push(format!("{name} has several versions: {}", list.join(", ")));
         }
     }
     for (name, _) in DOUBLES {
         if versions.get(name).is_none_or(|versions| versions.len() < 2) {
-            problems.push(format!("{name} is there once: take it off the list of doubles"));
+            problems.push(format!(
+                "{name} has one version: remove it from the list of duplicates"
+            ));
         }
     }
     problems

@@ -126,7 +126,7 @@ pub fn run(
     thread::scope(|scope| {
         let threads: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
         threads.into_iter().try_for_each(|thread| {
-            let lost = |_| Err("a thread that runs tests ended".to_owned());
+            let lost = |_| Err("a test thread ended unexpectedly".to_owned());
             thread.join().unwrap_or_else(lost)
         })
     })?;

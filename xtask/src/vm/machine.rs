@@ -63,7 +63,7 @@ impl Machine {
             Some(status) if status.success() && report.complete().is_ok() => {}
             Some(status) => self.show(&format!("ended: {status}"))?,
             None => self.show(&format!(
-                "was not through after {} s, and was ended",
+                "did not end within {} s, and was killed",
                 limit.as_secs()
             ))?,
         }

@@ -132,11 +132,11 @@ impl Report {
     /// Everything was said, up to the end.
     pub fn complete(&self) -> Result<(), String> {
         if self.planned.is_empty() {
-            Err("no test was begun".into())
+            Err("no test started".into())
         } else if self.done {
             Ok(())
         } else {
-            Err("the machine ended before the tests did".into())
+            Err("the machine ended before its tests".into())
         }
     }
 
@@ -155,7 +155,7 @@ impl Report {
         let mut failures = Vec::new();
         for name in &self.planned {
             match self.results.iter().find(|result| result.name == *name) {
-                None => failures.push(format!("{name} gave no result")),
+                None => failures.push(format!("{name} has no result")),
                 Some(TestResult {
                     failure: Some(why), ..
                 }) => failures.push(format!("{name} failed: {why}")),
@@ -234,12 +234,12 @@ mod tests {
         assert_eq!(
             report.failures(),
             [
-                "the machine ended before the tests did",
+                "the machine ended before its tests",
                 "b failed: no",
-                "c gave no result"
+                "c has no result"
             ]
         );
-        assert_eq!(Report::parse(b"DONE\n").failures(), ["no test was begun"]);
+        assert_eq!(Report::parse(b"DONE\n").failures(), ["no test started"]);
         assert!(
             Report::parse(b"PLAN a\nFILE x 999\nTEST a ok\nDONE\n")
                 .complete()
