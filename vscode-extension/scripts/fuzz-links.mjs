@@ -47,7 +47,7 @@ function generator(seed) {
 }
 
 /** Corrupts a text in one to three places. */
-function spoilt(text, below) {
+function corrupted(text, below) {
   let out = text;
   for (let round = 0; round <= below(3); round += 1) {
     const at = below(out.length + 1);
@@ -67,23 +67,23 @@ function spoilt(text, below) {
 function mutated(below) {
   const text = seeds[below(seeds.length)];
   if (below(3) === 0) {
-    return spoilt(text, below);
+    return corrupted(text, below);
   }
   const [, query = ''] = text.split('\n');
   const json = Buffer.from(query.slice(2), 'base64url').toString('utf8');
   if (below(3) === 0) {
-    return `/open\nj=${Buffer.from(spoilt(json, below)).toString('base64url')}`;
+    return `/open\nj=${Buffer.from(corrupted(json, below)).toString('base64url')}`;
   }
   let value;
   try {
     value = JSON.parse(json);
   } catch {
-    return spoilt(text, below);
+    return corrupted(text, below);
   }
   const keys = Object.keys(value);
   const key = keys[below(keys.length)] ?? 'v';
   const others = [0, 1, -1, 1.5, null, true, [], {}, '', [value[key]]];
-  value[key] = below(4) === 0 ? others[below(others.length)] : spoilt(String(value[key]), below);
+  value[key] = below(4) === 0 ? others[below(others.length)] : corrupted(String(value[key]), below);
   return encode(value);
 }
 

@@ -136,7 +136,7 @@ export class Sessions implements vscode.Disposable {
         this.movedEmitter.fire(session);
       }
       if (!isFirst && session.isPartial) {
-        void this.lookAgain(session);
+        void this.checkDecoded(session);
       }
     } else if (event.event === 'backtrail/bookmarksChanged') {
       const { bookmarks } = event.body as { bookmarks: Bookmark[] };
@@ -145,7 +145,7 @@ export class Sessions implements vscode.Disposable {
   }
 
   /** Checks whether the whole trace is decoded. */
-  private async lookAgain(session: Session): Promise<void> {
+  private async checkDecoded(session: Session): Promise<void> {
     await this.readTrace(session);
     if (!session.isPartial && session === this.shown) {
       this.decodedEmitter.fire(session);

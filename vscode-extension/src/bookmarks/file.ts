@@ -93,12 +93,12 @@ export function printMarks(file: MarksFile): string {
  */
 export function merged(
   ours: readonly Mark[],
-  told: readonly { name: string; position: string }[],
+  current: readonly { name: string; position: string }[],
   configured: readonly { name: string; position: string }[],
 ): Mark[] {
   const isConfigured = (mark: { name: string; position: string }) =>
     configured.some(({ name, position }) => name === mark.name && position === mark.position);
-  return told
+  return current
     .filter((mark) => !isConfigured(mark) || ours.some(({ name }) => name === mark.name))
     .map(({ name, position }) => {
       const note = ours.find((mark) => mark.name === name)?.note;

@@ -30,7 +30,7 @@ export class BookmarkStore implements vscode.Disposable {
   /** The file's bookmarks. */
   private kept: Mark[] = [];
   /** The adapter's bookmarks: the file's, and those of the launch configuration. */
-  private told: Bookmark[] = [];
+  private adapterMarks: Bookmark[] = [];
   /** Runs changes in turn. */
   private queue: Promise<unknown> = Promise.resolve();
 
@@ -43,7 +43,7 @@ export class BookmarkStore implements vscode.Disposable {
       sessions.onDidChangeActive((session) => this.begin(session)),
       sessions.onDidChangeBookmarks(({ session, bookmarks }) => {
         if (session === this.session) {
-          this.enqueue(() => this.takeTold(bookmarks));
+          this.enqueue(() => this.takeAdapterMarks(bookmarks));
         }
       }),
     );
@@ -55,7 +55,7 @@ export class BookmarkStore implements vscode.Disposable {
 
   /** Returns the adapter's bookmarks with our notes. */
   get marks(): Mark[] {
-    return this.told.map(({ name, position }) => {
+    return this.adapterMarks.map(({ name, position }) => {
       const note = this.kept.find((mark) => mark.name === name)?.note;
       return { name, position, ...(note === undefined ? {} : { note }) };
     });
@@ -74,7 +74,7 @@ export class BookmarkStore implements vscode.Disposable {
     return this.enqueue(async () => {
       const after = edit(this.marks);
       await this.tell(after);
-      await this.keep(merged(after, this.told, this.configured()));
+      await this.keep(merged(after, this.adapterMarks, this.configured()));
     });
   }
 
@@ -100,7 +100,7 @@ export class BookmarkStore implements vscode.Disposable {
       if (session === undefined) {
         this.session = undefined;
         this.kept = [];
-        this.told = [];
+        this.adapterMarks = [];
         this.watcher?.dispose();
         this.watcher = undefined;
         this.changed.fire();
@@ -112,7 +112,7 @@ export class BookmarkStore implements vscode.Disposable {
     }
     this.session = session;
     this.kept = [];
-    this.told = [];
+    this.adapterMarks = [];
     this.watch();
     this.enqueue(() => this.takeFile());
   }
@@ -151,16 +151,16 @@ export class BookmarkStore implements vscode.Disposable {
     // Bookmarks that were deleted from the file are removed. Those that were never in the file are
     // unchanged.
     const gone = this.kept.filter(({ name }) => !marks.some((mark) => mark.name === name));
-    const others = this.told.filter(({ name }) => ![...gone, ...marks].some((mark) => mark.name === name));
+    const others = this.adapterMarks.filter(({ name }) => ![...gone, ...marks].some((mark) => mark.name === name));
     this.kept = marks;
     await this.tell([...others, ...marks]);
   }
 
   /** Stores the bookmarks that the adapter changed. */
-  private async takeTold(bookmarks: Bookmark[]): Promise<void> {
-    const { remove, set } = difference(this.told, bookmarks);
+  private async takeAdapterMarks(bookmarks: Bookmark[]): Promise<void> {
+    const { remove, set } = difference(this.adapterMarks, bookmarks);
     if (remove.length > 0 || set.length > 0) {
-      this.told = bookmarks;
+      this.adapterMarks = bookmarks;
       await this.keep(merged(this.kept, bookmarks, this.configured()));
     }
   }
@@ -170,10 +170,10 @@ export class BookmarkStore implements vscode.Disposable {
     if (session === undefined) {
       return;
     }
-    const { remove, set } = difference(this.told, after);
+    const { remove, set } = difference(this.adapterMarks, after);
     const bookmarks = await send(session, remove, set);
     if (session === this.session) {
-      this.told = bookmarks;
+      this.adapterMarks = bookmarks;
       this.changed.fire();
     }
   }

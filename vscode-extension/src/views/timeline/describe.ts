@@ -2,7 +2,7 @@
 
 import type { ThreadState, Timeline } from '../../protocol';
 import type { Hit } from './layout';
-import { type Span, told } from './window';
+import { type Span, formatTime } from './window';
 
 /** The names of thread states. */
 export const STATE_NAMES: Record<ThreadState, string> = {
@@ -41,5 +41,5 @@ function stretch({ from, to }: Span, timeline: Timeline): string {
   const least = before === '' && after === '' ? '' : 'more than ';
   const exact = (to - from) / 100;
   const { unit } = timeline;
-  return `${least}${told(to - from, unit)}, from ${before}${told(from, unit, exact)} to ${after}${told(to, unit, exact)}`;
+  return `${least}${formatTime(to - from, unit)}, from ${before}${formatTime(from, unit, exact)} to ${after}${formatTime(to, unit, exact)}`;
 }

@@ -87,7 +87,7 @@ export interface Chosen {
 export type Direction = 'left' | 'right' | 'up' | 'down';
 
 /** Returns the call that an arrow key selects, or `undefined` if none is loaded there. */
-export function neighbour(all: readonly Track[], chosen: Chosen, direction: Direction): Chosen | undefined {
+export function neighbor(all: readonly Track[], chosen: Chosen, direction: Direction): Chosen | undefined {
   const index = all.findIndex(({ thread }) => thread.threadId === chosen.threadId);
   const thread = all[index]?.thread;
   if (thread === undefined) {

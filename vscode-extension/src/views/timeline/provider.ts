@@ -21,8 +21,8 @@ export class TimelineView implements vscode.WebviewViewProvider, vscode.Disposab
     private readonly sessions: Sessions,
     private readonly extension: vscode.Uri,
   ) {
-    const command = (name: string, told: Extract<ToPage, { type: 'command' }>['command']) =>
-      vscode.commands.registerCommand(`backtrail.timeline.${name}`, () => this.tell({ type: 'command', command: told }));
+    const command = (name: string, action: Extract<ToPage, { type: 'command' }>['command']) =>
+      vscode.commands.registerCommand(`backtrail.timeline.${name}`, () => this.tell({ type: 'command', command: action }));
     this.disposables = [
       vscode.window.registerWebviewViewProvider('backtrail.timeline', this, { webviewOptions: { retainContextWhenHidden: true } }),
       sessions.onDidChangeActive(() => this.reset()),

@@ -96,7 +96,7 @@ const NANOSECONDS: [string, number][] = [
 ];
 
 /** Formats a time or length, with no more digits than `exact` requires. */
-export function told(value: number, unit: Unit, exact: number = Math.abs(value) / 1000): string {
+export function formatTime(value: number, unit: Unit, exact: number = Math.abs(value) / 1000): string {
   if (unit !== 'ns') {
     return `${Math.round(value).toLocaleString('en-US')} ${unit === 'ticks' ? 'ticks' : 'instr.'}`;
   }

@@ -12,12 +12,12 @@ import {
   firstChosen,
   heightOf,
   hit,
-  neighbour,
+  neighbor,
   tracks,
 } from '../layout';
 import { described } from '../describe';
 import type { FromPage, ToPage } from '../messages';
-import { type Span, bounds, pan, show, stillAt, told, within, zoom } from '../window';
+import { type Span, bounds, pan, show, stillAt, formatTime, within, zoom } from '../window';
 import { draw } from './draw';
 import { legend } from './legend';
 import { paint } from './paint';
@@ -36,7 +36,7 @@ const spoken = element<HTMLDivElement>('spoken');
 /** The window is requested when it has not changed for this time, in milliseconds. */
 const STILL = 60;
 
-let colours = paint();
+let colors = paint();
 let timeline: Timeline | undefined;
 let all: readonly Track[] = [];
 let span: Span | undefined;
@@ -87,7 +87,7 @@ function redraw(): void {
     if (timeline === undefined || span === undefined) {
       context.clearRect(0, 0, width, height);
     } else {
-      draw(context, { timeline, tracks: all, span, scroll, chosen, width, height }, colours);
+      draw(context, { timeline, tracks: all, span, scroll, chosen, width, height }, colors);
     }
   });
 }
@@ -254,7 +254,7 @@ function zoomBy(factor: number): void {
     return;
   }
   setSpan(zoom(span, stillAt(span, chosen, timeline.here?.at), factor, limits(timeline)));
-  say(`The window is ${told(span.to - span.from, timeline.unit)} long.`);
+  say(`The window is ${formatTime(span.to - span.from, timeline.unit)} long.`);
 }
 
 function lookHere(): void {
@@ -263,7 +263,7 @@ function lookHere(): void {
     setSpan(show(span, { from: at, to: at }, limits(timeline)));
     scrollTo(all.find(({ thread }) => thread.threadId === threadId)?.top);
     wanted = { threadId, time: at };
-    say(`The position is at ${told(at, timeline.unit)}.`);
+    say(`The position is at ${formatTime(at, timeline.unit)}.`);
   }
 }
 
@@ -271,7 +271,7 @@ function lookAt(end: 'begin' | 'end'): void {
   if (timeline !== undefined && span !== undefined) {
     const time = timeline[end];
     setSpan(within({ from: time - (span.to - span.from) / 2, to: time + (span.to - span.from) / 2 }, limits(timeline)));
-    say(`The ${end === 'begin' ? 'beginning' : 'end'} of the trace, ${told(time, timeline.unit)}.`);
+    say(`The ${end === 'begin' ? 'beginning' : 'end'} of the trace, ${formatTime(time, timeline.unit)}.`);
   }
 }
 
@@ -286,7 +286,7 @@ function arrow(direction: Direction): void {
     choose(firstChosen(all, threadId, time));
     return;
   }
-  const next = neighbour(all, chosen, direction);
+  const next = neighbor(all, chosen, direction);
   if (next !== undefined) {
     choose(next);
   } else if (direction === 'left' || direction === 'right') {
@@ -392,9 +392,9 @@ new ResizeObserver(() => {
   setScroll(scroll);
 }).observe(stage);
 new MutationObserver(() => {
-  colours = paint();
-  legend(colours);
+  colors = paint();
+  legend(colors);
   redraw();
 }).observe(document.body, { attributes: true, attributeFilter: ['class', 'data-vscode-theme-id'] });
-legend(colours);
+legend(colors);
 vscode.postMessage({ type: 'ready' });
