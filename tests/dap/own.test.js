@@ -10,7 +10,7 @@ describe('of our own requests', () => {
   const { it } = client;
   const ask = (name, args = {}) => client().ask(`backtrail/${name}`, args);
 
-  it('trace tells what was opened', async () => {
+  it('trace describes the trace', async () => {
     const trace = await ask('trace');
     assert.match(trace.program, /ledger/);
     assert.equal(trace.crash.threadId, client().threadId);
@@ -19,7 +19,7 @@ describe('of our own requests', () => {
     assert.deepEqual(await ask('trace'), trace);
   });
 
-  it('where tells the position', async () => {
+  it('where returns the position', async () => {
     const where = await ask('where');
     assert.equal(where.threadId, client().threadId);
     assert.match(where.function, /^post/);
@@ -52,7 +52,7 @@ describe('of our own requests', () => {
     assert.ok(await client().refused('backtrail/calls', { parent: 'c99999999' }));
   });
 
-  it('timeline is within what was asked', async () => {
+  it('timeline stays within the requested range', async () => {
     const whole = await ask('timeline', { width: 200, depth: 4 });
     assert.equal(whole.threads.length, 1);
     assert.ok(whole.begin <= whole.from && whole.from < whole.to && whole.to <= whole.end);
@@ -91,7 +91,7 @@ describe('of our own requests', () => {
     assert.ok(await client().refused('backtrail/latency', { function: 'no_such_function' }));
   });
 
-  it('compare tells what two calls differ in', async () => {
+  it('compare lists the differences of two calls', async () => {
     const { rows } = await ask('latency', { function: 'settle', instructions: true, sort: 'length' });
     const calls = [rows[0].position, rows.at(-1).position];
     const { text } = await ask('compare', { calls });
@@ -99,7 +99,7 @@ describe('of our own requests', () => {
     assert.ok(await client().refused('backtrail/compare', { calls: ['c1'] }));
   });
 
-  it('bookmarks are kept, gone to, and removed', async () => {
+  it('bookmarks are set, visited, and removed', async () => {
     assert.deepEqual(await ask('bookmarks'), { bookmarks: [] });
     const { position } = await ask('where');
     const begin = { name: 'begin', position: position.replace(/#.*/, '#0') };
@@ -157,7 +157,7 @@ describe('of our own requests', () => {
     assert.ok(await client().refused('backtrail/locals', { frameId: 123456789 }));
   });
 
-  it('none that needs arguments does without', async () => {
+  it('requests without their arguments are refused', async () => {
     for (const name of ['goto', 'runToCall', 'latency', 'compare', 'coverage']) {
       assert.ok(await client().refused(`backtrail/${name}`, {}), name);
     }

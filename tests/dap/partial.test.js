@@ -17,7 +17,7 @@ describe('a long trace', () => {
     }
   }
 
-  it('is stopped at the crash at once', async () => {
+  it('stops at the crash at once', async () => {
     assert.equal(client().first.reason, 'exception');
     const { position } = await ask('where');
     // The position is counted from the end, because the amount of earlier trace is still unknown.
@@ -25,7 +25,7 @@ describe('a long trace', () => {
     assert.match((await client().frame()).name, /^main/);
   });
 
-  it('is told to be longer when that is known', async () => {
+  it('gets its length when it is known', async () => {
     const { isPartial } = await ask('trace');
     const { position } = await ask('where');
     await whole();
@@ -38,7 +38,7 @@ describe('a long trace', () => {
     assert.equal(moved.at(-1).body.position, position);
   });
 
-  it('is decoded where an answer needs it', async () => {
+  it('is decoded when a response needs it', async () => {
     await client().move('reverseContinue', { threadId: client().threadId });
     assert.match((await ask('where')).position, /#-\d{8}$/);
     assert.equal((await ask('calls')).calls[0].position, (await ask('where')).position);
@@ -49,7 +49,7 @@ describe('a long trace', () => {
     assert.equal(stop.reason, 'exception');
   });
 
-  it('gives positions that stay good', async () => {
+  it('has positions that stay valid', async () => {
     const { position } = await ask('where');
     await client().move('stepBack', { threadId: client().threadId, granularity: 'instruction' });
     const before = (await ask('where')).position;
@@ -62,7 +62,7 @@ describe('a long trace', () => {
     assert.equal((await client().frame()).instructionPointerReference, instructionPointerReference);
   });
 
-  it('is left while it is decoded', async () => {
+  it('can be closed while it is decoded', async () => {
     assert.equal((await client().ask('threads')).threads.length, 1);
   });
 });

@@ -73,7 +73,7 @@ describe('packets', () => {
     'empty headers': Buffer.from('\r\n\r\n\r\n\r\n'),
   };
   for (const [name, bytes] of Object.entries(spoilt)) {
-    it(`lives on behind ${name}`, async () => {
+    it(`continues after ${name}`, async () => {
       // A message with a number may be answered.
       raw.checker.open.set(900, '');
       raw.write(bytes);
@@ -92,7 +92,7 @@ describe('packets', () => {
     nothing: Buffer.alloc(0),
   };
   for (const [name, bytes] of Object.entries(lost)) {
-    it(`ends well when the input ends behind ${name}`, async () => {
+    it(`ends without a crash when the input ends after ${name}`, async () => {
       raw.write(bytes);
       raw.program.stdin.end();
       const status = await raw.exited;
@@ -112,7 +112,7 @@ describe('packets', () => {
     raw.isOver = true;
   });
 
-  it('ends when nobody reads any more', async () => {
+  it('ends when its output is closed', async () => {
     await raw.launch({ bundle });
     raw.program.stdout.destroy();
     for (let at = 0; at < 100; at++) {
@@ -137,7 +137,7 @@ describe('requests', () => {
     (begun) => (raw = begun),
   );
 
-  it('refuses what it does not know', async () => {
+  it('refuses unknown requests', async () => {
     await raw.launch({ bundle });
     for (const command of ['makeCoffee', 'backtrail/makeCoffee', '', 'Threads']) {
       const response = await raw.ask(command, { sugar: 2 });
@@ -148,7 +148,7 @@ describe('requests', () => {
     assert.equal((await raw.ask('threads')).success, true);
   });
 
-  it('takes no notice of fields that it does not know', async () => {
+  it('ignores unknown fields', async () => {
     await raw.ask('initialize', { adapterID: 'backtrail', supportsTimeTravel: true });
     const { threadId } = await raw.launch({ bundle, colour: 'red', __sessionId: 'a', type: 'backtrail', request: 'launch' });
     const request = raw.request('stackTrace', { threadId, depth: [1], format: null, levels: null }, { colour: 'red' });
@@ -157,7 +157,7 @@ describe('requests', () => {
     assert.equal(response.success, true, JSON.stringify(response));
   });
 
-  it('answers what was asked at once in its order', async () => {
+  it('responds in the order of requests', async () => {
     const { threadId } = await raw.launch({ bundle });
     const asked = [];
     for (let at = 0; at < 20; at++) {

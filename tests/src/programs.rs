@@ -224,7 +224,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn every_source_has_its_row_and_says_what_it_is() {
+    fn every_source_has_a_row_and_a_description() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/programs");
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_outlives_the_limit() {
+    fn no_descendant_outlives_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         let script = "setsid sleep 987 & echo $! > sleeper; sleep 988";
         let mut command = shell(script);

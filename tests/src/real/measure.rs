@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_told_by_its_line() {
+    fn difference_is_reported_with_its_line() {
         assert_eq!(
             first_difference(b"a\nb\n", b"a\nc\n"),
             "line 2 of the output is `c`, not `b`"

@@ -73,7 +73,7 @@ programs! {
 }
 
 #[test]
-fn crashes_of_production() {
+fn definitions_hold_in_crashes_from_production() {
     let Some(folder) = folder() else { return };
     for crash in [
         "control_flow/control_flow-20180404T163033",

@@ -81,7 +81,7 @@ fn listed(path: &Path) -> Vec<Branch> {
 }
 
 #[test]
-fn branches_agree_with_the_list_beside_the_capture() {
+fn branches_match_the_list_of_the_capture() {
     for (program, recording) in [
         ("control_flow", "control_flow-20180404T163033"),
         ("loopy", "loopy-20180404T162955"),
@@ -111,7 +111,7 @@ fn digests_are_those_of_the_raw_packets() {
 
 /// A transcript to read: the crash, steps back by lines, the registers of the core.
 #[test]
-fn the_way_back_from_the_crash_reads_as_it_did() {
+fn steps_back_from_the_crash_match_the_transcript() {
     let Some(crash) = import("control_flow", "control_flow-20180404T163033") else {
         return;
     };

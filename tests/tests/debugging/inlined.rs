@@ -36,7 +36,7 @@ fn hits(bundle: &Bundle, function: &str, from: &str, verb: &str) -> (Vec<(String
 }
 
 #[test]
-fn an_inlined_function_is_hit_at_the_same_places_forward_and_backward() {
+fn inlined_function_is_hit_the_same_in_both_directions() {
     let bundle = inlined();
     for (function, least) in [
         ("load", LOADS),
@@ -68,7 +68,7 @@ fn an_inlined_function_is_hit_at_the_same_places_forward_and_backward() {
 
 /// The copy is a single instruction, so no other code can be inside.
 #[test]
-fn a_copy_of_one_instruction_is_hit_once_an_execution() {
+fn inlined_copy_of_one_instruction_is_hit_per_execution() {
     let (hits, _) = hits(&inlined(), "load", "goto start", "continue");
     assert_eq!(hits.len(), LOADS);
     for (position, stack) in hits {

@@ -51,7 +51,7 @@ fn ends_cleanly(arguments: &[&OsStr], signal: Signal) {
 }
 
 #[test]
-fn nothing_is_left_of_what_was_interrupted() {
+fn interrupted_commands_leave_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let (bundle, _) = Bundle::made(&["record"], &["--".as_ref(), "true".as_ref()]);
     zeros(&bundle.path.join("large"), LARGE);
@@ -73,7 +73,7 @@ fn nothing_is_left_of_what_was_interrupted() {
 }
 
 #[test]
-fn nothing_is_left_of_an_import_that_was_interrupted() {
+fn interrupted_import_leaves_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let packets = folder.path().join("packets");
     zeros(&packets, 64 * LARGE);

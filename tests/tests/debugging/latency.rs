@@ -13,7 +13,7 @@ fn bounds(length: &Value) -> (u64, u64) {
 }
 
 #[test]
-fn every_call_is_counted_and_its_length_lies_between_two_bounds() {
+fn every_call_has_bounds_of_its_duration() {
     let bundle = requests();
     let [time, instructions, alike, unknown] = &bundle.results(&[
         "latency serve",
@@ -60,7 +60,7 @@ fn every_call_is_counted_and_its_length_lies_between_two_bounds() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_said() {
+fn latency_errors_name_their_reason() {
     let bundle = requests();
     let answer = &bundle.results(&["latency _start"])[0];
     assert_eq!((&answer["calls"], &answer["measured"]), (&1.into(), &0.into()));
@@ -169,7 +169,7 @@ fn the_slowest_calls_are_found_and_compared() {
 }
 
 #[test]
-fn what_only_one_request_did_stands_before_what_both_did() {
+fn differences_precede_common_functions() {
     let bundle = requests();
     // The second request is served from the cache, the fourth flushes it.
     let calls = &bundle.results(&["slowest serve --instructions"])[0];
@@ -198,7 +198,7 @@ fn what_only_one_request_did_stands_before_what_both_did() {
 }
 
 #[test]
-fn breakpoints_ask_how_long_a_call_took() {
+fn breakpoint_conditions_use_call_durations() {
     let bundle = requests();
     let stops = |condition: &str| {
         let commands = [

@@ -18,7 +18,7 @@ fn installed() -> bool {
 }
 
 #[test]
-fn lldb_loads_a_recorded_bundle_and_sees_the_same_instructions() {
+fn lldb_lists_the_same_instructions_of_a_bundle() {
     if !installed() {
         return;
     }

@@ -26,7 +26,7 @@ fn says(bundle: &Bundle, commands: &[&str], parts: &[&str]) {
 }
 
 #[test]
-fn the_code_gives_away_constants_texts_and_counters() {
+fn code_determines_constants_strings_and_counters() {
     let bundle = bundle();
     says(
         &bundle,
@@ -71,7 +71,7 @@ fn the_code_gives_away_constants_texts_and_counters() {
 }
 
 #[test]
-fn a_comparison_tells_what_it_found() {
+fn comparison_reports_differences() {
     let bundle = bundle();
     says(
         &bundle,
@@ -81,7 +81,7 @@ fn a_comparison_tells_what_it_found() {
 }
 
 #[test]
-fn what_stays_until_the_crash_is_the_cores() {
+fn unchanged_values_come_from_the_core() {
     let bundle = bundle();
     let at_the_crash = last_answer(&bundle, &["print $rbx"]);
     let answer = last_answer(&bundle, &["reverse-stepi", "print $rbx"]);
@@ -90,7 +90,7 @@ fn what_stays_until_the_crash_is_the_cores() {
 }
 
 #[test]
-fn breakpoints_ask_for_values() {
+fn breakpoint_conditions_use_values() {
     let bundle = bundle();
     says(
         &bundle,
@@ -128,7 +128,7 @@ fn breakpoints_ask_for_values() {
 }
 
 #[test]
-fn a_condition_that_makes_no_sense_is_refused_at_once() {
+fn invalid_condition_is_refused_at_once() {
     let bundle = bundle();
     for (condition, why) in [
         ("cuont == 3", "no symbol \"cuont\" in the current context"),
@@ -166,7 +166,7 @@ fn write_into_trace(bundle: &Bundle, value: u64, first: u64) {
 }
 
 #[test]
-fn what_the_program_writes_into_its_trace_is_shown() {
+fn ptwrite_values_are_shown() {
     let bundle = bundle();
     says(&bundle, &["info ptwrites"], &["The program executed no PTWRITE"]);
     let first = bundle.addresses()[0];
@@ -184,7 +184,7 @@ fn what_the_program_writes_into_its_trace_is_shown() {
 }
 
 #[test]
-fn a_virtual_call_tells_the_class() {
+fn virtual_call_determines_the_class() {
     for (program, variant) in [
         ("shapes", Variant::Static),
         ("shapes", Variant::Pie),

@@ -58,7 +58,7 @@ fn functions_files_and_lines_that_ran_are_found() {
 }
 
 #[test]
-fn a_line_without_code_is_not_counted_as_if_it_had_some() {
+fn line_without_code_has_no_count() {
     let bundle = requests();
     let empty = line_of("static unsigned cache[ENTRIES]");
     let asked = format!("requests.c:{empty}");
@@ -78,7 +78,7 @@ fn a_line_without_code_is_not_counted_as_if_it_had_some() {
 }
 
 #[test]
-fn a_line_that_calls_twice_is_one_caller() {
+fn line_with_two_calls_is_one_caller() {
     let bundle = Bundle::recorded(find("verbs").unwrap(), Variant::Static, &["--full"]).0;
     let [callers] = &bundle.results(&["callers leaf"])[..] else {
         panic!("one answer");
@@ -97,7 +97,7 @@ fn a_line_that_calls_twice_is_one_caller() {
 }
 
 #[test]
-fn what_may_be_the_rest_of_a_call_is_not_counted_as_certain() {
+fn possible_rest_of_a_call_is_counted_separately() {
     let bundle = Bundle::recorded(find("contexts").unwrap(), Variant::Static, &["--full"]).0;
     let [coroutine, work, resume] = &bundle.results(&["count coroutine", "count work", "count resume"])[..]
     else {
@@ -186,7 +186,7 @@ fn list_shows_how_often_lines_ran() {
 }
 
 #[test]
-fn breakpoints_do_commands_where_they_stop() {
+fn breakpoints_run_commands_at_a_stop() {
     let bundle = requests();
     let answers = bundle.results(&[
         "goto start",

@@ -167,60 +167,60 @@ fn compare_with_gdb(name: &str, variant: Variant) {
 }
 
 #[test]
-fn of_a_simple_crash() {
+fn stack_of_a_simple_crash() {
     compare_with_gdb("crash_null", Variant::Pie);
     compare_with_gdb("crash_null", Variant::Static);
 }
 
 #[test]
-fn without_frame_pointers_in_a_callback_of_the_c_library() {
+fn stack_without_frame_pointers_in_a_c_library_callback() {
     compare_with_gdb("crash_compare", Variant::Pie);
     compare_with_gdb("crash_compare", Variant::Static);
 }
 
 #[test]
-fn of_a_crash_in_a_signal_handler_on_its_own_stack() {
+fn stack_of_a_crash_in_a_handler_on_its_own_stack() {
     compare_with_gdb("crash_handler", Variant::Pie);
     compare_with_gdb("crash_handler", Variant::Static);
 }
 
 #[test]
-fn of_a_crash_whose_handler_returned() {
+fn stack_of_a_crash_whose_handler_returned() {
     compare_with_gdb("crash_again", Variant::Pie);
     compare_with_gdb("crash_again", Variant::Static);
 }
 
 #[test]
-fn of_an_abort_in_the_c_library() {
+fn stack_of_an_abort_in_the_c_library() {
     compare_with_gdb("crash_abort", Variant::Pie);
     compare_with_gdb("crash_free", Variant::NoPie);
 }
 
 #[test]
-fn of_an_exception_that_nobody_catches() {
+fn stack_of_an_uncaught_exception() {
     compare_with_gdb("terminate", Variant::Pie);
     compare_with_gdb("terminate", Variant::StaticPie);
 }
 
 #[test]
-fn of_a_panic_in_rust() {
+fn stack_of_a_panic_in_rust() {
     compare_with_gdb("lease", Variant::Pie);
 }
 
 #[test]
-fn of_a_thread_that_outlives_the_first() {
+fn stack_of_a_thread_that_outlives_the_first() {
     compare_with_gdb("leader_ends", Variant::Pie);
 }
 
 #[test]
-fn of_a_system_call_that_is_forbidden() {
+fn stack_of_a_forbidden_system_call() {
     compare_with_gdb("forbidden", Variant::Pie);
 }
 
 /// A handler that continued in the interrupted code did not leave the calls around it, even without
 /// symbols for that code.
 #[test]
-fn behind_a_handler_that_skipped_an_instruction_without_symbols() {
+fn stack_after_a_handler_skipped_code_without_symbols() {
     compare_with_gdb("skipped", Variant::Pie);
     let bundle = recorded("skipped", Variant::Pie, &["--full"]);
     let said = bundle.debug(&[
@@ -235,12 +235,12 @@ fn behind_a_handler_that_skipped_an_instruction_without_symbols() {
 }
 
 #[test]
-fn of_inlined_copies() {
+fn stack_of_inlined_copies() {
     compare_with_gdb("inlined", Variant::Pie);
 }
 
 #[test]
-fn of_a_call_through_a_wild_pointer() {
+fn stack_of_a_call_through_a_wild_pointer() {
     compare_with_gdb("crash_jump", Variant::Pie);
     let bundle = recorded("crash_jump", Variant::Pie, &["--full"]);
     let said = |path: &Path| {
@@ -257,7 +257,7 @@ fn of_a_call_through_a_wild_pointer() {
 }
 
 #[test]
-fn through_code_that_nothing_describes() {
+fn stack_through_code_without_unwind_information() {
     // Frames of generated code are found by the code that ran in it. GDB has no or wrong callers
     // there.
     for (name, innermost) in [("made", &["store", "??"][..]), ("made_inside", &["??"])] {
@@ -293,7 +293,7 @@ fn through_code_that_nothing_describes() {
 }
 
 #[test]
-fn of_every_thread() {
+fn stack_of_every_thread() {
     if !have_gdb() {
         return;
     }
@@ -316,7 +316,7 @@ fn of_every_thread() {
 }
 
 #[test]
-fn it_ends_where_the_stack_was_overwritten() {
+fn stack_ends_where_it_was_overwritten() {
     let bundle = recorded("crash_smash", Variant::Pie, &["--full"]);
     let [stack] = &answers(&bundle.path.join("core"), &["backtrace"])[..] else {
         panic!("one answer")
@@ -333,7 +333,7 @@ fn it_ends_where_the_stack_was_overwritten() {
 }
 
 #[test]
-fn a_return_to_what_is_no_address_is_a_crash_like_others() {
+fn return_to_a_non_canonical_address_is_a_crash() {
     for engine in ["translate", "step"] {
         let executable = backtrail_tests::build(find("crash_smash").unwrap(), Variant::Pie).unwrap();
         let rest: [&OsStr; 3] = ["--".as_ref(), executable.as_ref(), "wild".as_ref()];
@@ -347,7 +347,7 @@ fn a_return_to_what_is_no_address_is_a_crash_like_others() {
 }
 
 #[test]
-fn no_more_frames_are_shown_than_asked_for() {
+fn backtrace_shows_at_most_the_requested_frames() {
     let bundle = recorded("crash_late", Variant::Pie, &["--ring", "8K"]);
     let [stack] = &answers(&bundle.path, &["backtrace 3"])[..] else {
         panic!("one answer")
@@ -396,7 +396,7 @@ fn spread(len: u64, count: u64) -> Vec<u64> {
 }
 
 #[test]
-fn what_a_ring_lost_is_taken_from_the_core() {
+fn frames_lost_by_the_ring_come_from_the_core() {
     for variant in [Variant::Pie, Variant::Static] {
         let whole = recorded("crash_late", variant, &["--full", "--no-aslr"]);
         let ring = recorded("crash_late", variant, &["--ring", "8K", "--no-aslr"]);

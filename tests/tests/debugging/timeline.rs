@@ -72,7 +72,7 @@ fn the_crash_is_at_time_zero() {
 }
 
 #[test]
-fn sleeping_is_off_the_processor_and_lasts_as_long_as_it_did() {
+fn sleep_is_off_cpu_for_its_duration() {
     let bundle = recorded("requests");
     let timeline = answer(&bundle, "timeline wait_for_disk");
     let [row] = list(&timeline["threads"]) else {
@@ -121,7 +121,7 @@ fn sleeping_is_off_the_processor_and_lasts_as_long_as_it_did() {
 }
 
 #[test]
-fn a_range_shows_the_same_from_nearer() {
+fn timeline_of_a_range_matches_the_whole() {
     let bundle = recorded("requests");
     let all = answer(&bundle, "timeline");
     let row = &list(&all["threads"])[0];
@@ -185,7 +185,7 @@ fn the_crash_of_one_thread_ends_all() {
 }
 
 #[test]
-fn signals_stand_where_their_handlers_began() {
+fn timeline_shows_signals_at_their_handlers() {
     let bundle = recorded("syscall_signal");
     let timeline = answer(&bundle, "timeline");
     let row = &list(&timeline["threads"])[0];
@@ -204,7 +204,7 @@ fn signals_stand_where_their_handlers_began() {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_said() {
+fn timeline_errors_name_their_reason() {
     let bundle = recorded("requests");
     let refused = |command: &str| {
         let options = ["--batch", "-e", command];

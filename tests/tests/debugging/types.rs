@@ -119,7 +119,7 @@ const CLASSES: [&str; 24] = [
 ];
 
 #[test]
-fn objects_with_virtual_bases_and_casts_between_classes_are_gdbs() {
+fn objects_with_virtual_bases_and_casts_are_gdbs() {
     compare("classes", &OBJECTS, &[]);
 }
 
@@ -218,7 +218,7 @@ const OBJECTS: [&str; 57] = [
 /// GDB reads a pointer to a virtual base as a pointer to any class with this base, unless the
 /// complete object has that type. GDB does not show that a destructor is virtual.
 #[test]
-fn what_gdb_gets_wrong_of_virtual_bases() {
+fn virtual_bases_that_gdb_shows_wrongly() {
     let bundle = recorded("classes");
     let said = ours(
         &bundle,

@@ -221,14 +221,14 @@ fn optimized_variables_are_gdbs() {
 /// GDB assumes that a call preserves every register that call frame information does not describe.
 /// Only the registers that the ABI preserves are certain.
 #[test]
-fn what_a_call_may_have_changed_is_unknown() {
+fn registers_that_a_call_may_change_are_unknown() {
     let bundle = recorded("values_optimized");
     let said = ours(&bundle, &["up", "info args"]);
     assert_eq!(said[1].1, ["count = <unknown: the saved register was not found>"]);
 }
 
 #[test]
-fn what_the_core_does_not_have_is_unknown() {
+fn memory_missing_in_the_core_is_unknown() {
     let bundle = recorded("values");
     let said = ours(
         &bundle,
@@ -419,7 +419,7 @@ fn values_in_pieces_are_gdbs() {
 
 /// Library functions that GDB would call in the program, or does not know.
 #[test]
-fn functions_of_the_library_are_what_they_would_give() {
+fn library_functions_return_the_right_values() {
     let bundle = recorded("containers");
     let cases = [
         ("stock[\"apple\"]", "3"),
@@ -473,7 +473,7 @@ fn functions_of_the_library_are_what_they_would_give() {
 }
 
 #[test]
-fn elements_and_targets_of_the_library_are_what_its_operators_give() {
+fn library_elements_and_targets_match_their_operators() {
     let bundle = recorded("containers");
     let shown = ours(
         &bundle,

@@ -319,7 +319,7 @@ fn any_request_is_answered() {
 }
 
 #[test]
-fn bytes_that_are_no_messages_are_survived() {
+fn adapter_survives_invalid_bytes() {
     let mut adapter = Adapter::start();
     let mut random = Random::new(7);
     for _ in 0..300 {
@@ -353,7 +353,7 @@ fn bytes_that_are_no_messages_are_survived() {
 }
 
 #[test]
-fn what_is_no_trace_is_refused_in_a_sentence() {
+fn other_files_than_traces_are_refused_in_a_sentence() {
     let mut adapter = Adapter::start();
     let folder = tempfile::tempdir().unwrap();
     let rubbish = folder.path().join("rubbish.btz");
@@ -401,7 +401,7 @@ openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out s
 ";
 
 #[test]
-fn a_trace_is_fetched_over_https_from_who_is_trusted() {
+fn trace_is_fetched_over_https_from_trusted_servers() {
     let there = |program: &str| Command::new(program).arg("--help").output().is_ok();
     if !there("openssl") || !there("python3") {
         eprintln!("skipped: no openssl or no python3");

@@ -97,17 +97,17 @@ fn messages_are_checked() {
 }
 
 #[test]
-fn packets_and_requests_in_odd_forms_are_survived() {
+fn adapter_survives_odd_packets_and_requests() {
     run_on_ours("wire.test.js");
 }
 
 #[test]
-fn a_session_begins_and_ends_as_the_protocol_has_it() {
+fn session_starts_and_ends_by_the_protocol() {
     run_on_ours("session.test.js");
 }
 
 #[test]
-fn all_that_can_be_opened_is() {
+fn every_input_kind_can_be_opened() {
     if node().is_none() {
         return;
     }
@@ -130,7 +130,7 @@ fn stacks_and_variables_are_shown() {
 }
 
 #[test]
-fn other_threads_are_looked_at_and_left_alone() {
+fn other_threads_are_shown_without_moving() {
     run_on_ours("threads.test.js");
 }
 
@@ -155,7 +155,7 @@ fn requests_of_our_own_are_answered_as_documented() {
 }
 
 #[test]
-fn a_long_request_can_be_cancelled() {
+fn long_request_can_be_canceled() {
     if node().is_none() {
         return;
     }
@@ -164,7 +164,7 @@ fn a_long_request_can_be_cancelled() {
 }
 
 #[test]
-fn a_long_trace_is_there_at_once() {
+fn end_of_a_long_trace_is_available_at_once() {
     if node().is_none() {
         return;
     }

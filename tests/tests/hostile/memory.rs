@@ -52,7 +52,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[test]
-fn a_large_allocation_is_seen() {
+fn large_allocation_is_counted() {
     let _alone = crate::harness::alone();
     let peak = peak_of(|| drop(std::hint::black_box(vec![0u8; 1 << 20])));
     // Other threads of the test runner may free a little at the same time.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 /// Existing threads have registered restartable sequences, and new threads must do so too. No
 /// starting process may stay in the recorder's code after detach.
 #[test]
-fn a_process_that_starts_others_is_unharmed() {
+fn process_that_starts_others_survives_attach() {
     const STARTS: Program = Program {
         name: "starts",
         source: "../killed/starts.c",

@@ -75,7 +75,7 @@ fn a_program_that_the_recorder_started_ends_with_it() {
 }
 
 #[test]
-fn a_process_attached_to_is_not_left_stopped() {
+fn attached_process_is_never_left_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let mut process = shell("i=0; while :; do i=$((i+1)); [ $((i % 7)) = 3 ] && kill -0 $$; done")
         .spawn()
@@ -113,7 +113,7 @@ fn a_process_attached_to_is_not_left_stopped() {
 /// A new thread that a crash ends before its first traced instruction is released. Otherwise it
 /// would keep the process and the recording forever.
 #[test]
-fn a_crash_while_threads_are_being_started_ends_the_recording() {
+fn crash_during_thread_starts_ends_the_recording() {
     const BIRTHS: Program = Program {
         name: "births",
         source: "../killed/births.c",

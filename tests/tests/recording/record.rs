@@ -94,20 +94,20 @@ fn shortest(program: &Program) -> Variant {
 }
 
 #[test]
-fn every_program_decodes_into_what_was_stepped() {
+fn every_program_decodes_to_its_stepped_instructions() {
     all_decode_into_what_was_stepped(PROGRAMS.iter().map(|program| (program, shortest(program))));
 }
 
 #[test]
 #[ignore = "the whole matrix takes minutes: cargo xtask test-all"]
-fn every_variant_decodes_into_what_was_stepped() {
+fn every_variant_decodes_to_its_stepped_instructions() {
     let variants =
         |program: &'static Program| program.variants.iter().map(move |&variant| (program, variant));
     all_decode_into_what_was_stepped(PROGRAMS.iter().flat_map(variants));
 }
 
 #[test]
-fn a_crash_is_told_with_its_signal() {
+fn crash_event_has_its_signal() {
     for program in PROGRAMS {
         let Ending::Signal(signal) = program.ending else {
             continue;
@@ -161,7 +161,7 @@ fn files(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn a_program_that_ends_well_leaves_no_crash() {
+fn successful_program_writes_no_crash() {
     let (bundle, _) = Bundle::recorded(find("exits").unwrap(), Variant::Static, &[""; 0]);
     let info = bundle.info();
     assert!(info["crash"].is_null(), "{info}");
@@ -182,7 +182,7 @@ fn standard_output_is_the_programs() {
 }
 
 #[test]
-fn json_is_the_last_line_after_the_programs_output() {
+fn json_follows_the_programs_output() {
     let program: [&OsStr; 3] = ["--".as_ref(), "echo".as_ref(), "one".as_ref()];
     let (bundle, run) = Bundle::made(&["record", "--json"], &program);
     let (first, last) = run.stdout.trim_end().split_once('\n').unwrap();
@@ -193,7 +193,7 @@ fn json_is_the_last_line_after_the_programs_output() {
 }
 
 #[test]
-fn the_hint_can_be_typed_whatever_the_bundle_is_called() {
+fn hint_is_a_valid_command_for_any_bundle_name() {
     let folder = tempfile::tempdir().unwrap();
     let bundle = folder.path().join("two $words");
     let record: [&OsStr; 5] = [
@@ -219,7 +219,7 @@ fn end_of(script: &str) -> (Bundle, serde_json::Value, serde_json::Value) {
 }
 
 #[test]
-fn a_signal_that_a_user_ends_programs_with_is_no_crash() {
+fn termination_signal_is_not_a_crash() {
     let none = serde_json::Value::Null;
     for signal in [1, 2, 13, 15] {
         let (bundle, crash, ending) = end_of(&format!("kill -{signal} $$"));
@@ -247,7 +247,7 @@ fn a_signal_that_a_user_ends_programs_with_is_no_crash() {
 }
 
 #[test]
-fn the_crash_of_a_child_is_kept_when_others_are_ended() {
+fn crash_of_a_child_survives_the_end_of_others() {
     let ended = "sh -c 'kill -15 $$'";
     let crashed = "sh -c 'kill -11 $$'";
     for script in [

@@ -70,7 +70,7 @@ fn is_without_gaps(bundle: &Bundle) {
 
 /// A store and the code that it changes are in one block.
 #[test]
-fn what_comes_next_is_executed_as_the_store_before_left_it() {
+fn code_after_a_store_is_executed_as_stored() {
     const NEXT: &str = r#"
 #include <string.h>
 #include <sys/mman.h>
@@ -97,7 +97,7 @@ int main(void)
 /// One memory mapped at two addresses, as JIT compilers do without writable executable memory. The
 /// second mapping may be removed and added again.
 #[test]
-fn code_is_written_at_another_place_than_it_is_executed_at() {
+fn code_is_written_through_a_second_mapping() {
     const TWICE: &str = r#"
 #define _GNU_SOURCE
 #include <string.h>

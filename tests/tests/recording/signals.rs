@@ -4,7 +4,7 @@ use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Ending, Program, Variant};
 
 #[test]
-fn what_comes_while_the_recorder_works_comes_as_it_was() {
+fn signals_during_recorder_work_arrive_unchanged() {
     const BUSY: Program = Program {
         name: "busy",
         source: "../signals/busy.c",

@@ -6,7 +6,7 @@ use backtrail_tests::programs::{Ending, Program, Variant};
 /// A process that shares its parent's memory has a region of eleven mappings there. The kernel
 /// allows a process 65530 mappings.
 #[test]
-fn what_a_process_needs_goes_with_it() {
+fn regions_of_ended_processes_are_removed() {
     const SPAWNS: Program = Program {
         name: "spawns",
         source: "../spawned/spawns.c",

@@ -49,7 +49,7 @@ fn engines_agree_on_many_traces() {
 
 /// The generated traces cover every kind of packet and event.
 #[test]
-fn the_traces_have_everything() {
+fn generated_traces_cover_every_case() {
     let mut missing: Vec<&str> = vec![
         "conditional",
         "jump",
@@ -161,7 +161,7 @@ fn a_broken_engine_is_found() {
 }
 
 #[test]
-fn what_was_not_executed_is_found() {
+fn unexecuted_instructions_are_detected() {
     let sound = |case: &Case| matches!(case.trace().expected, Expected::All(_));
     let cases: Vec<Case> = some_cases().filter(sound).take(5).collect();
     assert!(!cases.is_empty());

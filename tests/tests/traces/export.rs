@@ -122,7 +122,7 @@ impl Stack {
 }
 
 #[test]
-fn devices_pipes_and_links_stay_what_they_are() {
+fn export_does_not_replace_devices_pipes_or_links() {
     let bundle = &recording().bundle.path;
     let folder = tempfile::tempdir().unwrap();
     let [target, link, pipe] = ["target", "link", "pipe"].map(|name| folder.path().join(name));
@@ -381,7 +381,7 @@ fn firefox() {
 }
 
 #[test]
-fn a_part_is_a_part() {
+fn transcript_may_omit_lines() {
     let whole = recording();
     let (tid, calls) = whole.calls.last_key_value().unwrap();
     let depth_1 = calls.iter().filter(|(depth, _)| *depth == 0).count();
@@ -422,7 +422,7 @@ fn lldb_gets_a_bundle() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn invalid_export_requests_name_the_error() {
     let bundle = recording().bundle.path.to_str().unwrap();
     let tid = recording().calls.keys().next().unwrap();
     let (from, to) = (format!("t{tid}#10"), format!("t{tid}#9"));

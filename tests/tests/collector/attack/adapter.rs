@@ -216,7 +216,7 @@ fn a_web_page_cannot_drive_the_adapter() {
 }
 
 #[test]
-fn a_message_in_a_message_is_not_taken() {
+fn message_inside_another_message_is_ignored() {
     let server = Server::start("127.0.0.1:0", &[]);
     let mut client = server.client();
     assert_eq!(client.ask("initialize", &json!({}))["success"], true);
@@ -261,7 +261,7 @@ fn endless_headers_end_the_connection() {
 }
 
 #[test]
-fn other_addresses_than_this_machines_are_refused() {
+fn addresses_of_other_machines_are_refused() {
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
         let run = backtrail(["dap", "--listen", address]).unwrap().exited(2);
         assert!(run.stderr.contains("not a loopback address"), "{}", run.stderr);
@@ -368,7 +368,7 @@ fn texts<S: Read + Write>(client: &mut Client<S>, secret: &Path) -> String {
 }
 
 #[test]
-fn clients_that_connect_read_no_file_that_was_not_allowed() {
+fn clients_read_only_allowed_files() {
     let folder = TempDir::new().unwrap();
     let (bundle, secret) = spying(folder.path());
     let server = Server::start("127.0.0.1:0", &[]);
@@ -406,7 +406,7 @@ fn clients_that_connect_read_no_file_that_was_not_allowed() {
 }
 
 #[test]
-fn clients_that_connect_fetch_from_allowed_servers_alone() {
+fn clients_fetch_only_from_allowed_servers() {
     let (internal, address) = watched();
     let asked = json!({"bundle": format!("{address}/internal/action?do=it")});
     for options in [

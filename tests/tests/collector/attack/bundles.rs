@@ -135,7 +135,7 @@ fn a_core_of_many_files_threads_and_areas_opens_at_once() {
 
 /// Eight million empty elements took a gigabyte and ten seconds.
 #[test]
-fn a_description_that_is_wrong_everywhere_is_refused() {
+fn descriptions_with_millions_of_errors_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let elements = |element: &str, count: usize| {
         let list = vec![element; count].join(",");
@@ -231,7 +231,7 @@ fn a_line_table_of_thirty_million_rows_is_bounded() {
 
 /// One TNT bit can produce 30 000 instructions: a megabyte of them took more than 40 s.
 #[test]
-fn a_trace_that_stands_for_too_many_instructions_has_a_gap() {
+fn trace_with_too_many_instructions_has_a_gap() {
     let folder = tempfile::tempdir().unwrap();
     let mut code = [0x48, 0xff, 0xc0].repeat(30_000);
     code.extend([0x0f, 0x85]);

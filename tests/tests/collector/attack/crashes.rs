@@ -152,7 +152,7 @@ fn pages_of_files_count_against_core_limit() {
 }
 
 #[test]
-fn thirty_thousand_mappings_are_read_in_time() {
+fn thirty_thousand_mappings_are_saved_in_time() {
     if cannot() {
         return;
     }
@@ -168,7 +168,7 @@ fn thirty_thousand_mappings_are_read_in_time() {
 }
 
 #[test]
-fn a_binary_that_is_cut_meanwhile_kills_nobody() {
+fn binary_truncated_during_saving_kills_no_process() {
     if cannot() {
         return;
     }
@@ -241,7 +241,7 @@ pub fn silent(place: &Place, user: u32, seconds: u32, count: u32, opens: Option<
 }
 
 #[test]
-fn a_file_system_that_never_answers_delays_nobody_else() {
+fn hanging_file_system_delays_no_other_user() {
     if cannot() {
         return;
     }
@@ -278,7 +278,7 @@ fn a_file_system_that_never_answers_delays_nobody_else() {
 }
 
 #[test]
-fn processes_that_hang_while_they_open_files_count_against_their_user() {
+fn processes_blocked_in_open_count_for_their_user() {
     if cannot() {
         return;
     }
@@ -354,7 +354,7 @@ fn storm(processes: u32, seconds: u32, crashes: usize) {
 }
 
 #[test]
-fn a_storm_of_one_user_loses_no_crash_of_another() {
+fn crash_storm_loses_no_crash_of_another_user() {
     if !cannot() {
         storm(300, 8, 10);
     }
@@ -370,7 +370,7 @@ fn a_long_storm_loses_none_of_a_hundred_crashes() {
 }
 
 #[test]
-fn a_recorder_hides_no_program_of_another_user() {
+fn recorder_cannot_claim_another_users_program() {
     if cannot() {
         return;
     }

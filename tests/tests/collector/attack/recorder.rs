@@ -83,7 +83,7 @@ fn is_sound(bundle: &Bundle) {
 
 /// Each process maps three files.
 #[test]
-fn children_in_sequence_use_up_no_descriptors() {
+fn sequential_children_leak_no_descriptors() {
     let bundle = Bundle::empty();
     let script = "i=0; while [ $i -lt 60 ]; do /bin/true; i=$((i+1)); done; echo $i";
     let arguments = ["--", "sh", "-c", script].map(OsStr::new);
@@ -93,7 +93,7 @@ fn children_in_sequence_use_up_no_descriptors() {
 }
 
 #[test]
-fn children_of_programs_of_their_own_use_up_no_descriptors() {
+fn children_with_own_programs_leak_no_descriptors() {
     let bundle = Bundle::empty();
     let folder = tempfile::tempdir().unwrap();
     let script = format!(
@@ -125,7 +125,7 @@ fn many_children_at_a_time_are_recorded_to_the_end() {
 }
 
 #[test]
-fn the_program_has_the_limit_that_the_recorder_was_started_with() {
+fn program_inherits_the_limits_of_the_recorder() {
     let bundle = Bundle::empty();
     let arguments = ["--", "sh", "-c", "ulimit -S -n; ulimit -H -n"].map(OsStr::new);
     let run = run(limited(
@@ -138,7 +138,7 @@ fn the_program_has_the_limit_that_the_recorder_was_started_with() {
 }
 
 #[test]
-fn too_few_descriptors_are_reported_as_such() {
+fn descriptor_limit_is_reported() {
     let children = executable(&CHILDREN);
     let mut refused = 0;
     for limit in [8, 10, 12, 14, 16, 18, 24] {
@@ -215,7 +215,7 @@ fn a_terminated_recorder_saves_and_leaves_no_process() {
 }
 
 #[test]
-fn a_killed_recorder_leaves_no_process() {
+fn killed_recorder_leaves_no_process() {
     let (_, said) = signaled("-KILL");
     assert!(said.contains("was killed with it (process "), "{said}");
 }

@@ -21,7 +21,7 @@ fn is_core(path: &Path) {
 }
 
 #[test]
-fn a_handler_before_us_gets_the_core_as_the_kernel_sends_it() {
+fn previous_handler_gets_the_core_unchanged() {
     if cannot() {
         return;
     }
@@ -132,7 +132,7 @@ fn crashes(program: &mut std::process::Command) {
 }
 
 #[test]
-fn a_chroot_cannot_have_a_core_written_outside() {
+fn core_of_a_chroot_stays_inside() {
     if cannot() {
         return;
     }

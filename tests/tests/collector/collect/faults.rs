@@ -50,7 +50,7 @@ fn killed(times: u32) {
 }
 
 #[test]
-fn a_killed_daemon_leaves_nothing_behind() {
+fn killed_daemon_leaves_no_files() {
     if !cannot() {
         killed(12);
     }
@@ -59,14 +59,14 @@ fn a_killed_daemon_leaves_nothing_behind() {
 /// `cargo xtask test-all`.
 #[test]
 #[ignore = "takes minutes"]
-fn a_daemon_killed_two_hundred_times_leaves_nothing_behind() {
+fn daemon_killed_two_hundred_times_leaves_no_files() {
     if !cannot() {
         killed(200);
     }
 }
 
 #[test]
-fn a_daemon_and_its_guard_killed_leave_a_handler_that_holds_nobody() {
+fn handler_of_a_killed_daemon_and_guard_does_not_block() {
     if cannot() {
         return;
     }
@@ -100,7 +100,7 @@ fn a_daemon_and_its_guard_killed_leave_a_handler_that_holds_nobody() {
 }
 
 #[test]
-fn the_daemon_s_own_crash_hangs_nothing() {
+fn crash_of_the_daemon_blocks_nothing() {
     if cannot() {
         return;
     }
@@ -142,7 +142,7 @@ fn five_thousand_threads_are_all_there() {
 }
 
 #[test]
-fn who_may_not_start_it_is_told_the_way_out() {
+fn unprivileged_start_error_names_the_fix() {
     if cannot() {
         return;
     }

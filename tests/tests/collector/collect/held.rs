@@ -62,7 +62,7 @@ fn every_thread_is_there_with_its_name() {
 }
 
 #[test]
-fn a_process_in_a_container_is_read_whole() {
+fn process_in_a_container_is_saved_completely() {
     if cannot() {
         return;
     }
@@ -93,7 +93,7 @@ fn a_process_in_a_container_is_read_whole() {
 }
 
 #[test]
-fn thirty_sparse_gigabytes_take_neither_time_nor_room() {
+fn thirty_sparse_gigabytes_are_saved_quickly_and_small() {
     if cannot() {
         return;
     }
@@ -120,7 +120,7 @@ fn thirty_sparse_gigabytes_take_neither_time_nor_room() {
 }
 
 #[test]
-fn the_core_is_what_the_policy_says() {
+fn core_contents_follow_the_policy() {
     if cannot() {
         return;
     }
@@ -150,7 +150,7 @@ fn the_core_is_what_the_policy_says() {
 }
 
 #[test]
-fn without_holding_there_is_what_the_probe_saw() {
+fn without_holding_the_probe_event_is_saved() {
     if cannot() {
         return;
     }
@@ -172,7 +172,7 @@ fn without_holding_there_is_what_the_probe_saw() {
 }
 
 #[test]
-fn the_kernel_s_socket_keeps_processes_too() {
+fn kernel_core_socket_saves_processes() {
     if cannot() {
         return;
     }

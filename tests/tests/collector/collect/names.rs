@@ -34,7 +34,7 @@ fn crash_under_each(collector: &Collector) -> usize {
 }
 
 #[test]
-fn a_handler_before_us_gets_each_name_byte_by_byte() {
+fn previous_handler_gets_thread_names_unchanged() {
     if cannot() {
         return;
     }

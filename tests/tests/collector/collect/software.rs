@@ -93,14 +93,14 @@ fn a_crash_of_a_service_has_history_and_is_saved_once() {
 }
 
 #[test]
-fn the_handler_of_cores_leaves_a_service_to_its_recorder() {
+fn core_handler_leaves_a_service_to_its_recorder() {
     if !cannot() {
         one_bundle_of_a_crash("");
     }
 }
 
 #[test]
-fn a_service_that_ends_by_itself_leaves_nothing() {
+fn service_that_exits_writes_no_bundle() {
     if cannot() {
         return;
     }
@@ -123,7 +123,7 @@ fn a_service_that_ends_by_itself_leaves_nothing() {
 }
 
 #[test]
-fn each_worker_that_crashes_is_a_bundle_and_the_service_goes_on() {
+fn each_crashing_worker_is_saved_while_the_service_runs() {
     if cannot() {
         return;
     }
@@ -173,7 +173,7 @@ fn is_ignored(signal: Signal) -> bool {
 }
 
 #[test]
-fn what_is_sent_to_the_recorder_reaches_the_service() {
+fn signals_to_the_recorder_reach_the_service() {
     if cannot() {
         return;
     }
@@ -203,7 +203,7 @@ fn what_is_sent_to_the_recorder_reaches_the_service() {
 }
 
 #[test]
-fn without_a_collector_crashes_are_saved_and_a_warning_is_given() {
+fn without_a_collector_crashes_are_saved_with_a_warning() {
     let collector = Collector::new(PROBE_ALONE);
     let ran = run(service(&collector, &["--"]).arg(example("crash_null"))).exited(128 + 11);
     let lines: Vec<&str> = ran.stderr.lines().collect();
@@ -223,7 +223,7 @@ fn without_a_collector_crashes_are_saved_and_a_warning_is_given() {
 }
 
 #[test]
-fn the_spool_keeps_to_its_limit() {
+fn spool_stays_below_its_limit() {
     let collector = Collector::new(&format!("spool_limit = \"1\"\n{PROBE_ALONE}"));
     let mut newest = String::new();
     for _ in 0..3 {
@@ -236,7 +236,7 @@ fn the_spool_keeps_to_its_limit() {
 }
 
 #[test]
-fn a_process_that_runs_already_is_minded_too() {
+fn attached_process_is_claimed() {
     if cannot() {
         return;
     }
@@ -278,7 +278,7 @@ fn a_process_that_runs_already_is_minded_too() {
 }
 
 #[test]
-fn what_recorders_save_counts_against_the_limit() {
+fn bundles_of_recorders_count_for_the_limit() {
     if cannot() {
         return;
     }

@@ -44,7 +44,7 @@ fn with_group(settings: &str) -> Collector {
 }
 
 #[test]
-fn a_member_of_the_spool_s_group_opens_crashes() {
+fn group_member_opens_crashes_of_the_spool() {
     if cannot() {
         return;
     }
@@ -68,7 +68,7 @@ fn a_member_of_the_spool_s_group_opens_crashes() {
 }
 
 #[test]
-fn without_a_group_a_bundle_is_its_owner_s_alone() {
+fn without_a_group_only_the_owner_reads_a_bundle() {
     if cannot() {
         return;
     }
@@ -80,7 +80,7 @@ fn without_a_group_a_bundle_is_its_owner_s_alone() {
 }
 
 #[test]
-fn what_a_recorder_handed_in_is_marked_as_its_word() {
+fn data_from_a_recorder_is_marked_as_its_claim() {
     if cannot() {
         return;
     }

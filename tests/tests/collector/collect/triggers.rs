@@ -46,7 +46,7 @@ fn a_process_is_saved_on_request_and_goes_on() {
 }
 
 #[test]
-fn without_a_daemon_the_way_out_is_named() {
+fn missing_daemon_error_names_the_fix() {
     let collector = Collector::new("");
     let config = collector.config();
     let run = backtrail(["snapshot", "--pid", "1", "--config", config.to_str().unwrap()]).unwrap();
@@ -54,7 +54,7 @@ fn without_a_daemon_the_way_out_is_named() {
 }
 
 #[test]
-fn a_function_that_takes_too_long_is_saved() {
+fn slow_function_call_writes_a_bundle() {
     if cannot() {
         return;
     }

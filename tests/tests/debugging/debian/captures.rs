@@ -99,7 +99,7 @@ pub const COMMANDS: &[&str] = &[
 ];
 
 #[test]
-fn every_command_reads_as_it_did() {
+fn every_command_matches_the_transcript() {
     let Some(bundle) = Bundle::of_hase("control_flow", "control_flow-20180404T163033") else {
         return;
     };

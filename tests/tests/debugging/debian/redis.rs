@@ -182,7 +182,7 @@ pub const WALK: &[Step] = &[
 ];
 
 #[test]
-fn the_crash_is_found_behind_the_handler() {
+fn crash_is_found_through_its_signal_handler() {
     let Some(crash) = crash() else { return };
     crash.walk(WALK);
     // The handler's own position, and steps over the signal in both directions.
@@ -195,7 +195,7 @@ fn the_crash_is_found_behind_the_handler() {
 }
 
 #[test]
-fn a_function_without_lines_is_no_function_without_name() {
+fn function_without_lines_keeps_its_name() {
     let Some(crash) = crash() else { return };
     let arguments = [
         OsStr::new("debug"),

@@ -176,7 +176,7 @@ fn the_cause_is_found_far_before_the_crash() {
 }
 
 #[test]
-fn what_one_call_did_that_the_others_did_not_is_found() {
+fn difference_between_calls_is_found() {
     let Some(crash) = crash() else { return };
     // Four calls find a rate and one does not; that one evicts an entry.
     let slowest = &crash.ask(&["slowest load --instructions"])[0];

@@ -305,7 +305,7 @@ fn selects_frame(command: &str) -> bool {
 }
 
 #[test]
-fn their_answers_are_json_too() {
+fn gdb_commands_support_json() {
     let (bundle, _) = Bundle::recorded(find("values").unwrap(), Variant::Pie, &["--full"]);
     let commands = [
         "bt full 1",

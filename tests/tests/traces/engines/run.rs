@@ -103,7 +103,7 @@ fn instruction(code: &[Segment], at: u64) -> CodeInstruction {
 }
 
 #[test]
-fn programs_run_a_few_hundred_to_some_thousand_instructions() {
+fn programs_run_hundreds_to_thousands_of_instructions() {
     let lengths: Vec<usize> = (0..8).map(|seed| of(seed).steps.len()).collect();
     assert!(
         lengths.iter().all(|length| (50..20_000).contains(length)),

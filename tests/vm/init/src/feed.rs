@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_ends_where_user_code_is_left() {
+    fn piece_ends_where_the_program_leaves_user_code() {
         let pieces = pieces(&recorded(), Cut::Continuous).unwrap();
         assert_eq!(pieces.len(), 2);
         assert!(pieces.iter().all(|piece| !piece.bytes.is_empty()));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_independent_piece_tells_its_first_address_in_full() {
+    fn independent_piece_has_its_full_first_address() {
         let pieces = pieces(&recorded(), Cut::Independent).unwrap();
         for (piece, first) in pieces.iter().zip([0x40_1000, 0x40_1010]) {
             let mut last = LastIp::default();
