@@ -192,7 +192,7 @@ mod tests {
     const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
     #[test]
-    fn what_a_loader_reads_stays() {
+    fn sections_that_a_loader_reads_are_kept() {
         for idle in [
             ".debug_info",
             ".rel.debug_info",
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn other_files_than_objects_are_refused() {
         assert_eq!(stripped(b""), None);
         let object = fs::read(Path::new(REPOSITORY).join(object_path("crash"))).unwrap();
         for len in [6, 64, 1000, object.len() - 1] {

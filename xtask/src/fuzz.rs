@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_adds_slices_up() {
+    fn table_sums_the_slices() {
         let report = |cases, slowest| Outcome {
             took: Duration::from_secs(60),
             result: Ok(slice::Report {

@@ -93,11 +93,7 @@ pub fn survey(folder: Option<&str>) -> Result<(), Failure> {
     let mut problems: Vec<(Problem, &str)> = Vec::new();
     for source in &sources {
         problems.extend(names::check(source).into_iter().map(|problem| (problem, "names")));
-        problems.extend(
-            prose::problems(source)
-                .into_iter()
-                .map(|problem| (problem, "prose")),
-        );
+        problems.extend(prose::check(source).into_iter().map(|problem| (problem, "prose")));
     }
     let found = cycles::check(&sources);
     problems.extend(found.into_iter().map(|problem| (problem, "cycles")));

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_double_is_a_problem_and_so_is_one_that_is_gone() {
+    fn unlisted_duplicates_and_outdated_rows_are_problems() {
         let mut packages = expected();
         packages.extend([
             Package::sample("a", "1.0.0", "MIT"),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_linked_leaves_macros_tests_and_build_scripts_out() {
+    fn linked_packages_exclude_macros_tests_and_build_scripts() {
         let metadata = serde_json::json!({
             "packages": [
                 {"id": "root", "name": "backtrail", "targets": [{"kind": ["bin"]}]},

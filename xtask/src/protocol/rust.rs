@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_becomes_a_struct_and_a_set_of_strings_an_enum() {
+    fn objects_become_structs_and_string_sets_enums() {
         let text = generated(json!({"StoppedEvent": {"type": "object", "properties": {
             "event": {"type": "string"},
             "body": {"type": "object", "required": ["reason"], "properties": {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_form_in_rust_is_refused() {
+    fn schema_without_a_rust_type_is_refused() {
         for (definition, expected) in [
             (json!({"type": "array"}), "A: is neither an object"),
             (

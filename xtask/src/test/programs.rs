@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_from_passes() {
+    fn failures_and_passes_are_distinguished() {
         let program = |name: &str, program: &str| TestProgram {
             name: name.to_owned(),
             program: Some(program.into()),

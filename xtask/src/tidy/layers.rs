@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_table_or_a_table_of_its_own_hides_nothing() {
+    fn dependencies_in_target_tables_are_found() {
         let text = "[target.'cfg(unix)'.dependencies]\nbacktrail-bundle.workspace = true\n[dependencies.backtrail-perf]\npath = \"\"\n";
         assert_eq!(check(&Source::sample("pt/Cargo.toml", text)).len(), 2);
     }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_nobody_drew_is_found() {
+    fn crate_without_a_row_is_found() {
         assert_eq!(check(&Source::sample("util/Cargo.toml", "")).len(), 1);
     }
 }

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_tells_median_and_longest() {
+    fn report_has_the_median_and_the_longest_file() {
         let files = [
             Source::sample("a.rs", "1\n"),
             Source::sample("b.rs", "1\n2\n3\n"),

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_saved_must_be_found_as_it_was() {
+    fn saved_bundles_must_be_found_unchanged() {
         let saved = Report::parse(b"SAVED 1-x-1 aa\nSAVED 2-x-2 bb\n")
             .spool()
             .saved
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_before_the_limit() {
+    fn random_moments_are_below_the_limit() {
         for _ in 0..1000 {
             assert!(some(Duration::from_millis(7)) < Duration::from_millis(7));
         }

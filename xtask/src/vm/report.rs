@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_disk_held_is_read() {
+    fn contents_of_a_disk_are_read() {
         let report =
             Report::parse(b"PLAN a\nLEFT 1\nKEPT 1-x-2 aa\nTEST a ok\nSAVED 2-x-3 bb\nHALF\nSAVED 3-x-4 c");
         let spool = report.spool();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_what_is_missing_and_an_early_end_are_failures() {
+    fn failed_and_missing_tests_and_an_early_end_are_failures() {
         let report = Report::parse(b"PLAN a\nPLAN b\nPLAN c\nTEST a ok\nTEST b failed: no\nTEST");
         assert_eq!(
             report.failures(),
