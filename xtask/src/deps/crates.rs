@@ -259,9 +259,9 @@ mod tests {
             Package::sample("a", "1.0.0", "MIT"),
             Package::sample("a", "1.1.0", "MIT"),
         ]);
-        assert_eq!(check(&packages), ["a is there more than once: 1.0.0, 1.1.0"]);
+        assert_eq!(check(&packages), ["a has several versions: 1.0.0, 1.1.0"]);
         packages.retain(|package| package.name != DOUBLES[0].0 && package.name != "a");
-        assert!(check(&packages)[0].contains("take it off"));
+        assert!(check(&packages)[0].contains("remove it"));
     }
 
     #[test]

@@ -228,11 +228,11 @@ mod tests {
             (json!({"type": "array"}), "A: is neither an object"),
             (
                 json!({"type": "object", "properties": {"b": {"type": "object", "properties": {}}}}),
-                "A: b has properties of its own",
+                "A: b has nested properties",
             ),
             (
                 json!({"type": "object", "properties": {"b": {"type": ["boolean", "null"]}}}),
-                "A: b is of types that are not known",
+                "A: b has unknown types",
             ),
         ] {
             let error = generated(json!({"A": definition})).unwrap_err();
