@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
 /*
- * The crash probe: writes one record to a ring for each process that a signal kills by its default
- * action.
+ * The crash probe: writes one record to a ring for each process that a signal kills by its
+ * default action.
  *
- * There is one program for each way of attaching, and user space attaches one of them. They differ
- * only in their arguments. The tracepoint signal_deliver runs in the dying thread with its signal
- * lock held and interrupts off. No program may sleep, and only one helper may take the lock of the
- * address space: stack_of, for build ids (kernel/bpf/stackmap.c returns only addresses to a second
- * one).
+ * There is one program for each way of attaching, and user space attaches one of them. They
+ * differ only in their arguments. The tracepoint signal_deliver runs in the dying thread with its
+ * signal lock held and interrupts off. No program may sleep. Only the helper for build ids, in
+ * stack_of, may take the address space lock (kernel/bpf/stackmap.c returns only addresses to a
+ * second one).
  */
 #include "crash_event.h"
 
@@ -124,8 +124,8 @@ static __attribute__((noinline)) int death(void *context, u32 number, const void
 	struct signal_struct *signal = READ(task, signal);
 	u32 flags = READ(signal, flags);
 	if (number == SIGKILL) {
-		/* A signal that kills without a core is sent to every thread as SIGKILL (complete_signal() in
-		 * kernel/signal.c). The exit code is its number. exit_group() has no number, and execve() no flag. */
+		/* complete_signal() in kernel/signal.c sends a signal without a core to every thread as SIGKILL.
+		 * The exit code is its number. exit_group() has no number, and execve() no flag. */
 		if (!(flags & SIGNAL_GROUP_EXIT))
 			return 0;
 		number = READ(signal, group_exit_code) & 0x7f;
@@ -160,7 +160,7 @@ static __attribute__((noinline)) int death(void *context, u32 number, const void
 	event->siginfo_parts = siginfo_parts;
 	__builtin_memset(event->siginfo, 0, sizeof(event->siginfo));
 	if (siginfo_parts == SIGINFO_ALL) {
-		/* It has the layout of user space (include/linux/signal_types.h). */
+		/* The layout is that of user space (include/linux/signal_types.h). */
 		read_kernel(event->siginfo, sizeof(event->siginfo), info);
 	} else {
 		event->siginfo[0] = number;
@@ -171,8 +171,8 @@ static __attribute__((noinline)) int death(void *context, u32 number, const void
 	fill_registers(event, task);
 	event->frames_len = stack_of(context, event->frames, sizeof(event->frames), STACK_USER | STACK_BUILD_ID);
 
-	/* Start at the chunk of the stack pointer. No chunk crosses a page. Stop at the first chunk that is
-	 * not in memory. */
+	/* Start at the chunk of the stack pointer. No chunk crosses a page. Stop at the first chunk that
+	 * is not in memory. */
 	u64 at = event->registers[REGISTER_SP] & ~(u64)(CHUNK - 1);
 	u32 len = 0;
 	u8 *stack = (u8 *)(event + 1);

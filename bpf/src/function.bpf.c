@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
 /*
- * The function trigger: writes a record for each entry to a user function (`entered`), or for each
- * call that takes longer than a limit (`began` at its entry and `ended` at its return).
+ * The function trigger. `entered` writes a record for each entry to a user function. `began` and
+ * `ended`, at its entry and return, write a record for each call longer than a limit.
  */
 #include "function_event.h"
 

@@ -2,12 +2,12 @@
 /*
  * The kernel declarations that our eBPF programs need.
  *
- * Structs under `preserve_access_index` declare only the members that are read. A loader replaces each
- * offset by that of the running kernel's BTF (CO-RE), so order and distance have no meaning here.
- * Members are read with helpers (READ) and never through pointers that the verifier would have to
- * trust: kernels 6.1 and 6.12 reject dereferences that 6.18 accepts.
+ * Structs under `preserve_access_index` declare only the members that are read. A loader replaces
+ * each offset by that of the running kernel's BTF (CO-RE), so order and distance mean nothing here.
+ * READ reads members with helpers, because kernels 6.1 and 6.12 reject dereferences that 6.18
+ * accepts.
  *
- * Helper numbers and the fixed layouts: include/uapi/linux/bpf.h, arch/x86/include/uapi/asm/ptrace.h.
+ * Helper numbers and fixed layouts: include/uapi/linux/bpf.h, arch/x86/include/uapi/asm/ptrace.h.
  */
 #ifndef BACKTRAIL_KERNEL_H
 #define BACKTRAIL_KERNEL_H

@@ -4,7 +4,7 @@ mod thread;
 
 use crate::meter::Meter;
 use crate::parallel::pool;
-use crate::split;
+use crate::split::{self, CpuInput};
 use crate::trace_tail::TraceTail;
 use crate::{
     Canceled, Config, DecodeCachePool, Decoded, Engine, Forest, Functions, History, Image, Input, Watch,
@@ -141,7 +141,12 @@ impl<'a> Decoder<'a> {
                     image,
                     meter: meter(),
                 }),
-                Input::Cpu { cpu, switches, .. } => cpus.push((*cpu, trace, switches, meter())),
+                Input::Cpu { cpu, switches, .. } => cpus.push(CpuInput {
+                    cpu: *cpu,
+                    trace,
+                    switches,
+                    meter: meter(),
+                }),
             }
         }
         // Long traces use all threads, one trace after another. Each of the others uses one thread.
@@ -155,8 +160,8 @@ impl<'a> Decoder<'a> {
                 .into_iter()
                 .collect::<Result<Vec<_>, _>>()?,
         );
-        let cpus = pool::map(self.jobs, cpus, |(cpu, trace, switches, meter)| {
-            split::run(cpu, trace, switches, images, self, caches, &meter)
+        let cpus = pool::map(self.jobs, cpus, |input| {
+            split::run(&input, images, self.config, self.engine, caches)
         });
         let mut decoded = Decoded::default();
         for (history, forest) in found {

@@ -18,7 +18,7 @@ use crate::engine::native::Native;
 use crate::meter::{Meter, Metered};
 use crate::switches::executions;
 use crate::trace_tail::TraceTail;
-use crate::{Canceled, DecodeCachePool, Decoder, Execution, Gap, History, Image, Switch};
+use crate::{Canceled, Config, DecodeCachePool, Engine, Execution, Gap, History, Image, Switch};
 use backtrail_pt::{Cpu, Pid, Tid};
 use owner::Owners;
 use pieces::{Cutter, Piece, SelectedImage};
@@ -92,17 +92,25 @@ pub(crate) struct CpuTrace {
     report: CpuReport,
 }
 
-/// Decodes a processor's trace with the code of the processes that ran.
+/// A processor's trace before it is decoded.
+pub(crate) struct CpuInput<'a> {
+    pub cpu: Cpu,
+    pub trace: TraceTail<'a>,
+    pub switches: &'a [Switch],
+    pub meter: Meter<'a>,
+}
+
+/// Decodes a processor's trace with the code of the processes that ran, by an engine or, for
+/// `None`, by the native one.
 pub(crate) fn run(
-    cpu: Cpu,
-    trace: TraceTail<'_>,
-    switches: &[Switch],
+    input: &CpuInput<'_>,
     images: &BTreeMap<Pid, Arc<Image>>,
-    decoder: &Decoder<'_>,
+    config: &Config,
+    engine: Option<&dyn Engine>,
     caches: &DecodeCachePool,
-    meter: &Meter<'_>,
 ) -> Result<CpuTrace, Canceled> {
-    let executions = executions(switches);
+    let (cpu, trace) = (input.cpu, input.trace);
+    let executions = executions(input.switches);
     let mut report = CpuReport {
         cpu,
         ..CpuReport::default()
@@ -112,15 +120,14 @@ pub(crate) fn run(
     }
     let owners = Owners::new(&executions);
     let memory = SelectedImage::new(images);
-    let disabled = Native::disabled_intervals(trace.bytes, decoder.config);
+    let disabled = Native::disabled_intervals(trace.bytes, config);
     let mut cutter = Cutter::new(&owners, &memory, &disabled);
     let mut sink = Metered {
         sink: &mut cutter,
         offset: trace.offset as u64,
-        meter,
+        meter: &input.meter,
     };
-    let config = decoder.config;
-    match decoder.engine {
+    match engine {
         None => caches.with_cache(CacheScope::of_all(images, config), |cache| {
             Native.decode_with_cache(trace.bytes, &memory, config, &mut sink, cache)
         }),

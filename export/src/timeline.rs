@@ -354,7 +354,7 @@ impl EventEmitter<'_> {
 /// Returns the interval of a pause, and the reason for it.
 fn pause(mark: &Mark) -> Option<(&'static str, Tsc, Tsc)> {
     let (name, back) = match &mark.kind {
-        MarkKind::Descheduled { back } => ("[off the processor]", back),
+        MarkKind::Descheduled { back } => ("[off-CPU]", back),
         MarkKind::LeftUser { back, .. } | MarkKind::Interrupted { back, .. } => ("[not traced]", back),
         MarkKind::Gap(_) | MarkKind::Ptwrite(_) => return None,
     };

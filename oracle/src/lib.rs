@@ -1,8 +1,8 @@
 //! Intel's libipt as a decode engine, to compare with the decoder's own.
 //!
-//! Only tests and benchmarks depend on this crate; the product does not contain libipt. Building it
-//! takes cmake and libclang. The command `backtrail-oracle info BUNDLE --digest` prints the lines of
-//! `backtrail info BUNDLE --digest`, decoded by libipt.
+//! Only tests and benchmarks depend on this crate; the product does not contain libipt. A build
+//! needs cmake and libclang. The command `backtrail-oracle info BUNDLE --digest` prints the lines
+//! of `backtrail info BUNDLE --digest`, decoded by libipt.
 //!
 //! # Examples
 //!

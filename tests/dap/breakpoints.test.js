@@ -60,7 +60,7 @@ describe('breakpoints', () => {
   });
 
   it('can be set before the session is configured', async () => {
-    // What an editor does: this client was launched without any, so a second one is asked.
+    // This client started without breakpoints, so a second client sets them before the start.
     const { Client } = require('./lib/client');
     const other = await new Client().start();
     await other.launch(
@@ -72,7 +72,7 @@ describe('breakpoints', () => {
     await other.end();
   });
 
-  it('on lines without code are moved to code, or say that there is none', async () => {
+  it('on lines without code move to code, or report that there is none', async () => {
     const comment = line('ledger.c', '/* Closes the account when it fell below its minimum. */');
     const [moved, beyond] = await set({ line: comment }, { line: 100_000 });
     assert.ok(moved.verified ? moved.line > comment : moved.message, JSON.stringify(moved));
@@ -80,7 +80,7 @@ describe('breakpoints', () => {
     assert.ok(beyond.message, JSON.stringify(beyond));
   });
 
-  it('in files that the program does not have are not verified', async () => {
+  it('in files outside the program are not verified', async () => {
     const { breakpoints } = await client().ask('setBreakpoints', {
       source: { path: '/nowhere/else.c' },
       breakpoints: [{ line: 1 }],
@@ -90,7 +90,7 @@ describe('breakpoints', () => {
     assert.equal((await go('reverseContinue')).reason === 'breakpoint', false);
   });
 
-  it('of another file of the same name are none of this one', async () => {
+  it('in another file of the same name do not apply to this one', async () => {
     const [breakpoint] = await set({ line: settled() });
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'other-'));
     const other = path.join(folder, 'ledger.c');
@@ -99,7 +99,7 @@ describe('breakpoints', () => {
       const answer = await client().ask('setBreakpoints', { source: { path: other }, breakpoints });
       assert.ok(answer.breakpoints.every(({ verified }) => !verified));
     }
-    // A copy is it, wherever it lies.
+    // A copy with the same contents is the same source, wherever it is stored.
     fs.copyFileSync(file('ledger.c'), other);
     const copied = await client().ask('setBreakpoints', { source: { path: other }, breakpoints: [{ line: settled() }] });
     assert.equal(copied.breakpoints[0].verified, true);
@@ -108,7 +108,7 @@ describe('breakpoints', () => {
     assert.deepEqual((await go('reverseContinue')).hitBreakpointIds, [breakpoint.id]);
   });
 
-  it('on the line that opens a function say where they stop', async () => {
+  it('on the first line of a function report where they stop', async () => {
     const opening = line('ledger.c', 'static void settle(int number)') + 1;
     const [breakpoint] = await set({ line: opening });
     await go('reverseContinue');
@@ -124,7 +124,7 @@ describe('breakpoints', () => {
     }
   });
 
-  it('of a file replace those that it had', async () => {
+  it('of a file replace the earlier ones', async () => {
     await set({ line: settled() }, { line: posted() });
     await setFunctions({ name: 'median_balance' });
     await set();
@@ -135,7 +135,7 @@ describe('breakpoints', () => {
     assert.equal(await index(), 0);
   });
 
-  it('each have a number of their own', async () => {
+  it('have different ids', async () => {
     const lines = await set({ line: settled() }, { line: posted() });
     const functions = await setFunctions({ name: 'apply' }, { name: 'post' });
     const ids = [...lines, ...functions].map(({ id }) => id);
@@ -170,7 +170,7 @@ describe('breakpoints', () => {
     assert.equal(await index(), at);
   });
 
-  it('on instructions take offsets', async () => {
+  it('on instructions support offsets', async () => {
     await go('backtrail/runToCall', { function: 'settle' });
     const at = BigInt((await client().frame()).instructionPointerReference);
     await go('backtrail/goto', { to: 'crash' });
@@ -191,7 +191,7 @@ describe('breakpoints', () => {
     assert.match(stackFrames[1].name, /^end_of_day/);
   });
 
-  it('with a condition that is none say so', async () => {
+  it('with an invalid condition report the error', async () => {
     const [breakpoint] = await setFunctions({ name: 'post', condition: '1 +' });
     assert.equal(breakpoint.verified, false);
     assert.ok(breakpoint.message);
@@ -212,7 +212,7 @@ describe('breakpoints', () => {
     assert.equal(await index(), hits[2]);
   });
 
-  it('count the hits that their condition holds for', async () => {
+  it('count the hits with a true condition', async () => {
     await go('backtrail/goto', { to: 'start' });
     await setFunctions({ name: 'post', condition: '$caller == end_of_day' });
     await go('continue');
@@ -230,7 +230,7 @@ describe('breakpoints', () => {
     assert.equal(never.verified, false);
   });
 
-  it('have conditions that bind as in C', async () => {
+  it('have conditions with the precedence of C', async () => {
     for (const [condition, holds] of [
       ['1 || 0 && 0', true],
       ['0 && 0 || 1', true],
@@ -245,7 +245,7 @@ describe('breakpoints', () => {
     assert.equal(mixed.verified, false);
   });
 
-  it('that are gone after a hit are told to be', async () => {
+  it('that are deleted after a hit are reported as removed', async () => {
     await go('backtrail/goto', { to: 'start' });
     await client().ask('evaluate', { expression: 'tbreak settle', context: 'repl' });
     const gone = client().event('breakpoint', ({ reason }) => reason === 'removed');
@@ -258,7 +258,7 @@ describe('breakpoints', () => {
     assert.equal(nowhere.verified, false);
   });
 
-  it('that log do not stop, and print what they are told', async () => {
+  it('with a log message print it and do not stop', async () => {
     await go('backtrail/goto', { to: 'start' });
     const logged = [];
     client().on('output', ({ body }) => logged.push(body.output));
@@ -278,7 +278,7 @@ describe('breakpoints', () => {
     );
   });
 
-  it('may be set on lines that are listed', async () => {
+  it('can be set on the listed lines', async () => {
     const { breakpoints } = await client().ask('breakpointLocations', {
       source: { path: file('ledger.c') },
       line: settled() - 3,
@@ -292,7 +292,7 @@ describe('breakpoints', () => {
     }
   });
 
-  it('for exceptions may be set as they are offered', async () => {
+  it('for exceptions can be set as offered', async () => {
     const offered = client().capabilities.exceptionBreakpointFilters ?? [];
     const body = await client().ask('setExceptionBreakpoints', { filters: offered.map(({ filter }) => filter) });
     assert.ok(!body?.breakpoints || body.breakpoints.length === offered.length);

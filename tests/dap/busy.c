@@ -1,4 +1,4 @@
-/* Calls one function a million times, then crashes: what is asked of all the calls takes its time. */
+/* Calls one function a million times, then crashes, so that requests about all calls take long. */
 #include <stddef.h>
 
 __attribute__((noinline)) static unsigned step(unsigned value)

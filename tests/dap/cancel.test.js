@@ -1,4 +1,4 @@
-// Requests that take long, taken back.
+// Cancellation of long requests.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -7,7 +7,7 @@ const { scenarios } = require('./lib/scenario');
 
 const bundle = process.env.BUSY;
 
-/** What is asked of each of a million calls, none of which answers. */
+/** A breakpoint condition that is evaluated for each of a million calls and is never true. */
 const LONG = 'break step if value == 12345678';
 
 describe('a long request', () => {
@@ -23,12 +23,12 @@ describe('a long request', () => {
     (begun) => (raw = begun),
   );
 
-  /** Time enough for a request to have begun. */
+  /** Waits until a request has started. */
   const begun = () => new Promise((resolve) => setTimeout(resolve, 100));
   const long = () => raw.request('evaluate', { expression: 'reverse-continue', context: 'repl' });
   const cancel = (request) => raw.request('cancel', { requestId: request.seq });
 
-  it('is cancelled while it runs', async () => {
+  it('is canceled while it runs', async () => {
     const request = long();
     raw.write(packet(request));
     await begun();
@@ -38,12 +38,12 @@ describe('a long request', () => {
     const [response] = await Promise.all([raw.answer(request), raw.answer(back)]);
     assert.equal(response.success, false, JSON.stringify(response));
     assert.equal(response.message, 'cancelled');
-    // Nothing has moved.
+    // The position has not changed.
     const { body } = await raw.ask('stackTrace', { threadId });
     assert.match(body.stackFrames[0].name, /^main/);
   });
 
-  it('is cancelled while it waits', async () => {
+  it('is canceled while it waits', async () => {
     const first = long();
     const queued = raw.request('evaluate', { expression: 'reverse-step', context: 'repl' });
     const last = raw.request('stackTrace', { threadId });
@@ -58,7 +58,7 @@ describe('a long request', () => {
     assert.match(answers[2].body.stackFrames[0].name, /^main/);
   });
 
-  it('shows its progress, by which it is cancelled', async () => {
+  it('shows progress that can cancel it', async () => {
     await raw.ask('initialize', { adapterID: 'backtrail', supportsProgressReporting: true });
     const request = long();
     raw.write(packet(request));
@@ -76,7 +76,7 @@ describe('a long request', () => {
     }
   });
 
-  it('stops where a pause finds it', async () => {
+  it('stops at a pause', async () => {
     const run = raw.request('reverseContinue', { threadId });
     const stops = () => raw.messages.filter(({ event }) => event === 'stopped').length;
     const before = stops();
@@ -89,7 +89,7 @@ describe('a long request', () => {
     await raw.wait((message) => message.event === 'stopped' && ++seen > before, 'the stop');
   });
 
-  it('that is over cannot be cancelled, nor one that never was', async () => {
+  it('cannot be canceled after its end, nor with an unknown id', async () => {
     const done = raw.request('threads');
     raw.write(packet(done));
     await raw.answer(done);
@@ -99,7 +99,7 @@ describe('a long request', () => {
     assert.equal((await raw.ask('threads')).success, true);
   });
 
-  it('does not hold up the end', async () => {
+  it('does not delay the end of the session', async () => {
     const request = long();
     raw.write(packet(request));
     await begun();

@@ -1,4 +1,4 @@
-// A crash that perf recorded on a real processor, with the core beside it; the sources are not on this machine.
+// A crash that perf recorded on a real processor, with its core and without its sources.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -10,13 +10,13 @@ describe('a crash from hardware', () => {
 
   const go = (command, more) => client().move(command, { threadId: client().threadId, ...more });
 
-  it('is stopped at', async () => {
+  it('is the first stop', async () => {
     assert.equal(client().first.reason, 'exception');
     const info = await client().ask('exceptionInfo', { threadId: client().threadId });
     assert.match(info.exceptionId, /^SIG/);
   });
 
-  it('has a stack whose sources may be missing', async () => {
+  it('has a stack, possibly without sources', async () => {
     const { stackFrames } = await client().ask('stackTrace', { threadId: client().threadId });
     assert.ok(stackFrames.length > 1);
     const frame = stackFrames.find(({ source }) => source);
@@ -39,7 +39,7 @@ describe('a crash from hardware', () => {
     assert.equal((await client().ask('backtrail/where')).position, crash.position);
   });
 
-  it('is disassembled around', async () => {
+  it('can be disassembled', async () => {
     const pc = (await client().frame()).instructionPointerReference;
     const { instructions } = await client().ask('disassemble', {
       memoryReference: pc,
@@ -63,7 +63,7 @@ describe('a crash from hardware', () => {
     }
   });
 
-  it('is left well', async () => {
+  it('ends without errors', async () => {
     const { threads } = await client().ask('threads');
     assert.ok(threads.length >= 1);
   });

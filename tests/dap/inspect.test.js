@@ -1,4 +1,4 @@
-// What is asked of one position: code, memory, expressions, commands, the crash.
+// Requests about one position: code, memory, expressions, commands, the crash.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -14,7 +14,7 @@ describe('at a position', () => {
   const position = async () => (await client().ask('backtrail/where')).position;
 
   describe('code', () => {
-    it('is disassembled from before an instruction on', async () => {
+    it('is disassembled from before an instruction', async () => {
       const pc = (await client().frame()).instructionPointerReference;
       const { instructions } = await client().ask('disassemble', {
         memoryReference: pc,
@@ -30,7 +30,7 @@ describe('at a position', () => {
       assert.match(instructions[10].instruction, /^add/);
       assert.ok(instructions.slice(8, 12).some(({ line }) => line > 0));
       assert.match(instructions[10].instructionBytes ?? '48', /^[0-9a-fA-F]{2}( ?[0-9a-fA-F]{2})*$/);
-      // Ahead alone, it is the same.
+      // A request without the preceding instructions returns the same.
       const ahead = await client().ask('disassemble', { memoryReference: pc, instructionCount: 5 });
       assert.deepEqual(
         ahead.instructions.map(({ address, instruction }) => [address, instruction]),
@@ -44,7 +44,7 @@ describe('at a position', () => {
       assert.equal(BigInt(bytes.instructions[0].address), BigInt(pc));
     });
 
-    it('fills up what is no code', async () => {
+    it('has placeholders outside of code', async () => {
       for (const args of [
         { memoryReference: '0x0', instructionOffset: -5, instructionCount: 10 },
         { memoryReference: '0xffffffffffffffff', instructionOffset: 0, instructionCount: 10 },
@@ -57,7 +57,7 @@ describe('at a position', () => {
       }
     });
 
-    it('goes on behind what is known of it', async () => {
+    it('continues after the known code', async () => {
       const pc = (await client().frame()).instructionPointerReference;
       const all = await client().ask('disassemble', { memoryReference: pc, instructionCount: 3000 });
       const known = all.instructions.filter(({ instruction }) => instruction !== '(unknown)');
@@ -72,7 +72,7 @@ describe('at a position', () => {
       }
     });
 
-    it('of an empty reference does no harm', async () => {
+    it('of an invalid reference is harmless', async () => {
       for (const memoryReference of ['', 'rip', '0xzz']) {
         const args = { memoryReference, offset: 0, instructionOffset: -50, instructionCount: 100 };
         const response = await client().request('disassemble', args);
@@ -81,7 +81,7 @@ describe('at a position', () => {
       assert.equal((await client().ask('threads')).threads.length, 1);
     });
 
-    it('of a count beyond reason is bounded', async () => {
+    it('of an excessive count is limited', async () => {
       const pc = (await client().frame()).instructionPointerReference;
       const args = { memoryReference: pc, instructionOffset: -(2 ** 40), instructionCount: 2 ** 40 };
       const response = await client().request('disassemble', args);
@@ -108,7 +108,7 @@ describe('at a position', () => {
       assert.equal(Buffer.from(back.data, 'base64').toString(), 'birch');
     });
 
-    it('is told to be unreadable where there is none', async () => {
+    it('is reported as unreadable where there is none', async () => {
       for (const memoryReference of ['0x0', '0xffffffffffffffff']) {
         const read = await client().ask('readMemory', { memoryReference, count: 16 });
         assert.equal(read.data ?? '', '');
@@ -121,7 +121,7 @@ describe('at a position', () => {
       assert.ok(!much.success || !(much.body.data || much.body.unreadableBytes > 2 ** 40), JSON.stringify(much));
     });
 
-    it('is not that of the crash in the past', async () => {
+    it('of the past is not that of the crash', async () => {
       const rsp = (await repl('print/x $rsp')).match(/0x[0-9a-f]+/)[0];
       const now = await client().ask('readMemory', { memoryReference: rsp, count: 8 });
       assert.equal(Buffer.from(now.data, 'base64').length, 8);
@@ -155,7 +155,7 @@ describe('at a position', () => {
       assert.ok(await client().refused('evaluate', { expression: 'amount', context: 'watch', frameId: end.id }));
     });
 
-    it('that have none say why', async () => {
+    it('without a value report the reason', async () => {
       const { id } = await client().frame();
       for (const expression of ['no_such_name', '1 +', '', '*account', 'post(1)']) {
         const response = await client().request('evaluate', { expression, context: 'watch', frameId: id });
@@ -170,7 +170,7 @@ describe('at a position', () => {
       assert.ok(!then.success || /unknown/.test(then.body.result), JSON.stringify(then));
     });
 
-    it('are no commands where values are asked for', async () => {
+    it('are not commands in watches and hovers', async () => {
       const before = await position();
       const { id } = await client().frame();
       for (const context of ['watch', 'hover', 'variables', 'clipboard']) {
@@ -212,7 +212,7 @@ describe('at a position', () => {
       assert.equal((await client().ask('threads')).threads.length, 1);
     });
 
-    it('and breakpoints of theirs work', async () => {
+    it('can set breakpoints', async () => {
       await repl('break settle');
       const stop = await go('reverseContinue');
       assert.match((await client().frame()).name, /^settle/);
@@ -252,7 +252,7 @@ describe('at a position', () => {
     it('replace what was typed', async () => {
       const typed = 'break sett';
       const target = (await complete(typed)).find(({ label, text }) => (text ?? label).includes('settle'));
-      // Columns are counted from 1, as this client asked for.
+      // Columns start at 1, as this client requested.
       const start = target.start - 1;
       const line = typed.slice(0, start) + (target.text ?? target.label) + typed.slice(start + target.length);
       assert.equal(line.trim(), 'break settle');
@@ -261,7 +261,7 @@ describe('at a position', () => {
       assert.equal(odd.slice(behind.start - 1, behind.start - 1 + behind.length), 'sett');
     });
 
-    it('of nonsense are none', async () => {
+    it('of invalid text are empty', async () => {
       assert.deepEqual(await complete('zzzz qqqq'), []);
       for (const column of [0, -1, 1_000_000]) {
         await client().request('completions', { text: 'backt', column });
@@ -270,14 +270,14 @@ describe('at a position', () => {
   });
 
   describe('the crash', () => {
-    it('is told', async () => {
+    it('has an exception', async () => {
       const info = await client().ask('exceptionInfo', { threadId: client().threadId });
       assert.match(info.exceptionId, /SIGSEGV/);
       assert.match(info.description, /0x[0-9a-f]+/);
       assert.ok(info.breakMode);
     });
 
-    it('is not told of another place', async () => {
+    it('has no exception at other positions', async () => {
       await go('backtrail/goto', { to: 'start' });
       assert.match(await client().refused('exceptionInfo', { threadId: client().threadId }), /crash/);
     });

@@ -1,4 +1,4 @@
-/* Makes so much trace, by calls through pointers, that only its end is decoded at first; then crashes. */
+/* Writes so much trace, by calls through pointers, that only its end is decoded first; crashes. */
 #include <stddef.h>
 
 static unsigned add(unsigned value)

@@ -1,4 +1,4 @@
-// The check of messages itself: what is wrong is found.
+// Tests of the message check: errors are found.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -42,7 +42,7 @@ describe('the check of messages', () => {
     it(`finds ${name}`, () => assert.notDeepEqual(faultsOfMessage(message), []));
   }
 
-  it('finds what is answered wrongly', () => {
+  it('finds wrong responses', () => {
     const asked = { seq: 1, type: 'request', command: 'threads' };
     const threads = response('threads', { threads: [] });
     for (const [messages, expected] of [

@@ -58,7 +58,7 @@ describe('moves', () => {
     }
   });
 
-  it('by instructions go one at a time', async () => {
+  it('by instructions go one by one', async () => {
     const at = await index();
     await go('stepBack', { granularity: 'instruction' });
     assert.equal(await index(), at - 1);
@@ -72,7 +72,7 @@ describe('moves', () => {
     assert.equal(await index(), at);
   });
 
-  it('by statements are those by lines', async () => {
+  it('by statements are the same as by lines', async () => {
     const crash = await position();
     await go('stepBack', { granularity: 'statement' });
     const statement = await position();
@@ -82,7 +82,7 @@ describe('moves', () => {
     assert.equal(await position(), statement);
   });
 
-  it('of our own go back as the others go forth', async () => {
+  it('of our own go backward as the standard ones go forward', async () => {
     await go('backtrail/goto', { to: 'start' });
     await go('backtrail/runToCall', { function: 'apply', direction: 'forward' });
     const seen = [await position()];
@@ -96,7 +96,7 @@ describe('moves', () => {
     }
     await go('backtrail/reverseStepOut');
     assert.match((await client().frame()).name, /^main/);
-    // It is in the middle of a line, at the call: from there on, by lines.
+    // This position is a call within a line. Later moves are by lines.
     await go('next');
     const over = await position();
     await go('next');
@@ -123,7 +123,7 @@ describe('moves', () => {
     }
   });
 
-  it('forward come to the crash again', async () => {
+  it('forward reach the crash again', async () => {
     await go('reverseContinue');
     const stop = await go('continue');
     assert.equal(stop.reason, 'exception');
@@ -131,7 +131,7 @@ describe('moves', () => {
     assert.match((await client().frame()).name, /^post/);
   });
 
-  it('say which threads go on', async () => {
+  it('report which threads continue', async () => {
     const threadId = client().threadId;
     const stopped = client().event('stopped');
     const body = await client().ask('continue', { threadId });
@@ -139,7 +139,7 @@ describe('moves', () => {
     await stopped;
   });
 
-  it('are taken back, and made again', async () => {
+  it('can be undone and redone', async () => {
     const crash = await position();
     await go('stepBack');
     const before = await position();
@@ -165,7 +165,7 @@ describe('moves', () => {
     }
   });
 
-  it('have no targets where no code is', async () => {
+  it('have no targets on lines without code', async () => {
     for (const wanted of [100_000, line('ledger.c', 'puts("the day is closed");')]) {
       const response = await client().request('gotoTargets', { source: source(), line: wanted });
       assert.ok(response.success ? response.body.targets.length === 0 : response.body.error.format, `line ${wanted}`);
@@ -187,7 +187,7 @@ describe('moves', () => {
     assert.equal(await position(), crash);
   });
 
-  it('come to calls of a function, the nearest first', async () => {
+  it('reach calls of a function, nearest first', async () => {
     await client().move('backtrail/runToCall', { function: 'settle' });
     const last = await index();
     assert.match((await client().frame()).name, /^settle/);
@@ -197,7 +197,7 @@ describe('moves', () => {
     assert.equal(await index(), last);
   });
 
-  it('begin a frame again', async () => {
+  it('restart a frame', async () => {
     const { stackFrames } = await client().ask('stackTrace', { threadId: client().threadId });
     const caller = stackFrames[1];
     assert.match(caller.name, /^end_of_day/);
@@ -207,12 +207,12 @@ describe('moves', () => {
     assert.equal(begun.line, line('ledger.c', 'static void end_of_day(void)') + 1);
   });
 
-  it('pause without harm', async () => {
+  it('may be paused', async () => {
     await client().ask('pause', { threadId: client().threadId });
     assert.equal((await client().ask('threads')).threads.length, 1);
   });
 
-  it('tell where they led to', async () => {
+  it('report the new position', async () => {
     const moved = client().event('backtrail/moved');
     await go('stepBack');
     assert.deepEqual(await moved, await client().ask('backtrail/where'));

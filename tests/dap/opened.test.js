@@ -1,4 +1,4 @@
-// What else can be opened: a packed trace, by its path or its address, and a core alone.
+// Other inputs that can be opened: a packed trace, by path or address, and a core alone.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -80,12 +80,12 @@ describe('opened', () => {
       assert.deepEqual(asked, ['/ledger.btz']);
     });
 
-    it('is looked for where its own server says', async () => {
+    it('is fetched from the address that its server redirects to', async () => {
       const stop = await client.launch({ bundle: `${origin}/moved.btz` });
       assert.equal(stop.reason, 'exception');
     });
 
-    it('is refused when it is not what was meant', async () => {
+    it('is refused when the download is wrong', async () => {
       await client.ask('initialize', { adapterID: 'backtrail' });
       const bundle = (name) => `${origin}/${name}.btz`;
       for (const [args, expected] of [

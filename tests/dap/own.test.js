@@ -1,4 +1,4 @@
-// The requests of our own, whose bodies docs/dap.md has: every answer is held to that.
+// The requests of our own. Every response is checked against docs/dap.md.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -10,7 +10,7 @@ describe('of our own requests', () => {
   const { it } = client;
   const ask = (name, args = {}) => client().ask(`backtrail/${name}`, args);
 
-  it('trace tells what was opened', async () => {
+  it('trace describes the trace', async () => {
     const trace = await ask('trace');
     assert.match(trace.program, /ledger/);
     assert.equal(trace.crash.threadId, client().threadId);
@@ -19,7 +19,7 @@ describe('of our own requests', () => {
     assert.deepEqual(await ask('trace'), trace);
   });
 
-  it('where tells the position', async () => {
+  it('where returns the position', async () => {
     const where = await ask('where');
     assert.equal(where.threadId, client().threadId);
     assert.match(where.function, /^post/);
@@ -34,7 +34,7 @@ describe('of our own requests', () => {
     assert.equal(roots.total, roots.calls.length);
     const { path } = await ask('callPath');
     const names = path.map((call) => call.function);
-    // What is inlined is no call.
+    // An inlined function is not a call.
     assert.deepEqual(names.filter((name) => name !== 'post').slice(-2), ['main', 'end_of_day']);
     assert.equal(path[0].call, roots.calls.find(({ around }) => around).call);
     const main = path.find((call) => call.function === 'main');
@@ -52,7 +52,7 @@ describe('of our own requests', () => {
     assert.ok(await client().refused('backtrail/calls', { parent: 'c99999999' }));
   });
 
-  it('timeline is within what was asked', async () => {
+  it('timeline stays within the requested range', async () => {
     const whole = await ask('timeline', { width: 200, depth: 4 });
     assert.equal(whole.threads.length, 1);
     assert.ok(whole.begin <= whole.from && whole.from < whole.to && whole.to <= whole.end);
@@ -91,7 +91,7 @@ describe('of our own requests', () => {
     assert.ok(await client().refused('backtrail/latency', { function: 'no_such_function' }));
   });
 
-  it('compare tells what two calls differ in', async () => {
+  it('compare lists the differences of two calls', async () => {
     const { rows } = await ask('latency', { function: 'settle', instructions: true, sort: 'length' });
     const calls = [rows[0].position, rows.at(-1).position];
     const { text } = await ask('compare', { calls });
@@ -99,7 +99,7 @@ describe('of our own requests', () => {
     assert.ok(await client().refused('backtrail/compare', { calls: ['c1'] }));
   });
 
-  it('bookmarks are kept, gone to, and removed', async () => {
+  it('bookmarks are set, visited, and removed', async () => {
     assert.deepEqual(await ask('bookmarks'), { bookmarks: [] });
     const { position } = await ask('where');
     const begin = { name: 'begin', position: position.replace(/#.*/, '#0') };
@@ -114,7 +114,7 @@ describe('of our own requests', () => {
     assert.equal((await ask('where')).position, position);
     const after = await ask('bookmarks', { remove: ['begin', 'nothing'] });
     assert.deepEqual(after.bookmarks, [here]);
-    // Those that an editor kept of an earlier session.
+    // References that an editor kept from an earlier session.
     const other = await new Client().start();
     await other.launch({ bundle: process.env.LEDGER, bookmarks: [begin, here] });
     assert.deepEqual((await other.ask('backtrail/bookmarks', {})).bookmarks, [begin, here]);
@@ -157,7 +157,7 @@ describe('of our own requests', () => {
     assert.ok(await client().refused('backtrail/locals', { frameId: 123456789 }));
   });
 
-  it('none that needs arguments does without', async () => {
+  it('requests without their arguments are refused', async () => {
     for (const name of ['goto', 'runToCall', 'latency', 'compare', 'coverage']) {
       assert.ok(await client().refused(`backtrail/${name}`, {}), name);
     }

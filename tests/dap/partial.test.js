@@ -10,22 +10,22 @@ describe('a long trace', () => {
 
   const ask = (name, args = {}) => client().ask(`backtrail/${name}`, args);
 
-  /** Waits until all of it is decoded. */
+  /** Waits until the whole trace is decoded. */
   async function whole() {
     while ((await ask('trace')).isPartial) {
       await new Promise((resolve) => setTimeout(resolve, 200));
     }
   }
 
-  it('is stopped at the crash at once', async () => {
+  it('stops at the crash at once', async () => {
     assert.equal(client().first.reason, 'exception');
     const { position } = await ask('where');
-    // Counted from the end: nobody knows yet how much comes before.
+    // The position is counted from the end, because the amount of earlier trace is still unknown.
     assert.match(position, /^t\d+#-0$/);
     assert.match((await client().frame()).name, /^main/);
   });
 
-  it('is told to be longer when that is known', async () => {
+  it('gets its length when it is known', async () => {
     const { isPartial } = await ask('trace');
     const { position } = await ask('where');
     await whole();
@@ -38,7 +38,7 @@ describe('a long trace', () => {
     assert.equal(moved.at(-1).body.position, position);
   });
 
-  it('is decoded where an answer needs it', async () => {
+  it('is decoded when a response needs it', async () => {
     await client().move('reverseContinue', { threadId: client().threadId });
     assert.match((await ask('where')).position, /#-\d{8}$/);
     assert.equal((await ask('calls')).calls[0].position, (await ask('where')).position);
@@ -49,7 +49,7 @@ describe('a long trace', () => {
     assert.equal(stop.reason, 'exception');
   });
 
-  it('gives positions that stay good', async () => {
+  it('has positions that stay valid', async () => {
     const { position } = await ask('where');
     await client().move('stepBack', { threadId: client().threadId, granularity: 'instruction' });
     const before = (await ask('where')).position;
@@ -62,7 +62,7 @@ describe('a long trace', () => {
     assert.equal((await client().frame()).instructionPointerReference, instructionPointerReference);
   });
 
-  it('is left while it is decoded', async () => {
+  it('can be closed while it is decoded', async () => {
     assert.equal((await client().ask('threads')).threads.length, 1);
   });
 });

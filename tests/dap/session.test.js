@@ -20,7 +20,7 @@ describe('a session', () => {
     (begun) => (client = begun),
   );
 
-  it('tells at initialize what it can do', async () => {
+  it('reports its capabilities at initialize', async () => {
     const begin = process.hrtime.bigint();
     const capabilities = await client.ask('initialize', { adapterID: 'backtrail' });
     console.log(`      initialize was answered after ${Number(process.hrtime.bigint() - begin) / 1e6} ms`);
@@ -46,7 +46,7 @@ describe('a session', () => {
     ]) {
       assert.equal(capabilities[name], true, name);
     }
-    // Nothing of the past can be changed.
+    // The past cannot be changed.
     for (const name of [
       'supportsSetVariable',
       'supportsSetExpression',
@@ -68,7 +68,7 @@ describe('a session', () => {
     assert.equal(frame.source.path, file('ledger.c'));
   });
 
-  it('says that it is initialized before it is configured, and stops only then', async () => {
+  it('sends initialized before the configuration, and stops after it', async () => {
     await client.launch({ bundle });
     const at = (holds) => client.messages.findIndex(holds);
     const answered = (command) => at((message) => message.type === 'response' && message.command === command);
@@ -93,12 +93,12 @@ describe('a session', () => {
     assert.equal((await client.frame()).line, settle);
   });
 
-  it('takes attach for launch', async () => {
+  it('treats attach as launch', async () => {
     const stop = await client.launch({ bundle }, { request: 'attach' });
     assert.equal(stop.reason, 'exception');
   });
 
-  it('begins at the position that is asked for', async () => {
+  it('begins at the requested position', async () => {
     const stop = await client.launch({ bundle, position: 'start' });
     assert.notEqual(stop.reason, 'exception');
     const where = await client.ask('backtrail/where');
@@ -106,7 +106,7 @@ describe('a session', () => {
     assert.equal(where.threadId, stop.threadId);
   });
 
-  it('refuses a bundle that is not there, and goes on', async () => {
+  it('refuses a missing bundle, and continues', async () => {
     await client.ask('initialize', { adapterID: 'backtrail' });
     assert.match(await client.refused('launch', { bundle: '/nowhere/at.all' }), /\/nowhere\/at\.all/);
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'backtrail-dap-'));
@@ -120,14 +120,14 @@ describe('a session', () => {
     assert.equal((await stopped).reason, 'exception');
   });
 
-  it('refuses addresses that it may not fetch from', async () => {
+  it('refuses addresses that are not allowed', async () => {
     await client.ask('initialize', { adapterID: 'backtrail' });
     for (const address of ['http://example.com/a.btz', 'ftp://example.com/a.btz', 'https://']) {
       assert.ok(await client.refused('launch', { bundle: address }), address);
     }
   });
 
-  it('sends nothing of a session that has not begun', async () => {
+  it('sends no events before the session begins', async () => {
     await client.ask('initialize', { adapterID: 'backtrail' });
     for (const [command, args] of [
       ['stackTrace', { threadId: 1 }],
@@ -139,7 +139,7 @@ describe('a session', () => {
     }
   });
 
-  it('begins again where it began', async () => {
+  it('restarts at its first position', async () => {
     await client.launch({ bundle });
     assert.equal(client.capabilities.supportsRestartRequest, true);
     await client.move('stepBack', { threadId: client.threadId });
@@ -148,7 +148,7 @@ describe('a session', () => {
     assert.equal((await client.frame()).line, line('ledger.c', 'account->balance += amount;'));
   });
 
-  it('terminates, and says so once', async () => {
+  it('terminates with one event', async () => {
     await client.launch({ bundle });
     assert.equal(client.capabilities.supportsTerminateRequest, true);
     const terminated = client.event('terminated');
@@ -173,7 +173,7 @@ describe('a session', () => {
 });
 
 describe('over TCP', () => {
-  /** The program, and the port that it says it listens on. */
+  /** The program, and the port that it prints. */
   async function listen(address) {
     const program = spawn(process.env.BACKTRAIL_BIN, ['dap', '--listen', address]);
     const exited = new Promise((resolve) => program.on('exit', (code, signal) => resolve(signal ?? code)));
@@ -193,7 +193,7 @@ describe('over TCP', () => {
     return { program, exited, port };
   }
 
-  it('serves a session at the port that it names', async () => {
+  it('serves a session at the printed port', async () => {
     const { program, port } = await listen('127.0.0.1:0');
     try {
       const client = await new Client().start(port);
@@ -206,7 +206,7 @@ describe('over TCP', () => {
     }
   });
 
-  it('survives who says nothing and who says nonsense', async () => {
+  it('survives silent and invalid clients', async () => {
     const { program, port } = await listen('127.0.0.1:0');
     try {
       for (const bytes of ['', 'GET / HTTP/1.1\r\nHost: a\r\n\r\n', 'Content-Length: 20\r\n\r\n{']) {

@@ -10,7 +10,7 @@ describe('threads', () => {
   const client = clients(() => ({ bundle: process.env.THREADS }));
   const { it } = client;
 
-  it('are all there, with the one that crashed stopped at', async () => {
+  it('are all listed, with the stop in the one that crashed', async () => {
     const { threads } = await client().ask('threads');
     assert.equal(threads.length, 3);
     assert.equal(new Set(threads.map(({ id }) => id)).size, 3);
@@ -22,7 +22,7 @@ describe('threads', () => {
     );
   });
 
-  it('have stacks, each its own', async () => {
+  it('have one stack each', async () => {
     const { threads } = await client().ask('threads');
     const of = async ({ id }) => {
       const { stackFrames } = await client().ask('stackTrace', { threadId: id });
@@ -37,7 +37,7 @@ describe('threads', () => {
     assert.equal(own[0], 'store');
   });
 
-  it('move alone, and the others are told at their time', async () => {
+  it('move alone, and the others are shown at their time', async () => {
     const { threads } = await client().ask('threads');
     const other = threads.find(({ id }) => id !== client().threadId).id;
     const stop = await client().move('stepBack', { threadId: other, granularity: 'instruction' });
@@ -55,14 +55,14 @@ describe('a stack', () => {
   const client = clients(() => ({ bundle: process.env.LEDGER }));
   const { it } = client;
 
-  it('begins with the innermost', async () => {
+  it('begins with the innermost frame', async () => {
     const { stackFrames } = await client().ask('stackTrace', { threadId: client().threadId });
     assert.match(stackFrames[0].name, /^post/);
     assert.match(stackFrames[1].name, /^end_of_day/);
     assert.match(stackFrames[2].name, /^main/);
   });
 
-  it('tells where each frame is', async () => {
+  it('has the position of each frame', async () => {
     const { stackFrames } = await client().ask('stackTrace', { threadId: client().threadId });
     const [inner, caller] = stackFrames;
     assert.equal(inner.source.name, 'ledger.c');
@@ -70,7 +70,7 @@ describe('a stack', () => {
     assert.equal(caller.line, line('ledger.c', 'post(accounts[orders[i].from], -orders[i].amount);'));
     for (const frame of stackFrames) {
       assert.match(frame.instructionPointerReference, /^0x[0-9a-f]+$/);
-      // Without a line, both are 0.
+      // Without line information, both are 0.
       assert.ok(frame.line > 0 ? frame.column >= 0 : frame.line === 0 && frame.column === 0, JSON.stringify(frame));
     }
     const { modules } = await client().ask('modules', { startModule: 0 });
@@ -79,11 +79,11 @@ describe('a stack', () => {
     assert.ok(stackFrames.every(({ moduleId }) => moduleId === undefined || ids.has(moduleId)));
   });
 
-  it('has frames that are gone when the thread has moved', async () => {
+  it('has frames that are invalid after a move', async () => {
     const frame = await client().frame();
     const { scopes } = await client().ask('scopes', { frameId: frame.id });
     await client().move('stepBack', { threadId: client().threadId });
-    // Never is the new shown for the old.
+    // A new frame is never shown in place of the old frame.
     assert.ok(await client().refused('scopes', { frameId: frame.id }));
     assert.ok(await client().refused('variables', { variablesReference: scopes[0].variablesReference }));
     const now = await client().frame();
@@ -91,13 +91,13 @@ describe('a stack', () => {
     await client().ask('scopes', { frameId: now.id });
   });
 
-  it('has no scopes of a frame that never was', async () => {
+  it('has no scopes for an unknown frame', async () => {
     assert.ok(await client().refused('scopes', { frameId: 123456789 }));
     assert.ok(await client().refused('variables', { variablesReference: 123456789 }));
   });
 });
 
-// A whole one, one whose end is unknown, one of an endless recursion.
+// A complete stack, a stack with an unknown end, and the stack of an endless recursion.
 for (const [name, size] of [
   ['LEDGER', 2],
   ['SMASH', 1],
@@ -108,7 +108,7 @@ for (const [name, size] of [
     const client = clients(() => ({ bundle: process.env[name] }));
     const { it } = client;
 
-    it(`is the same in pages of ${size} as it is at once`, async () => {
+    it(`is the same in pages of ${size} as in one request`, async () => {
       const { threadId } = client();
       const paged = [];
       let total = Infinity;
@@ -116,7 +116,7 @@ for (const [name, size] of [
         const page = await client().ask('stackTrace', { threadId, startFrame, levels: size });
         assert.ok(page.stackFrames.length <= size);
         assert.ok(page.stackFrames.length > 0, `frames from ${startFrame} on, of ${page.totalFrames}`);
-        // What is told of the number of frames may grow while one looks, as an editor shows it: never is it too small.
+        // The reported number of frames may grow from page to page, but is never too small.
         assert.ok(page.totalFrames >= startFrame + page.stackFrames.length);
         total = page.totalFrames;
         paged.push(...page.stackFrames);
@@ -174,12 +174,12 @@ describe('variables', () => {
     assert.equal(values.get('inner').variablesReference, 0);
   });
 
-  it('open level by level', async () => {
+  it('expand level by level', async () => {
     const frame = await client().frame();
     const list = await client().ask('evaluate', { expression: 'list', frameId: frame.id, context: 'watch' });
     assert.ok(list.variablesReference > 0);
     let node = await children(list.variablesReference);
-    // A pointer opens to what it points to, at once or by one level.
+    // A pointer expands to its target, either directly or by one level.
     if (node.length === 1) {
       node = await children(node[0].variablesReference);
     }
@@ -197,7 +197,7 @@ describe('variables', () => {
     );
   });
 
-  it('that are long come in pages', async () => {
+  it('with many elements come in pages', async () => {
     const frame = await client().frame();
     const zeros = await client().ask('evaluate', { expression: 'zeros', frameId: frame.id, context: 'watch' });
     assert.equal(zeros.indexedVariables, 300);
@@ -220,7 +220,7 @@ describe('variables', () => {
       if (evaluateName) {
         tried += 1;
         const again = await client().ask('evaluate', { expression: evaluateName, frameId: frame.id, context: 'watch' });
-        // As in GDB, a pointer says its type where it is asked for alone.
+        // As in GDB, only the result for a pointer alone includes its type.
         assert.equal(again.result.replace(/^\(.*\*.*\) (?=0x)/, ''), value, name);
       }
     }
@@ -242,7 +242,7 @@ describe('variables', () => {
     assert.ok(registers.some(({ name }) => name === 'rsp'));
   });
 
-  it('of the trace tell the position', async () => {
+  it('of the trace have the position', async () => {
     const trace = await children((await scope('Trace')).variablesReference);
     const { position } = await client().ask('backtrail/where');
     assert.ok(
@@ -251,7 +251,7 @@ describe('variables', () => {
     );
   });
 
-  it('are unknown where nothing tells them', async () => {
+  it('are unknown without a source for them', async () => {
     await client().move('backtrail/goto', { to: 'start' });
     await client().move('backtrail/runToCall', { function: 'fall', direction: 'forward' });
     await client().move('next', { threadId: client().threadId });
@@ -280,12 +280,12 @@ describe('sources', () => {
     assert.equal(content, fs.readFileSync(file('ledger.c'), 'utf8'));
   });
 
-  it('are not any file of this machine', async () => {
+  it('do not include other files of this machine', async () => {
     assert.ok(await client().refused('source', { source: { path: '/etc/passwd' }, sourceReference: 0 }));
     assert.ok(await client().refused('source', { sourceReference: 123456789 }));
   });
 
-  it('come with their modules', async () => {
+  it('are listed by module', async () => {
     const { modules, totalModules } = await client().ask('modules', { startModule: 0 });
     assert.equal(totalModules, modules.length);
     const program = modules.find(({ name }) => name.includes('ledger'));

@@ -1,4 +1,4 @@
-// Several threads: what is asked of one that is not the current one, and what moves where.
+// Several threads: requests about other threads than the current one, and their moves.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -19,7 +19,7 @@ describe('of several threads', () => {
     return threads.map(({ id }) => id).filter((id) => id !== client().threadId);
   }
 
-  it('a command in another one that does not move leaves all as it is', async () => {
+  it('a command in another thread that does not move changes nothing', async () => {
     const before = await where();
     const stops = stopped();
     for (const id of await others()) {
@@ -29,13 +29,13 @@ describe('of several threads', () => {
       await client().refused('evaluate', { expression: 'goto nosuch', context: 'repl', frameId: frame.id });
       await client().refused('backtrail/runToCall', { function: 'no_such_function', threadId: id });
       assert.equal(await where(), before);
-      // The frame is still good.
+      // The frame is still valid.
       assert.ok((await client().ask('scopes', { frameId: frame.id })).scopes.length > 0);
     }
     assert.equal(stopped(), stops);
   });
 
-  it('a command in another one that moves is told', async () => {
+  it('a command in another thread that moves sends a stop', async () => {
     const [id] = await others();
     const frame = await client().frame(id);
     const stop = client().event('stopped');
@@ -44,13 +44,13 @@ describe('of several threads', () => {
     assert.ok((await where()).startsWith(`t${id}#`));
   });
 
-  it('a command that goes to a place is told to have gone', async () => {
+  it('a command that goes to a position sends a stop', async () => {
     const stop = client().event('stopped');
     await repl('goto start');
     assert.equal((await stop).reason, 'goto');
   });
 
-  it('one that has not begun has no values', async () => {
+  it('a thread that has not begun has no values', async () => {
     const { threads } = await client().ask('threads');
     const main = Math.min(...threads.map(({ id }) => id));
     await client().move('backtrail/goto', { to: `t${main}#0` });
@@ -67,7 +67,7 @@ describe('of several threads', () => {
     assert.ok(looked > 0);
   });
 
-  it('targets to go to are of the one that they were asked for', async () => {
+  it('goto targets belong to the requested thread', async () => {
     const { stackFrames } = await client().ask('stackTrace', { threadId: client().threadId });
     const { source } = stackFrames.find((frame) => frame.source);
     const waits = line('thread_crash.c', 'while (!ready)');
@@ -81,14 +81,14 @@ describe('of several threads', () => {
     assert.equal((await go('goto', { targetId })).reason, 'goto');
   });
 
-  it('only the one that crashed has the exception', async () => {
+  it('only the crashed thread has the exception', async () => {
     assert.equal((await client().ask('exceptionInfo', { threadId: client().threadId })).exceptionId, 'SIGSEGV');
     for (const threadId of [...(await others()), 999999]) {
       await client().refused('exceptionInfo', { threadId });
     }
   });
 
-  it('members are told in pages, and by the right filter', async () => {
+  it('members are listed in pages, and by the right filter', async () => {
     const frame = await client().frame();
     const { scopes } = await client().ask('scopes', { frameId: frame.id });
     const registers = scopes.find(({ name }) => name === 'Registers').variablesReference;

@@ -1,4 +1,4 @@
-// What comes over the wire: packets in odd forms, what is no message, and what is no request that the protocol knows.
+// Input on the wire: packets in odd forms, invalid messages, and requests that the protocol lacks.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -73,8 +73,8 @@ describe('packets', () => {
     'empty headers': Buffer.from('\r\n\r\n\r\n\r\n'),
   };
   for (const [name, bytes] of Object.entries(spoilt)) {
-    it(`lives on behind ${name}`, async () => {
-      // Where it has a number, it may be answered.
+    it(`continues after ${name}`, async () => {
+      // A message with a number may be answered.
       raw.checker.open.set(900, '');
       raw.write(bytes);
       await raw.isAlive();
@@ -82,7 +82,7 @@ describe('packets', () => {
     });
   }
 
-  // What cannot be told from what follows ends the conversation, but not by a crash.
+  // Packets whose end is unclear end the conversation, but do not crash the adapter.
   const lost = {
     'a length beyond all memory': Buffer.from('Content-Length: 99999999999999\r\n\r\n{}'),
     'a length beyond all numbers': Buffer.from(`Content-Length: 9${'9'.repeat(60)}\r\n\r\n{}`),
@@ -92,13 +92,13 @@ describe('packets', () => {
     nothing: Buffer.alloc(0),
   };
   for (const [name, bytes] of Object.entries(lost)) {
-    it(`ends well when the input ends behind ${name}`, async () => {
+    it(`ends without a crash when the input ends after ${name}`, async () => {
       raw.write(bytes);
       raw.program.stdin.end();
       const status = await raw.exited;
       assert.ok(status === 0 || status === 3, `exit status ${status}; stderr: ${raw.errors}`);
       assert.ok(!raw.errors.includes('panicked'), raw.errors);
-      // What was not answered or said in the end does not matter.
+      // Missing responses and late output are allowed.
       raw.isOver = true;
       raw.errors = '';
       raw.checker.open.clear();
@@ -112,7 +112,7 @@ describe('packets', () => {
     raw.isOver = true;
   });
 
-  it('ends when nobody reads any more', async () => {
+  it('ends when its output is closed', async () => {
     await raw.launch({ bundle });
     raw.program.stdout.destroy();
     for (let at = 0; at < 100; at++) {
@@ -120,10 +120,10 @@ describe('packets', () => {
     }
     raw.program.stdin.end();
     const status = await raw.exited;
-    // It may complain that its words are lost.
+    // The adapter may report that its output was lost.
     assert.ok(status === 0 || status === 1, `exit status ${status}`);
     assert.ok(!raw.errors.includes('panicked'), raw.errors);
-    // What was not answered or said in the end does not matter.
+    // Missing responses and late output are allowed.
     raw.isOver = true;
     raw.errors = '';
     raw.checker.open.clear();
@@ -137,7 +137,7 @@ describe('requests', () => {
     (begun) => (raw = begun),
   );
 
-  it('refuses what it does not know', async () => {
+  it('refuses unknown requests', async () => {
     await raw.launch({ bundle });
     for (const command of ['makeCoffee', 'backtrail/makeCoffee', '', 'Threads']) {
       const response = await raw.ask(command, { sugar: 2 });
@@ -148,7 +148,7 @@ describe('requests', () => {
     assert.equal((await raw.ask('threads')).success, true);
   });
 
-  it('takes no notice of fields that it does not know', async () => {
+  it('ignores unknown fields', async () => {
     await raw.ask('initialize', { adapterID: 'backtrail', supportsTimeTravel: true });
     const { threadId } = await raw.launch({ bundle, colour: 'red', __sessionId: 'a', type: 'backtrail', request: 'launch' });
     const request = raw.request('stackTrace', { threadId, depth: [1], format: null, levels: null }, { colour: 'red' });
@@ -157,7 +157,7 @@ describe('requests', () => {
     assert.equal(response.success, true, JSON.stringify(response));
   });
 
-  it('answers what was asked at once in its order', async () => {
+  it('responds in the order of requests', async () => {
     const { threadId } = await raw.launch({ bundle });
     const asked = [];
     for (let at = 0; at < 20; at++) {
@@ -178,7 +178,7 @@ describe('requests', () => {
     assert.ok(answers.every(({ command, success }) => success === (command !== 'makeCoffee')));
   });
 
-  // Each request of the protocol, but for those that end the session.
+  // Every request of the protocol, except those that end the session.
   const schema = JSON.parse(fs.readFileSync(path.join(__dirname, '../../dap-adapter/protocol/debugProtocol.json')));
   const ends = ['disconnect', 'terminate', 'restart', 'launch', 'attach', 'configurationDone', 'initialize'];
   const commands = Object.keys(schema.definitions)

@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::{env, io};
 
-/// What a run of `backtrail` left behind.
+/// The outcome of a run of `backtrail`.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Its exit status; `None` when a signal ended it, which is never right.
+    /// The exit status; `None` after a signal, which is always an error.
     pub status: Option<i32>,
     /// Everything it printed on stdout.
     pub stdout: String,
@@ -19,11 +19,11 @@ pub struct Run {
 }
 
 impl Run {
-    /// The run itself, checked to have exited with `status`.
+    /// Returns the run after checking that it exited with `status`.
     ///
     /// # Panics
     ///
-    /// With both outputs, when it did not.
+    /// The status differs; the text contains both outputs.
     #[must_use]
     #[track_caller]
     pub fn exited(self, status: i32) -> Self {
@@ -37,11 +37,11 @@ impl Run {
         self
     }
 
-    /// The one line on stderr, which is what every failure tells.
+    /// Returns the one line on stderr, which every failure prints.
     ///
     /// # Panics
     ///
-    /// When it is not exactly one line.
+    /// Stderr does not have exactly one line.
     #[must_use]
     #[track_caller]
     pub fn sentence(&self) -> &str {
@@ -55,7 +55,7 @@ impl Run {
     }
 }
 
-/// Runs `backtrail` with these arguments, without a terminal and without ours in its environment.
+/// Runs `backtrail` with these arguments, without a terminal and without our environment variables.
 ///
 /// # Errors
 ///
@@ -69,7 +69,7 @@ pub fn backtrail<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> io:
     })
 }
 
-/// The bare command, for tests that feed it or signal it.
+/// Returns the command alone, for tests that write to it or signal it.
 ///
 /// # Errors
 ///
@@ -83,7 +83,8 @@ pub fn command() -> io::Result<Command> {
     Ok(command)
 }
 
-/// The binary under test: what `BACKTRAIL_BIN` names, else `cargo build` makes it, once a test program.
+/// Returns the binary under test: `BACKTRAIL_BIN`, or the result of `cargo build`, once per test
+/// program.
 ///
 /// # Errors
 ///
@@ -111,8 +112,8 @@ fn build() -> io::Result<PathBuf> {
     Ok(target_directory().join("debug/backtrail"))
 }
 
-/// The `cargo` that runs this program, without the variables of its package: build scripts that look at them, as `ring`'s does, would
-/// run anew for each package.
+/// Returns the `cargo` that runs this program, without the variables of its package. Build scripts
+/// that read these, such as that of `ring`, would otherwise run again for each package.
 #[must_use]
 pub fn cargo() -> Command {
     const OF_THE_PACKAGE: [&str; 5] = [

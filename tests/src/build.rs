@@ -1,4 +1,4 @@
-//! Building the example programs, once for each content and flags.
+//! Builds of the example programs, once for each content and flags.
 
 use crate::programs::{Language, Program, Variant, find};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,7 +11,7 @@ const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/programs");
 
 /// Builds `program` as `variant` unless it was built from this source, and returns its path.
 ///
-/// It stands in the `test-programs` folder of the cargo target directory.
+/// The path is in the `test-programs` folder of the cargo target directory.
 ///
 /// # Errors
 ///
@@ -29,7 +29,7 @@ pub fn build(program: &Program, variant: Variant) -> io::Result<PathBuf> {
     }
 
     fs::create_dir_all(&folder)?;
-    // Tests build at the same time: each under a name of its own, and the rename is atomic.
+    // Tests build at the same time: each under its own name, and the rename is atomic.
     static UNIQUE: AtomicU32 = AtomicU32::new(0);
     let unique = format!(
         "{}.{}",
@@ -38,7 +38,7 @@ pub fn build(program: &Program, variant: Variant) -> io::Result<PathBuf> {
     );
     let unfinished = folder.join(unique);
     let mut compiler = command(program, variant);
-    // The sources are named relative to their folder, so that debug information is the same everywhere.
+    // Source paths are relative to their folder, so that debug information is the same everywhere.
     compiler
         .current_dir(SOURCES)
         .arg("-o")
@@ -55,11 +55,11 @@ pub fn build(program: &Program, variant: Variant) -> io::Result<PathBuf> {
     Ok(executable)
 }
 
-/// [`build`] by name.
+/// Builds a program by name.
 ///
 /// # Errors
 ///
-/// As [`build`], and when the table has no such program.
+/// As [`build`], and when the table lacks the program.
 pub fn built(name: &str, variant: Variant) -> io::Result<PathBuf> {
     let program = find(name).ok_or_else(|| io::Error::other(format!("no test program is named {name}")))?;
     build(program, variant)
@@ -86,7 +86,7 @@ fn command(program: &Program, variant: Variant) -> Command {
     };
     command.args(fixed).args(program.flags);
     if program.language() != Language::Rust {
-        // Crash tests name the build: `ld` of some distributions adds no build id by itself.
+        // A build id for crash tests: `ld` of some distributions adds none by default.
         command.arg("-Wl,--build-id=sha1");
     } else {
         command.arg("-Clink-arg=-Wl,--build-id=sha1");

@@ -1,4 +1,4 @@
-//! Bundles that the binary under test makes, each in a temporary folder.
+//! Bundles that the binary under test writes, each in a temporary folder.
 #![expect(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
 
 use crate::backtrail::{Run, backtrail};
@@ -12,12 +12,12 @@ use tempfile::TempDir;
 /// A bundle.
 pub struct Bundle {
     _folder: TempDir,
-    /// Where it is.
+    /// The path of the bundle.
     pub path: PathBuf,
 }
 
 impl Bundle {
-    /// What `backtrail COMMAND... -o BUNDLE REST...` makes, and how it said so.
+    /// Runs `backtrail COMMAND... -o BUNDLE REST...`, and returns the bundle and the run.
     #[track_caller]
     pub fn made<S: AsRef<OsStr>>(command: &[S], rest: &[&OsStr]) -> (Self, Run) {
         let bundle = Self::empty();
@@ -28,7 +28,7 @@ impl Bundle {
         (bundle, run)
     }
 
-    /// A place for a bundle that is made otherwise.
+    /// Returns a path for a bundle that is created by other means.
     pub fn empty() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bundle");
@@ -38,7 +38,7 @@ impl Bundle {
         }
     }
 
-    /// The one at `path`, which goes with its folder.
+    /// Returns the bundle at `path`, which is removed with its folder.
     pub fn in_folder(folder: TempDir, path: PathBuf) -> Self {
         Self {
             _folder: folder,
@@ -46,7 +46,7 @@ impl Bundle {
         }
     }
 
-    /// The record of one run of a program.
+    /// Records one run of a program.
     #[track_caller]
     pub fn recorded<S: AsRef<OsStr>>(program: &Program, variant: Variant, options: &[S]) -> (Self, Run) {
         let executable = crate::build(program, variant).unwrap();
@@ -55,8 +55,8 @@ impl Bundle {
         Self::made(&command, &["--".as_ref(), executable.as_ref()])
     }
 
-    /// The crash of 2018-04-04 that hase recorded of a program, with its core; `recording`: the files' name. `None`: the captures
-    /// are not here.
+    /// Returns the crash of 2018-04-04 that hase recorded of a program, with its core. `recording`
+    /// is the name of the files. Returns `None` without the captures.
     pub fn of_hase(program: &str, recording: &str) -> Option<Self> {
         let folder = folder()?.join("pt/hase/20180404").join(program);
         let file = |extension: &str| folder.join(recording).with_extension(extension);
@@ -71,7 +71,7 @@ impl Bundle {
         Some(Self::made(&import, &[]).0)
     }
 
-    /// What `backtrail COMMAND... BUNDLE OPTIONS...` says.
+    /// Runs `backtrail COMMAND... BUNDLE OPTIONS...`.
     #[track_caller]
     pub fn run(&self, command: &[&str], options: &[&str]) -> Run {
         let mut arguments: Vec<&OsStr> = command.iter().map(OsStr::new).collect();
@@ -80,7 +80,7 @@ impl Bundle {
         backtrail(arguments).unwrap().exited(0)
     }
 
-    /// The address of every decoded instruction.
+    /// Returns the address of every decoded instruction.
     #[track_caller]
     pub fn addresses(&self) -> Vec<u64> {
         let dump = self.run(&["dump", "instructions"], &["--json"]);
@@ -91,7 +91,7 @@ impl Bundle {
         dump.stdout.lines().filter_map(address).collect()
     }
 
-    /// What `info` says.
+    /// Returns the output of `info`.
     #[track_caller]
     pub fn info(&self) -> Value {
         serde_json::from_str(&self.run(&["info"], &["--json"]).stdout).unwrap()
@@ -119,7 +119,7 @@ impl Bundle {
         answers
     }
 
-    /// The transcript of commands of the debugger.
+    /// Returns the transcript of debugger commands.
     #[track_caller]
     pub fn debug(&self, commands: &[&str]) -> String {
         let mut options = vec!["--batch"];

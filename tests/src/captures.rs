@@ -1,10 +1,10 @@
-//! Traces recorded on real Intel processors, which stand beside the repository in `../shared/data`
-//! on machines that have them.
+//! Traces recorded on real Intel processors. They are in `../shared/data` beside the repository, on
+//! machines that have them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The folder of captures; `None` (said on stderr) where it is absent.
+/// Returns the folder of captures, or `None` with a message on stderr without it.
 #[must_use]
 pub fn folder() -> Option<PathBuf> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data"));
@@ -15,7 +15,7 @@ pub fn folder() -> Option<PathBuf> {
     None
 }
 
-/// A capture as raw PT bytes and the code they ran through, and what libipt's `pt_insn` makes of it.
+/// A capture as raw PT bytes with its code, and the result of libipt's `pt_insn`.
 #[derive(Clone, Copy, Debug)]
 pub struct Capture {
     /// The PT bytes, relative to `pt/`.
@@ -26,16 +26,16 @@ pub struct Capture {
     pub cpu: &'static str,
     /// More options of `import raw`.
     pub timing: &'static [&'static str],
-    /// Decoded instructions.
+    /// The number of decoded instructions.
     pub instructions: u64,
-    /// Decode errors.
+    /// The number of decode errors.
     pub errors: u64,
     /// FNV-1a-64 over the instruction pointers.
     pub digest: &'static str,
 }
 
 impl Capture {
-    /// The arguments of `backtrail import raw` but for `-o`.
+    /// The arguments of `backtrail import raw` without `-o`.
     #[must_use]
     pub fn import_arguments(&self) -> Option<Vec<OsString>> {
         let trace = folder()?.join("pt").join(self.trace);
@@ -53,7 +53,7 @@ impl Capture {
         Some(arguments)
     }
 
-    /// What `info --digest` prints for it: a raw import has one thread, 1.
+    /// The expected line of `info --digest`. A raw import has one thread, 1.
     #[must_use]
     pub fn digest_line(&self) -> String {
         format!(

@@ -1,7 +1,7 @@
 //! The example programs of the tests, and the helpers that end-to-end tests share.
 //!
-//! Other crates take this as a dev-dependency for [`programs`]; it depends on none of them. [`real`] is the table of
-//! real programs, which the tests and the benchmarks share.
+//! Other crates have this crate as a dev-dependency for [`programs`]. This crate depends on none of
+//! them. [`real`] is the table of real programs, which the tests and the benchmarks share.
 
 pub mod backtrail;
 pub mod bundle;

@@ -1,6 +1,7 @@
-//! The table of example programs under `tests/fixtures/programs/`: how each is built and how it ends.
+//! The table of example programs under `tests/fixtures/programs/`: how each is built and how it
+//! ends.
 //!
-//! What a program exercises is said at the top of its source.
+//! The first lines of each source describe what the program exercises.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,17 +9,17 @@ use std::path::Path;
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Its name: the source's without extension.
+    /// The name: the source's file name without extension.
     pub name: &'static str,
     /// The source's file name in `tests/fixtures/programs/`.
     pub source: &'static str,
-    /// Compiler flags beside those of the language and the variant.
+    /// Compiler flags in addition to those of the language and the variant.
     pub flags: &'static [&'static str],
-    /// The ways it may be linked; the first is the usual one, the last runs the fewest instructions.
+    /// The link variants; the first is the default, the last runs the fewest instructions.
     pub variants: &'static [Variant],
-    /// How a run of it ends.
+    /// How a run ends.
     pub ending: Ending,
-    /// Whether two runs (of one build, without address randomization) do the same instructions.
+    /// Whether two runs of one build, without address randomization, execute the same instructions.
     pub deterministic: bool,
 }
 
@@ -38,9 +39,9 @@ pub enum Variant {
 /// How a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It exits with this status.
+    /// Exits with this status.
     Exit(i32),
-    /// This signal, by number, kills it.
+    /// Is killed by this signal number.
     Signal(i32),
 }
 
@@ -58,7 +59,7 @@ pub enum Language {
 }
 
 impl Program {
-    /// The language of its source.
+    /// Returns the language of the source.
     #[must_use]
     pub fn language(&self) -> Language {
         match self.source.rsplit('.').next() {
@@ -69,8 +70,9 @@ impl Program {
         }
     }
 
-    /// The command that runs it as built at `path`. A panic of a Rust program prints no backtrace: that reads all the debug
-    /// information, which takes minutes in single steps.
+    /// Returns the command that runs the program at `path`. A panic of a Rust program prints no
+    /// backtrace, because a backtrace reads all debug information, which takes minutes in single
+    /// steps.
     #[must_use]
     pub fn command(&self, path: &Path) -> Vec<OsString> {
         let mut command: Vec<OsString> = match self.language() {
@@ -81,7 +83,7 @@ impl Program {
         command
     }
 
-    /// Whether a run ends in a fatal signal, and so in a bundle with a crash.
+    /// Returns whether a run ends in a fatal signal, and so in a bundle with a crash.
     #[must_use]
     pub fn crashes(&self) -> bool {
         matches!(self.ending, Ending::Signal(_))
@@ -89,7 +91,7 @@ impl Program {
 }
 
 impl Variant {
-    /// The variant's name in file names and messages.
+    /// Returns the variant's name in file names and messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -101,18 +103,19 @@ impl Variant {
     }
 }
 
-/// The program of that name.
+/// Returns the program of that name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Program> {
     PROGRAMS.iter().find(|program| program.name == name)
 }
 
 const ALL: &[Variant] = &[Variant::Pie, Variant::NoPie, Variant::Static];
-/// Of programs that throw. Linked at a fixed address without shared libraries, the unwinder sorts the frames of the
-/// whole program at the first throw, which is millions of instructions; of a PIE it reads the table that the linker made.
+/// Variants of programs that throw. In a static program at a fixed address, the first throw sorts
+/// the frames of the whole program, which takes millions of instructions. For a PIE, the unwinder
+/// reads the table of the linker.
 const UNWINDING: &[Variant] = &[Variant::Pie, Variant::NoPie, Variant::Static, Variant::StaticPie];
-/// Of programs that end a thread, for which the C library loads the unwinder: one without shared libraries loads the C library
-/// once more for it, which is millions of instructions.
+/// Variants of programs that end a thread, for which the C library loads the unwinder. A static
+/// program then loads a second C library, which takes millions of instructions.
 const ENDING: &[Variant] = &[Variant::Pie, Variant::Static, Variant::NoPie];
 const DYNAMIC: &[Variant] = &[Variant::Pie, Variant::NoPie];
 const STATIC: &[Variant] = &[Variant::Static];
@@ -144,7 +147,7 @@ const fn program(
     }
 }
 
-/// Of a program whose instructions depend on the scheduler or a clock.
+/// A program whose instructions depend on the scheduler or a clock.
 const fn timed(program: Program) -> Program {
     Program {
         deterministic: false,
@@ -221,7 +224,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn every_source_has_its_row_and_says_what_it_is() {
+    fn every_source_has_a_row_and_a_description() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/programs");
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

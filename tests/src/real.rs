@@ -1,8 +1,9 @@
-//! Real programs, unmodified from a distribution's packages: the same with the recorder as without.
+//! Real programs, unmodified from a distribution's packages, which must behave the same with and
+//! without the recorder.
 //!
-//! [`PROGRAMS`] is the table: a row says what is run, on which input, and what of its output differs
-//! between any two runs. [`measure`] runs a row without and with the recorder and compares; the tests
-//! and `cargo xtask bench` share it.
+//! [`PROGRAMS`] is the table. A row has the command, its input, and the parts of its output that
+//! differ between any two runs. [`measure`] runs a row with and without the recorder and compares.
+//! The tests and `cargo xtask bench` share it.
 
 mod child;
 mod input;
@@ -25,7 +26,7 @@ pub use report::{markdown, row};
 pub use table::PROGRAMS;
 pub use workspace::Workspace;
 
-/// The row of that name.
+/// Returns the row of that name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static RealProgram> {
     PROGRAMS.iter().find(|program| program.name == name)

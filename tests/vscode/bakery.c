@@ -1,5 +1,5 @@
-/* What the tests debug in editors: two bakers, each in a thread, serve their orders. An oven takes its time. When the last loaf of
-   a bread is sold, the bread is struck off the list; the west baker has one more order of it. */
+/* Two bakers, each in a thread, serve orders with a slow oven. After its last loaf is sold, a bread
+ * is removed from the list. The west baker has one more order for it. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -72,7 +72,7 @@ static void *work(void *argument)
 {
     struct baker *baker = argument;
     int sum = 0;
-    /* By itself: it may crash before the thread that made it goes on. */
+    /* The thread sets its own name, because it may crash before its creator continues. */
     pthread_setname_np(pthread_self(), baker->name);
     for (int at = 0; at < ORDERS; at++)
         sum += serve(baker, &baker->orders[at]);

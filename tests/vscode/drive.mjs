@@ -1,4 +1,4 @@
-/** Walks through everything that the extension does, in one browser; the first thing that is not as it should be ends it. */
+/** Uses every feature of the extension in one browser, and stops at the first error. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { Files } from './files.mjs';
@@ -11,7 +11,7 @@ import { Workbench, browser } from './workbench.mjs';
 const { BACKTRAIL_ADDRESS, BACKTRAIL_COLLECTED, BACKTRAIL_FILES, BACKTRAIL_SHOTS, BACKTRAIL_WORKSPACE } = process.env;
 const source = readFileSync(path.join(BACKTRAIL_WORKSPACE, 'bakery.c'), 'utf8').split('\n');
 
-/** Which line of the program holds a text. */
+/** Returns the line of the program that contains a text. */
 function lineOf(text) {
   const index = source.findIndex((line) => line.includes(text));
   if (index < 0) {
@@ -27,7 +27,7 @@ const seconds = () => ((Date.now() - started) / 1000).toFixed(1);
 const window = await browser();
 const context = await window.newContext({ viewport: { width: 1400, height: 860 } });
 const bench = new Workbench(await context.newPage(), BACKTRAIL_SHOTS);
-/** What the page's console said, for a failure. */
+/** The messages of the page's console, for a failure. */
 const said = [];
 bench.page.on('console', (message) => said.push(`${message.type()}: ${message.text()}`));
 
@@ -45,7 +45,7 @@ const world = {
   },
 };
 
-// When the test is ended from outside, nothing of it stays.
+// When the test is ended from outside, all its processes end.
 const parent = process.ppid;
 setInterval(() => {
   if (process.ppid !== parent) {

@@ -1,8 +1,8 @@
-/** A server of files on this machine, as a static site is one, that tells what was asked of it. */
+/** A file server on this machine, as for a static site, which logs the requests. */
 import { createReadStream, statSync } from 'node:fs';
 import { createServer } from 'node:http';
 
-/** Serves these files, by path; `log` gets every request, and `pause` may hold an answer back. */
+/** Serves these files by path. `log` gets every request, and `pause` may delay a response. */
 export class Files {
   constructor(files) {
     this.log = [];
@@ -20,7 +20,7 @@ export class Files {
     });
   }
 
-  /** Listens; gives its origin. */
+  /** Listens, and returns the origin. */
   async listen(port = 0) {
     await new Promise((resolve, reject) => {
       this.server.on('error', reject).listen(port, '127.0.0.1', resolve);

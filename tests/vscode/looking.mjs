@@ -1,4 +1,4 @@
-/** Looking around at the crash: variables, values in the source, executed lines, and the code. */
+/** Views at the crash: variables, values in the source, executed lines, and the code. */
 import assert from 'node:assert/strict';
 import { until } from './workbench.mjs';
 
@@ -58,7 +58,7 @@ export const looking = [
       for (const text of ['= list[order->bread]', 'int total = bread->price', 'for (; *name; name++)']) {
         assert(executed.includes(lineOf(text)), `${text} is not among ${executed}`);
       }
-      // Between functions nothing is executed.
+      // Lines between functions have no code.
       assert(!executed.includes(lineOf('static int serve') - 1), `${executed}`);
     },
   },

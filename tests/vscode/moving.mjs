@@ -1,4 +1,4 @@
-/** Moving through the crash: by buttons, by keys, to breakpoints, and by commands of the debugger. */
+/** Moves through the crash: by buttons, keys, breakpoints, and debugger commands. */
 import assert from 'node:assert/strict';
 import { until } from './workbench.mjs';
 
@@ -63,7 +63,7 @@ export const moving = [
       const stack = await bench.section('Call Stack');
       await bench.unfold(stack, 'Thread baker-west', 'Stack Frame strike, line');
       await bench.frame();
-      // Why was it struck? Out to the call, and back over the lines before it.
+      // The cause of the removal: out to the call, and back over the lines before it.
       await bench.tool('Reverse Step Out');
       await bench.at(lineOf('strike(order->bread);'));
       await bench.frame();
@@ -75,7 +75,7 @@ export const moving = [
       await bench.tool('Step Back');
       await bench.at(lineOf('bread->loaves -= order->count;'));
       await bench.frame();
-      // Nothing struck a bread before in this thread: the start of its history is next.
+      // No bread was removed before in this thread, so the start of its history is next.
       await bench.moves(() => bench.tool('Reverse'));
       await bench.tool('Continue');
       await bench.at(cause);

@@ -51,7 +51,7 @@ export const opening = [
       await bench.page.waitForSelector('.debug-toolbar');
       const position = await until('a position', () => bench.position());
       assert.deepEqual(allowed.log, ['GET /crash/bakery.btz']);
-      // Not at the crash, which is where one stands without a link's word.
+      // Not at the crash, which is the position without a link.
       const line = await until('a line', () => bench.line());
       assert.notEqual(line, lineOf(CRASH), position);
       await bench.stop();

@@ -1,4 +1,7 @@
-/** The extension's own views: call history, timeline, latency and bookmarks; and a download that is cancelled. */
+/**
+ * The extension's own views: call history, timeline, latency and bookmarks; and a canceled
+ * download.
+ */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -11,7 +14,7 @@ export const views = [
     async walk({ bench, lineOf }) {
       const calls = await bench.section('Call History');
       const call = (label) => calls.locator(`.monaco-list-row[aria-label^="${label}"]`);
-      // It shows the call that one stands in.
+      // The view shows the call that contains the position.
       await calls.locator('.monaco-list-row[aria-label*="the position is in it"]').waitFor();
       await until('the calls of work', () => call('serve, ').count(), (count) => count >= 6);
       // The fourth order took the last loaf.
@@ -25,7 +28,7 @@ export const views = [
       await bench.moves(() => call('strike, ').first().click());
       await bench.at(lineOf('static void strike') + 1);
       if (bench.wantsImages) {
-        // With the timeline, once it is drawn.
+        // With the timeline, after it is drawn.
         await bench.command('Backtrail: Focus on Timeline View');
         const frame = await bench.frameWith('#canvas');
         await frame.locator('#notice').waitFor({ state: 'hidden' });
@@ -44,14 +47,14 @@ export const views = [
       const spoken = (what, pattern) => until(what, () => frame.locator('#spoken').innerText(), (text) => pattern.test(text));
       await frame.locator('#canvas').focus();
       await spoken('its threads', /Timeline with 3 threads, now in thread \d+ baker-west/);
-      // By keys: a call, its caller, and there.
+      // By keys: select a call, then its caller, and go there.
       await frame.locator('#canvas').press('ArrowLeft');
       await spoken('a call', /thread \d+ baker-west.*Enter goes there/s);
       await bench.moves(() => frame.locator('#canvas').press('Enter'));
       const whole = await windowLength(frame, '-');
       const half = await windowLength(frame, '+');
       assert.notEqual(half, whole);
-      // By the pointer: a bar under it, and there.
+      // By the pointer: select a bar, and go there.
       await frame.locator('#canvas').press('0');
       await frame.locator('#canvas').press('h');
       await spoken('where it is', /^The position is at|Enter goes there/);
@@ -73,7 +76,7 @@ export const views = [
       const rows = frame.locator('#rows tbody tr');
       assert((await rows.count()) >= 6);
       assert.match(await rows.first().innerText(), /[mµn]s/);
-      // The call that did most waited for the oven. Which took longest is not certain of all.
+      // The call with the most instructions waited for the oven. The longest call is not certain.
       const done = await rows.locator('td:nth-child(4)').evaluateAll((cells) => cells.map((cell) => Number(cell.textContent.replace(/\D/g, ''))));
       const [most, least] = [done.indexOf(Math.max(...done)), done.indexOf(Math.min(...done))];
       await bench.moves(() => rows.nth(most).locator('a').click());
@@ -123,7 +126,7 @@ export const views = [
   },
 ];
 
-/** Zooms by a key; gives how long the window then is. */
+/** Zooms by a key, and returns the new length of the window. */
 function windowLength(frame, key) {
   return until('the length of the window', async () => {
     await frame.locator('#canvas').press(key);
@@ -131,7 +134,7 @@ function windowLength(frame, key) {
   }, (text) => /^The window is/.test(text));
 }
 
-/** Looks with the pointer for a call in the timeline that begins elsewhere than where one is. */
+/** Searches the timeline with the pointer for a call that begins at another position. */
 async function search(bench, frame, { x, y, width, height }) {
   const here = await bench.position();
   for (let down = 30; down < height - 5; down += 6) {

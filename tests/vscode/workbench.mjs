@@ -1,4 +1,4 @@
-/** Drives the page of a VS Code: what one presses, and what one then sees. */
+/** Drives the page of a VS Code: what a user presses and sees. */
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import path from 'node:path';
@@ -6,10 +6,10 @@ import path from 'node:path';
 // The packages are where `cargo xtask vscode` installed them.
 const { chromium } = createRequire(path.join(process.env.BACKTRAIL_VSCODE, 'package.json'))('playwright-core');
 
-/** How long anything may take that takes a moment, in milliseconds: the machine may be busy. */
+/** The time limit of short steps, in milliseconds, because the machine may be busy. */
 export const PATIENCE = 30_000;
 
-/** Starts the browser, which reaches this machine alone. */
+/** Starts the browser, which can only connect to this machine. */
 export function browser() {
   return chromium.launch({
     executablePath: process.env.BACKTRAIL_CHROMIUM,
@@ -27,7 +27,7 @@ export function browser() {
   });
 }
 
-/** Asks again and again until the answer is as wanted. */
+/** Repeats a query until the result is as wanted. */
 export async function until(what, ask, isRight = Boolean, patience = PATIENCE) {
   const end = Date.now() + patience;
   for (;;) {
@@ -56,27 +56,27 @@ export class Workbench {
     await this.page.waitForSelector('.explorer-folders-view .monaco-list-row', { timeout: 2 * PATIENCE });
   }
 
-  /** Leaves a picture. */
+  /** Saves a screenshot. */
   async picture(name) {
     await this.page.screenshot({ path: path.join(this.shots, `${name}.png`) });
   }
 
-  /** Whether pictures for the documentation are to be made on the way. */
+  /** Returns whether pictures for the documentation are requested. */
   get wantsImages() {
     return process.env.BACKTRAIL_IMAGES !== undefined;
   }
 
-  /** Makes a picture for the documentation, if such are wanted. */
+  /** Saves a picture for the documentation, if requested. */
   async image(name) {
     if (this.wantsImages) {
-      // Without the pointer's hints.
+      // Without the pointer's tooltips.
       await this.page.mouse.move(700, 858);
       await new Promise((resolve) => setTimeout(resolve, 800));
       await this.page.screenshot({ path: path.join(process.env.BACKTRAIL_IMAGES, `${name}.png`) });
     }
   }
 
-  /** Does something while the panel has all the room, if pictures are wanted. */
+  /** Runs `act` with a maximized panel, if pictures are requested. */
   async wide(act) {
     if (this.wantsImages) {
       await this.command('View: Toggle Maximized Panel');
@@ -85,7 +85,7 @@ export class Workbench {
     }
   }
 
-  /** Makes the next picture of the animation. */
+  /** Saves the next picture of the animation. */
   async frame() {
     this.frames = (this.frames ?? 0) + 1;
     await this.image(`frame-${String(this.frames).padStart(2, '0')}`);
@@ -94,7 +94,7 @@ export class Workbench {
   /** Runs a command by its title, as the command palette shows it. */
   async command(title) {
     const input = this.page.locator('.quick-input-widget:visible input[type="text"]');
-    // One that is about to close takes no more keys.
+    // A closing box takes no more keys.
     await input.waitFor({ state: 'hidden' });
     for (let tries = 0; ; tries += 1) {
       await this.page.keyboard.press('F1');
@@ -107,11 +107,12 @@ export class Workbench {
     await this.choose(title);
   }
 
-  /** Chooses what begins so among what is offered. */
+  /** Selects the offered entry that begins with this text. */
   async choose(label) {
     const offered = this.page.locator('.quick-input-widget:visible .quick-input-list .monaco-list-row');
     await this.page.locator(`.quick-input-list .monaco-list-row[aria-label^="${label}"]`).first().waitFor();
-    // By keys: the debugger's toolbar may hang over the list. They go to the box: the editor may want them just then.
+    // By keys, because the debugger's toolbar may cover the list. Keys go to the box, because the
+    // editor may take the focus.
     const input = this.page.locator('.quick-input-widget:visible input[type="text"]');
     const focused = offered.and(this.page.locator('.focused'));
     for (let tries = 0; tries < 100; tries += 1) {
@@ -120,7 +121,7 @@ export class Workbench {
         await input.press('Enter');
         return;
       }
-      // Slowly: the list may still be filling.
+      // Slowly, because the list may still change.
       await new Promise((resolve) => setTimeout(resolve, 150));
       if (tries % 2 === 1) {
         await input.press('ArrowDown');
@@ -129,7 +130,7 @@ export class Workbench {
     throw new Error(`${label} cannot be chosen`);
   }
 
-  /** Types into the box that asks for something. */
+  /** Types into the open input box. */
   async answer(text) {
     const input = this.page.locator('.quick-input-widget:visible input[type="text"]');
     await until('a box to type in', () => input.inputValue(), (value) => !value.startsWith('>'));
@@ -137,7 +138,7 @@ export class Workbench {
     await input.press('Enter');
   }
 
-  /** Waits until VS Code has read our extension's list of what it brings. */
+  /** Waits until VS Code has read our extension's manifest. */
   async ready() {
     const ours = this.page.locator('.quick-input-list .monaco-list-row[aria-label^="Backtrail: Open Trace"]');
     await until('our extension', async () => {
@@ -150,7 +151,10 @@ export class Workbench {
     }, Boolean, 2 * PATIENCE);
   }
 
-  /** Presses F5 until a session shows: before the launch configurations are read, it opens a view only. */
+  /**
+   * Presses F5 until a session shows. Before the launch configurations are read, F5 only opens a
+   * view.
+   */
   async start() {
     const again = this.page.locator('.monaco-dialog-box', { hasText: 'already running' });
     for (let tries = 0; ; tries += 1) {
@@ -172,10 +176,10 @@ export class Workbench {
     await this.page.waitForSelector('.debug-toolbar', { state: 'hidden' });
   }
 
-  /** Presses a button of the toolbar, once it can be pressed. */
+  /** Presses a button of the toolbar after it is enabled. */
   async tool(label) {
     const button = (named) => `.debug-toolbar .action-label[aria-label${named}"]:not(.disabled)`;
-    // Its label may have a key behind it.
+    // The label may end with a key.
     await this.page.locator(`${button(`="${label}`)}, ${button(`^="${label} (`)}`).first().click();
   }
 
@@ -184,7 +188,7 @@ export class Workbench {
     return this.page.locator('.debug-toolbar .action-label').evaluateAll((all) => all.map((one) => one.ariaLabel));
   }
 
-  /** The line that the editor shows as executed next: that beside which its mark stands. */
+  /** Returns the line that the editor marks as executed next. */
   line() {
     return this.page.evaluate(() => {
       const mark = document.querySelector('.debug-top-stack-frame-line, .debug-focused-stack-frame-line');
@@ -207,7 +211,7 @@ export class Workbench {
   async crash(line) {
     await this.tool('Go to Crash');
     await this.at(line);
-    // It takes the keys when it comes.
+    // The widget takes the keys when it appears.
     await this.page.locator('.exception-widget').first().waitFor();
   }
 
@@ -218,7 +222,7 @@ export class Workbench {
     return /t\d+#\d+/.exec(text)?.[0];
   }
 
-  /** Does something that moves, and gives the position after it. */
+  /** Runs a move, and returns the position after it. */
   async moves(act) {
     const before = await this.position();
     await act();
@@ -243,7 +247,7 @@ export class Workbench {
     );
   }
 
-  /** Puts the pointer over a text in the editor, if it shows that. */
+  /** Puts the pointer over a text in the editor, if visible. */
   async point(text) {
     const at = await this.page.evaluate((wanted) => {
       for (const line of document.querySelectorAll('.monaco-editor .view-line')) {
@@ -267,7 +271,7 @@ export class Workbench {
     }
   }
 
-  /** Presses a button of a dialog over the page; gives what the dialog said. */
+  /** Presses a button of a dialog over the page, and returns the text of the dialog. */
   async dialog(button, about) {
     const dialog = this.page.locator('.monaco-dialog-box').filter({ hasText: about });
     await dialog.waitFor();
@@ -277,7 +281,7 @@ export class Workbench {
     return text;
   }
 
-  /** A section of the side bar, unfolded, and those folded that take its room. */
+  /** Unfolds a section of the side bar, and folds those that take its space. */
   async section(name) {
     const headers = this.page.locator('.part.sidebar .pane-header');
     await headers.and(this.page.locator(`[aria-label^="${name}"]`)).waitFor();
@@ -290,7 +294,7 @@ export class Workbench {
     return this.page.locator('.part.sidebar .pane').filter({ has: this.page.locator(`.pane-header[aria-label^="${name}"]`) });
   }
 
-  /** Unfolds a row of a section, if it is not, until it shows a row `inner`: while values come in, it may fold again. */
+  /** Unfolds a row of a section until the row `inner` shows. New values may fold it again. */
   async unfold(section, label, inner) {
     const row = section.locator(`.monaco-list-row[aria-label^="${label}"]`).first();
     const wanted = section.locator(`.monaco-list-row[aria-label^="${inner}"]`).first();
@@ -299,18 +303,19 @@ export class Workbench {
       if ((await row.getAttribute('aria-expanded')) === 'false') {
         await row.locator('.monaco-tl-twistie').click({ timeout: 3000 }).catch(() => {});
       }
-      // What is in it is asked of the debugger first: another click meanwhile would fold it.
+      // Its children are requested from the debugger first. Another click during the request would
+      // fold it.
       return wanted.waitFor({ timeout: 3000 }).then(() => true, () => false);
     });
   }
 
-  /** The document of a webview of ours that has this element. */
+  /** Returns the document of our webview that has this element. */
   frameWith(selector) {
     const has = async (frame) => {
       try {
         return (await frame.locator(selector).count()) > 0;
       } catch {
-        // It was replaced meanwhile.
+        // The frame was replaced during the query.
         return false;
       }
     };

@@ -1,5 +1,6 @@
-// Mutates links to crashes and holds what the extension makes of them to what must be true of each: `cargo xtask fuzz links`.
-// Like the harness in tests/tests/hostile it takes BACKTRAIL_FUZZ_SECONDS, BACKTRAIL_FUZZ_SEED and BACKTRAIL_FUZZ_CASE.
+// Mutates links to crashes and checks the extension's result for each: `cargo xtask fuzz links`.
+// Reads BACKTRAIL_FUZZ_SECONDS, BACKTRAIL_FUZZ_SEED and BACKTRAIL_FUZZ_CASE, as the harness in
+// tests/tests/hostile does.
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -33,7 +34,7 @@ try {
 }
 const seeds = [...SEEDS, ...kept];
 
-/** A generator (splitmix64), so that a failure can be had again. */
+/** A generator (splitmix64), so that failures are repeatable. */
 function generator(seed) {
   let state = BigInt(seed);
   const mask = (1n << 64n) - 1n;
@@ -45,8 +46,8 @@ function generator(seed) {
   };
 }
 
-/** Spoils a text in one to three places. */
-function spoilt(text, below) {
+/** Corrupts a text in one to three places. */
+function corrupted(text, below) {
   let out = text;
   for (let round = 0; round <= below(3); round += 1) {
     const at = below(out.length + 1);
@@ -62,31 +63,31 @@ function spoilt(text, below) {
   return out;
 }
 
-/** Spoils a link: its text, its JSON, or one of its values. */
+/** Corrupts a link: its text, its JSON, or one of its values. */
 function mutated(below) {
   const text = seeds[below(seeds.length)];
   if (below(3) === 0) {
-    return spoilt(text, below);
+    return corrupted(text, below);
   }
   const [, query = ''] = text.split('\n');
   const json = Buffer.from(query.slice(2), 'base64url').toString('utf8');
   if (below(3) === 0) {
-    return `/open\nj=${Buffer.from(spoilt(json, below)).toString('base64url')}`;
+    return `/open\nj=${Buffer.from(corrupted(json, below)).toString('base64url')}`;
   }
   let value;
   try {
     value = JSON.parse(json);
   } catch {
-    return spoilt(text, below);
+    return corrupted(text, below);
   }
   const keys = Object.keys(value);
   const key = keys[below(keys.length)] ?? 'v';
   const others = [0, 1, -1, 1.5, null, true, [], {}, '', [value[key]]];
-  value[key] = below(4) === 0 ? others[below(others.length)] : spoilt(String(value[key]), below);
+  value[key] = below(4) === 0 ? others[below(others.length)] : corrupted(String(value[key]), below);
   return encode(value);
 }
 
-/** Holds a case to what must be true; says whether it is a link. */
+/** Checks a case, and returns whether it is a link. */
 function check(text) {
   const cut = text.indexOf('\n');
   const parsed = parseLink(cut < 0 ? text : text.slice(0, cut), cut < 0 ? '' : text.slice(cut + 1));

@@ -5,7 +5,7 @@ import { crc32, deflateSync } from 'node:zlib';
 const SIZE = 128;
 const SAMPLES = 4;
 
-// Lines with round ends, as [x1, y1, x2, y2, half of the width, colour].
+// Lines with round ends, as [x1, y1, x2, y2, half of the width, color].
 const FRONT = [245, 248, 250];
 const ACCENT = [255, 176, 59];
 const DIM = [96, 125, 154];
@@ -22,7 +22,7 @@ const strokes = [
 const turn = { x: 50, y: 48, radius: 18, half: 6 };
 const BACK = [27, 52, 77];
 
-function colour(x, y) {
+function color(x, y) {
   // A square with round corners.
   const inset = Math.hypot(Math.max(0, Math.abs(x - 64) - 42), Math.max(0, Math.abs(y - 64) - 42));
   if (inset > 20) {
@@ -48,7 +48,7 @@ function pixel(column, row) {
   for (let sample = 0; sample < SAMPLES * SAMPLES; sample += 1) {
     const x = column + ((sample % SAMPLES) + 0.5) / SAMPLES;
     const y = row + (Math.floor(sample / SAMPLES) + 0.5) / SAMPLES;
-    const ink = colour(x, y);
+    const ink = color(x, y);
     if (ink !== undefined) {
       covered += 1;
       ink.forEach((value, channel) => (sum[channel] += value));

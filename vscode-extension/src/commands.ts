@@ -1,4 +1,4 @@
-/** The verbs that VS Code has no buttons for, as commands. */
+/** The commands for moves that VS Code has no buttons for. */
 
 import * as vscode from 'vscode';
 import { askText } from './messages';
@@ -8,7 +8,7 @@ import { type Session, type Sessions, report } from './session';
 type Steps = 'backtrail/reverseStepIn' | 'backtrail/reverseStepOut';
 type Granularity = NonNullable<Requests[Steps][0]['granularity']>;
 
-/** Registers them. */
+/** Registers the commands. */
 export function registerCommands(sessions: Sessions): vscode.Disposable {
   const command = (name: string, act: (session: Session, argument: unknown) => Promise<unknown>) =>
     vscode.commands.registerCommand(`backtrail.${name}`, async (argument: unknown) => {
@@ -82,7 +82,7 @@ async function runToCall(session: Session, direction: 'backward' | 'forward'): P
   }
 }
 
-/** Asks for a function of the program; what is typed is looked for by the adapter. */
+/** Asks for a function of the program. The adapter searches for the typed text. */
 export function askFunction(session: Session, title: string): Promise<string | undefined> {
   const picker = vscode.window.createQuickPick<vscode.QuickPickItem>();
   picker.title = title;
@@ -139,7 +139,7 @@ export function askFunction(session: Session, title: string): Promise<string | u
   });
 }
 
-/** The position in the status bar. */
+/** Creates the status bar item with the position. */
 function position(sessions: Sessions): vscode.Disposable {
   const item = vscode.window.createStatusBarItem('backtrail.position', vscode.StatusBarAlignment.Left, 50);
   item.name = 'Backtrail: Position';

@@ -17,7 +17,7 @@ import { Comparisons } from './views/compare';
 import { LatencyView } from './views/latency/provider';
 import { TimelineView } from './views/timeline/provider';
 
-/** VS Code calls it once, when something of ours is wanted first. */
+/** VS Code calls this function once, when it first needs the extension. */
 export function activate(context: vscode.ExtensionContext): void {
   const sessions = new Sessions();
   const traces = new Traces(context);

@@ -1,4 +1,7 @@
-/** Messages and prompts: the one place where VS Code is asked to show a sentence, so that none of them has links. */
+/**
+ * Messages and prompts: the only module that shows sentences in VS Code, so that none contains
+ * links.
+ */
 
 import * as vscode from 'vscode';
 import { plain } from './text';
@@ -12,11 +15,11 @@ function message(shown: Shown): (text: string, options?: vscode.MessageOptions, 
   };
 }
 
-/** An error. */
+/** Shows an error. */
 export const showError = message((text, options, ...items) => vscode.window.showErrorMessage(text, options, ...items));
-/** A warning. */
+/** Shows a warning. */
 export const showWarning = message((text, options, ...items) => vscode.window.showWarningMessage(text, options, ...items));
-/** An information. */
+/** Shows information. */
 export const showInformation = message((text, options, ...items) =>
   vscode.window.showInformationMessage(text, options, ...items),
 );
@@ -31,7 +34,7 @@ export function askText(options: vscode.InputBoxOptions): Thenable<string | unde
   });
 }
 
-/** Long work, with what it does. */
+/** Shows progress of long work. */
 export function withProgress<Result>(
   options: vscode.ProgressOptions & { title: string },
   work: (progress: vscode.Progress<{ message?: string; increment?: number }>, token: vscode.CancellationToken) => Thenable<Result>,

@@ -1,15 +1,15 @@
-/** What the debug adapter `backtrail dap` takes and gives beside DAP: the types of docs/dap.md. */
+/** The extensions of DAP by the debug adapter `backtrail dap`: the types of docs/dap.md. */
 
-/** A time. Its numbers count nanoseconds or TSC ticks; 0 is the crash, or the end. */
+/** A time in nanoseconds or TSC ticks; 0 is the crash, or the end. */
 export interface Moment {
   at: number;
-  /** Absent: not bounded. */
+  /** Absent if unbounded. */
   uncertainty?: number;
   unit: 'ns' | 'ticks';
   text: string;
 }
 
-/** A length: not less than `least`, not more than `most`. */
+/** A length between `least` and `most`. */
 export interface Length {
   least: number;
   most: number;
@@ -20,13 +20,13 @@ export interface Length {
 export type Unit = 'ns' | 'ticks' | 'instructions';
 
 export interface Trace {
-  /** The same for every copy of this trace, and for no other. */
+  /** Identifies the trace: the same for every copy, and different for other traces. */
   id: string;
   name: string;
   program?: string;
   crash?: { threadId: number; signal: string; text: string };
   notes: string[];
-  /** Older history is there and not decoded yet. */
+  /** Whether older history is not decoded yet. */
   isPartial: boolean;
 }
 
@@ -39,7 +39,7 @@ export interface Where {
   function?: string;
   file?: string;
   line?: number;
-  /** Says which end, where the position is at one. */
+  /** Names the end of history, if the position is at one. */
   end?: string;
 }
 
@@ -48,18 +48,18 @@ export interface Call {
   function: string;
   file?: string;
   line?: number;
-  /** Its first instruction. */
+  /** The position of its first instruction. */
   position: string;
   instructions: number;
   time?: Moment;
   duration?: Length;
   entered?: string;
   left?: string;
-  /** How many calls it made. */
+  /** The number of calls that it made. */
   children: number;
-  /** Which of its parent's calls it is, from 0. */
+  /** The index among its parent's calls, from 0. */
   number: number;
-  /** The position is in it, or in a call that it made. */
+  /** Whether the position is in it, or in a call that it made. */
   around: boolean;
 }
 
@@ -79,7 +79,7 @@ export interface TimelineCall {
   function: string;
   call?: string;
   position: string;
-  /** Stands for several calls, each shorter than a column. */
+  /** Whether it represents several calls, each shorter than a column. */
   several: boolean;
 }
 
@@ -96,10 +96,10 @@ export interface TimelineThread {
 
 export interface Timeline {
   unit: Unit;
-  /** Of the trace. */
+  /** The bounds of the trace. */
   begin: number;
   end: number;
-  /** Of this answer. */
+  /** The bounds of this response. */
   from: number;
   to: number;
   here?: { threadId: number; at: number };
@@ -127,7 +127,7 @@ export interface LatencyRow {
 export interface Latency {
   function: string;
   unit: Unit;
-  /** Instructions are counted because the trace has no time for these calls. */
+  /** Whether instructions are counted because the trace has no time for these calls. */
   noTime: boolean;
   calls: number;
   measured: number;
@@ -164,7 +164,7 @@ export interface Locals {
 type Step = { threadId?: number; granularity?: 'statement' | 'line' | 'instruction' };
 type Nothing = Record<string, never>;
 
-/** Every request of our own: what it takes, and what it gives. */
+/** The requests of our own: arguments and response of each. */
 export interface Requests {
   'backtrail/reverseStepIn': [Step, Nothing];
   'backtrail/reverseNext': [Step, Nothing];
@@ -192,5 +192,5 @@ export interface Requests {
   'backtrail/locals': [{ frameId: number }, Locals];
 }
 
-/** The most calls that one request for calls gives. */
+/** The maximum number of calls in a response. */
 export const CALLS_AT_ONCE = 500;

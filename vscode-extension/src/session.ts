@@ -1,4 +1,4 @@
-/** The Backtrail sessions that run, and which of them the user looks at. */
+/** The running Backtrail sessions, and the active one. */
 
 import * as vscode from 'vscode';
 import { showError } from './messages';
@@ -9,18 +9,18 @@ export const DEBUG_TYPE = 'backtrail';
 
 /** One debug session of ours. */
 export class Session {
-  /** What the adapter said of the trace, once it did. */
+  /** The adapter's description of the trace, after its event. */
   trace: Trace | undefined;
-  /** Where it last said that it stands. */
+  /** The last position that the adapter reported. */
   where: Where | undefined;
 
   constructor(readonly debug: vscode.DebugSession) {}
 
   /**
-   * Older history is being decoded in the background.
+   * Returns whether older history is still being decoded in the background.
    *
-   * A request that needs all of it would keep the adapter from everything else until it is there: what nobody has asked
-   * for waits.
+   * A request that needs all history would block the adapter until then. Requests that the user did
+   * not make must wait.
    */
   get isPartial(): boolean {
     return this.trace?.isPartial === true;
@@ -31,14 +31,14 @@ export class Session {
     return (await this.debug.customRequest(name, given)) as Requests[Name][1];
   }
 
-  /** The thread that the user looks at: that of the selected frame, else the one that moved last. */
+  /** Returns the selected thread: that of the selected frame, otherwise the one that moved last. */
   get threadId(): number | undefined {
     const item = vscode.debug.activeStackItem;
     return item !== undefined && item.session.id === this.debug.id ? item.threadId : this.where?.threadId;
   }
 }
 
-/** Knows every session of ours, and tells what happens in the active one. */
+/** Tracks our sessions, and reports events of the active one. */
 export class Sessions implements vscode.Disposable {
   private readonly sessions = new Map<string, Session>();
   private readonly disposables: vscode.Disposable[] = [];
@@ -51,13 +51,13 @@ export class Sessions implements vscode.Disposable {
   private readonly endedEmitter = new vscode.EventEmitter<Session>();
   private readonly bookmarksEmitter = new vscode.EventEmitter<{ session: Session; bookmarks: Bookmark[] }>();
 
-  /** Another session is looked at now, or none. */
+  /** Another session is active, or none. */
   readonly onDidChangeActive = this.activeEmitter.event;
-  /** The active session stands elsewhere, or more of its history is decoded. */
+  /** The active session has moved, or more of its history is decoded. */
   readonly onDidMove = this.movedEmitter.event;
-  /** All history of the active session is decoded now; calls may have other names. */
+  /** The whole history of the active session is decoded; names of calls may change. */
   readonly onDidDecode = this.decodedEmitter.event;
-  /** A session stopped for the first time: everything can be asked of it. */
+  /** A session stopped for the first time, and accepts all requests. */
   readonly onDidStart = this.startedEmitter.event;
   readonly onDidEnd = this.endedEmitter.event;
   readonly onDidChangeBookmarks = this.bookmarksEmitter.event;
@@ -80,7 +80,7 @@ export class Sessions implements vscode.Disposable {
     }
   }
 
-  /** The session that the user looks at. */
+  /** Returns the active session. */
   get active(): Session | undefined {
     return this.shown;
   }
@@ -111,7 +111,7 @@ export class Sessions implements vscode.Disposable {
     }
   }
 
-  /** A session of ours that is active; else, when none is active at all, the newest of ours. */
+  /** Selects our active session, or our newest session if VS Code has no active session. */
   private choose(): void {
     const active = vscode.debug.activeDebugSession;
     const chosen = active === undefined ? [...this.sessions.values()].at(-1) : this.sessions.get(active.id);
@@ -136,7 +136,7 @@ export class Sessions implements vscode.Disposable {
         this.movedEmitter.fire(session);
       }
       if (!isFirst && session.isPartial) {
-        void this.lookAgain(session);
+        void this.checkDecoded(session);
       }
     } else if (event.event === 'backtrail/bookmarksChanged') {
       const { bookmarks } = event.body as { bookmarks: Bookmark[] };
@@ -144,8 +144,8 @@ export class Sessions implements vscode.Disposable {
     }
   }
 
-  /** Whether all is decoded by now. */
-  private async lookAgain(session: Session): Promise<void> {
+  /** Checks whether the whole trace is decoded. */
+  private async checkDecoded(session: Session): Promise<void> {
     await this.readTrace(session);
     if (!session.isPartial && session === this.shown) {
       this.decodedEmitter.fire(session);
@@ -156,7 +156,7 @@ export class Sessions implements vscode.Disposable {
     try {
       session.trace = await session.request('backtrail/trace', {});
     } catch {
-      // The views that need it do without.
+      // Views that need history wait.
     }
   }
 
@@ -169,7 +169,7 @@ export class Sessions implements vscode.Disposable {
   }
 }
 
-/** Says what a request failed with, unless the session is simply over. */
+/** Shows the error of a request, unless the session has ended. */
 export function report(error: unknown): void {
   const text = error instanceof Error ? error.message : String(error);
   if (text !== '' && !/^(Canceled|cancelled)$/i.test(text)) {

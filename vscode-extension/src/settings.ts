@@ -1,8 +1,11 @@
-/** Opening the settings where ours are set. */
+/** Opens the settings page of our settings. */
 
 import * as vscode from 'vscode';
 
-/** Shows one of our settings, which are those of a machine: in a remote window they are on its own page. */
+/**
+ * Shows one of our settings. They are machine settings, which have a separate page in a remote
+ * window.
+ */
 export async function openSetting(id: string): Promise<void> {
   if (vscode.env.remoteName === undefined) {
     await vscode.commands.executeCommand('workbench.action.openSettings', id);

@@ -9,7 +9,7 @@ const MARKS = [
   { name: 'before', position: 't12#-120' },
 ];
 
-test('what is written is read again', () => {
+test('a written file reads the same', () => {
   const file = withMarks(withMarks(emptyMarks(), 'id2', 'b.btz', MARKS), 'id1', 'a.btz', MARKS.slice(1));
   const parsed = parseMarks(printMarks(file));
   assert.ok('file' in parsed);
@@ -20,13 +20,13 @@ test('what is written is read again', () => {
   assert.deepEqual(Object.keys(file.traces), ['id1', 'id2']);
 });
 
-test('a trace without bookmarks leaves the file', () => {
+test('a trace without bookmarks is removed from the file', () => {
   const file = withMarks(withMarks(emptyMarks(), 'id', 'a.btz', MARKS), 'id', 'a.btz', []);
   assert.deepEqual(file, emptyMarks());
   assert.deepEqual(JSON.parse(printMarks(file)), { version: 1, traces: {} });
 });
 
-test('what is no bookmarks file is refused', () => {
+test('other files than bookmarks are refused', () => {
   for (const text of ['{', '[]', 'null', '{}', '{"version":2,"traces":{}}', '{"version":1}', '{"version":1,"traces":[]}', '{"version":1,"traces":{"a":{}}}',
     '{"version":1,"traces":{"a":{"bookmarks":[{"name":"x"}]}}}', '{"version":1,"traces":{"a":{"bookmarks":["x"]}}}']) {
     assert.ok('problem' in parseMarks(text), text);
@@ -34,22 +34,22 @@ test('what is no bookmarks file is refused', () => {
   assert.deepEqual(parseMarks(' \n'), { file: emptyMarks() });
 });
 
-test('a trace may be called anything', () => {
+test('a trace may have any name', () => {
   const parsed = parseMarks('{"version":1,"traces":{"__proto__":{"bookmarks":[{"name":"x","position":"#1"}]}}}');
   assert.ok('file' in parsed);
   assert.equal(({} as { bookmarks?: unknown }).bookmarks, undefined);
   assert.equal(marksOf(parsed.file, '__proto__').length, 1);
 });
 
-test('notes stay when the adapter tells its bookmarks, and configured ones are not kept twice', () => {
-  const told = [{ name: 'the cause', position: 't12#346' }, { name: 'new', position: 't12#1' }, { name: 'given', position: 't12#2' }];
-  assert.deepEqual(merged(MARKS, told, [{ name: 'given', position: 't12#2' }]), [
+test('notes survive an update, and configured bookmarks are not stored', () => {
+  const current = [{ name: 'the cause', position: 't12#346' }, { name: 'new', position: 't12#1' }, { name: 'given', position: 't12#2' }];
+  assert.deepEqual(merged(MARKS, current, [{ name: 'given', position: 't12#2' }]), [
     { name: 'the cause', position: 't12#346', note: 'line 72 keeps the orders' },
     { name: 'new', position: 't12#1' },
   ]);
 });
 
-test('differences are what to remove and what to set', () => {
+test('a difference has bookmarks to remove and to set', () => {
   assert.deepEqual(difference(MARKS, MARKS), { remove: [], set: [] });
   assert.deepEqual(difference(MARKS, [{ name: 'before', position: 't12#7' }, { name: 'x', position: '#1' }]), {
     remove: ['the cause'],
@@ -57,7 +57,7 @@ test('differences are what to remove and what to set', () => {
   });
 });
 
-test('names that mean positions are no names', () => {
+test('names with the form of positions are refused', () => {
   for (const name of ['', '  ', 'start', 'crash', 'end', '#12', '@-1ms', 't12#3', 'c17', 'a\nb', 'x'.repeat(201), 'taken']) {
     assert.notEqual(nameProblem(name, ['taken']), undefined, name);
   }

@@ -1,4 +1,4 @@
-/** Downloads: from a server of our own, which misbehaves. */
+/** Downloads from a test server that misbehaves. */
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -87,7 +87,7 @@ async function nothingLeft(name: string): Promise<void> {
   assert.deepEqual((await readdir(folder)).filter((file) => file.startsWith(name)), []);
 }
 
-test('a file is fetched, whole, and its digest checked', async () => {
+test('a file is downloaded completely, and its digest is checked', async () => {
   const file = await fetched('/good', { sha256: SHA256 });
   assert.deepEqual(await readFile(file), CONTENT);
   assert.equal(await digestOf(file), SHA256);
@@ -98,7 +98,7 @@ test('a redirect within the origin is followed', async () => {
   assert.deepEqual(await readFile(await fetched('/moved')), CONTENT);
 });
 
-test('a redirect to anywhere else is not', async () => {
+test('a redirect to another origin is refused', async () => {
   for (const name of ['/away', '/login', '/file']) {
     await assert.rejects(fetched(name), /another origin/);
     assert.deepEqual(asked, [name]);
@@ -107,20 +107,20 @@ test('a redirect to anywhere else is not', async () => {
   await assert.rejects(fetched('/circle'), /circles/);
 });
 
-test('a wrong digest leaves nothing', async () => {
+test('a wrong digest leaves no file', async () => {
   await assert.rejects(fetched('/good?x', { sha256: SHA256 }), /404/);
   await assert.rejects(fetched('/moved', { sha256: 'a'.repeat(64) }), /digest/);
   assert.ok((await readdir(folder)).every((file) => !file.endsWith('.part')));
 });
 
-test('what is too long is not fetched to its end', async () => {
+test('a download above the limit is stopped', async () => {
   await assert.rejects(fetched('/endless', { limit: 2 ** 20 }), /longer than 1 MiB/);
   await nothingLeft('endless');
   await assert.rejects(fetched('/long'), /longer than 10 MiB/);
   await nothingLeft('long');
 });
 
-test('what is cut off, missing or ended by the user leaves nothing', async () => {
+test('an incomplete, missing or canceled download leaves no file', async () => {
   await assert.rejects(fetched('/cut'));
   await nothingLeft('cut');
   await assert.rejects(fetched('/none'), /404: there is no such crash/);

@@ -1,4 +1,4 @@
-/** Links: what is one, and everything that is none. */
+/** Links: valid ones, and all kinds of invalid ones. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -34,20 +34,20 @@ test('only the path /open opens', () => {
   }
 });
 
-test('the query has one value and nothing beside it', () => {
+test('the query has exactly one value', () => {
   const good = query(GOOD);
   for (const other of ['', 'j', 'j=', `${good}&x=1`, `x=1&${good}`, `${good}&${good}`, good.replace('j=', 'J='), `k=${good}`]) {
     assert.ok('problem' in parseLink('/open', other), other.slice(0, 20));
   }
 });
 
-test('what is no base64url is refused', () => {
+test('invalid base64url is refused', () => {
   for (const bad of ['j=!!!!', 'j=a b', 'j=%7B%7D', 'j=e30/', 'j=e3+0', 'j=\u00e9']) {
     assert.ok('problem' in parseLink('/open', bad), bad);
   }
 });
 
-test('what is no JSON object is refused', () => {
+test('other JSON than an object is refused', () => {
   for (const bad of ['', '{', 'null', '[]', '1', '"x"', '{"v":1', '\u0000', '{"v":1}x', '\ufeff{"v":1}']) {
     refused(bad);
   }
@@ -65,7 +65,7 @@ test('other versions and unknown keys are refused', () => {
   assert.match(refused('{"v":1,"origin":"https://a.example","crash":"x","__proto__":{"at":"x"}}'), /key/);
 });
 
-test('names of crashes are only names', () => {
+test('names of crashes are not paths', () => {
   const bad = [
     '', '.', '..', '../x', 'a/b', 'a\\b', '/etc/passwd', '.hidden', '-x', '_x', 'a b', 'a%2fb', 'a?b', 'a#b', 'a\u0000b', 'a\n', 'ä',
     'a\u202eb', '\uff0e\uff0e', 'x'.repeat(129), 7, null, ['a'], { a: 1 }, undefined,
@@ -93,7 +93,7 @@ test('digests have 64 digits', () => {
   }
 });
 
-test('what is too long is refused', () => {
+test('a link that is too long is refused', () => {
   assert.match(refused({ ...GOOD, crash: 'x'.repeat(5000) }), /long/);
   assert.ok('problem' in parseLink('/open', `j=${'A'.repeat(10_000_000)}`));
 });
@@ -111,7 +111,7 @@ const HOSTILE_ORIGINS: unknown[] = [
   `https://${'a.'.repeat(200)}example`,
 ];
 
-test('hostile origins are none', () => {
+test('hostile origins are refused', () => {
   for (const origin of HOSTILE_ORIGINS) {
     assert.notEqual(originProblem(origin), undefined, JSON.stringify(origin));
     refused({ ...GOOD, origin });
@@ -119,7 +119,7 @@ test('hostile origins are none', () => {
   }
 });
 
-test('plain origins are taken', () => {
+test('plain origins are accepted', () => {
   for (const origin of [
     'https://crash.example.com', 'https://crash.example.com:8443', 'https://10.0.0.1', 'https://[2001:db8::1]', 'https://xn--exmple-cua.org',
     'http://localhost', 'http://localhost:8080', 'http://127.0.0.1:8080', 'http://127.8.8.8', 'http://[::1]:8080',
@@ -128,7 +128,7 @@ test('plain origins are taken', () => {
   }
 });
 
-test('only what the setting has is allowed, port and scheme included', () => {
+test('only origins in the setting are allowed, with scheme and port', () => {
   const allowed = ['https://crash.example.com', 'http://localhost:8080/', 7, null];
   assert.equal(isAllowed('https://crash.example.com', allowed), true);
   assert.equal(isAllowed('http://localhost:8080', allowed), true);
@@ -143,7 +143,7 @@ test('only what the setting has is allowed, port and scheme included', () => {
   }
 });
 
-test('addresses and files stay where they belong', () => {
+test('addresses and files stay in their folders', () => {
   const link = { origin: 'https://crash.example.com:8443', crash: 'a..b' };
   assert.equal(addressOf(link), 'https://crash.example.com:8443/crash/a..b.btz');
   assert.equal(fileNameOf(link), 'crash.example.com_8443_s_a..b.btz');
@@ -160,7 +160,7 @@ test('the link that `backtrail crashes link` prints names a crash of the spool',
   assert.deepEqual(parseLink('/open', query(at)), { link: { origin: SPOOL, crash: '000007-worker-42', at: '#-40' } });
 });
 
-test('the spool is written one way, has no digests, and is no origin to fetch from', () => {
+test('the spool has one spelling, no digests, and no downloads', () => {
   for (const origin of ['Spool', 'SPOOL', 'spool/', 'spool:', ' spool', 'spool\n', 'spool://x', 'spoo\u006c\u0000', ['spool']]) {
     refused({ v: 1, origin, crash: 'x' });
   }
@@ -183,7 +183,7 @@ test('a crash of the spool is directly in its folder', () => {
   }
 });
 
-test('ten thousand mutated links never get more than a link may say', () => {
+test('ten thousand mutated links stay within the format', () => {
   const random = generator(1);
   const bytes = Buffer.from(JSON.stringify(GOOD));
   for (let round = 0; round < 10_000; round += 1) {
@@ -202,7 +202,7 @@ test('ten thousand mutated links never get more than a link may say', () => {
   }
 });
 
-/** The same numbers each time. */
+/** A generator with a fixed seed. */
 function generator(seed: number): () => number {
   let state = seed;
   return () => {
@@ -223,7 +223,7 @@ test('files of two origins never share a name', () => {
   for (const [one, crash, other, another] of pairs) {
     assert.notEqual(fileNameOf({ origin: one, crash }), fileNameOf({ origin: other, crash: another }), `${one} ${other}`);
   }
-  // All origins and crashes of a few signs.
+  // Random origins and crashes of a small alphabet.
   const next = generator(7);
   const random = () => (next() % 1000) / 1000;
   const pick = (signs: string[], most: number) =>
@@ -249,7 +249,7 @@ test('a launch configuration names only servers that are allowed', () => {
   assert.equal(isAllowed(originOf('https://crash.example.com.evil.example/x') ?? '', ['https://crash.example.com']), false);
 });
 
-test('the adapter is told from where it may fetch, and how much', () => {
+test('the adapter gets the allowed origins and the limit', () => {
   const none = ['--allow-origin', 'none', '--download-limit', '2048'];
   for (const wrong of [undefined, null, [], 'https://a.example', [7, 'none', '*', 'http://a.example', 'https://a.example/x', '--listen']]) {
     assert.deepEqual(allowedArguments(wrong, undefined), none);

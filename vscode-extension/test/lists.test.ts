@@ -13,7 +13,7 @@ import { Pages } from '../src/views/pages';
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => from + index);
 
-test('a list shows what is loaded, and the stretches between from both ends', async () => {
+test('a list shows loaded items, and unloaded ranges from both ends', async () => {
   const pages = new Pages<number>(10);
   let asked = 0;
   const load = (page: number) =>
@@ -34,14 +34,14 @@ test('a list shows what is loaded, and the stretches between from both ends', as
   assert.deepEqual(pages.slots().map((slot) => ('item' in slot ? slot.item : -1)), numbers(0, 95));
 });
 
-test('a page that failed can be asked for again', async () => {
+test('a failed page can be requested again', async () => {
   const pages = new Pages<number>(10);
   await assert.rejects(pages.load(0, async () => Promise.reject(new Error('no'))));
   await pages.load(0, async () => ({ items: [1], total: 1 }));
   assert.deepEqual(pages.slots(), [{ item: 1, at: 0 }]);
 });
 
-test('a list that begins in its middle can be shown from its beginning', async () => {
+test('a list that was loaded in its middle can show its beginning', async () => {
   const pages = new Pages<number>(10);
   await pages.load(2, async () => ({ items: numbers(20, 30), total: 30 }));
   assert.deepEqual(pages.slots()[0], { from: 0, to: 20, end: 'last' });
@@ -74,7 +74,7 @@ test('traces are files and folders, newest first', async () => {
   }
 });
 
-test('ages and sizes are told in words', () => {
+test('ages and sizes are formatted for people', () => {
   const minute = 60_000;
   assert.deepEqual([0, minute, 59 * minute, 60 * minute, 25 * 60 * minute].map((age) => ago(0, age)), ['just now', '1 minute ago', '59 minutes ago', '1 hour ago', '1 day ago']);
   assert.deepEqual([0, 1023, 1024, 10 * 2 ** 20, 300 * 2 ** 20].map(size), ['0 bytes', '1023 bytes', '1.0 KiB', '10.0 MiB', '300 MiB']);
@@ -99,7 +99,7 @@ test('the program is the setting’s, else the first on PATH', async () => {
   }
 });
 
-test('names of variables are found where they mean one', () => {
+test('variable names are found where they are variables', () => {
   const source = ['int f(int a, char *b)', '  a = a + s.a + p->a; // a', '  puts("a b"); b = \'a\';', '  a1 = _a; /* a */ b++;', ' * a of a comment', '  x[0..a]'];
   const found = mentions((line) => source[line] ?? '', 0, source.length - 1, new Set(['a', 'b']));
   assert.deepEqual(found.map(({ line, from, name }) => [line, from, name]), [[0, 10, 'a'], [0, 19, 'b'], [1, 2, 'a'], [2, 15, 'b'], [3, 19, 'b'], [5, 7, 'a']]);

@@ -1,4 +1,4 @@
-/** package.json: what VS Code would only complain of when somebody looks. */
+/** Checks package.json for errors that VS Code would only report at run time. */
 
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
@@ -35,7 +35,7 @@ test('every command has a title, once', () => {
   }
 });
 
-test('menus and keys name commands that are there', () => {
+test('menus and keys name existing commands', () => {
   for (const [menu, entries] of Object.entries(contributes.menus)) {
     for (const { command, key } of entries) {
       assert.ok(declared.has(command) && key === undefined, `${menu}: ${command}`);
@@ -64,7 +64,7 @@ test('every command and every view is in the code', () => {
   }
 });
 
-test('what a workspace must not set is of the machine', () => {
+test('settings that a workspace must not set have machine scope', () => {
   for (const name of ['path', 'spool', 'allowedOrigins', 'downloadLimit']) {
     assert.equal(contributes.configuration.properties[`backtrail.${name}`]?.scope, 'machine', name);
   }

@@ -1,4 +1,4 @@
-/** Sentences without links, and who shows them. */
+/** Messages without links, and the only module that shows them. */
 
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
@@ -6,8 +6,8 @@ import path from 'node:path';
 import { test } from 'node:test';
 import { plain } from '../src/text';
 
-test('a command link of a trace is no link in a message', () => {
-  // As VS Code finds links in messages.
+test('a command link in a trace is not a link in a message', () => {
+  // VS Code's expression for links in messages.
   const links = /\[([^\]]+)\]\(((?:https?:\/\/|command:|file:)[^)\s]+)(?: (["'])(.+?)(\3))?\)/gi;
   for (const name of [
     '[Click](command:a.b)',

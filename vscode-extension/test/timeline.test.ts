@@ -1,15 +1,15 @@
-/** The timeline's maths: its window, and where things are drawn. */
+/** The timeline's window and layout. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Timeline, TimelineCall } from '../src/protocol';
 import { described } from '../src/views/timeline/describe';
-import { LEVEL, STATES, firstChosen, hit, neighbour, tracks } from '../src/views/timeline/layout';
-import { SHORTEST, bounds, pan, pixel, show, stillAt, ticks, timeAt, told, within, zoom } from '../src/views/timeline/window';
+import { LEVEL, STATES, firstChosen, hit, neighbor, tracks } from '../src/views/timeline/layout';
+import { SHORTEST, bounds, pan, pixel, show, stillAt, ticks, timeAt, formatTime, within, zoom } from '../src/views/timeline/window';
 
 const LIMITS = { from: -1000, to: 1000 };
 
-test('zooming keeps the time under the pointer where it is', () => {
+test('zooming does not move the time under the pointer', () => {
   const before = { from: -400, to: 400 };
   for (const fraction of [0, 0.25, 0.5, 1]) {
     for (const factor of [0.5, 0.9, 1.1]) {
@@ -21,7 +21,7 @@ test('zooming keeps the time under the pointer where it is', () => {
   }
 });
 
-test('no window leaves the trace or is shorter than can be seen', () => {
+test('a window stays within the trace and above the minimum length', () => {
   assert.deepEqual(zoom({ from: -400, to: 400 }, 0.5, 100, LIMITS), LIMITS);
   assert.equal(Math.round(zoom({ from: 0, to: 10 }, 0.5, 1e-9, LIMITS).to - zoom({ from: 0, to: 10 }, 0.5, 1e-9, LIMITS).from), SHORTEST);
   assert.deepEqual(pan({ from: 0, to: 500 }, 10, LIMITS), { from: 500, to: 1000 });
@@ -40,7 +40,7 @@ test('zooming in and out a thousand times at random stays within bounds', () => 
   }
 });
 
-test('keys zoom around what is chosen, the position, or the middle', () => {
+test('keys zoom around the selection, the position, or the middle', () => {
   const span = { from: 0, to: 100 };
   assert.equal(stillAt(span, { from: 10, to: 30 }, 50), 0.2);
   assert.equal(stillAt(span, { from: -10, to: 30 }, 40), 0.4);
@@ -49,7 +49,7 @@ test('keys zoom around what is chosen, the position, or the middle', () => {
   assert.equal(stillAt(span, undefined, undefined), 0.5);
 });
 
-test('the window moves only when what is wanted is not in it', () => {
+test('the window moves only for a range outside it', () => {
   const span = { from: 0, to: 100 };
   assert.equal(show(span, { from: 50, to: 50 }, LIMITS), span);
   assert.equal(show(span, { from: 20, to: 60 }, LIMITS), span);
@@ -57,7 +57,7 @@ test('the window moves only when what is wanted is not in it', () => {
   assert.ok(moved.from < 500 && moved.to > 510 && moved.to - moved.from === 100);
 });
 
-test('pixels and times are each other’s inverse', () => {
+test('pixels and times convert in both directions', () => {
   const span = { from: -3, to: 17 };
   assert.equal(pixel(timeAt(123, span, 500), span, 500), 123);
 });
@@ -71,12 +71,12 @@ test('ticks are round and not too close', () => {
   }
 });
 
-test('times are told with their units', () => {
-  assert.equal(told(-1_500_000, 'ns'), '-1.500 ms');
-  assert.equal(told(0, 'ns'), '0 ns');
-  assert.equal(told(2_000_000_000, 'ns', 1e9), '2 s');
-  assert.equal(told(1234567, 'ticks'), '1,234,567 ticks');
-  assert.equal(told(12, 'instructions'), '12 instr.');
+test('times are formatted with their units', () => {
+  assert.equal(formatTime(-1_500_000, 'ns'), '-1.500 ms');
+  assert.equal(formatTime(0, 'ns'), '0 ns');
+  assert.equal(formatTime(2_000_000_000, 'ns', 1e9), '2 s');
+  assert.equal(formatTime(1234567, 'ticks'), '1,234,567 ticks');
+  assert.equal(formatTime(12, 'instructions'), '12 instr.');
 });
 
 const call = (level: number, from: number, to: number, name = 'f'): TimelineCall => ({
@@ -93,7 +93,7 @@ const TIMELINE: Timeline = {
   ],
 };
 
-test('what is under the pointer is found', () => {
+test('the item under the pointer is found', () => {
   const all = tracks(TIMELINE);
   const span = { from: -1000, to: 0 };
   const first = all[0];
@@ -114,21 +114,21 @@ test('arrow keys go from call to call, and from thread to thread', () => {
   const start = firstChosen(all, 1, -850);
   assert.equal(start?.from, -900);
   assert.ok(start !== undefined);
-  const right = neighbour(all, start, 'right');
+  const right = neighbor(all, start, 'right');
   assert.equal(right?.from, -700);
-  assert.equal(neighbour(all, start, 'left'), undefined);
-  const up = neighbour(all, start, 'up');
+  assert.equal(neighbor(all, start, 'left'), undefined);
+  const up = neighbor(all, start, 'up');
   assert.deepEqual([up?.level, up?.from], [0, -1000]);
   assert.ok(up !== undefined);
-  assert.equal(neighbour(all, up, 'up'), undefined);
-  assert.equal(neighbour(all, up, 'down')?.level, 1);
-  const below = neighbour(all, start, 'down');
+  assert.equal(neighbor(all, up, 'up'), undefined);
+  assert.equal(neighbor(all, up, 'down')?.level, 1);
+  const below = neighbor(all, start, 'down');
   assert.deepEqual([below?.threadId, below?.level], [2, 0]);
   assert.equal(firstChosen(all, 9, -200)?.threadId, 1);
   assert.equal(firstChosen([], 1, 0), undefined);
 });
 
-test('what reaches out of the window is told as cut off', () => {
+test('a span beyond the window is described as cut off', () => {
   const [track] = tracks(TIMELINE);
   const [main] = TIMELINE.threads[0]?.calls ?? [];
   assert.ok(track !== undefined && main !== undefined);

@@ -4,6 +4,7 @@
 
 mod adapter;
 mod collect;
+mod costs;
 mod debug;
 mod decode;
 mod machine;
@@ -83,7 +84,7 @@ fn release() -> Result<PathBuf, Failure> {
 
 /// Binds this process and its children to its first two processors: the goals are for two.
 fn on_two_cores() -> Result<(), Failure> {
-    let failed = |error| format!("cannot choose two processors: {error}");
+    let failed = |error| format!("cannot select two processors: {error}");
     let this = Pid::from_raw(0);
     let allowed = sched_getaffinity(this).map_err(failed)?;
     let mut two = CpuSet::new();

@@ -41,7 +41,7 @@ pub fn run() -> Result<(), Failure> {
         let object = compiler.compile(Path::new("."), program)?;
         let path = object_path(program);
         fs::write(&path, &object).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-        println!("{} is written: {} bytes.", path.display(), object.len());
+        println!("Wrote {}, {} bytes.", path.display(), object.len());
     }
     Ok(())
 }
@@ -52,7 +52,7 @@ pub fn check() -> Result<(), Failure> {
     let compiler = match Compiler::install() {
         Ok(compiler) => compiler,
         Err(error) => {
-            println!("{error}; going on without: the eBPF objects are not compared with their sources.");
+            println!("{error}; the eBPF objects are not compared with their sources.");
             return Ok(());
         }
     };
@@ -63,12 +63,12 @@ pub fn check() -> Result<(), Failure> {
         let found = fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         if found != compiler.compile(root.path(), program)? {
             return Err(format!(
-                "{} is not what {SOURCES}/{program}.bpf.c makes: run `cargo xtask bpf`",
+                "{} is outdated: run `cargo xtask bpf` to compile {SOURCES}/{program}.bpf.c",
                 path.display()
             ));
         }
     }
-    println!("The eBPF objects are what their sources make.");
+    println!("The eBPF objects match their sources.");
     Ok(())
 }
 
@@ -128,7 +128,7 @@ impl Compiler {
         shell::run(&mut command)?;
         let object = fs::read(&made).map_err(|error| format!("cannot read {}: {error}", made.display()))?;
         let _ = fs::remove_file(&made);
-        stripped(&object).ok_or_else(|| format!("the compiler made no ELF object of {program}.bpf.c"))
+        stripped(&object).ok_or_else(|| format!("the compiler wrote no ELF object for {program}.bpf.c"))
     }
 }
 
@@ -192,7 +192,7 @@ mod tests {
     const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
     #[test]
-    fn what_a_loader_reads_stays() {
+    fn sections_that_a_loader_reads_are_kept() {
         for idle in [
             ".debug_info",
             ".rel.debug_info",
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn other_files_than_objects_are_refused() {
         assert_eq!(stripped(b""), None);
         let object = fs::read(Path::new(REPOSITORY).join(object_path("crash"))).unwrap();
         for len in [6, 64, 1000, object.len() - 1] {

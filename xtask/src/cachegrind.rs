@@ -14,7 +14,8 @@ pub fn words(counts: &Path) -> Vec<String> {
 
 /// Returns the sum in such a file.
 pub fn total(counts: &Path) -> Result<u64, Failure> {
-    let text = fs::read_to_string(counts).map_err(|error| format!("cachegrind's file: {error}"))?;
+    let text =
+        fs::read_to_string(counts).map_err(|error| format!("cannot read cachegrind's output: {error}"))?;
     sum(&text).ok_or_else(|| "cachegrind reported no sum".to_owned())
 }
 

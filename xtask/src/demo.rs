@@ -24,7 +24,7 @@ impl Demo {
         match language {
             "c" => Ok(Self::C),
             "rust" => Ok(Self::Rust),
-            _ => Err(format!("there is no demo program '{language}': choose c or rust")),
+            _ => Err(format!("no demo program '{language}': choose c or rust")),
         }
     }
 
@@ -47,13 +47,13 @@ pub fn run(demo: Demo) -> Result<(), Failure> {
     let backtrail = || Command::new(&backtrail);
 
     let folder = shell::target().join("demo");
-    fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    fs::create_dir_all(&folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
     for each in Demo::ALL {
         compile(each, &folder.join(each.name()))?;
     }
 
     let bundle = folder.join(format!("{}.bundle", demo.name()));
-    println!("\n# Recording {}, one instruction at a time\n", demo.name());
+    println!("\n# Recording {} with single steps\n", demo.name());
     shell::run(
         backtrail()
             .args(["record", "--overwrite", "-o"])
@@ -75,7 +75,7 @@ pub fn run(demo: Demo) -> Result<(), Failure> {
         println!("\n# The debugger, at the crash: try `reverse-step`, `calls`, `help`\n");
         return shell::run(backtrail().arg("debug").arg(&bundle));
     }
-    println!("\n# The walk to its cause\n");
+    println!("\n# Steps back to the cause\n");
     let script = format!("tests/fixtures/programs/{}.bt", demo.name());
     shell::run(
         backtrail()

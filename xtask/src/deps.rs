@@ -41,7 +41,7 @@ pub fn check() -> Result<(), Failure> {
     }
     let made = notices::text(&shipped()?)?;
     if fs::read_to_string(NOTICES).ok().as_deref() != Some(&made) {
-        problems.push(format!("{NOTICES} is not what `cargo xtask notices` makes"));
+        problems.push(format!("{NOTICES} is outdated: run `cargo xtask notices`"));
     }
     for note in notes {
         println!("deps: {note}");
@@ -102,7 +102,8 @@ fn metadata(arguments: &[&str]) -> Result<serde_json::Value, Failure> {
         .output()
         .map_err(|error| format!("cannot run cargo metadata: {error}"))?;
     if !output.status.success() {
-        return Err("cargo metadata fails: are the crates of Cargo.lock fetched?".to_owned());
+        return Err("cargo metadata failed: run `cargo fetch` first".to_owned());
     }
-    serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata is not read: {error}"))
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("cannot parse the output of cargo metadata: {error}"))
 }

@@ -47,7 +47,7 @@ impl Long {
     /// Reads `HOURS [--seed N] [TARGET…]`.
     pub fn parse(arguments: &[&str]) -> Result<Self, Failure> {
         let [hours, rest @ ..] = arguments else {
-            return Err("--hours wants a number".to_owned());
+            return Err("--hours needs a number".to_owned());
         };
         let hours: f64 = hours
             .parse()
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_adds_slices_up() {
+    fn table_sums_the_slices() {
         let report = |cases, slowest| Outcome {
             took: Duration::from_secs(60),
             result: Ok(slice::Report {

@@ -65,7 +65,7 @@ pub fn run(accept: bool) -> Result<(), Failure> {
 
 /// The machine instructions of a stage and all before it, and how many it decoded.
 fn count(binary: &Path, stage: &str) -> Result<(u64, u64), Failure> {
-    let folder = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
+    let folder = tempfile::tempdir().map_err(|error| format!("cannot create a temporary folder: {error}"))?;
     let counts = folder.path().join("counts");
     let words = cachegrind::words(&counts);
     let mut command = Command::new(words.first().map_or("valgrind", String::as_str));

@@ -32,7 +32,7 @@ cargo xtask test [--times]            install the tests' requirements, and run e
 cargo xtask test-all [--times]        the same with long fuzzing, all programs, and real programs
 cargo xtask test-vm [SERIES…]         tests in virtual machines with Debian's kernels 6.1 and 6.12,
                                       or only these; `systemd`: the units of `backtrail install`
-                                      [--only TEST]: tests whose names begin so
+                                      [--only TEST]: tests with this prefix
                                       [--power-losses N]: number of power losses
 cargo xtask readers                   install the programs that read exports in tests, and print
                                       the variables for cargo test

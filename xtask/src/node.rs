@@ -33,8 +33,8 @@ impl Node {
 
     /// Returns its npm. Scripts of packages start `node` by name, and find this one first.
     pub fn npm(&self) -> Result<Command, Failure> {
-        let folder =
-            std::path::absolute(self.wheel.join("bin")).map_err(|error| format!("no Node.js: {error}"))?;
+        let folder = std::path::absolute(self.wheel.join("bin"))
+            .map_err(|error| format!("cannot find Node.js: {error}"))?;
         let path = std::env::var_os("PATH").unwrap_or_default();
         let folders = std::iter::once(folder).chain(std::env::split_paths(&path));
         let path =
@@ -87,5 +87,6 @@ impl Node {
 
 /// A folder beside what cargo builds. Tests run in folders of their own, so it is a whole path.
 pub fn folder(name: &str) -> Result<PathBuf, Failure> {
-    std::path::absolute(shell::target().join(name)).map_err(|error| format!("no folder {name}: {error}"))
+    std::path::absolute(shell::target().join(name))
+        .map_err(|error| format!("cannot find the folder {name}: {error}"))
 }

@@ -260,7 +260,7 @@ fn install(missing: &[&Need]) -> Result<(), Failure> {
     println!("Installing them with apt-get.");
     // A third-party source that cannot be reached must not stop us: the packages are Debian's.
     if let Err(error) = shell::run(Command::new("apt-get").args(["update", "-q"])) {
-        println!("{error}; trying with the lists as they are");
+        println!("{error}; continuing with the existing package lists");
     }
     let wanted: Vec<&Need> = missing
         .iter()

@@ -28,7 +28,7 @@ pub fn run() -> Result<(), Failure> {
     let folder = node.install(FOLDER, "protocol")?;
     write(SCHEMA, &make_schema(&node, &folder)?)?;
     write(TYPES, &types()?)?;
-    println!("{SCHEMA} and {TYPES} are written.");
+    println!("Wrote {SCHEMA} and {TYPES}.");
     Ok(())
 }
 
@@ -44,7 +44,7 @@ pub fn check() -> Result<(), Failure> {
 pub fn difference(found: &str) -> Option<String> {
     match types() {
         Ok(types) if types == found => None,
-        Ok(_) => Some(format!("not what `cargo xtask protocol` makes of {SCHEMA}")),
+        Ok(_) => Some(format!("outdated for {SCHEMA}: run `cargo xtask protocol`")),
         Err(error) => Some(error),
     }
 }
@@ -104,7 +104,7 @@ fn format(code: &str) -> Result<String, Failure> {
     }
     let output = rustfmt.wait_with_output().map_err(failed)?;
     if !output.status.success() {
-        return Err("rustfmt does not take the generated types".to_owned());
+        return Err("rustfmt refused the generated types".to_owned());
     }
     String::from_utf8(output.stdout).map_err(|error| error.to_string())
 }

@@ -72,7 +72,7 @@ pub fn install() -> Readers {
 /// Returns the installed path, or prints the reason of a failure.
 pub fn or_without<T>(installed: Result<T, Failure>) -> Option<T> {
     installed
-        .map_err(|error| println!("{error}; going on without: the tests that need it are skipped."))
+        .map_err(|error| println!("{error}; the tests that need it are skipped."))
         .ok()
 }
 

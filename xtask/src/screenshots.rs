@@ -22,7 +22,7 @@ pub fn run() -> Result<(), Failure> {
     ])?;
     let made = node::folder("vscode-images")?;
     let _ = fs::remove_dir_all(&made);
-    let failed = |error| format!("cannot keep the pictures of {}: {error}", made.display());
+    let failed = |error| format!("cannot store the pictures of {}: {error}", made.display());
     fs::create_dir_all(&made).map_err(failed)?;
     shell::run(shell::cargo().args(["build", "--package", "backtrail"]))?;
     let mut test = shell::cargo();
@@ -63,7 +63,7 @@ pub fn run() -> Result<(), Failure> {
         }
     }
     if frames.is_empty() {
-        return Err("the test made no pictures: was it skipped?".to_owned());
+        return Err("the test made no pictures; it may have been skipped".to_owned());
     }
     frames.sort();
     shell::run(

@@ -79,14 +79,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_shown_as_one_would_type_them() {
+    fn commands_are_shown_as_typed_in_a_shell() {
         let mut command = Command::new("/usr/bin/backtrail");
         command.args(["debug", "-e", "goto crash", "it's"]);
         assert_eq!(shown(&command), r"backtrail debug -e 'goto crash' 'it'\''s'");
     }
 
     #[test]
-    fn a_failing_command_is_a_failure() {
+    fn failing_command_is_an_error() {
         assert!(run(&mut Command::new("true")).is_ok());
         assert!(
             run(&mut Command::new("false"))

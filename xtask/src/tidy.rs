@@ -87,27 +87,16 @@ pub fn run() -> Result<(), Failure> {
     }
 }
 
-/// Counts the violations of the rules that hold folder by folder, and lists those of one folder.
-///
-/// The last column counts cycles between modules of which neither contains the other.
+/// Counts the violations of the language rules in every folder, and lists those of one folder.
 pub fn survey(folder: Option<&str>) -> Result<(), Failure> {
     let sources = source::all().map_err(|error| format!("cannot read the repository: {error}"))?;
     let mut problems: Vec<(Problem, &str)> = Vec::new();
     for source in &sources {
         problems.extend(names::check(source).into_iter().map(|problem| (problem, "names")));
-        problems.extend(
-            prose::problems(source)
-                .into_iter()
-                .map(|problem| (problem, "prose")),
-        );
+        problems.extend(prose::check(source).into_iter().map(|problem| (problem, "prose")));
     }
-    for (edges, name) in [
-        (cycles::Edges::All, "cycles"),
-        (cycles::Edges::WithoutAncestors, "siblings"),
-    ] {
-        let found = cycles::cycles(&sources, edges);
-        problems.extend(found.into_iter().map(|problem| (problem, name)));
-    }
+    let found = cycles::check(&sources);
+    problems.extend(found.into_iter().map(|problem| (problem, "cycles")));
     problems.sort();
     if let Some(folder) = folder {
         problems.retain(|(problem, _)| coverage::includes(&[folder], &problem.path));
@@ -121,13 +110,10 @@ pub fn survey(folder: Option<&str>) -> Result<(), Failure> {
         *counts.entry((part, name)).or_default() += 1;
     }
     let parts: BTreeSet<&str> = counts.keys().map(|&(part, _)| part).collect();
-    println!(
-        "{:18} {:>7} {:>7} {:>7} {:>7}",
-        "folder", "names", "prose", "cycles", "siblings"
-    );
+    println!("{:18} {:>7} {:>7} {:>7}", "folder", "names", "prose", "cycles");
     for part in parts {
         print!("{part:18}");
-        for name in ["names", "prose", "cycles", "siblings"] {
+        for name in ["names", "prose", "cycles"] {
             print!(" {:>7}", counts.get(&(part, name)).copied().unwrap_or_default());
         }
         println!();

@@ -43,7 +43,7 @@ pub struct Options<'a> {
     pub series: Vec<&'a str>,
     /// A whole system under systemd too, which takes longer than all else here.
     pub system: bool,
-    /// Only tests whose names begin so.
+    /// Only tests with this prefix.
     pub only: Option<&'a str>,
     /// How often the power goes.
     pub losses: usize,
@@ -68,20 +68,18 @@ impl<'a> Options<'a> {
         while let Some(&word) = words.next() {
             match word {
                 "--only" => {
-                    let test = words
-                        .next()
-                        .ok_or("--only is followed by the beginning of a test's name")?;
+                    let test = words.next().ok_or("--only needs the prefix of test names")?;
                     options.only = Some(test);
                 }
                 "--power-losses" => {
                     let count = words.next().and_then(|count| count.parse().ok());
-                    options.losses = count.ok_or("--power-losses is followed by a number")?;
+                    options.losses = count.ok_or("--power-losses needs a number")?;
                 }
                 systemd::NAME => options.system = true,
                 name if SERIES.contains(&name) => series.push(name),
                 unknown => {
                     return Err(format!(
-                        "no kernel '{unknown}' to test in; there are {}, and {} for a whole system",
+                        "no kernel series '{unknown}': choose {}, or {}",
                         SERIES.join(" and "),
                         systemd::NAME
                     ));
@@ -246,7 +244,7 @@ fn suite(name: &str) -> Result<PathBuf, Failure> {
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .filter(|message| message["target"]["name"] == name)
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .ok_or_else(|| format!("cargo does not say where it has put the tests '{name}'"))
+        .ok_or_else(|| format!("cargo printed no path for the test program '{name}'"))
 }
 
 /// Where kernels, archives and what machines say are kept; as an absolute path.

@@ -30,8 +30,6 @@ mod unsupported_gdb;
 mod values;
 mod x;
 
-pub use table::commands;
-
 use crate::output::Output;
 use backtrail_debugger::navigator::Navigator;
 use backtrail_debugger::{Error, Result};
@@ -147,6 +145,11 @@ impl Command {
             usage: self.usage(),
         }
     }
+}
+
+/// Returns every command, in the order of help.
+pub fn commands() -> impl Iterator<Item = &'static Command> {
+    table::commands()
 }
 
 /// A line as typed, split into its command and arguments.

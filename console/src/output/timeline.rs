@@ -147,7 +147,7 @@ pub struct CallSpan {
 /// The states, as they are drawn and explained.
 const LEGEND: [(GridCell, char, &str); 5] = [
     (GridCell::Ran, '█', "ran"),
-    (GridCell::OffCpu, '░', "off CPU"),
+    (GridCell::OffCpu, '░', "off-CPU"),
     (GridCell::Both, '▒', "mixed or partly unknown"),
     (GridCell::Unknown, '?', "unknown"),
     (GridCell::Gap, '×', "history is missing"),

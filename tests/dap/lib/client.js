@@ -1,4 +1,4 @@
-// An editor, as far as the adapter can tell: VS Code's client for tests of adapters, with every message checked.
+// An editor: VS Code's client for adapter tests, which checks every message.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -6,14 +6,14 @@ const { DebugClient } = require('@vscode/debugadapter-testsupport');
 const { Checker } = require('./messages');
 const { scenarios } = require('./scenario');
 
-/** How long anything may take before it is taken for lost. No test is about time. */
+/** The timeout of every wait. No test measures time. */
 const LOST = 60_000;
 
 class Client extends DebugClient {
   constructor() {
     super(process.env.BACKTRAIL_BIN, 'dap', 'backtrail', { env: { ...process.env, RUST_BACKTRACE: '0' } }, true);
     this.checker = new Checker();
-    /** All that came, in order. */
+    /** All received messages, in order. */
     this.messages = [];
     this.defaultTimeout = LOST;
   }
@@ -28,7 +28,7 @@ class Client extends DebugClient {
     return this;
   }
 
-  /** Sees what is sent. */
+  /** Checks what is sent. */
   connect(readable, writable) {
     const send = (packet) => {
       const message = JSON.parse(packet.slice(packet.indexOf('\r\n\r\n') + 4));
@@ -38,7 +38,7 @@ class Client extends DebugClient {
     super.connect(readable, { write: send });
   }
 
-  /** Sees what is received. */
+  /** Checks what is received. */
   dispatch(packet) {
     const message = JSON.parse(packet);
     this.checker.received(message);
@@ -74,7 +74,7 @@ class Client extends DebugClient {
     return text ?? response.message;
   }
 
-  /** Asks for what the protocol does not have. */
+  /** Sends a request that the protocol does not define. */
   async odd(ask) {
     this.isOdd = true;
     try {
@@ -84,7 +84,7 @@ class Client extends DebugClient {
     }
   }
 
-  /** The first event of this name from now on that holds; the body. */
+  /** Waits for the next event of this name for which `holds` is true, and returns its body. */
   event(name, holds = () => true) {
     return new Promise((resolve, reject) => {
       const lost = setTimeout(() => reject(new Error(`no event ${name}`)), LOST);
@@ -99,7 +99,10 @@ class Client extends DebugClient {
     });
   }
 
-  /** Asks for a move: the answer comes first, then the stop, whose body this is, and with it where it is. */
+  /**
+   * Requests a move. Returns the body of the stop, with its position. The response precedes the
+   * stop.
+   */
   async move(command, args) {
     const [, stop, where] = await Promise.all([
       this.ask(command, args),
@@ -112,7 +115,7 @@ class Client extends DebugClient {
     return stop;
   }
 
-  /** Begins a session as VS Code does, and stands where it stops first. */
+  /** Starts a session as VS Code does, and waits for the first stop. */
   async launch(args, { breakpoints, functions, exceptions, initialize, request = 'launch' } = {}) {
     const initialized = this.event('initialized');
     this.capabilities = await this.ask('initialize', {
@@ -152,7 +155,7 @@ class Client extends DebugClient {
     return stackFrames[0];
   }
 
-  /** Ends the session, and sees the program end as it should. */
+  /** Ends the session, and checks that the program ends as expected. */
   async end() {
     if (!this.isOver && this.exited) {
       await this.ask('disconnect', {});
@@ -163,13 +166,13 @@ class Client extends DebugClient {
     assert.deepEqual([...this.checker.open.values()], [], 'requests without an answer');
   }
 
-  /** Whatever happened, nothing of it is left. */
+  /** Removes everything that remains of the session. */
   kill() {
     this.stopAdapter();
   }
 }
 
-/** The client of the test that runs, launched so; tests are made by its `it`. */
+/** Returns the client of the running test. The tests are created by its `it`. */
 function clients(launch) {
   let client;
   const begin = async () => {

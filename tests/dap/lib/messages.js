@@ -1,4 +1,5 @@
-// Holds every message, in both directions, to the protocol's schema and to its rules of numbering.
+// Checks every message, in both directions, against the protocol's schema and its rules of
+// numbering.
 'use strict';
 
 const fs = require('node:fs');
@@ -14,7 +15,7 @@ ajv.addSchema(own.schema, 'own');
 
 const validators = new Map();
 
-/** What is wrong with a value by one of the schemas' definitions. */
+/** Returns the errors of a value by a definition of a schema. */
 function faults(schema, definition, value) {
   const reference = `${schema}#/definitions/${definition}`;
   if (!validators.has(reference)) {
@@ -29,7 +30,7 @@ function faults(schema, definition, value) {
 
 const capital = (name) => name[0].toUpperCase() + name.slice(1);
 
-/** By the schema of the protocol, and by that of what is ours. */
+/** Checks a message by the protocol's schema and by the schema of our extensions. */
 function faultsOfMessage(message) {
   const { type, command, event } = message;
   if (type === 'request') {
@@ -50,7 +51,7 @@ function faultsOfMessage(message) {
     return faults('dap', 'ErrorResponse', message);
   }
   if (command in own.requests) {
-    // A body of nothing may be left out.
+    // An empty body may be omitted.
     return [...faults('dap', 'Response', message), ...faults('own', own.requests[command], message.body ?? {})];
   }
   return faults('dap', `${capital(command)}Response`, message);
@@ -64,7 +65,10 @@ class Checker {
     this.lastSeq = 0;
   }
 
-  /** A request of ours. `valid`: it is one of the protocol, so a fault in it is one of the test. */
+  /**
+   * Notes our request. `valid`: the protocol defines the request, so an error in it is an error of
+   * the test.
+   */
   sent(message, valid = true) {
     this.open.set(message.seq, message.command);
     if (valid) {

@@ -1,4 +1,4 @@
-// The requests and events of our own, as docs/dap.md has them, for the schema check.
+// The requests and events of our own, as docs/dap.md defines them, for the schema check.
 'use strict';
 
 const text = { type: 'string' };
@@ -9,7 +9,7 @@ const ref = (name) => ({ $ref: `#/definitions/${name}` });
 const list = (items) => ({ type: 'array', items });
 const oneOf = (...values) => ({ enum: values });
 
-/** All properties that are not marked with `?` are required, and there are no others. */
+/** All properties without `?` are required, and no others are allowed. */
 function object(properties) {
   const named = Object.entries(properties).map(([name, schema]) => [name.replace('?', ''), schema]);
   return {

@@ -1,4 +1,4 @@
-// The adapter without a client: bytes in, packets out.
+// The adapter without a client: raw bytes in, packets out.
 'use strict';
 
 const assert = require('node:assert/strict');
@@ -7,7 +7,7 @@ const { Checker } = require('./messages');
 
 const LOST = 60_000;
 
-/** A message as a packet, with a header of one's own if wanted. */
+/** Returns a message as a packet, with a custom header if given. */
 function packet(message, header) {
   const body = Buffer.from(typeof message === 'string' ? message : JSON.stringify(message));
   return Buffer.concat([Buffer.from(header ? header(body.length) : `Content-Length: ${body.length}\r\n\r\n`), body]);
@@ -33,7 +33,7 @@ class Raw {
     });
   }
 
-  /** Nothing but packets, headed exactly as the protocol says, is written. */
+  /** Reads packets, and fails for any output without the exact header of the protocol. */
   take(bytes) {
     for (;;) {
       const end = bytes.indexOf('\r\n\r\n');
@@ -64,14 +64,14 @@ class Raw {
     }
   }
 
-  /** A request that is one of the protocol or is not, noted as asked. */
+  /** Returns a request, defined by the protocol or not, and registers it as open. */
   request(command, args, more) {
     const message = { seq: ++this.seq, type: 'request', command, ...(args === undefined ? {} : { arguments: args }), ...more };
     this.checker.sent(message, false);
     return message;
   }
 
-  /** The response to a request that was written or will be. */
+  /** Returns the response to a request that was or will be written. */
   answer(request) {
     return this.wait((message) => message.type === 'response' && message.request_seq === request.seq, request.command);
   }
@@ -100,13 +100,13 @@ class Raw {
     return this.answer(request);
   }
 
-  /** It still answers. */
+  /** Checks that the adapter still responds. */
   async isAlive() {
     const response = await this.ask('initialize', { adapterID: 'backtrail' });
     assert.equal(response.success, true, JSON.stringify(response));
   }
 
-  /** A session at the crash. */
+  /** Starts a session at the crash. */
   async launch(args) {
     await this.ask('initialize', { adapterID: 'backtrail' });
     const launched = this.ask('launch', args);
@@ -118,7 +118,7 @@ class Raw {
     return stop.body;
   }
 
-  /** Ends the session, unless that has ended by itself. */
+  /** Ends the session, unless it has already ended. */
   async end() {
     if (!this.isOver) {
       await this.ask('disconnect', {});

@@ -1,7 +1,10 @@
-// A test with a session of its own, which is ended and checked as a part of the test.
+// Tests with a session each, which is ended and checked within the test.
 'use strict';
 
-/** An `it` whose tests each `use` what `begin` makes; its `end` checks what is to be checked of every session. */
+/**
+ * Returns an `it` whose tests `use` the result of `begin`. Its `end` runs the checks of every
+ * session.
+ */
 function scenarios(begin, use) {
   return (name, run) =>
     it(name, async function () {

@@ -1,4 +1,4 @@
-// The sources of the programs that were recorded, by their texts rather than by numbers of lines.
+// The sources of recorded programs. Tests find lines by their text instead of their number.
 'use strict';
 
 const fs = require('node:fs');
@@ -9,7 +9,7 @@ const folder = path.join(__dirname, '../../fixtures/programs');
 /** A source, as DWARF names it. */
 const file = (name) => path.join(folder, name);
 
-/** The number of the only line with this text. */
+/** Returns the number of the only line with this text. */
 function line(name, text) {
   const lines = fs.readFileSync(file(name), 'utf8').split('\n');
   const found = lines.flatMap((content, at) => (content.includes(text) ? [at + 1] : []));

@@ -1,4 +1,4 @@
-//! Child processes that cannot outlive their time limit, whatever they do.
+//! Child processes with a strict time limit.
 
 use crate::programs::Ending;
 use nix::sys::signal::{Signal, kill};
@@ -10,28 +10,28 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a child may take.
+/// The maximum time of a child.
 pub type Limit = Duration;
 
-/// How a child ended, and what it left.
+/// How a child ended, and its output.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Its exit status or signal.
+    /// The exit status or signal.
     pub ending: Ending,
-    /// Everything on its stdout.
+    /// Everything on stdout.
     pub stdout: Vec<u8>,
-    /// Everything on its stderr.
+    /// Everything on stderr.
     pub stderr: String,
-    /// Wall-clock time from its start to its end.
+    /// Wall-clock time from start to end.
     pub seconds: f64,
 }
 
 impl Ended {
-    /// The run itself, if it exited with 0.
+    /// Returns the run if its exit status is 0.
     ///
     /// # Errors
     ///
-    /// It did not; the text ends with what it said last.
+    /// Another status or a signal; the text ends with the last lines of stderr.
     pub fn succeeded(self, what: &str) -> io::Result<Self> {
         if self.ending == Ending::Exit(0) {
             return Ok(self);
@@ -39,7 +39,7 @@ impl Ended {
         Err(io::Error::other(format!("{what}: {}", self.told())))
     }
 
-    /// Its ending and its last lines on stderr, on one line.
+    /// Returns the ending and the last lines on stderr, on one line.
     #[must_use]
     pub fn told(&self) -> String {
         let lines: Vec<&str> = self
@@ -68,12 +68,12 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts it without input; its outputs go to `NAME.out` and `NAME.err` in `folder`, so that no
-    /// grandchild that keeps a pipe open can keep us waiting.
+    /// Starts a child without input. Its outputs go to `NAME.out` and `NAME.err` in `folder`, so
+    /// that a grandchild that keeps a pipe open does not block the test.
     ///
     /// # Errors
     ///
-    /// It cannot be started.
+    /// The child cannot be started.
     pub fn start(mut command: Command, folder: &Path, name: &str) -> io::Result<Self> {
         let (stdout, stderr) = (
             folder.join(format!("{name}.out")),
@@ -99,25 +99,25 @@ impl Child {
         })
     }
 
-    /// Starts it and waits for its end.
+    /// Starts a child and waits for its end.
     ///
     /// # Errors
     ///
-    /// It cannot be started, or takes longer than `limit`.
+    /// The child cannot be started, or takes longer than `limit`.
     pub fn run(command: Command, folder: &Path, name: &str, limit: Limit) -> io::Result<Ended> {
         Self::start(command, folder, name)?.wait(limit)
     }
 
-    /// Whether it still runs.
+    /// Returns whether the child still runs.
     ///
     /// # Errors
     ///
-    /// The kernel does not say.
+    /// The kernel reports no status.
     pub fn is_running(&mut self) -> io::Result<bool> {
         Ok(self.process.try_wait()?.is_none())
     }
 
-    /// The last line on its stderr so far.
+    /// Returns the last line on stderr so far.
     #[must_use]
     pub fn said(&self) -> String {
         let stderr = fs::read(&self.stderr).unwrap_or_default();
@@ -125,11 +125,11 @@ impl Child {
         stderr.lines().last().unwrap_or("nothing on stderr").to_owned()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the child.
     ///
     /// # Errors
     ///
-    /// It takes longer than `limit` from its start, and is killed.
+    /// The child takes longer than `limit` from its start, and is killed.
     pub fn wait(mut self, limit: Limit) -> io::Result<Ended> {
         loop {
             if let Some(status) = self.process.try_wait()? {
@@ -158,13 +158,13 @@ impl Child {
         }
     }
 
-    /// Kills its process group and every descendant, also those in groups and sessions of their own.
+    /// Kills the process group and every descendant, including those in other groups and sessions.
     fn kill_tree(&mut self) {
         let Ok(root) = i32::try_from(self.process.id()) else {
             return;
         };
         let tree = descendants(root);
-        // The root first: a recorder that is gone reacts to none of the deaths below it.
+        // The root first: a recorder that has ended does not react to the deaths below it.
         let _ = kill(Pid::from_raw(root), Signal::SIGKILL);
         let _ = kill(Pid::from_raw(-root), Signal::SIGKILL);
         for pid in tree {
@@ -190,7 +190,7 @@ fn ending(status: ExitStatus) -> Ending {
     }
 }
 
-/// Every process whose line of parents leads to `root`, by `/proc/PID/stat`.
+/// Returns every descendant of `root`, by `/proc/PID/stat`.
 fn descendants(root: i32) -> Vec<i32> {
     let parents: Vec<(i32, i32)> = fs::read_dir("/proc")
         .into_iter()
@@ -199,7 +199,7 @@ fn descendants(root: i32) -> Vec<i32> {
         .filter_map(|entry| {
             let pid = entry.file_name().to_str()?.parse().ok()?;
             let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-            // The name before it stands in parentheses and may hold anything.
+            // The name before the parent is in parentheses and may contain any character.
             let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
             Some((pid, parent))
         })
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_outlives_the_limit() {
+    fn no_descendant_outlives_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         let script = "setsid sleep 987 & echo $! > sleeper; sleep 988";
         let mut command = shell(script);

@@ -1,4 +1,4 @@
-//! Input files, the same on every machine: no downloads, nothing random.
+//! Input files, which are the same on every machine: no downloads, nothing random.
 
 use crate::backtrail::repository;
 use std::fmt::Write;
@@ -14,18 +14,18 @@ pub enum Input {
     Text,
     /// A C file of `{n}` functions: `functions.c`.
     Functions,
-    /// What `git fast-import` reads: `{n}` commits to a few files: `commits`.
+    /// Input of `git fast-import`: `{n}` commits to a few files: `commits`.
     Commits,
     /// A text file of 64 KiB for a web server: `page.txt`.
     Page,
 }
 
 impl Input {
-    /// Makes the file in `folder`.
+    /// Writes the file to `folder`.
     ///
     /// # Errors
     ///
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn make(self, folder: &Path, size: u32, port: u16) -> io::Result<()> {
         match self {
             Self::Workload(name) => {

@@ -1,6 +1,6 @@
-//! Masks over what differs between any two runs of a program, recorder or not.
+//! Masks for output that differs between any two runs of a program.
 
-/// What is not compared.
+/// A part of the output that is not compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mask {
     /// Numbers, with their decimal points: times, rates, process ids.
@@ -10,7 +10,7 @@ pub enum Mask {
 }
 
 impl Mask {
-    /// The output without what it masks.
+    /// Returns the output without the masked parts.
     #[must_use]
     pub fn apply(self, text: &str) -> String {
         match self {
@@ -33,7 +33,7 @@ impl Mask {
         }
     }
 
-    /// What it hides, for the documentation.
+    /// Describes the mask, for the documentation.
     #[must_use]
     pub fn about(self) -> String {
         match self {
@@ -43,7 +43,7 @@ impl Mask {
     }
 }
 
-/// `output` under every mask; bytes that are no UTF-8 only without masks.
+/// Returns `output` under every mask. Output that is not UTF-8 needs an empty list of masks.
 pub(super) fn masked(masks: &[Mask], output: &[u8]) -> Vec<u8> {
     if masks.is_empty() {
         return output.to_vec();

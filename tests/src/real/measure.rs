@@ -1,4 +1,4 @@
-//! A program without and with the recorder: what is the same, and what it costs.
+//! A program with and without the recorder: differences and cost.
 
 use super::child::{Ended, Limit};
 use super::mask::masked;
@@ -8,30 +8,30 @@ use super::{Pace, RealProgram, Run, Workspace, server};
 use std::path::Path;
 use std::{fs, io};
 
-/// What a row of the table gave.
+/// The results for a row of the table.
 #[derive(Clone, Debug)]
 pub struct Measurement {
     /// The row's name.
     pub name: &'static str,
     /// Seconds without the recorder, the better of two runs.
     pub native: f64,
-    /// Seconds with it, encoding and the bundle's writing included.
+    /// Seconds with the recorder, including encoding and writing the bundle.
     pub recorded: f64,
-    /// How much slower it was: by time, or by the rate that the program measures.
+    /// The slowdown, by time or by the rate that the program measures.
     pub slowdown: f64,
-    /// Threads of all its processes.
+    /// The number of threads of all processes.
     pub threads: u64,
-    /// PT bytes made, those dropped by the ring included.
+    /// PT bytes written, including those that the ring dropped.
     pub bytes: u64,
-    /// PT bits an instruction, over what the ring kept.
+    /// PT bits per instruction, for the bytes that the ring kept.
     pub bits: Option<f64>,
-    /// What decoding gave; `None` when it failed, which is a problem too.
+    /// The result of decoding; `None` after a failure, which is also in `problems`.
     pub decoded: Option<Decoded>,
-    /// Everything that is not as without the recorder, or does not decode.
+    /// All differences from the run without the recorder, and decode errors.
     pub problems: Vec<String>,
 }
 
-/// What is not installed of what the program needs; `None` when all is there.
+/// Returns the packages that the program needs and that are not installed, or `None`.
 #[must_use]
 pub fn missing(program: &RealProgram) -> Option<String> {
     let lacks: Vec<String> = program
@@ -43,12 +43,12 @@ pub fn missing(program: &RealProgram) -> Option<String> {
     (!lacks.is_empty()).then(|| lacks.join(", "))
 }
 
-/// Runs a program twice without the recorder and once with it, in a fresh `folder`, and compares.
+/// Runs a program twice without the recorder and once with it, in a new `folder`, and compares.
 ///
 /// # Errors
 ///
-/// A run without the recorder fails; what fails with it is a problem of the measurement, unless the recording
-/// itself fails: then there is nothing to measure.
+/// A run without the recorder fails, or the recording itself fails. A failure of the program under
+/// the recorder is a problem of the measurement.
 pub fn measure(
     program: &RealProgram,
     recorder: &Recorder,
@@ -101,7 +101,7 @@ pub fn measure(
     })
 }
 
-/// PT bits an instruction over the bytes kept.
+/// Returns the PT bits per instruction for the bytes kept.
 #[expect(clippy::cast_precision_loss, reason = "a figure of three digits")]
 fn bits(recorded: &Recorded, decoded: &Decoded) -> Option<f64> {
     (decoded.instructions > 0).then(|| recorded.report.kept as f64 * 8.0 / decoded.instructions as f64)
@@ -125,7 +125,7 @@ fn judge(decoded: &Decoded, recorded: &Recorded, problems: &mut Vec<String>) {
     }
 }
 
-/// Where a program runs, time after time.
+/// The folder in which a program runs repeatedly.
 struct Place<'a> {
     program: &'a RealProgram,
     size: u32,
@@ -133,10 +133,10 @@ struct Place<'a> {
     limit: Limit,
 }
 
-/// What a run left that must be the same each time, and its time.
+/// The results of a run that must be the same each time, and its time.
 struct Left {
     ended: Ended,
-    /// Files written, by name; `None` for one that is not there.
+    /// Written files, by name; `None` for a missing file.
     files: Vec<(&'static str, Option<Vec<u8>>)>,
     masked: Vec<u8>,
     seconds: f64,
@@ -150,7 +150,7 @@ impl Place<'_> {
         Workspace::make(self.program, &self.folder, self.size, self.limit)
     }
 
-    /// The same folder for a command, a new one for a server, which keeps data in it.
+    /// Returns the same folder for a command, and a new one for a server, which keeps data in it.
     fn again(&self, workspace: Workspace) -> io::Result<Workspace> {
         if matches!(self.program.run, Run::Server(_)) {
             return self.fresh();
@@ -161,7 +161,7 @@ impl Place<'_> {
         Ok(workspace)
     }
 
-    /// One run, under `words_before` when recorded.
+    /// Runs the program once, under `recorder` if given.
     fn run(&self, workspace: &Workspace, recorder: Option<(&Recorder, &Path)>) -> io::Result<Left> {
         let command = match &self.program.run {
             Run::Command(command) => command,
@@ -236,7 +236,7 @@ impl Place<'_> {
 }
 
 impl Left {
-    /// The first thing that is not the same in `other`.
+    /// Returns the first difference from `other`.
     fn difference(&self, other: &Self) -> Option<String> {
         if self.ended.ending != other.ended.ending {
             let (was, is) = (self.ended.ending, other.ended.ending);
@@ -253,7 +253,7 @@ impl Left {
     }
 }
 
-/// The first line that differs, as text.
+/// Returns the first line that differs, as text.
 fn first_difference(was: &[u8], is: &[u8]) -> String {
     let line = |bytes: &[u8], at: usize| {
         let line = bytes.split(|&byte| byte == b'\n').nth(at);
@@ -274,7 +274,7 @@ fn first_difference(was: &[u8], is: &[u8]) -> String {
     )
 }
 
-/// The last number of each line that begins with `prefix`.
+/// Returns the last number of each line that begins with `prefix`.
 fn rates(output: &[u8], prefix: &str) -> Vec<f64> {
     String::from_utf8_lossy(output)
         .lines()
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_told_by_its_line() {
+    fn difference_is_reported_with_its_line() {
         assert_eq!(
             first_difference(b"a\nb\n", b"a\nc\n"),
             "line 2 of the output is `c`, not `b`"

@@ -1,30 +1,30 @@
-//! What a row of the table says of a program.
+//! The types of the table of real programs.
 
 use super::{Input, Mask};
 
-/// A program, what it is given to do, and what of its output may differ between two runs.
+/// A program, its work, and the parts of its output that may differ between two runs.
 ///
-/// In every argument, `{n}` stands for the size of the work and `{port}` for a free TCP port of 127.0.0.1;
-/// commands run in the row's own folder, where the inputs are.
+/// In every argument, `{n}` is the size of the work and `{port}` is a free TCP port of 127.0.0.1.
+/// Commands run in the row's own folder, which has the inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct RealProgram {
-    /// The row's name.
+    /// The name of the row.
     pub name: &'static str,
-    /// What it does, for the table in the documentation.
+    /// A description for the table in the documentation.
     pub about: &'static str,
-    /// What must be installed.
+    /// The programs that must be installed.
     pub requires: &'static [Requirement],
-    /// The files made in its folder beforehand.
+    /// The files that are created in the folder before the run.
     pub inputs: &'static [Input],
-    /// Commands run beforehand without the recorder: compilers, database initialization.
+    /// Commands that run first, without the recorder: compilers, database initialization.
     pub prepare: &'static [&'static [&'static str]],
-    /// What is recorded.
+    /// The command or server to record.
     pub run: Run,
-    /// Files that it writes, to be the same with the recorder as without.
+    /// Output files, which must be the same with and without the recorder.
     pub outputs: &'static [&'static str],
-    /// What differs between any two runs, in this order.
+    /// Masks for what differs between any two runs, in this order.
     pub masks: &'static [Mask],
-    /// How fast it was.
+    /// How the speed is measured.
     pub pace: Pace,
     /// The size `{n}` of the work.
     pub size: Size,
@@ -48,14 +48,15 @@ pub enum Run {
     Server(Server),
 }
 
-/// A server, recorded while clients, which are not, work it.
+/// A server. The recorder runs it while unrecorded clients send requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Server {
-    /// The server, in the foreground, listening on `{port}`.
+    /// The server, in the foreground, with a listening socket on `{port}`.
     pub command: &'static [&'static str],
-    /// A command that succeeds once the server serves, for those that listen before; may be empty.
+    /// A command that succeeds when the server is ready, for servers that listen earlier; may be
+    /// empty.
     pub ready: &'static [&'static str],
-    /// Commands run one after the other once the port accepts; their output is what is compared.
+    /// Commands that run in turn after the port accepts connections. Their output is compared.
     pub clients: &'static [&'static [&'static str]],
     /// The command that asks the server to end.
     pub stop: &'static [&'static str],
@@ -63,12 +64,12 @@ pub struct Server {
     pub instead_of_root: Option<&'static str>,
 }
 
-/// What a slowdown is taken from.
+/// The measure of a slowdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// Wall-clock time, from the start of the command to its end.
     Time,
-    /// A rate that the program prints for itself: the last number of lines that begin so.
+    /// A rate that the program prints: the last number of the lines with this prefix.
     Rate(&'static str),
 }
 
@@ -77,12 +78,12 @@ pub enum Pace {
 pub struct Size {
     /// A second or two of native time.
     pub full: u32,
-    /// As little as shows that it works.
+    /// The smallest size that shows success.
     pub small: u32,
 }
 
 impl RealProgram {
-    /// A row with nothing but a command; the others are built on it.
+    /// A row with a command only; the others extend it.
     #[must_use]
     pub const fn command(name: &'static str, about: &'static str, command: &'static [&'static str]) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! `backtrail record` around a command, and what `backtrail info` makes of the bundle.
+//! `backtrail record` for a command, and `backtrail info` for its bundle.
 
 use super::child::{Child, Ended, Limit};
 use crate::programs::Ending;
@@ -15,7 +15,7 @@ pub struct Recorder {
     pub binary: PathBuf,
     /// `--engine`; `None` is the binary's own choice.
     pub engine: Option<String>,
-    /// How much is kept.
+    /// The size of the kept history.
     pub history: History,
 }
 
@@ -28,45 +28,45 @@ pub enum History {
     Full,
 }
 
-/// What `backtrail record --json` says last.
+/// The last report of `backtrail record --json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// How the program ended; `None` when it runs on.
+    /// How the program ended; `None` while it still runs.
     pub ending: Option<Ending>,
-    /// Threads of all its processes.
+    /// The number of threads of all processes.
     pub threads: u64,
     /// PT bytes in the bundle.
     pub kept: u64,
     /// Older PT bytes, dropped by the ring.
     pub dropped: u64,
-    /// Gaps that the recorder knows of.
+    /// The number of gaps that the recorder reports.
     pub gaps: u64,
 }
 
 /// A program that ran under `backtrail record`.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// The program's own ending and outputs; the time is the whole command's, the bundle written.
+    /// The program's ending and outputs; the time includes writing the bundle.
     pub ended: Ended,
-    /// What the recorder says.
+    /// The recorder's report.
     pub report: Report,
     /// The bundle.
     pub bundle: PathBuf,
 }
 
-/// What decoding a bundle gives, summed over threads.
+/// The result of decoding a bundle, summed over threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decoded {
-    /// Decoded instructions.
+    /// The number of decoded instructions.
     pub instructions: u64,
-    /// Decode errors.
+    /// The number of decode errors.
     pub errors: u64,
-    /// Gaps but those at the beginning of a thread, where the ring begins: position and cause.
+    /// Gaps, except those at the beginning of a thread, where the ring begins: position and cause.
     pub gaps: Vec<String>,
 }
 
 impl Recorder {
-    /// The words of the command that records `command` into `bundle`.
+    /// Returns the words of the command that records `command` to `bundle`.
     pub fn words(&self, bundle: &Path, command: Vec<OsString>) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec![self.binary.clone().into(), "record".into(), "--json".into()];
         if let Some(engine) = &self.engine {
@@ -81,11 +81,12 @@ impl Recorder {
         words
     }
 
-    /// Why this recorder cannot record at all here: what it says when it refuses `true`.
+    /// Returns the message with which the recorder refuses `true`, if it cannot record on this
+    /// machine.
     ///
     /// # Errors
     ///
-    /// It cannot be started, or hangs.
+    /// The recorder cannot be started, or hangs.
     pub fn refusal(&self, limit: Limit) -> io::Result<Option<String>> {
         let folder = tempfile::tempdir()?;
         let words = self.words(&folder.path().join("bundle"), vec!["/bin/true".into()]);
@@ -96,11 +97,11 @@ impl Recorder {
         Ok((ended.ending != Ending::Exit(0)).then_some(first))
     }
 
-    /// Reads what a run of [`Self::words`] left.
+    /// Reads the results of a run of [`Self::words`].
     ///
     /// # Errors
     ///
-    /// The recorder failed, or its report does not read.
+    /// The recorder failed, or its report is unreadable.
     pub fn read(&self, mut ended: Ended, bundle: &Path) -> io::Result<Recorded> {
         if ended.ending != Ending::Exit(0) {
             return Err(io::Error::other(format!("record: {}", ended.told())));
@@ -156,7 +157,7 @@ impl Recorder {
 }
 
 impl Report {
-    /// PT bytes made in all.
+    /// Returns the number of PT bytes written in total.
     #[must_use]
     pub fn made(&self) -> u64 {
         self.kept.saturating_add(self.dropped)
@@ -164,17 +165,17 @@ impl Report {
 }
 
 impl Recorded {
-    /// Removes the bundle: a full one is large.
+    /// Removes the bundle, because a full one is large.
     ///
     /// # Errors
     ///
-    /// It cannot be removed.
+    /// The bundle cannot be removed.
     pub fn discard(self) -> io::Result<()> {
         fs::remove_dir_all(self.bundle)
     }
 }
 
-/// Gaps that are no ring's beginning.
+/// Returns the gaps that are not at the beginning of a ring.
 fn inner_gaps(gaps: &[Value]) -> Vec<String> {
     gaps.iter()
         .filter(|gap| {
@@ -212,7 +213,7 @@ fn report_of(report: &Value) -> io::Result<Report> {
     })
 }
 
-/// Where `needle` stands last.
+/// Returns the last position of `needle`.
 fn last(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack
         .windows(needle.len())

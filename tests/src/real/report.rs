@@ -1,8 +1,8 @@
-//! The table of what was measured, in Markdown.
+//! The table of measurements, in Markdown.
 
 use super::{Measurement, find};
 
-/// One row a program, in the order given.
+/// Returns the table with one row per program, in the given order.
 #[must_use]
 pub fn markdown(measurements: &[Measurement]) -> String {
     let mut table = String::from(
@@ -15,7 +15,7 @@ pub fn markdown(measurements: &[Measurement]) -> String {
     table
 }
 
-/// The line of one program, without the table's head.
+/// Returns the row of one program, without the table's head.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "figures of three digits")]
 pub fn row(row: &Measurement) -> String {

@@ -1,4 +1,4 @@
-//! Servers: started, worked by clients, and asked to end.
+//! Servers: start, requests of clients, and stop.
 
 use super::child::{Child, Ended, Limit};
 use super::{Server, Workspace};
@@ -8,7 +8,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-/// Runs `command` (the server, recorded or not) under its clients' work; the clients' outputs stand for its own.
+/// Runs `command` (the server, recorded or not) with requests of its clients. The outputs of the
+/// clients are compared in place of its own.
 ///
 /// The time is from the server's start to its end.
 ///
@@ -32,7 +33,7 @@ pub(super) fn run(
         .run(workspace.command(server.stop)?, "stop", limit)?
         .succeeded("asking the server to end")?;
     let mut ended = running.wait(limit)?;
-    // The recorder's report stands on the server's output: it stays last.
+    // The recorder's report is in the server's output and must stay last.
     output.append(&mut ended.stdout);
     ended.stdout = output;
     Ok(ended)

@@ -234,7 +234,7 @@ pub const PROGRAMS: &[RealProgram] = &[
                 &[
                     "ab",
                     "-q",
-                    // Without it, it warns where times are spread widely.
+                    // This option silences the warning about widely spread times.
                     "-S",
                     "-n",
                     "{n}",

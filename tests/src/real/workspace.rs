@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
-/// Where distributions put their programs: looked at first, so that a private build of one does not stand
-/// for the packaged one.
+/// The program folders of distributions. They are searched first, so that a private build does not
+/// replace the packaged program.
 const SYSTEM_PATH: &str = "/usr/bin:/bin:/usr/sbin:/sbin";
 
-/// A folder made ready for a program to run in.
+/// A folder in which a program can run.
 #[derive(Debug)]
 pub struct Workspace {
     folder: PathBuf,
@@ -23,7 +23,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Makes `folder` with the program's inputs, and runs what prepares them.
+    /// Creates `folder` with the program's inputs, and runs the preparing commands.
     ///
     /// # Errors
     ///
@@ -56,23 +56,23 @@ impl Workspace {
         Ok(workspace)
     }
 
-    /// The folder.
+    /// Returns the folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The port of 127.0.0.1 that is the program's.
+    /// Returns the program's port of 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The words of a command, the program's path first.
+    /// Returns the words of a command, beginning with the program's path.
     ///
     /// # Errors
     ///
-    /// No such program is installed.
+    /// The program is not installed.
     pub fn words(&self, command: &[&str]) -> io::Result<Vec<OsString>> {
         let mut words: Vec<OsString> = command.iter().map(|word| self.filled(word).into()).collect();
         if let Some(program) = words.first_mut() {
@@ -84,16 +84,16 @@ impl Workspace {
         Ok(words)
     }
 
-    /// A command as it is run natively.
+    /// Returns a command as it runs without the recorder.
     ///
     /// # Errors
     ///
-    /// No such program is installed.
+    /// The program is not installed.
     pub fn command(&self, command: &[&str]) -> io::Result<Command> {
         Ok(self.command_of(self.words(command)?))
     }
 
-    /// A command of ready words, in the folder and with an environment that is the same everywhere.
+    /// Returns a command in the folder, with an environment that is the same everywhere.
     #[must_use]
     pub fn command_of(&self, words: impl IntoIterator<Item = OsString>) -> Command {
         let mut all: Vec<OsString> = Vec::new();
@@ -124,20 +124,20 @@ impl Workspace {
         command
     }
 
-    /// Runs it to its end.
+    /// Runs a command to its end.
     ///
     /// # Errors
     ///
-    /// It cannot be started or takes longer than `limit`.
+    /// The command cannot be started or takes longer than `limit`.
     pub fn run(&self, command: Command, name: &str, limit: Limit) -> io::Result<super::Ended> {
         Child::run(command, &self.folder, name, limit)
     }
 
-    /// A path through which the program's user can run the binary at `path`.
+    /// Returns a path through which the program's user can run the binary at `path`.
     ///
     /// # Errors
     ///
-    /// It cannot be copied.
+    /// The binary cannot be copied.
     pub fn runnable(&self, path: &Path) -> io::Result<PathBuf> {
         if self.user.is_none() {
             return Ok(path.to_path_buf());
@@ -156,7 +156,7 @@ impl Workspace {
     }
 }
 
-/// Finds a program: the distribution's first, then the caller's.
+/// Finds a program, first among the distribution's and then in `PATH`.
 pub(super) fn resolve(program: &str) -> Option<PathBuf> {
     if program.starts_with('.') {
         // In the program's folder, which is the working directory of its commands.
@@ -180,7 +180,7 @@ pub(super) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// A port that nobody listens on now: the kernel gives none twice in a row.
+/// Returns a free port. The kernel does not return the same port twice in a row.
 fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }

@@ -1,4 +1,4 @@
-//! What somebody who means no good would try: each finding of a security review, as a test that failed before it was mended.
+//! Attacks by other users: each finding of a security review, as a test that failed before its fix.
 
 mod adapter;
 mod bundles;

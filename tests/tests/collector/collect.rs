@@ -1,4 +1,4 @@
-//! The collector: programs crash, and everything of them is there.
+//! The collector: programs crash, and their bundles are complete.
 
 mod chain;
 mod faults;
@@ -14,7 +14,7 @@ use backtrail_tests::build;
 use backtrail_tests::programs::{Ending, Program, Variant};
 use std::process::Command;
 
-/// A program of these tests alone, in `tests/fixtures/collect/`.
+/// Returns a program of these tests alone, in `tests/fixtures/collect/`.
 fn program(name: &'static str, source: &'static str) -> Command {
     let program = Program {
         name,
@@ -27,7 +27,7 @@ fn program(name: &'static str, source: &'static str) -> Command {
     Command::new(build(&program, Variant::Pie).unwrap())
 }
 
-/// One of the programs of all tests.
+/// Returns one of the programs of all tests.
 fn example(name: &str) -> Command {
     Command::new(backtrail_tests::built(name, Variant::Pie).unwrap())
 }

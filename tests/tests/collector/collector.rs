@@ -1,4 +1,4 @@
-//! A collector of a test's own: its configuration, its daemon, its spool.
+//! A collector for one test: its configuration, daemon and spool.
 
 use backtrail_tests::backtrail::{Run, backtrail, binary, command};
 use nix::fcntl::{Flock, FlockArg};
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Nothing takes longer.
+/// The time limit of every wait.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Where the kernel is told who gets cores: for the whole machine.
+/// The kernel's core handler, which is machine-wide.
 const CORE_PATTERN: &str = "/proc/sys/kernel/core_pattern";
 
-/// Why the collector cannot be tried here; said once by each test that is left out.
+/// Returns whether the collector cannot run here. Each skipped test prints the reason.
 pub fn cannot() -> bool {
     let pattern = File::options().write(true).open(CORE_PATTERN);
     if let Err(error) = &pattern {
@@ -23,7 +23,7 @@ pub fn cannot() -> bool {
     pattern.is_err()
 }
 
-/// Waits.
+/// Waits until `done` returns true.
 #[track_caller]
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -33,16 +33,16 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// What stands in `core_pattern`.
+/// Returns the contents of `core_pattern`.
 pub fn core_pattern() -> String {
     fs::read_to_string(CORE_PATTERN).unwrap().trim().to_owned()
 }
 
-/// How many handlers the kernel lets wait at once.
+/// The maximum number of handlers that run at once.
 const CORE_PIPE_LIMIT: &str = "/proc/sys/kernel/core_pipe_limit";
 
-/// Sets it for as long as this lives; then it is as before, and so is the limit, which a collector leaves that finds
-/// another pattern than its own.
+/// Sets `core_pattern` until it is dropped, then restores it and the limit. A collector that finds
+/// a pattern other than its own does not restore the limit.
 pub struct CorePattern {
     pattern: String,
     limit: String,
@@ -66,20 +66,21 @@ impl Drop for CorePattern {
     }
 }
 
-/// A folder for a collector, and the daemon once it is started.
+/// A folder for a collector, and the daemon after its start.
 pub struct Collector {
     folder: tempfile::TempDir,
     daemon: Option<Child>,
-    /// One collector at a time, of the tests of all processes: each would get the crashes of the others.
+    /// A lock for one collector at a time, across all test processes: each would get the crashes of
+    /// the others.
     _turn: Flock<File>,
 }
 
 impl Collector {
-    /// None is started yet.
+    /// Creates the folder without starting the daemon.
     pub fn new(settings: &str) -> Self {
         let pattern = File::open(CORE_PATTERN).unwrap();
         let turn = Flock::lock(pattern, FlockArg::LockExclusive).unwrap();
-        // Unix sockets and core_pattern want short names.
+        // Unix sockets and core_pattern need short paths.
         let folder = tempfile::Builder::new().prefix("bt").tempdir_in("/tmp").unwrap();
         let collector = Self {
             folder,
@@ -90,7 +91,7 @@ impl Collector {
         collector
     }
 
-    /// With its daemon.
+    /// Creates the folder and starts the daemon.
     pub fn started(settings: &str) -> Self {
         let mut collector = Self::new(settings);
         collector.start();
@@ -181,14 +182,14 @@ impl Collector {
         backtrail(all).unwrap()
     }
 
-    /// What `crashes list --json` says.
+    /// Returns the output of `crashes list --json`.
     pub fn list(&self) -> Vec<Value> {
         let listed = self.crashes(&["list", "--json"]).exited(0);
         let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
         listed["crashes"].as_array().unwrap().clone()
     }
 
-    /// Crashes a program, and gives what the list says of it.
+    /// Crashes a program, and returns its entry in the list.
     #[track_caller]
     pub fn crash(&self, program: &mut Command) -> Value {
         let mut child = quiet(program).spawn().unwrap();
@@ -222,7 +223,7 @@ impl Collector {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// A request to the control socket; the answer's body.
+    /// Sends a request to the control socket, and returns the status and body.
     pub fn http(&self, method: &str, path: &str) -> (u16, String) {
         use std::io::{Read, Write};
         let mut socket =
@@ -238,7 +239,7 @@ impl Collector {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
-    /// A counter of `/metrics`.
+    /// Returns a counter of `/metrics`.
     pub fn metric(&self, name: &str) -> f64 {
         let (status, text) = self.http("GET", "/metrics");
         assert_eq!(status, 200);
@@ -254,7 +255,7 @@ impl Collector {
     }
 }
 
-/// Without a word, and in a place where a core may be left.
+/// Discards the output, and sets a folder in which a core may be left.
 pub fn quiet(program: &mut Command) -> &mut Command {
     program
         .stdin(Stdio::null())

@@ -1,4 +1,4 @@
-//! The collector: programs crash under it, and people attack it.
+//! The collector: crashes of programs, and attacks by other users.
 #![cfg(test)]
 
 mod attack;

@@ -1,8 +1,10 @@
-//! Every verb goes where its definition says, and each pair comes back to where the definition says: in traces of real
-//! processors, and in records of the example programs, which bend control flow in every way that there is a rule for.
+//! Every motion stops at the position that its definition names, and each pair returns to its start
+//! as defined. The inputs are traces of real processors, and recordings of the example programs,
+//! which cover every rule of control flow.
 //!
-//! The definitions are those of `backtrail_debugger::step` and `backtrail_debugger::lines`, said here once more as
-//! plainly as can be: look at every position, take the nearest that fits ([`stretch`]).
+//! The definitions are those of `backtrail_debugger::step` and `backtrail_debugger::lines`. This
+//! test implements them again in the simplest way: check every position, and take the nearest match
+//! ([`stretch`]).
 
 mod nearest;
 mod pairs;
@@ -18,7 +20,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use stretch::{Stretch, stretches};
 
-/// Tries everything in every thread of a bundle.
+/// Checks all motions in every thread of a bundle.
 fn hold_in(bundle: &Bundle) {
     let session = Session::open(&bundle.path, &OpenOptions::default(), &Watch::none()).unwrap();
     let mut navigator = Navigator::new(session).unwrap();
@@ -71,7 +73,7 @@ programs! {
 }
 
 #[test]
-fn crashes_of_production() {
+fn definitions_hold_in_crashes_from_production() {
     let Some(folder) = folder() else { return };
     for crash in [
         "control_flow/control_flow-20180404T163033",

@@ -1,5 +1,6 @@
-//! GDB's `record full` as the judge: the same verbs, in records of the same programs, come to the same places with the
-//! same stacks; every difference has a reason that `docs/gdb.md` names. And the command lines of GDB's users work.
+//! Comparison with GDB's `record full`. The same commands in recordings of the same programs must
+//! reach the same positions with the same stacks. Every difference needs a reason that
+//! `docs/gdb.md` names. Command lines of GDB's users must work too.
 
 mod judge;
 mod lines;
@@ -17,10 +18,10 @@ use scripts::SCRIPTS;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// How often a move is made again to see what GDB passes.
+/// How often a move is repeated to find a stop that GDB passes.
 const FARTHER: usize = 8;
 
-/// What is walked in; beside their own sources, those of other tests.
+/// The programs for random walks, in addition to those of other tests.
 const PROGRAMS: [&str; 9] = [
     "verbs",
     "verbs_optimized",
@@ -33,7 +34,7 @@ const PROGRAMS: [&str; 9] = [
     "inlined",
 ];
 
-/// The moves of a walk; those before the last one of a line prepare it.
+/// The moves of a walk. The moves before the last one of a row prepare it.
 const MOVES: &[&[&str]] = &[
     &["step"],
     &["next"],
@@ -67,7 +68,7 @@ const TO_LOCATIONS: &[&[&str]] = &[
     &["until"],
 ];
 
-/// Locations in programs: functions, and lines that are in one place or several.
+/// Locations in programs: functions, and lines with one or more addresses.
 const LOCATIONS: &[(&str, &[&str])] = &[
     (
         "verbs",
@@ -102,7 +103,7 @@ const LOCATIONS: &[(&str, &[&str])] = &[
     ("jumps", &["dive", "leave", "round_trip", "jumps.c:12"]),
 ];
 
-/// How often each reason was met.
+/// How often each reason occurred.
 type Met = BTreeMap<Reason, usize>;
 
 /// A program in both debuggers.
@@ -110,13 +111,13 @@ struct Program {
     name: &'static str,
     executable: PathBuf,
     recording: Recording,
-    /// GDB's record, each instruction once.
+    /// GDB's record, with one entry per instruction.
     path: Vec<Here>,
-    /// By GDB's number, the index counted from main's breakpoint. GDB counts what is repeated each time.
+    /// The index, counted from the breakpoint in main, by GDB's number. GDB counts each repetition.
     index: Vec<usize>,
 }
 
-/// GDB cannot give vector registers back on every machine.
+/// GDB cannot restore vector registers on every machine.
 fn without_vectors(program: &programs::Program) -> programs::Program {
     let flags = match program.flags {
         ["-O0"] => &["-O0", "-mgeneral-regs-only"],
@@ -135,7 +136,8 @@ fn trial(from: Option<usize>, commands: &[&str]) -> Trial {
 }
 
 impl Program {
-    /// Both records, which must be of the same instructions, and GDB's answers.
+    /// Records in both debuggers, checks that the instructions are the same, and returns GDB's
+    /// answers.
     fn in_both(name: &'static str, variant: Variant, plan: &[Trial]) -> (Self, Vec<judge::Answer>) {
         let program = &without_vectors(find(name).unwrap());
         let executable = backtrail_tests::build(program, variant).unwrap();
@@ -166,7 +168,8 @@ impl Program {
         (program, answers)
     }
 
-    /// Compares where each trial came to, each from where it began in GDB; counts what explains the differences.
+    /// Compares the end of each trial, starting where GDB started, and counts the reasons of
+    /// differences.
     fn compare(&self, plan: &[Trial], answers: &[judge::Answer], met: &mut Met) {
         let from_there = |(trial, answer): (&Trial, &judge::Answer)| Trial {
             from: Some(self.index[answer.start]),
@@ -229,7 +232,7 @@ impl Program {
         );
     }
 
-    /// Where GDB came to.
+    /// Returns the position that GDB reached.
     fn place(&self, answer: &judge::Answer) -> i64 {
         self.index[answer.number] as i64
     }
@@ -263,8 +266,8 @@ impl Program {
         answers.chunks(FARTHER + 2).map(of_trial).collect()
     }
 
-    /// Makes the moves of a script one after the other; each must come to GDB's place, but that the last one may go
-    /// beyond an end of its record.
+    /// Makes the moves of a script in turn. Each must reach GDB's position, except that the last
+    /// one may pass an end of GDB's record.
     fn follow(&self, plan: &[Trial], answers: &[judge::Answer]) {
         let ours = self.recording.answers(plan);
         let end = self.path.len() as i64 - 1;
@@ -281,14 +284,15 @@ impl Program {
     }
 }
 
-/// What is asked about a move that ended elsewhere.
+/// Additional results for a move that ended elsewhere.
 struct Farther {
     moves: Vec<i64>,
     unprepared: i64,
     stack: Vec<ours::Frame>,
 }
 
-/// A walk of so many moves; now and then it starts anew elsewhere, and goes to a breakpoint or a location.
+/// Returns a walk of `moves` moves. Occasionally, it restarts elsewhere, and goes to a breakpoint
+/// or a location.
 fn walk(name: &str, random: &mut Random, moves: usize) -> Vec<Trial> {
     let locations = LOCATIONS.iter().find(|(of, _)| *of == name);
     let mut plan = vec![trial(Some(0), &["stepi"])];
@@ -320,7 +324,7 @@ fn compare_walk(name: &'static str, moves: usize) {
     }
 }
 
-/// The reasons that a walk met.
+/// Returns the reasons that occurred in a walk.
 fn walked(name: &'static str, moves: usize, seed: u64) -> Met {
     let plan = walk(name, &mut Random::new(seed), moves);
     let (program, answers) = Program::in_both(name, Variant::Static, &plan);
@@ -342,7 +346,7 @@ fn scripts_come_to_the_same_places() {
     }
 }
 
-/// `BACKTRAIL_GDB_SEED` and `BACKTRAIL_GDB_MOVES` make other and longer walks.
+/// `BACKTRAIL_GDB_SEED` and `BACKTRAIL_GDB_MOVES` select other and longer walks.
 #[test]
 #[ignore = "minutes of walks with GDB: cargo xtask test-all"]
 fn long_walks_meet_every_reason() {

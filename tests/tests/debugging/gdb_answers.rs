@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// What stands before each answer in GDB's output.
+/// The mark before each answer in GDB's output.
 const MARK: &str = ">>> ";
 
-/// GDB is there; says so if not.
+/// Returns whether GDB is installed, or prints that it is missing.
 pub fn have_gdb() -> bool {
     let found = Command::new("gdb").arg("--version").output().is_ok();
     if !found {
@@ -18,7 +18,7 @@ pub fn have_gdb() -> bool {
     found
 }
 
-/// The lines behind each mark; which number a value got does not matter.
+/// Returns the lines after each mark, without the numbers of values.
 fn answers(transcript: &str, mark: &str) -> Vec<(String, Vec<String>)> {
     let mut answers: Vec<(String, Vec<String>)> = Vec::new();
     for line in transcript.lines() {
@@ -35,12 +35,12 @@ fn answers(transcript: &str, mark: &str) -> Vec<(String, Vec<String>)> {
     answers
 }
 
-/// What our debugger answers to each command.
+/// Returns our debugger's answer to each command.
 pub fn ours(bundle: &Bundle, commands: &[&str]) -> Vec<(String, Vec<String>)> {
     answers(&bundle.debug(commands), "(backtrail) ")
 }
 
-/// The same, with debug files below a folder.
+/// Returns the same, with debug files below a folder.
 pub fn ours_with(bundle: &Bundle, symfs: &Path, commands: &[&str]) -> Vec<(String, Vec<String>)> {
     let folder = symfs.display().to_string();
     let mut options = vec!["--batch", "--symfs", &folder];
@@ -48,7 +48,7 @@ pub fn ours_with(bundle: &Bundle, symfs: &Path, commands: &[&str]) -> Vec<(Strin
     answers(&bundle.run(&["debug"], &options).stdout, "(backtrail) ")
 }
 
-/// What GDB answers on the core of the bundle.
+/// Returns GDB's answers on the core of the bundle.
 pub fn by_gdb(executable: &Path, bundle: &Bundle, commands: &[&str]) -> Vec<(String, Vec<String>)> {
     let mut gdb = Command::new("gdb");
     gdb.args(["-nx", "-q", "-batch", "-iex", "set debuginfod enabled off"])
@@ -64,17 +64,17 @@ pub fn by_gdb(executable: &Path, bundle: &Bundle, commands: &[&str]) -> Vec<(Str
     answers(&String::from_utf8_lossy(&output.stdout), MARK)
 }
 
-/// The bundle of a program of the table, with all of its history.
+/// Records a program of the table, with its whole history.
 pub fn recorded(name: &str) -> Bundle {
     Bundle::recorded(find(name).unwrap(), Variant::Pie, &["--full"]).0
 }
 
-/// Every answer is GDB's, or the one that `otherwise` has for it.
+/// Checks that every answer equals GDB's, or the answer that `otherwise` lists.
 pub fn compare(name: &str, commands: &[&str], otherwise: &[(&str, &str)]) {
     compare_built(find(name).unwrap(), commands, otherwise);
 }
 
-/// The same of a program that the table does not have.
+/// Checks the same for a program outside the table.
 pub fn compare_built(program: &Program, commands: &[&str], otherwise: &[(&str, &str)]) {
     if !have_gdb() {
         return;
@@ -87,7 +87,7 @@ pub fn compare_built(program: &Program, commands: &[&str], otherwise: &[(&str, &
     let otherwise: BTreeMap<&str, &str> = otherwise.iter().copied().collect();
     let mut differences = Vec::new();
     for ((command, our), (_, their)) in ours.iter().zip(&theirs) {
-        // What a frame's heading looks like is no value.
+        // The heading of a frame is not compared.
         if command.starts_with("frame") || command.starts_with("up") {
             continue;
         }

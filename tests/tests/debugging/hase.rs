@@ -1,12 +1,13 @@
-//! Crashes recorded in production by perf, imported with their cores: what was executed agrees with the
-//! branch list that another tool made of the same trace, and the crash and the way back read as they should.
+//! Crashes that perf recorded in production, imported with their cores. The executed branches equal
+//! another tool's list for the same trace. The crash and the steps back are checked by a
+//! transcript.
 
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::captures::folder;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// A branch: where from, where to; 0 stands for outside of the traced code.
+/// A branch: source and target; 0 means outside the traced code.
 type Branch = (u64, u64);
 
 struct Crash {
@@ -14,7 +15,7 @@ struct Crash {
     branch_list: PathBuf,
 }
 
-/// Imports the perf.data of a crash with the core beside it; `None`: the captures are not here.
+/// Imports the perf.data of a crash with its core. Returns `None` without the captures.
 fn import(program: &str, recording: &str) -> Option<Crash> {
     let folder = folder()?.join("pt/hase/20180404").join(program);
     Some(Crash {
@@ -24,7 +25,7 @@ fn import(program: &str, recording: &str) -> Option<Crash> {
 }
 
 impl Crash {
-    /// The branches in the decoded instructions, taken ones only.
+    /// Returns the taken branches of the decoded instructions.
     fn branches(&self) -> Vec<Branch> {
         let dump = self.bundle.run(&["dump", "instructions"], &["--json"]);
         let mut branches = Vec::new();
@@ -58,10 +59,11 @@ fn address(text: &str) -> u64 {
     u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap()
 }
 
-/// The other tool's list: one branch a line, from and to in hexadecimal.
+/// Reads the other tool's list: one branch a line, source and target in hexadecimal.
 ///
-/// Its first two rows tell that tracing went on and off again before the first instruction (a page fault),
-/// its last that it went off after the last one: those are no flow between two instructions.
+/// The first two rows say that tracing started and stopped before the first instruction (a page
+/// fault). The last says that it stopped after the last instruction. These rows are no flow between
+/// two instructions.
 fn listed(path: &Path) -> Vec<Branch> {
     let text = std::fs::read_to_string(path).unwrap();
     let rows: Vec<Branch> = text
@@ -79,7 +81,7 @@ fn listed(path: &Path) -> Vec<Branch> {
 }
 
 #[test]
-fn branches_agree_with_the_list_beside_the_capture() {
+fn branches_match_the_list_of_the_capture() {
     for (program, recording) in [
         ("control_flow", "control_flow-20180404T163033"),
         ("loopy", "loopy-20180404T162955"),
@@ -107,9 +109,9 @@ fn digests_are_those_of_the_raw_packets() {
     assert_eq!(crash.bundle.run(&["info"], &["--digest"]).stdout, expected);
 }
 
-/// A transcript for eyes: the crash, the way back by lines, the registers of the core.
+/// A transcript to read: the crash, steps back by lines, the registers of the core.
 #[test]
-fn the_way_back_from_the_crash_reads_as_it_did() {
+fn steps_back_from_the_crash_match_the_transcript() {
     let Some(crash) = import("control_flow", "control_flow-20180404T163033") else {
         return;
     };
@@ -129,7 +131,7 @@ fn the_way_back_from_the_crash_reads_as_it_did() {
         "calls",
     ];
     let transcript = crash.bundle.debug(&commands);
-    // Where the recording machine had the program is nobody's business.
+    // The transcript hides the folders of the recording machine.
     let shown = |line: &str| line.split(" from /").next().unwrap_or_default().to_owned();
     insta::assert_snapshot!(transcript.lines().map(shown).collect::<Vec<_>>().join("\n"));
 }

@@ -4,18 +4,19 @@ use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Variant, find};
 use serde_json::Value;
 
-/// What three nodes of the first list and three of the second take, before the crash at the fourth.
+/// Loads for three nodes of the first list and three of the second, before the crash at the fourth.
 const LOADS: usize = 6;
-/// One list of three and one of four.
+/// One list of three nodes, and one of four.
 const LISTS: usize = 2;
-/// `continue` is typed this often: more than there are hits.
+/// How often `continue` is typed, which is more often than there are hits.
 const CONTINUES: usize = 30;
 
 fn inlined() -> Bundle {
     Bundle::recorded(find("inlined").unwrap(), Variant::Static, &["--full"]).0
 }
 
-/// The positions where `verb` stops by a breakpoint on `function`, each with its stack, and the reason that ends them.
+/// Returns the positions where `verb` stops at a breakpoint on `function`, each with its stack, and
+/// the reason of the last stop.
 fn hits(bundle: &Bundle, function: &str, from: &str, verb: &str) -> (Vec<(String, Value)>, Value) {
     let set = format!("break {function}");
     let mut commands = vec![&*set, from];
@@ -35,7 +36,7 @@ fn hits(bundle: &Bundle, function: &str, from: &str, verb: &str) -> (Vec<(String
 }
 
 #[test]
-fn an_inlined_function_is_hit_at_the_same_places_forward_and_backward() {
+fn inlined_function_is_hit_the_same_in_both_directions() {
     let bundle = inlined();
     for (function, least) in [
         ("load", LOADS),
@@ -51,7 +52,7 @@ fn an_inlined_function_is_hit_at_the_same_places_forward_and_backward() {
             (end.as_str(), start.as_str()),
             (Some("history_end"), Some("history_start"))
         );
-        // The compiler may put other code amid a copy, which is then come into again.
+        // The compiler may put other code inside a copy, which is then entered again.
         assert!(forward.len() >= least, "{function}: {}", forward.len());
         for (position, stack) in &forward {
             let frames = stack.as_array().unwrap();
@@ -65,9 +66,9 @@ fn an_inlined_function_is_hit_at_the_same_places_forward_and_backward() {
     }
 }
 
-/// One instruction is all there is of it: nothing can be put amid.
+/// The copy is a single instruction, so no other code can be inside.
 #[test]
-fn a_copy_of_one_instruction_is_hit_once_an_execution() {
+fn inlined_copy_of_one_instruction_is_hit_per_execution() {
     let (hits, _) = hits(&inlined(), "load", "goto start", "continue");
     assert_eq!(hits.len(), LOADS);
     for (position, stack) in hits {

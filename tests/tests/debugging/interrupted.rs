@@ -1,4 +1,5 @@
-//! Ctrl-C and SIGTERM end commands that write a bundle or a file: with the status that shells know, and with nothing left behind.
+//! Ctrl-C and SIGTERM end commands that write a bundle or file. The exit status is the one that
+//! shells expect, and no incomplete file remains.
 
 use backtrail_tests::backtrail::{backtrail, command};
 use backtrail_tests::bundle::Bundle;
@@ -11,19 +12,20 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(30);
-/// Long to copy, and no room on the disk.
+/// A size that takes long to copy, and occupies no disk space.
 const LARGE: u64 = 1 << 30;
 
 fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).unwrap().next().is_none()
 }
 
-/// A file of zeros that takes no room.
+/// Creates a sparse file of zeros.
 fn zeros(path: &Path, size: u64) {
     File::create(path).unwrap().set_len(size).unwrap();
 }
 
-/// Runs `backtrail ARGUMENTS... -o PLACE`, signals it once it has begun to write beside that place, and looks what is left.
+/// Runs `backtrail ARGUMENTS... -o PLACE`, signals it after it has begun to write, and checks what
+/// remains.
 #[track_caller]
 fn ends_cleanly(arguments: &[&OsStr], signal: Signal) {
     let folder = tempfile::tempdir().unwrap();
@@ -49,7 +51,7 @@ fn ends_cleanly(arguments: &[&OsStr], signal: Signal) {
 }
 
 #[test]
-fn nothing_is_left_of_what_was_interrupted() {
+fn interrupted_commands_leave_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let (bundle, _) = Bundle::made(&["record"], &["--".as_ref(), "true".as_ref()]);
     zeros(&bundle.path.join("large"), LARGE);
@@ -71,7 +73,7 @@ fn nothing_is_left_of_what_was_interrupted() {
 }
 
 #[test]
-fn nothing_is_left_of_an_import_that_was_interrupted() {
+fn interrupted_import_leaves_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let packets = folder.path().join("packets");
     zeros(&packets, 64 * LARGE);

@@ -1,4 +1,4 @@
-//! How long calls took, which of them took longest, and what one did that the other did not.
+//! Durations of calls, the longest calls, and the differences between two calls.
 
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Variant, find};
@@ -13,7 +13,7 @@ fn bounds(length: &Value) -> (u64, u64) {
 }
 
 #[test]
-fn every_call_is_counted_and_its_length_lies_between_two_bounds() {
+fn every_call_has_bounds_of_its_duration() {
     let bundle = requests();
     let [time, instructions, alike, unknown] = &bundle.results(&[
         "latency serve",
@@ -60,7 +60,7 @@ fn every_call_is_counted_and_its_length_lies_between_two_bounds() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_said() {
+fn latency_errors_name_their_reason() {
     let bundle = requests();
     let answer = &bundle.results(&["latency _start"])[0];
     assert_eq!((&answer["calls"], &answer["measured"]), (&1.into(), &0.into()));
@@ -132,7 +132,7 @@ fn the_slowest_calls_are_found_and_compared() {
     assert_eq!(calls[0]["function"], "serve");
     assert_eq!(calls[0]["caller"], "main");
 
-    // The one that executed most is B, which flushes; the first one to sleep is A.
+    // Request B, which flushes, executed the most instructions; A is the first to sleep.
     let (flushing, loading) = (&calls[0], &calls[1]);
     let name = |call: &Value, key: &str| call[key].as_str().unwrap().to_owned();
     let commands = [
@@ -169,9 +169,9 @@ fn the_slowest_calls_are_found_and_compared() {
 }
 
 #[test]
-fn what_only_one_request_did_stands_before_what_both_did() {
+fn differences_precede_common_functions() {
     let bundle = requests();
-    // The second request is served out of the cache, the fourth flushes it.
+    // The second request is served from the cache, the fourth flushes it.
     let calls = &bundle.results(&["slowest serve --instructions"])[0];
     let calls = calls["slowest"].as_array().unwrap();
     let cached = calls.last().unwrap()["call"].as_str().unwrap();
@@ -181,7 +181,7 @@ fn what_only_one_request_did_stands_before_what_both_did() {
         .as_array()
         .unwrap()
         .iter()
-        // What took longer but executed the same is left out: that depends on the machine.
+        // Rows with equal instructions are omitted, because their time depends on the machine.
         .filter(|row| row["instructions"] != 0)
         .map(|row| {
             let text = |key: &str| row[key].as_str().unwrap();
@@ -198,7 +198,7 @@ fn what_only_one_request_did_stands_before_what_both_did() {
 }
 
 #[test]
-fn breakpoints_ask_how_long_a_call_took() {
+fn breakpoint_conditions_use_call_durations() {
     let bundle = requests();
     let stops = |condition: &str| {
         let commands = [
@@ -214,7 +214,7 @@ fn breakpoints_ask_how_long_a_call_took() {
         let stopped = answers.iter().filter(|answer| answer["reason"] == "breakpoint");
         stopped.count()
     };
-    // Three of them sleep for 3 ms, and no less.
+    // Three of the calls sleep for at least 3 ms.
     assert_eq!(stops("duration >= 3ms"), 3);
     assert_eq!(stops("duration > 100s"), 0);
     assert_eq!(stops("caller == main && $hits > 4"), 2);

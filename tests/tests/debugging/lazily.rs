@@ -1,4 +1,4 @@
-//! A trace that is decoded from its end first answers every command as it does when all of it is decoded.
+//! A trace that is decoded from its end first answers every command as after decoding all of it.
 
 use backtrail_console::batch::{self, BatchOptions};
 use backtrail_debugger::{OpenOptions, Session};
@@ -8,7 +8,7 @@ use backtrail_tests::programs::{Variant, find};
 use serde_json::Value;
 use std::ffi::OsStr;
 
-/// Commands that are typed one after the other, from the crash on.
+/// Command sequences that start at the crash.
 const SCRIPTS: &[&[&str]] = &[
     &[
         "backtrace",
@@ -118,7 +118,7 @@ const SCRIPTS: &[&[&str]] = &[
     ],
 ];
 
-/// The answers to commands.
+/// Returns the answers to commands.
 fn answers(bundle: &Bundle, first: u64, commands: &[&str]) -> Vec<Value> {
     let options = OpenOptions {
         first: Some(first),
@@ -143,8 +143,8 @@ fn answers(bundle: &Bundle, first: u64, commands: &[&str]) -> Vec<Value> {
     lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Leaves out what nobody can know yet: how the call is called whose beginning is not decoded, and how much
-/// history there is.
+/// Removes what is still unknown: the name of a call whose beginning is not decoded, and the length
+/// of the history.
 fn without_unknown(lazily: &Value, at_once: &mut Value) {
     match (lazily, at_once) {
         (Value::Object(lazily), Value::Object(at_once)) => {
@@ -248,7 +248,7 @@ fn a_long_trace_by_the_command_line() {
         "{transcript}"
     );
     assert!(answer("reverse-stepi 5").contains("#-5,"), "{transcript}");
-    // From here on all is decoded: the start has a number, and it is the one that the end tells.
+    // The whole trace is decoded now. The start has a number, and the end agrees with it.
     let start = answer("goto start");
     let number = start.split_once("#-").unwrap().1;
     let number = number.split(|c: char| !c.is_ascii_digit()).next().unwrap();

@@ -1,4 +1,4 @@
-//! LLDB 22, where it is installed, loads the bundles that we write and lists what we list.
+//! LLDB 22, where it is installed, loads the bundles that we write and lists the same instructions.
 
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Variant, find};
@@ -18,7 +18,7 @@ fn installed() -> bool {
 }
 
 #[test]
-fn lldb_loads_a_recorded_bundle_and_sees_the_same_instructions() {
+fn lldb_lists_the_same_instructions_of_a_bundle() {
     if !installed() {
         return;
     }
@@ -57,14 +57,15 @@ fn lldb_loads_a_recorded_bundle_and_sees_the_same_instructions() {
     assert_same(&ours, &theirs, parts - 1);
 }
 
-/// LLDB decodes what lies between two PSB packets on its own, and where a part ends it asks for instructions until
-/// the address that the next part begins at. At such a seam it may give the last instruction of a part twice, and
-/// where a loop's branch is the last and the loop holds that address, it leaves out a turn. Nothing else may differ,
-/// and nothing but once a seam.
+/// Compares the lists of both debuggers. LLDB decodes the bytes between two PSB packets separately,
+/// and continues at the end of a part until the address where the next part begins. At such a
+/// boundary it may list the last instruction of a part twice. If the part ends with a loop's branch
+/// and the loop contains that address, LLDB omits an iteration. No other difference is allowed, and
+/// at most one per boundary.
 fn assert_same(ours: &[u64], theirs: &[u64], seams: usize) {
-    /// Longest turn of a loop that is looked for.
+    /// The longest loop iteration, in instructions, that is recognized.
     const TURN: usize = 64;
-    /// So many alike in a row are in step again.
+    /// The number of equal instructions after which the lists are in step again.
     const ALIKE: usize = 8;
     let mut differences = Vec::new();
     let (mut at, mut their) = (0, 0);

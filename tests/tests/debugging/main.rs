@@ -1,4 +1,4 @@
-//! The debugger: every command over recorded crashes, compared with GDB, LLDB and plain definitions.
+//! The debugger: every command on recorded crashes, compared with GDB, LLDB and simple definitions.
 #![cfg(test)]
 
 mod debian;

@@ -1,4 +1,4 @@
-//! Values before the crash, where they are known from, and breakpoints that ask for them.
+//! Values before the crash, where their source is known, and breakpoints on them.
 
 use backtrail_tests::backtrail::backtrail;
 use backtrail_tests::bundle::Bundle;
@@ -9,14 +9,14 @@ fn bundle() -> Bundle {
     Bundle::recorded(find("past").unwrap(), Variant::Static, &["--full"]).0
 }
 
-/// What is answered to the last command.
+/// Returns the answer to the last command.
 fn last_answer(bundle: &Bundle, commands: &[&str]) -> String {
     let transcript = bundle.debug(commands);
     let prompt = format!("(backtrail) {}\n", commands.last().unwrap());
     transcript.rsplit_once(&prompt).unwrap().1.to_owned()
 }
 
-/// The last of these commands is answered with each of `parts`.
+/// Checks that the answer to the last command contains each of `parts`.
 #[track_caller]
 fn says(bundle: &Bundle, commands: &[&str], parts: &[&str]) {
     let answer = last_answer(bundle, commands);
@@ -26,7 +26,7 @@ fn says(bundle: &Bundle, commands: &[&str], parts: &[&str]) {
 }
 
 #[test]
-fn the_code_gives_away_constants_texts_and_counters() {
+fn code_determines_constants_strings_and_counters() {
     let bundle = bundle();
     says(
         &bundle,
@@ -51,7 +51,7 @@ fn the_code_gives_away_constants_texts_and_counters() {
         &round,
         &["#0  take (name=0x", "\"round\", count=2) at past.c:"],
     );
-    // A table that nothing writes, and the pointer into it.
+    // A table that no instruction writes, and the pointer to it.
     says(
         &bundle,
         &["last weigh", "print *weight"],
@@ -62,7 +62,7 @@ fn the_code_gives_away_constants_texts_and_counters() {
         &["first main", "print weights"],
         &["= {10, 20, 30, 40}\n"],
     );
-    // What the program writes is not known before the end.
+    // Variables that the program writes are unknown before the end.
     says(
         &bundle,
         &["last weigh", "print sink"],
@@ -71,7 +71,7 @@ fn the_code_gives_away_constants_texts_and_counters() {
 }
 
 #[test]
-fn a_comparison_tells_what_it_found() {
+fn comparison_reports_differences() {
     let bundle = bundle();
     says(
         &bundle,
@@ -81,7 +81,7 @@ fn a_comparison_tells_what_it_found() {
 }
 
 #[test]
-fn what_stays_until_the_crash_is_the_cores() {
+fn unchanged_values_come_from_the_core() {
     let bundle = bundle();
     let at_the_crash = last_answer(&bundle, &["print $rbx"]);
     let answer = last_answer(&bundle, &["reverse-stepi", "print $rbx"]);
@@ -90,7 +90,7 @@ fn what_stays_until_the_crash_is_the_cores() {
 }
 
 #[test]
-fn breakpoints_ask_for_values() {
+fn breakpoint_conditions_use_values() {
     let bundle = bundle();
     says(
         &bundle,
@@ -105,7 +105,7 @@ fn breakpoints_ask_for_values() {
         ],
         &["Breakpoint 1, take (name=0x", "\"answer\", count=?)"],
     );
-    // Once its count comes out of memory.
+    // After its count was loaded from memory.
     says(
         &bundle,
         &[
@@ -128,7 +128,7 @@ fn breakpoints_ask_for_values() {
 }
 
 #[test]
-fn a_condition_that_makes_no_sense_is_refused_at_once() {
+fn invalid_condition_is_refused_at_once() {
     let bundle = bundle();
     for (condition, why) in [
         ("cuont == 3", "no symbol \"cuont\" in the current context"),
@@ -145,8 +145,9 @@ fn a_condition_that_makes_no_sense_is_refused_at_once() {
     }
 }
 
-/// Writes a value into the trace of a bundle, as if the first instruction were PTWRITE: behind the TIP.PGE that tells its
-/// address a PTW with a FUP (Intel SDM, volume 3, chapter "Intel Processor Trace").
+/// Writes a value into the trace of a bundle, as if the first instruction were PTWRITE. A PTW with
+/// a FUP follows the TIP.PGE with its address (Intel SDM, volume 3, chapter "Intel Processor
+/// Trace").
 fn write_into_trace(bundle: &Bundle, value: u64, first: u64) {
     let mut traces = std::fs::read_dir(bundle.path.join("traces")).unwrap();
     let path = traces.next().unwrap().unwrap().path();
@@ -165,7 +166,7 @@ fn write_into_trace(bundle: &Bundle, value: u64, first: u64) {
 }
 
 #[test]
-fn what_the_program_writes_into_its_trace_is_shown() {
+fn ptwrite_values_are_shown() {
     let bundle = bundle();
     says(&bundle, &["info ptwrites"], &["The program executed no PTWRITE"]);
     let first = bundle.addresses()[0];
@@ -183,7 +184,7 @@ fn what_the_program_writes_into_its_trace_is_shown() {
 }
 
 #[test]
-fn a_virtual_call_tells_the_class() {
+fn virtual_call_determines_the_class() {
     for (program, variant) in [
         ("shapes", Variant::Static),
         ("shapes", Variant::Pie),

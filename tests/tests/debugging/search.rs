@@ -1,4 +1,5 @@
-//! What ran, how often, where first and last; what breakpoints do where they stop; where the other threads were.
+//! Queries over history: executed lines with counts, actions at breakpoints, other threads'
+//! positions.
 
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Variant, find};
@@ -8,13 +9,13 @@ fn requests() -> Bundle {
     Bundle::recorded(find("requests").unwrap(), Variant::Static, &["--full"]).0
 }
 
-/// The index of a position.
+/// Returns the index of a position.
 fn index(position: &Value) -> u64 {
     let (_, index) = position.as_str().unwrap().split_once('#').unwrap();
     index.parse().unwrap()
 }
 
-/// The line that a text stands on in the program's source.
+/// Returns the line of a text in the program's source.
 fn line_of(text: &str) -> u64 {
     let source = include_str!("../../fixtures/programs/requests.c");
     let line = source.lines().position(|line| line.contains(text));
@@ -57,7 +58,7 @@ fn functions_files_and_lines_that_ran_are_found() {
 }
 
 #[test]
-fn a_line_without_code_is_not_counted_as_if_it_had_some() {
+fn line_without_code_has_no_count() {
     let bundle = requests();
     let empty = line_of("static unsigned cache[ENTRIES]");
     let asked = format!("requests.c:{empty}");
@@ -77,7 +78,7 @@ fn a_line_without_code_is_not_counted_as_if_it_had_some() {
 }
 
 #[test]
-fn a_line_that_calls_twice_is_one_caller() {
+fn line_with_two_calls_is_one_caller() {
     let bundle = Bundle::recorded(find("verbs").unwrap(), Variant::Static, &["--full"]).0;
     let [callers] = &bundle.results(&["callers leaf"])[..] else {
         panic!("one answer");
@@ -96,7 +97,7 @@ fn a_line_that_calls_twice_is_one_caller() {
 }
 
 #[test]
-fn what_may_be_the_rest_of_a_call_is_not_counted_as_certain() {
+fn possible_rest_of_a_call_is_counted_separately() {
     let bundle = Bundle::recorded(find("contexts").unwrap(), Variant::Static, &["--full"]).0;
     let [coroutine, work, resume] = &bundle.results(&["count coroutine", "count work", "count resume"])[..]
     else {
@@ -144,7 +145,7 @@ fn first_last_and_nth_are_moves_that_can_be_undone() {
     ]);
     let position = |at: usize| &answers[at]["place"]["position"];
     let search = &answers[9]["functions"][0];
-    // Behind the prologue, where a breakpoint stops.
+    // After the prologue, where a breakpoint stops.
     assert_eq!(answers[1]["place"]["frame"]["function"], "serve");
     assert!(index(position(1)) >= index(&search[3]));
     assert!(index(position(2)) >= index(&search[2]));
@@ -185,7 +186,7 @@ fn list_shows_how_often_lines_ran() {
 }
 
 #[test]
-fn breakpoints_do_commands_where_they_stop() {
+fn breakpoints_run_commands_at_a_stop() {
     let bundle = requests();
     let answers = bundle.results(&[
         "goto start",
@@ -212,7 +213,8 @@ fn breakpoints_do_commands_where_they_stop() {
         .iter()
         .map(|answer| answer["command"].as_str().unwrap())
         .collect();
-    // It stops at the first reply, says when, goes on, and is quiet at the flush.
+    // The debugger stops at the first reply, prints the position, continues, and is silent at the
+    // flush.
     assert_eq!(commands, ["", "when", "backtrace 2"]);
     assert_eq!(several[0]["result"]["reason"], "breakpoint");
     assert_eq!(several[2]["result"]["frames"][0]["function"], "flush_cache");

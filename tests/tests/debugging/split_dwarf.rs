@@ -1,4 +1,4 @@
-//! Variables and types of programs whose DWARF was split off, against GDB on the same core.
+//! Variables and types of programs with split DWARF, against GDB on the same core.
 
 use crate::gdb_answers::{by_gdb, have_gdb, ours, ours_with};
 use backtrail_tests::bundle::Bundle;
@@ -56,7 +56,7 @@ fn values_of_split_dwarf_are_gdbs() {
                 "{kind:?} {command}\n{our:#?}\n{their:#?}"
             );
         }
-        // What is not named is not opened: the program's own folder is none of the bundle.
+        // Only named folders are searched. The program's own folder is not in the bundle.
         let said = ours(&bundle, &["info sharedlibrary"]);
         assert!(said[0].1.join("\n").contains(".dwo files of"), "{said:#?}");
     }

@@ -1,4 +1,4 @@
-//! Stacks out of cores, against GDB's; and joined with a trace that begins in the middle, against a whole one's.
+//! Stacks from cores, against GDB's. Stacks from a core and a partial trace, against a whole trace.
 
 use backtrail_tests::backtrail::backtrail;
 use backtrail_tests::bundle::Bundle;
@@ -8,17 +8,17 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
-/// A frame as it is compared: what cannot be told from a core is left out.
+/// The compared part of a frame, which a core alone determines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Frame {
     pc: u64,
-    /// Without parameters.
+    /// The name without parameters.
     function: Option<String>,
-    /// The next frame was interrupted by a signal, which this one handles.
+    /// Whether this frame handles a signal that interrupted the next frame.
     signal_handler: bool,
 }
 
-/// What GDB calls the types of frames.
+/// GDB's names of the types of frames.
 const TAIL_CALL: &str = "3";
 const SIGNAL: &str = "4";
 
@@ -34,7 +34,7 @@ fn plain(name: &str) -> String {
     name.split('(').next().unwrap().to_owned()
 }
 
-/// GDB is there; says so if not.
+/// Returns whether GDB is installed, or prints that it is missing.
 fn have_gdb() -> bool {
     let found = Command::new("gdb").arg("--version").output().is_ok();
     if !found {
@@ -43,7 +43,7 @@ fn have_gdb() -> bool {
     found
 }
 
-/// The stack of a thread by GDB; the callers that it guesses to have jumped are left out.
+/// Returns the stack of a thread by GDB, without the callers that GDB assumes to have jumped.
 fn by_gdb(executable: &Path, core: &Path, tid: Option<u64>) -> Vec<Frame> {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("frames.py");
@@ -88,7 +88,7 @@ fn by_gdb(executable: &Path, core: &Path, tid: Option<u64>) -> Vec<Frame> {
     frames
 }
 
-/// The results of commands, in order.
+/// Returns the results of commands, in order.
 fn answers(path: &Path, commands: &[&str]) -> Vec<Value> {
     let mut arguments = vec!["debug".as_ref(), path.as_os_str()];
     arguments.extend(["--batch", "--json"].map(std::ffi::OsStr::new));
@@ -102,7 +102,7 @@ fn answers(path: &Path, commands: &[&str]) -> Vec<Value> {
     answers.map(|mut answer: Value| answer["result"].take()).collect()
 }
 
-/// The frames of an answer; callers that jumped have left none on the program's stack.
+/// Returns the frames of an answer, except callers that jumped, which have no frame on the stack.
 fn frames(stack: &Value) -> Vec<Frame> {
     let mut frames: Vec<Frame> = Vec::new();
     for frame in stack["frames"].as_array().unwrap() {
@@ -118,7 +118,7 @@ fn frames(stack: &Value) -> Vec<Frame> {
     frames
 }
 
-/// A copy inlined into a caller that jumped.
+/// Returns whether the frame is a copy inlined into a caller that jumped.
 fn is_copy_in_tail_caller(frame: &Value, stack: &Value) -> bool {
     let later = stack["frames"].as_array().unwrap().iter();
     let mut later = later.skip(frame["number"].as_u64().unwrap() as usize);
@@ -137,7 +137,7 @@ fn recorded(name: &str, variant: Variant, options: &[&str]) -> Bundle {
     Bundle::recorded(find(name).unwrap(), variant, options).0
 }
 
-/// The stack of a core alone is GDB's, frame by frame, and so is the trace's at the crash.
+/// Checks that the stacks from the core alone and from the trace at the crash are GDB's.
 fn compare_with_gdb(name: &str, variant: Variant) {
     if !have_gdb() {
         return;
@@ -154,7 +154,8 @@ fn compare_with_gdb(name: &str, variant: Variant) {
     };
     let (mut alone, mut joined) = (frames(stack), frames(joined));
     if variant != Variant::Pie || name == "lease" {
-        // Of names for one address, each takes another; and Rust's generic arguments are written differently.
+        // Several names for one address may differ, and Rust's generic arguments are written
+        // differently.
         for frame in expected.iter_mut().chain(&mut alone).chain(&mut joined) {
             frame.function = None;
         }
@@ -166,59 +167,60 @@ fn compare_with_gdb(name: &str, variant: Variant) {
 }
 
 #[test]
-fn of_a_simple_crash() {
+fn stack_of_a_simple_crash() {
     compare_with_gdb("crash_null", Variant::Pie);
     compare_with_gdb("crash_null", Variant::Static);
 }
 
 #[test]
-fn without_frame_pointers_in_a_callback_of_the_c_library() {
+fn stack_without_frame_pointers_in_a_c_library_callback() {
     compare_with_gdb("crash_compare", Variant::Pie);
     compare_with_gdb("crash_compare", Variant::Static);
 }
 
 #[test]
-fn of_a_crash_in_a_signal_handler_on_its_own_stack() {
+fn stack_of_a_crash_in_a_handler_on_its_own_stack() {
     compare_with_gdb("crash_handler", Variant::Pie);
     compare_with_gdb("crash_handler", Variant::Static);
 }
 
 #[test]
-fn of_a_crash_whose_handler_returned() {
+fn stack_of_a_crash_whose_handler_returned() {
     compare_with_gdb("crash_again", Variant::Pie);
     compare_with_gdb("crash_again", Variant::Static);
 }
 
 #[test]
-fn of_an_abort_in_the_c_library() {
+fn stack_of_an_abort_in_the_c_library() {
     compare_with_gdb("crash_abort", Variant::Pie);
     compare_with_gdb("crash_free", Variant::NoPie);
 }
 
 #[test]
-fn of_an_exception_that_nobody_catches() {
+fn stack_of_an_uncaught_exception() {
     compare_with_gdb("terminate", Variant::Pie);
     compare_with_gdb("terminate", Variant::StaticPie);
 }
 
 #[test]
-fn of_a_panic_in_rust() {
+fn stack_of_a_panic_in_rust() {
     compare_with_gdb("lease", Variant::Pie);
 }
 
 #[test]
-fn of_a_thread_that_outlives_the_first() {
+fn stack_of_a_thread_that_outlives_the_first() {
     compare_with_gdb("leader_ends", Variant::Pie);
 }
 
 #[test]
-fn of_a_system_call_that_is_forbidden() {
+fn stack_of_a_forbidden_system_call() {
     compare_with_gdb("forbidden", Variant::Pie);
 }
 
-/// A handler that went on in the code it interrupted did not leave the calls around that, though no symbol covers it.
+/// A handler that continued in the interrupted code did not leave the calls around it, even without
+/// symbols for that code.
 #[test]
-fn behind_a_handler_that_skipped_an_instruction_without_symbols() {
+fn stack_after_a_handler_skipped_code_without_symbols() {
     compare_with_gdb("skipped", Variant::Pie);
     let bundle = recorded("skipped", Variant::Pie, &["--full"]);
     let said = bundle.debug(&[
@@ -233,12 +235,12 @@ fn behind_a_handler_that_skipped_an_instruction_without_symbols() {
 }
 
 #[test]
-fn of_inlined_copies() {
+fn stack_of_inlined_copies() {
     compare_with_gdb("inlined", Variant::Pie);
 }
 
 #[test]
-fn of_a_call_through_a_wild_pointer() {
+fn stack_of_a_call_through_a_wild_pointer() {
     compare_with_gdb("crash_jump", Variant::Pie);
     let bundle = recorded("crash_jump", Variant::Pie, &["--full"]);
     let said = |path: &Path| {
@@ -255,8 +257,9 @@ fn of_a_call_through_a_wild_pointer() {
 }
 
 #[test]
-fn through_code_that_nothing_describes() {
-    // The frames of code made at run time are found by what ran in it; GDB has no callers there, or wrong ones.
+fn stack_through_code_without_unwind_information() {
+    // Frames of generated code are found by the code that ran in it. GDB has no or wrong callers
+    // there.
     for (name, innermost) in [("made", &["store", "??"][..]), ("made_inside", &["??"])] {
         let bundle = recorded(name, Variant::Pie, &["--full"]);
         let select = format!("frame {}", innermost.len());
@@ -290,7 +293,7 @@ fn through_code_that_nothing_describes() {
 }
 
 #[test]
-fn of_every_thread() {
+fn stack_of_every_thread() {
     if !have_gdb() {
         return;
     }
@@ -313,7 +316,7 @@ fn of_every_thread() {
 }
 
 #[test]
-fn it_ends_where_the_stack_was_overwritten() {
+fn stack_ends_where_it_was_overwritten() {
     let bundle = recorded("crash_smash", Variant::Pie, &["--full"]);
     let [stack] = &answers(&bundle.path.join("core"), &["backtrace"])[..] else {
         panic!("one answer")
@@ -321,7 +324,7 @@ fn it_ends_where_the_stack_was_overwritten() {
     assert_eq!(frames(stack).len(), 1, "{stack}");
     let why = stack["unknown_beyond"].as_str().unwrap();
     assert!(why.contains("0x414141414141 is no code"), "{why}");
-    // The trace still knows who called.
+    // The trace still has the callers.
     let [stack] = &answers(&bundle.path, &["backtrace"])[..] else {
         panic!("one answer")
     };
@@ -330,7 +333,7 @@ fn it_ends_where_the_stack_was_overwritten() {
 }
 
 #[test]
-fn a_return_to_what_is_no_address_is_a_crash_like_others() {
+fn return_to_a_non_canonical_address_is_a_crash() {
     for engine in ["translate", "step"] {
         let executable = backtrail_tests::build(find("crash_smash").unwrap(), Variant::Pie).unwrap();
         let rest: [&OsStr; 3] = ["--".as_ref(), executable.as_ref(), "wild".as_ref()];
@@ -344,7 +347,7 @@ fn a_return_to_what_is_no_address_is_a_crash_like_others() {
 }
 
 #[test]
-fn no_more_frames_are_shown_than_asked_for() {
+fn backtrace_shows_at_most_the_requested_frames() {
     let bundle = recorded("crash_late", Variant::Pie, &["--ring", "8K"]);
     let [stack] = &answers(&bundle.path, &["backtrace 3"])[..] else {
         panic!("one answer")
@@ -367,7 +370,7 @@ fn the_stack_of_an_endless_recursion_is_whole() {
     assert_eq!(frames(stack), by_gdb(&executable, &core, None));
 }
 
-/// The thread that crashed and the length of its history.
+/// Returns the thread that crashed and the length of its history.
 fn end(bundle: &Bundle) -> (u64, u64) {
     let [when] = &answers(&bundle.path, &["when"])[..] else {
         panic!("one answer")
@@ -375,7 +378,7 @@ fn end(bundle: &Bundle) -> (u64, u64) {
     (when["thread"].as_u64().unwrap(), when["of"].as_u64().unwrap())
 }
 
-/// The stacks so many instructions before the end.
+/// Returns the stacks at these numbers of instructions before the end.
 fn stacks(bundle: &Bundle, before: &[u64]) -> Vec<Value> {
     let (tid, len) = end(bundle);
     let goto: Vec<String> = before
@@ -387,13 +390,13 @@ fn stacks(bundle: &Bundle, before: &[u64]) -> Vec<Value> {
     std::iter::from_fn(|| answers.by_ref().nth(1)).collect()
 }
 
-/// Positions in a history of `len` instructions, counted from its end.
+/// Returns positions in a history of `len` instructions, counted from its end.
 fn spread(len: u64, count: u64) -> Vec<u64> {
     (0..count).map(|part| len * part / (count - 1)).collect()
 }
 
 #[test]
-fn what_a_ring_lost_is_taken_from_the_core() {
+fn frames_lost_by_the_ring_come_from_the_core() {
     for variant in [Variant::Pie, Variant::Static] {
         let whole = recorded("crash_late", variant, &["--full", "--no-aslr"]);
         let ring = recorded("crash_late", variant, &["--ring", "8K", "--no-aslr"]);
@@ -415,8 +418,8 @@ fn what_a_ring_lost_is_taken_from_the_core() {
     }
 }
 
-/// However little is left of history, and wherever one stands in it: no frame is shown that a whole history does not
-/// have.
+/// With any amount of history, at any position, every frame is also in the stack of the whole
+/// history.
 #[test]
 fn no_frame_is_wrong() {
     for name in [

@@ -1,19 +1,19 @@
-//! Thread-local variables of shared libraries, against GDB on the same core: of one that the program starts with, of one that it
-//! loads later, in threads that have and have not used it.
+//! Thread-local variables of shared libraries, against GDB on the same core. One library is loaded
+//! at the start, the other later. Some threads have used its variables.
 
 use crate::gdb_answers::{by_gdb, have_gdb, ours};
 use backtrail_tests::bundle::Bundle;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Started with.
+/// Loaded at the start.
 const EARLY: &str = "
 __thread int early_counter = 11;
 __thread char early_name[8] = \"early\";
 int early(int add) { early_counter += add; return early_name[0]; }
 ";
 
-/// Loaded later; its block is made at the first use.
+/// Loaded later, with a block that is allocated at the first use.
 const LATE: &str = "
 __thread long late_counter = 22;
 __thread struct { int x, y; } late_point = {3, 4};
@@ -111,7 +111,8 @@ fn data_of_libraries_is_gdbs_in_each_thread() {
     let (our, their) = (ours(&bundle, &variables), by_gdb(&program, &bundle, &variables));
     assert_eq!(our, their);
 
-    // In the other threads: one has its own copies, one none of what it never used.
+    // One of the other threads has its own copies. The other has none, because it never used the
+    // library.
     let listed = bundle
         .run(
             &["debug"],

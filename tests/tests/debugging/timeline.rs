@@ -1,4 +1,4 @@
-//! What each thread did when: programs that wait, that get signals, and that crash in one of several threads.
+//! The timeline of each thread: programs that wait, that get signals, and that crash in a thread.
 
 use backtrail_tests::backtrail::backtrail;
 use backtrail_tests::bundle::Bundle;
@@ -9,7 +9,7 @@ fn recorded(program: &str) -> Bundle {
     Bundle::recorded(find(program).unwrap(), Variant::Static, &["--full"]).0
 }
 
-/// The answer to a command.
+/// Returns the answer to a command.
 fn answer(bundle: &Bundle, command: &str) -> Value {
     bundle.answers(&[command])[0]["result"].take()
 }
@@ -18,14 +18,15 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().unwrap()
 }
 
-/// Not before, and not after, in nanoseconds from the crash; an end that nothing bounds is `i64::MAX`.
+/// Returns the earliest and latest time, in nanoseconds from the crash. An unbounded end is
+/// `i64::MAX`.
 fn bounds(time: &Value) -> (i64, i64) {
     let from = time["ns"].as_i64().unwrap();
     let more = time["uncertainty_ns"].as_i64();
     (from, more.map_or(i64::MAX, |more| from + more))
 }
 
-/// How long a span lasted at least, in nanoseconds.
+/// Returns the minimum duration of a span, in nanoseconds.
 fn least(span: &Value) -> i64 {
     bounds(&span["to"]).0 - bounds(&span["from"]).1
 }
@@ -36,8 +37,8 @@ fn of_state<'a>(row: &'a Value, state: &'a str) -> impl Iterator<Item = &'a Valu
         .filter(move |span| span["state"] == state)
 }
 
-/// Spans follow each other, with all instructions that ran; of a thread that the recorder interrupted all the time, the
-/// first ones are listed.
+/// Checks that spans follow each other and cover all executed instructions. For a thread with very
+/// many interruptions, only the first spans are listed.
 #[track_caller]
 fn check(row: &Value) {
     let spans = list(&row["spans"]);
@@ -71,14 +72,14 @@ fn the_crash_is_at_time_zero() {
 }
 
 #[test]
-fn sleeping_is_off_the_processor_and_lasts_as_long_as_it_did() {
+fn sleep_is_off_cpu_for_its_duration() {
     let bundle = recorded("requests");
     let timeline = answer(&bundle, "timeline wait_for_disk");
     let [row] = list(&timeline["threads"]) else {
         panic!("one thread: {timeline}");
     };
     check(row);
-    // Three requests sleep for 3 ms.
+    // Three of the requests sleep for 3 ms.
     let waits: Vec<&Value> = of_state(row, "off_cpu")
         .filter(|span| least(span) >= 3_000_000)
         .collect();
@@ -102,8 +103,8 @@ fn sleeping_is_off_the_processor_and_lasts_as_long_as_it_did() {
         calls.trim_start().starts_with("wait_for_disk") && calls.contains('▔'),
         "{text}"
     );
-    assert!(text.contains("░ off CPU") && text.contains("3 calls"), "{text}");
-    // Near enough, the call is seen to wait: how long it ran beside that is another matter each time.
+    assert!(text.contains("░ off-CPU") && text.contains("3 calls"), "{text}");
+    // A short interval around the call shows its wait. The time that it ran differs between runs.
     let (from, to) = (
         bounds(&first["from"]).1 + 500_000,
         bounds(&first["to"]).0 - 500_000,
@@ -120,7 +121,7 @@ fn sleeping_is_off_the_processor_and_lasts_as_long_as_it_did() {
 }
 
 #[test]
-fn a_range_shows_the_same_from_nearer() {
+fn timeline_of_a_range_matches_the_whole() {
     let bundle = recorded("requests");
     let all = answer(&bundle, "timeline");
     let row = &list(&all["threads"])[0];
@@ -139,7 +140,8 @@ fn a_range_shows_the_same_from_nearer() {
     assert!(list(&after["threads"][0]["spans"]).len() < list(&row["spans"]).len());
 }
 
-/// A crash while the first thread waits for the one that crashed, which the scheduler may make or not.
+/// Records a crash during a wait of the first thread for the thread that crashed. The scheduler
+/// decides whether this happens.
 fn crash_during_a_wait() -> (Bundle, Value) {
     let waits = |timeline: &Value| {
         let last = list(&timeline["threads"][0]["spans"]).last().unwrap();
@@ -167,7 +169,7 @@ fn the_crash_of_one_thread_ends_all() {
         (&crashed[0]["thread"], &crashed[0]["current"]),
         (&crash["thread"], &true.into())
     );
-    // The first thread never comes back.
+    // The first thread does not run again.
     let last = list(&rows[0]["spans"]).last().unwrap();
     assert_eq!((&last["instructions"], bounds(&last["to"])), (&0.into(), (0, 0)));
 
@@ -183,7 +185,7 @@ fn the_crash_of_one_thread_ends_all() {
 }
 
 #[test]
-fn signals_stand_where_their_handlers_began() {
+fn timeline_shows_signals_at_their_handlers() {
     let bundle = recorded("syscall_signal");
     let timeline = answer(&bundle, "timeline");
     let row = &list(&timeline["threads"])[0];
@@ -202,7 +204,7 @@ fn signals_stand_where_their_handlers_began() {
 }
 
 #[test]
-fn what_cannot_be_drawn_is_said() {
+fn timeline_errors_name_their_reason() {
     let bundle = recorded("requests");
     let refused = |command: &str| {
         let options = ["--batch", "-e", command];

@@ -1,4 +1,4 @@
-//! Types that take more than a word to describe, and their values, against GDB on the same core.
+//! Complex types and their values, against GDB on the same core.
 
 use crate::gdb_answers::{compare, compare_built, ours, recorded};
 use backtrail_tests::programs::{Program, find};
@@ -84,7 +84,8 @@ fn wide_characters_of_c_are_gdbs() {
     compare("wide_c", &commands, &[]);
 }
 
-/// GDB's `ptype/r`: without it, GDB puts a class's own typedefs and template parameters in the place of all types that are the same.
+/// GDB's `ptype/r`. Without `/r`, GDB replaces all equal types by a class's own typedefs and
+/// template parameters.
 #[test]
 fn classes_are_listed_as_by_gdb() {
     compare("classes", &CLASSES, &[]);
@@ -118,11 +119,12 @@ const CLASSES: [&str; 24] = [
 ];
 
 #[test]
-fn objects_with_virtual_bases_and_casts_between_classes_are_gdbs() {
+fn objects_with_virtual_bases_and_casts_are_gdbs() {
     compare("classes", &OBJECTS, &[]);
 }
 
-/// Types in units of their own (`-fdebug-types-section`), of DWARF 4 and of DWARF 5, are as any others.
+/// Types in separate units (`-fdebug-types-section`), of DWARF 4 and of DWARF 5, are like all
+/// others.
 #[test]
 fn types_in_units_of_their_own_are_gdbs() {
     let built = |name: &str, flags: &'static [&'static str]| Program {
@@ -213,10 +215,10 @@ const OBJECTS: [&str; 57] = [
     "p inside == &duck",
 ];
 
-/// GDB takes a pointer to a virtual base for one to any class that has this base, unless that is what the object is as a whole. Of a
-/// destructor it does not say that it is virtual.
+/// GDB reads a pointer to a virtual base as a pointer to any class with this base, unless the
+/// complete object has that type. GDB does not show that a destructor is virtual.
 #[test]
-fn what_gdb_gets_wrong_of_virtual_bases() {
+fn virtual_bases_that_gdb_shows_wrongly() {
     let bundle = recorded("classes");
     let said = ours(
         &bundle,

@@ -1,4 +1,4 @@
-//! Exit statuses and the shape of failures: 0 done, 1 could not, 2 wrong usage, 3 refused input.
+//! Exit statuses and error messages: 0 done, 1 failed, 2 wrong usage, 3 refused input.
 
 use backtrail_tests::backtrail::{backtrail, repository};
 use regex::Regex;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn help_and_version_are_done() {
+fn help_and_version_exit_with_zero() {
     for argument in ["--help", "--version"] {
         let run = backtrail([argument]).unwrap().exited(0);
         assert!(run.stdout.to_lowercase().contains("backtrail") && run.stderr.is_empty());
@@ -17,7 +17,7 @@ fn help_and_version_are_done() {
 }
 
 #[test]
-fn wrong_usage_is_two() {
+fn wrong_usage_exits_with_two() {
     for arguments in [
         &[][..],
         &["no-such-command"],
@@ -32,7 +32,7 @@ fn wrong_usage_is_two() {
 }
 
 #[test]
-fn what_is_not_there_is_one() {
+fn missing_input_is_one() {
     for command in ["info", "check", "debug"] {
         let run = backtrail([command, "no/such/bundle"]).unwrap().exited(1);
         assert!(run.sentence().contains("no/such/bundle"), "{}", run.stderr);
@@ -42,7 +42,7 @@ fn what_is_not_there_is_one() {
 }
 
 #[test]
-fn a_pipe_is_no_bundle_and_nobody_waits_for_it() {
+fn pipe_is_refused_as_a_bundle_without_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
     let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
@@ -56,7 +56,7 @@ fn a_pipe_is_no_bundle_and_nobody_waits_for_it() {
 }
 
 #[test]
-fn malformed_input_is_three_and_one_line() {
+fn malformed_input_exits_with_three_and_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let bundle = folder.path().join("bad");
     fs::create_dir(&bundle).unwrap();
@@ -79,9 +79,9 @@ fn malformed_input_is_three_and_one_line() {
     assert!(!run.sentence().is_empty());
 }
 
-/// Bundles of a version to come, and ELF files of another machine.
+/// Bundles of a later version, and ELF files of another architecture.
 #[test]
-fn input_of_a_kind_that_is_not_read_is_three_and_one_line() {
+fn unsupported_input_exits_with_three_and_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let bundle = folder.path().join("bundle");
     let record = ["record".as_ref(), "-o".as_ref(), bundle.as_os_str()];
@@ -112,7 +112,7 @@ fn input_of_a_kind_that_is_not_read_is_three_and_one_line() {
 }
 
 #[test]
-fn a_folder_that_is_no_bundle_is_told_what_one_is() {
+fn other_folder_error_describes_a_bundle() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("file"), "x").unwrap();
     for command in ["info", "check", "debug"] {
@@ -132,7 +132,7 @@ fn a_folder_that_is_no_bundle_is_told_what_one_is() {
 }
 
 #[test]
-fn a_place_that_is_taken_is_told_with_the_option_that_gives_it_where_there_is_one() {
+fn existing_output_error_suggests_overwrite() {
     let folder = tempfile::tempdir().unwrap();
     let [bundle, packed] = ["bundle", "bundle.btz"].map(|name| folder.path().join(name));
     let record = ["record", "-o", bundle.to_str().unwrap(), "--", "true"];
@@ -158,7 +158,7 @@ fn doctor_says_what_this_machine_can_do() {
     assert!(value.is_object());
 }
 
-/// The names of schemas in a text: `backtrail-info/1`.
+/// Returns the names of schemas in a text: `backtrail-info/1`.
 fn schemas(text: &str) -> BTreeSet<String> {
     let name = Regex::new("backtrail-[a-z-]+/[0-9]+").unwrap();
     name.find_iter(text)
@@ -166,7 +166,7 @@ fn schemas(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Those in the sources under a folder.
+/// Returns the names of schemas in the sources under a folder.
 fn schemas_of(folder: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries
@@ -189,7 +189,7 @@ fn every_schema_is_in_the_table() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_failure() {
+fn closed_pipe_is_not_an_error() {
     use std::process::Stdio;
     let mut child = backtrail_tests::backtrail::command()
         .unwrap()

@@ -1,5 +1,5 @@
-//! Values at the crash, against GDB on the same core; what is shown otherwise than GDB does stands in tables here,
-//! with the reason.
+//! Values at the crash, against GDB on the same core. Tables list the intended differences from
+//! GDB, with their reasons.
 
 use crate::gdb_answers::{compare, ours, recorded};
 use std::collections::BTreeMap;
@@ -218,17 +218,17 @@ fn optimized_variables_are_gdbs() {
     compare("values_optimized", &commands, &[]);
 }
 
-/// GDB takes every register that call frame information says nothing of for unchanged by the call; only those that
-/// the ABI preserves are.
+/// GDB assumes that a call preserves every register that call frame information does not describe.
+/// Only the registers that the ABI preserves are certain.
 #[test]
-fn what_a_call_may_have_changed_is_unknown() {
+fn registers_that_a_call_may_change_are_unknown() {
     let bundle = recorded("values_optimized");
     let said = ours(&bundle, &["up", "info args"]);
     assert_eq!(said[1].1, ["count = <unknown: the saved register was not found>"]);
 }
 
 #[test]
-fn what_the_core_does_not_have_is_unknown() {
+fn memory_missing_in_the_core_is_unknown() {
     let bundle = recorded("values");
     let said = ours(
         &bundle,
@@ -417,9 +417,9 @@ fn values_in_pieces_are_gdbs() {
     compare("fields", &commands, &[]);
 }
 
-/// What GDB calls functions of the program for, or does not know.
+/// Library functions that GDB would call in the program, or does not know.
 #[test]
-fn functions_of_the_library_are_what_they_would_give() {
+fn library_functions_return_the_right_values() {
     let bundle = recorded("containers");
     let cases = [
         ("stock[\"apple\"]", "3"),
@@ -473,7 +473,7 @@ fn functions_of_the_library_are_what_they_would_give() {
 }
 
 #[test]
-fn elements_and_targets_of_the_library_are_what_its_operators_give() {
+fn library_elements_and_targets_match_their_operators() {
     let bundle = recorded("containers");
     let shown = ours(
         &bundle,
@@ -511,7 +511,7 @@ fn elements_and_targets_of_the_library_are_what_its_operators_give() {
     }
 }
 
-/// Each `let` of Rust is a block in the one before.
+/// Each `let` of Rust is a block nested in the previous one.
 #[test]
 fn every_variable_of_a_long_function_is_there() {
     let bundle = recorded("lets");
@@ -526,7 +526,7 @@ fn every_variable_of_a_long_function_is_there() {
     }
 }
 
-/// GDB 13 fails on the enumerations of today's compiler: what it should show is written here.
+/// GDB 13 fails on the enumerations of current compilers, so the expected output is listed here.
 #[test]
 fn values_of_rust_are_as_the_source_has_them() {
     let bundle = recorded("owned");

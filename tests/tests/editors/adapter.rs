@@ -1,4 +1,4 @@
-//! The debug adapter: whatever a client sends is answered, and the session goes on.
+//! The debug adapter answers every message of a client, and the session continues.
 
 use backtrail_tests::backtrail::{backtrail, command};
 use backtrail_tests::bundle::Bundle;
@@ -11,9 +11,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// A request that takes longer is a failure.
+/// The time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// So many requests go out before their answers are waited for.
+/// The number of requests that are sent before their responses are read.
 const AT_ONCE: usize = 40;
 
 const COMMANDS: &[&str] = &[
@@ -236,7 +236,7 @@ impl Adapter {
         self.seq
     }
 
-    /// The answers to requests, in which nothing may be a mistake of ours.
+    /// Returns the responses to requests. None may report an internal error.
     fn answers(&mut self, mut asked: BTreeMap<u64, String>) -> Vec<Value> {
         let mut answers = Vec::new();
         while !asked.is_empty() {
@@ -319,7 +319,7 @@ fn any_request_is_answered() {
 }
 
 #[test]
-fn bytes_that_are_no_messages_are_survived() {
+fn adapter_survives_invalid_bytes() {
     let mut adapter = Adapter::start();
     let mut random = Random::new(7);
     for _ in 0..300 {
@@ -346,14 +346,14 @@ fn bytes_that_are_no_messages_are_survived() {
         message.extend(body);
         adapter.write(&message);
     }
-    // What a length that was too large waits for.
+    // The rest of a packet with too large a length.
     adapter.write(&[b'\n'; 500]);
     assert_eq!(adapter.ask("initialize", json!({}))["success"], true);
     adapter.end();
 }
 
 #[test]
-fn what_is_no_trace_is_refused_in_a_sentence() {
+fn other_files_than_traces_are_refused_in_a_sentence() {
     let mut adapter = Adapter::start();
     let folder = tempfile::tempdir().unwrap();
     let rubbish = folder.path().join("rubbish.btz");
@@ -380,7 +380,7 @@ fn what_is_no_trace_is_refused_in_a_sentence() {
     adapter.end();
 }
 
-/// Serves the folder over TLS, and prints the port.
+/// A server for the folder over TLS, which prints its port.
 const SERVER: &str = "
 import http.server, ssl
 server = http.server.HTTPServer(('127.0.0.1', 0), http.server.SimpleHTTPRequestHandler)
@@ -391,7 +391,7 @@ print(server.server_port, flush=True)
 server.serve_forever()
 ";
 
-/// An authority, and a server's certificate by it.
+/// A certificate authority, and a server certificate that it signed.
 const CERTIFICATES: &str = "
 openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=authority \
     -addext basicConstraints=critical,CA:TRUE
@@ -401,7 +401,7 @@ openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out s
 ";
 
 #[test]
-fn a_trace_is_fetched_over_https_from_who_is_trusted() {
+fn trace_is_fetched_over_https_from_trusted_servers() {
     let there = |program: &str| Command::new(program).arg("--help").output().is_ok();
     if !there("openssl") || !there("python3") {
         eprintln!("skipped: no openssl or no python3");

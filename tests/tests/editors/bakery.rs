@@ -1,4 +1,4 @@
-//! What the tests of editors share: a program that crashes among its sources, recorded.
+//! The recorded crash of a program with sources, which the tests of editors share.
 
 use backtrail_tests::backtrail::{backtrail, repository};
 use std::ffi::OsStr;
@@ -6,12 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The path in a variable of the environment.
+/// Returns the path in an environment variable.
 pub fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from)
 }
 
-/// Builds the bakery in `folder`, beside its source, and records its crash there; gives the bundle's folder.
+/// Builds the bakery in `folder`, beside its source, records its crash, and returns the bundle's
+/// folder.
 pub fn bakery(folder: &Path) -> PathBuf {
     fs::create_dir_all(folder).unwrap();
     fs::copy(

@@ -1,6 +1,7 @@
-//! The debug adapter driven as an editor drives it, every message held to the protocol's schema: the scenarios are `tests/dap/`.
+//! The debug adapter, driven as by an editor. Every message is checked against the protocol's
+//! schema. The scenarios are in `tests/dap/`.
 //!
-//! `cargo xtask test` installs what they need (`xtask/src/readers.rs`).
+//! `cargo xtask test` installs their dependencies (`xtask/src/readers.rs`).
 
 use backtrail_tests::backtrail::{backtrail, binary};
 use backtrail_tests::bundle::Bundle;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// `node`, and the folder with its packages; `None`: they are not installed.
+/// Returns `node` and the folder with its packages, or `None` if they are not installed.
 fn node() -> Option<(OsString, PathBuf)> {
     let found = std::env::var_os("BACKTRAIL_NODE").zip(std::env::var_os("BACKTRAIL_DAP_CLIENT"));
     if found.is_none() {
@@ -21,13 +22,13 @@ fn node() -> Option<(OsString, PathBuf)> {
     found.map(|(node, packages)| (node, packages.into()))
 }
 
-/// The recording of a program of the table, made once for all scenarios.
+/// Records a program of the table, once for all scenarios.
 fn recorded(name: &'static str, bundle: &'static OnceLock<Bundle>) -> &'static Path {
     let record = || Bundle::recorded(find(name).unwrap(), Variant::Pie, &["--full"]).0;
     &bundle.get_or_init(record).path
 }
 
-/// The recording of a program that only one file of scenarios has.
+/// Records a program that only one file of scenarios uses.
 fn recorded_beside(name: &'static str, source: &'static str) -> Bundle {
     let program = Program {
         name,
@@ -40,7 +41,7 @@ fn recorded_beside(name: &'static str, source: &'static str) -> Bundle {
     Bundle::recorded(&program, Variant::Pie, &["--full"]).0
 }
 
-/// Runs a file of scenarios, with bundles in variables of the environment.
+/// Runs a file of scenarios, with bundles in environment variables.
 #[track_caller]
 fn run(file: &str, bundles: &[(&str, &Path)]) {
     let Some((node, packages)) = node() else { return };
@@ -54,7 +55,7 @@ fn run(file: &str, bundles: &[(&str, &Path)]) {
             "120000",
             "--reporter",
             "spec",
-            // A test that failed may leave a session behind.
+            // A failed test may leave a session open.
             "--exit",
         ])
         .arg(scenarios)
@@ -96,17 +97,17 @@ fn messages_are_checked() {
 }
 
 #[test]
-fn packets_and_requests_in_odd_forms_are_survived() {
+fn adapter_survives_odd_packets_and_requests() {
     run_on_ours("wire.test.js");
 }
 
 #[test]
-fn a_session_begins_and_ends_as_the_protocol_has_it() {
+fn session_starts_and_ends_by_the_protocol() {
     run_on_ours("session.test.js");
 }
 
 #[test]
-fn all_that_can_be_opened_is() {
+fn every_input_kind_can_be_opened() {
     if node().is_none() {
         return;
     }
@@ -129,7 +130,7 @@ fn stacks_and_variables_are_shown() {
 }
 
 #[test]
-fn other_threads_are_looked_at_and_left_alone() {
+fn other_threads_are_shown_without_moving() {
     run_on_ours("threads.test.js");
 }
 
@@ -154,7 +155,7 @@ fn requests_of_our_own_are_answered_as_documented() {
 }
 
 #[test]
-fn a_long_request_can_be_cancelled() {
+fn long_request_can_be_canceled() {
     if node().is_none() {
         return;
     }
@@ -163,7 +164,7 @@ fn a_long_request_can_be_cancelled() {
 }
 
 #[test]
-fn a_long_trace_is_there_at_once() {
+fn end_of_a_long_trace_is_available_at_once() {
     if node().is_none() {
         return;
     }

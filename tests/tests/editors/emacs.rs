@@ -1,4 +1,4 @@
-//! Other editors than VS Code, each with its own client of debug adapters, driven without a screen.
+//! Editors other than VS Code, each with its own debug adapter client, without a screen.
 
 use crate::bakery::bakery;
 use backtrail_tests::backtrail::{binary, repository};
@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long an editor may take.
+/// The time limit of an editor.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 #[test]
 fn a_crash_is_walked_in_emacs() {
-    // What Debian's packages of Emacs and of its client leave.
+    // Files of Debian's packages of Emacs and its client.
     let installed = ["/usr/bin/emacs", "/usr/share/doc/elpa-dap-mode/copyright"];
     if !installed.iter().all(|file| Path::new(file).exists()) {
         eprintln!("skipped: no Debian packages emacs-nox and elpa-dap-mode");

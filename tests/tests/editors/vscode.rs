@@ -1,8 +1,9 @@
-//! VS Code with our extension, driven as a user would: a real one, in a browser without a screen.
+//! VS Code with our extension, driven as by a user in a headless browser.
 //!
-//! What is pressed and what must then be seen is in `tests/vscode/`; here a crash is recorded and the server is started.
-//! `cargo xtask vscode` installs what this needs and says by which variables it is found. Pictures are left in
-//! `vscode-shots` of the cargo target directory; after a failure what the page showed, too.
+//! `tests/vscode/` has the steps and the expected views. This file records a crash and starts the
+//! server. `cargo xtask vscode` installs the dependencies and prints the variables that name them.
+//! Screenshots are written to `vscode-shots` of the cargo target directory, and after a failure the
+//! text of the page.
 
 use crate::bakery::{bakery, variable};
 use backtrail_tests::backtrail::{backtrail, binary, repository};
@@ -16,13 +17,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where VS Code lies among the packages.
+/// The path of VS Code within the packages.
 const SERVER: &str = "node_modules/code-server/lib/vscode/out/server-main.js";
-/// How long the server may take to start, and all the steps together.
+/// The time limits of the server's start and of all steps together.
 const START: Duration = Duration::from_secs(60);
 const STEPS: Duration = Duration::from_secs(540);
 
-/// A process and those it started, ended with this.
+/// A process and its children, which end when this is dropped.
 struct Group(Child);
 
 impl Drop for Group {
@@ -41,7 +42,7 @@ impl Drop for Group {
     }
 }
 
-/// What is installed; `None`, and a word: something is not.
+/// The installed tools; `None`, with a message, if something is missing.
 struct Installed {
     node: PathBuf,
     packages: PathBuf,
@@ -71,7 +72,7 @@ impl Installed {
         found
     }
 
-    /// VS Code's server with folders of its own below `home`.
+    /// Returns VS Code's server with its own folders below `home`.
     fn server(&self, home: &Path) -> Command {
         let mut server = Command::new(&self.node);
         server
@@ -85,7 +86,7 @@ impl Installed {
             .arg(home.join("user"))
             .arg("--extensions-dir")
             .arg(home.join("extensions"))
-            // A user of its own, who has no gallery of extensions.
+            // A separate user without an extension gallery.
             .env("HOME", home)
             .env("EXTENSIONS_GALLERY", "{}")
             .env("RUST_BACKTRACE", "0")
@@ -100,7 +101,7 @@ fn write_json(file: &Path, value: &serde_json::Value) {
     fs::write(file, serde_json::to_vec_pretty(value).unwrap()).unwrap();
 }
 
-/// Starts the server, and waits until it says on which port it listens.
+/// Starts the server, and waits until it prints its port.
 fn start(installed: &Installed, home: &Path) -> (Group, String) {
     let log = home.join("server.log");
     let output = File::create(&log).unwrap();
@@ -125,7 +126,8 @@ fn start(installed: &Installed, home: &Path) -> (Group, String) {
     }
 }
 
-/// A collector's spool with one crash, and the link to it that `backtrail crashes link` prints.
+/// Creates a collector's spool with one crash, and returns it with the link that `backtrail crashes
+/// link` prints.
 fn collected(home: &Path, bundle: &Path) -> (PathBuf, String) {
     let spool = home.join("spool");
     fs::create_dir(&spool).unwrap();
@@ -144,7 +146,7 @@ fn collected(home: &Path, bundle: &Path) -> (PathBuf, String) {
     ];
     let printed = backtrail(arguments).unwrap().exited(0);
     let link = printed.stdout.trim();
-    // The server is built from the sources, which have a scheme of their own.
+    // The server is built from the sources, which use another scheme.
     let rest = link.strip_prefix("vscode://").unwrap();
     (spool, format!("code-oss://{rest}"))
 }
@@ -177,7 +179,7 @@ fn a_crash_is_walked_in_vs_code() {
             {"type": "backtrail", "request": "launch", "name": "Bakery", "bundle": "${workspaceFolder}/crash.btz"}
         ]}),
     );
-    // Its port is free now, and nobody listens on it later but us.
+    // Returns a free port for our listener.
     let files = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -194,7 +196,7 @@ fn a_crash_is_walked_in_vs_code() {
         &home.join("user/User/settings.json"),
         &json!({
             "chat.disableAIFeatures": true,
-            // Keys that are pressed while it stops would go into the source.
+            // Keys pressed during a stop would go into the source.
             "debug.focusEditorOnBreak": false,
             "editor.minimap.enabled": false,
             "extensions.ignoreRecommendations": true,

@@ -1,4 +1,4 @@
-//! ELF files and their DWARF, spoilt: all that the symbolizer can be asked of them.
+//! Corrupted ELF files and DWARF: every query of the symbolizer.
 
 use crate::harness::fuzz;
 use crate::mutate::{self, Random};
@@ -51,7 +51,7 @@ fn seeds() -> Vec<Vec<u8>> {
     flags.iter().map(|flags| compiled(folder.path(), flags)).collect()
 }
 
-/// Asks all there is to ask; says whether the function `work` or `main` is still there with a line.
+/// Makes every query. Returns whether the function `work` or `main` still has a line.
 fn ask(bytes: &[u8]) -> bool {
     let Ok(symbols) = SymbolFile::from_bytes(Arc::new(bytes.to_vec()), &DebugSearch::none()) else {
         return false;
@@ -80,13 +80,13 @@ fn ask(bytes: &[u8]) -> bool {
     line.is_some_and(|row| row.line != 0)
 }
 
-/// Spoils headers, symbol tables and sections wherever they are.
+/// Corrupts headers, symbol tables and sections anywhere.
 #[test]
 fn elf() {
     fuzz("elf", &seeds(), mutate::bytes, ask);
 }
 
-/// Spoils a debug section of the file in place, so that what is around stays whole.
+/// Corrupts a debug section of the file in place, so that the rest stays intact.
 fn debug_sections(random: &mut Random, file: &mut Vec<u8>, others: &[Vec<u8>]) {
     let mut sections = Vec::new();
     if let Ok(elf) = object::File::parse(&**file) {

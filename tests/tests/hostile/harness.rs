@@ -1,4 +1,4 @@
-//! Runs a target over mutated seeds for a bounded time, and catches what may not happen.
+//! Runs a target on mutated seeds for a limited time, and detects panics, hangs and excess memory.
 
 use crate::memory;
 use crate::mutate::Random;
@@ -10,34 +10,34 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-/// The longest a case may take; the slowest honest one takes well under a tenth of it.
+/// The time limit of a case; the slowest valid case takes less than a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The watchdog looks this often.
+/// The interval of the watchdog.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The memory that any case may take, and what it may take for each byte of input.
+/// The memory limit of a case, fixed and per byte of input.
 const BASE: usize = 64 << 20;
 const PER_BYTE: usize = 256;
 
-/// The fewest mutations, on a machine that is busy with other work too.
+/// The minimum number of mutations, on a busy machine.
 const FEWEST: u64 = 20;
 
-/// Spoils a case, with other seeds at hand.
+/// Corrupts a case, with the other seeds as material.
 pub type Mutate = fn(&mut Random, &mut Vec<u8>, &[Vec<u8>]);
 
-/// Memory is counted for the whole process, so one target runs at a time.
+/// Memory is counted for the whole process, so only one target runs at a time.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the watchdog looks at: the case under way and since when.
+/// The running case and its start time, for the watchdog.
 static CASE: Mutex<Option<(String, Vec<u8>, Instant)>> = Mutex::new(None);
 
-/// Feeds the seeds as they are, then mutations of them until the time is over, to `target`, which says how
-/// many cases came so far that it accepted the input: a target that accepts none tests nothing. With `BACKTRAIL_FUZZ_CASE`, the
-/// case in that file alone, as a failure leaves one.
+/// Feeds the seeds, then mutations of them until the time is over, to `target`. The target returns
+/// whether it accepted the input, because a target that accepts nothing tests nothing. With
+/// `BACKTRAIL_FUZZ_CASE`, runs only the case in that file, which a failure wrote.
 pub fn fuzz(name: &str, seeds: &[Vec<u8>], mutate: Mutate, target: impl Fn(&[u8]) -> bool) {
     let _alone = alone();
     assert!(!seeds.is_empty(), "{name} has no seeds");
@@ -59,7 +59,7 @@ pub fn fuzz(name: &str, seeds: &[Vec<u8>], mutate: Mutate, target: impl Fn(&[u8]
             "{name}: a seed is refused as it is"
         );
     }
-    // What was found before is refused by now, or not.
+    // Earlier findings may or may not be refused now.
     for case in &kept {
         run(name, case, &target);
     }
@@ -69,7 +69,7 @@ pub fn fuzz(name: &str, seeds: &[Vec<u8>], mutate: Mutate, target: impl Fn(&[u8]
         let cost = run(name, &case, &target);
         accepted += u64::from(cost.accepted);
         if cost.time > worst.time {
-            // The machine may have done something else.
+            // The machine may have been busy.
             let again = run(name, &case, &target);
             worst.time = worst.time.max(cost.time.min(again.time));
         }
@@ -84,7 +84,7 @@ pub fn fuzz(name: &str, seeds: &[Vec<u8>], mutate: Mutate, target: impl Fn(&[u8]
     assert!(cases > 0 && accepted < cases, "{name}: nothing was refused");
 }
 
-/// The cases that the repository keeps for a target: what was found by it, and what is made by hand.
+/// Returns the cases that the repository stores for a target: findings, and cases written by hand.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let folder = repository().join("tests/fuzz/corpus").join(name);
     let mut files: Vec<PathBuf> = match fs::read_dir(folder) {
@@ -95,12 +95,12 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
     files.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// What a case came to.
+/// The cost of a case.
 #[derive(Default)]
 struct Cost {
     accepted: bool,
     time: Duration,
-    /// The most bytes live at once.
+    /// The maximum number of live bytes.
     memory: usize,
 }
 
@@ -132,8 +132,8 @@ fn run(name: &str, case: &[u8], target: &impl Fn(&[u8]) -> bool) -> Cost {
     }
 }
 
-/// Ends the process when a case takes too long: a hang cannot be caught from within. Counts its own looks at the case, not the
-/// time: where the whole machine stands still, as virtual ones do at times, no case is to blame.
+/// Ends the process when a case takes too long, because a hang cannot be interrupted from inside.
+/// Counts its checks of the case and not the time, so that a stalled machine does not fail a case.
 fn watch() {
     let (mut seen, mut looks) = (None, 0);
     loop {
@@ -158,7 +158,7 @@ fn lock() -> MutexGuard<'static, Option<(String, Vec<u8>, Instant)>> {
     CASE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes a case where it can be looked at, and says where.
+/// Writes a case to a file, and returns its path.
 fn save(name: &str, case: &[u8]) -> String {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("fuzz");
     let path = folder.join(format!("{name}-{}", process::id()));

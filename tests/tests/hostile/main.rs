@@ -1,9 +1,10 @@
-//! Hostile input: seeds are mutated and fed to every reader of outside bytes. None may panic, hang,
-//! or take memory out of proportion.
+//! Hostile input: mutated seeds for every reader of outside bytes. None may panic, hang, or use
+//! excessive memory.
 //!
 //! Each target runs for `BACKTRAIL_FUZZ_SECONDS` (3) from `BACKTRAIL_FUZZ_SEED` (1), on a stable
-//! compiler. A case that fails is left in the `fuzz` folder of the target directory. `cargo xtask fuzz --hours N` runs them
-//! for long. Cases in `tests/fuzz/corpus/TARGET` are seeds beside those that are made here.
+//! compiler. A failed case is written to the `fuzz` folder of the target directory. `cargo xtask
+//! fuzz --hours N` runs the targets for long. Cases in `tests/fuzz/corpus/TARGET` are additional
+//! seeds.
 #![cfg(test)]
 
 mod binaries;

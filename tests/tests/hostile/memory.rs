@@ -1,15 +1,15 @@
-//! An allocator that knows how much was live at once.
+//! An allocator that counts live bytes.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Counts what passes through it to the system's allocator.
+/// Counts allocations and passes them to the system's allocator.
 pub struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// Runs `work`, and says by how many bytes live memory rose above what was live before.
+/// Runs `work`, and returns the increase of live memory at its peak.
 pub fn peak_of(work: impl FnOnce()) -> usize {
     let before = LIVE.load(Relaxed);
     PEAK.store(before, Relaxed);
@@ -22,7 +22,8 @@ fn grown(bytes: usize) {
     PEAK.fetch_max(live, Relaxed);
 }
 
-// SAFETY: every call goes to `System` unchanged, which keeps the contract; counting allocates nothing.
+// SAFETY: every call is passed to `System` unchanged, which keeps the contract; counting does not
+// allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grown(layout.size());
@@ -51,9 +52,9 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[test]
-fn a_large_allocation_is_seen() {
+fn large_allocation_is_counted() {
     let _alone = crate::harness::alone();
     let peak = peak_of(|| drop(std::hint::black_box(vec![0u8; 1 << 20])));
-    // The test runner's other threads may free a little meanwhile.
+    // Other threads of the test runner may free a little at the same time.
     assert!(peak >= (1 << 20) - (1 << 14), "{peak}");
 }

@@ -1,4 +1,4 @@
-//! What clients send: to the debug adapter, and to the collector.
+//! Hostile messages of clients to the debug adapter and to the collector.
 
 use crate::harness::fuzz;
 use crate::{mutate, seeds};
@@ -19,7 +19,7 @@ fn framed(sequence: usize, command: &str, arguments: Value) -> Vec<u8> {
     format!("Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// A session of the debug adapter: whatever comes, it ends when the client's end is closed.
+/// A session of the debug adapter ends when the client closes its end, after any input.
 #[test]
 fn debug_adapter() {
     let folder = tempfile::tempdir().unwrap();
@@ -60,7 +60,7 @@ fn debug_adapter() {
         .build()
         .unwrap();
     fuzz("debug_adapter", &seeds, mutate::bytes, |bytes| {
-        // Nothing is fetched, whatever a mutation makes of the bundle's path.
+        // Nothing is fetched, so inputs with a URL are skipped.
         if bytes.windows(4).any(|word| word.eq_ignore_ascii_case(b"http")) {
             return false;
         }
@@ -75,7 +75,7 @@ fn debug_adapter() {
     });
 }
 
-/// HTTP to the collector's control socket: whatever comes, each connection ends.
+/// HTTP to the collector's control socket: each connection ends, after any input.
 #[test]
 fn control_socket() {
     let head = "Host: localhost\r\nConnection: close\r\n";
@@ -128,7 +128,7 @@ fn recorder_messages() {
     .map(|message| message.to_string().into_bytes())
     .collect();
     fuzz("recorder_messages", &seeds, mutate::json, |bytes| {
-        // An empty packet is the end of the connection.
+        // An empty packet ends the connection.
         if bytes.is_empty() || client.send_chunk(bytes).is_err() {
             return false;
         }

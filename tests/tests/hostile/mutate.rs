@@ -1,8 +1,8 @@
-//! Ways to spoil bytes.
+//! Mutations of bytes.
 
 pub use backtrail_tests::random::Random;
 
-/// Numbers at which sizes and offsets break.
+/// Numbers at which sizes and offsets overflow.
 const EDGES: &[u64] = &[
     0,
     1,
@@ -24,7 +24,7 @@ const EDGES: &[u64] = &[
     u64::MAX,
 ];
 
-/// Spoils `bytes` in one to four places; `others` lend pieces.
+/// Corrupts `bytes` in one to four places, with pieces of `others`.
 pub fn bytes(random: &mut Random, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
     for _ in 0..=random.below(4) {
         let at = random.below(bytes.len());
@@ -69,7 +69,7 @@ pub fn bytes(random: &mut Random, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
     }
 }
 
-/// Spoils JSON as JSON: a number or a word becomes another, or a piece is nested deep.
+/// Corrupts JSON syntactically correctly: replaces a number or word, or nests a piece deeply.
 pub fn json(random: &mut Random, text: &mut Vec<u8>, others: &[Vec<u8>]) {
     if random.below(3) == 0 {
         return bytes(random, text, others);

@@ -1,4 +1,4 @@
-//! Sound inputs to start from: made here, and captures where they are.
+//! Valid inputs for mutations: generated ones, and captures where they exist.
 
 use backtrail_pt::encoder::TimingOptions;
 use backtrail_pt::{Avma, Encoder, EncoderOptions, TimingParams, Tsc};
@@ -18,7 +18,7 @@ pub const CODE: &[u8] = &[
     0xc3, // ret
 ];
 
-/// Where [`CODE`] lies.
+/// The address of [`CODE`].
 pub const CODE_AT: u64 = 0x1000;
 
 /// The clocks of [`timed`].
@@ -29,7 +29,8 @@ pub const TIMING: TimingParams = TimingParams {
     cpuid_15h_ebx: 8,
 };
 
-/// PT packets of a processor that goes to and fro between [`CODE`] and the kernel, with the time in both.
+/// Returns PT packets of a processor that switches between [`CODE`] and the kernel, with timing
+/// packets in both.
 pub fn timed() -> Vec<u8> {
     let mut encoder = Encoder::new(EncoderOptions {
         timing: Some(TimingOptions {
@@ -54,7 +55,7 @@ pub fn timed() -> Vec<u8> {
     encoder.take()
 }
 
-/// PT packets of a run through [`CODE`] with the time, in which a PSB comes often.
+/// Returns PT packets of a run through [`CODE`] with timing packets and frequent PSBs.
 pub fn cut() -> Vec<u8> {
     let mut encoder = Encoder::new(EncoderOptions {
         psb_period: 128,
@@ -81,7 +82,7 @@ pub fn cut() -> Vec<u8> {
     encoder.take()
 }
 
-/// PT packets: a run through [`CODE`], and every capture.
+/// Returns PT packets of a run through [`CODE`], and of every capture.
 pub fn packets() -> Vec<Vec<u8>> {
     let mut encoder = Encoder::new(EncoderOptions::default());
     encoder.start();
@@ -112,7 +113,7 @@ pub fn packets() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Files of `../shared/data`, as far as they are there.
+/// Reads the existing files of `../shared/data`.
 pub fn read_all(paths: &[&str]) -> Vec<Vec<u8>> {
     let Some(folder) = captures::folder() else {
         return Vec::new();
@@ -123,7 +124,7 @@ pub fn read_all(paths: &[&str]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A bundle of [`packets`]' first seed and [`CODE`], in `folder`.
+/// Writes a bundle of [`packets`]' first seed and [`CODE`] to `folder`.
 pub fn bundle(folder: &Path) -> PathBuf {
     let (pt, code, bundle) = (folder.join("pt"), folder.join("code"), folder.join("bundle"));
     fs::write(&pt, &packets()[0]).unwrap();
@@ -146,7 +147,7 @@ pub fn bundle(folder: &Path) -> PathBuf {
     bundle
 }
 
-/// A small core: two threads, one of which took a signal, three mapped files, two memory areas.
+/// Builds a small core: two threads, one with a signal, three mapped files, two memory areas.
 pub fn core() -> Vec<u8> {
     use backtrail_bundle::core::{CoreContents, CoreThread, MappedFile, ProcessInfo, Segment, write};
     let thread = |tid, signal| CoreThread {

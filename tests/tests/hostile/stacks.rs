@@ -1,4 +1,4 @@
-//! Stacks by the call frame information of spoilt files, and of spoilt stacks.
+//! Stacks by the call frame information of corrupted files, and of corrupted stacks.
 
 use crate::harness::fuzz;
 use crate::mutate;
@@ -9,10 +9,11 @@ use backtrail_tests::programs::Variant;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// More than the unwinder gives.
+/// More frames than the unwinder returns.
 const LIMIT: usize = 10_000;
 
-/// A program that crashed in a callback of the C library, and its core, in `folder`.
+/// Runs a program that crashes in a callback of the C library, and returns it with its core, in
+/// `folder`.
 fn crashed(folder: &Path) -> (PathBuf, PathBuf) {
     let program = folder.join("program");
     fs::copy(
@@ -32,7 +33,7 @@ fn crashed(folder: &Path) -> (PathBuf, PathBuf) {
     (program, bundle.join("core"))
 }
 
-/// The stack in the core is whole.
+/// Returns whether the stack in the core is complete.
 fn is_whole(core: &Path) -> bool {
     let Ok(session) = Session::open(core, &OpenOptions::default(), &Watch::none()) else {
         return false;
@@ -49,7 +50,7 @@ fn call_frame_information() {
     let folder = tempfile::tempdir().unwrap();
     let (program, core) = crashed(folder.path());
     let whole = fs::read(&program).unwrap();
-    // The tables are a small part of the file: what is spoilt begins with them.
+    // The tables are a small part of the file, so corruption starts at their header.
     let header = whole
         .windows(4)
         .position(|bytes| bytes == [1, 0x1b, 3, 0x3b])

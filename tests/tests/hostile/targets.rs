@@ -38,7 +38,7 @@ fn packets() {
     });
 }
 
-/// The first byte of a case says how many of code follow it; the rest is packets.
+/// The first byte of a case is the length of the code that follows; the rest is packets.
 #[test]
 fn decoder() {
     let seeds: Vec<Vec<u8>> = seeds::packets()
@@ -73,7 +73,7 @@ fn decoder() {
         let [history] = &*first else {
             return false;
         };
-        // What is learnt of some traces changes nothing of another.
+        // Caches filled by some traces do not change the results of others.
         decode(&packets[packets.len() / 2..]);
         let again = decode(packets);
         let [again] = &*again else {
@@ -81,7 +81,7 @@ fn decoder() {
         };
         let told = |history: &History| (history.len(), history.digest(), history.marks().to_vec());
         assert_eq!(told(again), told(history));
-        // Nothing that has no code here was executed.
+        // No instruction outside the code was executed.
         for pc in history.executed_pcs() {
             assert!(
                 (seeds::CODE_AT..seeds::CODE_AT + u64::from(length)).contains(&pc.0),
@@ -93,7 +93,7 @@ fn decoder() {
     });
 }
 
-/// Two threads make of the packets what one makes of them, and the same time.
+/// Two threads produce the same result and time as one.
 #[test]
 fn segments() {
     let mut image = Image::new();
@@ -132,7 +132,7 @@ fn segments() {
     });
 }
 
-/// A function each 8 bytes, but for the last 8 of 32.
+/// A function for each 8 bytes, except the last 8 of 32.
 struct Small;
 
 impl Functions for Small {
@@ -142,7 +142,7 @@ impl Functions for Small {
     }
 }
 
-/// The calls of a history, if it is a short one, are sound, whatever flow made them.
+/// Checks the nesting of the calls of a short history, after any flow.
 fn calls_lie_in_one_another(history: &History) {
     if history.len() > 1 << 16 {
         return;
@@ -164,8 +164,9 @@ fn calls_lie_in_one_another(history: &History) {
     }
 }
 
-/// A processor's trace, split into threads. The first bytes of a case are so many bytes of code and so many switches, four bytes
-/// each (ticks since the last, thread, whether out); the rest is packets.
+/// A processor's trace, split into threads. The first two bytes of a case are the length of the
+/// code and the number of switches. A switch has four bytes: ticks since the last, thread, and
+/// whether out. The rest is packets.
 #[test]
 fn processor() {
     const SWITCHES: [u8; 16] = [100, 0, 1, 0, 200, 0, 1, 1, 50, 0, 2, 0, 0, 200, 2, 1];
@@ -212,7 +213,7 @@ fn processor() {
         let images = BTreeMap::from([(Pid(1), Arc::new(image))]);
         let decoded = Decoder::new(&config).decode(&[input], &images).unwrap();
         let [report] = &*decoded.cpus else { return false };
-        // Each instruction is a thread's, or counted as nobody's.
+        // Each instruction belongs to a thread or is counted as unattributed.
         let lost: u64 = report.unattributed.values().map(|sum| sum.instructions).sum();
         let given: u64 = decoded.threads.iter().map(|history| history.len()).sum();
         assert_eq!(
@@ -223,7 +224,7 @@ fn processor() {
     });
 }
 
-/// Opens a bundle and reads all that it offers.
+/// Opens a bundle and reads everything in it.
 fn read_bundle(path: &Path) -> bool {
     let Ok(bundle) = Bundle::open(path) else {
         return false;

@@ -1,14 +1,14 @@
-//! A process that is attached to goes on as without.
+//! A process runs the same with an attached recorder as without.
 
 use backtrail_tests::backtrail::{binary, command};
 use backtrail_tests::build;
 use backtrail_tests::programs::{Ending, Program, Variant};
 use std::process::{Command, Stdio};
 
-/// Threads that were there have registered restartable sequences, and those that come must; what is being started when the recorder
-/// lets go must not be left in its code.
+/// Existing threads have registered restartable sequences, and new threads must do so too. No
+/// starting process may stay in the recorder's code after detach.
 #[test]
-fn a_process_that_starts_others_is_unharmed() {
+fn process_that_starts_others_survives_attach() {
     const STARTS: Program = Program {
         name: "starts",
         source: "../killed/starts.c",
@@ -19,12 +19,12 @@ fn a_process_that_starts_others_is_unharmed() {
     };
     const ATTACHED: usize = 15;
     let program = build(&STARTS, Variant::Pie).unwrap();
-    // Before the program runs, which does not for long.
+    // Builds the binary first, because the program runs only briefly.
     binary().unwrap();
     let folder = tempfile::tempdir().unwrap();
     for engine in ["translate", "step"] {
         let process = Command::new(&program)
-            // Seconds: longer than all recordings take beside other tests.
+            // Seconds, longer than all recordings take beside other tests.
             .arg("20")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

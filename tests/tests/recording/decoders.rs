@@ -1,4 +1,4 @@
-//! All ways to decode a bundle, which must find the same.
+//! All ways to decode a bundle, which must give the same result.
 
 use backtrail_debugger::{OpenOptions, Session};
 use backtrail_decoder::{Engine, Watch};
@@ -6,11 +6,11 @@ use backtrail_oracle::Libipt;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-/// Decodes a bundle by each engine, and by one thread and several.
+/// Decodes a bundle by each engine, with one thread and with several.
 ///
 /// # Panics
 ///
-/// When it cannot be decoded, or two ways differ.
+/// The bundle cannot be decoded, or two results differ.
 #[track_caller]
 pub fn assert_agree(bundle: &Path) {
     let ways: [(Option<&'static dyn Engine>, usize); 3] = [(None, 1), (None, 3), (Some(&Libipt), 1)];
@@ -20,8 +20,8 @@ pub fn assert_agree(bundle: &Path) {
     }
 }
 
-/// A line for each thread: how many instructions and errors it has, the digest of the instructions, and how many
-/// gaps.
+/// Returns a line for each thread: the numbers of instructions, errors and gaps, and the digest of
+/// the instructions.
 fn digests(bundle: &Path, engine: Option<&'static dyn Engine>, jobs: usize) -> Vec<String> {
     let options = OpenOptions {
         engine,

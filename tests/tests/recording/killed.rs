@@ -1,4 +1,4 @@
-//! The recorder is killed: the program ends or runs on, and is never left stopped.
+//! The recorder is killed: the program ends or continues, and is never left stopped.
 
 use backtrail_tests::backtrail::{binary, command};
 use backtrail_tests::build;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A value of `/proc/PID/status`; `None`: the process is gone.
+/// Returns a value of `/proc/PID/status`, or `None` if the process has ended.
 fn status(pid: u32, key: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(key))?;
@@ -45,7 +45,7 @@ fn record(folder: &Path, rest: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Waits for the recorder's last word on its standard error.
+/// Waits for the last line of the recorder's standard error.
 fn last_word(folder: &Path) -> String {
     let said = || fs::read_to_string(folder.join("said")).unwrap_or_default();
     until("the last word", || said().contains("the recorder was killed"));
@@ -75,7 +75,7 @@ fn a_program_that_the_recorder_started_ends_with_it() {
 }
 
 #[test]
-fn a_process_attached_to_is_not_left_stopped() {
+fn attached_process_is_never_left_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let mut process = shell("i=0; while :; do i=$((i+1)); [ $((i % 7)) = 3 ] && kill -0 $$; done")
         .spawn()
@@ -87,7 +87,7 @@ fn a_process_attached_to_is_not_left_stopped() {
     });
     std::thread::sleep(Duration::from_millis(300));
     kill(recorder);
-    // It ends at its next block that is not translated, or goes round in those that are.
+    // The program ends at its next untranslated block, or loops in translated ones.
     until("it is let go", || {
         process.try_wait().unwrap().is_some() || status(pid, "TracerPid").is_some_and(|tracer| tracer == "0")
     });
@@ -110,9 +110,10 @@ fn a_process_attached_to_is_not_left_stopped() {
     process.wait().unwrap();
 }
 
-/// A thread that a crash ends before it ran under our eyes is let go: held, it would keep the process, and the recording, for ever.
+/// A new thread that a crash ends before its first traced instruction is released. Otherwise it
+/// would keep the process and the recording forever.
 #[test]
-fn a_crash_while_threads_are_being_started_ends_the_recording() {
+fn crash_during_thread_starts_ends_the_recording() {
     const BIRTHS: Program = Program {
         name: "births",
         source: "../killed/births.c",
@@ -121,7 +122,7 @@ fn a_crash_while_threads_are_being_started_ends_the_recording() {
         ending: Ending::Signal(11),
         deterministic: false,
     };
-    /// Two in thirty-four hung.
+    /// Before the fix, two runs in thirty-four hung.
     const RUNS: usize = 25;
     let program = build(&BIRTHS, Variant::Pie).unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,8 @@
-//! Real programs give the same output and exit status recorded as not, and their traces decode.
+//! Real programs have the same output and exit status with and without the recorder, and their
+//! traces decode.
 //!
-//! `BACKTRAIL_ENGINE` chooses the recorder's engine, `BACKTRAIL_PROGRAMS` rows by name, separated by commas.
+//! `BACKTRAIL_ENGINE` selects the recorder's engine, and `BACKTRAIL_PROGRAMS` selects rows by name,
+//! separated by commas.
 
 use crate::decoders;
 use backtrail_tests::backtrail::binary;
@@ -9,13 +11,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use std::{env, io};
 
-/// No run takes nearly as long.
+/// The time limit of a run, far above the real time.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// One program at a time: they are timed.
+/// Only one program runs at a time, because they are timed.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The recorder under test; `None` (said on stderr) when it refuses to record here.
+/// Returns the recorder under test, or `None` with a message on stderr if it refuses to record
+/// here.
 fn recorder() -> Option<Recorder> {
     let engine = env::var("BACKTRAIL_ENGINE").unwrap_or_else(|_| "translate".to_owned());
     let recorder = Recorder {
@@ -30,7 +33,7 @@ fn recorder() -> Option<Recorder> {
     refusal.is_none().then_some(recorder)
 }
 
-/// Measures a row; `None` (said on stderr) when the program is not installed.
+/// Measures a row. Returns `None`, with a message on stderr, if the program is not installed.
 fn measure(program: &RealProgram, recorder: &Recorder, size: u32) -> Option<io::Result<Measurement>> {
     if let Some(missing) = real::missing(program) {
         eprintln!("skipped: {}: no {missing}", program.name);

@@ -1,4 +1,4 @@
-//! From a running program to a bundle, and what the other commands say of it.
+//! From a running program to a bundle, and the output of other commands for it.
 
 use crate::decoders;
 use backtrail_tests::backtrail::{backtrail, command};
@@ -16,8 +16,8 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What `info --digest` must say, from the lists of stepped addresses: `TID.ips`, 8 bytes each. The digest is FNV-1a,
-/// from the start value of the reference digests.
+/// Returns the expected lines of `info --digest`, from the lists of stepped addresses: `TID.ips`, 8
+/// bytes each. The digest is FNV-1a, from the start value of the reference digests.
 fn expected_digests(golden: &Path) -> Vec<String> {
     let mut lines: Vec<(u32, String)> = std::fs::read_dir(golden)
         .unwrap()
@@ -63,7 +63,8 @@ fn decodes_into_what_was_stepped(program: &Program, variant: Variant) {
     decoders::assert_agree(&bundle.path);
 }
 
-/// Checks each build, as many at a time as there are processors: each recorder steps a program of its own.
+/// Checks each build, in as many threads as there are processors. Each recorder steps its own
+/// program.
 fn all_decode_into_what_was_stepped(builds: impl Iterator<Item = (&'static Program, Variant)> + Send) {
     let (builds, failed) = (Mutex::new(builds), Mutex::new(Vec::new()));
     let worker = || {
@@ -87,26 +88,26 @@ fn all_decode_into_what_was_stepped(builds: impl Iterator<Item = (&'static Progr
     assert_eq!(failed.into_inner().unwrap(), [""; 0]);
 }
 
-/// The variant that runs the fewest instructions.
+/// Returns the variant that runs the fewest instructions.
 fn shortest(program: &Program) -> Variant {
     *program.variants.last().unwrap()
 }
 
 #[test]
-fn every_program_decodes_into_what_was_stepped() {
+fn every_program_decodes_to_its_stepped_instructions() {
     all_decode_into_what_was_stepped(PROGRAMS.iter().map(|program| (program, shortest(program))));
 }
 
 #[test]
 #[ignore = "the whole matrix takes minutes: cargo xtask test-all"]
-fn every_variant_decodes_into_what_was_stepped() {
+fn every_variant_decodes_to_its_stepped_instructions() {
     let variants =
         |program: &'static Program| program.variants.iter().map(move |&variant| (program, variant));
     all_decode_into_what_was_stepped(PROGRAMS.iter().flat_map(variants));
 }
 
 #[test]
-fn a_crash_is_told_with_its_signal() {
+fn crash_event_has_its_signal() {
     for program in PROGRAMS {
         let Ending::Signal(signal) = program.ending else {
             continue;
@@ -138,7 +139,7 @@ fn a_bundle_packs_and_unpacks_to_the_same() {
     }
 }
 
-/// Every file under a folder with its content, by relative path.
+/// Returns every file under a folder with its content, by relative path.
 fn files(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_path_buf()];
@@ -160,7 +161,7 @@ fn files(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn a_program_that_ends_well_leaves_no_crash() {
+fn successful_program_writes_no_crash() {
     let (bundle, _) = Bundle::recorded(find("exits").unwrap(), Variant::Static, &[""; 0]);
     let info = bundle.info();
     assert!(info["crash"].is_null(), "{info}");
@@ -181,7 +182,7 @@ fn standard_output_is_the_programs() {
 }
 
 #[test]
-fn json_is_the_last_line_after_the_programs_output() {
+fn json_follows_the_programs_output() {
     let program: [&OsStr; 3] = ["--".as_ref(), "echo".as_ref(), "one".as_ref()];
     let (bundle, run) = Bundle::made(&["record", "--json"], &program);
     let (first, last) = run.stdout.trim_end().split_once('\n').unwrap();
@@ -192,7 +193,7 @@ fn json_is_the_last_line_after_the_programs_output() {
 }
 
 #[test]
-fn the_hint_can_be_typed_whatever_the_bundle_is_called() {
+fn hint_is_a_valid_command_for_any_bundle_name() {
     let folder = tempfile::tempdir().unwrap();
     let bundle = folder.path().join("two $words");
     let record: [&OsStr; 5] = [
@@ -207,7 +208,8 @@ fn the_hint_can_be_typed_whatever_the_bundle_is_called() {
     assert!(run.stderr.ends_with(&hint), "{run:?}");
 }
 
-/// What `info` says of the end of a shell that runs a script.
+/// Records a shell that runs a script, and returns the bundle with its `crash` and `ending` from
+/// `info`.
 #[track_caller]
 fn end_of(script: &str) -> (Bundle, serde_json::Value, serde_json::Value) {
     let program: [&OsStr; 4] = ["--".as_ref(), "sh".as_ref(), "-c".as_ref(), script.as_ref()];
@@ -217,7 +219,7 @@ fn end_of(script: &str) -> (Bundle, serde_json::Value, serde_json::Value) {
 }
 
 #[test]
-fn a_signal_that_a_user_ends_programs_with_is_no_crash() {
+fn termination_signal_is_not_a_crash() {
     let none = serde_json::Value::Null;
     for signal in [1, 2, 13, 15] {
         let (bundle, crash, ending) = end_of(&format!("kill -{signal} $$"));
@@ -227,13 +229,13 @@ fn a_signal_that_a_user_ends_programs_with_is_no_crash() {
             said.contains(&format!("ending    killed by signal {signal}\n")),
             "{said}"
         );
-        // The state at the end is there all the same.
+        // The state at the end is available.
         let said = bundle.debug(&["crash", "info registers rip"]);
         assert!(said.contains("does not end in a crash: SIG"), "{said}");
         assert!(said.contains("(sent by "), "{said}");
         assert!(said.contains("rip            0x"), "{said}");
     }
-    // No signal comes before SIGKILL does.
+    // No other signal precedes SIGKILL.
     let (_, crash, ending) = end_of("kill -9 $$");
     assert_eq!((crash, ending), (none.clone(), json!({ "killed": 9 })));
     let (bundle, crash, ending) = end_of("exit 4");
@@ -245,7 +247,7 @@ fn a_signal_that_a_user_ends_programs_with_is_no_crash() {
 }
 
 #[test]
-fn the_crash_of_a_child_is_kept_when_others_are_ended() {
+fn crash_of_a_child_survives_the_end_of_others() {
     let ended = "sh -c 'kill -15 $$'";
     let crashed = "sh -c 'kill -11 $$'";
     for script in [
@@ -265,7 +267,7 @@ fn the_crash_of_a_child_is_kept_when_others_are_ended() {
         .exited(0);
 }
 
-/// As a terminal sends it: to the recorder and to the program.
+/// A terminal sends the signal to the recorder and to the program.
 #[test]
 fn ctrl_c_is_no_crash() {
     let folder = tempfile::tempdir().unwrap();

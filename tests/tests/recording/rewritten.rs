@@ -1,12 +1,13 @@
-//! Code that a program rewrites while it runs: the bundle keeps every version that ran, and each place of the trace
-//! decodes with its own.
+//! Code that a program rewrites while it runs. The bundle stores every executed version, and each
+//! part of the trace is decoded with its own version.
 
 use backtrail_tests::bundle::Bundle;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs four functions at one address, by turns in memory that stays writable and in memory that does not.
+/// Runs four functions at one address, alternately in memory that stays writable and in memory that
+/// does not.
 const SOURCE: &str = r#"
 #include <string.h>
 #include <sys/mman.h>
@@ -67,9 +68,9 @@ fn is_without_gaps(bundle: &Bundle) {
     );
 }
 
-/// A store and what it changes are in one block.
+/// A store and the code that it changes are in one block.
 #[test]
-fn what_comes_next_is_executed_as_the_store_before_left_it() {
+fn code_after_a_store_is_executed_as_stored() {
     const NEXT: &str = r#"
 #include <string.h>
 #include <sys/mman.h>
@@ -93,10 +94,10 @@ int main(void)
     }
 }
 
-/// As JIT compilers do that have no memory which is writable and executable: one memory at two places, the second of which may
-/// come and go.
+/// One memory mapped at two addresses, as JIT compilers do without writable executable memory. The
+/// second mapping may be removed and added again.
 #[test]
-fn code_is_written_at_another_place_than_it_is_executed_at() {
+fn code_is_written_through_a_second_mapping() {
     const TWICE: &str = r#"
 #define _GNU_SOURCE
 #include <string.h>

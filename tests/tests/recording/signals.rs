@@ -1,10 +1,10 @@
-//! Signals reach a program as they were sent, whatever the recorder has to do in its threads meanwhile.
+//! Signals reach a program as they were sent, independent of the recorder's work in its threads.
 
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Ending, Program, Variant};
 
 #[test]
-fn what_comes_while_the_recorder_works_comes_as_it_was() {
+fn signals_during_recorder_work_arrive_unchanged() {
     const BUSY: Program = Program {
         name: "busy",
         source: "../signals/busy.c",

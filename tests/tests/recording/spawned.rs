@@ -1,11 +1,12 @@
-//! Programs that start processes for as long as they run are recorded in bounded memory.
+//! Programs that start processes continuously are recorded in bounded memory.
 
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Ending, Program, Variant};
 
-/// A process in the memory of its parent has a region there, of eleven mappings, and the kernel allows a process 65530.
+/// A process that shares its parent's memory has a region of eleven mappings there. The kernel
+/// allows a process 65530 mappings.
 #[test]
-fn what_a_process_needs_goes_with_it() {
+fn regions_of_ended_processes_are_removed() {
     const SPAWNS: Program = Program {
         name: "spawns",
         source: "../spawned/spawns.c",
@@ -15,7 +16,7 @@ fn what_a_process_needs_goes_with_it() {
         deterministic: false,
     };
     const WAYS: usize = 5;
-    /// Fewer than one for each process.
+    /// Fewer than one mapping for each process.
     const BOUND: i64 = 20;
     let options = ["--engine", "translate"];
     let (_, run) = Bundle::recorded(&SPAWNS, Variant::Static, &options);

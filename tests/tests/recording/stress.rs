@@ -1,4 +1,4 @@
-//! Crashes, many of them: each leaves a bundle that is complete, and nothing else.
+//! Many crashes: each leaves a complete bundle, and no other file.
 
 use backtrail_tests::backtrail::backtrail;
 use backtrail_tests::programs::{self, Ending, Variant};
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How the program is brought to its end.
+/// How the program ends.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// By itself: a program of the table.
+    /// By its own crash: a program of the table.
     Crash(&'static str),
-    /// By SIGKILL from outside, in the midst of work.
+    /// By SIGKILL from outside, during its work.
     Killed,
 }
 
@@ -45,7 +45,7 @@ fn a_thousand_crashes_leave_a_thousand_complete_bundles() {
     crash(100);
 }
 
-/// Each kind so many times, two at a time.
+/// Crashes each kind `rounds` times, two at a time.
 fn crash(rounds: usize) {
     let folder = tempfile::tempdir().unwrap();
     let before = ours(folder.path());
@@ -122,7 +122,7 @@ fn once(kind: Kind, folder: &Path, round: usize) {
     assert!(left.is_empty(), "{what} left {left:?}");
 }
 
-/// What `backtrail` prints, the folder being the current one.
+/// Returns the output of `backtrail` in this working directory.
 fn in_folder(folder: &Path, arguments: &[OsString]) -> String {
     let output = Command::new(backtrail_tests::backtrail::binary().unwrap())
         .args(arguments)
@@ -147,7 +147,7 @@ fn kill_once_begun(folder: &Path) {
     panic!("the program did not begin");
 }
 
-/// Processes that run a program of the folder.
+/// Returns the processes that run a program of the folder.
 fn ours(folder: &Path) -> BTreeSet<PathBuf> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     processes

@@ -1,4 +1,4 @@
-//! Bundles as files: whose they are, what damage to them does, and what their names do to a terminal.
+//! Bundles as files: ownership, damage, and hostile names in a terminal.
 
 use backtrail_tests::backtrail::{backtrail, command};
 use backtrail_tests::bundle::Bundle;
@@ -16,14 +16,14 @@ fn recorded(program: &Path) -> Bundle {
 }
 
 #[test]
-fn a_bundle_is_its_owners_alone() {
+fn bundle_is_readable_by_its_owner_only() {
     let bundle = recorded(Path::new("true"));
     let mode = fs::metadata(&bundle.path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700, "it has the memory of a process");
 }
 
 #[test]
-fn no_damage_to_a_packed_bundle_goes_unseen() {
+fn damage_to_a_packed_bundle_is_detected() {
     let bundle = recorded(Path::new("true"));
     let folder = tempfile::tempdir().unwrap();
     let packed = folder.path().join("whole.btz");
@@ -50,7 +50,7 @@ fn no_damage_to_a_packed_bundle_goes_unseen() {
 }
 
 #[test]
-fn a_programs_name_does_not_command_the_terminal() {
+fn program_name_cannot_control_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("red\u{1b}[31m\u{7}name");
     fs::copy("/bin/true", &program).unwrap();
@@ -70,7 +70,7 @@ fn a_programs_name_does_not_command_the_terminal() {
 }
 
 #[test]
-fn what_prints_for_long_ends_at_once_by_a_signal() {
+fn long_output_ends_at_once_by_a_signal() {
     let bundle = recorded(Path::new("true"));
     for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
         let mut child = command()
@@ -80,7 +80,7 @@ fn what_prints_for_long_ends_at_once_by_a_signal() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // It prints, and nobody reads more than this.
+        // The program prints, and the test reads only this much.
         let mut stdout = child.stdout.take().unwrap();
         stdout.read_exact(&mut [0; 64]).unwrap();
         kill(Pid::from_raw(child.id() as i32), signal).unwrap();

@@ -1,10 +1,10 @@
-//! Traces out of real processors decode into exactly what libipt says.
+//! Traces of real processors decode to the same result as by libipt.
 
 use backtrail_tests::backtrail::backtrail;
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::captures::{CAPTURES, folder};
 
-/// A bundle of LLDB's tests; `None`: the captures are not here.
+/// Returns a bundle of LLDB's tests, or `None` without the captures.
 fn lldb(trace: &str) -> Option<Bundle> {
     let trace = folder()?.join("pt/lldb").join(trace);
     let import = ["import".as_ref(), "lldb".as_ref(), trace.as_os_str()];

@@ -1,13 +1,14 @@
-//! Decode engines against one another, and against what was executed.
+//! Compares decode engines with each other and with the executed instructions.
 //!
-//! Random programs run under the recorder's engine `step`, which keeps the list of instructions. Their
-//! runs are written as traces again and again, in all the ways that there are to write one, and the traces
-//! are spoiled. Of a sound trace each engine must give the list; of any trace, all engines the same.
+//! Random programs run under the recorder's engine `step`, which stores the list of instructions.
+//! Each run is encoded as many different traces, and the traces are corrupted. From a valid trace,
+//! each engine must decode the list. From any trace, all engines must decode the same.
 //!
-//! A failure names its case: `BACKTRAIL_CASE=1048577/3/1` tries that alone. `BACKTRAIL_TRACES` (10000) is
-//! how many the long test tries, `BACKTRAIL_SEED` (1) which, `BACKTRAIL_LEVEL` (`events`; `flow`,
-//! `offsets`, `times`, `all`) how much must be the same. `BACKTRAIL_CPU` (as `6/78/3`) names a processor whose
-//! errata are worked around; what was executed is not looked at then.
+//! A failure names its case: `BACKTRAIL_CASE=1048577/3/1` runs only that case. `BACKTRAIL_TRACES`
+//! (10000) is the number of traces of the long test, and `BACKTRAIL_SEED` (1) selects them.
+//! `BACKTRAIL_LEVEL` (`events`; `flow`, `offsets`, `times`, `all`) is the level of comparison.
+//! `BACKTRAIL_CPU` (such as `6/78/3`) names a processor whose errata are worked around. The
+//! executed instructions are not compared then.
 
 mod assembler;
 mod broken;
@@ -30,7 +31,7 @@ use compare::{Item, Level, Recording};
 use encode::Expected;
 use trials::{Case, check, engines, level, number, try_many, try_named};
 
-/// How many traces the usual test tries.
+/// The number of traces of the short test.
 const USUAL: u64 = 240;
 
 #[test]
@@ -46,9 +47,9 @@ fn engines_agree_on_many_traces() {
     try_many(number("BACKTRAIL_TRACES").unwrap_or(10_000), &engines(), level());
 }
 
-/// What is tried holds what there is to go wrong.
+/// The generated traces cover every kind of packet and event.
 #[test]
-fn the_traces_have_everything() {
+fn generated_traces_cover_every_case() {
     let mut missing: Vec<&str> = vec![
         "conditional",
         "jump",
@@ -123,7 +124,7 @@ fn kind(item: &Item) -> &'static str {
     }
 }
 
-/// Cases that a broken engine is tried on.
+/// Returns cases for the broken engines.
 fn some_cases() -> impl Iterator<Item = Case> {
     (0..60).map(|at| Case {
         program: 1 + at % 4,
@@ -151,7 +152,7 @@ fn a_broken_engine_is_found() {
         let trace = case.unwrap().trace();
         let text = report::check(engines()[0], broken, &trace, level).unwrap();
         assert!(text.contains(told), "{broken:?}: {text}");
-        // What is below the level is not seen.
+        // A lower level does not see the error.
         if let Some(below) = Level::ALL.into_iter().filter(|&below| below < level).max() {
             let differ = report::differ(engines()[0], broken, &trace, below);
             assert_eq!(differ, None, "{broken:?}");
@@ -160,7 +161,7 @@ fn a_broken_engine_is_found() {
 }
 
 #[test]
-fn what_was_not_executed_is_found() {
+fn unexecuted_instructions_are_detected() {
     let sound = |case: &Case| matches!(case.trace().expected, Expected::All(_));
     let cases: Vec<Case> = some_cases().filter(sound).take(5).collect();
     assert!(!cases.is_empty());

@@ -1,4 +1,4 @@
-//! Exports of one recording in every format, each read back and compared with the calls that `backtrail dump` lists.
+//! Exports of one recording in every format, each compared with the calls of `backtrail dump`.
 
 mod protobuf;
 mod readers;
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The calls of each thread in order, each with its depth and function.
+/// The calls of each thread in order, with depth and function.
 type Calls = BTreeMap<u64, Vec<(usize, String)>>;
 
-/// A recording of a program with five threads, and what it holds.
+/// A recording of a program with five threads, and its contents.
 struct Recording {
     bundle: Bundle,
     calls: Calls,
@@ -59,7 +59,7 @@ fn tid_of(position: &str) -> u64 {
     thread.trim_start_matches('t').parse().unwrap()
 }
 
-/// `backtrail COMMAND BUNDLE REST...`, but that `dump` wants to know first what.
+/// Runs `backtrail COMMAND BUNDLE REST...`; `dump` needs its subject first.
 #[track_caller]
 fn on(bundle: &Path, command: &str, rest: &[&str]) -> Run {
     let (what, rest) = rest.split_at(usize::from(command == "dump"));
@@ -86,12 +86,12 @@ fn export_json(format: &str, rest: &[&str]) -> Value {
     serde_json::from_slice(&export(format, rest)).unwrap()
 }
 
-/// What stands for the time in which a thread executes nothing is no call.
+/// Returns whether a name is a call, and not a time in which a thread executes nothing.
 fn is_call(name: &str) -> bool {
     !name.starts_with('[')
 }
 
-/// The calls of a thread while they are told.
+/// The open calls of a thread while they are read.
 #[derive(Default)]
 struct Stack {
     open: Vec<String>,
@@ -109,7 +109,7 @@ impl Stack {
         self.last = moment;
     }
 
-    /// The function begins; its depth, if it is one.
+    /// Begins a function, and returns its depth if it is a call.
     fn enter(&mut self, name: &str) -> Option<(usize, String)> {
         self.open.push(name.to_owned());
         is_call(name).then(|| (self.open.len() - 1, name.to_owned()))
@@ -122,7 +122,7 @@ impl Stack {
 }
 
 #[test]
-fn devices_pipes_and_links_stay_what_they_are() {
+fn export_does_not_replace_devices_pipes_or_links() {
     let bundle = &recording().bundle.path;
     let folder = tempfile::tempdir().unwrap();
     let [target, link, pipe] = ["target", "link", "pipe"].map(|name| folder.path().join(name));
@@ -158,7 +158,7 @@ fn chrome() {
     for event in file["traceEvents"].as_array().unwrap() {
         let tid = event["tid"].as_u64().unwrap();
         let stack = stacks.entry(tid).or_default();
-        // Nanoseconds, as microseconds with a fraction.
+        // Microseconds with a fraction, as nanoseconds.
         let moment = (event["ts"].as_f64().unwrap() * 1000.0).round() as u64;
         match event["ph"].as_str().unwrap() {
             "M" => continue,
@@ -182,7 +182,7 @@ fn chrome() {
 #[test]
 fn perfetto() {
     let trace = Message::read(&export("perfetto", &[]));
-    // Numbers of fields are those of Perfetto's .proto files.
+    // Field numbers are those of Perfetto's .proto files.
     let mut names = BTreeMap::new();
     let mut threads = BTreeMap::new();
     let (mut stacks, mut calls) = (BTreeMap::<u64, Stack>::new(), Calls::new());
@@ -217,7 +217,7 @@ fn perfetto() {
     assert_eq!(positions, recording().positions);
 }
 
-/// Reads a file by the schema that Perfetto itself publishes, in its package for Python.
+/// Reads a file by the schema that Perfetto publishes in its Python package.
 const BY_PERFETTO: &str = "
 import sys
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -303,7 +303,7 @@ fn folded() {
     }
     assert_eq!(sum, recording().instructions);
     assert!(working > 1000);
-    // By time there is the time in which a thread waits, too.
+    // Weighted by time, the waits of a thread are included.
     let by_time = String::from_utf8(export("folded", &[])).unwrap();
     assert!(by_time.lines().count() > 10);
 }
@@ -331,7 +331,7 @@ fn pprof() {
             ("time", "nanoseconds")
         ]
     );
-    // Readers take the first one for that of the program.
+    // Readers use the first mapping as that of the program.
     let mapping = profile.message(3).unwrap();
     assert!(text(mapping.number(5)).contains("threads"));
     let functions: BTreeMap<u64, &str> = profile
@@ -381,7 +381,7 @@ fn firefox() {
 }
 
 #[test]
-fn a_part_is_a_part() {
+fn transcript_may_omit_lines() {
     let whole = recording();
     let (tid, calls) = whole.calls.last_key_value().unwrap();
     let depth_1 = calls.iter().filter(|(depth, _)| *depth == 0).count();
@@ -422,7 +422,7 @@ fn lldb_gets_a_bundle() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn invalid_export_requests_name_the_error() {
     let bundle = recording().bundle.path.to_str().unwrap();
     let tid = recording().calls.keys().next().unwrap();
     let (from, to) = (format!("t{tid}#10"), format!("t{tid}#9"));

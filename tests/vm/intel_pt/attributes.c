@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What sysfs tells of the PMU, and which configurations it takes. */
+/* The sysfs attributes of the PMU, and its valid configurations. */
 
 #include "stand_in.h"
 
@@ -166,7 +166,7 @@ static bool among(u64 config, u64 field, unsigned int allowed, bool zero_is_free
 	return (zero_is_free && !value) || (allowed & BIT(value));
 }
 
-/* What this processor refuses, the real driver refuses with EINVAL. */
+/* The real driver refuses unsupported settings of this processor with EINVAL. */
 bool config_valid(u64 config)
 {
 	if (config & ~CTL_KNOWN)
@@ -181,7 +181,7 @@ bool config_valid(u64 config)
 	return (config & CTL_PASSTHROUGH) || !(config & CTL_BRANCH);
 }
 
-/* By how many ranges code can be filtered. */
+/* The number of address ranges for filters. */
 unsigned int address_ranges(void)
 {
 	return cap_num_address_ranges;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The kernel's clock, calibrated anew when a test wants it: some seconds after a start, the kernel finds out how fast the
- * time-stamp counter runs, and perf's clock follows from it in another way from then on (tsc_refine_calibration_work).
+ * Calibrates the kernel's clock again on request. Some seconds after boot, the kernel measures the
+ * rate of the time-stamp counter for perf's clock (tsc_refine_calibration_work).
  */
 
 #include "stand_in.h"
@@ -12,12 +12,12 @@
 #include <asm/msr.h>
 #include <asm/tsc.h>
 
-/* Not given to modules; of arch/x86/kernel/tsc.c. */
+/* Not exported to modules; from arch/x86/kernel/tsc.c. */
 static void (*set_scale)(unsigned long khz, int cpu, unsigned long long now);
 
 int find_clock(void)
 {
-	/* Never armed: only asked where the function is. */
+	/* Never armed: used only for the address of the function. */
 	struct kprobe probe = {
 		.symbol_name = "set_cyc2ns_scale",
 		.flags = KPROBE_FLAG_DISABLED,
@@ -31,7 +31,7 @@ int find_clock(void)
 	return 0;
 }
 
-/* What is written is taken for the counter's rate from now on. */
+/* The written value becomes the counter's rate. */
 static int khz_set(const char *text, const struct kernel_param *unused)
 {
 	unsigned long khz;
@@ -48,7 +48,7 @@ static int khz_set(const char *text, const struct kernel_param *unused)
 	return 0;
 }
 
-/* The rate that the kernel itself has found. */
+/* The rate that the kernel measured. */
 static int khz_get(char *page, const struct kernel_param *unused)
 {
 	return sysfs_emit(page, "%u\n", tsc_khz);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The feed: packets that tests hand in, kept until their task leaves user code. */
+/* The feed: packets from tests, kept until their task leaves user code. */
 
 #include "stand_in.h"
 
@@ -15,12 +15,12 @@
 #include <linux/vmalloc.h>
 #include <asm/msr.h>
 
-/* What is written to the device, once a piece: this, the places of TSC payloads, the packets. */
+/* A piece as written to the device: this header, the offsets of TSC payloads, the packets. */
 struct piece_header {
 	__u32 task;
-	/* How many bytes of packets. */
+	/* The number of bytes of packets. */
 	__u32 length;
-	/* How many 32-bit offsets of 7-byte TSC payloads in them, to be set to the time of feeding. */
+	/* The number of 32-bit offsets of 7-byte TSC payloads, which are set to the time of feeding. */
 	__u32 times;
 	__u32 reserved;
 };
@@ -39,7 +39,7 @@ struct piece {
 struct feed {
 	struct list_head entry;
 	pid_t task;
-	/* What comes before the program's own instructions is not in the recording. */
+	/* The recording does not have code before the program's own instructions. */
 	bool started;
 	struct list_head pieces;
 	unsigned long fed_pieces, fed_bytes, lost_bytes, left_pieces;
@@ -64,7 +64,7 @@ void feed_current(bool all)
 	struct feed *feed;
 	unsigned long flags;
 
-	/* Most tasks have none, and there is no lock to take for them. */
+	/* Most tasks have no feed, and need no lock. */
 	if (list_empty(&feeds))
 		return;
 	raw_spin_lock_irqsave(&feeds_lock, flags);
@@ -171,7 +171,7 @@ static ssize_t device_write(struct file *file, const char __user *from, size_t c
 		fresh = NULL;
 		list_add_tail(&feed->entry, &feeds);
 	}
-	/* Before those that were fed and wait to be freed: they are none yet, or nothing can be added. */
+	/* Before pieces that were fed and wait to be freed: no piece can be added after that. */
 	if (feed->fed_pieces) {
 		raw_spin_unlock_irqrestore(&feeds_lock, flags);
 		free_piece(piece);
@@ -185,7 +185,7 @@ static ssize_t device_write(struct file *file, const char __user *from, size_t c
 	return count;
 }
 
-/* Reading gives a line for each task: what was fed, what was lost, what is left. */
+/* Reading returns a line for each task: what was fed, what was lost, what is left. */
 static int device_show(struct seq_file *out, void *unused)
 {
 	struct feed *feed;
@@ -204,7 +204,7 @@ static int device_open(struct inode *inode, struct file *file)
 	return single_open(file, device_show, NULL);
 }
 
-/* Closing it forgets everything. */
+/* Closing the device discards everything. */
 static int device_release(struct inode *inode, struct file *file)
 {
 	struct feed *feed, *next_feed;

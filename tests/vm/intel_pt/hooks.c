@@ -18,7 +18,7 @@ static void on_syscall(void *data, struct pt_regs *regs, long number)
 	feed_current(false);
 }
 
-/* A fault: the task gets a signal while it runs itself. What it sends itself was a system call. */
+/* A fault: the running task gets a signal. Signals that it sends to itself are system calls. */
 static void on_signal(void *data, int signal, struct kernel_siginfo *info, struct task_struct *task,
 		      int group, int result)
 {

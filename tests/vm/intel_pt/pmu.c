@@ -12,19 +12,19 @@ struct aux_buffer {
 	void **pages;
 	unsigned long size;
 	bool snapshot;
-	/* The next byte is written here: an offset that stays below the size in snapshot mode. */
+	/* The next byte is written here: in snapshot mode, an offset below the size. */
 	unsigned long head;
 	/* Full-trace mode: bytes since perf_aux_output_begin. */
 	unsigned long written;
 };
 
-/* A test's wish: flags (PERF_AUX_FLAG_*) of the next transaction that ends, on whichever processor. */
+/* A test's request: flags (PERF_AUX_FLAG_*) of the next transaction that ends, on any processor. */
 static unsigned long flags_wanted;
 module_param_named(flags, flags_wanted, ulong, 0644);
 
 struct context {
 	struct perf_output_handle handle;
-	/* Bytes are taken: between start and stop. Read and written with interrupts off. */
+	/* Whether bytes are taken: between start and stop. Read and written with interrupts off. */
 	bool tracing;
 };
 
@@ -68,8 +68,8 @@ static bool begin_output(struct context *context, struct perf_event *event)
 }
 
 /*
- * Ends it. In snapshot mode the head that user space sees is an offset into the buffer, and the
- * size is the whole buffer's: nothing tells whether it was ever filled (pt_event_stop).
+ * Ends a transaction. In snapshot mode, user space sees an offset into the buffer as the head. The
+ * size is that of the whole buffer, even if it was never filled (pt_event_stop).
  */
 static void end_output(struct context *context, struct aux_buffer *buffer)
 {
@@ -84,7 +84,7 @@ static void end_output(struct context *context, struct aux_buffer *buffer)
 	perf_aux_output_end(&context->handle, size);
 }
 
-/* What intel_pt_interrupt does when a region is full. */
+/* Does the same as intel_pt_interrupt when a region is full. */
 static void next_output(struct context *context, struct aux_buffer *buffer)
 {
 	struct perf_event *event = context->handle.event;
@@ -147,7 +147,7 @@ static void event_start(struct perf_event *event, int mode)
 		event->hw.state = PERF_HES_STOPPED;
 		return;
 	}
-	/* perf_event_itrace_started, which modules are not given. */
+	/* perf_event_itrace_started, which is not exported to modules. */
 	if (!event->hw.config) {
 		WRITE_ONCE(event->attach_state, event->attach_state | PERF_ATTACH_ITRACE);
 		event->hw.config = event->attr.config | CTL_PASSTHROUGH;
@@ -205,7 +205,7 @@ static int event_init(struct perf_event *event)
 	return config_valid(event->attr.config) ? 0 : -EINVAL;
 }
 
-/* Filters are checked and then do nothing: what is fed was recorded without them. */
+/* Filters are checked and have no effect: the packets were recorded without them. */
 static int addr_filters_validate(struct list_head *filters)
 {
 	struct perf_addr_filter *filter;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A stand-in for the Intel PT driver. TEST ONLY: it is loaded into the virtual machine of
- * `cargo xtask test-vm`, it is no part of what Backtrail ships, and it must never be loaded
- * into a machine that does anything else.
+ * A stand-in for the Intel PT driver. TEST ONLY: the module is loaded into the virtual
+ * machine of `cargo xtask test-vm`, and must never be loaded into another machine.
+ * Backtrail does not ship it.
  *
- * It registers a PMU named "intel_pt" that looks from user space as the one of
- * arch/x86/events/intel/pt.c does (format terms, capabilities, AUX buffers in full-trace and in
- * snapshot mode, exclusiveness, address filters), with one difference: the bytes come from
- * /dev/intel_pt_feed, not from a processor. A test writes recorded packets for a task there,
- * cut where the task left user code. They are appended to the AUX buffer of the processor
- * that the task is on, each piece when the task leaves user code (a system call, a signal of
- * the processor's own making, its end), as the processor would have had them written by then.
+ * The module registers a PMU named "intel_pt", which looks to user space like that of
+ * arch/x86/events/intel/pt.c. The PMU has the same format terms, capabilities, AUX
+ * buffers in full-trace and in snapshot mode, exclusiveness, and address filters. The
+ * bytes come from /dev/intel_pt_feed, not from a processor. A test writes recorded
+ * packets for a task there, cut where the task left user code. Each piece is appended to
+ * the AUX buffer of the task's processor at the same moment: a system call, a fault,
+ * or the task's end.
  */
 
 #pragma once
@@ -21,25 +21,25 @@
 
 struct attribute_group;
 
-/* attributes.c: what sysfs tells, and what a configuration may be. */
+/* attributes.c: sysfs attributes, and the check of a configuration. */
 extern const struct attribute_group *attr_groups[];
 bool config_valid(u64 config);
 unsigned int address_ranges(void);
 #define CTL_PASSTHROUGH	BIT_ULL(0)
 
-/* clock.c: perf's clock, calibrated anew. */
+/* clock.c: the calibration of perf's clock. */
 int find_clock(void);
 
 /* pmu.c: the events, and the AUX buffers that they write. */
 int register_pmu(void);
 void unregister_pmu(void);
-/* Appends to this processor's trace; interrupts are off. Gives how many bytes found no room. */
+/* Appends to this processor's trace, with interrupts off. Returns the number of lost bytes. */
 unsigned long append(const u8 *bytes, unsigned long length);
 
-/* feed.c: what tasks will have executed. */
+/* feed.c: the packets of tasks. */
 int register_feed(void);
 void unregister_feed(void);
-/* The current task leaves user code: its next piece is due, or all that are left. */
+/* The current task leaves user code: feeds its next piece, or all that are left. */
 void feed_current(bool all);
-/* What comes before a task's own instructions is not in the recording; they begin now. */
+/* A task's own instructions begin now. Code before them is not in the recording. */
 void feed_starts(pid_t task);

@@ -1,5 +1,5 @@
-// What a program without a C library needs: system calls. Nothing of it depends on the processor or on the kernel's version,
-// so that the same program makes the same system calls, in the same order, in every machine.
+// System calls for programs without a C library. They do not depend on the processor or kernel
+// version, so a program makes the same system calls in the same order on every machine.
 #pragma once
 
 static inline long call(long number, long one, long two, long three)
@@ -14,7 +14,7 @@ static inline long call(long number, long one, long two, long three)
 
 enum { WRITE = 1, GETPID = 39, EXIT_GROUP = 231, SCHED_SETAFFINITY = 203, SCHED_YIELD = 24 };
 
-// Whole on one processor: a piece of history that a decoder finds again.
+// Runs on one processor without leaving it: history that a decoder finds again.
 __attribute__((noinline)) static unsigned long mix(unsigned long value, unsigned rounds)
 {
     for (unsigned round = 0; round < rounds; round++) {
@@ -28,5 +28,5 @@ __attribute__((noinline)) static unsigned long mix(unsigned long value, unsigned
     return value;
 }
 
-// The compiler must not know what it is.
+// The compiler must not know its value.
 static unsigned long *volatile nowhere = (unsigned long *)8;

@@ -1,4 +1,4 @@
-// Works, asks the kernel for something between, and crashes.
+// Computes, makes system calls, and crashes.
 #include "bare.h"
 
 #ifndef TURNS

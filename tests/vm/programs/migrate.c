@@ -1,4 +1,4 @@
-// Works on one processor and on the other in turns, and crashes.
+// Computes alternately on two processors, and crashes.
 #include "bare.h"
 
 __attribute__((noreturn, force_align_arg_pointer)) void _start(void)

@@ -1,4 +1,4 @@
-// Counts until there is a file of the name that it is given, at once where it is given none, and then crashes in pay().
+// Counts until the named file exists, or not at all without a name, then crashes in pay().
 #include <stddef.h>
 #include <unistd.h>
 

@@ -1,24 +1,27 @@
-/** The bookmarks file of a workspace, `.backtrail/bookmarks.json`: reading it, and changing one trace's part of it. */
+/**
+ * The bookmarks file of a workspace, `.backtrail/bookmarks.json`: reads it, and changes one trace's
+ * part.
+ */
 
-/** A place with a name. */
+/** A position with a name. */
 export interface Mark {
   name: string;
   position: string;
-  /** What its owner says of it. */
+  /** The user's note. */
   note?: string;
 }
 
-/** What the file holds. */
+/** The contents of the file. */
 export interface MarksFile {
   version: 1;
   traces: { [id: string]: { name?: string; bookmarks: Mark[] } };
 }
 
-/** Nothing that is longer is read. */
+/** The maximum size of the file. */
 export const LONGEST_FILE = 4 * 2 ** 20;
 const MOST_MARKS = 10_000;
 
-/** Reads the file. It may come from somebody else: what is not as described is refused in one sentence. */
+/** Reads the file. Other people may have written it, so any error is refused with one sentence. */
 export function parseMarks(text: string): { file: MarksFile } | { problem: string } {
   if (text.trim() === '') {
     return { file: emptyMarks() };
@@ -65,7 +68,7 @@ export function marksOf(file: MarksFile, id: string): Mark[] {
   return Object.hasOwn(file.traces, id) ? (file.traces[id]?.bookmarks ?? []) : [];
 }
 
-/** The same file with other bookmarks for one trace; a trace without any is left out. */
+/** Returns the file with other bookmarks for one trace. A trace without bookmarks is omitted. */
 export function withMarks(file: MarksFile, id: string, name: string, marks: readonly Mark[]): MarksFile {
   const others = Object.entries(file.traces).filter(([other]) => other !== id);
   const mine: [string, { name: string; bookmarks: Mark[] }][] =
@@ -73,7 +76,7 @@ export function withMarks(file: MarksFile, id: string, name: string, marks: read
   return { version: 1, traces: Object.fromEntries([...others, ...mine].sort(([a], [b]) => (a < b ? -1 : 1))) };
 }
 
-/** As it is written: a bookmark a line, so that changes are easy to merge. */
+/** Formats the file with one bookmark a line, so that changes are easy to merge. */
 export function printMarks(file: MarksFile): string {
   const traces = Object.entries(file.traces).map(([id, { name, bookmarks }]) => {
     const lines = bookmarks.map((mark) => `        ${JSON.stringify(mark)}`).join(',\n');
@@ -84,18 +87,18 @@ export function printMarks(file: MarksFile): string {
 }
 
 /**
- * The bookmarks as the adapter has them now, with the notes that we had.
+ * Returns the adapter's current bookmarks, with our notes.
  *
- * Those of the launch configuration are kept there, and not again in the file.
+ * Bookmarks of the launch configuration are stored there, and not again in the file.
  */
 export function merged(
   ours: readonly Mark[],
-  told: readonly { name: string; position: string }[],
+  current: readonly { name: string; position: string }[],
   configured: readonly { name: string; position: string }[],
 ): Mark[] {
   const isConfigured = (mark: { name: string; position: string }) =>
     configured.some(({ name, position }) => name === mark.name && position === mark.position);
-  return told
+  return current
     .filter((mark) => !isConfigured(mark) || ours.some(({ name }) => name === mark.name))
     .map(({ name, position }) => {
       const note = ours.find((mark) => mark.name === name)?.note;
@@ -103,7 +106,7 @@ export function merged(
     });
 }
 
-/** What turns one list into another: bookmarks to remove by name, and bookmarks to set. */
+/** Returns the changes from one list to another: names to remove, and bookmarks to set. */
 export function difference(before: readonly Mark[], after: readonly Mark[]): { remove: string[]; set: Mark[] } {
   const remove = before.filter(({ name }) => !after.some((mark) => mark.name === name)).map(({ name }) => name);
   const set = after.filter(
@@ -112,7 +115,7 @@ export function difference(before: readonly Mark[], after: readonly Mark[]): { r
   return { remove, set };
 }
 
-/** Why a bookmark cannot be called so; `undefined`: it can. */
+/** Returns why a bookmark cannot have this name, or `undefined` if it can. */
 export function nameProblem(name: string, taken: readonly string[]): string | undefined {
   const trimmed = name.trim();
   if (trimmed === '') {

@@ -1,4 +1,7 @@
-/** Keeps the bookmarks of the active session in the workspace's file and in the adapter, and both the same. */
+/**
+ * Keeps the bookmarks of the active session synchronized in the workspace's file and in the
+ * adapter.
+ */
 
 import * as path from 'node:path';
 import * as vscode from 'vscode';
@@ -17,18 +20,18 @@ import {
   withMarks,
 } from './file';
 
-/** The bookmarks of the trace that is looked at. */
+/** The bookmarks of the active session's trace. */
 export class BookmarkStore implements vscode.Disposable {
   private readonly changed = new vscode.EventEmitter<void>();
   readonly onDidChange = this.changed.event;
   private readonly disposables: vscode.Disposable[] = [this.changed];
   private watcher: vscode.Disposable | undefined;
   private session: Session | undefined;
-  /** What the file says. */
+  /** The file's bookmarks. */
   private kept: Mark[] = [];
-  /** What the adapter knows: the file's, and those of the launch configuration. */
-  private told: Bookmark[] = [];
-  /** One change after the other. */
+  /** The adapter's bookmarks: the file's, and those of the launch configuration. */
+  private adapterMarks: Bookmark[] = [];
+  /** Runs changes in turn. */
   private queue: Promise<unknown> = Promise.resolve();
 
   constructor(
@@ -40,7 +43,7 @@ export class BookmarkStore implements vscode.Disposable {
       sessions.onDidChangeActive((session) => this.begin(session)),
       sessions.onDidChangeBookmarks(({ session, bookmarks }) => {
         if (session === this.session) {
-          this.enqueue(() => this.takeTold(bookmarks));
+          this.enqueue(() => this.takeAdapterMarks(bookmarks));
         }
       }),
     );
@@ -50,15 +53,15 @@ export class BookmarkStore implements vscode.Disposable {
     vscode.Disposable.from(...this.disposables, ...(this.watcher === undefined ? [] : [this.watcher])).dispose();
   }
 
-  /** All that the adapter knows, with our notes. */
+  /** Returns the adapter's bookmarks with our notes. */
   get marks(): Mark[] {
-    return this.told.map(({ name, position }) => {
+    return this.adapterMarks.map(({ name, position }) => {
       const note = this.kept.find((mark) => mark.name === name)?.note;
       return { name, position, ...(note === undefined ? {} : { note }) };
     });
   }
 
-  /** The file in which they are kept. */
+  /** Returns the path of the file. */
   get file(): vscode.Uri {
     const folder = this.session?.debug.workspaceFolder ?? vscode.workspace.workspaceFolders?.[0];
     return folder === undefined
@@ -66,16 +69,16 @@ export class BookmarkStore implements vscode.Disposable {
       : vscode.Uri.joinPath(folder.uri, '.backtrail', 'bookmarks.json');
   }
 
-  /** Changes them: in the adapter, and in the file. */
+  /** Applies a change to the adapter and the file. */
   change(edit: (marks: Mark[]) => Mark[]): Promise<void> {
     return this.enqueue(async () => {
       const after = edit(this.marks);
       await this.tell(after);
-      await this.keep(merged(after, this.told, this.configured()));
+      await this.keep(merged(after, this.adapterMarks, this.configured()));
     });
   }
 
-  /** Writes the file if it is not there, and gives its place. */
+  /** Writes the file if it does not exist, and returns its path. */
   async written(): Promise<vscode.Uri> {
     const { file } = this;
     try {
@@ -97,7 +100,7 @@ export class BookmarkStore implements vscode.Disposable {
       if (session === undefined) {
         this.session = undefined;
         this.kept = [];
-        this.told = [];
+        this.adapterMarks = [];
         this.watcher?.dispose();
         this.watcher = undefined;
         this.changed.fire();
@@ -109,7 +112,7 @@ export class BookmarkStore implements vscode.Disposable {
     }
     this.session = session;
     this.kept = [];
-    this.told = [];
+    this.adapterMarks = [];
     this.watch();
     this.enqueue(() => this.takeFile());
   }
@@ -134,7 +137,7 @@ export class BookmarkStore implements vscode.Disposable {
     return Array.isArray(given) ? (given as Bookmark[]) : [];
   }
 
-  /** Reads the file, and tells the adapter what is new in it. */
+  /** Reads the file, and sends its changes to the adapter. */
   private async takeFile(): Promise<void> {
     const id = this.session?.trace?.id;
     if (id === undefined) {
@@ -145,18 +148,19 @@ export class BookmarkStore implements vscode.Disposable {
       return;
     }
     const marks = marksOf(file, id);
-    // What the file no longer has is removed, what it never had is left alone.
+    // Bookmarks that were deleted from the file are removed. Those that were never in the file are
+    // unchanged.
     const gone = this.kept.filter(({ name }) => !marks.some((mark) => mark.name === name));
-    const others = this.told.filter(({ name }) => ![...gone, ...marks].some((mark) => mark.name === name));
+    const others = this.adapterMarks.filter(({ name }) => ![...gone, ...marks].some((mark) => mark.name === name));
     this.kept = marks;
     await this.tell([...others, ...marks]);
   }
 
-  /** Takes what the adapter told on its own, and keeps it. */
-  private async takeTold(bookmarks: Bookmark[]): Promise<void> {
-    const { remove, set } = difference(this.told, bookmarks);
+  /** Stores the bookmarks that the adapter changed. */
+  private async takeAdapterMarks(bookmarks: Bookmark[]): Promise<void> {
+    const { remove, set } = difference(this.adapterMarks, bookmarks);
     if (remove.length > 0 || set.length > 0) {
-      this.told = bookmarks;
+      this.adapterMarks = bookmarks;
       await this.keep(merged(this.kept, bookmarks, this.configured()));
     }
   }
@@ -166,10 +170,10 @@ export class BookmarkStore implements vscode.Disposable {
     if (session === undefined) {
       return;
     }
-    const { remove, set } = difference(this.told, after);
+    const { remove, set } = difference(this.adapterMarks, after);
     const bookmarks = await send(session, remove, set);
     if (session === this.session) {
-      this.told = bookmarks;
+      this.adapterMarks = bookmarks;
       this.changed.fire();
     }
   }
@@ -187,7 +191,10 @@ export class BookmarkStore implements vscode.Disposable {
     this.changed.fire();
   }
 
-  /** The file; `undefined` when it cannot be understood, which the user is told: it is not written over then. */
+  /**
+   * Reads the file. Returns `undefined` after an error, which is shown to the user. The file is not
+   * overwritten then.
+   */
   private async read(): Promise<MarksFile | undefined> {
     let bytes: Uint8Array;
     try {
@@ -205,7 +212,7 @@ export class BookmarkStore implements vscode.Disposable {
   }
 }
 
-/** Removes and sets bookmarks; where some cannot be set, they are told and the others are. */
+/** Removes and sets bookmarks. Reports those that cannot be set, and sets the others. */
 async function send(session: Session, remove: string[], set: readonly Mark[]): Promise<Bookmark[]> {
   const bare = set.map(({ name, position }) => ({ name, position }));
   const removal = remove.length === 0 ? {} : { remove };

@@ -7,7 +7,10 @@ import { DEBUG_TYPE } from '../session';
 import { openSetting } from '../settings';
 import { locate } from './locate';
 
-/** The program's path; else the user is told, and offered the way to the setting. */
+/**
+ * Returns the program's path. If it is not found, shows an error with a button that opens the
+ * setting.
+ */
 export async function program(): Promise<string | undefined> {
   const setting = vscode.workspace.getConfiguration(DEBUG_TYPE).get<string>('path', '');
   const located = await locate(setting, process.env);
@@ -23,23 +26,23 @@ export async function program(): Promise<string | undefined> {
   return undefined;
 }
 
-/** Makes the adapter of each session. */
+/** Creates the adapter of each session. */
 export class AdapterFactory implements vscode.DebugAdapterDescriptorFactory {
   async createDebugAdapterDescriptor(session: vscode.DebugSession): Promise<vscode.DebugAdapterDescriptor> {
     const path = await program();
     if (path === undefined) {
-      // Shown in a dialog of its own, too: the session must not seem to start.
+      // VS Code shows this in a dialog, because the session must not seem to start.
       throw new Error('The program backtrail was not found.');
     }
     const cwd = session.workspaceFolder?.uri.fsPath;
     const configuration = vscode.workspace.getConfiguration(DEBUG_TYPE);
-    // A launch.json comes with its folder, and can name a server: these settings are the machine's.
+    // A launch.json comes with its folder and can name a server. These settings are the machine's.
     const allowed = allowedArguments(configuration.get<unknown>('allowedOrigins'), configuration.get<unknown>('downloadLimit'));
     return new vscode.DebugAdapterExecutable(path, ['dap', ...allowed], cwd === undefined ? {} : { cwd });
   }
 }
 
-/** Explains an adapter that ends before it answers: one from before there was `backtrail dap`. */
+/** Explains an adapter that ends before it responds: a version without `backtrail dap`. */
 export class AdapterWatch implements vscode.DebugAdapterTrackerFactory {
   createDebugAdapterTracker(): vscode.DebugAdapterTracker {
     let hasAnswered = false;

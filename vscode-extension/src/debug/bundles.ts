@@ -1,11 +1,14 @@
-/** Tells VS Code which folders of the workspace are bundles, so that the Explorer offers to debug those alone. */
+/**
+ * Reports the bundle folders of the workspace to VS Code, so that the Explorer offers to debug only
+ * those.
+ */
 
 import * as vscode from 'vscode';
 
-/** More are not looked for. */
+/** The maximum number of bundles. */
 const MOST = 1000;
 
-/** Keeps the context key `backtrail.bundleFolders` as the workspace is. */
+/** Updates the context key `backtrail.bundleFolders` after changes of the workspace. */
 export function watchBundles(): vscode.Disposable {
   const folders = new Set<string>();
   const tell = () => void vscode.commands.executeCommand('setContext', 'backtrail.bundleFolders', [...folders]);

@@ -9,7 +9,7 @@ import { program } from './adapter';
 import type { Traces } from './open';
 import { tracesIn } from './traces';
 
-/** Fills in what a configuration leaves out. */
+/** Adds the missing values of a configuration. */
 export class ConfigurationProvider implements vscode.DebugConfigurationProvider {
   constructor(private readonly traces: Traces) {}
 
@@ -29,7 +29,7 @@ export class ConfigurationProvider implements vscode.DebugConfigurationProvider 
     given: vscode.DebugConfiguration,
   ): Promise<vscode.DebugConfiguration | undefined> {
     const configuration: vscode.DebugConfiguration = { ...given };
-    // F5 without a launch.json gives an empty configuration.
+    // F5 without a launch.json passes an empty configuration.
     if (!configuration.type) {
       configuration.type = DEBUG_TYPE;
       configuration.request = 'launch';
@@ -53,7 +53,7 @@ export class ConfigurationProvider implements vscode.DebugConfigurationProvider 
     return configuration;
   }
 
-  /** Here `${workspaceFolder}` and the like are replaced already. */
+  /** Variables such as `${workspaceFolder}` are already replaced. */
   async resolveDebugConfigurationWithSubstitutedVariables(
     folder: vscode.WorkspaceFolder | undefined,
     given: vscode.DebugConfiguration,
@@ -64,7 +64,8 @@ export class ConfigurationProvider implements vscode.DebugConfigurationProvider 
     const configuration: vscode.DebugConfiguration = { ...given };
     const bundle = String(configuration['bundle']);
     if (/^https?:/i.test(bundle)) {
-      // A launch.json comes with its folder: it can name no server that the user has not allowed. The adapter holds it to that too.
+      // A launch.json comes with its folder, and may only name servers that the user has allowed.
+      // The adapter checks this too.
       const origin = originOf(bundle);
       const allowed = vscode.workspace.getConfiguration(DEBUG_TYPE).get<unknown>('allowedOrigins');
       if (origin === undefined) {

@@ -1,13 +1,13 @@
-/** Finding the program `backtrail`. */
+/** Search for the program `backtrail`. */
 
 import * as fs from 'node:fs/promises';
 import { constants } from 'node:fs';
 import * as path from 'node:path';
 
-/** Where the program is, or what to tell the user. */
+/** The path of the program, or the message for the user. */
 export type Located = { path: string } | { problem: string };
 
-/** The setting's program when it is set, else the first on `PATH`. */
+/** Returns the program of the setting if it is set, otherwise the first on `PATH`. */
 export async function locate(setting: string, environment: { [name: string]: string | undefined }): Promise<Located> {
   const configured = setting.trim();
   if (configured !== '') {
@@ -21,7 +21,7 @@ export async function locate(setting: string, environment: { [name: string]: str
   }
   const name = process.platform === 'win32' ? 'backtrail.exe' : 'backtrail';
   for (const folder of (environment['PATH'] ?? '').split(path.delimiter)) {
-    // A relative folder in PATH depends on where we run: nobody means that.
+    // A relative folder in PATH depends on the working directory, which is never intended.
     if (path.isAbsolute(folder) && (await isProgram(path.join(folder, name)))) {
       return { path: path.join(folder, name) };
     }

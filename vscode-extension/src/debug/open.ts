@@ -1,11 +1,11 @@
-/** Opening traces: file picker, recent crashes, Explorer, and the editor of `.btz` files. */
+/** Opens traces: file picker, recent crashes, Explorer, and the editor of `.btz` files. */
 
 import * as path from 'node:path';
 import * as vscode from 'vscode';
 import { DEBUG_TYPE, report } from '../session';
 import { type TraceFile, ago, newestFirst, size, traceAt, tracesIn } from './traces';
 
-/** The traces that were opened before, newest first. */
+/** The key of recently opened traces, newest first. */
 const OPENED = 'backtrail.opened';
 const OPENED_AT_MOST = 50;
 
@@ -22,7 +22,7 @@ export class Traces {
     return vscode.debug.startDebugging(folder, configuration);
   }
 
-  /** Keeps in mind that a trace was opened. */
+  /** Stores that a trace was opened. */
   async remember(bundle: string): Promise<void> {
     const others = this.opened().filter((known) => known !== bundle);
     await this.context.globalState.update(OPENED, [bundle, ...others].slice(0, OPENED_AT_MOST));
@@ -43,7 +43,7 @@ export class Traces {
     return file !== undefined && path.basename(file) === 'trace.json' ? path.dirname(file) : file;
   }
 
-  /** Asks which of the recent crashes. */
+  /** Asks for one of the recent crashes. */
   async askRecent(): Promise<string | undefined> {
     type Item = vscode.QuickPickItem & { bundle?: string };
     const picker = vscode.window.createQuickPick<Item>();
@@ -79,7 +79,9 @@ export class Traces {
     return chosen;
   }
 
-  /** The trace that F5 without a configuration means: the selected one, or the workspace itself. */
+  /**
+   * Returns the trace for F5 without a configuration: the selected one, or the workspace itself.
+   */
   async implied(): Promise<string | undefined> {
     const input = vscode.window.tabGroups.activeTabGroup.activeTab?.input;
     const shown = input instanceof vscode.TabInputCustom || input instanceof vscode.TabInputText ? input.uri : undefined;
@@ -99,7 +101,10 @@ export class Traces {
     return this.context.globalState.get<string[]>(OPENED, []);
   }
 
-  /** What the collector kept, what lies in the workspace, and what was opened before. */
+  /**
+   * Returns the crashes of the collector, the traces of the workspace, and the traces opened
+   * before.
+   */
   private async recent(): Promise<{ trace: TraceFile; from: string }[]> {
     const spool = vscode.workspace.getConfiguration(DEBUG_TYPE).get<string>('spool', '');
     const found = new Map<string, { trace: TraceFile; from: string }>();
@@ -124,7 +129,7 @@ export class Traces {
   }
 }
 
-/** Opening a `.btz` file starts its session. */
+/** Starts a session when a `.btz` file is opened. */
 export class TraceEditor implements vscode.CustomReadonlyEditorProvider {
   constructor(private readonly traces: Traces) {}
 
@@ -140,13 +145,13 @@ export class TraceEditor implements vscode.CustomReadonlyEditorProvider {
       return;
     }
     panel.webview.html = page(name, 'Opening in the debugger…');
-    // Not before VS Code has the editor: it cannot be closed while it opens.
+    // Only after VS Code has the editor, because it cannot be closed while it opens.
     void this.start(document.uri, (text) => {
       panel.webview.html = page(name, text);
     });
   }
 
-  /** Starts the session; then the editor has nothing more to say and is closed. */
+  /** Starts the session, and closes the editor, which has no other content. */
   private async start(uri: vscode.Uri, say: (text: string) => void): Promise<void> {
     const isOpen = await this.traces.debug(uri.fsPath);
     const tab = vscode.window.tabGroups.all
@@ -171,7 +176,7 @@ function page(name: string, text: string): string {
 <body><h1>${shown}</h1><p role="status">${text}</p></body></html>`;
 }
 
-/** The commands that open traces. */
+/** Registers the commands that open traces. */
 export function registerOpening(traces: Traces): vscode.Disposable {
   const open = async (ask: () => Promise<string | undefined>) => {
     const bundle = await ask();

@@ -1,4 +1,4 @@
-/** Finding traces on disk: what is one, and which are in a folder. */
+/** Search for traces on disk. */
 
 import * as fs from 'node:fs/promises';
 import * as path from 'node:path';
@@ -6,15 +6,18 @@ import * as path from 'node:path';
 /** A trace on disk. */
 export interface TraceFile {
   path: string;
-  /** When it was written, in milliseconds since 1970. */
+  /** The modification time, in milliseconds since 1970. */
   written: number;
   bytes?: number;
 }
 
-/** No folder is read further than so many entries. */
+/** The maximum number of entries that are read from a folder. */
 const ENTRIES = 10_000;
 
-/** Whether a path is a `.btz` file or a bundle's folder; then when it was written. */
+/**
+ * Returns a `.btz` file or a bundle's folder with its modification time, or `undefined` for other
+ * paths.
+ */
 export async function traceAt(file: string): Promise<TraceFile | undefined> {
   try {
     const found = await fs.stat(file);
@@ -30,7 +33,7 @@ export async function traceAt(file: string): Promise<TraceFile | undefined> {
   }
 }
 
-/** The traces directly in a folder, newest first; none when there is no such folder. */
+/** Returns the traces directly in a folder, newest first. A missing folder has none. */
 export async function tracesIn(folder: string): Promise<TraceFile[]> {
   let names: string[];
   try {
@@ -42,13 +45,13 @@ export async function tracesIn(folder: string): Promise<TraceFile[]> {
   return newestFirst(found.filter((trace) => trace !== undefined));
 }
 
-/** Each path once, the newest first. */
+/** Removes duplicate paths, and sorts by time, newest first. */
 export function newestFirst(traces: readonly TraceFile[]): TraceFile[] {
   const byPath = new Map(traces.map((trace) => [trace.path, trace]));
   return [...byPath.values()].sort((a, b) => b.written - a.written || a.path.localeCompare(b.path));
 }
 
-/** How long ago a time was, as one says it. */
+/** Formats the age of a time for people. */
 export function ago(then: number, now: number): string {
   const minutes = Math.floor((now - then) / 60_000);
   const said = (count: number, unit: string) => `${count} ${unit}${count === 1 ? '' : 's'} ago`;
@@ -64,7 +67,7 @@ export function ago(then: number, now: number): string {
   return said(Math.floor(minutes / (60 * 24)), 'day');
 }
 
-/** A size in bytes, as one says it. */
+/** Formats a size in bytes for people. */
 export function size(bytes: number): string {
   const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'];
   let value = bytes;

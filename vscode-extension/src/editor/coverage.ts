@@ -1,17 +1,17 @@
-/** Marks at the source lines that the current thread executed, with how often. */
+/** Marks the source lines that the current thread executed, with their counts. */
 
 import * as vscode from 'vscode';
 import { DEBUG_TYPE, type Session, type Sessions } from '../session';
 
-/** How lines are marked, as the setting says. */
+/** The style of marks, by the setting. */
 type Mode = 'bars' | 'counts' | 'off';
 const MODES: readonly Mode[] = ['bars', 'counts', 'off'];
 
-/** Marks the editors that are seen. */
+/** Marks lines in the visible editors. */
 export class Coverage implements vscode.Disposable {
   private readonly mark: vscode.TextEditorDecorationType;
   private readonly disposables: vscode.Disposable[];
-  /** What is known of each source file, of one thread of one session. */
+  /** The counts of each source file, for one thread of one session. */
   private readonly known = new Map<string, Promise<Map<number, number> | undefined>>();
   private session: Session | undefined;
   private threadId: number | undefined;
@@ -53,7 +53,7 @@ export class Coverage implements vscode.Disposable {
 
   private show(): void {
     const session = this.sessions.active;
-    // The thread that moved last, and no other that is only looked at: its lines are told.
+    // Lines are those of the thread that moved last, not of another selected thread.
     const threadId = session?.where?.threadId;
     if (session !== this.session || threadId !== this.threadId) {
       this.known.clear();

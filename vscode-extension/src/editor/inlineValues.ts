@@ -5,10 +5,10 @@ import { DEBUG_TYPE, type Sessions } from '../session';
 import { LANGUAGES } from './languages';
 import { mentions } from './words';
 
-/** No value is shown longer. */
+/** The maximum length of a value. */
 const LONGEST = 60;
 
-/** Gives the values while a session of ours is looked at, and stays out of the way of others. */
+/** Returns values while one of our sessions is active, and nothing for other sessions. */
 export class InlineValues implements vscode.InlineValuesProvider, vscode.Disposable {
   private readonly changed = new vscode.EventEmitter<void>();
   readonly onDidChangeInlineValues = this.changed.event;

@@ -1,4 +1,4 @@
-/** The languages whose sources a trace can lead into. */
+/** The languages of sources that a trace may contain. */
 export const LANGUAGES = [
   'c',
   'cpp',

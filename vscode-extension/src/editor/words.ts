@@ -1,6 +1,6 @@
-/** Which words of a source text name a variable, so that its value can stand beside. */
+/** Words of a source text that name a variable, for inline values. */
 
-/** Where a name stands. */
+/** A name with its position. */
 export interface Found {
   line: number;
   from: number;
@@ -9,9 +9,9 @@ export interface Found {
 }
 
 /**
- * The first mention of each name on each line, from line `first` to `last`, both from 0.
+ * Returns the first occurrence of each name on each line, from line `first` to `last`, both from 0.
  *
- * Text in strings and in comments to the end of a line is passed over; so are members, as in `a.name`.
+ * Strings, comments to the end of a line, and members, as in `a.name`, are skipped.
  */
 export function mentions(lines: (line: number) => string, first: number, last: number, names: ReadonlySet<string>): Found[] {
   const found: Found[] = [];
@@ -32,7 +32,7 @@ export function mentions(lines: (line: number) => string, first: number, last: n
   return found;
 }
 
-/** A line with strings, characters and comments blanked out, every column where it was. */
+/** Replaces strings, characters and comments by spaces, so that columns are unchanged. */
 function withoutText(line: string): string {
   const blank = (text: string) => ' '.repeat(text.length);
   return line.replace(/"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.){1,8}'|\/\/.*|\/\*.*?(?:\*\/|$)/g, blank).replace(/^\s*\*.*$/, (text) => (/^\s*\*\s/.test(text) ? blank(text) : text));

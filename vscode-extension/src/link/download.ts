@@ -1,4 +1,7 @@
-/** Downloading one file: one origin, a bound on its size, its digest checked, and nothing half-written left behind. */
+/**
+ * Downloads one file from one origin, with a size limit and a digest check. No incomplete file
+ * remains.
+ */
 
 import { createHash, randomBytes } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
@@ -9,31 +12,33 @@ import * as path from 'node:path';
 import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 
-/** What to download, and how. */
+/** The parameters of a download. */
 export interface Download {
   address: string;
-  /** Where it goes. What was there is replaced once all is there. */
+  /** The target path. An existing file is replaced after the download is complete. */
   file: string;
-  /** No more than so many bytes. */
+  /** The maximum number of bytes. */
   limit: number;
-  /** The digest it must have, in lower case. */
+  /** The expected digest, in lower case. */
   sha256?: string;
-  /** Ends it. */
+  /** Cancels the download. */
   signal: AbortSignal;
-  /** Told now and then how much is there, and of how much, if that is known. */
+  /** Reports the number of received bytes, and the total if known. */
   progress?: (bytes: number, total: number | undefined) => void;
 }
 
 const REDIRECTS = 5;
-/** A server that is silent for so long is given up. */
+/** The time limit for a server that sends nothing. */
 const PATIENCE = 30_000;
 
-/** Downloads a file; fails with one sentence for the user, or with an `AbortError` when the signal ended it. */
+/**
+ * Downloads a file. Fails with one sentence for the user, or with an `AbortError` after the signal.
+ */
 export async function download(wanted: Download): Promise<void> {
   try {
     await fetchTo(wanted);
   } catch (error) {
-    // Where the signal hits, the connection may fail first, and otherwise.
+    // After the signal, the connection may fail first, with another error.
     throw wanted.signal.aborted ? wanted.signal.reason : error;
   }
 }
@@ -79,7 +84,7 @@ async function fetchTo(wanted: Download): Promise<void> {
   }
 }
 
-/** The SHA-256 of a file in hexadecimal digits; `undefined` when it cannot be read. */
+/** Returns the SHA-256 of a file in hexadecimal digits, or `undefined` if it is unreadable. */
 export async function digestOf(file: string): Promise<string | undefined> {
   try {
     const handle = await fs.open(file);

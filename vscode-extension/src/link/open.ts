@@ -1,4 +1,4 @@
-/** Opens links: asks, downloads, and starts the session. */
+/** Opens links: asks the user, downloads, and starts the session. */
 
 import * as path from 'node:path';
 import * as vscode from 'vscode';
@@ -36,11 +36,14 @@ export class LinkHandler implements vscode.UriHandler {
     }
   }
 
-  /** Opens a crash that the collector of this machine kept. Nothing is fetched, and the folder is the setting's alone. */
+  /**
+   * Opens a crash from the collector of this machine. Nothing is downloaded, and only the setting
+   * names the folder.
+   */
   private async openCollected(link: Link): Promise<void> {
     const spool = vscode.workspace.getConfiguration(DEBUG_TYPE).get<unknown>('spool');
     const bundle = placeInSpool(spool, link.crash);
-    // Asked first: a link shall not learn, or show, what is there.
+    // The user is asked first, because a link must not discover or show which crashes exist.
     if (!(await agreed(link, 'that the collector kept here', 'It is opened in the debugger; nothing is downloaded.'))) {
       return;
     }
@@ -61,7 +64,8 @@ export class LinkHandler implements vscode.UriHandler {
     const folder = vscode.Uri.joinPath(this.context.globalStorageUri, 'crashes').fsPath;
     const file = path.join(folder, fileNameOf(link));
     try {
-      // What a digest names need not be fetched again; without one the server may have another file by now.
+      // A file with the right digest is not downloaded again. Without a digest, the server may have
+      // a newer file.
       if (link.sha256 === undefined || (await digestOf(file)) !== link.sha256) {
         await fetched(link, file);
       }
@@ -81,7 +85,7 @@ export class LinkHandler implements vscode.UriHandler {
   }
 }
 
-/** Names the origin, and offers the way to the setting; nothing is fetched. */
+/** Shows the refused origin, with a button that opens the setting. Nothing is downloaded. */
 export async function refuse(origin: string, who: string, again: string): Promise<void> {
   const open = 'Open Settings';
   const chosen = await showWarning(

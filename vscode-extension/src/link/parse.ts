@@ -1,44 +1,46 @@
 /**
  * Links to crashes: `vscode://backtrail.backtrail/open?j=<base64url of JSON>`.
  *
- * A link comes from anybody. It names a crash on a server or in the collector's spool, never a path of this machine or a
- * command; whatever is not exactly as described is refused as a whole.
+ * A link is untrusted. It names a crash on a server or in the collector's spool, never a path of
+ * this machine or a command. Any deviation from the format is refused.
  */
 
 import * as path from 'node:path';
 
-/** The origin that stands for the collector's spool of the machine where the extension runs. */
+/** The origin of the collector's spool on the machine where the extension runs. */
 export const SPOOL = 'spool';
 
-/** What a link says. */
+/** The contents of a link. */
 export interface Link {
-  /** Scheme, host and port, as `https://crash.example.com`; or {@link SPOOL}. */
+  /** Scheme, host and port, such as `https://crash.example.com`; or {@link SPOOL}. */
   origin: string;
-  /** Which crash of that server, or of the spool. */
+  /** The name of the crash on that server or in the spool. */
   crash: string;
-  /** Where to stand. */
+  /** The position to start at. */
   at?: string;
   /** The digest of the file, in lower case. */
   sha256?: string;
 }
 
-/** A link, or the sentence that says why it is none. */
+/** A link, or the sentence that refuses it. */
 export type Parsed = { link: Link } | { problem: string };
 
-/** The most that is downloaded without a setting, in MiB. */
+/** The default download limit, in MiB. */
 export const DOWNLOAD_LIMIT = 2048;
 
-/** The longest JSON that is looked at, in bytes. */
+/** The maximum size of the JSON, in bytes. */
 const LONGEST = 4096;
 const KEYS = new Set(['v', 'origin', 'crash', 'at', 'sha256']);
 const CRASH = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
-/** The collector's own names may have a plus: of `g++`, say. */
+/** The collector's names may contain a plus, for example from `g++`. */
 const COLLECTED = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$/;
 const POSITION = /^[A-Za-z0-9@#.+:_-]{1,64}$/;
 const SHA256 = /^[0-9a-fA-F]{64}$/;
 const BASE64URL = /^[A-Za-z0-9_-]*$/;
 
-/** Reads the path and the query of a link, as VS Code hands them over: the query is decoded once already. */
+/**
+ * Reads the path and query of a link, as VS Code passes them: the query is already decoded once.
+ */
 export function parseLink(uriPath: string, query: string): Parsed {
   if (uriPath !== '/open') {
     return { problem: 'it does not ask to open anything' };
@@ -76,7 +78,7 @@ function parseValue(encoded: string): Parsed {
 }
 
 function parseObject(value: Map<string, unknown>): Parsed {
-  // Its version first: a later one may have other keys.
+  // The version is checked first, because a later version may have other keys.
   if (value.get('v') !== 1) {
     return { problem: 'it is of a version that this extension does not know' };
   }
@@ -115,12 +117,13 @@ function parseObject(value: Map<string, unknown>): Parsed {
   };
 }
 
-/** Why a text is no origin that may be fetched from; `undefined`: it is one. */
+/** Returns why a text is not an origin for downloads, or `undefined` if it is one. */
 export function originProblem(origin: unknown): string | undefined {
   if (typeof origin !== 'string' || origin.length > 300) {
     return 'is no text';
   }
-  // Before it is read as a URL: the reader drops tabs and newlines, and takes backslashes for slashes.
+  // This check precedes the URL parser, which drops tabs and newlines, and reads backslashes as
+  // slashes.
   if (!/^[\x21-\x7e]+$/.test(origin) || origin.includes('\\')) {
     return 'has characters that an origin cannot have';
   }
@@ -133,8 +136,8 @@ export function originProblem(origin: unknown): string | undefined {
   if (url.protocol !== 'https:' && url.protocol !== 'http:') {
     return 'is neither https nor http';
   }
-  // As it is spelt, it must be what the reader of URLs makes of it: no user, no path, no query, no default port,
-  // no upper case, no other spelling of an address in numbers.
+  // The text must equal the parser's result. It has no user, path, query, default port, upper case,
+  // or other notation of a numeric address.
   if (url.origin !== origin) {
     return 'is not written as scheme, host and port alone';
   }
@@ -144,21 +147,24 @@ export function originProblem(origin: unknown): string | undefined {
   return undefined;
 }
 
-/** Whether a host of a URL, as its reader spells it, is this machine. */
+/** Returns whether a host, as the URL parser writes it, is this machine. */
 export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '[::1]' || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host);
 }
 
-/** Whether the user's setting allows an origin. Entries that are none count for nothing. */
+/** Returns whether the user's setting allows an origin. Invalid entries are ignored. */
 export function isAllowed(origin: string, allowed: unknown): boolean {
   if (!Array.isArray(allowed) || originProblem(origin) !== undefined) {
     return false;
   }
-  // An entry may have been written with a slash at its end.
+  // An entry may end with a slash.
   return allowed.some((entry) => typeof entry === 'string' && entry.trim().replace(/\/$/, '') === origin);
 }
 
-/** The origin of an address that a launch configuration names; `undefined`: it is none that is fetched from. */
+/**
+ * Returns the origin of an address in a launch configuration, or `undefined` if it is not an
+ * address for downloads.
+ */
 export function originOf(address: string): string | undefined {
   if (!URL.canParse(address)) {
     return undefined;
@@ -167,7 +173,10 @@ export function originOf(address: string): string | undefined {
   return username === '' && password === '' && originProblem(origin) === undefined ? origin : undefined;
 }
 
-/** What the adapter is told of the settings: from where it may fetch, and how much. Entries that are no origins count for nothing. */
+/**
+ * Returns the adapter's arguments for the settings: allowed origins and download limit. Invalid
+ * entries are ignored.
+ */
 export function allowedArguments(allowed: unknown, limit: unknown): string[] {
   const entries = Array.isArray(allowed) ? allowed.filter((entry): entry is string => typeof entry === 'string') : [];
   const origins = entries.map((entry) => entry.trim().replace(/\/$/, '')).filter((entry) => originProblem(entry) === undefined);
@@ -176,7 +185,10 @@ export function allowedArguments(allowed: unknown, limit: unknown): string[] {
   return [...named, '--download-limit', String(most)];
 }
 
-/** Where a crash of the spool is; `undefined`: the setting names no folder, or the name is none. */
+/**
+ * Returns the path of a crash in the spool, or `undefined` without a folder in the setting or with
+ * an invalid name.
+ */
 export function placeInSpool(spool: unknown, crash: string): string | undefined {
   if (typeof spool !== 'string' || !path.isAbsolute(spool) || !COLLECTED.test(crash)) {
     return undefined;
@@ -184,14 +196,14 @@ export function placeInSpool(spool: unknown, crash: string): string | undefined 
   return path.join(spool, crash);
 }
 
-/** Where a link's crash is fetched from; not for one of the spool. */
+/** Returns the address of a link's crash, unless it is in the spool. */
 export function addressOf(link: Link): string {
   return `${link.origin}/crash/${encodeURIComponent(link.crash)}.btz`;
 }
 
-/** The name of the file it is kept in; files of two origins never share one. */
+/** Returns the file name for a downloaded crash. Files of two origins never share one. */
 export function fileNameOf(link: Link): string {
-  // Only the port is set off by `_`, which no part has otherwise but the crash, the last.
+  // Only the port is preceded by `_`, which no part contains except the crash, the last.
   const host = link.origin
     .replace(/^https?:\/\//, '')
     .replace(/:(\d+)$/, '\0$1')

@@ -1,11 +1,11 @@
-/** The call history: which calls the thread made, as a tree that is loaded as it is unfolded. */
+/** The call history: the calls of the thread, as a tree that is loaded when it is unfolded. */
 
 import * as vscode from 'vscode';
 import { CALLS_AT_ONCE, type Call } from '../protocol';
 import { type Session, type Sessions, report } from '../session';
 import { Pages } from './pages';
 
-/** How long the debugger must stand still before the view follows, in milliseconds. */
+/** The view follows when the debugger has not moved for this time, in milliseconds. */
 const STILL = 120;
 
 /** Whether the view was unfolded once. */
@@ -22,7 +22,7 @@ export class CallNode {
   ) {}
 }
 
-/** Calls that are not loaded. */
+/** Calls that are not loaded yet. */
 interface MoreNode {
   kind: 'more';
   parent: CallNode | undefined;
@@ -33,26 +33,26 @@ interface MoreNode {
 
 type Node = CallNode | MoreNode;
 
-/** What a call's context menu does beyond this view. */
+/** Actions of a call's context menu outside this view. */
 export interface CallActions {
   latency(name: string): Promise<void>;
   compare(session: Session, calls: readonly Call[]): Promise<void>;
 }
 
-/** The tree and what keeps it where the debugger stands. */
+/** The tree, which follows the debugger's position. */
 export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposable {
   private readonly changed = new vscode.EventEmitter<Node | undefined>();
   readonly onDidChangeTreeData = this.changed.event;
   private readonly view: vscode.TreeView<Node>;
   private readonly disposables: vscode.Disposable[];
-  /** The calls that history begins with. */
+  /** The calls at the beginning of history. */
   private root = new Pages<CallNode>(CALLS_AT_ONCE);
   private session: Session | undefined;
   private threadId: number | undefined;
-  /** Nothing is asked for until older history is decoded. */
+  /** Whether requests wait until older history is decoded. */
   private waits = false;
   private path: CallNode[] = [];
-  /** Grows with each move: what was asked before is out of date. */
+  /** The number of moves: earlier requests are outdated. */
   private round = 0;
 
   constructor(
@@ -78,7 +78,7 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
       this.changed,
       sessions.onDidChangeActive(() => this.restart()),
       sessions.onDidMove((session) => {
-        // Unfolds the view the first time; from then on it is as the user left it.
+        // Unfolds the view only the first time.
         void this.follow(session, !memory.get(SHOWN, false));
         void memory.update(SHOWN, true);
       }),
@@ -138,7 +138,7 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
       call.function,
       call.children > 0 ? vscode.TreeItemCollapsibleState.Collapsed : vscode.TreeItemCollapsibleState.None,
     );
-    // Many calls have the same name: by it alone VS Code would not tell them apart.
+    // Many calls have the same name, so VS Code needs an id to distinguish them.
     item.id = `${this.threadId}:${node.parent?.call.call}>${call.call}:${call.number}`;
     item.contextValue = 'call';
     item.iconPath = new vscode.ThemeIcon(isHere ? 'debug-stackframe' : isAround ? 'debug-stackframe-dot' : 'symbol-method');
@@ -156,7 +156,7 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
     return item;
   }
 
-  /** Makes sure that a page of a call's callees is there. */
+  /** Loads a page of a call's callees, if it is missing. */
   private async load(node: CallNode | undefined, page: number): Promise<Pages<CallNode>> {
     const session = this.session;
     if (session === undefined) {
@@ -212,7 +212,7 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
     }
   }
 
-  /** Goes to the call in which the debugger stands. */
+  /** Selects the call that contains the position. */
   private async follow(session: Session, isAsked: boolean): Promise<void> {
     const { threadId, where } = session;
     if (session !== this.sessions.active || where === undefined) {
@@ -226,7 +226,7 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
     this.wait(session.isPartial && (this.waits || this.path.length === 0) && !isAsked);
     this.view.description = threadId === undefined ? '' : `thread ${threadId}`;
     if (this.waits || (!this.view.visible && !isAsked)) {
-      // When nobody looks, it is asked for when somebody does.
+      // The tree is loaded after the view becomes visible.
       return;
     }
     this.round += 1;
@@ -234,7 +234,7 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
     try {
       const given = threadId === undefined ? {} : { threadId };
       if (!isAsked) {
-        // Steps in quick succession are not kept waiting by a question after each.
+        // A fast sequence of steps does not wait for a request after each.
         await new Promise((resolve) => setTimeout(resolve, STILL));
         if (round !== this.round) {
           return;
@@ -250,7 +250,7 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
       const differs = nodes.findIndex((node, at) => node !== before[at]);
       const kept = differs < 0 ? nodes.length : differs;
       if (kept < before.length || kept < nodes.length) {
-        // All that has changed is below the last call that both paths have.
+        // All changes are below the last call that both paths share.
         this.changed.fire(nodes[kept - 1]);
       }
       const here = nodes.at(-1);
@@ -264,7 +264,7 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
     }
   }
 
-  /** The nodes of a path, loading the pages that it leads through. */
+  /** Returns the nodes of a path, and loads the pages that contain them. */
   private async nodesOf(path: readonly Call[], round: number): Promise<CallNode[] | undefined> {
     const nodes: CallNode[] = [];
     for (const call of path) {
@@ -330,7 +330,7 @@ function callsMade({ children }: Call): string {
   return `${children.toLocaleString()} call${children === 1 ? '' : 's'}`;
 }
 
-/** All that is known of a call, a line each. */
+/** Returns the details of a call, one per line. */
 function tooltip(call: Call): string {
   const source = call.file === undefined ? undefined : `${call.file}:${call.line ?? '?'}`;
   return [

@@ -1,4 +1,4 @@
-/** Two calls compared: which ones, and the answer as a read-only document. */
+/** Compares two calls, and shows the result as a read-only document. */
 
 import * as vscode from 'vscode';
 import { askText } from '../messages';
@@ -27,7 +27,7 @@ export class Comparisons implements vscode.TextDocumentContentProvider, vscode.D
     return this.texts.get(uri.toString()) ?? 'This comparison is over: compare the calls again.';
   }
 
-  /** Compares two calls, or one with another that is asked for. */
+  /** Compares two calls, or one with another that the user selects. */
   async compare(session: Session, calls: readonly Call[]): Promise<void> {
     const [first, second] = calls;
     if (first === undefined) {

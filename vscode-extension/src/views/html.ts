@@ -1,9 +1,9 @@
-/** The page around a webview's code: nothing may load or run there but that code. */
+/** The page of a webview: only its own code may load or run there. */
 
 import { randomBytes } from 'node:crypto';
 import * as vscode from 'vscode';
 
-/** What a webview's page is made of. */
+/** The parts of a webview's page. */
 export interface Page {
   title: string;
   /** The bundle of its code, in `dist`. */

@@ -1,9 +1,12 @@
-/** A long list of which only pages are loaded: what to show of it, and what to load next. */
+/** A long list that is loaded in pages: the visible entries, and the next page to load. */
 
-/** An item that is loaded, or a stretch that is not. */
+/** A loaded item, or a range that is not loaded. */
 export type Slot<Item> =
   | { item: Item; at: number }
-  /** Items `from` up to before `to` are not loaded; showing more begins at `from`, or ends before `to`. */
+  /**
+   * Items from `from` up to, but excluding, `to` are not loaded. Loading more begins at `from`, or
+   * ends before `to`.
+   */
   | { from: number; to: number; end: 'first' | 'last' };
 
 /** Pages of a list. */
@@ -14,7 +17,7 @@ export class Pages<Item> {
 
   constructor(readonly pageSize: number) {}
 
-  /** Takes a page that was loaded. */
+  /** Stores a loaded page. */
   add(page: number, items: Item[], total: number): void {
     this.items.set(page, items);
     this.total = total;
@@ -35,7 +38,7 @@ export class Pages<Item> {
     await asked;
   }
 
-  /** The page on which the item of that number is. */
+  /** Returns the page of an item. */
   pageOf(at: number): number {
     return Math.floor(at / this.pageSize);
   }
@@ -48,12 +51,12 @@ export class Pages<Item> {
     return this.items.get(this.pageOf(at))?.[at % this.pageSize];
   }
 
-  /** The page to load for a stretch that is to be shown. */
+  /** Returns the page to load for a range. */
   pageFor(slot: { from: number; to: number; end: 'first' | 'last' }): number {
     return this.pageOf(slot.end === 'first' ? slot.from : slot.to - 1);
   }
 
-  /** Everything in order. A stretch between two loaded pages can be shown from both its ends. */
+  /** Returns everything in order. A range between two loaded pages can be loaded from both ends. */
   slots(): Slot<Item>[] {
     const slots: Slot<Item>[] = [];
     let next = 0;
@@ -62,7 +65,7 @@ export class Pages<Item> {
         if (next > 0) {
           slots.push({ from: next, to, end: 'first' });
         }
-        // One stretch of a page needs no second way in.
+        // A range of one page needs no second entry.
         if (!isLast && (next === 0 || to - next > this.pageSize)) {
           slots.push({ from: next, to, end: 'last' });
         } else if (next === 0) {

@@ -191,7 +191,7 @@ impl Client {
         let body = request.to_string();
         write!(self.input, "Content-Length: {}\r\n\r\n{body}", body.len())
             .and_then(|()| self.input.flush())
-            .map_err(|error| format!("the adapter is gone: {error}"))?;
+            .map_err(|error| format!("the adapter has ended: {error}"))?;
         loop {
             let mut message = self.read()?;
             if message["type"] == "event" {
@@ -217,7 +217,7 @@ impl Client {
     }
 
     fn read(&mut self) -> Result<Value, Failure> {
-        let gone = |error: std::io::Error| format!("the adapter is gone: {error}");
+        let gone = |error: std::io::Error| format!("the adapter has ended: {error}");
         let mut length = 0;
         loop {
             let mut line = String::new();

@@ -85,7 +85,7 @@ fn crashes(
     let daemon = Daemon::start(backtrail, &settings)?;
     if !daemon.log().contains("crashes are reported by: ") {
         if !loaded {
-            println!("| `{attach}` | | not to be had here | | | | | |");
+            println!("| `{attach}` | | unavailable | | | | | |");
         }
         return Ok(());
     }

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_the_percentiles_and_what_was_refused() {
+    fn row_has_percentiles_and_refused_commands() {
         let row = json!({
             "instructions": 99_600_000, "open_ms": 1.0, "first_search_ms": 2.0, "first_list_ms": 3.0,
             "verbs": [{ "command": "next", "times": 9, "failed": 1, "p50_ms": 0.5, "p99_ms": 1.0, "max_ms": 2.25 }],

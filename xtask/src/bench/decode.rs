@@ -47,7 +47,7 @@ pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
             continue;
         };
         if let Some(missing) = real::missing(program) {
-            eprintln!("{}: skipped: no {missing}", stream.name);
+            eprintln!("{}: skipped, because {missing} is missing", stream.name);
             continue;
         }
         eprintln!("{}: load {}", stream.name, machine::load());

@@ -112,7 +112,7 @@ pub fn fastest(
             .and_then(|ended| ended.succeeded(name))
             .map_err(|error| error.to_string())?;
         if expected.is_some_and(|expected| expected != ended.stdout) {
-            return Err(format!("{name}: the output is another"));
+            return Err(format!("{name}: the output differs"));
         }
         best = best.min(ended.seconds);
     }

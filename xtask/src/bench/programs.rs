@@ -22,7 +22,7 @@ pub fn run(options: &Options, binary: &Path) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for program in PROGRAMS.iter().filter(|program| options.wants(program)) {
         if let Some(missing) = real::missing(program) {
-            eprintln!("{}: skipped: no {missing}", program.name);
+            eprintln!("{}: skipped, because {missing} is missing", program.name);
             continue;
         }
         let folder = tempfile::tempdir().map_err(|error| sentence("a temporary folder", &error))?;
@@ -55,6 +55,6 @@ pub fn run(options: &Options, binary: &Path) -> Result<(), Failure> {
     if failed.is_empty() {
         Ok(())
     } else {
-        Err(format!("not as without the recorder:\n{}", failed.join("\n")))
+        Err(format!("different under the recorder:\n{}", failed.join("\n")))
     }
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask bench record`: slowdown of compute-bound programs, next to qemu's and valgrind's.
 
+use super::costs::{Cost, Row};
 use super::peers::{self, Peer};
 use super::{Options, folder, machine, sentence, table};
 use crate::{Failure, packages};
@@ -14,29 +15,6 @@ const NAMES: &[&str] = &["gzip", "xz", "sqlite3", "lua", "python", "compute"];
 /// For each run of anything, decoding included.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// The measurements of one program.
-pub struct Row {
-    pub program: &'static RealProgram,
-    /// Seconds natively.
-    pub native: f64,
-    pub ring: Result<Cost, Failure>,
-    pub full: Result<Cost, Failure>,
-    /// Seconds under each peer, in the peers' order.
-    pub peers: Vec<Result<f64, Failure>>,
-}
-
-/// A recording's cost.
-pub struct Cost {
-    /// Seconds of the whole command: encoding and the bundle's writing included.
-    pub seconds: f64,
-    /// PT bytes made, those that the ring dropped included.
-    pub bytes: u64,
-    /// PT bits an instruction of what is kept; `None` where it was not decoded.
-    pub bits: Option<f64>,
-    /// Gaps that the recorder reports, and, where decoded, those found and the errors.
-    pub gaps: u64,
-}
-
 /// Builds, measures, prints.
 pub fn run(options: &Options, binary: &Path) -> Result<(), Failure> {
     packages::ensure(&[&packages::of_programs(NAMES), packages::BENCH, packages::COUNT])?;
@@ -46,7 +24,7 @@ pub fn run(options: &Options, binary: &Path) -> Result<(), Failure> {
         .refusal(LIMIT)
         .map_err(|error| sentence("backtrail record", &error))?;
     if let Some(refusal) = refusal {
-        return Err(format!("the recorder refuses: {refusal}"));
+        return Err(format!("the recorder cannot record here: {refusal}"));
     }
     let peers = peers::installed(&folder)?;
     let mut rows = Vec::new();
@@ -55,7 +33,7 @@ pub fn run(options: &Options, binary: &Path) -> Result<(), Failure> {
             continue;
         };
         if let Some(missing) = real::missing(program) {
-            eprintln!("{name}: skipped: no {missing}");
+            eprintln!("{name}: skipped, because {missing} is missing");
             continue;
         }
         eprintln!("{name}: load {}", machine::load());
@@ -80,7 +58,7 @@ fn measure(
     folder: &Path,
 ) -> Result<Row, Failure> {
     let Run::Command(command) = program.run else {
-        return Err("a server cannot be a row of this table".to_owned());
+        return Err("servers are not supported in this table".to_owned());
     };
     let error = |error: std::io::Error| error.to_string();
     let workspace = Workspace::make(program, folder, options.size(program), LIMIT).map_err(error)?;
@@ -134,7 +112,7 @@ fn cost(
             .and_then(|ended| recorder.read(ended, &bundle))
             .map_err(|error| error.to_string())?;
         if recorded.ended.stdout != expected {
-            return Err("recorded, the output is another".to_owned());
+            return Err("the output differs under the recorder".to_owned());
         }
         seconds = seconds.min(recorded.ended.seconds);
         last = Some(recorded);

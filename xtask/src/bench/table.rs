@@ -1,7 +1,7 @@
 //! Output of `bench record`: Markdown, or JSON.
 
+use super::costs::{Cost, Row};
 use super::peers::Peer;
-use super::record::{Cost, Row};
 use super::{Options, machine};
 use crate::Failure;
 use backtrail_tests::real::{History, Recorder};

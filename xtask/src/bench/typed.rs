@@ -16,7 +16,7 @@ impl<'a> Word<'a, '_> {
         let value = self.rest.next();
         value
             .copied()
-            .ok_or_else(|| format!("{} wants a value", self.name))
+            .ok_or_else(|| format!("{} needs a value", self.name))
     }
 
     /// Its value, a number.

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_weak_version_is_a_problem_and_a_mended_one_is_not() {
+    fn vulnerable_version_is_a_problem_and_a_fixed_one_is_not() {
         let list = "# Date: 1 May 2026\nRUSTSEC-2000-0001 tar 0.4.36\n";
         let found = check_by(
             list,
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_the_list_is_whole() {
+    fn every_line_of_the_list_is_complete() {
         let lines = LIST
             .lines()
             .filter(|line| !line.starts_with('#') && !line.is_empty());

@@ -63,7 +63,7 @@ impl Package {
         let members: BTreeSet<&str> = strings(&metadata["workspace_members"]).collect();
         let list = metadata["packages"]
             .as_array()
-            .ok_or("cargo metadata names no packages")?;
+            .ok_or("cargo metadata lists no packages")?;
         let text = |package: &Value, key: &str| package[key].as_str().unwrap_or_default().to_owned();
         let mut found: Vec<Self> = list
             .iter()
@@ -118,12 +118,14 @@ pub fn check(packages: &[Package]) -> Vec<String> {
         let allowed = DOUBLES.iter().any(|(double, _)| double == name);
         if versions.len() > 1 && !allowed {
             let list: Vec<&str> = versions.iter().copied().collect();
-            problems.push(format!("{name} is there more than once: {}", list.join(", ")));
+            problems.push(format!("{name} has several versions: {}", list.join(", ")));
         }
     }
     for (name, _) in DOUBLES {
         if versions.get(name).is_none_or(|versions| versions.len() < 2) {
-            problems.push(format!("{name} is there once: take it off the list of doubles"));
+            problems.push(format!(
+                "{name} has one version: remove it from the list of duplicates"
+            ));
         }
     }
     problems
@@ -251,19 +253,19 @@ mod tests {
     }
 
     #[test]
-    fn a_double_is_a_problem_and_so_is_one_that_is_gone() {
+    fn unlisted_duplicates_and_outdated_rows_are_problems() {
         let mut packages = expected();
         packages.extend([
             Package::sample("a", "1.0.0", "MIT"),
             Package::sample("a", "1.1.0", "MIT"),
         ]);
-        assert_eq!(check(&packages), ["a is there more than once: 1.0.0, 1.1.0"]);
+        assert_eq!(check(&packages), ["a has several versions: 1.0.0, 1.1.0"]);
         packages.retain(|package| package.name != DOUBLES[0].0 && package.name != "a");
-        assert!(check(&packages)[0].contains("take it off"));
+        assert!(check(&packages)[0].contains("remove it"));
     }
 
     #[test]
-    fn what_is_linked_leaves_macros_tests_and_build_scripts_out() {
+    fn linked_packages_exclude_macros_tests_and_build_scripts() {
         let metadata = serde_json::json!({
             "packages": [
                 {"id": "root", "name": "backtrail", "targets": [{"kind": ["bin"]}]},

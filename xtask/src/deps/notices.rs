@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_text_stands_once_with_all_that_have_it() {
+    fn each_license_text_is_listed_once_with_its_packages() {
         let root = tempfile::tempdir().unwrap();
         let packages: Vec<Package> = ["a", "b", "c"]
             .into_iter()

@@ -41,7 +41,7 @@ pub fn check(place: &str, text: &str) -> Result<Vec<String>, Failure> {
     let lock: Value = serde_json::from_str(text).map_err(|error| format!("{place} is not JSON: {error}"))?;
     let packages = lock["packages"]
         .as_object()
-        .ok_or_else(|| format!("{place} names no packages"))?;
+        .ok_or_else(|| format!("{place} lists no packages"))?;
     let mut problems = Vec::new();
     // The package without a name is the one that the file is of.
     for (path, package) in packages.iter().filter(|(path, _)| !path.is_empty()) {
@@ -53,7 +53,7 @@ pub fn check(place: &str, text: &str) -> Result<Vec<String>, Failure> {
         }
         // Without an address npm asks the registry that it is set up with.
         if let Some(address) = package["resolved"].as_str() {
-            wrong(format!("comes from an address of its own, {address}"));
+            wrong(format!("comes from another address, {address}"));
         }
         if package["link"] == true {
             wrong("is a link".to_owned());

@@ -82,7 +82,9 @@ impl Programs {
             (Runner::Links, Some(node)) => {
                 command.arg(node).arg(LINKS);
             }
-            (Runner::Links, None) => return Err("there is no Node.js to run the target links".to_owned()),
+            (Runner::Links, None) => {
+                return Err("Node.js is missing for the target links: run `cargo xtask readers`".to_owned());
+            }
         }
         command
             .env("BACKTRAIL_FUZZ_SEED", seed.to_string())
@@ -90,7 +92,7 @@ impl Programs {
             .stdin(Stdio::null());
         let began = Instant::now();
         let output = tempfile::tempfile().and_then(|file| Ok((file.try_clone()?, file.try_clone()?, file)));
-        let (out, errors, mut read) = output.map_err(|error| format!("cannot keep what is said: {error}"))?;
+        let (out, errors, mut read) = output.map_err(|error| format!("cannot store the output: {error}"))?;
         let child = command.stdout(out).stderr(errors).spawn();
         let mut child = child.map_err(|error| format!("cannot start {}: {error}", target.name))?;
         let ended = wait(&mut child, time + GRACE, stop)?;

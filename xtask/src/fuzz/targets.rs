@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_name_is_refused_with_the_right_ones() {
+    fn wrong_name_error_lists_the_valid_names() {
         assert!(named(&["decoder", "nothing"]).unwrap_err().contains("decoder"));
         assert_eq!(named(&["links", "elf"]).unwrap().len(), 2);
         assert_eq!(named(&[]).unwrap().len(), TARGETS.len());

@@ -28,7 +28,7 @@ pub fn types(schema: &Value) -> Result<String, Failure> {
     }
     let origin = schema["$comment"]
         .as_str()
-        .ok_or("the schema does not tell where it is from")?
+        .ok_or("the schema has no source address")?
         .replace('\n', "\n//! ");
     let mut text = format!(
         "//! {origin}\n//! The types are generated from that schema: do not change them here.\n{HEAD}"
@@ -73,7 +73,7 @@ impl Made {
 
     fn structure(&mut self, name: &str, origin: &str, schema: &Value) -> Result<(), Failure> {
         if schema["type"] != "object" {
-            return Err("is neither an object nor one of some strings".to_owned());
+            return Err("is neither an object nor an enumeration of strings".to_owned());
         }
         let none = Map::new();
         let properties = schema["properties"].as_object().unwrap_or(&none);
@@ -123,25 +123,25 @@ impl Made {
                 "boolean" => "bool".to_owned(),
                 "array" => format!("Vec<{}>", self.kind(owner, property, &schema["items"])?),
                 "object" if schema.get("properties").is_some() => {
-                    return Err(format!("{property} has properties of its own"));
+                    return Err(format!("{property} has nested properties"));
                 }
                 "object" => match schema.get("additionalProperties") {
                     Some(values) => format!("BTreeMap<String, {}>", self.kind(owner, property, values)?),
                     None => "Value".to_owned(),
                 },
-                _ => return Err(format!("{property} is of a type that is not known: {name}")),
+                _ => return Err(format!("{property} has an unknown type: {name}")),
             },
             Value::Array(names) if *names == ["integer", "string"] => "IntegerOrString".to_owned(),
             Value::Array(names) if *names == ["string", "null"] => "Option<String>".to_owned(),
             Value::Null => "Value".to_owned(),
-            other => return Err(format!("{property} is of types that are not known: {other}")),
+            other => return Err(format!("{property} has unknown types: {other}")),
         })
     }
 
     fn add(&mut self, name: &str, text: String) -> Result<(), Failure> {
         match self.items.insert(name.to_owned(), text) {
             None => Ok(()),
-            Some(_) => Err(format!("there would be two types {name}")),
+            Some(_) => Err(format!("the type {name} exists twice")),
         }
     }
 }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_becomes_a_struct_and_a_set_of_strings_an_enum() {
+    fn objects_become_structs_and_string_sets_enums() {
         let text = generated(json!({"StoppedEvent": {"type": "object", "properties": {
             "event": {"type": "string"},
             "body": {"type": "object", "required": ["reason"], "properties": {
@@ -223,16 +223,16 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_form_in_rust_is_refused() {
+    fn schema_without_a_rust_type_is_refused() {
         for (definition, expected) in [
             (json!({"type": "array"}), "A: is neither an object"),
             (
                 json!({"type": "object", "properties": {"b": {"type": "object", "properties": {}}}}),
-                "A: b has properties of its own",
+                "A: b has nested properties",
             ),
             (
                 json!({"type": "object", "properties": {"b": {"type": ["boolean", "null"]}}}),
-                "A: b is of types that are not known",
+                "A: b has unknown types",
             ),
         ] {
             let error = generated(json!({"A": definition})).unwrap_err();

@@ -76,7 +76,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_open_enum_keeps_what_it_names() {
+    fn open_enum_keeps_unknown_strings() {
         assert_eq!(
             close_enums("reason: 'step' | 'goto' | string; id: number | string;"),
             "reason: 'step' | 'goto' | '*'; id: number | string;"

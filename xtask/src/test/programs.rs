@@ -126,7 +126,7 @@ pub fn run(
     thread::scope(|scope| {
         let threads: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
         threads.into_iter().try_for_each(|thread| {
-            let lost = |_| Err("a thread that runs tests ended".to_owned());
+            let lost = |_| Err("a test thread ended unexpectedly".to_owned());
             thread.join().unwrap_or_else(lost)
         })
     })?;
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_from_passes() {
+    fn failures_and_passes_are_distinguished() {
         let program = |name: &str, program: &str| TestProgram {
             name: name.to_owned(),
             program: Some(program.into()),

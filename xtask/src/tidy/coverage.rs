@@ -1,4 +1,4 @@
-//! Which folders a check holds for already.
+//! Whether a path is inside a folder.
 
 /// Returns whether a path is one of the rows, or is inside a folder that a row names.
 pub fn includes(rows: &[&str], path: &str) -> bool {

@@ -67,7 +67,7 @@ pub fn check(source: &Source) -> Vec<Problem> {
         return vec![Problem::new(
             source,
             0,
-            format!("the part `{part}` is not on the map"),
+            format!("`{part}` has no row in the table of layers"),
         )];
     };
     let mut problems = Vec::new();
@@ -80,7 +80,7 @@ pub fn check(source: &Source) -> Vec<Problem> {
             problems.push(Problem::new(
                 source,
                 entry.line,
-                format!("`{part}` must not know `{used}`"),
+                format!("`{part}` must not use `{used}`"),
             ));
         }
     }
@@ -99,12 +99,12 @@ mod tests {
         assert_eq!(problems.len(), 1);
         assert_eq!(
             (problems[0].line, &*problems[0].message),
-            (3, "`bundle` must not know `decoder`")
+            (3, "`bundle` must not use `decoder`")
         );
     }
 
     #[test]
-    fn a_target_table_or_a_table_of_its_own_hides_nothing() {
+    fn dependencies_in_target_tables_are_found() {
         let text = "[target.'cfg(unix)'.dependencies]\nbacktrail-bundle.workspace = true\n[dependencies.backtrail-perf]\npath = \"\"\n";
         assert_eq!(check(&Source::sample("pt/Cargo.toml", text)).len(), 2);
     }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_nobody_drew_is_found() {
+    fn crate_without_a_row_is_found() {
         assert_eq!(check(&Source::sample("util/Cargo.toml", "")).len(), 1);
     }
 }

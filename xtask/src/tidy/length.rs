@@ -17,7 +17,7 @@ pub fn check(source: &Source) -> Vec<Problem> {
     vec![Problem::new(
         source,
         LIMIT,
-        format!("{length} lines: split the file, or say `{REASON}…`"),
+        format!("{length} lines: split the file, or give the reason after `{REASON}`"),
     )]
 }
 
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_tells_median_and_longest() {
+    fn report_has_the_median_and_the_longest_file() {
         let files = [
             Source::sample("a.rs", "1\n"),
             Source::sample("b.rs", "1\n2\n3\n"),

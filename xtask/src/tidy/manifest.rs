@@ -50,7 +50,7 @@ pub fn check(source: &Source) -> Vec<Problem> {
         return vec![Problem::new(
             source,
             0,
-            "the crate does not take the workspace's lints",
+            "the crate does not inherit the workspace's lints",
         )];
     }
     Vec::new()

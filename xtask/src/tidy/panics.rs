@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn what_panics_is_found() {
+    fn panicking_code_is_found() {
         assert_eq!(
             count("a.unwrap();\nb.expect(\"b\");\npanic!(\"c\");\ntodo!()\n"),
             4

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unsafe_without_its_reason_is_found() {
+    fn unsafe_without_a_safety_comment_is_found() {
         let bad = "//! A.\nfn f() {\n    unsafe { g() }\n}\n";
         assert_eq!(check(&Source::sample("bundle/src/a.rs", bad)).len(), 1);
         let good = "//! A.\nfn f() {\n    // SAFETY: g is fine.\n    unsafe { g() }\n}\n";
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_promises_must_forbid() {
+    fn crate_root_must_forbid_unsafe_code() {
         assert_eq!(check(&Source::sample("pt/src/lib.rs", "//! PT.\n")).len(), 1);
         assert_eq!(
             check(&Source::sample(

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_come_before_what_is_in_them_and_once() {
+    fn folders_precede_their_contents_and_occur_once() {
         let mut archive = Archive::new();
         archive.file("a/b/one", b"1");
         archive.file("a/b/two", b"22");

@@ -20,7 +20,7 @@ pub fn decode(
     let mut failures = Vec::new();
     for bundle in report.bundles() {
         let Some(content) = report.file(&bundle.file) else {
-            failures.push(format!("{}: its bundle did not come", bundle.test));
+            failures.push(format!("{}: its bundle was not received", bundle.test));
             continue;
         };
         let path = folder.join(&bundle.file);
@@ -44,7 +44,7 @@ fn compare(bundle: &Bundle, path: &Path, recording: &Recording, backtrail: &Path
     let threads = digests(backtrail, path)?;
     let [decoded] = threads.as_slice() else {
         return Err(format!(
-            "it has {} threads, not the one that crashed",
+            "its decode has {} threads; only the crashed one is expected",
             threads.len()
         ));
     };
@@ -62,7 +62,7 @@ fn compare(bundle: &Bundle, path: &Path, recording: &Recording, backtrail: &Path
         ))
     } else {
         Err(format!(
-            "it decodes to {decoded:?}, recorded was {:?}",
+            "its decode is {decoded:?}, and the recording {:?}",
             recording.decoded
         ))
     }
@@ -78,7 +78,7 @@ fn compare_tail(
     let whole = recording.decoded.instructions;
     if decoded.instructions == 0 || decoded.instructions >= whole || decoded.errors != 0 {
         return Err(format!(
-            "it decodes to {decoded:?}, which is no end of {whole} instructions"
+            "its decode is {decoded:?}, which is not the end of {whole} instructions"
         ));
     }
     // Enough of them to be sure, and not all: text of ten million lines takes its time.
@@ -96,7 +96,7 @@ fn compare_tail(
     let (found, expected) = (of(path, decoded)?, of(&recording.bundle, &recording.decoded)?);
     if found.len() as u64 != count || found != expected {
         return Err(format!(
-            "its last {count} instructions are not the recorded ones ({} and {} read)",
+            "its last {count} instructions differ from the recording ({} and {} read)",
             found.len(),
             expected.len()
         ));

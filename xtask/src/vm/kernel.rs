@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_is_found_by_numbers() {
+    fn newest_version_is_found_by_numbers() {
         let offered = [
             "6.1.0-9-cloud-amd64",
             "6.1.0-56-cloud-amd64",
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_module_needs_is_read() {
+    fn dependencies_of_a_module_are_read() {
         let module = b"\x7fELF\0license=GPL\0depends=mbcache,crc-16\0name=ext4\0";
         assert_eq!(needed(module), ["mbcache", "crc_16"]);
         assert!(needed(b"\0depends=\0name=jbd2\0").is_empty() && needed(b"").is_empty());
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn apt_is_understood() {
+    fn output_of_apt_is_parsed() {
         assert_eq!(
             releases(
                 "linux-image-6.1.0-56-cloud-amd64 - Linux 6.1 for x86-64 cloud (signed)\n",

@@ -63,7 +63,7 @@ impl Machine {
             Some(status) if status.success() && report.complete().is_ok() => {}
             Some(status) => self.show(&format!("ended: {status}"))?,
             None => self.show(&format!(
-                "was not through after {} s, and was ended",
+                "did not end within {} s, and was killed",
                 limit.as_secs()
             ))?,
         }
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_that_hangs_is_ended() {
+    fn hanging_machine_is_killed() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         assert_eq!(wait(&mut child, Duration::from_millis(200)).unwrap(), None);
         let mut child = Command::new("true").spawn().unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_console() {
+    fn last_lines_of_a_console_are_returned() {
         assert_eq!(last_lines("a\nb\nc\n", 2), "b\nc");
         assert_eq!(last_lines("a\n", 2), "a");
     }

@@ -100,9 +100,7 @@ fn format(disk: &Path) -> Result<(), Failure> {
     let tool = if tool.exists() { tool } else { Path::new("mke2fs") };
     output_of(Command::new(tool).args(["-q", "-t", "ext4", "-F"]).arg(disk))
         .map(drop)
-        .map_err(|error| {
-            format!("no file system to lose power over (mke2fs is in the package e2fsprogs): {error}")
-        })
+        .map_err(|error| format!("cannot create a file system with mke2fs (package e2fsprogs): {error}"))
 }
 
 /// Runs a machine, and kills it on its request, or at a moment after it has saved a crash.
@@ -142,17 +140,17 @@ fn look(report: &Report, saved: &BTreeMap<String, String>, half: bool) -> Vec<St
     let spool = report.spool();
     let mut failures = report.failed();
     if report.planned().is_empty() {
-        failures.push("no test was begun".into());
+        failures.push("no test started".into());
     }
     for (bundle, digest) in saved {
         match spool.kept.get(bundle) {
             Some(kept) if kept == digest => {}
-            Some(_) => failures.push(format!("{bundle} was saved, and is another now")),
-            None => failures.push(format!("{bundle} was saved, and is not there")),
+            Some(_) => failures.push(format!("{bundle} was saved, and has changed")),
+            None => failures.push(format!("{bundle} was saved, and is missing")),
         }
     }
     if half && spool.left.is_none_or(|left| left == 0) {
-        failures.push("a bundle was half written, and nothing of it was found: nothing is shown".into());
+        failures.push("a bundle was half written, but no unfinished bundle was found".into());
     }
     failures
 }
@@ -172,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_saved_must_be_found_as_it_was() {
+    fn saved_bundles_must_be_found_unchanged() {
         let saved = Report::parse(b"SAVED 1-x-1 aa\nSAVED 2-x-2 bb\n")
             .spool()
             .saved
@@ -187,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_before_the_limit() {
+    fn random_moments_are_below_the_limit() {
         for _ in 0..1000 {
             assert!(some(Duration::from_millis(7)) < Duration::from_millis(7));
         }

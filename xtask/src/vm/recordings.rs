@@ -82,7 +82,7 @@ fn record(
     };
     if decoded.instructions == 0 || decoded.errors != 0 {
         return Err(format!(
-            "the recording of {name} does not decode to one digest: {decoded:?}"
+            "the recording of {name} does not decode without errors: {decoded:?}"
         ));
     }
     Ok(Recording {
@@ -99,8 +99,7 @@ pub fn digests(backtrail: &Path, bundle: &Path) -> Result<Vec<Decoded>, Failure>
     let text = output_of(Command::new(backtrail).args(["info", "--digest"]).arg(bundle))?;
     text.lines()
         .map(|line| {
-            decoded(line)
-                .ok_or_else(|| format!("`backtrail info --digest` printed a line of another form: {line}"))
+            decoded(line).ok_or_else(|| format!("`backtrail info --digest` printed an unknown line: {line}"))
         })
         .collect()
 }

@@ -132,11 +132,11 @@ impl Report {
     /// Everything was said, up to the end.
     pub fn complete(&self) -> Result<(), String> {
         if self.planned.is_empty() {
-            Err("no test was begun".into())
+            Err("no test started".into())
         } else if self.done {
             Ok(())
         } else {
-            Err("the machine ended before the tests did".into())
+            Err("the machine ended before its tests".into())
         }
     }
 
@@ -155,7 +155,7 @@ impl Report {
         let mut failures = Vec::new();
         for name in &self.planned {
             match self.results.iter().find(|result| result.name == *name) {
-                None => failures.push(format!("{name} gave no result")),
+                None => failures.push(format!("{name} has no result")),
                 Some(TestResult {
                     failure: Some(why), ..
                 }) => failures.push(format!("{name} failed: {why}")),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_disk_held_is_read() {
+    fn contents_of_a_disk_are_read() {
         let report =
             Report::parse(b"PLAN a\nLEFT 1\nKEPT 1-x-2 aa\nTEST a ok\nSAVED 2-x-3 bb\nHALF\nSAVED 3-x-4 c");
         let spool = report.spool();
@@ -229,17 +229,17 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_what_is_missing_and_an_early_end_are_failures() {
+    fn failed_and_missing_tests_and_an_early_end_are_failures() {
         let report = Report::parse(b"PLAN a\nPLAN b\nPLAN c\nTEST a ok\nTEST b failed: no\nTEST");
         assert_eq!(
             report.failures(),
             [
-                "the machine ended before the tests did",
+                "the machine ended before its tests",
                 "b failed: no",
-                "c gave no result"
+                "c has no result"
             ]
         );
-        assert_eq!(Report::parse(b"DONE\n").failures(), ["no test was begun"]);
+        assert_eq!(Report::parse(b"DONE\n").failures(), ["no test started"]);
         assert!(
             Report::parse(b"PLAN a\nFILE x 999\nTEST a ok\nDONE\n")
                 .complete()

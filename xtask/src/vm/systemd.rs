@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_of_old_are_in_usr() {
+    fn old_root_directories_are_moved_to_usr() {
         assert_eq!(merged("bin/kill"), "usr/bin/kill");
         assert_eq!(merged("lib"), "usr/lib");
         assert_eq!(merged("libexec/x"), "libexec/x");

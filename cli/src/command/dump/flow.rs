@@ -178,7 +178,7 @@ fn describe(mark: &Mark) -> String {
             format!("left user code and returned at {at}")
         }
         MarkKind::Interrupted { from, .. } => format!("interrupted before {from}"),
-        MarkKind::Descheduled { .. } => "off the processor".to_owned(),
+        MarkKind::Descheduled { .. } => "off-CPU".to_owned(),
         MarkKind::Ptwrite(value) => format!("ptwrite {value:#x}"),
     }
 }

@@ -92,7 +92,7 @@ pub(super) static TELLING: &[Command] = &[
         aliases: &[],
         args: "[FUNCTION|/REGEX/] [--from PLACE] [--to PLACE] [--columns N]",
         group: Group::Latency,
-        help: "What each thread did when: ran, was off CPU, or unknown, and where calls of FUNCTION ran; PLACE is what goto takes.",
+        help: "What each thread did when: ran, was off-CPU, or unknown, and where calls of FUNCTION ran; PLACE is what goto takes.",
         completion: Completion::Function,
         repeats: false,
         run: timeline::timeline,

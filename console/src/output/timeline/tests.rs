@@ -107,7 +107,7 @@ fn threads_stand_below_each_other_on_one_axis() {
                                      ^
                            -40.000 µs          -20.000 µs      0 ns
 times before the crash; one column is 1.000 µs
-█ ran  ░ off CPU  ▒ mixed or partly unknown  ? unknown
+█ ran  ░ off-CPU  ▒ mixed or partly unknown  ? unknown
 × history is missing  S signal  s signal somewhere here  X SIGSEGV
 ^ here  blank: no history
 work: 2 calls  ▔ ran  · may have run

@@ -1,4 +1,4 @@
-//! `backtrail dap --listen`: who can connect, what a web page can make of it, which files it reads and what it fetches.
+//! `backtrail dap --listen`: who can connect, attacks by web pages, files read, addresses fetched.
 
 use backtrail_tests::backtrail::{backtrail, command};
 use backtrail_tests::bundle::Bundle;
@@ -12,13 +12,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// An answer that takes longer is a failure.
+/// The time limit of a response.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An adapter that listens.
+/// A listening adapter.
 pub struct Server {
     child: Child,
-    /// As it says itself.
+    /// The address that it prints.
     address: String,
 }
 
@@ -49,14 +49,14 @@ impl Server {
         Client::new(self.connect())
     }
 
-    /// The memory that it has, in kB.
+    /// Returns its memory in kB.
     fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
-    /// Ends it: what it said on stderr.
+    /// Ends it, and returns its stderr.
     fn end(mut self) -> String {
         self.child.kill().unwrap();
         let mut errors = String::new();
@@ -81,7 +81,7 @@ impl Drop for Server {
 pub struct Client<S> {
     stream: BufReader<S>,
     seq: u64,
-    /// All that came.
+    /// All received messages.
     pub heard: Vec<Value>,
 }
 
@@ -130,7 +130,7 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
-/// Reads until the other end closes.
+/// Reads until the peer closes.
 fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     if let Err(error) = stream.read_to_end(&mut all) {
@@ -139,7 +139,7 @@ fn rest(stream: &mut TcpStream) -> Vec<u8> {
     all
 }
 
-/// A program whose debug information says that its source is another file, which is secret.
+/// Records a program whose debug information names a secret file as its source.
 fn spying(folder: &Path) -> (Bundle, PathBuf) {
     let secret = folder.join("secret");
     std::fs::write(&secret, "TOP SECRET LINE 1\nand 2\nand 3\nand 4\n").unwrap();
@@ -159,7 +159,8 @@ fn spying(folder: &Path) -> (Bundle, PathBuf) {
     (bundle, secret)
 }
 
-/// A server that answers nothing: whether somebody asked it.
+/// Returns a server that does not respond, and its address. The listener shows whether a client
+/// connected.
 fn watched() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -188,11 +189,11 @@ fn a_web_page_cannot_drive_the_adapter() {
             server.address
         ),
         format!("PUT / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n"),
-        // A websocket's, a TURN server's, and TLS: what else a page can open.
+        // Requests of WebSocket, TURN and TLS, which a page can also open.
         "GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n".to_owned(),
         "\0\u{3}\0\u{8}".to_owned(),
         "\u{16}\u{3}\u{1}".to_owned(),
-        // What a page may name a form's field.
+        // A name that a page may give to a field of a form.
         "--Content-Length: 9\r\n".to_owned(),
     ] {
         let mut stream = server.connect();
@@ -215,16 +216,16 @@ fn a_web_page_cannot_drive_the_adapter() {
 }
 
 #[test]
-fn a_message_in_a_message_is_not_taken() {
+fn message_inside_another_message_is_ignored() {
     let server = Server::start("127.0.0.1:0", &[]);
     let mut client = server.client();
     assert_eq!(client.ask("initialize", &json!({}))["success"], true);
-    // No JSON, but with a message in it.
+    // Invalid JSON that contains a message.
     let inner = message(99, "launch", &json!({"bundle": "/nowhere"}));
     let outer = format!("Content-Length: {}\r\n\r\nno JSON {inner}", inner.len() + 8);
     client.stream.get_mut().write_all(outer.as_bytes()).unwrap();
     assert_eq!(client.read()["event"], "output");
-    // The next answer is that of the next message.
+    // The next response belongs to the next message.
     assert_eq!(client.ask("threads", &json!({}))["command"], "threads");
     for wrong in [
         "Host: a\r\n",
@@ -251,7 +252,7 @@ fn endless_headers_end_the_connection() {
         while sent < 40 << 20 && stream.write_all(&piece).is_ok() {
             sent += piece.len();
         }
-        // What the kernel buffers may have been sent.
+        // The client may have sent as much as the kernel buffers.
         assert!(sent < 20 << 20, "{sent} bytes of a header were taken");
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     }
@@ -260,14 +261,14 @@ fn endless_headers_end_the_connection() {
 }
 
 #[test]
-fn other_addresses_than_this_machines_are_refused() {
+fn addresses_of_other_machines_are_refused() {
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
         let run = backtrail(["dap", "--listen", address]).unwrap().exited(2);
         assert!(run.stderr.contains("not a loopback address"), "{}", run.stderr);
     }
 }
 
-/// The tests run as root, who alone can become another user.
+/// Returns whether the tests run as root, which alone can change to another user.
 fn is_root() -> bool {
     let is_root = nix::unistd::geteuid().is_root();
     if !is_root {
@@ -276,7 +277,7 @@ fn is_root() -> bool {
     is_root
 }
 
-/// Runs a program as nobody: what it printed.
+/// Runs a program as user `nobody`, and returns its output.
 fn as_nobody(program: &str, arguments: &[&str]) -> String {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new(program);
@@ -286,7 +287,7 @@ fn as_nobody(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Connects by TCP, or over a Unix socket, asks, and prints the answer; python has both.
+/// Connects by TCP or a Unix socket, sends a request, and prints the response. Python has both.
 const ASK: &str = "
 import socket, sys
 where, text = sys.argv[1:]
@@ -313,7 +314,7 @@ fn another_user_is_not_served() {
     let asked = message(1, "initialize", &json!({"adapterID": "x"}));
     for address in ["127.0.0.1:0", "127.0.0.3:0", &unix] {
         let server = Server::start(address, &[]);
-        // Whatever the modes are by mistake, it is the kernel's word that counts.
+        // The check must be the kernel's: the test loosens the file modes.
         if let Some(path) = server.address.strip_prefix("unix:") {
             for (path, mode) in [(dir.path(), 0o755), (Path::new(path), 0o777)] {
                 std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
@@ -335,7 +336,7 @@ fn a_unix_socket_is_for_its_owner() {
     let path = dir.path().join("socket");
     let address = format!("unix:{}", path.display());
     for _ in 0..2 {
-        // The second time there is what the first has left.
+        // The second start finds the socket of the first.
         let server = Server::start(&address, &[]);
         assert_eq!(server.address, address);
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -346,7 +347,8 @@ fn a_unix_socket_is_for_its_owner() {
     }
 }
 
-/// What a session reads of a source file outside of the bundle, by each request that gives text.
+/// Returns the text that a session reads from a source file outside the bundle, by each such
+/// request.
 fn texts<S: Read + Write>(client: &mut Client<S>, secret: &Path) -> String {
     let source = json!({"sourceReference": 0, "source": {"path": secret}});
     let evaluate = |command: &str| json!({"expression": command, "context": "repl"});
@@ -366,7 +368,7 @@ fn texts<S: Read + Write>(client: &mut Client<S>, secret: &Path) -> String {
 }
 
 #[test]
-fn clients_that_connect_read_no_file_that_was_not_allowed() {
+fn clients_read_only_allowed_files() {
     let folder = TempDir::new().unwrap();
     let (bundle, secret) = spying(folder.path());
     let server = Server::start("127.0.0.1:0", &[]);
@@ -404,7 +406,7 @@ fn clients_that_connect_read_no_file_that_was_not_allowed() {
 }
 
 #[test]
-fn clients_that_connect_fetch_from_allowed_servers_alone() {
+fn clients_fetch_only_from_allowed_servers() {
     let (internal, address) = watched();
     let asked = json!({"bundle": format!("{address}/internal/action?do=it")});
     for options in [

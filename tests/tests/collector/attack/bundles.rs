@@ -1,4 +1,4 @@
-//! Bundles, cores and traces that are small, and would cost much time or memory.
+//! Small bundles, cores and traces that are expensive to read without limits.
 
 use backtrail_tests::backtrail::{Run, command};
 use nix::sys::resource::{Resource, setrlimit};
@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
-/// The longest that any of these may take, several times what it takes.
+/// The time limit of each command, several times its real time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs `backtrail` with so many bytes of address space; ended when it takes too long.
+/// Runs `backtrail` with a limit on its address space, and kills it at the time limit.
 fn bounded<S: AsRef<std::ffi::OsStr>>(memory: u64, arguments: impl IntoIterator<Item = S>) -> Run {
     let mut command = command().unwrap();
     command
@@ -68,7 +68,7 @@ fn note(out: &mut Vec<u8>, kind: u32, contents: &[u8]) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// A core with so many threads, mapped files and memory areas.
+/// Builds a core with this number of threads, mapped files and memory areas.
 fn core(threads: u32, files: u64, areas: u64) -> Vec<u8> {
     const NT_PRSTATUS: u32 = 1;
     const NT_FILE: u32 = 0x4649_4c45;
@@ -119,7 +119,7 @@ fn written(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// Each of them was compared with all others: 14 s for the files, 15 s for the threads.
+/// Comparing each entry with all others took 14 s for the files and 15 s for the threads.
 #[test]
 fn a_core_of_many_files_threads_and_areas_opens_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -128,14 +128,14 @@ fn a_core_of_many_files_threads_and_areas_opens_at_once() {
         let run = debug(&path, 1 << 30, &["info threads", "info sharedlibrary"]).exited(0);
         let listed = run.stdout.lines().count();
         assert!(listed >= threads as usize, "{listed}");
-        // Files that are missing are not told one by one.
+        // Missing files are not listed one by one.
         assert!(run.stderr.lines().count() < 100, "{}", run.stderr.lines().count());
     }
 }
 
-/// Eight million elements that are none took a gigabyte and ten seconds.
+/// Eight million empty elements took a gigabyte and ten seconds.
 #[test]
-fn a_description_that_is_wrong_everywhere_is_refused() {
+fn descriptions_with_millions_of_errors_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let elements = |element: &str, count: usize| {
         let list = vec![element; count].join(",");
@@ -158,7 +158,7 @@ fn a_description_that_is_wrong_everywhere_is_refused() {
     assert!(said.lines().count() < 120, "{said}");
 }
 
-/// One trace for a hundred thousand threads would be decoded so often.
+/// One trace for a hundred thousand threads would be decoded once for each.
 #[test]
 fn a_trace_of_two_threads_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -174,7 +174,7 @@ fn a_trace_of_two_threads_is_refused() {
     );
 }
 
-/// A program of one row a byte: 56 bytes of memory for each, 1.85 GB for these.
+/// A line program of one row per byte: 56 bytes of memory each, 1.85 GB in total.
 #[test]
 fn a_line_table_of_thirty_million_rows_is_bounded() {
     let folder = tempfile::tempdir().unwrap();
@@ -203,7 +203,8 @@ fn a_line_table_of_thirty_million_rows_is_bounded() {
         .unwrap();
     let mut hostile = lines[..program_at].to_vec();
     hostile.extend(&lines[program_at + start..program_at + start + 11]);
-    // Special opcodes that go one byte and some lines further (opcode_base 13 or 10, line_range 14).
+    // Special opcodes that advance one byte and several lines (opcode_base 13 or 10, line_range
+    // 14).
     hostile.resize(hostile.len() + (32 << 20), 13 + 14 + 6);
     hostile.extend([2, 1, 0, 1, 1]);
     let length = (hostile.len() - 4) as u32;
@@ -228,9 +229,9 @@ fn a_line_table_of_thirty_million_rows_is_bounded() {
     assert!(run.status.is_some(), "{}", run.stderr);
 }
 
-/// One bit may stand for 30 000 instructions: no answer within 40 s for a megabyte of them.
+/// One TNT bit can produce 30 000 instructions: a megabyte of them took more than 40 s.
 #[test]
-fn a_trace_that_stands_for_too_many_instructions_has_a_gap() {
+fn trace_with_too_many_instructions_has_a_gap() {
     let folder = tempfile::tempdir().unwrap();
     let mut code = [0x48, 0xff, 0xc0].repeat(30_000);
     code.extend([0x0f, 0x85]);

@@ -1,4 +1,4 @@
-//! Users who mean no good, and the daemon that reads their crashes.
+//! Hostile users, and the daemon that reads their crashes.
 
 use crate::collector::{Collector, CorePattern, cannot, core_pattern, quiet, until};
 use backtrail_tests::build;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// An ordinary user, and another one.
 const ATTACKER: u32 = 65_534;
 const VICTIM: u32 = 54_321;
-/// No more memory than the daemon's own unit allows it (`MemoryMax=` without traces).
+/// The limit in the daemon's own unit (`MemoryMax=` without traces).
 const MEMORY_MAX: u64 = 528 << 20;
 
 fn binary(name: &'static str, source: &'static str) -> PathBuf {
@@ -67,7 +67,7 @@ pub fn storm_program() -> PathBuf {
     binary("storm", "../attack/storm.c")
 }
 
-/// The most memory that the daemon had.
+/// Returns the peak memory of the daemon.
 pub fn peak(collector: &Collector) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", collector.pid())).unwrap();
     let line = status
@@ -152,7 +152,7 @@ fn pages_of_files_count_against_core_limit() {
 }
 
 #[test]
-fn thirty_thousand_mappings_are_read_in_time() {
+fn thirty_thousand_mappings_are_saved_in_time() {
     if cannot() {
         return;
     }
@@ -168,7 +168,7 @@ fn thirty_thousand_mappings_are_read_in_time() {
 }
 
 #[test]
-fn a_binary_that_is_cut_meanwhile_kills_nobody() {
+fn binary_truncated_during_saving_kills_no_process() {
     if cannot() {
         return;
     }
@@ -204,9 +204,9 @@ fn a_binary_that_is_cut_meanwhile_kills_nobody() {
     );
 }
 
-/// A file system that answers nothing, and processes of the attacker that crash with a file of it
-/// mapped. It answers `opens` requests to open it, or all. `None`: the kernel lets no ordinary user
-/// mount one.
+/// Starts a file system that never returns data, and processes of the attacker that crash with one
+/// of its files mapped. The server answers `opens` open requests, or all. Returns `None` if the
+/// kernel does not let ordinary users mount one.
 pub fn silent(place: &Place, user: u32, seconds: u32, count: u32, opens: Option<u32>) -> Option<Child> {
     let device = place.path("fuse");
     let made = Command::new("mknod")
@@ -241,7 +241,7 @@ pub fn silent(place: &Place, user: u32, seconds: u32, count: u32, opens: Option<
 }
 
 #[test]
-fn a_file_system_that_never_answers_delays_nobody_else() {
+fn hanging_file_system_delays_no_other_user() {
     if cannot() {
         return;
     }
@@ -278,14 +278,14 @@ fn a_file_system_that_never_answers_delays_nobody_else() {
 }
 
 #[test]
-fn processes_that_hang_while_they_open_files_count_against_their_user() {
+fn processes_blocked_in_open_count_for_their_user() {
     if cannot() {
         return;
     }
     let collector = Collector::started("[crash]\nhold_limit = \"5s\"\n");
     let place = Place::new();
     let victim = place.copy(&memory(), "victim");
-    // The processes open the file themselves; whoever opens it then, hangs.
+    // The processes open the file themselves; any later open blocks.
     let Some(mut server) = silent(&place, ATTACKER, 15, 5, Some(5)) else {
         return eprintln!("left out: no user can mount a FUSE file system here");
     };
@@ -311,7 +311,7 @@ fn processes_that_hang_while_they_open_files_count_against_their_user() {
     });
 }
 
-/// Crashes of one user while another one's storm goes on.
+/// Crashes programs of one user during another user's storm of crashes.
 fn storm(processes: u32, seconds: u32, crashes: usize) {
     let mut collector = Collector::new("[crash]\nhold_limit = \"5s\"\n");
     let _before = CorePattern::set("core");
@@ -354,13 +354,13 @@ fn storm(processes: u32, seconds: u32, crashes: usize) {
 }
 
 #[test]
-fn a_storm_of_one_user_loses_no_crash_of_another() {
+fn crash_storm_loses_no_crash_of_another_user() {
     if !cannot() {
         storm(300, 8, 10);
     }
 }
 
-/// `cargo xtask test-all`: the storm that the design names.
+/// `cargo xtask test-all`: the storm of the design.
 #[test]
 #[ignore = "takes minutes"]
 fn a_long_storm_loses_none_of_a_hundred_crashes() {
@@ -370,7 +370,7 @@ fn a_long_storm_loses_none_of_a_hundred_crashes() {
 }
 
 #[test]
-fn a_recorder_hides_no_program_of_another_user() {
+fn recorder_cannot_claim_another_users_program() {
     if cannot() {
         return;
     }

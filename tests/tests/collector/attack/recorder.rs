@@ -1,4 +1,4 @@
-//! Programs that the recorder once lost, or that were left behind by it.
+//! Programs that the recorder once lost or did not clean up.
 
 use backtrail_tests::backtrail::{Run, binary};
 use backtrail_tests::build;
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything here may take.
+/// The time limit of each step.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A program of these tests alone.
+/// A program that only these tests use.
 const fn program(name: &'static str, source: &'static str, flags: &'static [&'static str]) -> Program {
     Program {
         name,
@@ -28,7 +28,7 @@ const fn program(name: &'static str, source: &'static str, flags: &'static [&'st
 const CHILDREN: Program = program("children", "../attack/children.c", &["-O1"]);
 const UNTRACED: Program = program("untraced", "../attack/untraced.c", &["-O1"]);
 
-/// `backtrail record`, by a shell that has set limits.
+/// Returns `backtrail record` in a shell that sets a limit.
 fn limited(limit: &str, bundle: &Path, rest: &[&OsStr]) -> Command {
     let mut command = Command::new("sh");
     command
@@ -41,7 +41,7 @@ fn limited(limit: &str, bundle: &Path, rest: &[&OsStr]) -> Command {
     command
 }
 
-/// Runs a command to its end, which must come.
+/// Runs a command to its end, within the time limit.
 #[track_caller]
 fn run(mut command: Command) -> Run {
     let folder = tempfile::tempdir().unwrap();
@@ -57,7 +57,7 @@ fn run(mut command: Command) -> Run {
     }
 }
 
-/// How a child ended; `None`: not in time, and it was killed.
+/// Returns how a child ended, or kills the child after the time limit and returns `None`.
 fn ended(child: &mut Child) -> Option<std::process::ExitStatus> {
     let begun = Instant::now();
     while begun.elapsed() < LIMIT {
@@ -81,9 +81,9 @@ fn is_sound(bundle: &Bundle) {
     assert!(check.stdout.contains("no faults"), "{check:?}");
 }
 
-/// Each of them has three files mapped.
+/// Each process maps three files.
 #[test]
-fn children_in_sequence_use_up_no_descriptors() {
+fn sequential_children_leak_no_descriptors() {
     let bundle = Bundle::empty();
     let script = "i=0; while [ $i -lt 60 ]; do /bin/true; i=$((i+1)); done; echo $i";
     let arguments = ["--", "sh", "-c", script].map(OsStr::new);
@@ -93,7 +93,7 @@ fn children_in_sequence_use_up_no_descriptors() {
 }
 
 #[test]
-fn children_of_programs_of_their_own_use_up_no_descriptors() {
+fn children_with_own_programs_leak_no_descriptors() {
     let bundle = Bundle::empty();
     let folder = tempfile::tempdir().unwrap();
     let script = format!(
@@ -125,7 +125,7 @@ fn many_children_at_a_time_are_recorded_to_the_end() {
 }
 
 #[test]
-fn the_program_has_the_limit_that_the_recorder_was_started_with() {
+fn program_inherits_the_limits_of_the_recorder() {
     let bundle = Bundle::empty();
     let arguments = ["--", "sh", "-c", "ulimit -S -n; ulimit -H -n"].map(OsStr::new);
     let run = run(limited(
@@ -138,7 +138,7 @@ fn the_program_has_the_limit_that_the_recorder_was_started_with() {
 }
 
 #[test]
-fn too_few_descriptors_are_reported_as_such() {
+fn descriptor_limit_is_reported() {
     let children = executable(&CHILDREN);
     let mut refused = 0;
     for limit in [8, 10, 12, 14, 16, 18, 24] {
@@ -160,7 +160,7 @@ fn too_few_descriptors_are_reported_as_such() {
     assert!(refused > 0, "8 descriptors were enough");
 }
 
-/// The states of the processes whose program is `executable`, but for those that have ended.
+/// Returns the states of the running processes whose program is `executable`.
 fn alive(executable: &Path) -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     processes
@@ -169,10 +169,10 @@ fn alive(executable: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Starts recording children that live until they are killed, sends the recorder a signal, and waits for its end.
+/// Records children that run until they are killed, signals the recorder, and waits for its end.
 #[track_caller]
 fn signaled(signal: &str) -> (Bundle, String) {
-    // A copy of its own, so that its processes are known by it.
+    // A private copy of the program identifies its processes.
     let folder = tempfile::tempdir().unwrap();
     let (own, begun) = (folder.path().join("children"), folder.path().join("begun"));
     fs::copy(executable(&CHILDREN), &own).unwrap();
@@ -215,7 +215,7 @@ fn a_terminated_recorder_saves_and_leaves_no_process() {
 }
 
 #[test]
-fn a_killed_recorder_leaves_no_process() {
+fn killed_recorder_leaves_no_process() {
     let (_, said) = signaled("-KILL");
     assert!(said.contains("was killed with it (process "), "{said}");
 }
@@ -240,7 +240,7 @@ fn children_that_hide_from_tracers_are_recorded() {
     }
 }
 
-/// A program of one of the sanitizers; `None`: the compiler has it not.
+/// Builds a program with a sanitizer; `None` if the compiler lacks it.
 fn sanitized(name: &'static str, flags: &'static [&'static str]) -> Option<PathBuf> {
     build(&program(name, "../attack/sanitized.c", flags), Variant::Pie)
         .inspect_err(|error| eprintln!("skipped: {error}"))
@@ -264,7 +264,7 @@ fn leak_sanitizer_ends_under_the_recorder() {
     let Some(executable) = sanitized("asan", &["-O1", "-pthread", "-fsanitize=address"]) else {
         return;
     };
-    // Its helper is refused what it asks for; without it the program ends as it would by itself.
+    // The sanitizer's helper fails to trace. Without it the program ends as it would unrecorded.
     for (options, status) in [("detect_leaks=1", "status 1"), ("detect_leaks=0", "status 0")] {
         let bundle = Bundle::empty();
         let arguments = ["--".as_ref(), executable.as_ref()];
@@ -272,7 +272,7 @@ fn leak_sanitizer_ends_under_the_recorder() {
         command.env("ASAN_OPTIONS", options);
         let run = run(command).exited(0);
         assert!(run.stderr.contains(status), "{run:?}");
-        // An error of the sanitizer's own ends the program with its output in the buffer.
+        // An error of the sanitizer ends the program with unwritten output in its buffer.
         assert_eq!(run.stdout == "200\n", status == "status 0", "{run:?}");
         is_sound(&bundle);
     }

@@ -7,13 +7,13 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Ordinary users, each with a way of its own to be a burden.
+/// Ordinary users, each with another kind of load.
 const ATTACKERS: [u32; 4] = [60_001, 60_002, 60_003, 60_004];
 const VICTIM: u32 = 60_005;
-/// Crashes of the victim.
+/// The number of crashes of the victim.
 const CRASHES: usize = 1000;
 
-/// How long; `BACKTRAIL_SOAK_MINUTES` says otherwise.
+/// Returns the duration, which `BACKTRAIL_SOAK_MINUTES` overrides.
 fn duration() -> Duration {
     let minutes = std::env::var("BACKTRAIL_SOAK_MINUTES")
         .ok()

@@ -1,4 +1,4 @@
-//! Text of a trace that commands a terminal, forges lines, or is a link to a command of VS Code.
+//! Text of a trace that controls a terminal, forges lines, or forms a command link of VS Code.
 
 use crate::attack::adapter::Server;
 use backtrail_tests::backtrail::backtrail;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 
-/// An escape sequence that sets the title, C1 controls, a line of its own, and letters in reverse order.
+/// A title escape sequence, C1 controls, a separate line, and right-to-left text.
 const HOSTILE: &str = "x\u{1b}]0;PWNED\u{7}\u{9b}31m\u{7f}\nforged line\r\u{202e}y\u{2028}";
 /// One of our own colors.
 const COLOR: &str = "\u{1b}[1;31m";
@@ -24,7 +24,7 @@ fn assert_text(text: &str, whence: &str) {
     );
 }
 
-/// A crash whose names all are hostile: of its program, thread and source file.
+/// Records a crash with a hostile program, thread and source file name.
 fn hostile(folder: &Path) -> Bundle {
     let source = folder.join("a.c");
     let code = r#"
@@ -126,7 +126,7 @@ fn crashes_are_listed_and_shown_as_text() {
     }
 }
 
-/// All strings in a value.
+/// Collects all strings in a value.
 fn strings<'a>(value: &'a Value, all: &mut Vec<&'a str>) {
     match value {
         Value::String(text) => all.push(text),
@@ -173,7 +173,7 @@ fn the_adapter_sends_no_links_and_no_control_characters() {
     ];
     let evaluate = |text: &&str| ("evaluate", json!({"expression": text, "context": "repl"}));
     requests.extend(commands.iter().map(evaluate));
-    // What follows a move comes before the answer to the next request.
+    // The events of a move precede the response to the next request.
     requests.push(("threads", json!({})));
     let server = Server::start("127.0.0.1:0", &[]);
     let mut client = server.client();

@@ -1,4 +1,4 @@
-//! What stood in `core_pattern` before: it gets its cores, and comes back.
+//! The previous handler in `core_pattern` gets its cores, and is restored.
 
 use crate::collect::example;
 use crate::collector::{Collector, CorePattern, cannot, core_pattern, until};
@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// A core that is whole enough for our debugger.
+/// Checks that our debugger can read the core.
 #[track_caller]
 fn is_core(path: &Path) {
     let run = backtrail_tests::backtrail::backtrail([
@@ -21,7 +21,7 @@ fn is_core(path: &Path) {
 }
 
 #[test]
-fn a_handler_before_us_gets_the_core_as_the_kernel_sends_it() {
+fn previous_handler_gets_the_core_unchanged() {
     if cannot() {
         return;
     }
@@ -95,7 +95,7 @@ fn a_core_file_is_written_where_the_kernel_would() {
     assert_eq!(core_pattern(), "left.%e.%p");
 }
 
-/// Crashes with this root directory, working directory, user and name.
+/// Returns a program that crashes with this root directory, working directory, user and name.
 fn confined(root: &Path, directory: &str, user: u32, name: &str) -> std::process::Command {
     let mut command = crate::collect::program("confined", "../collect/confined.c");
     command
@@ -123,7 +123,8 @@ fn directory(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Runs a program to its crash, and waits until its handler has ended: the kernel keeps it until then.
+/// Runs a program to its crash, and waits until its handler has ended. The kernel keeps the process
+/// until then.
 fn crashes(program: &mut std::process::Command) {
     use std::os::unix::process::ExitStatusExt;
     let status = crate::collector::quiet(program).status().unwrap();
@@ -131,7 +132,7 @@ fn crashes(program: &mut std::process::Command) {
 }
 
 #[test]
-fn a_chroot_cannot_have_a_core_written_outside() {
+fn core_of_a_chroot_stays_inside() {
     if cannot() {
         return;
     }
@@ -147,7 +148,7 @@ fn a_chroot_cannot_have_a_core_written_outside() {
     crashes(&mut confined(&jail, "/", 0, "evil"));
     assert_eq!(names(&outside), [""; 0]);
     collector.stop();
-    // A link of the chroot's own leads to a place inside.
+    // A link inside the chroot that leads to a directory inside.
     fs::write("/proc/sys/kernel/core_pattern", "/absolute/core.%e").unwrap();
     collector.start();
     crashes(&mut confined(&jail, "/", 0, "kept"));
@@ -186,7 +187,7 @@ fn a_core_file_is_opened_with_the_rights_of_the_process() {
     collector.stop();
     fs::write("/proc/sys/kernel/core_pattern", "core.%e").unwrap();
     collector.start();
-    // It was root when it went there, and is not any more.
+    // The process entered the directory as root, and is another user now.
     let inside = closed.display().to_string();
     crashes(&mut confined(Path::new("/"), &inside, NOBODY, "user"));
     let group = folder.join("group");
@@ -202,7 +203,7 @@ fn a_core_file_is_opened_with_the_rights_of_the_process() {
         (NOBODY, 7, 0o600)
     );
     is_core(&group.join("core.user"));
-    // A link in its place, or a file of somebody else's, is neither followed nor written to.
+    // A link in place of the core, or a file of another user, is neither followed nor written to.
     fs::write(folder.join("theirs"), "theirs").unwrap();
     std::os::unix::fs::symlink(folder.join("theirs"), group.join("core.link")).unwrap();
     crashes(&mut confined(

@@ -1,4 +1,4 @@
-//! The daemon is killed, crashes itself, or meets programs that do their worst.
+//! The daemon is killed, crashes, or meets hostile programs.
 
 use crate::collect::{example, program};
 use crate::collector::{Collector, cannot, core_pattern, quiet, until};
@@ -8,11 +8,11 @@ use std::os::unix::process::CommandExt;
 use std::process::Child;
 use std::time::Duration;
 
-/// Kills the daemon while programs crash, `times` times, each time at another moment.
+/// Kills the daemon while programs crash, `times` times, at a different moment each time.
 fn killed(times: u32) {
     let mut collector = Collector::new("");
     let before = core_pattern();
-    // A small generator is random enough, and the same each time.
+    // A small generator is random enough, and repeatable.
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = move || {
         state ^= state << 13;
@@ -41,7 +41,7 @@ fn killed(times: u32) {
             assert_eq!(crash["complete"], true, "round {round}: {crash}");
         }
     }
-    // What killed daemons left in the making goes at the next start.
+    // The next start removes the unfinished bundles of killed daemons.
     collector.start();
     let left = std::fs::read_dir(collector.spool()).unwrap().flatten();
     let left = left.filter(|entry| entry.file_name().to_string_lossy().starts_with(".backtrail-"));
@@ -50,7 +50,7 @@ fn killed(times: u32) {
 }
 
 #[test]
-fn a_killed_daemon_leaves_nothing_behind() {
+fn killed_daemon_leaves_no_files() {
     if !cannot() {
         killed(12);
     }
@@ -59,14 +59,14 @@ fn a_killed_daemon_leaves_nothing_behind() {
 /// `cargo xtask test-all`.
 #[test]
 #[ignore = "takes minutes"]
-fn a_daemon_killed_two_hundred_times_leaves_nothing_behind() {
+fn daemon_killed_two_hundred_times_leaves_no_files() {
     if !cannot() {
         killed(200);
     }
 }
 
 #[test]
-fn a_daemon_and_its_guard_killed_leave_a_handler_that_holds_nobody() {
+fn handler_of_a_killed_daemon_and_guard_does_not_block() {
     if cannot() {
         return;
     }
@@ -100,7 +100,7 @@ fn a_daemon_and_its_guard_killed_leave_a_handler_that_holds_nobody() {
 }
 
 #[test]
-fn the_daemon_s_own_crash_hangs_nothing() {
+fn crash_of_the_daemon_blocks_nothing() {
     if cannot() {
         return;
     }
@@ -108,7 +108,7 @@ fn the_daemon_s_own_crash_hangs_nothing() {
     let before = core_pattern();
     collector.start();
     let begun = std::time::Instant::now();
-    // Rust's runtime swallows a first SIGSEGV that comes from outside.
+    // Rust's runtime ignores the first SIGSEGV that another process sends.
     collector.signal(Signal::SIGABRT);
     collector.wait();
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
@@ -142,12 +142,12 @@ fn five_thousand_threads_are_all_there() {
 }
 
 #[test]
-fn who_may_not_start_it_is_told_the_way_out() {
+fn unprivileged_start_error_names_the_fix() {
     if cannot() {
         return;
     }
     let mut command = backtrail_tests::backtrail::command().unwrap();
-    // Nobody, who may write nowhere.
+    // User `nobody`, who cannot write to any directory.
     command.uid(65534).gid(65534).arg("collect");
     let output = match command.output() {
         Ok(output) => output,

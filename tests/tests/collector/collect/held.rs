@@ -1,4 +1,4 @@
-//! What is kept of a process that crashes.
+//! The data kept from a crashing process.
 
 use crate::collect::{example, program};
 use crate::collector::{Collector, cannot};
@@ -56,18 +56,19 @@ fn every_thread_is_there_with_its_name() {
     let collector = Collector::started("");
     let crash = collector.crash(program("crowd", "../collect/crowd.c").arg("40"));
     let threads = collector.debug(&crash, &["info threads"]);
-    // The first thread has ended, and the process's memory with it for those who ask by its number.
+    // The first thread has ended, so the process's memory is not readable by its process id.
     assert_eq!(threads.matches(" instructions").count(), 40, "{threads}");
     assert_eq!(threads.matches("crashed").count(), 1, "{threads}");
 }
 
 #[test]
-fn a_process_in_a_container_is_read_whole() {
+fn process_in_a_container_is_saved_completely() {
     if cannot() {
         return;
     }
     let collector = Collector::started("");
-    // Namespaces of its own, and a root that nobody outside sees: the program's file is in no other place.
+    // Private namespaces, and a root that no other process sees. The program's file exists only
+    // there.
     let binary = backtrail_tests::built("crash_null", backtrail_tests::programs::Variant::Static).unwrap();
     let script =
         "mount -t tmpfs none /mnt && mkdir /mnt/app && cp \"$0\" /mnt/app/inside && chroot /mnt /app/inside";
@@ -92,7 +93,7 @@ fn a_process_in_a_container_is_read_whole() {
 }
 
 #[test]
-fn thirty_sparse_gigabytes_take_neither_time_nor_room() {
+fn thirty_sparse_gigabytes_are_saved_quickly_and_small() {
     if cannot() {
         return;
     }
@@ -119,7 +120,7 @@ fn thirty_sparse_gigabytes_take_neither_time_nor_room() {
 }
 
 #[test]
-fn the_core_is_what_the_policy_says() {
+fn core_contents_follow_the_policy() {
     if cannot() {
         return;
     }
@@ -149,7 +150,7 @@ fn the_core_is_what_the_policy_says() {
 }
 
 #[test]
-fn without_holding_there_is_what_the_probe_saw() {
+fn without_holding_the_probe_event_is_saved() {
     if cannot() {
         return;
     }
@@ -171,7 +172,7 @@ fn without_holding_there_is_what_the_probe_saw() {
 }
 
 #[test]
-fn the_kernel_s_socket_keeps_processes_too() {
+fn kernel_core_socket_saves_processes() {
     if cannot() {
         return;
     }

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 #[test]
-fn a_storm_is_cut_counted_and_ends() {
+fn crash_storm_is_limited_and_counted() {
     if cannot() {
         return;
     }
@@ -26,7 +26,7 @@ fn a_storm_is_cut_counted_and_ends() {
     });
     assert_eq!(collector.list().len(), 3);
     assert_eq!(collector.metric("crashes_limited_total"), 37.0);
-    // Another executable of the same user has none left; another user has its own.
+    // Another executable of the same user has no allowance left; another user has a separate one.
     quiet(&mut example("crash_abort")).status().unwrap();
     until("it is counted", || {
         collector.metric("crashes_limited_total") == 38.0
@@ -60,7 +60,7 @@ fn storm_of_one_user_loses_no_crash_of_another() {
 }
 
 #[test]
-fn a_reload_changes_limits_and_loses_nothing() {
+fn reload_changes_limits_and_keeps_crashes() {
     if cannot() {
         return;
     }
@@ -108,7 +108,7 @@ fn a_second_daemon_refuses_in_one_sentence() {
 }
 
 #[test]
-fn a_full_disk_loses_that_crash_and_no_other() {
+fn full_disk_loses_only_that_crash() {
     if cannot() {
         return;
     }
@@ -136,7 +136,7 @@ fn a_full_disk_loses_that_crash_and_no_other() {
     std::fs::remove_file(&ballast).unwrap();
     let crash = collector.crash(&mut example("crash_null"));
     assert_eq!(crash["complete"], true, "{crash}");
-    // Read-only is as good as full.
+    // A read-only file system is like a full one.
     let remounted = Command::new("mount")
         .args(["-o", "remount,ro"])
         .arg(&spool)
@@ -148,7 +148,7 @@ fn a_full_disk_loses_that_crash_and_no_other() {
 }
 
 #[test]
-fn the_oldest_go_when_the_spool_is_full() {
+fn full_spool_removes_the_oldest_crashes() {
     if cannot() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Names of threads that are not words of a language: each is saved, and handed on byte by byte.
+//! Thread names in invalid UTF-8: each is saved and passed on byte by byte.
 
 use crate::collector::{Collector, CorePattern, cannot, quiet, until};
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Names, and what the kernel makes of each in a pattern.
+/// Names, and the kernel's form of each in a pattern.
 const NAMES: [(&[u8], &[u8]); 8] = [
     (b"Verarbeitungs\xc3", b"Verarbeitungs\xc3"),
     (b"\xff", b"\xff"),
@@ -19,7 +19,7 @@ const NAMES: [(&[u8], &[u8]); 8] = [
     (b"../x", b"..!x"),
 ];
 
-/// Crashes under each name, and returns the number of crashes in the list that are whole.
+/// Crashes under each name, and returns the number of complete crashes in the list.
 fn crash_under_each(collector: &Collector) -> usize {
     for (name, _) in NAMES {
         let hex: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -34,7 +34,7 @@ fn crash_under_each(collector: &Collector) -> usize {
 }
 
 #[test]
-fn a_handler_before_us_gets_each_name_byte_by_byte() {
+fn previous_handler_gets_thread_names_unchanged() {
     if cannot() {
         return;
     }

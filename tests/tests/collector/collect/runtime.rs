@@ -1,4 +1,4 @@
-//! The runtime directory and the handler: root's alone, short-lived, and there for everybody.
+//! The runtime directory and the core handler: owned by root, short-lived, and usable by all users.
 
 use crate::collect::example;
 use crate::collector::{Collector, CorePattern, cannot, core_pattern, quiet, until};
@@ -19,7 +19,7 @@ fn dumping(program: &Command, folder: &std::path::Path) -> Command {
     command
 }
 
-/// A daemon that is stopped, and goes on in any case.
+/// A stopped daemon, which continues when this is dropped.
 struct Stopped<'a>(&'a Collector);
 
 impl<'a> Stopped<'a> {
@@ -36,7 +36,7 @@ impl Drop for Stopped<'_> {
 }
 
 #[test]
-fn a_daemon_that_hangs_holds_nobody_longer() {
+fn hanging_daemon_holds_no_crash_beyond_the_limit() {
     if cannot() {
         return;
     }
@@ -63,7 +63,7 @@ fn a_daemon_that_hangs_holds_nobody_longer() {
 }
 
 #[test]
-fn a_storm_leaves_handlers_for_others() {
+fn crash_storm_leaves_handlers_for_other_users() {
     if cannot() {
         return;
     }
@@ -71,7 +71,7 @@ fn a_storm_leaves_handlers_for_others() {
     let folder = collector.folder().to_owned();
     let _before = CorePattern::set("left.%e");
     collector.start();
-    // Each handler waits for the daemon, as when it is busy.
+    // Each handler waits for the stopped daemon, as for a busy one.
     let stopped = Stopped::new(&collector);
     let mut storm: Vec<_> = (0..300)
         .map(|_| quiet(&mut example("crash_null")).spawn().unwrap())
@@ -122,7 +122,7 @@ fn the_runtime_directory_stays_root_s_with_another_user() {
 }
 
 #[test]
-fn a_runtime_directory_of_others_is_refused_in_one_sentence() {
+fn runtime_directory_of_another_user_is_refused() {
     if cannot() {
         return;
     }

@@ -1,4 +1,5 @@
-//! Services under `backtrail record --daemon`: their crashes are in the collector's spool, with history.
+//! Services under `backtrail record --daemon`: their crashes are in the collector's spool, with
+//! history.
 
 use crate::collector::{Collector, cannot, until};
 use backtrail_process::status::{Disposition, disposition};
@@ -13,16 +14,16 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
-/// Crashes are told by the probe alone: `core_pattern` stays as it is.
+/// Only the probe reports crashes: `core_pattern` is unchanged.
 const PROBE_ALONE: &str = "[crash]\nhold = \"none\"\n";
-/// After this long the daemon saves by itself what it has seen and nobody has asked about, and more.
+/// A bit longer than the time after which the daemon saves a crash that no recorder has claimed.
 const UNASKED: Duration = Duration::from_secs(4);
 
 fn example(name: &str) -> PathBuf {
     built(name, Variant::Pie).unwrap()
 }
 
-/// `backtrail record --daemon` with the collector's configuration, and what else.
+/// Returns `backtrail record --daemon` with the collector's configuration and more arguments.
 fn service(collector: &Collector, arguments: &[&str]) -> Command {
     let mut command = command().unwrap();
     command
@@ -41,7 +42,7 @@ fn run(command: &mut Command) -> Run {
     }
 }
 
-/// The bundle is whole, and the way back from the crash is there.
+/// Checks that the bundle is complete and has the history before the crash.
 #[track_caller]
 fn has_history(collector: &Collector, crash: &Value) {
     assert_eq!(crash["complete"], true, "{crash}");
@@ -58,7 +59,7 @@ fn has_history(collector: &Collector, crash: &Value) {
     assert!(checked.stdout.contains("no faults"), "{checked:?}");
 }
 
-/// The recorder and the daemon see the same crash; one of them saves it.
+/// The recorder and the daemon see the same crash, and one of them saves it.
 fn one_bundle_of_a_crash(settings: &str) {
     let collector = Collector::started(settings);
     let ran = run(service(&collector, &["--"]).arg(example("crash_null"))).exited(128 + 11);
@@ -92,14 +93,14 @@ fn a_crash_of_a_service_has_history_and_is_saved_once() {
 }
 
 #[test]
-fn the_handler_of_cores_leaves_a_service_to_its_recorder() {
+fn core_handler_leaves_a_service_to_its_recorder() {
     if !cannot() {
         one_bundle_of_a_crash("");
     }
 }
 
 #[test]
-fn a_service_that_ends_by_itself_leaves_nothing() {
+fn service_that_exits_writes_no_bundle() {
     if cannot() {
         return;
     }
@@ -122,7 +123,7 @@ fn a_service_that_ends_by_itself_leaves_nothing() {
 }
 
 #[test]
-fn each_worker_that_crashes_is_a_bundle_and_the_service_goes_on() {
+fn each_crashing_worker_is_saved_while_the_service_runs() {
     if cannot() {
         return;
     }
@@ -155,7 +156,7 @@ fn read(stderr: Option<ChildStderr>) -> String {
     std::io::read_to_string(stderr.unwrap()).unwrap()
 }
 
-/// Ends within the tests' limit.
+/// Waits for the end, within the tests' limit.
 fn ended(child: &mut Child) -> Option<i32> {
     let mut status = None;
     until("the recorder ends", || {
@@ -165,13 +166,14 @@ fn ended(child: &mut Child) -> Option<i32> {
     status.unwrap().code()
 }
 
-/// Whoever started us may have had us ignore a signal, as nohup(1) does: then the recorder and its program ignore it, too.
+/// Returns whether this process ignores a signal, such as after nohup(1). The recorder and its
+/// program then ignore the signal too.
 fn is_ignored(signal: Signal) -> bool {
     disposition(nix::unistd::getpid().as_raw(), signal as i32) == Disposition::Ignored
 }
 
 #[test]
-fn what_is_sent_to_the_recorder_reaches_the_service() {
+fn signals_to_the_recorder_reach_the_service() {
     if cannot() {
         return;
     }
@@ -201,7 +203,7 @@ fn what_is_sent_to_the_recorder_reaches_the_service() {
 }
 
 #[test]
-fn without_a_collector_crashes_are_saved_and_a_warning_is_given() {
+fn without_a_collector_crashes_are_saved_with_a_warning() {
     let collector = Collector::new(PROBE_ALONE);
     let ran = run(service(&collector, &["--"]).arg(example("crash_null"))).exited(128 + 11);
     let lines: Vec<&str> = ran.stderr.lines().collect();
@@ -221,7 +223,7 @@ fn without_a_collector_crashes_are_saved_and_a_warning_is_given() {
 }
 
 #[test]
-fn the_spool_keeps_to_its_limit() {
+fn spool_stays_below_its_limit() {
     let collector = Collector::new(&format!("spool_limit = \"1\"\n{PROBE_ALONE}"));
     let mut newest = String::new();
     for _ in 0..3 {
@@ -234,7 +236,7 @@ fn the_spool_keeps_to_its_limit() {
 }
 
 #[test]
-fn a_process_that_runs_already_is_minded_too() {
+fn attached_process_is_claimed() {
     if cannot() {
         return;
     }
@@ -251,7 +253,7 @@ fn a_process_that_runs_already_is_minded_too() {
         .spawn()
         .unwrap();
     let pid = Pid::from_raw(program.id() as i32);
-    // A process that is traced has its tracer's number in its status.
+    // The status of a traced process has the id of its tracer.
     let traced = || {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         !status.contains("TracerPid:\t0\n")
@@ -276,7 +278,7 @@ fn a_process_that_runs_already_is_minded_too() {
 }
 
 #[test]
-fn what_recorders_save_counts_against_the_limit() {
+fn bundles_of_recorders_count_for_the_limit() {
     if cannot() {
         return;
     }

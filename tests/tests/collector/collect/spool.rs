@@ -1,4 +1,4 @@
-//! Who may open what is in the spool, and whose word it is.
+//! Permissions and trust in the spool: who may open its bundles.
 
 use crate::collect::example;
 use crate::collector::{Collector, cannot};
@@ -8,13 +8,13 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 
-/// A user and a group that nobody has.
+/// A user and a group that do not exist.
 const MEMBER: u32 = 54_321;
 const GROUP: u32 = 54_322;
 
-/// Runs the binary as a user of this group: its status, and what it printed.
+/// Runs the binary as a user of this group, and returns its status and output.
 fn as_member(collector: &Collector, group: u32, arguments: &[&str]) -> (Option<i32>, String) {
-    // The build folder may be root's alone.
+    // The build folder may be readable by root only.
     let copy = collector.folder().join("backtrail");
     if !copy.exists() {
         fs::copy(command().unwrap().get_program(), &copy).unwrap();
@@ -44,7 +44,7 @@ fn with_group(settings: &str) -> Collector {
 }
 
 #[test]
-fn a_member_of_the_spool_s_group_opens_crashes() {
+fn group_member_opens_crashes_of_the_spool() {
     if cannot() {
         return;
     }
@@ -60,7 +60,7 @@ fn a_member_of_the_spool_s_group_opens_crashes() {
     let debug = ["crashes", "debug", id, "--batch", "-e", "backtrace"];
     let (status, text) = as_member(&collector, GROUP, &debug);
     assert!(status == Some(0) && text.contains("main"), "{text}");
-    // Others see nothing.
+    // Other users see nothing.
     let (status, text) = as_member(&collector, MEMBER, &["crashes", "list"]);
     assert!(status == Some(1) && text.contains("Permission denied"), "{text}");
     let bundle = fs::metadata(crash["bundle"].as_str().unwrap()).unwrap();
@@ -68,7 +68,7 @@ fn a_member_of_the_spool_s_group_opens_crashes() {
 }
 
 #[test]
-fn without_a_group_a_bundle_is_its_owner_s_alone() {
+fn without_a_group_only_the_owner_reads_a_bundle() {
     if cannot() {
         return;
     }
@@ -80,7 +80,7 @@ fn without_a_group_a_bundle_is_its_owner_s_alone() {
 }
 
 #[test]
-fn what_a_recorder_handed_in_is_marked_as_its_word() {
+fn data_from_a_recorder_is_marked_as_its_claim() {
     if cannot() {
         return;
     }

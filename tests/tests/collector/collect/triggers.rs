@@ -30,7 +30,7 @@ fn a_process_is_saved_on_request_and_goes_on() {
         (&listed[0]["trigger"], &listed[0]["signal"]),
         (&"snapshot".into(), &None::<i32>.into())
     );
-    // What cannot be is one sentence.
+    // An impossible request fails with one sentence.
     let gone = backtrail(["snapshot", "--pid", &pid, "--config", config])
         .unwrap()
         .exited(1);
@@ -46,7 +46,7 @@ fn a_process_is_saved_on_request_and_goes_on() {
 }
 
 #[test]
-fn without_a_daemon_the_way_out_is_named() {
+fn missing_daemon_error_names_the_fix() {
     let collector = Collector::new("");
     let config = collector.config();
     let run = backtrail(["snapshot", "--pid", "1", "--config", config.to_str().unwrap()]).unwrap();
@@ -54,7 +54,7 @@ fn without_a_daemon_the_way_out_is_named() {
 }
 
 #[test]
-fn a_function_that_takes_too_long_is_saved() {
+fn slow_function_call_writes_a_bundle() {
     if cannot() {
         return;
     }
@@ -73,7 +73,7 @@ fn a_function_that_takes_too_long_is_saved() {
     until("it is saved", || !collector.list().is_empty());
     std::thread::sleep(std::time::Duration::from_millis(300));
     let listed = collector.list();
-    // The last call, of 200 ms, may find its process gone at its end.
+    // The process may have ended at the end of the last call, of 200 ms.
     assert!(
         listed.len() <= 2 && listed[0]["trigger"] == "function",
         "{listed:?}"

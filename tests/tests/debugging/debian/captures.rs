@@ -1,10 +1,10 @@
-//! Every command once on a crash that perf recorded on a processor with Intel PT, as a transcript for eyes.
+//! Runs every command once on a crash that perf recorded with Intel PT, and prints a transcript.
 
 use backtrail_tests::backtrail::backtrail;
 use backtrail_tests::bundle::Bundle;
 use std::ffi::OsStr;
 
-/// Each from where it makes sense.
+/// Each command, at a position where it makes sense.
 pub const COMMANDS: &[&str] = &[
     "crash",
     "when",
@@ -99,12 +99,12 @@ pub const COMMANDS: &[&str] = &[
 ];
 
 #[test]
-fn every_command_reads_as_it_did() {
+fn every_command_matches_the_transcript() {
     let Some(bundle) = Bundle::of_hase("control_flow", "control_flow-20180404T163033") else {
         return;
     };
     let transcript = bundle.debug(COMMANDS);
-    // The sources are not in the capture.
+    // The capture does not have the sources.
     let list = [
         OsStr::new("debug"),
         bundle.path.as_ref(),
@@ -114,7 +114,7 @@ fn every_command_reads_as_it_did() {
     ];
     let refused = backtrail(list).unwrap().exited(1).stdout;
     let transcript = transcript + &refused;
-    // Where the recording machine had the program is nobody's business.
+    // The transcript hides the folders of the recording machine.
     let shown = |line: &str| match line.split_once("/home/") {
         Some((before, path)) => format!("{before}…/{}", path.rsplit('/').next().unwrap_or_default()),
         None => line.to_owned(),

@@ -1,4 +1,4 @@
-//! A Rust program with debug symbols. What is wrong is at the top of `tests/fixtures/programs/orders.rs`.
+//! A Rust program with debug symbols. `tests/fixtures/programs/orders.rs` describes its defect.
 
 use crate::debian::walk::{Crash, Step};
 use crate::gdb_answers::{by_gdb, have_gdb, ours};
@@ -6,7 +6,7 @@ use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Variant, find};
 use std::sync::OnceLock;
 
-/// One run.
+/// Records one run.
 pub fn crash() -> &'static Crash {
     static CRASH: OnceLock<Crash> = OnceLock::new();
     CRASH.get_or_init(|| Crash {
@@ -15,7 +15,7 @@ pub fn crash() -> &'static Crash {
     })
 }
 
-/// From the panic to the cancelled order that moved another one.
+/// From the panic to the canceled order that moved another order.
 pub const WALK: &[Step] = &[
     (
         "crash",
@@ -106,7 +106,7 @@ fn a_panic_leads_to_the_order_that_was_moved() {
     crash().walk(WALK);
 }
 
-/// The frame of `fill`, and those around it.
+/// The frame of `fill`, and its callers.
 const FRAMES: &[&str] = &["orders::book::Book::fill", "orders::feed::apply", "orders::main"];
 
 #[test]
@@ -121,7 +121,7 @@ fn stack_and_values_are_gdbs() {
         let frame = frames.iter().find(|frame| frame["function"] == function);
         frame.unwrap_or_else(|| panic!("no {function}: {stack}"))["number"].clone()
     };
-    // Those that jumped to their callees are not on GDB's stack, so frames have other numbers there.
+    // GDB's stack lacks frames that jumped to their callees, so frame numbers differ.
     let theirs = by_gdb(&crash.executable, &crash.bundle, &["backtrace"]);
     let by_gdb_at = |function: &str| {
         let frames = theirs[0].1.iter().filter(|line| line.starts_with('#'));

@@ -1,4 +1,4 @@
-//! python3, which reads at address 0 through ctypes. What is wrong is at the top of `names.py`.
+//! python3, which reads at address 0 through ctypes. `names.py` describes the defect.
 
 use crate::debian::walk::{Crash, Step, folder, present};
 use crate::gdb_answers::{by_gdb, have_gdb, ours};
@@ -6,7 +6,8 @@ use backtrail_tests::bundle::Bundle;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// One run of Debian's python3, with its debug symbols; `None` (said on stderr): something is not installed.
+/// Records one run of Debian's python3, with its debug symbols. Returns `None`, with a message on
+/// stderr, if a package is not installed.
 pub fn crash() -> Option<&'static Crash> {
     static CRASH: OnceLock<Option<Crash>> = OnceLock::new();
     CRASH
@@ -25,7 +26,7 @@ pub fn crash() -> Option<&'static Crash> {
         .as_ref()
 }
 
-/// From the crash in the C library to what Python called, and to the call that went well.
+/// From the crash in the C library to the call from Python, and to an earlier call that succeeded.
 pub const WALK: &[Step] = &[
     (
         "crash",
@@ -112,7 +113,7 @@ fn the_crash_in_a_library_leads_to_what_called_it() {
     crash.walk(WALK);
 }
 
-/// Python calls itself through imports and through parts of functions that lie apart.
+/// Python calls itself through imports and through functions that are split into parts.
 #[test]
 fn every_call_is_followed_and_the_stack_is_gdbs() {
     let Some(crash) = crash() else { return };

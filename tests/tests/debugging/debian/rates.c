@@ -1,6 +1,6 @@
-/* An SQLite extension: convert(amount, currency) by a table of rates, of which the last ones used are kept.
-
-   Wrong: a currency without a rate costs the oldest of them its place, even if that is the base's. */
+/* An SQLite extension: convert(amount, currency), by a table with a cache of recent rates.
+ *
+ * Defect: a currency without a rate evicts the oldest rate, even that of the base. */
 #include <sqlite3ext.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-//! redis-server, told to crash: it catches the signal, writes a report of its own, and kills itself.
+//! redis-server, which crashes on request: it catches the signal, writes its own report, and kills
+//! itself.
 
 use crate::debian::walk::{Crash, Step, present};
 use crate::gdb_answers::{by_gdb, have_gdb, ours};
@@ -13,10 +14,11 @@ use std::process::Child;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Nothing of it takes nearly as long.
+/// The time limit, far above the real time.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// One run of Debian's redis-server; `None` (said on stderr): it is not installed.
+/// Records one run of Debian's redis-server. Returns `None`, with a message on stderr, if it is not
+/// installed.
 pub fn crash() -> Option<&'static Crash> {
     static CRASH: OnceLock<Option<Crash>> = OnceLock::new();
     CRASH
@@ -24,7 +26,7 @@ pub fn crash() -> Option<&'static Crash> {
         .as_ref()
 }
 
-/// The recorder, which does not outlive the test, nor does what it records outlive it.
+/// A recorder that ends, with its program, when the test ends.
 struct Recorder(Child);
 
 impl Drop for Recorder {
@@ -34,7 +36,7 @@ impl Drop for Recorder {
     }
 }
 
-/// What a server did that was asked for some work, then told to crash.
+/// Records a server that handles several requests and then crashes on request.
 pub fn recorded(server: &Path) -> Crash {
     let bundle = Bundle::empty();
     let folder = tempfile::tempdir().unwrap();
@@ -88,14 +90,14 @@ fn connected(socket: &Path, recorder: &mut Child) -> UnixStream {
     }
 }
 
-/// Sends a request, waits for the answer, and tells whether one came.
+/// Sends a request, and returns whether an answer came.
 fn asked(stream: &mut UnixStream, request: &str) -> bool {
     stream.write_all(format!("{request}\r\n").as_bytes()).unwrap();
-    // No answer is longer.
+    // No answer is longer than this.
     stream.read(&mut [0; 256]).is_ok_and(|length| length > 0)
 }
 
-/// Out of the handler that wrote the report, to the request that was served.
+/// From the handler that wrote the report to the request that was served.
 pub const WALK: &[Step] = &[
     (
         "crash",
@@ -180,10 +182,10 @@ pub const WALK: &[Step] = &[
 ];
 
 #[test]
-fn the_crash_is_found_behind_the_handler() {
+fn crash_is_found_through_its_signal_handler() {
     let Some(crash) = crash() else { return };
     crash.walk(WALK);
-    // The handler's own position, and the way over the signal in both directions.
+    // The handler's own position, and steps over the signal in both directions.
     let view = &crash.ask(&["crash"])[0];
     let handler = view["handler"]["position"].as_str().unwrap();
     assert_eq!(view["handler"]["handler"], "sigsegvHandler");
@@ -193,7 +195,7 @@ fn the_crash_is_found_behind_the_handler() {
 }
 
 #[test]
-fn a_function_without_lines_is_no_function_without_name() {
+fn function_without_lines_keeps_its_name() {
     let Some(crash) = crash() else { return };
     let arguments = [
         OsStr::new("debug"),

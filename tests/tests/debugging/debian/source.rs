@@ -1,7 +1,7 @@
 //! The same crashes with sqlite3 and redis-server built from Debian's sources, with debug symbols.
 //!
-//! Debian keeps the packages with its debug symbols in an archive of their own, which not every mirror has. Sources are
-//! fetched and built once, below the target directory.
+//! Debian's packages of debug symbols are in a separate archive, which not every mirror has.
+//! Sources are fetched and built once, below the target directory.
 
 use crate::debian::sqlite::{extension, values_are_gdbs};
 use crate::debian::walk::{Crash, Step, present};
@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A command of the debugger takes no longer than this, on a machine that does nothing else. In seconds it is bounded here.
+/// The time limit of a command, on an idle machine.
 const SLOW: Duration = Duration::from_secs(20);
 
-/// Where sources are unpacked and built.
+/// The folder where sources are unpacked and built.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("debian-sources")
 }
 
-/// Runs it in a folder; on a failure says so, with the end of what it printed.
+/// Runs a command. After a failure, prints the end of its output.
 fn done(command: &mut Command) -> bool {
     let Ok(output) = command.output() else {
         eprintln!("cannot run {:?}", command.get_program());
@@ -34,7 +34,8 @@ fn done(command: &mut Command) -> bool {
     output.status.success()
 }
 
-/// What apt-get reads packages from, with sources instead of binaries. The system's own lists stay as they are.
+/// Writes apt's package sources, with source packages in place of binary ones. The system's own
+/// lists are unchanged.
 fn source_lists(into: &Path) {
     let changed = |text: &str| {
         let lines = text.lines().map(|line| match line.strip_prefix("deb ") {
@@ -58,7 +59,8 @@ fn source_lists(into: &Path) {
     }
 }
 
-/// The unpacked source of a package; `None` (said on stderr): it is not to be had here.
+/// Returns the unpacked source of a package, or `None` with a message on stderr if it is
+/// unavailable.
 fn unpacked(package: &str) -> Option<PathBuf> {
     let folder = folder().join(package);
     let found = || {
@@ -90,7 +92,7 @@ fn unpacked(package: &str) -> Option<PathBuf> {
             .arg(format!("Dir::State::lists={}", folder.join("lists").display()));
         command
     };
-    // A source that cannot be reached must not stop us: the packages are Debian's.
+    // An unreachable source is not fatal: the packages are Debian's.
     done(apt_get().arg("update"));
     if !done(apt_get().args(["source", package])) {
         eprintln!("skipped: no source of {package} is to be had here");
@@ -99,7 +101,7 @@ fn unpacked(package: &str) -> Option<PathBuf> {
     found()
 }
 
-/// The program that `commands` make of a package's source.
+/// Builds a program of a package with `commands`.
 fn built(package: &str, program: &str, commands: &[&[&str]]) -> Option<PathBuf> {
     let source = unpacked(package)?;
     let program = source.join(program);
@@ -115,7 +117,7 @@ fn built(package: &str, program: &str, commands: &[&[&str]]) -> Option<PathBuf> 
     Some(program)
 }
 
-/// No command takes long; each is asked alone, so that nothing is known from those before.
+/// Checks that no command takes long. Each runs in its own session, without cached results.
 fn none_is_slow(crash: &Crash, commands: &[&str]) {
     for command in commands {
         let began = Instant::now();
@@ -126,7 +128,7 @@ fn none_is_slow(crash: &Crash, commands: &[&str]) {
     }
 }
 
-/// With every name and line of sqlite3 itself.
+/// With all names and lines of sqlite3.
 const SQLITE: &[Step] = &[
     (
         "backtrace",

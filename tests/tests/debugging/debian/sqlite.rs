@@ -1,4 +1,5 @@
-//! sqlite3, with an extension of ours that crashes in the middle of a query. What is wrong is at the top of `rates.c`.
+//! sqlite3, with our extension that crashes in the middle of a query. `rates.c` describes its
+//! defect.
 
 use crate::debian::walk::{Crash, Step, folder, present};
 use crate::gdb_answers::{by_gdb, have_gdb, ours};
@@ -8,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// One run of Debian's sqlite3; `None` (said on stderr): something is not installed.
+/// Records one run of Debian's sqlite3. Returns `None`, with a message on stderr, if a package is
+/// not installed.
 pub fn crash() -> Option<&'static Crash> {
     static CRASH: OnceLock<Option<Crash>> = OnceLock::new();
     CRASH
@@ -16,7 +18,7 @@ pub fn crash() -> Option<&'static Crash> {
         .as_ref()
 }
 
-/// The extension, built with debug symbols.
+/// Builds the extension with debug symbols.
 pub fn extension() -> Option<PathBuf> {
     present("/usr/include/sqlite3ext.h")?;
     let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rates.so");
@@ -31,7 +33,7 @@ pub fn extension() -> Option<PathBuf> {
     Some(library)
 }
 
-/// What `sqlite3` did with the script, up to its crash.
+/// Records `sqlite3` running the script, up to its crash.
 pub fn recorded(sqlite3: &Path, extension: &Path) -> Crash {
     let load = format!(".load {}", extension.display());
     let read = format!(".read {}", folder().join("rates.sql").display());
@@ -151,7 +153,7 @@ pub const WALK: &[Step] = &[
         "slowest convert 2 --instructions",
         &["convert from sqlite3VdbeExec"],
     ),
-    // What GDB's users type besides.
+    // Other commands that users of GDB type.
     ("goto forgotten", &["forget () at rates.c:29 "]),
     ("info symbol $pc", &["forget"]),
     ("delete", &[]),
@@ -174,9 +176,9 @@ fn the_cause_is_found_far_before_the_crash() {
 }
 
 #[test]
-fn what_one_call_did_that_the_others_did_not_is_found() {
+fn difference_between_calls_is_found() {
     let Some(crash) = crash() else { return };
-    // Four find a rate and one does not; that one makes room.
+    // Four calls find a rate and one does not; that one evicts an entry.
     let slowest = &crash.ask(&["slowest load --instructions"])[0];
     let calls = slowest["slowest"].as_array().unwrap();
     assert_eq!(calls.len(), 5);
@@ -204,7 +206,7 @@ fn forward_comes_back_to_where_backward_began() {
     for (back, forth) in [("reverse-step", "step"), ("reverse-stepi", "stepi")] {
         crash.comes_back("last forget", back, forth, 25);
     }
-    // All in `load`: no call is left in between.
+    // All steps are in `load`, because no calls are between them.
     crash.comes_back("last rates.c:60", "reverse-next", "next", 5);
     crash.comes_back("last rates.c:60", "reverse-nexti", "nexti", 20);
 }
@@ -219,7 +221,7 @@ fn stack_and_values_are_gdbs() {
     crash.arguments_are_gdbs();
 }
 
-/// Values of the extension at the crash.
+/// Checks values of the extension at the crash against GDB.
 pub fn values_are_gdbs(crash: &Crash) {
     let commands = [
         "print *base",

@@ -1,4 +1,4 @@
-//! The transcript in `docs/tutorial.md` is what the debugger answers today.
+//! Compares the transcript in `docs/tutorial.md` with the debugger's answers.
 
 use crate::debian::sqlite::{extension, recorded};
 use crate::debian::walk::present;
@@ -6,10 +6,10 @@ use backtrail_tests::backtrail::repository;
 use regex::Regex;
 
 const PROMPT: &str = "(backtrail) ";
-/// A line that stands for any number of lines.
+/// A line that represents any number of lines.
 const LEFT_OUT: &str = "…";
 
-/// What differs from run to run and from machine to machine.
+/// Text that differs between runs and machines.
 const VARIES: &[(&str, &str)] = &[
     (r"\bt\d+#\d+", "POSITION"),
     (r"\bc\d+\b", "CALL"),
@@ -47,7 +47,7 @@ fn shown(page: &str) -> Vec<(String, Vec<String>)> {
     answers
 }
 
-/// The lines are those of the page, but for what that leaves out.
+/// Returns whether the lines equal those of the page, except for its omissions.
 fn agrees(shown: &[String], real: &[String]) -> bool {
     match shown.split_first() {
         None => real.is_empty(),
@@ -61,7 +61,7 @@ fn agrees(shown: &[String], real: &[String]) -> bool {
 }
 
 #[test]
-fn the_page_shows_what_the_debugger_says() {
+fn tutorial_matches_the_debugger() {
     let page = std::fs::read_to_string(repository().join("docs/tutorial.md")).unwrap();
     let shown = shown(&page);
     let Some((sqlite3, extension)) = present("/usr/bin/sqlite3").zip(extension()) else {
@@ -89,7 +89,7 @@ fn the_page_shows_what_the_debugger_says() {
 }
 
 #[test]
-fn a_page_that_is_not_true_is_found() {
+fn wrong_transcript_in_a_page_is_detected() {
     let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
     let real = lines("#0  0x12 in f () at f.c:3\n#1  0x34 in main ()\n#2  0x56 in _start ()");
     assert!(agrees(&lines("#0  0xff in f () at f.c:3\n…"), &real));

@@ -1,11 +1,11 @@
-//! No command is without a walk through a real program, nor without its place in the transcript of a capture.
+//! Every command is used in a walk through a real program and in the transcript of a capture.
 
 use crate::debian::walk::Step;
 use crate::debian::{captures, orders, python, redis, sqlite};
 use backtrail_console::commands::{self, parse};
 use std::collections::BTreeSet;
 
-/// The names of the commands that are typed.
+/// Returns the names of the typed commands.
 fn used<'a>(lines: impl IntoIterator<Item = &'a str>) -> BTreeSet<&'static str> {
     lines
         .into_iter()
@@ -24,14 +24,15 @@ fn every_command_is_used_on_a_real_program() {
     let typed = walks
         .iter()
         .flat_map(|walk| walk.iter().map(|(command, _)| *command));
-    // `compare` takes calls by name, which differ from run to run: a test of its own finds two in sqlite.
+    // `compare` takes calls by name, which differ between runs. A separate test finds two in
+    // sqlite.
     let typed = typed.chain(["compare"]);
     assert_eq!(missing(&used(typed)), [""; 0]);
 }
 
 #[test]
 fn every_command_is_used_on_a_capture() {
-    // It fails there: the sources are not at hand.
+    // `list` fails there, because the sources are missing.
     let typed = captures::COMMANDS.iter().copied().chain(["list"]);
     assert_eq!(missing(&used(typed)), [""; 0]);
 }

@@ -1,26 +1,26 @@
-//! A program that crashed, and a walk through what was recorded of it.
+//! A crashed program, and a walk through its recording.
 
 use crate::gdb_answers::{by_gdb, ours};
 use backtrail_tests::bundle::Bundle;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// A command, and what its answer must contain, each of these.
+/// A command, and the texts that its answer must contain.
 pub type Step = (&'static str, &'static [&'static str]);
 
-/// The number of a frame, and its function.
+/// The number and function of a frame.
 pub type Frame = (String, String);
 
 /// A recorded crash.
 pub struct Crash {
-    /// What was recorded.
+    /// The recording.
     pub bundle: Bundle,
     /// The program, for GDB.
     pub executable: PathBuf,
 }
 
 impl Crash {
-    /// The answers to commands, each with its command, in one session.
+    /// Returns each command with its answer, from one session.
     #[track_caller]
     pub fn answers(&self, commands: &[&str]) -> Vec<String> {
         let transcript = self.bundle.debug(commands);
@@ -35,10 +35,10 @@ impl Crash {
         answers
     }
 
-    /// Each command of a walk is answered with what it must be, and none fails.
+    /// Runs the commands of a walk. Each answer must match, and none may fail.
     #[track_caller]
     pub fn walk(&self, steps: &[Step]) {
-        // What functions were called with is looked at elsewhere.
+        // Other tests check the arguments of functions.
         let mut commands = vec!["set print frame-arguments none"];
         commands.extend(steps.iter().map(|(command, _)| *command));
         let answers = self.answers(&commands);
@@ -52,7 +52,7 @@ impl Crash {
         assert!(wrong.is_empty(), "{wrong}");
     }
 
-    /// The results of commands, in order.
+    /// Returns the results of commands, in order.
     #[track_caller]
     pub fn ask(&self, commands: &[&str]) -> Vec<Value> {
         let mut options = vec!["--batch", "--json"];
@@ -66,7 +66,8 @@ impl Crash {
         answers.collect()
     }
 
-    /// From where `from` leads, `back` and then `forth` come through the same positions, so many of them.
+    /// Checks that `back`, `count` times, and then `forth` pass the same positions, starting at
+    /// `from`.
     #[track_caller]
     pub fn comes_back(&self, from: &str, back: &str, forth: &str, count: usize) {
         let mut commands = vec![from];
@@ -84,7 +85,8 @@ impl Crash {
         assert!(different, "{back} stands still: {there:?}");
     }
 
-    /// The same by `reverse-next` and `next`, in the function that made the last call of `callee`.
+    /// Checks the same with `reverse-next` and `next`, in the function of the last call of
+    /// `callee`.
     #[track_caller]
     pub fn comes_back_over_calls(&self, callee: &str) {
         let last = format!("last {callee}");
@@ -94,8 +96,9 @@ impl Crash {
         self.comes_back(&format!("goto {position}"), "reverse-next", "next", 10);
     }
 
-    /// The frames of the stack at the crash, innermost first, with their numbers; without those that jumped to their
-    /// callees: they are gone from the program's stack, which is all that GDB has. A function without a name is empty.
+    /// Returns the numbers and functions of the stack at the crash, innermost first. Frames that
+    /// jumped to their callees are omitted, because they are not on the program's stack, which is
+    /// all that GDB has. A function without a name is empty.
     #[track_caller]
     pub fn frames(&self) -> Vec<Frame> {
         let stack = &self.ask(&["backtrace"])[0];
@@ -106,7 +109,7 @@ impl Crash {
         on_stack(stack).map(named).collect()
     }
 
-    /// GDB's frames on the same core, without the mark of a signal.
+    /// Returns GDB's frames on the same core, without the mark of a signal.
     pub fn gdb_frames(&self) -> Vec<Frame> {
         let stack = &by_gdb(&self.executable, &self.bundle, &["backtrace"])[0].1;
         let named = |line: &String| {
@@ -126,7 +129,7 @@ impl Crash {
             .collect()
     }
 
-    /// Our stack is GDB's, as far as that goes.
+    /// Checks that our stack agrees with GDB's, as far as GDB's goes.
     #[track_caller]
     pub fn stack_is_gdbs(&self) {
         let functions = |frames: Vec<Frame>| -> Vec<String> {
@@ -137,7 +140,7 @@ impl Crash {
         assert_eq!(ours.get(..theirs.len()), Some(&theirs[..]), "{ours:?}");
     }
 
-    /// What the frames of our stack were called with is what GDB shows, where it is known.
+    /// Checks the known arguments of our frames against GDB's.
     #[track_caller]
     pub fn arguments_are_gdbs(&self) {
         let stack = &self.ask(&["backtrace"])[0];
@@ -155,7 +158,7 @@ impl Crash {
                 };
                 let name = argument["name"].as_str().unwrap();
                 let is = |at_entry: &str, value: &str| theirs.contains(&format!("{name}{at_entry}={value}"));
-                // What the caller states of its call GDB does not always find.
+                // GDB does not always find what the caller's call site states.
                 if is("", "<optimized out>") {
                     continue;
                 }
@@ -169,7 +172,7 @@ impl Crash {
         assert!(compared > 5, "only {compared} arguments were compared");
     }
 
-    /// Arguments and variables of the inner frames are those of GDB, where ours are known.
+    /// Checks the known arguments and variables of the inner frames against GDB's.
     #[track_caller]
     pub fn variables_are_gdbs(&self, frames: usize) {
         let commands = |all: Vec<Frame>| -> Vec<String> {
@@ -204,21 +207,21 @@ impl Crash {
     }
 }
 
-/// The frames of a stack but for those that jumped to their callees.
+/// Returns the frames of a stack, except those that jumped to their callees.
 fn on_stack(stack: &Value) -> impl Iterator<Item = &Value> {
     let frames = stack["frames"].as_array().unwrap();
-    // Inlined copies stand before the function that they are in.
+    // Inlined copies precede the function that contains them.
     let functions = frames.split_inclusive(|frame| frame["inlined"] == false);
     let real = functions.filter(|frames| frames.last().is_some_and(|frame| frame["tail_caller"] == false));
     real.flatten()
 }
 
-/// The last `frame` command.
+/// Returns the last `frame` command.
 fn ours_frame<'a>(commands: &[&'a str], at: usize) -> &'a str {
     commands[at - at % 3]
 }
 
-/// The path of a program or file, if it is there; says so if not.
+/// Returns the path of a program or file if it exists, or prints that it is missing.
 pub fn present(path: &str) -> Option<&Path> {
     let path = Path::new(path);
     if !path.exists() {
@@ -227,7 +230,7 @@ pub fn present(path: &str) -> Option<&Path> {
     path.exists().then_some(path)
 }
 
-/// The folder of this test.
+/// Returns the folder of this test.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/debugging/debian")
 }

@@ -1,4 +1,4 @@
-//! Each verb goes to the nearest position that its definition names.
+//! Each motion stops at the nearest position that its definition names.
 
 use crate::definition::stretch::Stretch;
 use backtrail_debugger::breakpoint::Hits;
@@ -6,7 +6,7 @@ use backtrail_debugger::lines::FrameKey;
 use backtrail_debugger::{Direction, Motion};
 use backtrail_decoder::Entered;
 
-/// Tries every verb from every third position.
+/// Checks every motion from every third position.
 pub fn hold(stretch: &Stretch<'_>) {
     for from in stretch.positions().step_by(3) {
         for direction in [Direction::Forward, Direction::Backward] {
@@ -21,7 +21,7 @@ fn from_one(stretch: &Stretch<'_>, direction: Direction, from: u64) {
         let ends = stretch.is_edge(from) && found == from;
         let right = match expected {
             Some(expected) => found == expected,
-            // Further than was looked.
+            // The target is beyond the checked range.
             None => ends || !(stretch.low..=stretch.high).contains(&found),
         };
         let tid = stretch.steps.lines.history.tid();
@@ -35,7 +35,7 @@ fn from_one(stretch: &Stretch<'_>, direction: Direction, from: u64) {
     check(&Motion::Step, nearest(&|at| stretch.is_start(at)));
     check(&Motion::Continue, nearest(&|_| false));
 
-    // Going backward from a gap, the frame that history was in before it counts.
+    // Backward from a gap, the frame before the gap is the reference.
     let crosses = direction == Direction::Backward && stretch.steps.gaps.contains(&from);
     let Some(frame) = stretch.steps.lines.frame(if crosses { from - 1 } else { from }) else {
         return;
@@ -72,25 +72,26 @@ fn from_one(stretch: &Stretch<'_>, direction: Direction, from: u64) {
     }
 }
 
-/// Whether `finish` or `reverse-finish` out of `frame` may end at `at`, if nothing is nearer.
+/// Returns whether `finish` or `reverse-finish` out of `frame` may end at `at`, if nothing is
+/// nearer.
 fn is_way_out(stretch: &Stretch<'_>, direction: Direction, frame: FrameKey, at: u64) -> bool {
     let lines = &stretch.steps.lines;
     let call = lines.forest.call(frame.call);
-    // Out of an inlined copy: the call's own code outside of it.
+    // Out of an inlined copy: to the call's own code outside the copy.
     let is_outside = |pc| !lines.lines.is_within(lines.lines.chain(pc), frame.chain);
     let out_of_copy = || stretch.call(at) == Some(frame.call) && lines.history.pc(at).is_some_and(is_outside);
     let behind = match (direction, call.entered) {
         (Direction::Forward, _) => at == call.end,
         (Direction::Backward, Entered::Call { site } | Entered::TailCall { site }) => at == site,
         (Direction::Backward, Entered::Signal { .. }) => at + 1 == call.first,
-        // Its beginning is not in the history: to the first of it that is.
+        // The call begins before the history: to its first recorded instruction.
         (Direction::Backward, _) => at == call.first,
     };
     behind || frame.chain != Default::default() && at < call.end && out_of_copy()
 }
 
-/// The outermost call has no known caller although history goes on around it without a gap: then
-/// frames are told anew, which is not said here once more.
+/// Returns whether the outermost call has no known caller although history continues around it
+/// without a gap. Frames are then determined again, which this test does not repeat.
 fn frames_are_told_anew(stretch: &Stretch<'_>, around: &[FrameKey]) -> bool {
     let Some(root) = around
         .last()

@@ -1,10 +1,10 @@
-//! Each pair of verbs comes back to where its definition says.
+//! Each pair of motions returns to its start, as its definition says.
 
 use crate::definition::stretch::Stretch;
 use backtrail_debugger::{Direction, Motion};
 use backtrail_decoder::Entered;
 
-/// Tries every pair from every position.
+/// Checks every pair from every position.
 pub fn hold(stretch: &Stretch<'_>) {
     for from in stretch.low..stretch.high {
         instructions_and_lines(stretch, from);
@@ -29,7 +29,8 @@ fn instructions_and_lines(stretch: &Stretch<'_>, from: u64) {
     }
 }
 
-/// `finish` and `reverse-finish` end on both sides of the call, which `nexti` and `reverse-nexti` pass over.
+/// `finish` and `reverse-finish` end on both sides of the call that `nexti` and `reverse-nexti`
+/// pass.
 fn returns(stretch: &Stretch<'_>, from: u64) {
     let forest = stretch.steps.lines.forest;
     let Some(call) = stretch.call(from).map(|call| forest.call(call)) else {

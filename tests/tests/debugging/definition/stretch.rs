@@ -1,4 +1,4 @@
-//! A stretch of history, with all that the definitions ask of its positions found the slow and plain way.
+//! A range of history. Properties of its positions are computed in the slow and simple way.
 
 use backtrail_debugger::lines::FrameKey;
 use backtrail_debugger::step::Steps;
@@ -6,16 +6,17 @@ use backtrail_debugger::{Direction, Motion};
 use backtrail_decoder::CallId;
 use std::ops::Range;
 
-/// So many positions at the end of history are tried, where users begin.
+/// The number of positions to check at the end of history, where users begin.
 const LAST: u64 = 600;
-/// So many positions a stretch elsewhere.
+/// The number of positions in a stretch elsewhere.
 const LEN: u64 = 250;
-/// So many stretches among the program's own lines, and so many anywhere.
+/// The number of stretches in code with lines, and the number anywhere.
 const STRETCHES: u64 = 4;
-/// No predecessor is looked for further away.
+/// The maximum distance to a predecessor.
 const FAR: u64 = 2000;
 
-/// The stretches of a thread to try: its end, some around code with lines, some anywhere; the same in every run.
+/// Returns the stretches of a thread to check: its end, some in code with lines, some anywhere.
+/// They are the same in every run.
 pub fn stretches(steps: &Steps<'_>) -> Vec<Range<u64>> {
     let len = steps.lines.history.len();
     let with_lines: Vec<u64> = (0..len)
@@ -24,7 +25,7 @@ pub fn stretches(steps: &Steps<'_>) -> Vec<Range<u64>> {
         .map(|(index, _)| index)
         .collect();
     let mut random = SplitMix(len);
-    // One in each of as many equal parts, so that they spread.
+    // One stretch in each of `count` equal parts of the history.
     let mut spread = |count: u64| -> Vec<u64> {
         let part = (count / STRETCHES).max(1);
         let parts = (0..STRETCHES).map(|number| number * part + random.below(part));
@@ -80,12 +81,12 @@ impl<'a> Stretch<'a> {
         self.calls[(at - self.low) as usize]
     }
 
-    /// Where every verb stops, whatever it looks for.
+    /// Returns whether every motion stops at this position.
     pub fn is_edge(&self, at: u64) -> bool {
         at == 0 || at == self.steps.lines.history.len() || self.steps.gaps.contains(&at)
     }
 
-    /// The position of the stretch nearest to `from` that is an edge or fits.
+    /// Returns the nearest position to `from` in the stretch that is an edge or satisfies `fits`.
     pub fn nearest(&self, direction: Direction, from: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
         let stops = |at: &u64| self.is_edge(*at) || fits(*at);
         match direction {
@@ -94,12 +95,12 @@ impl<'a> Stretch<'a> {
         }
     }
 
-    /// Where the debugger goes.
+    /// Returns the position to which the debugger moves.
     pub fn target(&self, motion: &Motion, direction: Direction, from: u64) -> u64 {
         self.steps.target(motion, direction, from).unwrap().index
     }
 
-    /// `frame` and the frames around it.
+    /// Returns `frame` and its callers.
     pub fn around(&self, frame: FrameKey) -> Vec<FrameKey> {
         let lines = &self.steps.lines;
         let out = |frame: &FrameKey| match lines.lines.around(frame.chain) {
@@ -110,7 +111,8 @@ impl<'a> Stretch<'a> {
     }
 }
 
-/// Whether `index` is a line start, by the definition's words, where its predecessor is not too far away to look.
+/// Returns whether `index` is a line start by the definition, or the debugger's result if the
+/// predecessor is too far away.
 fn is_start(steps: &Steps<'_>, index: u64) -> bool {
     let lines = &steps.lines;
     let found = lines.is_start(index).unwrap();

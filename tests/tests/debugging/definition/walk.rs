@@ -1,9 +1,9 @@
-//! Walking a whole history by lines, back from its end and on from where that came to.
+//! A walk over a whole history by lines, back from its end and forward from there.
 
 use backtrail_debugger::step::Steps;
 use backtrail_debugger::{Direction, Motion};
 
-/// No more steps are made.
+/// The maximum number of steps.
 const STEPS: usize = 20_000;
 
 /// Forward and backward visit the same positions, in opposite order.

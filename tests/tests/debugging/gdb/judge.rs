@@ -1,51 +1,51 @@
-//! GDB, made to record a program with `record full` and to carry out a plan in the record.
+//! GDB, which records a program with `record full` and executes a plan in the record.
 
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Inside of GDB.
+/// The script that runs inside GDB.
 const SCRIPT: &str = include_str!("judge.py");
 const REGISTERS: &str = include_str!("registers.py");
 
-/// What the program runs without: GDB 13 cannot record AVX, nor what the C library would save with XSAVE; and the
-/// string instructions, of which it counts every repetition.
+/// Disabled CPU features. GDB 13 cannot record AVX or XSAVE of the C library, and counts every
+/// repetition of a string instruction.
 pub const TUNABLES: (&str, &str) = (
     "GLIBC_TUNABLES",
     "glibc.cpu.hwcaps=-AVX,-AVX2,-AVX512F,-AVX512VL,-XSAVE,-XSAVEC,-ERMS,-FSRM",
 );
 
-/// A part of a plan: from where, and what to do there.
+/// A part of a plan: the start, and the commands.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// How many instructions of the record come before, and no breakpoint is there; `None`: from where the last trial
-    /// ended, with its breakpoints.
+    /// The number of instructions before the start, where no breakpoint is set. `None` starts where
+    /// the last trial ended, with its breakpoints.
     pub from: Option<usize>,
-    /// The last one is the move that is compared; those before it prepare it.
+    /// The last command is the move that is compared; those before it prepare it.
     pub commands: Vec<String>,
 }
 
-/// An instruction of the record, and what GDB knows of its address.
+/// An instruction of the record, and GDB's data about its address.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Here {
     pub pc: u64,
-    /// Where the row of the line table begins that it is in.
+    /// The start address of its row in the line table.
     pub row: u64,
-    /// Of the row; 0: none.
+    /// The line of the row; 0 for none.
     pub line: u32,
-    /// The row begins a statement.
+    /// Whether the row begins a statement.
     pub statement: bool,
-    /// Frames on the program's stack.
+    /// The number of frames on the program's stack.
     pub depth: u32,
     pub function: Option<String>,
-    /// The function begins here.
+    /// Whether this is the first instruction of the function.
     pub entry: bool,
-    /// Where the inlined copies around it begin, the innermost first.
+    /// The start addresses of the inlined copies that contain it, innermost first.
     pub copies: Vec<u64>,
-    /// One of them begins here.
+    /// Whether one of the copies begins here.
     pub copy: bool,
-    /// It is executed several times, each of which GDB counts.
+    /// Whether it is repeated. GDB counts each repetition.
     #[serde(default)]
     pub repeats: bool,
 }
@@ -59,18 +59,18 @@ pub struct Frame {
     pub line: Option<u32>,
 }
 
-/// Where GDB came to.
+/// The end of a trial in GDB.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Answer {
-    /// How many instructions of the record came before the trial.
+    /// The number of instructions before the start of the trial.
     pub start: usize,
-    /// … and come now.
+    /// The number of instructions before its end.
     pub number: usize,
     pub frames: Vec<Frame>,
     pub error: Option<String>,
 }
 
-/// GDB is there; says so if not.
+/// Returns whether GDB is installed, or prints that it is missing.
 pub fn is_there() -> bool {
     let found = Command::new("gdb").arg("--version").output().is_ok();
     if !found {
@@ -79,7 +79,8 @@ pub fn is_there() -> bool {
     found
 }
 
-/// The record from main to the program's end, and an answer for each trial. `exits`: it ends by returning from main.
+/// Returns the record from main to the program's end, and an answer for each trial. `exits`: the
+/// program ends by returning from main.
 pub fn judge(executable: &Path, exits: bool, plan: &[Trial]) -> (Vec<Here>, Vec<Answer>) {
     let folder = tempfile::tempdir().unwrap();
     let line = |trial: &Trial| {
@@ -104,7 +105,8 @@ pub fn judge(executable: &Path, exits: bool, plan: &[Trial]) -> (Vec<Here>, Vec<
     (path, answers)
 }
 
-/// The general registers and rip in another run, by how many instructions behind the one at `main`.
+/// Returns the general registers and rip in another run, by the number of instructions after
+/// `main`.
 pub fn registers(
     executable: &Path,
     main: u64,
@@ -124,7 +126,7 @@ pub fn registers(
     registers
 }
 
-/// What a script tells inside of GDB, and what went wrong.
+/// Runs a script inside GDB, and returns its output and its errors.
 fn told(folder: &Path, script: &str, executable: &Path, with: impl FnOnce(&mut Command)) -> (String, String) {
     let file = |name: &str| folder.join(name);
     std::fs::write(file("script.py"), script).unwrap();

@@ -1,5 +1,5 @@
-//! Command lines as somebody types them who knows GDB. What GDB can say of the same core is compared with its answer; the
-//! rest is checked for what it must say, or for what it tells to use instead.
+//! Command lines that users of GDB type. Answers are compared with GDB's on the same core where GDB
+//! has one. The other answers are checked for their contents, or for the command to use instead.
 
 use crate::gdb::judge;
 use Check::{Gdb, Instead, Says};
@@ -8,21 +8,21 @@ use backtrail_tests::programs::{Variant, find};
 use std::path::Path;
 use std::process::Command;
 
-/// What stands before each answer in GDB's output.
+/// The mark before each answer in GDB's output.
 const MARK: &str = ">>> ";
 
 /// How an answer is checked.
 #[derive(Clone, Copy)]
 enum Check {
-    /// It is GDB's.
+    /// The answer equals GDB's.
     Gdb,
-    /// It holds these texts.
+    /// The answer contains these texts.
     Says(&'static [&'static str]),
-    /// It is an error that holds this text.
+    /// The answer is an error that contains this text.
     Instead(&'static str),
 }
 
-/// Typed one after the other, at the crash of `values`.
+/// Lines to type in this order, at the crash of `values`.
 const LINES: &[(&str, Check)] = &[
     // Values, types and memory.
     ("p inner", Gdb),
@@ -187,7 +187,7 @@ const LINES: &[(&str, Check)] = &[
     ("t 2", Instead("no thread 2")),
     ("thread apply all bt 1", Says(&["Thread ", "#0  fall ("])),
     ("thread apply 1 bt 1", Says(&["Thread ", "#0  fall ("])),
-    // What a record cannot have says what to use.
+    // Commands that a recording cannot support name an alternative.
     ("watch counter", Instead("`break` where")),
     ("rwatch counter", Instead("reverse-continue")),
     ("call add(1, 2)", Instead("`print`")),
@@ -220,7 +220,7 @@ const LINES: &[(&str, Check)] = &[
     ("q", Says(&[])),
 ];
 
-/// The lines behind each mark. Which number a value got does not matter.
+/// Returns the lines after each mark, without the numbers of values.
 fn answers(transcript: &str, mark: &str) -> Vec<Vec<String>> {
     let mut answers: Vec<Vec<String>> = Vec::new();
     for line in transcript.lines() {
@@ -237,7 +237,7 @@ fn answers(transcript: &str, mark: &str) -> Vec<Vec<String>> {
     answers
 }
 
-/// GDB's answers to what it is asked; frames are selected as in the whole list.
+/// Returns GDB's answers. Frames are selected as in the whole list.
 fn by_gdb(executable: &Path, core: &Path, asked: &[&str]) -> Vec<Vec<String>> {
     let mut gdb = Command::new("gdb");
     gdb.args(["-nx", "-q", "-batch", "-iex", "set debuginfod enabled off"])
@@ -263,7 +263,7 @@ fn lines_of_gdb_users_work() {
     options.extend(asked.iter().flat_map(|command| ["-e", command]));
     let mut arguments = vec!["debug".as_ref(), bundle.path.as_os_str()];
     arguments.extend(options.iter().map(std::ffi::OsStr::new));
-    // Lines that are refused make it exit with 1.
+    // Refused lines make GDB exit with 1.
     let run = backtrail_tests::backtrail::backtrail(arguments)
         .unwrap()
         .exited(1);
@@ -297,7 +297,7 @@ fn lines_of_gdb_users_work() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// GDB must do it too.
+/// Returns whether GDB must run the command too.
 fn selects_frame(command: &str) -> bool {
     let first = command.split(' ').next();
     let frame = matches!(first, Some("f" | "frame" | "up" | "down")) && !command.ends_with("nobody");
@@ -305,7 +305,7 @@ fn selects_frame(command: &str) -> bool {
 }
 
 #[test]
-fn their_answers_are_json_too() {
+fn gdb_commands_support_json() {
     let (bundle, _) = Bundle::recorded(find("values").unwrap(), Variant::Pie, &["--full"]);
     let commands = [
         "bt full 1",

@@ -1,4 +1,4 @@
-//! The same program in `backtrail debug`, over a record of all that it did.
+//! The same program in `backtrail debug`, with its whole recording.
 
 use crate::gdb::judge::{TUNABLES, Trial};
 use backtrail_tests::backtrail::command;
@@ -11,19 +11,19 @@ use std::path::Path;
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub pc: u64,
-    /// Without parameters.
+    /// The name without parameters.
     pub function: Option<String>,
     pub line: Option<u32>,
     pub inlined: bool,
     pub tail_caller: bool,
 }
 
-/// Where we came to.
+/// Our answer to a trial.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The index in the history, counted from main's breakpoint.
+    /// The index in the history, counted from the breakpoint in main.
     pub at: i64,
-    /// The first one of its commands.
+    /// The first error of its commands.
     pub error: Option<String>,
     pub frames: Vec<Frame>,
 }
@@ -31,9 +31,9 @@ pub struct Answer {
 /// A recorded program.
 pub struct Recording {
     bundle: Bundle,
-    /// The index of main's breakpoint in the history.
+    /// The index of the breakpoint in main within the history.
     main: i64,
-    /// The address of every instruction from there on, and where the history ends.
+    /// The address of every instruction after that, and the end of the history.
     pub path: Vec<u64>,
 }
 
@@ -65,7 +65,8 @@ impl Recording {
         }
     }
 
-    /// An answer for each trial; `from` of a trial is an index counted from main's breakpoint here.
+    /// Returns an answer for each trial. The start of a trial is an index counted from the
+    /// breakpoint in main.
     pub fn answers(&self, plan: &[Trial]) -> Vec<Answer> {
         let mut script = String::new();
         for trial in plan {
@@ -97,7 +98,7 @@ impl Recording {
         answers
     }
 
-    /// The registers that are known at places, counted from main's breakpoint.
+    /// Returns the known registers at positions, counted from the breakpoint in main.
     pub fn registers(&self, places: &[i64]) -> Vec<BTreeMap<String, u64>> {
         let asked = |place: &i64| format!("goto #{}\ninfo registers\n", self.main + place);
         let results = debug(&self.bundle, &places.iter().map(asked).collect::<String>());
@@ -122,7 +123,7 @@ fn frame(frame: &Value) -> Frame {
     }
 }
 
-/// Where a move ended, or `when` says that we are.
+/// Returns the position after a move, or the answer of `when`.
 fn index(answer: &Value) -> Option<i64> {
     let result = &answer["result"];
     let position = result["place"]["position"]

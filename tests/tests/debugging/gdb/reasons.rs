@@ -1,12 +1,13 @@
-//! Why GDB comes to another place, or shows another stack: the rules of `docs/gdb.md`, each checked against what GDB
-//! itself knows of the instructions in question. What no rule explains is an error.
+//! The reasons for which GDB stops elsewhere or shows another stack: the rules of `docs/gdb.md`.
+//! Each is checked against GDB's own data about the instructions. A difference without a rule is an
+//! error.
 
 use crate::gdb::FARTHER;
 use crate::gdb::judge::{self, Here};
 use crate::gdb::ours;
 use std::collections::BTreeSet;
 
-/// A rule; its name in the documentation is its text.
+/// A rule; its text is its name in the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     RecordBegins,
@@ -81,29 +82,29 @@ impl Reason {
     }
 }
 
-/// A move that ended elsewhere in GDB. Places are indexes counted from main's breakpoint.
+/// A move that ended elsewhere in GDB. Positions are indexes counted from the breakpoint in main.
 pub struct Case<'a> {
-    /// The instructions from main's breakpoint to the end.
+    /// The instructions from the breakpoint in main to the end.
     pub path: &'a [Here],
     pub start: i64,
-    /// The last one is the move.
+    /// The commands; the last one is the move.
     pub commands: &'a [String],
-    /// Where we come to, and where the same move takes us from there, and so on.
+    /// Our stop, and the stops when the same move is repeated.
     pub ours: &'a [i64],
-    /// Where we come to without what prepares the move.
+    /// Our stop without the commands that prepare the move.
     pub unprepared: i64,
     pub gdb: i64,
-    /// It said that it cannot.
+    /// Whether the debugger refused the move.
     pub refused: bool,
     /// Our stack at the start.
     pub stack: &'a [ours::Frame],
 }
 
-/// Several of them.
+/// A set of reasons.
 pub type Reasons = BTreeSet<Reason>;
 
 impl Case<'_> {
-    /// Why GDB ended elsewhere; `Err`: what is not explained.
+    /// Returns why GDB ended elsewhere, or an error without an explanation.
     pub fn explain(&self) -> Result<Reasons, String> {
         let verb = self.commands.last().unwrap().as_str();
         let ours = self.ours[0];
@@ -159,7 +160,7 @@ impl Case<'_> {
         }
     }
 
-    /// We stop where the line is begun, GDB at the first instruction of its code.
+    /// We stop at the start of the line, GDB at the first instruction of its code.
     fn to_breakpoint(&self) -> Result<Reason, String> {
         let mut setup = self
             .commands
@@ -173,7 +174,7 @@ impl Case<'_> {
         };
         let end = self.path.len() as i64 - 1;
         let of_line = |at: &i64| self.here(*at).line == line;
-        // A temporary one is gone behind its first hit.
+        // A temporary breakpoint is deleted after its first hit.
         let once = self.commands.iter().any(|command| command.starts_with("tbreak"));
         let places = self.ours.iter().take(if once { 1 } else { FARTHER });
         let mut passed = places
@@ -194,7 +195,7 @@ impl Case<'_> {
         self.here(at).pc == self.here(at).row
     }
 
-    /// `advance` and `until LOCATION` end where the copy that they begin in does.
+    /// `advance` and `until LOCATION` end where the inlined copy that they start in ends.
     fn leaves_copy(&self, ours: i64) -> bool {
         let verb = self.commands.last().map(|verb| verb.split(' ').next());
         let start = self.here(self.start);
@@ -204,7 +205,7 @@ impl Case<'_> {
             && self.here(ours).copies != start.copies
     }
 
-    /// `longjmp` left the frame, and GDB went on to a breakpoint, a location or the end.
+    /// `longjmp` left the frame, and GDB continued to a breakpoint, a location or the end.
     fn jumps_far(&self) -> bool {
         let end = self.path.len() as i64 - 1;
         let jumped = self.jumps(self.start, self.gdb);
@@ -258,7 +259,7 @@ impl Case<'_> {
         self.here(self.gdb).copy.then_some(Reason::CopysFirstInstruction)
     }
 
-    /// In a line of a caller that made the call, or behind it in a row of that line.
+    /// In a caller's line that contains the call, or in a later row of that line.
     fn stopped_behind_call(&self) -> Option<Reason> {
         let depth = self.here(self.gdb).depth;
         let callee = (self.start..self.gdb)
@@ -272,20 +273,21 @@ impl Case<'_> {
         (returned && own.any(|at| self.here(at).line == line)).then_some(Reason::BackInALine)
     }
 
-    /// In a function that was jumped to: the frame's caller is the same, so GDB takes it for one that was called.
+    /// In a function that was entered by a jump: the caller is the same, so GDB treats it as a
+    /// call.
     fn stopped_in_tail_call(&self) -> Option<Reason> {
         let jumped = (self.start + 1..=self.gdb).any(|at| self.is_jumped_to(at));
         let same = self.here(self.gdb).depth <= self.here(self.start).depth + 1;
         (jumped && same).then_some(Reason::TailCall)
     }
 
-    /// A function begins here that no call instruction came to.
+    /// Returns whether a function begins here without a call instruction before.
     fn is_jumped_to(&self, at: i64) -> bool {
         let is_entry = |here: &&Here| here.entry && here.depth == self.here(at - 1).depth;
         at > 0 && self.path.get(at as usize).is_some_and(|here| is_entry(&here))
     }
 
-    /// Behind the last instruction of an inlined copy, or in one behind its first instruction.
+    /// After the last instruction of an inlined copy, or in a copy after its first instruction.
     fn stopped_behind_copy(&self) -> Option<Reason> {
         let (here, before) = (self.here(self.gdb), self.here(self.gdb - 1));
         let left = here.depth == before.depth && here.copies != before.copies;
@@ -293,20 +295,20 @@ impl Case<'_> {
         (left || entered).then_some(Reason::CopysEdge)
     }
 
-    /// `until` takes the row that it begins in for the line: behind it, it knows no more that it must not go back.
+    /// `until` uses its starting row as the line. After that row, GDB lets it go back.
     fn stopped_in_loop(&self) -> Option<Reason> {
         let start = self.here(self.start);
         let until = self.commands.last().is_some_and(|verb| verb == "until");
         let mut on = (self.start..self.gdb).map(|at| self.here(at));
         let other_row = on.any(|here| here.line == start.line && here.row != start.row);
         let back = self.here(self.gdb).pc <= start.pc && self.begins_row(self.gdb);
-        // Or in another call of the function: it knows of no calls.
+        // In another call of the function, because `until` does not check calls.
         let left = (self.start..self.gdb).any(|at| self.here(at).depth != start.depth);
         let other_call = left && self.here(self.gdb).function == start.function;
         (until && (other_row && back || other_call)).then_some(Reason::UntilsRange)
     }
 
-    /// At a statement of a line that was left for what begins none.
+    /// At a statement of a line that was left for a row without a statement.
     fn stopped_at_statement(&self) -> Option<Reason> {
         let here = self.here(self.gdb);
         let before = (self.start..self.gdb).rev().map(|at| self.here(at));
@@ -348,8 +350,9 @@ impl Case<'_> {
         Ok(reasons)
     }
 
-    /// Going back, GDB stops at a row's first instruction when it has come to it from the row's others, or when its line
-    /// is not the current one; that changes in the middle of rows and between copies only.
+    /// Returns whether GDB, going backward, stops at the first instruction of a row. It does so
+    /// after other instructions of the row, or when the line is not the current one. The current
+    /// line changes only in the middle of rows and between copies.
     fn is_current_line(&self, at: i64) -> bool {
         let depth = self.here(at).depth;
         let own = (at + 1..=self.start)
@@ -379,7 +382,7 @@ impl Case<'_> {
         }
     }
 
-    /// One of the frames up to the selected one is such.
+    /// Returns whether one of the frames up to the selected one satisfies `is_such`.
     fn selected(&self, is_such: impl Fn(&ours::Frame) -> bool) -> bool {
         self.stack.iter().take(self.commands.len()).any(is_such)
     }
@@ -406,7 +409,7 @@ impl Case<'_> {
         if self.stack[0].inlined && (same || nearest == Some(self.gdb + 1)) {
             return Ok(Reason::CopysEdge);
         }
-        // There GDB makes one step, to the beginning of a row.
+        // GDB makes one step there, to the beginning of a row.
         if (start.copy || start.entry) && self.gdb < self.start && self.begins_row(self.gdb) {
             return Ok(Reason::CopysFirstInstruction);
         }
@@ -418,7 +421,8 @@ fn one(reason: Reason) -> Reasons {
     [reason].into()
 }
 
-/// Why two stacks of one place differ: nothing when they do not; `Err` when no rule explains it.
+/// Returns why two stacks at one position differ: nothing for equal stacks, an error without a
+/// rule.
 pub fn of_stacks(ours: &[ours::Frame], gdb: &[judge::Frame]) -> Result<Reasons, String> {
     let mut reasons = Reasons::new();
     let tail_callers = ours.iter().filter(|frame| frame.tail_caller).count();
@@ -436,7 +440,7 @@ pub fn of_stacks(ours: &[ours::Frame], gdb: &[judge::Frame]) -> Result<Reasons, 
         .collect();
     let copies = shown.iter().take_while(|frame| frame.inlined).count();
     let Some(skipped) = (0..=copies).find(|&skipped| shown[skipped..] == theirs) else {
-        // Where it has set the stack pointer already, what is below is another frame's.
+        // The stack pointer is already changed, so the stack is that of another frame.
         if gdb[0].function.as_deref() == Some("__longjmp") {
             return Ok([Reason::LongJump].into());
         }
@@ -459,7 +463,7 @@ pub fn of_stacks(ours: &[ours::Frame], gdb: &[judge::Frame]) -> Result<Reasons, 
     Ok(reasons)
 }
 
-/// Without callers that jumped, and the copies inlined into them.
+/// Returns the frames without callers that jumped, and without the copies inlined into them.
 fn without_tail_callers(frames: &[ours::Frame]) -> impl Iterator<Item = &ours::Frame> {
     let in_tail_caller = |at: usize| {
         let around = frames[at..].iter().find(|frame| !frame.inlined);
@@ -470,12 +474,12 @@ fn without_tail_callers(frames: &[ours::Frame]) -> impl Iterator<Item = &ours::F
         .map(|at| &frames[at])
 }
 
-/// What is compared of a frame.
+/// The compared part of a frame.
 #[derive(Debug, PartialEq, Eq)]
 struct Shown {
-    /// Of a frame without a line; several names may be right there.
+    /// The address of a frame without a line, which may have several correct names.
     pc: Option<u64>,
-    /// Of the others, without parameters.
+    /// The function of other frames, without parameters.
     function: Option<String>,
     line: Option<u32>,
     inlined: bool,

@@ -1,4 +1,4 @@
-//! Registers that the code gives away before the crash hold in GDB what we say.
+//! Registers that we derive from the code before the crash have the same values in GDB.
 
 use crate::gdb::{Program, judge};
 use backtrail_tests::programs::Variant;
@@ -13,10 +13,10 @@ const PROGRAMS: &[&str] = &[
     "shapes_optimized",
 ];
 
-/// Positions in each.
+/// The number of positions per program.
 const PLACES: usize = 150;
 
-/// The address is where Linux places stacks without randomization.
+/// Returns whether the address is in the region of stacks without randomization.
 fn on_stack(address: u64) -> bool {
     (0x7fff_ff00_0000..0x7fff_ffff_f000).contains(&address)
 }
@@ -29,7 +29,8 @@ fn registers_known_before_the_crash_are_gdbs() {
     let mut random = Random::new(11);
     for &name in PROGRAMS {
         let (program, _) = Program::in_both(name, Variant::Static, &[]);
-        // Within a repeated instruction GDB has more places than a trace. At the crash all are known, from the core.
+        // Within a repeated instruction, GDB has more positions than a trace. At the crash, the
+        // core has all registers.
         let is_one = |number: &usize| {
             let at = program.index[*number];
             at + 1 < program.path.len() && !program.path[at].repeats
@@ -50,9 +51,9 @@ fn registers_known_before_the_crash_are_gdbs() {
             .zip(&places)
         {
             for (register, value) in ours {
-                // What steps a program makes a system call leave the trap flag in r11.
+                // Single-stepping over a system call leaves the trap flag in r11.
                 let traps = if register == "r11" { 1 << 8 } else { 0 };
-                // From the core come addresses on the stack, which lies elsewhere where the environment is another.
+                // Stack addresses come from the core. They differ with the environment.
                 if on_stack(*value) && on_stack(theirs[register]) {
                     continue;
                 }
@@ -62,7 +63,7 @@ fn registers_known_before_the_crash_are_gdbs() {
                     "{name}, {place} behind main: {register}"
                 );
             }
-            // Where it stands is known everywhere.
+            // The instruction pointer is always known.
             assert!(ours.contains_key("rip"), "{name}, {place}");
             known += ours.len() - 1;
         }

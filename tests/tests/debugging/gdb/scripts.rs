@@ -1,7 +1,7 @@
-//! Sequences of commands, from main on, in which nothing differs: breakpoints with all that belongs to them, and the
-//! verbs between places where GDB and we agree.
+//! Command sequences from main without differences: breakpoints with all their features, and moves
+//! between positions where GDB and our debugger agree.
 
-/// A program, and what is typed one after the other.
+/// A program, and the commands to type in this order.
 pub const SCRIPTS: &[(&str, &[&str])] = &[
     (
         "verbs",

@@ -1,22 +1,22 @@
 //! Machine code in two segments, with labels.
 
-/// A place in the code, known once it is bound.
+/// A position in the code, which is known after it is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(usize);
 
-/// Bytes that lie somewhere.
+/// Bytes at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     pub start: u64,
     pub bytes: Vec<u8>,
 }
 
-/// How the address of a label is written.
+/// The encoding of a label's address.
 #[derive(Clone, Copy, Debug)]
 enum Form {
-    /// One byte, from its end on.
+    /// One byte, relative to its end.
     Near,
-    /// Four bytes, from their end on.
+    /// Four bytes, relative to their end.
     Relative,
     /// Eight bytes.
     Absolute,
@@ -30,18 +30,18 @@ struct Fixup {
     form: Form,
 }
 
-/// Code being written.
+/// The code under construction.
 #[derive(Debug)]
 pub struct Assembler {
     segments: Vec<Segment>,
-    /// The one that is written to.
+    /// The current segment.
     current: usize,
     labels: Vec<Option<u64>>,
     fixups: Vec<Fixup>,
 }
 
 impl Assembler {
-    /// Segments that begin there.
+    /// Creates segments at these addresses.
     pub fn new(starts: &[u64]) -> Self {
         let segment = |&start: &u64| Segment {
             start,
@@ -55,7 +55,7 @@ impl Assembler {
         }
     }
 
-    /// Writes to another segment from now on.
+    /// Switches to another segment.
     pub fn go_to(&mut self, segment: usize) {
         self.current = segment;
     }
@@ -64,7 +64,7 @@ impl Assembler {
         self.current
     }
 
-    /// Where the next byte goes.
+    /// Returns the address of the next byte.
     pub fn here(&self) -> u64 {
         let segment = &self.segments[self.current];
         segment.start + segment.bytes.len() as u64
@@ -74,7 +74,7 @@ impl Assembler {
         self.segments[self.current].bytes.extend_from_slice(bytes);
     }
 
-    /// A label that is bound later.
+    /// Returns a label that is bound later.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
@@ -84,31 +84,31 @@ impl Assembler {
         self.labels[label.0] = Some(self.here());
     }
 
-    /// A label bound here.
+    /// Returns a label bound here.
     pub fn bound(&mut self) -> Label {
         let label = self.label();
         self.bind(label);
         label
     }
 
-    /// An opcode with the distance to a label of this segment in four bytes.
+    /// Writes an opcode with the distance to a label of this segment in four bytes.
     pub fn relative(&mut self, opcode: &[u8], label: Label) {
         self.put(opcode);
         self.fix(label, Form::Relative, 4);
     }
 
-    /// The same in one byte: the label must be near.
+    /// Writes the same in one byte: the label must be near.
     pub fn near(&mut self, opcode: &[u8], label: Label) {
         self.put(opcode);
         self.fix(label, Form::Near, 1);
     }
 
-    /// Whether a label that is bound is in reach of [`Self::near`] here.
+    /// Returns whether a bound label is in reach of [`Self::near`].
     pub fn is_near(&self, label: Label) -> bool {
         self.labels[label.0].is_some_and(|at| self.here().wrapping_sub(at) < 100)
     }
 
-    /// The address of a label, eight bytes.
+    /// Writes the address of a label in eight bytes.
     pub fn absolute(&mut self, label: Label) {
         self.fix(label, Form::Absolute, 8);
     }
@@ -123,7 +123,7 @@ impl Assembler {
         self.put(&[0; 8][..len]);
     }
 
-    /// The code, every label in its place.
+    /// Returns the code, with all labels resolved.
     pub fn finish(mut self) -> Vec<Segment> {
         for fixup in &self.fixups {
             let target = self.labels[fixup.label.0].unwrap();

@@ -1,4 +1,4 @@
-//! Engines that are wrong on purpose: the comparison must see it.
+//! Engines with deliberate errors, which the comparison must detect.
 
 use backtrail_decoder::{Canceled, Config, Engine, Event, Memory, Sink};
 use backtrail_oracle::Libipt;
@@ -6,12 +6,12 @@ use backtrail_pt::packet::Tnt;
 use backtrail_pt::{Avma, Cofi, Packet, Parser};
 use std::ops::ControlFlow;
 
-/// What is wrong.
+/// The error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
     /// The 20th instruction is missing.
     Instruction,
-    /// One outcome of the third TNT is turned.
+    /// One branch of the third TNT is inverted.
     Outcome,
     /// Flow is lost one instruction later.
     Place,
@@ -19,7 +19,7 @@ pub enum Broken {
     Ptwrite,
     /// Times are one tick late.
     Time,
-    /// It panics at the 20th instruction.
+    /// The engine panics at the 20th instruction.
     Panic,
 }
 
@@ -74,7 +74,7 @@ struct Spoiler<'a> {
     broken: Broken,
     sink: &'a mut dyn Sink,
     instructions: u64,
-    /// An event that comes after the next instruction.
+    /// An event that is delayed until after the next instruction.
     late: Option<Event>,
 }
 

@@ -1,4 +1,4 @@
-//! What an engine says of a trace, and where two engines say different things.
+//! The recorded output of an engine for a trace, and the first difference of two outputs.
 
 use crate::engines::assembler::Segment;
 use crate::engines::encode::Trace;
@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Once};
 
-/// One thing that an engine pushes.
+/// One output of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     Instruction {
@@ -18,25 +18,26 @@ pub enum Item {
         cofi: Cofi,
     },
     Event(Event),
-    /// It panicked.
+    /// The engine panicked.
     Panic(String),
 }
 
-/// How much must be the same.
+/// The level of comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Instructions, and where flow is lost, with an error or without.
+    /// Instructions and losses of flow, with or without an error.
     Flow,
-    /// All events but times, too. Not how far the trace was read when packets or flow were lost, and not
-    /// where the thread was at a decode error: engines read ahead by more or less. Nor the events between
-    /// the last instruction and a decode error: libipt drops one that it has when it fails to get the
-    /// next. Nor a change of flow that one of them tells coarsely. And never the words of an error.
+    /// All events except times. Excluded are the read offset where packets or flow were lost, and
+    /// the thread's address at a decode error, because engines read ahead differently. Also
+    /// excluded are events between the last instruction and a decode error: libipt drops a pending
+    /// event when it fails to get the next. A change of flow that one engine reports coarsely, and
+    /// the text of an error, are excluded too.
     Events,
-    /// [`Self::Events`], these places, and these events.
+    /// [`Self::Events`] with the excluded offsets, addresses and events.
     Offsets,
-    /// [`Self::Events`], and times as far as they are news.
+    /// [`Self::Events`], and times where they change.
     Times,
-    /// All of it.
+    /// Everything.
     All,
 }
 
@@ -51,7 +52,7 @@ impl Level {
         matches!(self, Self::Times | Self::All)
     }
 
-    /// What of an item must be the same; `None`: nothing.
+    /// Returns the compared part of an item, or `None`.
     fn see(self, item: &Item) -> Option<Item> {
         let event = match item {
             &Item::Instruction { at, len, .. } if self == Self::Flow => {
@@ -91,15 +92,15 @@ impl Level {
     }
 }
 
-/// All that an engine pushed.
+/// All output of an engine.
 #[derive(Debug, Default)]
 pub struct Recording {
     pub items: Vec<Item>,
-    /// It went on after [`LIMIT`].
+    /// Whether the engine continued after [`LIMIT`].
     pub full: bool,
 }
 
-/// Spoiled code can run in circles: so many items are compared.
+/// The maximum number of compared items, because corrupted code can loop forever.
 const LIMIT: usize = 1 << 20;
 
 impl Sink for Recording {
@@ -121,7 +122,7 @@ impl Sink for Recording {
 }
 
 impl Recording {
-    /// What the engine says of the trace.
+    /// Runs the engine on the trace.
     pub fn of(engine: &dyn Engine, trace: &Trace) -> Self {
         Self::of_parts(engine, &trace.bytes, &image(&trace.code), &trace.config)
     }
@@ -129,7 +130,7 @@ impl Recording {
     pub fn of_parts(engine: &dyn Engine, bytes: &[u8], image: &Image, config: &Config) -> Self {
         let mut recording = Self::default();
         let decode = || engine.decode(bytes, image, config, &mut recording);
-        // It is canceled when it is full only.
+        // Only a full recording cancels the engine.
         let result = without_message(decode);
         if let Err(panic) = result {
             recording.items.push(Item::Panic(panic));
@@ -145,7 +146,7 @@ impl Recording {
         }
     }
 
-    /// The address of each instruction.
+    /// Returns the address of each instruction.
     pub fn pcs(&self) -> Vec<u64> {
         let pc = |item: &Item| match item {
             Item::Instruction { at, .. } => Some(at.0),
@@ -154,13 +155,13 @@ impl Recording {
         self.items.iter().filter_map(pc).collect()
     }
 
-    /// How often flow was lost.
+    /// Returns the number of losses of flow.
     pub fn losses(&self) -> usize {
         let lost = |item: &&Item| matches!(item, Item::Event(Event::Lost { .. }));
         self.items.iter().filter(lost).count()
     }
 
-    /// What must be the same, with where it stands in [`Self::items`].
+    /// Returns the compared items, with their indexes in [`Self::items`].
     fn seen(&self, level: Level) -> Vec<(usize, Item)> {
         let before_errors = self.before_errors();
         let mut seen: Vec<(usize, Item)> = Vec::new();
@@ -173,7 +174,7 @@ impl Recording {
             if let Item::Event(Event::Time(stamp)) = item
                 && level == Level::Times
             {
-                // A repeated time adds nothing, and of two times in a row only the later counts.
+                // A repeated time adds nothing, and only the last of consecutive times counts.
                 if told == Some(stamp) {
                     continue;
                 }
@@ -185,7 +186,8 @@ impl Recording {
         seen
     }
 
-    /// For each item, whether it is an event between the last instruction and a decode error.
+    /// Returns, for each item, whether it is an event between the last instruction and a decode
+    /// error.
     fn before_errors(&self) -> Vec<bool> {
         let mut before = false;
         let tell = |item: &Item| {
@@ -206,11 +208,11 @@ impl Recording {
 }
 
 thread_local! {
-    /// A panic of this thread is told by its catcher.
+    /// Whether `without_message` reports panics of this thread.
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does something, and gives what it says when it panics, instead of printing that.
+/// Runs `work`, and returns its panic message instead of printing it.
 fn without_message<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -232,7 +234,7 @@ fn without_message<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// The code of a trace.
+/// Returns the code of a trace.
 pub fn image(code: &[Segment]) -> Image {
     let mut image = Image::new();
     for Segment { start, bytes } in code {
@@ -244,7 +246,8 @@ pub fn image(code: &[Segment]) -> Image {
     image
 }
 
-/// Of code that is not 64-bit, and of jumps with odd prefixes, libipt tells only a coarse change of flow.
+/// Returns whether two items agree. For code that is not 64-bit and for jumps with odd prefixes,
+/// libipt reports only a coarse change of flow.
 fn same(left: &Item, right: &Item, level: Level) -> bool {
     let (Item::Instruction { cofi: one, .. }, Item::Instruction { cofi: other, .. }) = (left, right) else {
         return left == right;
@@ -265,7 +268,7 @@ fn coarse(cofi: Cofi) -> Cofi {
     }
 }
 
-/// Where two recordings differ first: the places in their items.
+/// The indexes of the first difference between two recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     pub first: usize,
@@ -282,7 +285,7 @@ pub fn difference(first: &Recording, second: &Recording, level: Level) -> Option
             (Some((_, left)), Some((_, right))) if same(&left, &right, level) => continue,
             (left, right) => (left, right),
         };
-        // The fuller a recording is, the earlier it ends: what follows is not known.
+        // A full recording ends early, and the rest is unknown.
         if (left.is_none() && first.full) || (right.is_none() && second.full) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! A static ELF file around machine code.
+//! A static ELF file with given machine code.
 
 use crate::engines::assembler::Segment;
 
@@ -6,7 +6,7 @@ const PAGE: u64 = 0x1000;
 const HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
 
-/// An executable whose segments may be read and executed, and which begins at `entry`.
+/// Returns an executable whose segments may be read and executed, with entry point `entry`.
 pub fn executable(segments: &[Segment], entry: u64) -> Vec<u8> {
     let count = segments.len();
     let mut file = Vec::new();
@@ -23,7 +23,7 @@ pub fn executable(segments: &[Segment], entry: u64) -> Vec<u8> {
     let mut content: Vec<u8> = Vec::new();
     let base = ((HEADER + count * PROGRAM_HEADER) as u64).next_multiple_of(PAGE);
     for Segment { start, bytes } in segments {
-        // A segment lies in its page of the file as it does in memory.
+        // A segment has the same offset in its page of the file as in memory.
         let at = (base + content.len() as u64).next_multiple_of(PAGE) + start % PAGE;
         content.resize((at - base) as usize, 0);
         content.extend_from_slice(bytes);

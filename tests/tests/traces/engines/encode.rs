@@ -1,8 +1,8 @@
-//! The trace of a run, written in a random way.
+//! Encodes the trace of a run in a random way.
 //!
-//! What the stream tells is what was executed, and the decode of it must give exactly that, unless
-//! packets are lost on purpose. Besides the program there is, in some traces, a kernel that system calls
-//! and interrupts go through, and in some a filter that leaves one of the two segments out.
+//! The stream describes the executed instructions, and its decode must return exactly these, unless
+//! packets are lost on purpose. Some traces include kernel code for system calls and interrupts.
+//! Some have a filter that excludes one of the two segments.
 
 mod dress;
 mod extras;
@@ -19,36 +19,36 @@ use backtrail_pt::{Avma, Cofi, EncoderOptions, TimingParams, Tsc};
 use backtrail_tests::random::Random;
 use writer::{FUP, TIP, TIP_PGD, Writer};
 
-/// A trace, and all that decoding needs.
+/// A trace, and the input of its decode.
 #[derive(Clone, Debug)]
 pub struct Trace {
     pub bytes: Vec<u8>,
     pub code: Vec<Segment>,
     pub config: Config,
-    /// What its decode must be compared with.
+    /// The expected decode.
     pub expected: Expected,
-    /// How it was written, for people.
+    /// The options of the encoding, for failure messages.
     pub style: Style,
 }
 
-/// What a decode without errors must give.
+/// The expected instructions of a decode without errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// These instructions.
     All(Vec<u64>),
-    /// The first of these.
+    /// A prefix of these.
     Beginning(Vec<u64>),
-    /// The last of these.
+    /// A suffix of these.
     End(Vec<u64>),
-    /// Packets were lost, or are where no processor writes them: engines must agree.
+    /// Packets were lost, or are in places where no processor writes them. Engines must agree.
     Agreement,
 }
 
-/// How a trace is written.
+/// The options of an encoding.
 #[derive(Clone, Debug)]
 pub struct Style {
     pub options: EncoderOptions,
-    /// Instructions between two injected things, about; 0 is none.
+    /// The approximate number of instructions between two injected items; 0 for none.
     pub extras_every: usize,
     /// The same for lost packets.
     pub losses_every: usize,
@@ -56,19 +56,19 @@ pub struct Style {
     pub kernel: bool,
     /// Only the first segment is traced.
     pub filtered: bool,
-    /// Also packets that no processor writes there.
+    /// Includes packets that no processor writes there.
     pub wild: bool,
-    /// Not in the shortest packets, and with more of them after a PSB.
+    /// Uses longer packets than necessary, and adds more after a PSB.
     pub dressed: bool,
-    /// Cut at the beginning, at the end.
+    /// The missing part.
     pub cut: Cut,
 }
 
-/// What is missing of a trace.
+/// The missing part of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     Nothing,
-    /// A ring has dropped it.
+    /// The beginning, which a ring dropped.
     Beginning,
     End,
 }
@@ -76,7 +76,7 @@ pub enum Cut {
 /// Code of the kernel: a system call, an interrupt.
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
 
-/// What a system call runs there, as (bytes, whether it loads CR3).
+/// The kernel code of a system call, as (bytes, whether it loads CR3).
 const SYSTEM_CALL: &[&[u8]] = &[
     &[0x0f, 0x01, 0xf8],
     &[0x0f, 0x22, 0xd8],
@@ -84,14 +84,14 @@ const SYSTEM_CALL: &[&[u8]] = &[
     &[0x48, 0x0f, 0x07],
 ];
 
-/// What an interrupt runs.
+/// The kernel code of an interrupt.
 const INTERRUPT: &[&[u8]] = &[&[0x50], &[0x58], &[0x48, 0xcf]];
 
-/// Where an interrupt's code begins.
+/// The address of an interrupt's code.
 const INTERRUPT_AT: u64 = KERNEL + 0x100;
 
 impl Style {
-    /// One of all there are.
+    /// Returns random options.
     pub fn random(random: &mut Random) -> Self {
         let params = TimingParams {
             mtc_freq: random.below(10) as u8,
@@ -120,20 +120,21 @@ impl Style {
     }
 }
 
-/// The trace of a run that `random` gives.
+/// Returns a trace of a run with random options.
 pub fn random(run: &Run, random: &mut Random) -> Trace {
     let style = Style::random(random);
     encode(run, style, random)
 }
 
-/// The trace of a run.
+/// Returns the trace of a run.
 pub fn encode(run: &Run, style: Style, random: &mut Random) -> Trace {
     let mut config = Config {
         timing: style
             .options
             .timing
             .map_or(TimingParams::default(), |timing| timing.params),
-        // Engines are compared by libipt's rule; what was executed is found by the SDM's too (`unexpected`).
+        // Engines are compared by libipt's rule. The executed instructions are compared by the
+        // SDM's rule too (`unexpected`).
         uncompressed_returns: UncompressedReturns::Keep,
         ..Config::default()
     };
@@ -188,7 +189,8 @@ pub fn encode(run: &Run, style: Style, random: &mut Random) -> Trace {
         }
         Cut::End => {
             bytes.truncate(at);
-            // Where the interrupt is cut off, nothing says that flow does not go on into the program.
+            // If the interrupt is cut off, the trace does not show whether flow continues in the
+            // program.
             expected = if style.kernel && style.extras_every != 0 {
                 Expected::Agreement
             } else {
@@ -208,7 +210,8 @@ pub fn encode(run: &Run, style: Style, random: &mut Random) -> Trace {
     }
 }
 
-/// TSC ticks of an instruction, about: so few that most packets do not tell the time.
+/// Returns the approximate TSC ticks of an instruction, so few that most packets have no timing
+/// packet.
 fn pace(options: &EncoderOptions, random: &mut Random) -> usize {
     let params = options
         .timing
@@ -218,20 +221,20 @@ fn pace(options: &EncoderOptions, random: &mut Random) -> usize {
     random.pick(&[1, 40, 3000]).min(1 + mtc / 8)
 }
 
-/// A trace being written.
+/// The state of an encoding.
 struct Writing<'a> {
     writer: Writer,
-    /// What a decode gives.
+    /// The expected decode.
     golden: Vec<u64>,
     time: u64,
-    /// TSC ticks of an instruction, about.
+    /// The approximate TSC ticks of an instruction.
     pace: usize,
-    /// All that is traced.
+    /// The traced addresses, if filtered.
     traced: Option<std::ops::Range<u64>>,
     style: &'a Style,
     random: &'a mut Random,
     in_transaction: bool,
-    /// Packets were lost.
+    /// Whether packets were lost.
     lost: bool,
 }
 
@@ -275,7 +278,7 @@ impl Writing<'_> {
         }
     }
 
-    /// The time goes on a little.
+    /// Advances the time a little.
     fn pass(&mut self) {
         self.time += self.random.below(self.pace) as u64;
         if self.random.once_in(300) {
@@ -284,7 +287,7 @@ impl Writing<'_> {
         self.writer.encoder.set_time(Tsc(self.time));
     }
 
-    /// The instruction is executed; says whether tracing is on after it.
+    /// Executes an instruction, and returns whether tracing is enabled after it.
     fn step(&mut self, step: Step, next: Option<Avma>) -> bool {
         let after = step.at + u64::from(step.instruction.len);
         let encoder = &mut self.writer.encoder;
@@ -303,7 +306,7 @@ impl Writing<'_> {
             }
             Cofi::IndirectJump if traced => encoder.indirect(next),
             Cofi::Return if traced => encoder.near_return(next),
-            // The other segment is not traced, and nothing but these leads there.
+            // The other segment is not traced, and only these instructions lead to it.
             Cofi::IndirectCall | Cofi::IndirectJump | Cofi::Return => {
                 self.writer.ip(TIP_PGD, next);
                 return false;
@@ -333,10 +336,10 @@ impl Writing<'_> {
         }
     }
 
-    /// Control is taken away before the instruction at `ip`, and comes back there.
+    /// Interrupts before the instruction at `ip`, and returns there.
     fn interrupt(&mut self, ip: Avma) {
         if self.random.once_in(3) {
-            // Without an address of its own: the interrupt has it.
+            // No separate address: the interrupt has it.
             self.event(false, 1);
         }
         if self.style.kernel && !self.random.once_in(3) {
@@ -357,7 +360,7 @@ impl Writing<'_> {
         self.writer.encoder.enable(ip);
     }
 
-    /// An overflow, after which instructions are missing.
+    /// Writes an overflow, after which instructions are missing.
     fn lose(&mut self, steps: &[Step], at: usize) -> (usize, bool) {
         self.lost = true;
         self.in_transaction = false;

@@ -3,7 +3,7 @@
 use crate::engines::units::Unit;
 use std::time::{Duration, Instant};
 
-/// Deletes units while `differs` holds, and says what is left; for a bounded time.
+/// Deletes units while `differs` is true, for a limited time, and returns the rest.
 pub fn minimise(units: &[Unit], patience: Duration, differs: impl Fn(&[Unit]) -> bool) -> Vec<Unit> {
     let end = Instant::now() + patience;
     let mut units = units.to_vec();
@@ -30,7 +30,7 @@ pub fn minimise(units: &[Unit], patience: Duration, differs: impl Fn(&[Unit]) ->
 }
 
 #[test]
-fn what_matters_is_left() {
+fn reduction_keeps_what_matters() {
     use backtrail_pt::Packet;
     let units: Vec<Unit> = (0..100).map(|ratio| Unit::of(Packet::Cbr(ratio))).collect();
     let both = |units: &[Unit]| {

@@ -1,4 +1,4 @@
-//! Ways to spoil a trace, or the code that it is decoded with.
+//! Mutations of a trace, or of the code that decodes it.
 
 use crate::engines::assembler::Segment;
 use crate::engines::encode::{Expected, Trace, any_packet};
@@ -7,7 +7,7 @@ use backtrail_pt::Packet;
 use backtrail_pt::packet::Tnt;
 use backtrail_tests::random::Random;
 
-/// Spoils a trace in some places; `other` lends pieces.
+/// Corrupts a trace in some places, with pieces of `other`.
 pub fn random(trace: &mut Trace, other: &Trace, random: &mut Random) {
     trace.expected = Expected::Agreement;
     for _ in 0..=random.below(3) {
@@ -39,7 +39,7 @@ fn bytes(trace: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// One packet, or some after each other.
+/// One packet, or several consecutive ones.
 fn packets(trace: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     let mut units = units::cut(trace);
     if units.is_empty() {
@@ -74,7 +74,7 @@ fn packets(trace: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     *trace = units::join(&units);
 }
 
-/// Turns one outcome of the first TNT at or after `at`.
+/// Inverts one branch of the first TNT at or after `at`.
 fn turn_outcome(units: &mut [Unit], at: usize, random: &mut Random) {
     let found = units[at..].iter_mut().find_map(|unit| match unit.packet {
         Some(Packet::TntShort(tnt)) => Some((unit, tnt, false)),

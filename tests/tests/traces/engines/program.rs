@@ -1,28 +1,30 @@
-//! Random programs: machine code of every kind of control flow, harmless, and sure to end.
+//! Random programs: machine code with every kind of control flow, which is harmless and always
+//! ends.
 //!
-//! `rbx` holds random numbers, on whose bits conditional branches, tables and repeat counts depend.
-//! `rcx` counts loops, saved on the stack around their bodies; `r12` and `r13` are the way out of a deep
-//! recursion, `r14` its depth; all others are nobody's.
+//! `rbx` holds random numbers, whose bits control conditional branches, tables and repeat counts.
+//! `rcx` counts loops, and is saved on the stack around their bodies. `r12` and `r13` are the exit
+//! from a deep recursion, and `r14` is its depth. The other registers have no fixed use.
 
 mod statements;
 
 use crate::engines::assembler::{Assembler, Label, Segment};
 use backtrail_tests::random::Random;
 
-/// A program, as it is executed and as it is decoded.
+/// A program, in its executed and its decoded form.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// What runs.
+    /// The executed code.
     pub segments: Vec<Segment>,
-    /// What is decoded: the same, but instructions that not every processor has stand in the place of
-    /// NOPs of their length.
+    /// The decoded code: the same, but some NOPs are replaced by instructions of the same length
+    /// that not every processor supports.
     pub code: Vec<Segment>,
-    /// Where a PTWRITE stands there.
+    /// The addresses of PTWRITE instructions in it.
     pub ptwrites: Vec<u64>,
     pub entry: u64,
 }
 
-/// Where the two segments may lie: near to one another, apart by less and by more than four bytes tell.
+/// Addresses of the two segments: close together, and at distances that need fewer or more than
+/// four bytes.
 const STARTS: &[[u64; 2]] = &[
     [0x40_0000, 0x41_0000],
     [0x40_0000, 0x1_2345_0000],
@@ -66,7 +68,7 @@ const NOPS: &[&[u8]] = &[
     &[0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0],
 ];
 
-/// The program of a seed: it executes some hundred to some thousand instructions.
+/// Returns the program of a seed, which executes some hundred to some thousand instructions.
 pub fn random(seed: u64) -> Program {
     let mut random = Random::new(seed);
     let mut starts = random.pick(STARTS);
@@ -87,7 +89,7 @@ pub fn random(seed: u64) -> Program {
     generator.finish(entry)
 }
 
-/// A function, and how many instructions it executes at most.
+/// A function, and its maximum number of executed instructions.
 #[derive(Clone, Copy, Debug)]
 struct Function {
     label: Label,
@@ -100,24 +102,24 @@ struct Function {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain,
-    /// With its depth in `r14`; the cost is that of one level.
+    /// The depth is in `r14`; the cost is that of one level.
     Recursive,
-    /// The same, and it goes to `r13` with the stack at `r12` instead of returning.
+    /// As recursive, but jumps to `r13` with the stack at `r12` instead of returning.
     Escaping,
 }
 
 struct Generator {
     assembler: Assembler,
     random: Random,
-    /// Those that may be called.
+    /// The functions that may be called.
     functions: Vec<Function>,
-    /// Address, and what stands there when it is decoded.
+    /// The address and bytes of each replaced instruction.
     replaced: Vec<(u64, &'static [u8])>,
     ptwrites: Vec<u64>,
 }
 
 impl Generator {
-    /// Functions, each of which calls only those before it.
+    /// Writes functions, each of which calls only earlier ones.
     fn functions(&mut self) {
         for at in 0..4 + self.random.below(8) {
             let segment = self.random.below(2);

@@ -1,4 +1,4 @@
-//! A difference between two engines, told so that it can be worked on.
+//! A report of a difference between two engines, with what is needed to find the cause.
 
 use crate::engines::compare::{self, Item, Level, Recording, difference};
 use crate::engines::encode::Trace;
@@ -11,19 +11,20 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// How long a difference is made smaller.
+/// The time limit for reducing a difference.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Items shown before and after the first that differs.
+/// The number of items shown before and after the first difference.
 const AROUND: usize = 5;
 
-/// In a word, how two engines differ over a trace.
+/// Returns a short description of the difference between two engines on a trace.
 pub fn differ(first: &dyn Engine, second: &dyn Engine, trace: &Trace, level: Level) -> Option<String> {
     let recordings = [first, second].map(|engine| Recording::of(engine, trace));
     word(&recordings, level)
 }
 
-/// The two items that differ first, in a word each: another case of the same is hardly news.
+/// Returns short names of the first two items that differ. Further cases with the same names are
+/// rarely new.
 fn word(recordings: &[Recording; 2], level: Level) -> Option<String> {
     let difference = difference(&recordings[0], &recordings[1], level)?;
     let places = [difference.first, difference.second];
@@ -46,7 +47,7 @@ fn word(recordings: &[Recording; 2], level: Level) -> Option<String> {
     Some(words.join(" for "))
 }
 
-/// Compares two engines over a trace; a text when they differ.
+/// Compares two engines on a trace, and returns a report of a difference.
 pub fn check(first: &dyn Engine, second: &dyn Engine, trace: &Trace, level: Level) -> Option<String> {
     let recordings = [first, second].map(|engine| Recording::of(engine, trace));
     let word = word(&recordings, level)?;
@@ -84,7 +85,7 @@ fn tell(
     text
 }
 
-/// Both sides, and the trace between.
+/// Both outputs, and the trace between them.
 fn sides(
     text: &mut String,
     first: &dyn Engine,
@@ -136,7 +137,7 @@ fn line(item: &Item) -> String {
     }
 }
 
-/// The offset in the trace that the items around a place know of.
+/// Returns the offset in the trace that the items around an index have.
 fn offset(items: &[Item], place: usize) -> u64 {
     let known = |item: &Item| match *item {
         Item::Event(
@@ -153,7 +154,7 @@ fn offset(items: &[Item], place: usize) -> u64 {
     after.or(before).unwrap_or(0)
 }
 
-/// The instructions that the recordings have, and some after the last.
+/// Writes the instructions of the recordings, and some after the last.
 fn code(text: &mut String, trace: &Trace, recordings: &[Recording; 2]) {
     let image = compare::image(&trace.code);
     let mut places: BTreeSet<u64> = recordings.iter().flat_map(Recording::pcs).collect();

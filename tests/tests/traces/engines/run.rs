@@ -1,4 +1,4 @@
-//! What a random program executed: run under the recorder's engine `step`, which keeps the list.
+//! The executed instructions of a random program, recorded by the recorder's engine `step`.
 
 use crate::engines::assembler::Segment;
 use crate::engines::elf;
@@ -16,22 +16,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A run of a program.
 #[derive(Debug)]
 pub struct Run {
-    /// Its code, to decode with.
+    /// The code for decoding.
     pub code: Vec<Segment>,
-    /// What it executed, in order.
+    /// The executed instructions, in order.
     pub steps: Vec<Step>,
 }
 
-/// An instruction executed.
+/// An executed instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     pub at: Avma,
     pub instruction: CodeInstruction,
-    /// It is a PTWRITE in the code to decode with.
+    /// Whether the code for decoding has a PTWRITE here.
     pub ptwrite: bool,
 }
 
-/// The run of the program of a seed; run once in a process.
+/// Returns the run of the program of a seed, which runs once per process.
 pub fn of(seed: u64) -> Arc<Run> {
     static RUNS: Mutex<Option<HashMap<u64, Arc<Run>>>> = Mutex::new(None);
     let known = |runs: &Option<HashMap<u64, Arc<Run>>>| runs.as_ref()?.get(&seed).cloned();
@@ -75,7 +75,7 @@ fn run(seed: u64) -> Run {
     }
 }
 
-/// The one list of addresses in the folder, with the instructions there.
+/// Returns the instructions of the only list of addresses in the folder.
 fn steps(program: &Program, golden: &Path) -> Vec<Step> {
     let mut files = fs::read_dir(golden).unwrap();
     let file = files.next().unwrap().unwrap().path();
@@ -103,7 +103,7 @@ fn instruction(code: &[Segment], at: u64) -> CodeInstruction {
 }
 
 #[test]
-fn programs_run_a_few_hundred_to_some_thousand_instructions() {
+fn programs_run_hundreds_to_thousands_of_instructions() {
     let lengths: Vec<usize> = (0..8).map(|seed| of(seed).steps.len()).collect();
     assert!(
         lengths.iter().all(|length| (50..20_000).contains(length)),

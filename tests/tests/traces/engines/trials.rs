@@ -1,4 +1,4 @@
-//! Many cases, each engine against what was executed and against the first engine.
+//! Many cases: each engine against the executed instructions and against the first engine.
 
 use crate::engines::compare::{Level, Recording, image};
 use crate::engines::encode::{self, Expected, Trace};
@@ -19,25 +19,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use std::{env, thread};
 
-/// The engines that must agree, the one first that has been there the longest.
+/// Returns the engines that must agree. The oldest is first.
 pub fn engines() -> Vec<&'static dyn Engine> {
     vec![&Libipt, &Native]
 }
 
-/// How many mutations of each trace are tried.
+/// The number of mutations of each trace.
 const MUTATIONS: u64 = 2;
 
-/// Kinds of failures of which a case is told in full; of the others it is said only which they are.
+/// The number of kinds of failures that are reported in full. Others are reported by name only.
 const TOLD: usize = 4;
 
-/// A trace to be tried.
+/// A generated trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Case {
     /// The seed of the program.
     pub program: u64,
-    /// Which of the traces of its run.
+    /// The index of the trace among those of the run.
     pub encoding: u64,
-    /// Which mutation of that; 0 is none.
+    /// The index of the mutation; 0 is none.
     pub mutation: u64,
 }
 
@@ -70,7 +70,7 @@ impl Case {
         random
     }
 
-    /// The trace, the same each time.
+    /// Returns the trace, which is the same each time.
     pub fn trace(self) -> Trace {
         let whole = Self { mutation: 0, ..self };
         let mut trace = encode::random(&run::of(self.program), &mut whole.random());
@@ -91,16 +91,16 @@ impl Case {
     }
 }
 
-/// What is wrong with a case.
+/// The failure of a case.
 #[derive(Debug)]
 pub struct Failure {
-    /// In a word: other cases of it are hardly news.
+    /// A short name, which is the same for similar cases.
     pub kind: String,
-    /// In full.
+    /// The full report.
     pub text: Option<String>,
 }
 
-/// Tries a case; `told` says of which failures there is nothing to tell.
+/// Checks a case. `told` returns whether a failure of this name needs no full report.
 pub fn check(
     case: Case,
     engines: &[&dyn Engine],
@@ -139,9 +139,11 @@ pub fn check(
     Some(Failure { kind, text })
 }
 
-/// What libipt does not know or gets wrong, so that another engine may do better:
-/// - packets of blocks (BBP and those that follow it), where it stops;
-/// - EVD of a kind above 31, of which it reads five bits of six (SDM volume 3, "EVD Packet Definition");
+/// Returns whether libipt does not support the trace or decodes it wrongly, so that another engine
+/// may be better:
+/// - block packets (BBP and its successors), where it stops;
+/// - EVD of a type above 31, because libipt reads five of its six bits (SDM volume 3, "EVD Packet
+///   Definition");
 fn is_beyond_libipt(trace: &Trace) -> bool {
     let beyond = |packet| match packet {
         Packet::Bbp { .. } | Packet::Bep { .. } => true,
@@ -153,22 +155,24 @@ fn is_beyond_libipt(trace: &Trace) -> bool {
         .any(|unit| unit.packet.is_some_and(beyond))
 }
 
-/// Where libipt fails by its own word (MWAIT without EXSTOP behind it is one such case), and where the
-/// trace has not told which mode the code is of, which libipt reads all the same. And where a conditional
-/// branch out of a filter's range is the last thing of a trace: it gives TIP.PGD alone (SDM volume 3, the table
-/// "PT Packets from a PacketEn transition"), which libipt does not take for one.
+/// Returns whether libipt's failure is expected. Examples are its own internal errors (such as
+/// MWAIT without a following EXSTOP), and code before a MODE packet, which libipt decodes anyway.
+/// Another is a conditional branch out of a filter's range at the end of a trace. It writes TIP.PGD
+/// alone (SDM volume 3, table "PT Packets from a PacketEn transition"), which libipt does not
+/// associate with the branch.
 fn is_excused(word: &str, trace: &Trace) -> bool {
     word.starts_with("\"internal error\" for")
         || word.contains("unknown execution mode")
         || word == "the end for Disabled" && !trace.config.filters.is_empty()
 }
 
-/// How the decode of a trace differs from what was executed.
+/// Returns how the decode of a trace differs from the executed instructions.
 pub fn unexpected(engine: &dyn Engine, trace: &Trace) -> Option<String> {
     if trace.expected == Expected::Agreement {
         return None;
     }
-    // By the rule of the SDM: to the encoder, which forgets all calls where it and libipt's differ, both are the same.
+    // The rule of the SDM. The encoder forgets all calls where the two rules differ, so both give
+    // the same result.
     let config = Config {
         uncompressed_returns: UncompressedReturns::Pop,
         ..trace.config.clone()
@@ -181,7 +185,7 @@ pub fn unexpected(engine: &dyn Engine, trace: &Trace) -> Option<String> {
         Expected::End(golden) => (golden.ends_with(&decoded), golden),
         Expected::Agreement => return None,
     };
-    // A trace that ends within a packet is none that a decoder must take without an error.
+    // A trace that ends within a packet may cause a decode error.
     let losses = match trace.expected {
         Expected::Beginning(_) => 0,
         _ => recording.losses(),
@@ -218,13 +222,13 @@ pub fn unexpected(engine: &dyn Engine, trace: &Trace) -> Option<String> {
     ))
 }
 
-/// Tries `traces` traces and their mutations, on all processors.
+/// Checks `traces` traces and their mutations, on all processors.
 ///
 /// # Panics
 ///
-/// With what is wrong, when anything is.
+/// A case fails; the text is the report.
 pub fn try_many(traces: u64, engines: &[&'static dyn Engine], level: Level) {
-    // A build may take minutes, and is not to count as a case that hangs.
+    // A build may take minutes, and must not count as a hanging case.
     binary().expect("the binary that records the programs");
     let started = Instant::now();
     let first = number("BACKTRAIL_SEED").unwrap_or(1) << 20;
@@ -298,7 +302,7 @@ fn summary(failures: &BTreeMap<Case, Failure>, cases: u64) -> String {
     text
 }
 
-/// Tries the case that `BACKTRAIL_CASE` names; says whether there is one.
+/// Checks the case that `BACKTRAIL_CASE` names, and returns whether there is one.
 pub fn try_named(engines: &[&'static dyn Engine], level: Level) -> bool {
     let Some(case) = env::var("BACKTRAIL_CASE").ok() else {
         return false;
@@ -310,7 +314,7 @@ pub fn try_named(engines: &[&'static dyn Engine], level: Level) -> bool {
     true
 }
 
-/// How much must be the same: what `BACKTRAIL_LEVEL` names, else all events.
+/// Returns the level of comparison that `BACKTRAIL_LEVEL` names, by default all events.
 pub fn level() -> Level {
     let Some(name) = env::var("BACKTRAIL_LEVEL").ok() else {
         return Level::Events;
@@ -321,7 +325,7 @@ pub fn level() -> Level {
     found.unwrap_or_else(|| panic!("BACKTRAIL_LEVEL is one of {:?}, in lower case", Level::ALL))
 }
 
-/// A number that a variable holds.
+/// Returns the number in a variable.
 pub fn number(variable: &str) -> Option<u64> {
     env::var(variable).ok()?.parse().ok()
 }

@@ -1,9 +1,9 @@
-//! A trace cut into packets, and bytes that are none.
+//! A trace cut into packets, and into bytes that are not packets.
 
 use backtrail_pt::{Packet, Parser};
 use std::fmt::Write;
 
-/// A packet's bytes, or some between two that are none.
+/// The bytes of a packet, or of a range without packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     pub bytes: Vec<u8>,
@@ -21,7 +21,7 @@ impl Unit {
     }
 }
 
-/// Cuts a trace. After bytes that are no packet it goes on at the next PSB.
+/// Cuts a trace. After invalid bytes, the next unit begins at the next PSB.
 pub fn cut(trace: &[u8]) -> Vec<Unit> {
     let mut parser = Parser::new(trace);
     let mut units = Vec::new();
@@ -51,12 +51,12 @@ fn push_rubbish(units: &mut Vec<Unit>, bytes: &[u8]) {
     }));
 }
 
-/// The trace of units.
+/// Returns the trace of the units.
 pub fn join(units: &[Unit]) -> Vec<u8> {
     units.iter().flat_map(|unit| unit.bytes.iter().copied()).collect()
 }
 
-/// One unit a line, each with its offset; of all, or of those around an offset.
+/// Lists one unit a line with its offset: all units, or those around an offset.
 pub fn text(units: &[Unit], around: Option<u64>) -> String {
     let mut text = String::new();
     let mut offset = 0;
@@ -74,7 +74,7 @@ pub fn text(units: &[Unit], around: Option<u64>) -> String {
 }
 
 #[test]
-fn cutting_loses_no_byte() {
+fn cut_pieces_contain_every_byte() {
     let mut trace = vec![0xff, 0x00, 0x01];
     Packet::Psb.write_to(&mut trace);
     trace.extend([0x06, 0x02, 0x00]);

@@ -1,4 +1,4 @@
-//! Tells which case hangs: that cannot be caught from within.
+//! Reports the case that hangs, because a hang cannot be interrupted from inside.
 
 use crate::engines::trials::Case;
 use std::collections::HashMap;
@@ -7,10 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope, ThreadId};
 use std::time::{Duration, Instant};
 
-/// The longest a case may take, made smaller when it fails.
+/// The time limit of a case, including its reduction after a failure.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The cases under way.
+/// The running cases.
 #[derive(Debug, Default)]
 pub struct Watch {
     cases: Mutex<HashMap<ThreadId, (Case, Instant)>>,
@@ -18,18 +18,18 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// This thread tries a case now.
+    /// Registers the case that this thread runs now.
     pub fn begin(&self, case: Case) {
         self.cases()
             .insert(thread::current().id(), (case, Instant::now()));
     }
 
-    /// This thread tries no more.
+    /// Removes the case of this thread.
     pub fn end(&self) {
         self.cases().remove(&thread::current().id());
     }
 
-    /// Watches until [`Self::finish`]; ends the process when a case takes too long.
+    /// Watches until [`Self::finish`], and ends the process when a case takes too long.
     pub fn run<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         scope.spawn(|| {
             while !self.over.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Reads the wire format of protocol buffers, and knows no message: an oracle that shares nothing with the writer.
+//! Reads the wire format of protocol buffers without any schema, independently of the writer.
 
 use std::collections::BTreeMap;
 

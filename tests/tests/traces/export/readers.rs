@@ -1,6 +1,7 @@
-//! Exports opened by the programs that they are made for: speedscope, the Firefox Profiler, pprof.
+//! Exports opened in the programs for their formats: speedscope, the Firefox Profiler, pprof.
 //!
-//! `cargo xtask test` installs the first two (`xtask/src/readers.rs`), `cargo xtask test-all` the third.
+//! `cargo xtask test` installs the first two (`xtask/src/readers.rs`), `cargo xtask test-all` the
+//! third.
 
 use super::{export, is_call, recording};
 use serde_json::Value;
@@ -11,7 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// `node`, and the folder with the packages of the readers; `None`: they are not installed.
+/// Returns `node` and the folder with the readers' packages, or `None` if they are not installed.
 fn node() -> Option<(OsString, PathBuf)> {
     let found = std::env::var_os("BACKTRAIL_NODE").zip(std::env::var_os("BACKTRAIL_READERS"));
     if found.is_none() {
@@ -22,7 +23,7 @@ fn node() -> Option<(OsString, PathBuf)> {
     found.map(|(node, packages)| (node, packages.into()))
 }
 
-/// A folder with an export in a file of this name.
+/// Writes an export to a file of this name in a new folder.
 #[track_caller]
 fn file(format: &str, name: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -39,7 +40,7 @@ fn stdout(output: Output) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What speedscope made of a file, and the lines that it wrote for whoever looks into it.
+/// Returns the contents that speedscope loaded from a file, and the lines of its log.
 #[track_caller]
 fn by_speedscope(node: &OsString, packages: &Path, file: &Path) -> (Value, Vec<String>) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/export/speedscope.mjs");
@@ -59,7 +60,7 @@ fn complaints(log: &[String]) -> Vec<&str> {
 /// Begins and ends of calls in a thread, with names and nanoseconds since its first event.
 type Boundaries = Vec<(bool, String, u64)>;
 
-/// The threads of a file of speedscope's format. It does not keep what took no time.
+/// Returns the threads of a file in speedscope's format, which omits calls without duration.
 #[track_caller]
 fn boundaries(file: &Value) -> Vec<Boundaries> {
     let frames = file["shared"]["frames"].as_array().unwrap();
@@ -89,7 +90,7 @@ fn boundaries(file: &Value) -> Vec<Boundaries> {
     profiles.map(of).collect()
 }
 
-/// What all the samples weigh together.
+/// Returns the total weight of all samples.
 fn weight(saved: &Value) -> u64 {
     let [profile] = &saved["profiles"].as_array().unwrap()[..] else {
         panic!("one profile: {saved}");
@@ -122,12 +123,12 @@ fn speedscope_opens_folded_stacks_and_pprof() {
     let (_folder, pprof) = file("pprof", "threads.pb.gz");
     let (saved, log) = by_speedscope(&node, &packages, &pprof);
     assert_eq!(complaints(&log), [""; 0]);
-    // The last of the values is the one it shows: the time, which folded stacks count too.
+    // speedscope shows the last of the values, the time, which folded stacks count too.
     assert_eq!(saved["profiles"][0]["unit"], "nanoseconds");
     assert_eq!(weight(&saved), sum);
 }
 
-/// The Firefox Profiler's command line: a process that has loaded a profile, and others that ask it.
+/// The Firefox Profiler's command line: a process with a loaded profile, and others that query it.
 struct Profiler {
     node: OsString,
     script: PathBuf,
@@ -141,7 +142,7 @@ impl Profiler {
         let script = packages.join("node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js");
         let sessions = tempfile::tempdir().unwrap();
         let mut command = profiler(&node, &script, &sessions);
-        // Its own `load` waits for half a second only until this runs.
+        // Its own `load` waits only half a second for the process.
         command.arg("--daemon").arg(file).args(["--session", "test"]);
         let loaded = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let profiler = Self {
@@ -181,7 +182,7 @@ fn profiler(node: &OsString, script: &Path, sessions: &TempDir) -> Command {
     command
         .arg(script)
         .env("PROFILER_CLI_SESSION_DIR", sessions.path())
-        // It would ask a server for symbols.
+        // Otherwise the profiler requests symbols from a server.
         .env("PROFILER_CLI_NO_SYMBOLICATE", "1");
     command
 }
@@ -193,7 +194,7 @@ impl Drop for Profiler {
     }
 }
 
-/// How many samples of a thread each function is the innermost of, by the file as it is written.
+/// Returns how many samples of a thread have each function as the innermost, by the written file.
 fn innermost(thread: &Value) -> BTreeMap<String, u64> {
     let number = |table: &Value, at: usize| table[at].as_u64().unwrap() as usize;
     let mut counts = BTreeMap::new();
@@ -247,7 +248,7 @@ fn the_firefox_profiler_opens_its_format() {
     }
 }
 
-/// `go tool pprof OPTIONS FILE`; `None`: there is no Go.
+/// Runs `go tool pprof OPTIONS FILE`. Returns `None` without Go.
 #[track_caller]
 fn by_pprof(options: &[&str], file: &Path) -> Option<String> {
     let mut go = Command::new("go");
@@ -269,7 +270,7 @@ fn pprof_opens_its_format() {
     let Some(top) = by_pprof(&options, &file) else {
         return;
     };
-    // The program is what it takes for the profiled one, not the first library that ran.
+    // pprof shows the program as the profiled file, not the first library that ran.
     assert!(top.lines().next().unwrap().starts_with("File: threads"), "{top}");
     assert!(top.contains("Type: calls"), "{top}");
     let (_, rows) = top.split_once("cum%\n").unwrap();

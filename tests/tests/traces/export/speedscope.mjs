@@ -1,8 +1,10 @@
-// Opens files in speedscope as its web page does, and prints what it holds then, as its key to save writes it.
+// Opens files in speedscope as its web page does, and prints its contents as its save function
+// writes them.
 //
-//     node speedscope.mjs PACKAGES FILE...
+// node speedscope.mjs PACKAGES FILE...
 //
-// A line a file: {"saved": ..., "log": [...], "schema": errors of its published schema, null if there are none or it is another format}
+// One line per file: {"saved": ..., "log": [...], "schema": errors}. The errors are those of its
+// published schema, null for none or for another format.
 
 import { readFileSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -21,7 +23,7 @@ const validate = new Ajv({ strict: false }).compile(schema);
 
 const sleep = milliseconds => new Promise(done => setTimeout(done, milliseconds));
 
-// There is no graphics card to draw on, which ends the drawing and nothing else.
+// Without a graphics card, only the drawing fails.
 process.on('uncaughtException', error => {
   if (!/Setup failure/.test(error.message)) throw error;
 });
@@ -31,7 +33,7 @@ async function open(file) {
   const virtualConsole = new VirtualConsole();
   for (const level of ['log', 'warn', 'error', 'jsdomError'])
     virtualConsole.on(level, (...what) => log.push(`${level}: ${what.join(' ')}`));
-  // This address makes the page wait for a file that a script hands in.
+  // With this address, the page waits for a file from a script.
   const { window } = new JSDOM('<!DOCTYPE html><body></body>', {
     url: 'http://localhost/#localProfilePath=none',
     runScripts: 'outside-only',
@@ -63,7 +65,7 @@ for (const file of files) {
   if (file.endsWith('.speedscope.json') && !validate(JSON.parse(readFileSync(file, 'utf8'))))
     errors = validate.errors;
   const line = JSON.stringify({ ...opened, schema: errors }) + '\n';
-  // A pipe takes it piece by piece.
+  // A pipe accepts the text in parts.
   await new Promise(done => process.stdout.write(line, done));
 }
 process.exit(0);

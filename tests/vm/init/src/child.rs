@@ -1,4 +1,4 @@
-//! Programs that tests run: their process is known before they begin.
+//! Programs that tests run. Their process id is known before they start.
 
 #![allow(unsafe_code)]
 
@@ -10,13 +10,13 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// A program's process, before the program.
+/// The process of a program before its start.
 pub struct Waiting {
     child: Child,
 }
 
 impl Waiting {
-    /// A process that will be `program`, on that processor alone.
+    /// Starts a process that waits, and then becomes `program` on that processor alone.
     pub fn start(program: &str, processor: usize) -> Result<Self, String> {
         let mut child = Command::new("/init")
             .args(["later", &processor.to_string(), program])
@@ -24,7 +24,8 @@ impl Waiting {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| format!("cannot start {program}: {error}"))?;
-        // Its own `execve` is over when it says so, not when it was started: the next one is the program's.
+        // The process has finished its own `execve` when it prints a byte. The next `execve` is the
+        // program's.
         let mut output = child.stdout.take().ok_or("the process has no output")?;
         output
             .read_exact(&mut [0])
@@ -32,12 +33,12 @@ impl Waiting {
         Ok(Self { child })
     }
 
-    /// Its process, which is its only thread.
+    /// Returns the id of the process, which has one thread.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Lets the program begin.
+    /// Starts the program.
     pub fn begin(mut self) -> Result<Child, String> {
         let mut input = self.child.stdin.take().ok_or("the process has no input")?;
         input
@@ -47,7 +48,7 @@ impl Waiting {
     }
 }
 
-/// `later PROCESSOR PROGRAM …`: says a byte, waits for one, then is the program.
+/// `later PROCESSOR PROGRAM …`: prints a byte, waits for one, then becomes the program.
 pub fn later(processor: &str, program: &str, arguments: &[&str]) -> ExitCode {
     let pinned = processor.parse().ok().and_then(|processor: usize| {
         let mut set = CpuSet::new();
@@ -74,10 +75,10 @@ pub fn later(processor: &str, program: &str, arguments: &[&str]) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Does something while the kernel itself does away with children that end, as they end.
+/// Runs `act` while the kernel removes ended children at once.
 pub fn unwaited<T>(act: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let set = |handler| {
-        // SAFETY: neither handler is a function of ours.
+        // SAFETY: both handlers are constants of the kernel.
         unsafe { signal(Signal::SIGCHLD, handler) }
             .map_err(|error| format!("cannot say what becomes of children: {error}"))
     };
@@ -87,7 +88,7 @@ pub fn unwaited<T>(act: impl FnOnce() -> Result<T, String>) -> Result<T, String>
     result
 }
 
-/// Waits until it has ended, and gives the signal that killed it.
+/// Waits for the end of a child, and returns the signal that killed it.
 pub fn killed_by(child: &mut Child, limit: Duration) -> Result<i32, String> {
     let begin = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! The whole way: the daemon runs, a program crashes, a bundle with its history and its core is in the spool.
+//! The whole daemon: a program crashes, and its bundle with history and core is in the spool.
 
 mod clock;
 mod running;
@@ -35,7 +35,7 @@ fn crash(report: &mut Report) -> Outcome {
     whole_way(report, "daemon/crash", "crash", Cut::Continuous)
 }
 
-/// A program that has run on both crashes.
+/// A program that ran on both processors crashes.
 fn migrating(report: &mut Report) -> Outcome {
     whole_way(report, "daemon/migrating", "migrate", Cut::Independent)
 }
@@ -56,7 +56,7 @@ fn whole_way(report: &mut Report, test: &str, program: &str, cut: Cut) -> Outcom
             core_pattern()?
         ));
     }
-    // The numbers of an emulated machine are not those of a real one: they are shown, not judged.
+    // Figures of an emulated machine are not those of a real one: they are shown and not checked.
     report.note(&format!(
         "{test}: crash to reader {} µs, to stop {} µs, {} bytes of history, in emulation",
         row["crash_to_reader_us"], row["crash_to_stop_us"], row["history_bytes"]
@@ -64,7 +64,7 @@ fn whole_way(report: &mut Report, test: &str, program: &str, cut: Cut) -> Outcom
     hand_out(report, test, &place, &complete(&row)?, program)
 }
 
-/// A program runs while its pieces are fed, and crashes; its process.
+/// Runs a program to its crash while its pieces are fed, and returns its process id.
 pub fn crash_of(program: &str, cut: Cut) -> Result<u32, String> {
     let mut feed = Feed::open()?;
     let waiting = Waiting::start(&format!("/recordings/{program}"), 0)?;
@@ -74,7 +74,7 @@ pub fn crash_of(program: &str, cut: Cut) -> Result<u32, String> {
     Ok(pid)
 }
 
-/// Where the bundle of a crash is that is listed as complete, and has a core.
+/// Returns the path of a bundle that is listed as complete and has a core.
 pub fn complete(row: &Value) -> Result<PathBuf, String> {
     let missing = row["missing"].as_array().map_or(0, Vec::len);
     if row["signal"] != 11 || row["complete"] != true || missing != 0 {
@@ -87,7 +87,7 @@ pub fn complete(row: &Value) -> Result<PathBuf, String> {
     Ok(bundle)
 }
 
-/// Packs a bundle, to be decoded elsewhere: to the whole of what was recorded of `program`.
+/// Packs a bundle for decoding outside: it must have the whole recording of `program`.
 pub fn hand_out(report: &mut Report, test: &str, place: &Path, bundle: &Path, program: &str) -> Outcome {
     let packed = place.join("bundle.btz");
     said(

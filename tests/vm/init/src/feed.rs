@@ -1,11 +1,11 @@
-//! Recorded packets, cut where the program left user code, on their way to the stand-in.
+//! Recorded packets, cut where the program left user code, for the stand-in driver.
 
 use backtrail_pt::packet::ExecMode;
 use backtrail_pt::{LastIp, Packet, Parser};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 
-/// The stand-in's device; closing it forgets what was fed.
+/// The stand-in's device; closing it discards all pieces.
 pub struct Feed {
     device: File,
 }
@@ -14,20 +14,20 @@ pub struct Feed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
     pub bytes: Vec<u8>,
-    /// Where the 7 bytes of a TSC packet's payload stand, to be set when it is fed.
+    /// The offsets of the 7-byte payloads of TSC packets, which are set when the piece is fed.
     pub times: Vec<u32>,
 }
 
-/// How a recording becomes pieces.
+/// How a recording is cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Each goes on where the last one stopped: all are for one processor.
+    /// Each piece continues the last one: all are for one processor.
     Continuous,
-    /// Each can be decoded by itself, for it may come to another processor.
+    /// Each piece can be decoded alone, because it may go to another processor.
     Independent,
 }
 
-/// What became of a task's pieces.
+/// The counts of a task's pieces after feeding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fed {
     pub pieces: u64,
@@ -46,7 +46,7 @@ impl Feed {
         Ok(Self { device })
     }
 
-    /// These are what the process `pid` will have executed, from its next `execve` on.
+    /// Registers the pieces that process `pid` will have executed, from its next `execve`.
     pub fn give(&mut self, pid: u32, pieces: &[Piece]) -> Result<(), String> {
         for piece in pieces {
             let fields = [pid, piece.bytes.len() as u32, piece.times.len() as u32, 0];
@@ -60,7 +60,7 @@ impl Feed {
         Ok(())
     }
 
-    /// What became of them.
+    /// Returns the counts for a process.
     pub fn fed(&mut self, pid: u32) -> Result<Fed, String> {
         let mut text = String::new();
         self.device
@@ -101,17 +101,18 @@ fn fed(line: &str, pid: u32) -> Option<Fed> {
     })
 }
 
-/// The recording of that name, in pieces.
+/// Returns the recording of that name, in pieces.
 pub fn recording(name: &str, cut: Cut) -> Result<Vec<Piece>, String> {
     let path = format!("/recordings/{name}.pt");
     let bytes = fs::read(&path).map_err(|error| format!("cannot read {path}: {error}"))?;
     pieces(&bytes, cut)
 }
 
-/// Cuts after each TIP.PGD of a system call: not where FUP stands before it, for such an exit (a signal, or the recorder
-/// itself) is none that this machine will see; but the last one is the crash. The time of the recording is left out (MTC, TMA, CYC), and TSC packets wait for theirs: the
-/// stand-in tells the time of this machine, at the beginning of each piece and where it leaves user code. Hardware tells it far
-/// more often (MTC, CYC).
+/// Cuts after each TIP.PGD of a system call. Exits with a FUP before them (a signal, or the
+/// recorder itself) do not happen here, except the last, which is the crash. Recorded timing
+/// packets (MTC, TMA, CYC) are omitted. TSC packets are set later: the stand-in writes this
+/// machine's time at the beginning of each piece and where it leaves user code. Hardware writes the
+/// time far more often (MTC, CYC).
 pub fn pieces(recorded: &[u8], cut: Cut) -> Result<Vec<Piece>, String> {
     let mut pieces = Vec::new();
     let mut piece = Piece::default();
@@ -208,17 +209,17 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_ends_where_user_code_is_left() {
+    fn piece_ends_where_the_program_leaves_user_code() {
         let pieces = pieces(&recorded(), Cut::Continuous).unwrap();
         assert_eq!(pieces.len(), 2);
         assert!(pieces.iter().all(|piece| !piece.bytes.is_empty()));
-        // At its beginning, and before FUP (which tells two bytes of its address) and TIP.PGD.
+        // At the beginning, and before FUP (with two bytes of its address) and TIP.PGD.
         let end = pieces[1].bytes.len() as u32 - 1 - 3 - 7;
         assert_eq!(pieces[1].times, [1, end]);
     }
 
     #[test]
-    fn an_independent_piece_tells_its_first_address_in_full() {
+    fn independent_piece_has_its_full_first_address() {
         let pieces = pieces(&recorded(), Cut::Independent).unwrap();
         for (piece, first) in pieces.iter().zip([0x40_1000, 0x40_1010]) {
             let mut last = LastIp::default();

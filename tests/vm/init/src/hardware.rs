@@ -1,4 +1,4 @@
-//! The collector's hardware source against the stand-in: what comes out is decoded where it was recorded.
+//! The collector's hardware source with the stand-in driver. Its bundles are decoded on the host.
 
 use crate::child::{self, Waiting};
 use crate::feed::{Cut, Feed, recording};
@@ -77,7 +77,7 @@ fn start() -> Result<Hardware, String> {
     Hardware::start(&options()).map_err(|error| format!("the hardware source does not start: {error}"))
 }
 
-/// A program runs and crashes; its whole history is in the bundle.
+/// A program crashes, and its whole history is in the bundle.
 fn plain(report: &mut Report) -> Outcome {
     let mut hardware = start()?;
     let pid = play(&mut hardware, "crash", 0, Cut::Continuous)?;
@@ -88,7 +88,7 @@ fn plain(report: &mut Report) -> Outcome {
     hand_out(report, "hardware/plain", &hardware, &frozen, pid, "crash", false)
 }
 
-/// The ring is smaller than the trace: its end is there.
+/// The ring is smaller than the trace, and has its end.
 fn wrapped(report: &mut Report) -> Outcome {
     let mut hardware = start()?;
     let pid = play(&mut hardware, "long", 1, Cut::Continuous)?;
@@ -100,7 +100,7 @@ fn wrapped(report: &mut Report) -> Outcome {
     hand_out(report, "hardware/wrapped", &hardware, &frozen, pid, "long", true)
 }
 
-/// It runs on both processors in turns: its history is put together again.
+/// The program alternates between both processors, and its history is merged.
 fn migrating(report: &mut Report) -> Outcome {
     let mut hardware = start()?;
     let pid = play(&mut hardware, "migrate", 0, Cut::Independent)?;
@@ -119,7 +119,7 @@ fn migrating(report: &mut Report) -> Outcome {
     )
 }
 
-/// Two programs share a processor: each instruction is of the right one.
+/// Two programs share a processor: each instruction is attributed to the right program.
 fn neighbors(report: &mut Report) -> Outcome {
     let mut hardware = start()?;
     let mut feed = Feed::open()?;
@@ -149,7 +149,7 @@ fn neighbors(report: &mut Report) -> Outcome {
     )
 }
 
-/// As the daemon does it: the probe tells of the crash, and the traces are frozen then.
+/// As in the daemon: the probe reports the crash, and the traces are frozen then.
 fn at_the_crash(report: &mut Report) -> Outcome {
     let mut hardware = start()?;
     let freezer = hardware.freezer();
@@ -188,7 +188,7 @@ fn at_the_crash(report: &mut Report) -> Outcome {
     )
 }
 
-/// Somebody else has the PMU: it is said, and what to do; then it goes.
+/// Another user of the PMU: the error says so and what to do, and afterwards tracing works.
 fn busy(_: &mut Report) -> Outcome {
     let other = raw::open(-1, 0, 1 << 0 | 1 << 10 | 1 << 13)
         .map_err(|error| format!("the other user cannot open its event: {error}"))?;
@@ -203,7 +203,7 @@ fn busy(_: &mut Report) -> Outcome {
     start().map(drop)
 }
 
-/// What the kernel says of trace that was lost is counted, and stands in the bundle.
+/// Lost trace that the kernel reports is counted, and noted in the bundle.
 fn flags(_: &mut Report) -> Outcome {
     let mut hardware = start()?;
     let pid = play(&mut hardware, "crash", 0, Cut::Continuous)?;
@@ -224,7 +224,7 @@ fn flags(_: &mut Report) -> Outcome {
     Ok(())
 }
 
-/// A processor goes: what it had traced is kept. It comes back, and is traced again.
+/// A processor is unplugged: its trace is kept. Plugged in again, it is traced again.
 fn unplugged(report: &mut Report) -> Outcome {
     let mut hardware = start()?;
     let pid = play(&mut hardware, "crash", 1, Cut::Continuous)?;
@@ -252,7 +252,8 @@ fn unplugged(report: &mut Report) -> Outcome {
     hand_out(report, name, &hardware, &frozen, again, "crash", false)
 }
 
-/// A process for which nobody waits has no number any more when it leaves its processor for the last time: it is still its history.
+/// A process without a waiting parent has no id at its last switch out: the history is still
+/// attributed to it.
 fn gone(report: &mut Report) -> Outcome {
     let mut hardware = start()?;
     let mut feed = Feed::open()?;
@@ -260,7 +261,7 @@ fn gone(report: &mut Report) -> Outcome {
     let pid = waiting.pid();
     feed.give(pid, &recording("crash", Cut::Continuous)?)?;
     let ended = child::unwaited(|| {
-        // The child is no child any more, and is not to be waited for.
+        // The process is no longer a child, and cannot be waited for.
         drop(waiting.begin()?);
         let process = Path::new("/proc").join(pid.to_string());
         Ok(until(&mut hardware, |_| !process.exists()))
@@ -272,12 +273,11 @@ fn gone(report: &mut Report) -> Outcome {
     hand_out(report, "hardware/gone", &hardware, &frozen, pid, "crash", false)
 }
 
-/// The kernel finds its clock a little wrong, and measures by another one from then on: what ran before is still told right,
-/// and so is what runs at once after.
+/// The kernel refines its clock rate. Times before and immediately after the change are right.
 fn recalibrated(report: &mut Report) -> Outcome {
     let mut hardware = start()?;
     let before = play(&mut hardware, "crash", 0, Cut::Continuous)?;
-    // What is wrong by a hundredth is off by 10 ms then, longer than the program runs.
+    // An error of one percent is then 10 ms, longer than the program runs.
     std::thread::sleep(Duration::from_secs(1));
     hardware.drain();
     let clock = Clock::wrong()?;
@@ -294,7 +294,8 @@ fn recalibrated(report: &mut Report) -> Outcome {
     Ok(())
 }
 
-/// The kernel's clock, while it goes wrong: by less than a hundredth, the most that Linux believes itself to be wrong.
+/// The kernel's clock with a wrong rate, by less than one percent, which is Linux's limit for a
+/// refinement.
 struct Clock {
     khz: u64,
 }
@@ -325,10 +326,11 @@ impl Drop for Clock {
     }
 }
 
-/// Nobody reads while more happens than the rings hold: it is counted and said, and what follows is whole.
+/// More sideband than the rings hold: the loss is counted and reported, and the following trace is
+/// complete.
 fn lost_sideband(report: &mut Report) -> Outcome {
     let mut hardware = start()?;
-    // Each name that a thread takes is a record.
+    // Each name that a thread sets is a record.
     let begin = Instant::now();
     let mut names = 0u64;
     while hardware.counters().lost == 0 && begin.elapsed() < PATIENCE {
@@ -361,7 +363,7 @@ fn lost_sideband(report: &mut Report) -> Outcome {
     )
 }
 
-/// Runs a program on a processor while its pieces are fed, until it has crashed; its process.
+/// Runs a program on a processor to its crash while its pieces are fed, and returns its process id.
 fn play(hardware: &mut Hardware, program: &str, processor: usize, cut: Cut) -> Result<u32, String> {
     let mut feed = Feed::open()?;
     let waiting = Waiting::start(&format!("/recordings/{program}"), processor)?;
@@ -410,7 +412,7 @@ fn freeze(hardware: &mut Hardware) -> Frozen {
     frozen
 }
 
-/// Writes a bundle, packs it, and hands it out.
+/// Writes and packs a bundle, and sends it to the host.
 fn hand_out(
     report: &mut Report,
     test: &str,
@@ -436,7 +438,7 @@ fn hand_out(
     report.bundle(test, &packed, recording, tail)
 }
 
-/// Writes a bundle of one process; where it is, and its notes.
+/// Writes a bundle of one process, and returns its path and notes.
 fn write(
     hardware: &Hardware,
     frozen: &Frozen,

@@ -1,4 +1,4 @@
-//! The machine: what must be mounted, loaded and known, and how it ends.
+//! The machine: mounts, kernel modules, kernel information, and restart.
 
 use nix::fcntl::{OFlag, open};
 use nix::kmod::{ModuleInitFlags, finit_module};
@@ -10,7 +10,7 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::ExitCode;
 
-/// What every test counts on: what the kernel shows of itself, and room for files.
+/// The file systems that every test needs.
 const MOUNTED: &[(&str, &str)] = &[
     ("proc", "/proc"),
     ("sysfs", "/sys"),
@@ -23,7 +23,7 @@ const MOUNTED: &[(&str, &str)] = &[
     ("tmpfs", "/var"),
 ];
 
-/// Mounts it.
+/// Mounts the file systems.
 pub fn mount() -> Result<(), String> {
     for &(kind, place) in MOUNTED {
         fs::create_dir_all(place).map_err(|error| format!("cannot make {place}: {error}"))?;
@@ -54,7 +54,7 @@ pub fn uptime() -> String {
     text.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// What the kernel has said of its clock so far: the seconds since power on, and its words.
+/// Returns the kernel's messages about its clock: seconds since power on, and text.
 pub fn clock() -> Vec<String> {
     let log = File::options()
         .read(true)
@@ -63,7 +63,7 @@ pub fn clock() -> Vec<String> {
     let Ok(mut log) = log else { return Vec::new() };
     let mut said = Vec::new();
     let mut record = [0; 8192];
-    // One record each time, until there is none.
+    // Each read returns one record.
     while let Ok(length) = log.read(&mut record) {
         let text = String::from_utf8_lossy(&record[..length]);
         let Some((fields, message)) = text.split_once(';') else {
@@ -82,7 +82,7 @@ pub fn clock() -> Vec<String> {
     said
 }
 
-/// Restarts, which the emulator is told to take for the end.
+/// Restarts the machine, which the emulator treats as its end.
 pub fn end() -> ExitCode {
     match reboot(RebootMode::RB_AUTOBOOT) {
         Ok(never) => match never {},

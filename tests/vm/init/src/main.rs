@@ -1,7 +1,8 @@
-//! The first process of a test machine: runs every test, says how it went, and ends the machine.
+//! The first process of a test machine: runs every test, reports the results, and ends the machine.
 //!
-//! `cargo xtask test-vm` boots it (docs/vm.md), with the words `power-loss TASK` where the machine has a disk. Called in any
-//! other way it does nothing, but for `later`, which tests start programs with.
+//! `cargo xtask test-vm` boots it (docs/vm.md), with the words `power-loss TASK` if the machine has
+//! a disk. Called in any other way it does nothing, except for `later`, with which tests start
+//! programs.
 
 mod child;
 mod daemon;
@@ -19,10 +20,10 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-/// What a test finds wrong, as a sentence.
+/// The error of a failed test, as a sentence.
 type Outcome = Result<(), String>;
 
-/// A test: its name, and what it does. What it hands out goes into the report.
+/// A test with its name. Bundles for the host go to the report.
 struct Test {
     name: &'static str,
     run: fn(&mut Report) -> Outcome,
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
     machine::end()
 }
 
-/// A machine that loses its power, or the last one that looks what is left.
+/// Runs a task of the power loss test: more crashes, or the last check.
 fn run_on_a_disk(task: &str) -> Outcome {
     machine::mount()?;
     let mut report = Report::open()?;

@@ -1,7 +1,8 @@
-//! Power loss, from inside: what the disk holds is looked at, then crashes are saved to it until the machine is ended.
+//! Power loss, from inside: checks the contents of the disk, then saves crashes to it until the
+//! machine is ended.
 //!
-//! `xtask/src/vm/power.rs` boots such machines one after another with the same disk, and compares what one was told is
-//! saved with what the next one finds.
+//! `xtask/src/vm/power.rs` boots machines in turn with the same disk, and compares the bundles that
+//! one machine reported as saved with those that the next finds.
 
 use crate::daemon::{self, BACKTRAIL, Daemon, PATIENCE, Setup, said};
 use crate::feed::Cut;
@@ -18,17 +19,17 @@ use std::time::{Duration, Instant};
 const DISK: &str = "/dev/vda";
 const PLACE: &str = "/disk";
 const PROGRAM: &str = "crash";
-/// How the names of bundles in the making begin (bundle/src/writer.rs).
+/// The prefix of unfinished bundles (bundle/src/writer.rs).
 const UNFINISHED: &str = ".backtrail-";
 
-/// What the machine does once it has looked.
+/// The task after the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Saves crashes, one after another, for ever.
+    /// Saves crashes in turn, forever.
     Work,
-    /// Saves one, and stops in the midst of the next.
+    /// Saves one, and stops during the next.
     Half,
-    /// Saves one, and ends as machines do.
+    /// Saves one, and shuts down normally.
     End,
 }
 
@@ -43,7 +44,7 @@ impl Task {
     }
 }
 
-/// The tests, of which the second is only of the machine that ends by itself.
+/// The tests; the second runs only on the machine that shuts down normally.
 const LOOK: &str = "power-loss/what-was-saved";
 const AGAIN: &str = "power-loss/it-goes-on";
 
@@ -83,7 +84,8 @@ pub fn run(task: Task, report: &mut Report) -> Outcome {
     }
 }
 
-/// Starts the daemon where another one was when the power went: nothing unfinished is left, and what is listed is whole.
+/// Starts the daemon after a power loss. No unfinished bundle remains, and listed bundles are
+/// complete.
 fn look(setup: &Setup, report: &mut Report) -> Result<Daemon, String> {
     let left = unfinished(&setup.spool)?.len();
     report.left(left)?;
@@ -119,7 +121,7 @@ fn look(setup: &Setup, report: &mut Report) -> Result<Daemon, String> {
     Ok(daemon)
 }
 
-/// A program crashes. Once the daemon says that its bundle is saved, so do we.
+/// Crashes a program, and reports its bundle as saved after the daemon did.
 fn save(daemon: &Daemon, report: &mut Report) -> Result<PathBuf, String> {
     let pid = daemon::crash_of(PROGRAM, Cut::Continuous)?;
     let id = daemon.saved(pid)?;
@@ -128,7 +130,8 @@ fn save(daemon: &Daemon, report: &mut Report) -> Result<PathBuf, String> {
     Ok(bundle)
 }
 
-/// Programs crash until the daemon is stopped with a bundle half written, of which the disk has what there is.
+/// Crashes programs until the daemon is stopped with a half-written bundle, which is then flushed
+/// to the disk.
 fn stop_in_the_midst(daemon: &Daemon, setup: &Setup) -> Outcome {
     let begin = Instant::now();
     while begin.elapsed() < PATIENCE {
@@ -140,7 +143,7 @@ fn stop_in_the_midst(daemon: &Daemon, setup: &Setup) -> Outcome {
                 continue;
             }
             daemon.signal(Signal::SIGSTOP)?;
-            // It may just have been done with it.
+            // The daemon may have just finished it.
             if unfinished(&setup.spool)?.iter().any(half) {
                 nix::unistd::sync();
                 return Ok(());
@@ -159,7 +162,7 @@ fn unfinished(spool: &Path) -> Result<Vec<PathBuf>, String> {
         .collect())
 }
 
-/// What is in a directory; nothing, where there is none.
+/// Returns the names in a directory, or none if the directory does not exist.
 fn names(directory: &Path) -> Result<Vec<String>, String> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
@@ -177,7 +180,7 @@ fn name(path: &Path) -> String {
         .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-/// FNV-1a, 64 bits, over the names and contents of all files under a directory.
+/// Returns the 64-bit FNV-1a of the names and contents of all files under a directory.
 fn digest(directory: &Path) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", directory.display());
     let (mut files, mut waiting) = (BTreeSet::new(), vec![directory.to_owned()]);

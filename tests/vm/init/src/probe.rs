@@ -1,4 +1,4 @@
-//! The crash probe by each of its ways of attaching: kernels of virtual machines have kprobes and function hooks, others not.
+//! The crash probe by each way of attaching. Not every kernel has kprobes and function hooks.
 
 use crate::child::{Waiting, killed_by};
 use crate::{Outcome, Report, Test};
@@ -47,12 +47,12 @@ pub const TESTS: &[Test] = &[
 ];
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long after the last event none is taken for the end.
+/// The time without an event that ends the wait.
 const QUIET: Duration = Duration::from_millis(200);
-/// Where the program `crash` writes in the end.
+/// The address to which the program `crash` writes.
 const NOWHERE: u64 = 8;
 
-/// It attaches so, and tells each crash once and what it was.
+/// The probe attaches in this way, and reports each crash once, with its details.
 fn crashes_are_seen(kind: AttachKind) -> Outcome {
     let options = ProbeOptions {
         attach: Some(kind),
@@ -72,7 +72,7 @@ fn crashes_are_seen(kind: AttachKind) -> Outcome {
         }
     }
     let mut seen = drained(&mut probe)?;
-    // A perf event has a ring for each processor, and they are read one after the other.
+    // A perf event has a ring for each processor, and they are read in turn.
     seen.sort_by_key(|crash| crash.at);
     let found: Vec<u32> = seen.iter().map(|crash| crash.pid.0).collect();
     if found != pids {
@@ -87,7 +87,7 @@ fn crashes_are_seen(kind: AttachKind) -> Outcome {
     }
 }
 
-/// A thread that is not the first one crashes: one event as well.
+/// A crash of another thread than the first is also one event.
 fn a_thread_crashes(_: &mut Report) -> Outcome {
     let mut wrong = Vec::new();
     for kind in AttachKind::ALL {
@@ -96,7 +96,8 @@ fn a_thread_crashes(_: &mut Report) -> Outcome {
             ..ProbeOptions::default()
         };
         let mut probe = Probe::attach(&options).map_err(|error| error.to_string())?;
-        // The tests of the probe run each test in a thread, and this one dies there as it is told.
+        // The probe's own test binary runs each test in a thread. This test crashes in its thread
+        // on request.
         let mut child = Command::new("/tests/probe")
             .args(["die_if_told", "--exact", "--nocapture"])
             .env("BACKTRAIL_CRASH", "Segv")
@@ -169,7 +170,8 @@ fn drained(probe: &mut Probe) -> Result<Vec<CrashSample>, String> {
     }
 }
 
-/// One of the probe's own tests: on other kernels it leaves ways of attaching out, and says so; here it must not.
+/// Runs one of the probe's own tests. On other kernels it skips ways of attaching with a message,
+/// which is an error here.
 fn suite(_: &mut Report, test: &str) -> Outcome {
     let output = Command::new("/tests/probe")
         .args([test, "--exact", "--nocapture"])

@@ -1,4 +1,4 @@
-//! A perf event with an AUX buffer, by system calls alone: what the stand-in does is looked at without our own library.
+//! A perf event with an AUX buffer, by system calls alone, independent of our own library.
 #![allow(unsafe_code)]
 
 use perf_event_open_sys as calls;
@@ -11,7 +11,7 @@ use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const PAGE: usize = 4096;
-/// Pages of the ring for records.
+/// The number of pages of the ring for records.
 const RECORD_PAGES: usize = 8;
 
 /// The event.
@@ -24,9 +24,9 @@ pub struct Raw {
 /// How the AUX buffer is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Written over and over.
+    /// Overwritten repeatedly.
     Snapshot,
-    /// Never written over: what user space has not taken is kept.
+    /// Never overwritten: unread data is kept.
     Full,
 }
 
@@ -36,7 +36,7 @@ struct Mapping {
     length: usize,
 }
 
-/// The PMU's number.
+/// Returns the type number of the PMU.
 pub fn pmu_type() -> Result<u32, String> {
     let text = fs::read_to_string("/sys/bus/event_source/devices/intel_pt/type")
         .map_err(|error| format!("no PMU intel_pt: {error}"))?;
@@ -51,7 +51,8 @@ impl Raw {
         let fd = open(-1, processor, config)?;
         let records = Mapping::new(&fd, (1 + RECORD_PAGES) * PAGE, 0, true)?;
         let page = records.start.as_ptr().cast::<sys::perf_event_mmap_page>();
-        // SAFETY: the mapping begins with this page, and the kernel reads these two fields at the next mapping only.
+        // SAFETY: the mapping begins with this page, and the kernel reads these two fields only at
+        // the next mapping.
         unsafe {
             (*page).aux_offset = records.length as u64;
             (*page).aux_size = size as u64;
@@ -61,40 +62,41 @@ impl Raw {
     }
 
     pub fn enable(&self) -> io::Result<()> {
-        // SAFETY: a call without memory.
+        // SAFETY: this call passes no pointer.
         checked(unsafe { calls::ioctls::ENABLE(self.fd.as_raw_fd(), 0) })
     }
 
     pub fn disable(&self) -> io::Result<()> {
-        // SAFETY: a call without memory.
+        // SAFETY: this call passes no pointer.
         checked(unsafe { calls::ioctls::DISABLE(self.fd.as_raw_fd(), 0) })
     }
 
-    /// Where the kernel says that the next byte goes.
+    /// Returns the kernel's position of the next byte.
     pub fn aux_head(&self) -> u64 {
         // SAFETY: the field is in the mapping, aligned, and written by the kernel.
         let head = unsafe { AtomicU64::from_ptr(&raw mut (*self.page()).aux_head) };
         head.load(Ordering::Acquire)
     }
 
-    /// The whole AUX buffer; the event is disabled.
+    /// Returns the whole AUX buffer; the event is disabled.
     pub fn aux(&self) -> Vec<u8> {
-        // SAFETY: the mapping is as long, and nobody writes while the event is disabled.
+        // SAFETY: the mapping has this length, and the kernel does not write while the event is
+        // disabled.
         unsafe { slice::from_raw_parts(self.aux.start.as_ptr(), self.aux.length) }.to_vec()
     }
 
-    /// The capabilities of the event's page: user space may compute times, and from which zero.
+    /// Returns whether user space may compute times, and whether from zero.
     pub fn time_known(&self) -> (bool, bool) {
         // SAFETY: the mapping begins with this page.
         let known = unsafe { (*self.page()).__bindgen_anon_1.__bindgen_anon_1 };
         (known.cap_user_time() != 0, known.cap_user_time_zero() != 0)
     }
 
-    /// The records that wait, as (type, body); the ring has not been full.
+    /// Returns the unread records, as (type, body); the ring was never full.
     pub fn records(&self) -> Vec<(u32, Vec<u8>)> {
         // SAFETY: the field is in the mapping, aligned, and written by the kernel.
         let head = unsafe { AtomicU64::from_ptr(&raw mut (*self.page()).data_head) }.load(Ordering::Acquire);
-        // SAFETY: the ring follows the page, and is as long as was asked for.
+        // SAFETY: the ring follows the page, and has the requested length.
         let ring =
             unsafe { slice::from_raw_parts(self.records.start.as_ptr().add(PAGE), RECORD_PAGES * PAGE) };
         let mut bytes = &ring[..ring.len().min(head as usize)];
@@ -125,7 +127,7 @@ pub fn open(process: i32, processor: i32, config: u64) -> io::Result<OwnedFd> {
     attributes.set_disabled(1);
     attributes.set_exclude_kernel(1);
     attributes.set_exclude_hv(1);
-    // SAFETY: the attributes live through the call, and say their size.
+    // SAFETY: the attributes live during the call, and contain their size.
     let fd = unsafe {
         calls::perf_event_open(
             &mut attributes,
@@ -143,7 +145,7 @@ pub fn open(process: i32, processor: i32, config: u64) -> io::Result<OwnedFd> {
 impl Mapping {
     fn new(fd: &OwnedFd, length: usize, offset: i64, writable: bool) -> io::Result<Self> {
         let rights = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
-        // SAFETY: a new mapping where the kernel likes; nothing of ours is touched.
+        // SAFETY: a new mapping at an address that the kernel chooses; it replaces no other.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -164,7 +166,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was mapped so, and nothing refers to it any more.
+        // SAFETY: it was mapped with this length, and no reference to it remains.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }

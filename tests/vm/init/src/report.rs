@@ -1,4 +1,4 @@
-//! What is said over the second serial line: `xtask/src/vm/report.rs` reads it, and tells how.
+//! The report over the second serial line, which `xtask/src/vm/report.rs` reads and describes.
 
 use crate::Outcome;
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
@@ -6,13 +6,13 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
-/// The line.
+/// The serial line.
 pub struct Report {
     line: File,
 }
 
 impl Report {
-    /// Opens it, for bytes as they are.
+    /// Opens the line, in raw mode.
     pub fn open() -> Result<Self, String> {
         let failed = |error: &dyn std::fmt::Display| format!("cannot use the second serial line: {error}");
         let line = File::options()
@@ -26,12 +26,12 @@ impl Report {
         Ok(Self { line })
     }
 
-    /// This test will run.
+    /// Announces a test.
     pub fn plan(&mut self, name: &str) -> Outcome {
         self.say(&format!("PLAN {name}"))
     }
 
-    /// It ended so.
+    /// Reports the result of a test.
     pub fn result(&mut self, name: &str, outcome: &Outcome) -> Outcome {
         match outcome {
             Ok(()) => self.say(&format!("TEST {name} ok")),
@@ -39,12 +39,13 @@ impl Report {
         }
     }
 
-    /// A line for whoever watches.
+    /// Writes a line for human readers.
     pub fn note(&mut self, text: &str) -> Outcome {
         self.say(&format!("NOTE {text}"))
     }
 
-    /// Hands a packed bundle out, to be decoded: to the whole of `recording`, or to its end.
+    /// Sends a packed bundle to the host, where its decode must be the whole of `recording` or its
+    /// end.
     pub fn bundle(&mut self, test: &str, path: &Path, recording: &str, tail: bool) -> Outcome {
         let content = fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         let name = format!("{}.btz", test.replace('/', "-"));
@@ -54,27 +55,27 @@ impl Report {
         self.say(&format!("BUNDLE {test} {name} {recording} {extent}"))
     }
 
-    /// So many bundles were left unfinished.
+    /// Reports the number of unfinished bundles.
     pub fn left(&mut self, count: usize) -> Outcome {
         self.say(&format!("LEFT {count}"))
     }
 
-    /// A bundle was found whole.
+    /// Reports a complete bundle.
     pub fn kept(&mut self, bundle: &str, digest: &str) -> Outcome {
         self.say(&format!("KEPT {bundle} {digest}"))
     }
 
-    /// A bundle is said to be saved, and must be found from now on.
+    /// Reports a bundle as saved. It must be found from now on.
     pub fn saved(&mut self, bundle: &str, digest: &str) -> Outcome {
         self.say(&format!("SAVED {bundle} {digest}"))
     }
 
-    /// A bundle is half written, and the machine waits for its end.
+    /// Reports that a bundle is half written, and that the machine waits for its end.
     pub fn half(&mut self) -> Outcome {
         self.say("HALF")
     }
 
-    /// Nothing more comes.
+    /// Reports the end.
     pub fn done(&mut self) -> Outcome {
         self.say("DONE")?;
         nix::sys::termios::tcdrain(&self.line)

@@ -1,4 +1,4 @@
-//! The stand-in for Intel PT is what it stands in for: sysfs, refusals, AUX buffers in both modes.
+//! The stand-in driver behaves as Intel PT's: sysfs, refused settings, AUX buffers in both modes.
 
 use crate::child::{Waiting, killed_by};
 use crate::feed::{Cut, Fed, Feed, Piece, recording};
@@ -56,7 +56,7 @@ const FLAG_TRUNCATED: u64 = 1;
 const FLAG_OVERWRITE: u64 = 2;
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What `arch/x86/events/intel/pt.c` shows, it shows.
+/// sysfs shows the same as `arch/x86/events/intel/pt.c`.
 fn sysfs(_: &mut Report) -> Outcome {
     for (name, expected) in [
         ("format/pt", "config:0"),
@@ -91,7 +91,8 @@ fn sysfs(_: &mut Report) -> Outcome {
             return Err(format!("{path} is {}", text.trim()));
         }
     }
-    // Dynamic: none of the numbers that the kernel has given away for good (0 to 5).
+    // A dynamic number, which is none of the numbers that the kernel has assigned permanently (0 to
+    // 5).
     let number = pmu_type()?;
     if number <= 5 {
         return Err(format!("its type is {number}"));
@@ -99,7 +100,7 @@ fn sysfs(_: &mut Report) -> Outcome {
     Ok(())
 }
 
-/// What the processor cannot do is refused.
+/// Settings that the processor does not support are refused.
 fn refusals(_: &mut Report) -> Outcome {
     for (what, config) in [
         ("PTWRITE", CONFIG | 1 << 12),
@@ -116,7 +117,7 @@ fn refusals(_: &mut Report) -> Outcome {
         .map_err(|error| format!("what it can do is refused: {error}"))
 }
 
-/// One user a processor; and users of threads and of processors not at the same time.
+/// One user per processor; no users of threads and of processors at the same time.
 fn exclusive(_: &mut Report) -> Outcome {
     let first = open(-1, 0, CONFIG).map_err(|error| format!("the first user is refused: {error}"))?;
     refused("a second user", open(-1, 0, CONFIG), libc::EBUSY)?;
@@ -136,7 +137,7 @@ fn refused<T>(what: &str, result: io::Result<T>, expected: i32) -> Outcome {
     }
 }
 
-/// All that is fed is in the buffer, the head tells its end, the time is this machine's.
+/// The buffer has everything that was fed, the head is its end, and the times are this machine's.
 fn snapshot(_: &mut Report) -> Outcome {
     let pieces = recording("crash", Cut::Continuous)?;
     let event = opened(Mode::Snapshot, 64 << 10)?;
@@ -168,7 +169,7 @@ fn snapshot(_: &mut Report) -> Outcome {
     Ok(())
 }
 
-/// The newest bytes stand in the buffer, up to the head, which is an offset.
+/// The newest bytes are in the buffer, up to the head, which is an offset.
 fn snapshot_wraps(_: &mut Report) -> Outcome {
     const SIZE: usize = 32 << 10;
     let pieces = recording("long", Cut::Continuous)?;
@@ -181,7 +182,7 @@ fn snapshot_wraps(_: &mut Report) -> Outcome {
     }
     let mut newest = event.aux();
     newest.rotate_left(head);
-    // The last pieces, of which none is older than the buffer.
+    // The last pieces; none is older than the buffer.
     let last = pieces.last().map_or(0, |piece| piece.bytes.len());
     let last = &pieces[pieces.len() - 1..][..usize::from(last <= SIZE)];
     let bytes = fed_bytes(last);
@@ -191,7 +192,7 @@ fn snapshot_wraps(_: &mut Report) -> Outcome {
     same_but_time(&newest[SIZE - bytes.len()..], &bytes, last)
 }
 
-/// Nothing is written over, and each half of the buffer is told.
+/// Nothing is overwritten, and each half of the buffer is reported.
 fn full(_: &mut Report) -> Outcome {
     let pieces = recording("crash", Cut::Continuous)?;
     let event = opened(Mode::Full, 64 << 10)?;
@@ -211,7 +212,7 @@ fn full(_: &mut Report) -> Outcome {
     }
 }
 
-/// What finds no room is lost, and the kernel says so.
+/// Bytes without space are lost, and the kernel reports it.
 fn truncated(_: &mut Report) -> Outcome {
     const SIZE: usize = 32 << 10;
     let pieces = recording("long", Cut::Continuous)?;
@@ -242,7 +243,8 @@ fn migrating(_: &mut Report) -> Outcome {
     ];
     let fed = play_on(&[&events[0], &events[1]], "migrate", &pieces)?;
     all_fed(fed, &pieces)?;
-    // It begins on processor 0 and asks for it again; each turn ends with the request for the other one.
+    // The program begins on processor 0, which it requests again; each turn ends with the request
+    // for the other one.
     for (processor, event) in events.iter().enumerate() {
         let here: Vec<Piece> = pieces
             .iter()
@@ -263,7 +265,7 @@ fn migrating(_: &mut Report) -> Outcome {
     Ok(())
 }
 
-/// A processor that is taken out ends its event; it can be traced again when it is back.
+/// Unplugging a processor ends its event; after plugging in, it can be traced again.
 fn unplugged(_: &mut Report) -> Outcome {
     let event = opened_on(1, Mode::Snapshot, 64 << 10)?;
     event
@@ -295,7 +297,7 @@ fn play(event: &Raw, program: &str, pieces: &[Piece]) -> Result<Fed, String> {
     play_on(&[event], program, pieces)
 }
 
-/// Runs the program, on processor 0 at first, while its pieces are fed, until it crashes.
+/// Runs the program, first on processor 0, while its pieces are fed, until it crashes.
 fn play_on(events: &[&Raw], program: &str, pieces: &[Piece]) -> Result<Fed, String> {
     let mut feed = Feed::open()?;
     let waiting = Waiting::start(&format!("/recordings/{program}"), 0)?;
@@ -338,7 +340,7 @@ fn fed_bytes(pieces: &[Piece]) -> Vec<u8> {
         .collect()
 }
 
-/// They are the pieces, and the times in them rise from one to the next.
+/// Checks that the bytes are the pieces, with increasing times.
 fn same_but_time(found: &[u8], expected: &[u8], pieces: &[Piece]) -> Outcome {
     let (mut found, mut base, mut last) = (found.to_vec(), 0, 0);
     for piece in pieces {
@@ -364,7 +366,7 @@ fn same_but_time(found: &[u8], expected: &[u8], pieces: &[Piece]) -> Outcome {
     }
 }
 
-/// The flags of each record of the AUX buffer: the third of its fields.
+/// Returns the flags of each record of the AUX buffer: the third of its fields.
 fn aux_flags(event: &Raw) -> Vec<u64> {
     event
         .records()

@@ -1,4 +1,4 @@
-//! The collector's unit: started, used in every way that it has, reloaded, killed, stopped, and as another user.
+//! The collector's unit: started, used in every way, reloaded, killed, stopped, with another user.
 
 use crate::systemd::{
     COLLECTOR, core_pattern, crash, crash_of, crashes, daemon, is_whole, journal, property, read,
@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::time::Duration;
 
-/// Before services are recorded.
+/// Tests before services are recorded.
 pub const FIRST: &[Test] = &[
     Test {
         name: "systemd/starts",
@@ -47,7 +47,7 @@ pub const FIRST: &[Test] = &[
     },
 ];
 
-/// After that.
+/// Tests after that.
 pub const LAST: &[Test] = &[
     Test {
         name: "systemd/watchdog",
@@ -76,10 +76,10 @@ pub const LAST: &[Test] = &[
 ];
 
 const CONFIG: &str = "/etc/backtrail/collect.toml";
-/// Where systemd-coredump, which stood in `core_pattern` before, keeps cores.
+/// The folder where systemd-coredump, the previous handler in `core_pattern`, stores cores.
 const COREDUMPS: &str = "/var/lib/systemd/coredump";
 
-/// `backtrail install` on a machine that has nothing of it, and what it says is next.
+/// `backtrail install` on a machine without the collector, and the next command that it prints.
 fn starts() -> Outcome {
     let before = core_pattern()?;
     if !before.contains("systemd-coredump") {
@@ -91,7 +91,7 @@ fn starts() -> Outcome {
         return Err(format!("it says: {told}"));
     }
     systemctl(&["daemon-reload"])?;
-    // It returns once the daemon has said that it is ready, or fails.
+    // The command returns after the daemon is ready, or fails.
     systemctl(&["enable", "--now", COLLECTOR])?;
     for (name, expected) in [
         ("ActiveState", "active"),
@@ -109,7 +109,7 @@ fn starts() -> Outcome {
     write("/run/before", &before)
 }
 
-/// It holds those that it needs, and can get no other.
+/// The daemon has the capabilities that it needs, and can get no other.
 fn capabilities() -> Outcome {
     let needed = privilege::NEEDED
         .iter()
@@ -134,13 +134,14 @@ fn holds(pid: u32, needed: u64) -> Outcome {
     Ok(())
 }
 
-/// From here on a system call that the filter does not let through kills the daemon, which all that follows would see.
+/// From here on, a system call outside the filter kills the daemon, which all following tests would
+/// detect.
 fn filter() -> Outcome {
     let drop_in = format!("{COLLECTOR}.d/kill.conf");
     unit(&drop_in, "[Service]\nSystemCallErrorNumber=kill\n")?;
     systemctl(&["restart", COLLECTOR])?;
     still_runs(daemon()?)?;
-    // And that is so: a filter without bpf(2), which the probe needs, is met at once.
+    // A filter without bpf(2), which the probe needs, shows that the kill works.
     let narrow = format!("{COLLECTOR}.d/narrow.conf");
     unit(
         &narrow,
@@ -156,7 +157,7 @@ fn filter() -> Outcome {
     systemctl(&["start", COLLECTOR])
 }
 
-/// A service crashes: its bundle lacks nothing, and its core went on to systemd-coredump.
+/// A service crashes: its bundle is complete, and its core reached systemd-coredump.
 fn a_service_crashes() -> Outcome {
     let pid = daemon()?;
     unit("teller.service", "[Service]\nExecStart=/usr/bin/teller\n")?;
@@ -179,7 +180,7 @@ fn a_service_crashes() -> Outcome {
     still_runs(pid)
 }
 
-/// A process that runs is saved by way of the control socket, and runs on.
+/// A running process is saved through the control socket, and continues.
 fn snapshot() -> Outcome {
     let pid = daemon()?;
     let failed = |error: std::io::Error| format!("sleep: {error}");
@@ -197,21 +198,21 @@ fn snapshot() -> Outcome {
     }
 }
 
-/// Units for another configuration, and the daemon started with it.
+/// Installs units for another configuration, and starts the daemon with it.
 fn again() -> Outcome {
     said("backtrail", &["install", "--overwrite"])?;
     systemctl(&["daemon-reload"])?;
     systemctl(&["restart", COLLECTOR])
 }
 
-/// The bundle of a process that has not crashed: its name ends so.
+/// Returns the entry of a bundle of a process that has not crashed, by the suffix of its name.
 fn saved_as(listed: &[Value], pid: u32) -> Option<&Value> {
     let end = format!("-{pid}");
     let is_it = |crash: &&Value| crash["id"].as_str().is_some_and(|id| id.ends_with(&end));
     listed.iter().find(is_it)
 }
 
-/// A call of a function makes a bundle.
+/// A function call writes a bundle.
 fn function() -> Outcome {
     let before = read(CONFIG)?;
     let other = "[limit]\nburst = 20\n[[function]]\nbinary = \"/usr/bin/teller\"\nsymbol = \"count\"\n";
@@ -237,7 +238,7 @@ fn function() -> Outcome {
     }
 }
 
-/// Its process stays, and what was changed counts.
+/// Reload keeps the process, and applies the changes.
 fn reload() -> Outcome {
     let pid = daemon()?;
     let before = read(CONFIG)?;
@@ -270,7 +271,7 @@ fn storm() -> Outcome {
     still_runs(pid)
 }
 
-/// It says often enough that it is alive: longer than the watchdog waits, it is not started anew.
+/// The daemon notifies the watchdog in time, and is not restarted.
 fn watchdog() -> Outcome {
     let pid = daemon()?;
     let limit = property(COLLECTOR, "WatchdogUSec")?;
@@ -285,7 +286,7 @@ fn watchdog() -> Outcome {
     still_runs(pid)
 }
 
-/// One that hangs is killed by the watchdog, and another one is there.
+/// The watchdog kills a hanging daemon, and a new one starts.
 fn hangs() -> Outcome {
     let drop_in = format!("{COLLECTOR}.d/soon.conf");
     unit(&drop_in, "[Service]\nWatchdogSec=3\n")?;
@@ -309,7 +310,7 @@ fn signal(pid: u32, signal: nix::sys::signal::Signal) -> Outcome {
     nix::sys::signal::kill(pid, signal).map_err(|error| format!("cannot send {signal} to {pid}: {error}"))
 }
 
-/// Waits for a daemon that is ready and another one; `core_pattern` must be whole all the while.
+/// Waits for a new daemon that is ready; `core_pattern` must be complete during the wait.
 fn another_than(pid: u32) -> Outcome {
     let before = read("/run/before")?;
     until("another one runs", || {
@@ -322,7 +323,7 @@ fn another_than(pid: u32) -> Outcome {
     })
 }
 
-/// One that is killed is started anew; what crashes meanwhile goes where it would have gone without it.
+/// A killed daemon is restarted. Crashes before the restart go to the previous handler.
 fn killed() -> Outcome {
     let pid = daemon()?;
     signal(pid, nix::sys::signal::Signal::SIGKILL)?;
@@ -339,7 +340,7 @@ fn killed() -> Outcome {
     is_whole(&crash_of(crash()?)?)
 }
 
-/// What it has changed is as before.
+/// Stopping restores everything that the daemon changed.
 fn stop() -> Outcome {
     systemctl(&["stop", COLLECTOR])?;
     let (before, now) = (read("/run/before")?, core_pattern()?);
@@ -354,7 +355,8 @@ fn stop() -> Outcome {
     }
 }
 
-/// With `user` the group of that user may open bundles, at the next start too. The daemon stays root.
+/// With `user`, the group of that user may open bundles, also after a restart. The daemon stays
+/// root.
 fn other_user() -> Outcome {
     let before = read(CONFIG)?;
     write(CONFIG, &format!("user = \"backtrail\"\n{before}"))?;
@@ -379,7 +381,7 @@ fn other_user() -> Outcome {
     stop()
 }
 
-/// The filter has killed nothing but where that was meant, and nothing else went wrong.
+/// The filter killed nothing except where intended, and the log has no other error.
 fn log() -> Outcome {
     let said = journal(&["--unit", COLLECTOR]);
     let (_, after) = said
@@ -394,7 +396,7 @@ fn log() -> Outcome {
     let wrong: Vec<&str> = said
         .lines()
         .filter(|line| line.contains(" ERROR ") || line.contains("NAMESPACE"))
-        // The test of functions kills the program amid its calls.
+        // The test of functions kills the program during its calls.
         .filter(|line| !line.contains("a function trigger fired in process"))
         .collect();
     if wrong.is_empty() {

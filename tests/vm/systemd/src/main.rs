@@ -1,6 +1,8 @@
-//! The units that `backtrail install` writes, under the systemd of a test machine: a service of that machine runs this.
+//! The units that `backtrail install` writes, under the systemd of a test machine, where this runs
+//! as a service.
 //!
-//! `cargo xtask test-vm` boots it (docs/vm.md). Called as `vm-systemd stranger …` it is what a user who means no good would run.
+//! `cargo xtask test-vm` boots it (docs/vm.md). As `vm-systemd stranger …` it acts as a hostile
+//! user.
 
 mod collector;
 mod recorded;
@@ -18,10 +20,11 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, ExitCode};
 
-/// What a test finds wrong, as a sentence.
+/// The error of a failed test, as a sentence.
 type Outcome = Result<(), String>;
 
-/// A test: its name, and what it does. They run in their order in one machine, each on what the one before has left.
+/// A test with its name. Tests run in order on one machine, each in the state that the last one
+/// left.
 struct Test {
     name: &'static str,
     run: fn() -> Outcome,
@@ -40,7 +43,7 @@ fn main() -> ExitCode {
     if let Err(why) = run() {
         println!("vm-systemd: {why}");
     }
-    // The emulator takes a restart for the end.
+    // The emulator treats a restart as the end.
     let _ = Command::new("systemctl")
         .args(["reboot", "--force", "--force"])
         .status();

@@ -1,4 +1,5 @@
-//! Services under the recorder, by the drop-ins of `backtrail install --service`: root's, and another user's.
+//! Services under the recorder, by the drop-ins of `backtrail install --service`, of root and
+//! another user.
 
 use crate::systemd::{crash_of, crashes, is_whole, journal, property, said, systemctl, unit, until};
 use crate::{Outcome, Test};
@@ -19,7 +20,7 @@ pub const TESTS: &[Test] = &[
     },
 ];
 
-/// What careful services have.
+/// The settings of confined services.
 const CONFINED: &str = "\
 User=bank
 ProtectSystem=strict
@@ -32,7 +33,7 @@ SystemCallFilter=@system-service
 RestrictAddressFamilies=AF_INET AF_INET6
 ";
 
-/// The service crashes, and its history is in the spool, once.
+/// The service crashes, and its history is in the spool once.
 fn recorded(name: &str, settings: &str) -> Outcome {
     let go = format!("/run/{name}.go");
     let service = format!("{name}.service");
@@ -69,7 +70,7 @@ fn recorded(name: &str, settings: &str) -> Outcome {
     if !back.contains("pay") {
         return Err(format!("the way back is: {back}"));
     }
-    // The program's own exit status, as shells tell it.
+    // The program's own exit status, in the form of shells.
     until("the service has ended", || {
         Ok((property(&service, "ExecMainStatus")? == "139").then_some(()))
     })?;
@@ -83,7 +84,7 @@ fn recorded(name: &str, settings: &str) -> Outcome {
     }
 }
 
-/// The child of a process that has become `teller`.
+/// Returns the child of a process that has become `teller`.
 fn program(recorder: u32) -> Option<u32> {
     let parent = format!("PPid:\t{recorder}\n");
     fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {

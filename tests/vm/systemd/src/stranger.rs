@@ -1,4 +1,5 @@
-//! A user who means no good: he may speak to the daemon, but of nobody else's processes, and keeps nobody's crash from being saved.
+//! A hostile user may talk to the daemon, but only about own processes, and cannot prevent that
+//! crashes of others are saved.
 
 use crate::systemd::{crash, crash_of, daemon, is_whole, still_runs};
 use crate::{Outcome, Test};
@@ -24,10 +25,10 @@ pub const TESTS: &[Test] = &[
 const RUNTIME: &str = "/run/backtrail";
 /// `bank` of `xtask/src/vm/systemd.rs`.
 const STRANGER: u32 = 1001;
-/// More than the daemon answers at once, and than wait to be let in.
+/// More than the daemon serves at once and than the accept queue holds.
 const CONNECTIONS: usize = 1500;
 
-/// Each request about root's process, and a crash of his own making.
+/// Each request about root's process is refused, and so is a crash that the user made up.
 fn is_refused() -> Outcome {
     let pid = daemon()?;
     let victim = sleeper(0)?;
@@ -66,7 +67,7 @@ fn is_refused() -> Outcome {
     }
 }
 
-/// He has as many connections as he gets, and says nothing: a crash is saved all the same.
+/// The user holds all available connections open in silence: a crash is still saved.
 fn holds_nobody_up() -> Outcome {
     let pid = daemon()?;
     let mut stranger = stranger("hold", 0)?;
@@ -80,7 +81,7 @@ fn holds_nobody_up() -> Outcome {
     still_runs(pid)
 }
 
-/// A process that is ended with its owner.
+/// A process that ends with its owner.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -109,7 +110,7 @@ fn stranger(what: &str, pid: u32) -> Result<(Ended, BufReader<ChildStdout>), Str
     Ok((Ended(child), BufReader::new(said)))
 }
 
-/// What he runs: he asks, and says what he was told.
+/// The hostile user's program: sends requests, and prints the responses.
 pub fn run(what: &str, pid: &str) -> ExitCode {
     let pid = pid.parse().unwrap_or_default();
     match what {
@@ -157,7 +158,7 @@ fn hold() {
         .collect();
     println!("{}", if held.len() > 100 { "held" } else { "no" });
     loop {
-        // Each place that is free again is taken again.
+        // Each freed connection is taken again.
         let again = Connection::open_within(&socket, limit);
         std::thread::sleep(Duration::from_millis(20));
         drop(again);

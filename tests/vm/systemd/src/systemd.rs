@@ -7,21 +7,21 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long anything may take in an emulated machine.
+/// The time limit of each step in an emulated machine.
 pub const PATIENCE: Duration = Duration::from_secs(40);
 /// The collector's unit.
 pub const COLLECTOR: &str = "backtrail-collect.service";
 /// Where units and drop-ins are written.
 const UNITS: &str = "/etc/systemd/system";
-/// What keeps crashes.
+/// The kernel's core handler.
 pub const CORE_PATTERN: &str = "/proc/sys/kernel/core_pattern";
 
-/// The name of process 1.
+/// Returns the name of process 1.
 pub fn first_process() -> String {
     read("/proc/1/comm").unwrap_or_default().trim().to_owned()
 }
 
-/// Kernel and systemd.
+/// Returns the versions of the kernel and systemd.
 pub fn described() -> String {
     let kernel = fs::read_to_string("/proc/version").unwrap_or_default();
     let systemd = said("systemctl", &["--version"]).unwrap_or_default();
@@ -29,7 +29,7 @@ pub fn described() -> String {
     format!("{}; {}", first(&systemd), first(&kernel))
 }
 
-/// Seconds since power on.
+/// Returns the seconds since power on.
 pub fn uptime() -> f64 {
     let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
     text.split(' ')
@@ -38,13 +38,13 @@ pub fn uptime() -> f64 {
         .unwrap_or(0.0)
 }
 
-/// What a file holds.
+/// Returns the contents of a file.
 pub fn read(path: impl AsRef<Path>) -> Result<String, String> {
     let path = path.as_ref();
     fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
-/// Writes a file, and the directories that it is in.
+/// Writes a file, and creates its directories.
 pub fn write(path: impl AsRef<Path>, text: &str) -> Outcome {
     let path = path.as_ref();
     let made = path.parent().map_or(Ok(()), fs::create_dir_all);
@@ -52,7 +52,7 @@ pub fn write(path: impl AsRef<Path>, text: &str) -> Outcome {
         .map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-/// What a command prints; that it fails is a failure.
+/// Returns the output of a command, which must succeed.
 pub fn said(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program)
         .args(arguments)
@@ -69,18 +69,18 @@ pub fn said(program: &str, arguments: &[&str]) -> Result<String, String> {
     ))
 }
 
-/// `systemctl`.
+/// Runs `systemctl`.
 pub fn systemctl(arguments: &[&str]) -> Outcome {
     said("systemctl", arguments).map(drop)
 }
 
-/// A property of a unit.
+/// Returns a property of a unit.
 pub fn property(unit: &str, name: &str) -> Result<String, String> {
     let text = said("systemctl", &["show", "--value", "--property", name, unit])?;
     Ok(text.trim().to_owned())
 }
 
-/// The main process of the collector.
+/// Returns the main process of the collector.
 pub fn daemon() -> Result<u32, String> {
     let pid = property(COLLECTOR, "MainPID")?;
     match pid.parse() {
@@ -89,7 +89,7 @@ pub fn daemon() -> Result<u32, String> {
     }
 }
 
-/// The collector runs, and is the process that it was.
+/// Checks that the collector runs, as the same process.
 pub fn still_runs(pid: u32) -> Outcome {
     let state = property(COLLECTOR, "SubState")?;
     let now = daemon()?;
@@ -102,31 +102,31 @@ pub fn still_runs(pid: u32) -> Outcome {
     ))
 }
 
-/// A unit of our own, or a drop-in; systemd reads it.
+/// Writes a unit or drop-in, and lets systemd read it.
 pub fn unit(name: &str, text: &str) -> Outcome {
     write(Path::new(UNITS).join(name), text)?;
     systemctl(&["daemon-reload"])
 }
 
-/// Takes a drop-in away again.
+/// Removes a drop-in.
 pub fn remove_unit(name: &str) -> Outcome {
     let path = Path::new(UNITS).join(name);
     fs::remove_file(&path).map_err(|error| format!("cannot remove {}: {error}", path.display()))?;
     systemctl(&["daemon-reload"])
 }
 
-/// The journal's messages alone.
+/// Returns the journal's messages.
 pub fn journal(arguments: &[&str]) -> String {
     let all = [&["--no-pager", "--output=short-monotonic", "--boot"], arguments].concat();
     said("journalctl", &all).unwrap_or_else(|why| why)
 }
 
-/// `core_pattern`.
+/// Returns `core_pattern`.
 pub fn core_pattern() -> Result<String, String> {
     Ok(read(CORE_PATTERN)?.trim().to_owned())
 }
 
-/// Waits until something is so.
+/// Waits until `look` returns a value.
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>, String>) -> Result<T, String> {
     let begin = Instant::now();
     loop {
@@ -144,7 +144,7 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>, String>)
     }
 }
 
-/// The crashes in the spool, the oldest first.
+/// Returns the crashes in the spool, oldest first.
 pub fn crashes() -> Result<Vec<Value>, String> {
     let text = said("backtrail", &["crashes", "list", "--json"])?;
     let list: Value = serde_json::from_str(&text).map_err(|error| format!("{error} in {text}"))?;
@@ -158,7 +158,7 @@ pub fn crash_of(pid: u32) -> Result<Value, String> {
     })
 }
 
-/// A bundle that lacks nothing, and that the probe told of.
+/// Checks that a bundle is complete, and that the probe reported its crash.
 pub fn is_whole(crash: &Value) -> Outcome {
     let missing = crash["missing"].as_array().map_or(1, Vec::len);
     if crash["complete"] != true || missing != 0 || crash["signal"] != 11 || crash["probe"].is_null() {
@@ -176,7 +176,7 @@ pub fn is_whole(crash: &Value) -> Outcome {
     }
 }
 
-/// Starts the program that crashes, and waits for its end; its process.
+/// Runs the program that crashes to its end, and returns its process id.
 pub fn crash() -> Result<u32, String> {
     let mut child = Command::new("teller")
         .spawn()

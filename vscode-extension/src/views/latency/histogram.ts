@@ -1,17 +1,17 @@
-/** The maths of the histogram: how long its bars are. */
+/** The lengths of the histogram's bars. */
 
 import type { LatencyBar } from '../../protocol';
 
-/** A bar, its parts as shares of the longest one. */
+/** A bar, with its parts as shares of the longest one. */
 export interface Bar {
   bar: LatencyBar;
-  /** Those that are certainly here. */
+  /** Calls that are certainly in this bar. */
   sure: number;
-  /** Those that may belong further up. */
+  /** Calls that may belong to a higher bar. */
   unsure: number;
 }
 
-/** The bars from the first to the last that has calls. */
+/** Returns the bars from the first to the last with calls. */
 export function barsOf(histogram: readonly LatencyBar[]): Bar[] {
   const first = histogram.findIndex(({ calls }) => calls > 0);
   const last = histogram.findLastIndex(({ calls }) => calls > 0);

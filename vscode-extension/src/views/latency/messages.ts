@@ -1,11 +1,11 @@
-/** What the latency page and the extension tell each other. */
+/** The messages between the latency page and the extension. */
 
 import type { Latency } from '../../protocol';
 
 /** How the table is sorted. */
 export type Sort = 'time' | 'length';
 
-/** What the page asks for. */
+/** The query of the page. */
 export interface Query {
   function: string;
   instructions: boolean;
@@ -13,10 +13,10 @@ export interface Query {
   start: number;
 }
 
-/** Rows of the table on a page. */
+/** The number of rows on a page. */
 export const ROWS = 100;
 
-/** To the page. */
+/** Messages to the page. */
 export type ToPage =
   /** Another trace, or none. */
   | { type: 'reset'; isOpen: boolean }
@@ -25,11 +25,11 @@ export type ToPage =
   | { type: 'failed'; text: string }
   | { type: 'compared'; text: string };
 
-/** From the page. */
+/** Messages from the page. */
 export type FromPage =
   | { type: 'ready' }
   | { type: 'query'; query: Query }
-  /** Wants a function to be asked for. */
+  /** Asks the user for a function. */
   | { type: 'choose' }
   | { type: 'goto'; to: string }
   | { type: 'compare'; calls: [string, string] };

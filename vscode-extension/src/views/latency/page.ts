@@ -1,6 +1,6 @@
-/** The latency page, without its code. */
+/** The HTML of the latency page, without its code. */
 
-/** Its style: the theme's colours throughout. */
+/** The style sheet, which uses only the theme's colors. */
 export const STYLE = `
 body { padding: 6px 12px; color: var(--vscode-foreground); font: var(--vscode-font-size) var(--vscode-font-family); }
 form { display: flex; flex-wrap: wrap; gap: 6px 10px; align-items: center; margin-bottom: 8px; }
@@ -35,7 +35,7 @@ pre { overflow: auto; padding: 8px; background: var(--vscode-textCodeBlock-backg
 [hidden] { display: none !important; }
 `;
 
-/** Its elements. */
+/** The elements. */
 export const BODY = `
 <form id="form">
   <label for="function">Function</label>

@@ -1,4 +1,4 @@
-/** The latency view: hands the page what the adapter measured. */
+/** The latency view: sends the adapter's measurements to the page. */
 
 import * as vscode from 'vscode';
 import { askFunction } from '../../commands';
@@ -10,7 +10,7 @@ import { BODY, STYLE } from './page';
 /** Fills the view when it is shown. */
 export class LatencyView implements vscode.WebviewViewProvider, vscode.Disposable {
   private view: vscode.WebviewView | undefined;
-  /** What is shown, or is to be as soon as the page is there. */
+  /** The current query, or the first one after the page is ready. */
   private query: Query | undefined;
   private round = 0;
   private readonly disposables: vscode.Disposable[];
@@ -94,7 +94,7 @@ export class LatencyView implements vscode.WebviewViewProvider, vscode.Disposabl
     }
   }
 
-  /** Asks what is wanted now; an answer that comes too late is not shown. */
+  /** Sends the current query, and ignores an outdated response. */
   private async ask(): Promise<void> {
     const { query } = this;
     const session = this.sessions.active;

@@ -1,19 +1,19 @@
-/** What is said of a place in the timeline, in its tip and to screen readers. */
+/** The description of an item in the timeline, for its tooltip and for screen readers. */
 
 import type { ThreadState, Timeline } from '../../protocol';
 import type { Hit } from './layout';
-import { type Span, told } from './window';
+import { type Span, formatTime } from './window';
 
-/** What a state is called. */
+/** The names of thread states. */
 export const STATE_NAMES: Record<ThreadState, string> = {
   ran: 'ran',
-  offCpu: 'off the processor',
+  offCpu: 'off-CPU',
   both: 'ran and waited',
   unknown: 'unknown: no time stamp tells',
   gap: 'history is missing',
 };
 
-/** Some lines on what was found. */
+/** Returns some lines about an item. */
 export function described(found: Hit, timeline: Timeline): string {
   const { thread } = found.track;
   const place = `thread ${thread.threadId} ${thread.name}${thread.current ? ', the current one' : ''}`;
@@ -34,12 +34,12 @@ export function described(found: Hit, timeline: Timeline): string {
   }
 }
 
-/** What reaches beyond what was asked for is told cut off. */
+/** Formats a span, and marks ends outside the requested window as cut off. */
 function stretch({ from, to }: Span, timeline: Timeline): string {
   const before = timeline.from > timeline.begin && from <= timeline.from ? 'before ' : '';
   const after = timeline.to < timeline.end && to >= timeline.to ? 'after ' : '';
   const least = before === '' && after === '' ? '' : 'more than ';
   const exact = (to - from) / 100;
   const { unit } = timeline;
-  return `${least}${told(to - from, unit)}, from ${before}${told(from, unit, exact)} to ${after}${told(to, unit, exact)}`;
+  return `${least}${formatTime(to - from, unit)}, from ${before}${formatTime(from, unit, exact)} to ${after}${formatTime(to, unit, exact)}`;
 }

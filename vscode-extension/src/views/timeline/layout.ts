@@ -1,4 +1,7 @@
-/** Where the timeline's threads and calls are drawn, what is under the pointer, and where the keys lead. */
+/**
+ * The layout of threads and calls in the timeline, the item under the pointer, and the targets of
+ * keys.
+ */
 
 import type { Timeline, TimelineCall, TimelineSpan, TimelineThread } from '../../protocol';
 import { type Span, pixel, timeAt } from './window';
@@ -11,17 +14,17 @@ export const BETWEEN = 8;
 /** The width of the threads' names. */
 export const NAMES = 130;
 
-/** Where a thread is drawn. */
+/** The layout of a thread. */
 export interface Track {
   thread: TimelineThread;
-  /** Of its states, from the top of the first thread. */
+  /** The top of its states, from the top of the first thread. */
   top: number;
-  /** Of its calls. */
+  /** The top of its calls. */
   calls: number;
   bottom: number;
 }
 
-/** The threads below each other. */
+/** Returns the layout of all threads, from top to bottom. */
 export function tracks(timeline: Timeline): Track[] {
   let top = 0;
   return timeline.threads.map((thread) => {
@@ -33,18 +36,18 @@ export function tracks(timeline: Timeline): Track[] {
   });
 }
 
-/** How high all threads are together. */
+/** Returns the total height of all threads. */
 export function heightOf(all: readonly Track[]): number {
   return all.at(-1)?.bottom ?? 0;
 }
 
-/** What is at a place. */
+/** The item at a point. */
 export type Hit =
   | { kind: 'call'; track: Track; call: TimelineCall }
   | { kind: 'state'; track: Track; span: TimelineSpan }
   | { kind: 'thread'; track: Track };
 
-/** Finds what is drawn `x` pixels into the window and `y` pixels below the top of the first thread. */
+/** Returns the item `x` pixels into the window and `y` pixels below the top of the first thread. */
 export function hit(all: readonly Track[], x: number, y: number, span: Span, width: number): Hit | undefined {
   const track = all.find((candidate) => y >= candidate.top && y < candidate.bottom + BETWEEN / 2);
   if (track === undefined) {
@@ -56,7 +59,7 @@ export function hit(all: readonly Track[], x: number, y: number, span: Span, wid
     return state === undefined ? { kind: 'thread', track } : { kind: 'state', track, span: state };
   }
   const level = Math.floor((y - track.calls) / LEVEL);
-  // What is narrower than a few pixels can still be pointed at; the nearest wins.
+  // Narrow items have a tolerance of a few pixels; the nearest wins.
   let nearest: { call: TimelineCall; distance: number } | undefined;
   for (const call of track.thread.calls) {
     if (call.level === level) {
@@ -71,7 +74,7 @@ export function hit(all: readonly Track[], x: number, y: number, span: Span, wid
   return nearest === undefined ? { kind: 'thread', track } : { kind: 'call', track, call: nearest.call };
 }
 
-/** The call that the keys have chosen. */
+/** The call that is selected by keys. */
 export interface Chosen {
   threadId: number;
   position: string;
@@ -83,8 +86,8 @@ export interface Chosen {
 /** Directions of the arrow keys. */
 export type Direction = 'left' | 'right' | 'up' | 'down';
 
-/** The call that the arrow keys lead to; `undefined`: there is none in what is loaded. */
-export function neighbour(all: readonly Track[], chosen: Chosen, direction: Direction): Chosen | undefined {
+/** Returns the call that an arrow key selects, or `undefined` if none is loaded there. */
+export function neighbor(all: readonly Track[], chosen: Chosen, direction: Direction): Chosen | undefined {
   const index = all.findIndex(({ thread }) => thread.threadId === chosen.threadId);
   const thread = all[index]?.thread;
   if (thread === undefined) {
@@ -111,7 +114,7 @@ export function neighbour(all: readonly Track[], chosen: Chosen, direction: Dire
   }
 }
 
-/** The call that the keys begin at: the innermost around a time. */
+/** Returns the call that the keys select first: the innermost at a time. */
 export function firstChosen(all: readonly Track[], threadId: number | undefined, time: number): Chosen | undefined {
   const preferred = all.find(({ thread }) => thread.threadId === threadId && thread.calls.length > 0);
   const thread = (preferred ?? all.find(({ thread }) => thread.calls.length > 0))?.thread;
@@ -126,7 +129,7 @@ export function firstChosen(all: readonly Track[], threadId: number | undefined,
   return deepest === undefined ? closest(thread, at(thread, 0), time) : chosenOf(thread, deepest);
 }
 
-/** The call as what the keys have chosen. */
+/** Returns a call as a selection. */
 export function chosenOf(thread: TimelineThread, call: TimelineCall): Chosen {
   return { threadId: thread.threadId, position: call.position, level: call.level, from: call.from, to: call.to };
 }

@@ -1,8 +1,8 @@
-/** What the timeline's page and the extension tell each other. */
+/** The messages between the timeline's page and the extension. */
 
 import type { Timeline } from '../../protocol';
 
-/** To the page. */
+/** Messages to the page. */
 export type ToPage =
   /** Another trace, or none. */
   | { type: 'reset'; state: 'closed' | 'decoding' | 'open' }
@@ -12,12 +12,12 @@ export type ToPage =
   | { type: 'moved' }
   | { type: 'command'; command: 'zoomIn' | 'zoomOut' | 'fit' | 'here' };
 
-/** From the page. */
+/** Messages from the page. */
 export type FromPage =
   | { type: 'ready' }
-  /** Wants the threads of a window of time; without ends, of the whole trace. */
+  /** Requests the threads of a window of time; without ends, of the whole trace. */
   | { type: 'want'; request: number; from?: number; to?: number; width: number }
   | { type: 'goto'; to: string };
 
-/** How many levels of calls are asked for. */
+/** The number of requested levels of calls. */
 export const DEPTH = 64;

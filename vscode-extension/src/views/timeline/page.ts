@@ -1,6 +1,6 @@
-/** The timeline's page, without its code. */
+/** The HTML of the timeline's page, without its code. */
 
-/** Its style: the theme's colours throughout. */
+/** The style sheet, which uses only the theme's colors. */
 export const STYLE = `
 html, body { height: 100%; margin: 0; padding: 0; overflow: hidden; }
 body { display: flex; flex-direction: column; color: var(--vscode-foreground); font: var(--vscode-font-size) var(--vscode-font-family); }
@@ -19,7 +19,7 @@ body { display: flex; flex-direction: column; color: var(--vscode-foreground); f
 .spoken { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
 `;
 
-/** Its elements. */
+/** The elements. */
 export const BODY = `
 <div id="stage">
   <canvas id="canvas" tabindex="0" role="application" aria-label="Timeline of threads and calls" aria-describedby="help"></canvas>

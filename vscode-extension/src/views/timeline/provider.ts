@@ -1,4 +1,6 @@
-/** The timeline's view: hands the page what it asks the adapter for, the newest wish only. */
+/**
+ * The timeline view: sends the page's newest query to the adapter, and its response to the page.
+ */
 
 import * as vscode from 'vscode';
 import { type Sessions, report } from '../../session';
@@ -19,8 +21,8 @@ export class TimelineView implements vscode.WebviewViewProvider, vscode.Disposab
     private readonly sessions: Sessions,
     private readonly extension: vscode.Uri,
   ) {
-    const command = (name: string, told: Extract<ToPage, { type: 'command' }>['command']) =>
-      vscode.commands.registerCommand(`backtrail.timeline.${name}`, () => this.tell({ type: 'command', command: told }));
+    const command = (name: string, action: Extract<ToPage, { type: 'command' }>['command']) =>
+      vscode.commands.registerCommand(`backtrail.timeline.${name}`, () => this.tell({ type: 'command', command: action }));
     this.disposables = [
       vscode.window.registerWebviewViewProvider('backtrail.timeline', this, { webviewOptions: { retainContextWhenHidden: true } }),
       sessions.onDidChangeActive(() => this.reset()),
@@ -49,7 +51,7 @@ export class TimelineView implements vscode.WebviewViewProvider, vscode.Disposab
   }
 
   private tell(message: ToPage): void {
-    // A page that nobody sees asks again when it is seen.
+    // A hidden page queries again when it becomes visible.
     if (this.view !== undefined && (this.view.visible || message.type === 'reset')) {
       void this.view.webview.postMessage(message);
     }
@@ -77,7 +79,7 @@ export class TimelineView implements vscode.WebviewViewProvider, vscode.Disposab
     }
   }
 
-  /** Asks for one window at a time: wishes that are out of date before their turn are never sent. */
+  /** Sends one query at a time, and drops outdated ones. */
   private async ask(): Promise<void> {
     if (this.isAsking) {
       return;

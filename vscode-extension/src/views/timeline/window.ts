@@ -2,16 +2,16 @@
 
 import type { Unit } from '../../protocol';
 
-/** A stretch of time. */
+/** A range of time. */
 export interface Span {
   from: number;
   to: number;
 }
 
-/** No window is shorter, in whatever unit. */
+/** The minimum length of a window, in any unit. */
 export const SHORTEST = 8;
 
-/** Keeps a window within bounds, as long as it is if that can be. */
+/** Moves a window into bounds, and shortens it only if necessary. */
 export function within(span: Span, bounds: Span): Span {
   const whole = Math.max(bounds.to - bounds.from, SHORTEST);
   const length = Math.min(Math.max(span.to - span.from, SHORTEST), whole);
@@ -20,20 +20,23 @@ export function within(span: Span, bounds: Span): Span {
   return { from, to: from + length };
 }
 
-/** The trace with a little room at both ends, so that what is there can be seen. */
+/** Returns the bounds of the trace, with a margin at both ends. */
 export function bounds(begin: number, end: number): Span {
   const room = Math.max((end - begin) * 0.02, SHORTEST / 2);
   return { from: begin - room, to: end + room };
 }
 
-/** Makes the window `factor` times as long; the time at `fraction` of it stays where it is. */
+/** Scales the window by `factor`; the time at `fraction` of it is fixed. */
 export function zoom(span: Span, fraction: number, factor: number, limits: Span): Span {
   const length = Math.max((span.to - span.from) * factor, SHORTEST);
   const still = span.from + fraction * (span.to - span.from);
   return within({ from: still - fraction * length, to: still + (1 - fraction) * length }, limits);
 }
 
-/** The part of the window that keeps its place when keys zoom: what is chosen if all of it is seen, else the position. */
+/**
+ * Returns the fraction of the window that is fixed when keys zoom: the selection if it is visible,
+ * otherwise the position.
+ */
 export function stillAt(span: Span, chosen: Span | undefined, here: number | undefined): number {
   const length = span.to - span.from;
   const isSeen = (at: number | undefined) => at !== undefined && at >= span.from && at <= span.to;
@@ -49,7 +52,7 @@ export function pan(span: Span, fraction: number, limits: Span): Span {
   return within({ from: span.from + by, to: span.to + by }, limits);
 }
 
-/** Moves the window only as far as a stretch needs to be seen; a stretch that does not fit shows its beginning. */
+/** Moves the window until a range is visible. A range that does not fit shows its beginning. */
 export function show(span: Span, wanted: Span, limits: Span): Span {
   const length = span.to - span.from;
   const room = length * 0.05;
@@ -63,17 +66,17 @@ export function show(span: Span, wanted: Span, limits: Span): Span {
   return within({ from, to: from + length }, limits);
 }
 
-/** Where a time is drawn, in pixels from the left of the window. */
+/** Returns the pixel of a time, from the left of the window. */
 export function pixel(at: number, span: Span, width: number): number {
   return ((at - span.from) / (span.to - span.from)) * width;
 }
 
-/** The time that is drawn at a pixel. */
+/** Returns the time at a pixel. */
 export function timeAt(x: number, span: Span, width: number): number {
   return span.from + (x / width) * (span.to - span.from);
 }
 
-/** Round times within a window, no closer than `apart` pixels, and how far they are from each other. */
+/** Returns round times within a window, at least `apart` pixels apart, and their distance. */
 export function ticks(span: Span, width: number, apart: number): { at: number[]; step: number } {
   const least = ((span.to - span.from) * apart) / Math.max(width, 1);
   const power = 10 ** Math.floor(Math.log10(Math.max(least, Number.MIN_VALUE)));
@@ -92,8 +95,8 @@ const NANOSECONDS: [string, number][] = [
   ['ns', 1],
 ];
 
-/** A time or a length for reading, with no more digits than `exact` asks for. */
-export function told(value: number, unit: Unit, exact: number = Math.abs(value) / 1000): string {
+/** Formats a time or length, with no more digits than `exact` requires. */
+export function formatTime(value: number, unit: Unit, exact: number = Math.abs(value) / 1000): string {
   if (unit !== 'ns') {
     return `${Math.round(value).toLocaleString('en-US')} ${unit === 'ticks' ? 'ticks' : 'instr.'}`;
   }

@@ -63,7 +63,7 @@ impl Options {
             },
         )?;
         if !options.seconds().is_finite() || options.seconds() <= 0.0 {
-            return Err("--seconds wants a positive number".to_owned());
+            return Err("--seconds needs a positive number".to_owned());
         }
         Ok(options)
     }

@@ -152,7 +152,7 @@ fn beyond(prefix: &Value, engine: &Engine, bytes: u64, options: &Options) -> Opt
     }
     let room = available();
     (memory > room * 0.6).then(
-        || json!({ "skipped": format!("it would want about {:.0} of {:.0} GB", memory / 1e9, room / 1e9) }),
+        || json!({ "skipped": format!("it would need about {:.0} of {:.0} GB", memory / 1e9, room / 1e9) }),
     )
 }
 

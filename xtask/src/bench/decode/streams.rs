@@ -77,7 +77,7 @@ impl Streams<'_> {
 
     fn record(&self, purpose: Purpose, size: u32, bundle: &std::path::Path) -> Result<(), Failure> {
         let Run::Command(command) = self.program.run else {
-            return Err("a server cannot be a row of this table".to_owned());
+            return Err("servers are not supported in this table".to_owned());
         };
         let error = |error: std::io::Error| error.to_string();
         let recorder = Recorder {

@@ -1,6 +1,5 @@
-//! The import graph of a crate's files, and its cycles.
+//! The import graph of a crate's files, and its circles.
 
-use super::Edges;
 use super::module::{Import, Module};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -8,9 +7,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// How many re-exports a path may pass before it is given up.
 const RE_EXPORTS: usize = 16;
 
-/// Which file imports which.
-pub struct Graph {
+/// The imports between the files of a crate.
+pub struct Graph<'a> {
+    modules: &'a [Module],
     edges: Vec<BTreeSet<usize>>,
+}
+
+/// Files that import each other in a circle.
+pub struct Circle {
+    /// All files that reach each other.
+    pub group: BTreeSet<usize>,
+    /// A shortest circle, with its first file at both ends.
+    pub shortest: Vec<usize>,
 }
 
 /// The modules of a crate by their paths.
@@ -19,9 +27,9 @@ struct Index<'a> {
     by_path: BTreeMap<&'a [String], usize>,
 }
 
-impl Graph {
+impl<'a> Graph<'a> {
     /// Resolves every path of every module to the file that defines the item.
-    pub fn new(modules: &[Module], counted: Edges) -> Self {
+    pub fn new(modules: &'a [Module]) -> Self {
         let index = Index {
             modules,
             by_path: (0..)
@@ -29,69 +37,88 @@ impl Graph {
                 .map(|(at, module)| (&module.path[..], at))
                 .collect(),
         };
-        let mut edges: Vec<BTreeSet<usize>> = (0..)
+        let edges = (0..)
             .zip(modules)
             .map(|(at, module)| index.edges(at, module))
             .collect();
-        if counted == Edges::WithoutAncestors {
-            for (found, module) in edges.iter_mut().zip(modules) {
-                found.retain(|&to| !module.path.starts_with(&modules[to].path));
-            }
-        }
-        Self { edges }
+        Self { modules, edges }
     }
 
-    /// Returns the groups of two files and more that reach each other.
-    pub fn groups(&self) -> Vec<Vec<usize>> {
-        let reached: Vec<BTreeSet<usize>> = (0..self.edges.len()).map(|at| self.reached(at)).collect();
-        let mut groups = Vec::new();
+    /// Returns the largest groups of files below `parent` that reach each other without its file,
+    /// and that are in two of its children or more.
+    pub fn circles_below(&self, parent: &[String]) -> Vec<Circle> {
+        let below = |at: usize| {
+            let path = &self.modules[at].path;
+            path.len() > parent.len() && path.starts_with(parent)
+        };
+        let files: Vec<usize> = (0..self.modules.len()).filter(|&at| below(at)).collect();
+        let reached: BTreeMap<usize, BTreeSet<usize>> =
+            files.iter().map(|&at| (at, self.reached(at, &below))).collect();
+        let mut circles = Vec::new();
         let mut seen = BTreeSet::new();
-        for (at, from_here) in reached.iter().enumerate() {
-            let group: Vec<usize> = from_here
+        for &at in &files {
+            let group: BTreeSet<usize> = reached[&at]
                 .iter()
                 .copied()
-                .filter(|&other| reached[other].contains(&at))
+                .filter(|other| reached[other].contains(&at))
                 .collect();
-            if group.len() > 1 && group.iter().all(|&other| seen.insert(other)) {
-                groups.push(group);
+            if !group.contains(&at) || !group.iter().all(|&other| seen.insert(other)) {
+                continue;
+            }
+            if let Some(shortest) = self.shortest_across(&group, parent.len()) {
+                circles.push(Circle { group, shortest });
             }
         }
-        groups
+        circles
     }
 
-    /// Returns a shortest cycle within a group, with its first file at both ends.
-    pub fn shortest_cycle(&self, group: &[usize]) -> Vec<usize> {
-        group
-            .iter()
-            .filter_map(|&start| self.cycle_from(start))
-            .min_by_key(Vec::len)
-            .unwrap_or_default()
-    }
-
-    /// Returns the files that can be reached from one.
-    fn reached(&self, start: usize) -> BTreeSet<usize> {
+    /// Returns the files that can be reached from one through files of a set.
+    fn reached(&self, start: usize, is_in_set: &impl Fn(usize) -> bool) -> BTreeSet<usize> {
         let mut found = BTreeSet::new();
         let mut open = vec![start];
         while let Some(at) = open.pop() {
-            open.extend(self.edges[at].iter().copied().filter(|&to| found.insert(to)));
+            let next = self.edges[at].iter().copied().filter(|&to| is_in_set(to));
+            open.extend(next.filter(|&to| found.insert(to)));
         }
         found
     }
 
-    fn cycle_from(&self, start: usize) -> Option<Vec<usize>> {
+    /// Returns the shortest circle of a group with an import between two children of the module
+    /// whose path has `depth` segments. The first file is at both ends.
+    fn shortest_across(&self, group: &BTreeSet<usize>, depth: usize) -> Option<Vec<usize>> {
+        let child = |at: usize| &self.modules[at].path[depth];
+        let crossings = group.iter().flat_map(|&from| {
+            let targets = self.edges[from].intersection(group);
+            targets
+                .filter(move |&&to| child(from) != child(to))
+                .map(move |&to| (from, to))
+        });
+        crossings
+            .filter_map(|(from, to)| {
+                let mut circle = vec![from];
+                circle.extend(self.shortest_path(to, from, group)?);
+                Some(circle)
+            })
+            .min_by_key(Vec::len)
+    }
+
+    /// Returns the shortest path between two files of a group, with both ends.
+    fn shortest_path(&self, start: usize, end: usize, group: &BTreeSet<usize>) -> Option<Vec<usize>> {
         let mut before: BTreeMap<usize, usize> = BTreeMap::new();
         let mut open = VecDeque::from([start]);
         while let Some(at) = open.pop_front() {
-            for &to in &self.edges[at] {
-                if to == start {
-                    let mut cycle = vec![start, at];
-                    while let Some(&earlier) = cycle.last().and_then(|last| before.get(last)) {
-                        cycle.push(earlier);
-                    }
-                    cycle.reverse();
-                    return Some(cycle);
+            if at == end {
+                let mut path = vec![end];
+                while let Some(&earlier) = path.last().and_then(|last| before.get(last)) {
+                    path.push(earlier);
                 }
-                if let Entry::Vacant(entry) = before.entry(to) {
+                path.reverse();
+                return Some(path);
+            }
+            for &to in self.edges[at].intersection(group) {
+                if to != start
+                    && let Entry::Vacant(entry) = before.entry(to)
+                {
                     entry.insert(at);
                     open.push_back(to);
                 }

@@ -1,11 +1,11 @@
-//! The same trace in other packets: addresses less compressed, more state after a PSB, padding.
+//! The same trace in other packets: less compressed addresses, more state after a PSB, padding.
 
 use crate::engines::units::{self, Unit};
 use backtrail_pt::packet::{IpPayload, Packet};
 use backtrail_pt::{Avma, LastIp};
 use backtrail_tests::random::Random;
 
-/// Writes a sound trace anew; nothing that it says changes.
+/// Rewrites a valid trace without changing its meaning.
 pub fn dress(trace: &[u8], random: &mut Random) -> Vec<u8> {
     let every = random.pick(&[1, 3, 20]);
     let mut last_ip = LastIp::default();
@@ -45,7 +45,7 @@ pub fn dress(trace: &[u8], random: &mut Random) -> Vec<u8> {
     units::join(&dressed)
 }
 
-/// The address in a form that tells at least as much.
+/// Returns the address in another form, with the same or more bytes.
 fn other_form(ip: IpPayload, at: Avma, random: &mut Random) -> IpPayload {
     let low = at.0 & 0xffff_ffff_ffff;
     let extended = (low << 16) as i64 >> 16;
@@ -58,7 +58,7 @@ fn other_form(ip: IpPayload, at: Avma, random: &mut Random) -> IpPayload {
     }
 }
 
-/// What a PSB may be followed by besides.
+/// Returns additional packets after a PSB.
 fn state(random: &mut Random) -> Vec<Packet> {
     let pip = Packet::Pip {
         cr3: (random.next() & 0xff_ffff) << 12,

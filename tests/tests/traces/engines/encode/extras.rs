@@ -1,4 +1,4 @@
-//! Packets besides the flow: power, events, transactions, paging, padding.
+//! Packets outside of the flow: power, events, transactions, paging, padding.
 
 use super::Writing;
 use super::writer::{FUP, TIP};
@@ -7,7 +7,7 @@ use backtrail_pt::packet::{ExecMode, IpPayload, Packet, Payload, Tnt};
 use backtrail_tests::random::Random;
 
 impl Writing<'_> {
-    /// Something that may come before the instruction at `ip`.
+    /// Writes something that may precede the instruction at `ip`.
     pub(super) fn extra(&mut self, ip: Avma) {
         if self.style.wild && self.random.once_in(3) {
             let packet = any_packet(self.random);
@@ -66,7 +66,7 @@ impl Writing<'_> {
         }
     }
 
-    /// A transaction begins, ends, or is aborted and goes on here.
+    /// A transaction begins, ends, or is aborted and continues here.
     fn transaction(&mut self, ip: Avma) {
         let abort = self.in_transaction && self.random.once_in(2);
         self.in_transaction = !self.in_transaction;
@@ -91,7 +91,7 @@ impl Writing<'_> {
     }
 }
 
-/// A packet that may stand between any two others.
+/// A packet that is valid between any two others.
 fn anywhere(random: &mut Random) -> Packet {
     let low = |random: &mut Random| random.below(16) as u8;
     match random.below(5) {

@@ -1,8 +1,8 @@
-//! The project's encoder, and what it does not write.
+//! The project's encoder, and packets that it does not write.
 
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Packet, Parser};
 
-/// The low five bits of the packets that carry an address.
+/// The low five bits of packets with an address.
 pub const TIP: u8 = 0x0d;
 pub const TIP_PGD: u8 = 0x01;
 pub const FUP: u8 = 0x1d;
@@ -21,13 +21,13 @@ impl Writer {
         }
     }
 
-    /// A packet as it is, after all outcomes so far.
+    /// Writes a packet unchanged, after all pending branches.
     pub fn raw(&mut self, packet: Packet) {
         self.out.extend(self.encoder.take());
         packet.write_to(&mut self.out);
     }
 
-    /// A packet that carries an address, compressed as any other.
+    /// Writes a packet with an address, compressed as usual.
     pub fn ip(&mut self, opcode: u8, ip: Avma) {
         self.out.extend(self.encoder.take());
         self.encoder.indirect(ip);
@@ -38,7 +38,7 @@ impl Writer {
         self.out.extend(bytes);
     }
 
-    /// Packets are lost, the outcomes that wait first of all.
+    /// Loses packets, starting with the pending branches.
     pub fn overflow(&mut self, ip: Option<Avma>) {
         self.encoder.overflow(ip);
     }

@@ -1,10 +1,10 @@
-//! What random programs are made of. Each part says how many instructions it executes at most.
+//! The statements of random programs. Each function returns the maximum number of instructions.
 
 use super::{FOREIGN, Function, Generator, Kind, NOPS, PTWRITE};
 use crate::engines::assembler::Label;
 
-/// Instructions that do nothing but be there: they change `rax`, `rdx`, `rsi`, `rdi`, `r8`, `r9`, vector
-/// registers and flags, and write below the stack.
+/// Straight-line instructions: they change `rax`, `rdx`, `rsi`, `rdi`, `r8`, `r9`, vector registers
+/// and flags, and write below the stack.
 const STRAIGHT: &[&[u8]] = &[
     &[0x90],
     &[0x66, 0x90],
@@ -33,14 +33,14 @@ const STRAIGHT: &[&[u8]] = &[
     &[0x48, 0x8d, 0x35, 0, 0, 0, 0],
 ];
 
-/// System calls that only tell a number: getpid, getuid, getgid, getppid, gettid, sched_yield.
+/// System calls that only return a number: getpid, getuid, getgid, getppid, gettid, sched_yield.
 const SYSTEM_CALLS: &[u8] = &[39, 102, 104, 110, 186, 24];
 
 /// Conditions, as in the opcodes of Jcc: e, ne, l, ge, s, ns, b, a.
 const CONDITIONS: &[u8] = &[4, 5, 0xc, 0xd, 8, 9, 2, 7];
 
 impl Generator {
-    /// Some statements that execute at most about `budget` instructions.
+    /// Writes statements that execute about `budget` instructions at most.
     pub(super) fn body(&mut self, budget: usize, nesting: usize) -> usize {
         let mut cost = 0;
         for _ in 0..=self.random.below(6) {
@@ -49,7 +49,7 @@ impl Generator {
         cost
     }
 
-    /// A statement; straight code where the budget is small.
+    /// Writes a statement, or straight-line code for a small budget.
     pub(super) fn statement(&mut self, budget: usize, nesting: usize) -> usize {
         if budget < 16 {
             let count = self.random.below(4);
@@ -89,7 +89,7 @@ impl Generator {
         count
     }
 
-    /// The next random number in `rbx`.
+    /// Writes code that puts the next random number into `rbx`.
     fn mix(&mut self) -> usize {
         for shift in [&[0xe0, 13], &[0xe8, 7], &[0xe0, 17]] {
             // mov rax, rbx; shl or shr rax, n; xor rbx, rax
@@ -100,7 +100,7 @@ impl Generator {
         9
     }
 
-    /// Flags of random bits, and a condition on them.
+    /// Sets flags from random bits, and returns a condition on them.
     fn condition(&mut self) -> u8 {
         match self.random.below(3) {
             // test bl, imm8
@@ -123,7 +123,7 @@ impl Generator {
         self.random.pick(CONDITIONS)
     }
 
-    /// A conditional branch over a part, or to one of two.
+    /// A conditional branch over a part, or to one of two parts.
     fn either(&mut self, budget: usize, nesting: usize) -> usize {
         let condition = self.condition();
         let end = self.assembler.label();
@@ -149,7 +149,7 @@ impl Generator {
         3 + first.max(second)
     }
 
-    /// A loop, of a fixed number of rounds or of a random one.
+    /// A loop with a fixed or random number of iterations.
     fn repeat(&mut self, budget: usize, nesting: usize) -> usize {
         let most = self.random.pick(&[2, 5, 20]);
         let rounds = 1 + self.random.below(most.min(budget / 12));
@@ -185,7 +185,7 @@ impl Generator {
         3 + rounds * (cost + 4)
     }
 
-    /// A jump through a table, one of four ways.
+    /// A jump through a table, in one of four forms.
     fn switch(&mut self, budget: usize, nesting: usize) -> usize {
         let (table, end) = (self.assembler.label(), self.assembler.label());
         self.index_table(table);
@@ -211,7 +211,7 @@ impl Generator {
         7 + most
     }
 
-    /// `rdx` becomes a table's address, `rax` a random number below 4.
+    /// Puts a table's address into `rdx`, and a random number below 4 into `rax`.
     fn index_table(&mut self, table: Label) {
         self.assembler.relative(&[0x48, 0x8d, 0x15], table);
         // mov eax, ebx; and eax, 3
@@ -242,7 +242,7 @@ impl Generator {
         self.call_to(function) + function.cost
     }
 
-    /// The call itself, direct if it can be.
+    /// Writes the call, direct if possible.
     fn call_to(&mut self, function: Function) -> usize {
         if function.segment == self.assembler.segment() && !self.random.once_in(4) {
             self.assembler.relative(&[0xe8], function.label);
@@ -272,7 +272,7 @@ impl Generator {
         5 + most
     }
 
-    /// A call of a function that calls itself, at times more often than any return stack is deep.
+    /// Calls a function that calls itself, sometimes more often than any return stack is deep.
     fn call_deep(&mut self, function: Function, budget: usize) -> usize {
         let most = self.random.pick(&[3, 10, 66, 100]);
         let depth = 1 + self.random.below(most.min(budget / (function.cost + 3)));
@@ -291,7 +291,7 @@ impl Generator {
         9 + cost + (depth + 1) * function.cost
     }
 
-    /// The body of a function that calls itself while `r14` is not 0.
+    /// Writes the body of a function that calls itself while `r14` is not 0.
     pub(super) fn recursive(&mut self, label: Label, kind: Kind) -> usize {
         let (deeper, done) = (self.assembler.label(), self.assembler.label());
         // test r14, r14
@@ -315,7 +315,7 @@ impl Generator {
         cost + 6
     }
 
-    /// The end of a function: a return, one made by hand, or a jump to another function.
+    /// The end of a function: a return, an equivalent sequence, or a jump to another function.
     pub(super) fn leave_function(&mut self, segment: usize) -> usize {
         let others: Vec<Function> = self
             .functions
@@ -342,13 +342,13 @@ impl Generator {
         3
     }
 
-    /// call of the next instruction; pop rax
+    /// A call of the next instruction, then pop rax.
     fn read_pc(&mut self) -> usize {
         self.assembler.put(&[0xe8, 0, 0, 0, 0, 0x58]);
         2
     }
 
-    /// A jump made of a push and a return, over bytes that are no code.
+    /// A jump by push and return, over bytes that are not code.
     fn pushed_return(&mut self) -> usize {
         let end = self.assembler.label();
         // lea rax, [rip + end]; push rax; ret
@@ -359,13 +359,13 @@ impl Generator {
         3
     }
 
-    /// A call whose return goes elsewhere than behind it.
+    /// A call that returns to another address than the next instruction.
     fn skipped_return(&mut self) -> usize {
         let function = self.assembler.label();
         self.assembler.relative(&[0xe8], function);
         let from = self.assembler.here();
         self.junk();
-        // Or as if it were another function's: jmp over
+        // As if it were another function: jmp over.
         let end = self.assembler.label();
         let skip = (self.assembler.here() - from) as u8;
         self.assembler.relative(&[0xe9], end);
@@ -383,13 +383,13 @@ impl Generator {
         }
     }
 
-    /// Direct jumps forth and back.
+    /// Direct jumps forward and backward.
     fn jumps(&mut self) -> usize {
         let places: Vec<Label> = (0..3 + self.random.below(5))
             .map(|_| self.assembler.label())
             .collect();
         let end = self.assembler.label();
-        // Where each jump goes is fixed; where it lies is not.
+        // The target of each jump is fixed, its address is random.
         let mut order: Vec<usize> = (0..places.len()).collect();
         for at in 1..order.len() {
             let other = self.random.below(at + 1);
@@ -436,7 +436,7 @@ impl Generator {
         2
     }
 
-    /// Branches on `rcx`, one after the other.
+    /// Consecutive branches on `rcx`.
     fn flags(&mut self) -> usize {
         let (first, second) = (self.assembler.label(), self.assembler.label());
         // mov ecx, ebx; and ecx, 1; jrcxz; nop; loopne
@@ -450,7 +450,7 @@ impl Generator {
         6
     }
 
-    /// A NOP where something else is decoded.
+    /// A NOP in place of another decoded instruction.
     fn placeholder(&mut self) -> usize {
         let at = self.assembler.here();
         let ptwrite = self.random.once_in(2);

@@ -1,4 +1,4 @@
-//! The wall clock is set while the daemon runs: nothing that it orders or measures may follow.
+//! The wall clock changes while the daemon runs. Order and durations must not change.
 
 use super::{Daemon, PATIENCE, Setup, complete, crash_of, hand_out};
 use crate::feed::Cut;
@@ -16,13 +16,13 @@ use std::time::Duration;
 
 pub const NAME: &str = "daemon/clock";
 
-/// Seconds.
+/// One day, in seconds.
 const DAY: i64 = 86_400;
 const PROGRAM: &str = "crash";
-/// Microseconds. Latencies that a wall clock told would be off by a day.
+/// The maximum latency in microseconds. Latencies by the wall clock would be a day off.
 const SANE: f64 = PATIENCE.as_micros() as f64;
 
-/// Crashes before, between, after and while the clock is set, by a day forward and two back.
+/// Crashes before, between, after and during changes of the clock, one day forward and two back.
 pub fn stepped(report: &mut Report) -> Outcome {
     let mut setup = Setup::at(Path::new("/var/daemon/clock"));
     let clock = WallClock::take()?;
@@ -40,14 +40,15 @@ pub fn stepped(report: &mut Report) -> Outcome {
         happened.push(clock.unsteady(|| save(&mut daemon))?);
     }
 
-    // Another daemon at the same spool, and still yesterday.
+    // Another daemon with the same spool, on the previous day.
     daemon.end()?;
     clock.set(-1)?;
     let mut daemon = Daemon::start(&setup)?;
     happened.push(save(&mut daemon)?);
     in_order(&daemon.list()?, &happened)?;
 
-    // Room for all but one byte: the first that happened goes, though by the wall clock others are older.
+    // The limit is one byte too small: the first crash is removed, although others are older by the
+    // wall clock.
     setup.spool_limit = Some(size(&setup.spool)?.saturating_sub(1));
     daemon.reload(&setup)?;
     happened.push(save(&mut daemon)?);
@@ -57,7 +58,8 @@ pub fn stepped(report: &mut Report) -> Outcome {
     hand_out(report, NAME, &setup.place, &complete(last)?, PROGRAM)
 }
 
-/// A crash, as it is listed: complete, and without a latency that has a step of the clock in it.
+/// Crashes a program, and returns its list entry, which is complete and has no step of the clock in
+/// its latency.
 fn save(daemon: &mut Daemon) -> Result<Value, String> {
     let pid = crash_of(PROGRAM, Cut::Continuous)?;
     let row = daemon.crash_of(pid)?;
@@ -78,7 +80,7 @@ fn save(daemon: &mut Daemon) -> Result<Value, String> {
     Ok(row)
 }
 
-/// The list has them as they happened, and their numbers rise.
+/// Checks that the list has the crashes in their order, with increasing numbers.
 fn in_order(list: &[Value], happened: &[Value]) -> Outcome {
     let numbers: Vec<u64> = list.iter().filter_map(number).collect();
     let rise = numbers.windows(2).all(|pair| pair[0] < pair[1]);
@@ -92,7 +94,7 @@ fn in_order(list: &[Value], happened: &[Value]) -> Outcome {
     Ok(())
 }
 
-/// Of what happened the end is left: more than the last, and not all.
+/// Checks that the newest crashes remain: more than the last, and not all.
 fn oldest_gone(left: &[Value], happened: &[Value]) -> Outcome {
     let (left, happened) = (ids(left), ids(happened));
     if left.len() < 2 || left.len() >= happened.len() || !happened.ends_with(&left) {
@@ -105,12 +107,12 @@ fn ids(rows: &[Value]) -> Vec<&str> {
     rows.iter().filter_map(|row| row["id"].as_str()).collect()
 }
 
-/// `000042-worker-4231` has the number 42.
+/// Returns the number of a bundle: 42 for `000042-worker-4231`.
 fn number(row: &Value) -> Option<u64> {
     row["id"].as_str()?.split('-').next()?.parse().ok()
 }
 
-/// Bytes on the disk of everything under a directory; what has several names counts once.
+/// Returns the disk usage of a directory. A file with several names counts once.
 fn size(directory: &Path) -> Result<u64, String> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![directory.to_owned()];
@@ -129,9 +131,9 @@ fn size(directory: &Path) -> Result<u64, String> {
     Ok(found.values().sum())
 }
 
-/// The machine's wall clock, which is put right again at the end.
+/// The machine's wall clock, which is corrected at the end.
 struct WallClock {
-    /// What it was ahead of the time since the machine was started.
+    /// The difference between the wall clock and the time since boot.
     ahead: TimeSpec,
 }
 
@@ -147,7 +149,7 @@ impl WallClock {
         }
     }
 
-    /// Sets it to so many days after the right time.
+    /// Sets the clock to this number of days after the right time.
     fn set(&self, days: i64) -> Outcome {
         clock_gettime(ClockId::CLOCK_BOOTTIME)
             .map(|running| running + self.ahead + TimeSpec::new(days * DAY, 0))
@@ -155,7 +157,7 @@ impl WallClock {
             .map_err(|error| format!("cannot set the clock: {error}"))
     }
 
-    /// Does something while the clock goes to and fro.
+    /// Runs `act` while the clock changes back and forth.
     fn unsteady<T>(&self, act: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! A running daemon: started as systemd does it, asked by its own commands, ended.
+//! A running daemon: started as by systemd, queried by its own commands, stopped.
 
 use crate::Outcome;
 use nix::sys::signal::{Signal, kill};
@@ -13,20 +13,20 @@ use std::time::{Duration, Instant};
 pub const BACKTRAIL: &str = "/usr/bin/backtrail";
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is in its configuration.
+/// The configuration of a daemon.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Where its log and all the rest is.
+    /// The folder of its log and other files.
     pub place: PathBuf,
     pub spool: PathBuf,
     /// `trace.source`.
     pub source: &'static str,
-    /// Bytes, if the spool is to have a limit of its own.
+    /// The limit of the spool in bytes, if configured.
     pub spool_limit: Option<u64>,
 }
 
 impl Setup {
-    /// With Intel PT, and a spool of its own.
+    /// Returns a configuration with Intel PT and a separate spool.
     pub fn at(place: &Path) -> Self {
         Self {
             place: place.to_owned(),
@@ -62,13 +62,13 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it, and waits until it says that it is ready.
+    /// Starts the daemon, and waits until it reports that it is ready.
     pub fn start(setup: &Setup) -> Result<Self, String> {
         let place = &setup.place;
         let failed = |error: std::io::Error| format!("cannot prepare {}: {error}", place.display());
         let config = setup.write()?;
         let log = place.join("log");
-        // As systemd asks for it (sd_notify(3)).
+        // The socket for readiness, as systemd sets it (sd_notify(3)).
         let path = place.join("notify");
         fs::remove_file(&path).ok();
         let notify = UnixDatagram::bind(&path).map_err(failed)?;
@@ -94,7 +94,7 @@ impl Daemon {
         }
     }
 
-    /// Has it read its configuration again.
+    /// Lets the daemon read its configuration again.
     pub fn reload(&mut self, setup: &Setup) -> Outcome {
         setup.write()?;
         self.signal(Signal::SIGHUP)?;
@@ -103,7 +103,7 @@ impl Daemon {
         })
     }
 
-    /// What `crashes list` says of each crash, in its order.
+    /// Returns the entries of `crashes list`, in its order.
     pub fn list(&self) -> Result<Vec<Value>, String> {
         let text = said(
             Command::new(BACKTRAIL)
@@ -115,7 +115,7 @@ impl Daemon {
         Ok(rows(&list).to_vec())
     }
 
-    /// Waits until the crash of a process is saved, and gives its line of the list.
+    /// Waits until the crash of a process is saved, and returns its list entry.
     pub fn crash_of(&self, pid: u32) -> Result<Value, String> {
         let id = self.saved(pid)?;
         let row = self.list()?.into_iter().find(|row| row["id"] == id);
@@ -127,14 +127,15 @@ impl Daemon {
         })
     }
 
-    /// Waits until it says that the crash of a process is saved; the bundle's name.
+    /// Waits until the daemon reports the crash of a process as saved, and returns the bundle's
+    /// name.
     pub fn saved(&self, pid: u32) -> Result<String, String> {
         let begin = format!("a crash ended process {pid}: ");
         self.until(
             &format!("does not say that it has saved process {pid}"),
             |daemon| {
                 let log = daemon.logged();
-                // A line that is not whole yet is none.
+                // An incomplete line is ignored.
                 let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
                 let id = whole
                     .lines()
@@ -144,7 +145,7 @@ impl Daemon {
         )
     }
 
-    /// Asks until there is an answer.
+    /// Repeats a query until it has a result.
     fn until<T>(
         &self,
         otherwise: &str,
@@ -165,7 +166,7 @@ impl Daemon {
             .map_err(|error| format!("cannot send the daemon {signal}: {error}"))
     }
 
-    /// Ends it, as systemd does.
+    /// Stops the daemon, as systemd does.
     pub fn end(&mut self) -> Outcome {
         self.signal(Signal::SIGTERM)?;
         let begin = Instant::now();
@@ -180,7 +181,7 @@ impl Daemon {
         Err(format!("the daemon does not end: {}", self.logged()))
     }
 
-    /// What it has logged since it was started.
+    /// Returns the log since its start.
     pub fn logged(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -195,14 +196,14 @@ impl Drop for Daemon {
     }
 }
 
-/// The list itself, or the list in an object.
+/// Returns the list itself, or the list in an object.
 fn rows(list: &Value) -> &[Value] {
     list.as_array()
         .or_else(|| list["crashes"].as_array())
         .map_or(&[], Vec::as_slice)
 }
 
-/// What a command that succeeds prints.
+/// Returns the output of a successful command.
 pub fn said(command: &mut Command) -> Result<String, String> {
     let output = command
         .output()

@@ -1,7 +1,7 @@
-/** The latency page: a function's lengths, its histogram, and its calls. */
+/** The latency page: a function's durations, its histogram, and its calls. */
 
 import type { Latency, LatencyRow } from '../../../protocol';
-import { told } from '../../timeline/window';
+import { formatTime } from '../../timeline/window';
 import { barsOf } from '../histogram';
 import { type FromPage, type Query, ROWS, type Sort, type ToPage } from '../messages';
 
@@ -79,7 +79,7 @@ function showHistogram(latency: Latency): void {
   head.lastElementChild?.setAttribute('aria-hidden', 'true');
   const rows = barsOf(latency.histogram).map(({ bar, sure, unsure }) => {
     const row = make('tr');
-    const name = make('th', `${told(bar.from, latency.unit)} – ${told(bar.to, latency.unit)}`, 'number');
+    const name = make('th', `${formatTime(bar.from, latency.unit)} – ${formatTime(bar.to, latency.unit)}`, 'number');
     name.scope = 'row';
     const picture = make('td', undefined, 'bar');
     picture.setAttribute('aria-hidden', 'true');
@@ -181,7 +181,7 @@ function rowOf(row: LatencyRow, unit: Latency['unit']): HTMLTableRowElement {
 function select(position: string, isSelected: boolean): void {
   selected = selected.filter((one) => one !== position);
   if (isSelected) {
-    // The third takes the place of the first.
+    // A third call replaces the first.
     selected = [...selected.slice(-1), position];
   }
   showSelected();

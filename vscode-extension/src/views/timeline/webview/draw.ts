@@ -2,23 +2,23 @@
 
 import type { Timeline, TimelineCall } from '../../../protocol';
 import { type Chosen, LEVEL, NAMES, RULER, STATES, type Track } from '../layout';
-import { type Span, pixel, ticks, told } from '../window';
-import { type Paint, callColour, drawState } from './paint';
+import { type Span, pixel, ticks, formatTime } from '../window';
+import { type Paint, callColor, drawState } from './paint';
 
-/** Everything that is drawn. */
+/** The contents of the canvas. */
 export interface Picture {
   timeline: Timeline;
   tracks: readonly Track[];
   span: Span;
-  /** How far the threads are scrolled up. */
+  /** The scroll offset of the threads. */
   scroll: number;
   chosen: Chosen | undefined;
-  /** The thread that the user looks at. */
+  /** The size, in CSS pixels. */
   width: number;
   height: number;
 }
 
-/** Draws it all; sizes are in CSS pixels. */
+/** Draws everything; sizes are in CSS pixels. */
 export function draw(context: CanvasRenderingContext2D, picture: Picture, with_: Paint): void {
   const { width, height } = picture;
   context.clearRect(0, 0, width, height);
@@ -55,7 +55,7 @@ function drawRuler(context: CanvasRenderingContext2D, { timeline, span, height }
     context.moveTo(x, RULER - 5);
     context.lineTo(x, height);
     context.stroke();
-    context.fillText(told(time, timeline.unit, step), x + 3, RULER / 2);
+    context.fillText(formatTime(time, timeline.unit, step), x + 3, RULER / 2);
   }
   context.fillStyle = with_.background;
   context.fillRect(0, 0, NAMES, RULER);
@@ -94,7 +94,7 @@ function drawCall(context: CanvasRenderingContext2D, call: TimelineCall, track: 
   const x = Math.max(from, -2);
   const wide = Math.max(Math.min(to, inner + 2) - x, 1);
   const tall = LEVEL - 2;
-  context.fillStyle = callColour(call.function, with_);
+  context.fillStyle = callColor(call.function, with_);
   context.globalAlpha = call.several ? 0.25 : 0.45;
   context.fillRect(x, y, wide > 2 ? wide - 1 : wide, tall);
   context.globalAlpha = 1;
@@ -135,15 +135,15 @@ function drawNames(context: CanvasRenderingContext2D, { tracks, scroll, height }
   context.restore();
 }
 
-/** The position, and the crash. */
+/** Draws the marks of the position and the crash. */
 function drawMarks(context: CanvasRenderingContext2D, { timeline, tracks, span, height, scroll }: Picture, inner: number, with_: Paint): void {
-  const line = (at: number, colour: string, label: string, dash: number[], row: number) => {
+  const line = (at: number, color: string, label: string, dash: number[], row: number) => {
     const x = Math.round(NAMES + pixel(at, span, inner)) + 0.5;
     if (x < NAMES || x > NAMES + inner) {
       return;
     }
-    context.strokeStyle = colour;
-    context.fillStyle = colour;
+    context.strokeStyle = color;
+    context.fillStyle = color;
     context.lineWidth = 2;
     context.setLineDash(dash);
     context.beginPath();

@@ -1,4 +1,4 @@
-/** The timeline's page: keeps what the adapter told, draws it, and follows pointer and keys. */
+/** The timeline's page: stores and draws the adapter's data, and handles pointer and keys. */
 
 import type { Timeline } from '../../../protocol';
 import {
@@ -12,12 +12,12 @@ import {
   firstChosen,
   heightOf,
   hit,
-  neighbour,
+  neighbor,
   tracks,
 } from '../layout';
 import { described } from '../describe';
 import type { FromPage, ToPage } from '../messages';
-import { type Span, bounds, pan, show, stillAt, told, within, zoom } from '../window';
+import { type Span, bounds, pan, show, stillAt, formatTime, within, zoom } from '../window';
 import { draw } from './draw';
 import { legend } from './legend';
 import { paint } from './paint';
@@ -33,29 +33,29 @@ const tip = element<HTMLDivElement>('tip');
 const notice = element<HTMLDivElement>('notice');
 const spoken = element<HTMLDivElement>('spoken');
 
-/** How long the window must be still before it is asked for. */
+/** The window is requested when it has not changed for this time, in milliseconds. */
 const STILL = 60;
 
-let colours = paint();
+let colors = paint();
 let timeline: Timeline | undefined;
 let all: readonly Track[] = [];
 let span: Span | undefined;
 let scroll = 0;
 let chosen: Chosen | undefined;
 let request = 0;
-/** The request whose answer is shown. */
+/** The request whose response is shown. */
 let answered = 0;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let frame = 0;
-/** Follow the position when it moves: until the user looks elsewhere. */
+/** Whether the window follows the position, until the user moves the window. */
 let follows = false;
-/** Choose a call once its part of the trace is there. */
+/** The call to select after its part of the trace is loaded. */
 let wanted: { threadId: number; time: number } | undefined;
 
 const inner = () => Math.max(stage.clientWidth - NAMES, 1);
 const limits = (of: Timeline) => bounds(of.begin, of.end);
 
-/** Asks for the window with half of it more at both sides, so that panning has something to show. */
+/** Requests the window and half of its length on both sides, for panning. */
 function want(delay: number): void {
   clearTimeout(timer);
   timer = setTimeout(() => {
@@ -87,7 +87,7 @@ function redraw(): void {
     if (timeline === undefined || span === undefined) {
       context.clearRect(0, 0, width, height);
     } else {
-      draw(context, { timeline, tracks: all, span, scroll, chosen, width, height }, colours);
+      draw(context, { timeline, tracks: all, span, scroll, chosen, width, height }, colors);
     }
   });
 }
@@ -110,7 +110,7 @@ function take(next: Timeline, isNewest: boolean): void {
   all = tracks(next);
   const sawAll = span === undefined || before === undefined || span.to - span.from >= (before.end - before.begin);
   if (span === undefined || sawAll) {
-    // All is still all when more of it is decoded.
+    // A window of the whole trace stays so when more of it is decoded.
     span = limits(next);
   }
   span = within(span, limits(next));
@@ -142,7 +142,7 @@ function scrollTo(top: number | undefined): void {
   }
 }
 
-// What is said, in the tip and to screen readers.
+// Tooltip text, also for screen readers.
 
 function say(text: string): void {
   spoken.textContent = text;
@@ -167,7 +167,7 @@ function choose(next: Chosen | undefined): void {
   redraw();
 }
 
-// The pointer.
+// Pointer events.
 
 let drag: { x: number; y: number; span: Span; scroll: number; moved: boolean } | undefined;
 
@@ -247,14 +247,14 @@ canvas.addEventListener(
   { passive: false },
 );
 
-// The keys.
+// Key events.
 
 function zoomBy(factor: number): void {
   if (span === undefined || timeline === undefined) {
     return;
   }
   setSpan(zoom(span, stillAt(span, chosen, timeline.here?.at), factor, limits(timeline)));
-  say(`The window is ${told(span.to - span.from, timeline.unit)} long.`);
+  say(`The window is ${formatTime(span.to - span.from, timeline.unit)} long.`);
 }
 
 function lookHere(): void {
@@ -263,7 +263,7 @@ function lookHere(): void {
     setSpan(show(span, { from: at, to: at }, limits(timeline)));
     scrollTo(all.find(({ thread }) => thread.threadId === threadId)?.top);
     wanted = { threadId, time: at };
-    say(`The position is at ${told(at, timeline.unit)}.`);
+    say(`The position is at ${formatTime(at, timeline.unit)}.`);
   }
 }
 
@@ -271,7 +271,7 @@ function lookAt(end: 'begin' | 'end'): void {
   if (timeline !== undefined && span !== undefined) {
     const time = timeline[end];
     setSpan(within({ from: time - (span.to - span.from) / 2, to: time + (span.to - span.from) / 2 }, limits(timeline)));
-    say(`The ${end === 'begin' ? 'beginning' : 'end'} of the trace, ${told(time, timeline.unit)}.`);
+    say(`The ${end === 'begin' ? 'beginning' : 'end'} of the trace, ${formatTime(time, timeline.unit)}.`);
   }
 }
 
@@ -286,7 +286,7 @@ function arrow(direction: Direction): void {
     choose(firstChosen(all, threadId, time));
     return;
   }
-  const next = neighbour(all, chosen, direction);
+  const next = neighbor(all, chosen, direction);
   if (next !== undefined) {
     choose(next);
   } else if (direction === 'left' || direction === 'right') {
@@ -338,7 +338,7 @@ canvas.addEventListener('focus', () => {
   say(`Timeline with ${all.length} thread${all.length === 1 ? '' : 's'}${current === undefined ? '' : `, now in thread ${current.threadId} ${current.name}`}.`);
 });
 
-// What the extension tells.
+// Messages from the extension.
 
 const NOTICES = {
   closed: 'The threads of a trace on one clock, as soon as one is open.',
@@ -363,7 +363,7 @@ window.addEventListener('message', ({ data }: MessageEvent<ToPage>) => {
       redraw();
       break;
     case 'data':
-      // An answer that is not the newest is good enough until that comes.
+      // An older response is shown until the newest arrives.
       if (data.request > answered) {
         answered = data.request;
         take(data.timeline, data.request === request);
@@ -392,9 +392,9 @@ new ResizeObserver(() => {
   setScroll(scroll);
 }).observe(stage);
 new MutationObserver(() => {
-  colours = paint();
-  legend(colours);
+  colors = paint();
+  legend(colors);
   redraw();
 }).observe(document.body, { attributes: true, attributeFilter: ['class', 'data-vscode-theme-id'] });
-legend(colours);
+legend(colors);
 vscode.postMessage({ type: 'ready' });

@@ -1,8 +1,8 @@
-/** The colours and patterns of the timeline, out of VS Code's theme. */
+/** The colors and patterns of the timeline, from VS Code's theme. */
 
 import type { ThreadState } from '../../../protocol';
 
-/** What is drawn with. */
+/** Colors and patterns. */
 export interface Paint {
   text: string;
   dim: string;
@@ -11,51 +11,51 @@ export interface Paint {
   cursor: string;
   crash: string;
   focus: string;
-  /** Set where the theme wants every box to have an edge. */
+  /** Set if the theme requires borders around boxes. */
   edge: string | undefined;
   calls: string[];
   states: Record<ThreadState, string>;
   font: string;
 }
 
-/** Reads the theme as it is now. */
+/** Reads the current theme. */
 export function paint(): Paint {
   const style = getComputedStyle(document.body);
-  const colour = (name: string, otherwise: string) => style.getPropertyValue(`--vscode-${name}`).trim() || otherwise;
-  const text = colour('foreground', '#888');
+  const color = (name: string, otherwise: string) => style.getPropertyValue(`--vscode-${name}`).trim() || otherwise;
+  const text = color('foreground', '#888');
   const edge = style.getPropertyValue('--vscode-contrastBorder').trim();
-  const blue = colour('charts-blue', '#3794ff');
-  const green = colour('charts-green', '#89d185');
+  const blue = color('charts-blue', '#3794ff');
+  const green = color('charts-green', '#89d185');
   return {
     text,
-    dim: colour('descriptionForeground', text),
-    background: colour('panel-background', colour('editor-background', 'transparent')),
-    line: colour('editorIndentGuide-background1', colour('panel-border', '#8884')),
-    cursor: colour('charts-orange', '#d18616'),
-    crash: colour('charts-red', '#f14c4c'),
-    focus: colour('focusBorder', '#007fd4'),
+    dim: color('descriptionForeground', text),
+    background: color('panel-background', color('editor-background', 'transparent')),
+    line: color('editorIndentGuide-background1', color('panel-border', '#8884')),
+    cursor: color('charts-orange', '#d18616'),
+    crash: color('charts-red', '#f14c4c'),
+    focus: color('focusBorder', '#007fd4'),
     edge: edge === '' ? undefined : edge,
-    calls: [blue, green, colour('charts-yellow', '#cca700'), colour('charts-purple', '#b180d7'), colour('charts-orange', '#d18616')],
+    calls: [blue, green, color('charts-yellow', '#cca700'), color('charts-purple', '#b180d7'), color('charts-orange', '#d18616')],
     states: {
       ran: green,
       offCpu: blue,
       both: green,
-      unknown: colour('descriptionForeground', '#888'),
-      gap: colour('charts-red', '#f14c4c'),
+      unknown: color('descriptionForeground', '#888'),
+      gap: color('charts-red', '#f14c4c'),
     },
     font: `${style.getPropertyValue('--vscode-font-size') || '13px'} ${style.getPropertyValue('--vscode-font-family') || 'sans-serif'}`,
   };
 }
 
-/** Draws a state: each has a shape of its own beside its colour. */
+/** Draws a state. Each state has a pattern in addition to its color. */
 export function drawState(context: CanvasRenderingContext2D, state: ThreadState, x: number, y: number, width: number, height: number, with_: Paint): void {
-  const colour = with_.states[state];
+  const color = with_.states[state];
   context.save();
   context.beginPath();
   context.rect(x, y, width, height);
   context.clip();
-  context.fillStyle = colour;
-  context.strokeStyle = colour;
+  context.fillStyle = color;
+  context.strokeStyle = color;
   context.lineWidth = 1;
   switch (state) {
     case 'ran':
@@ -85,7 +85,7 @@ export function drawState(context: CanvasRenderingContext2D, state: ThreadState,
 
 function slanted(context: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, apart: number, way: 1 | -1): void {
   context.beginPath();
-  // The pattern hangs at the page, not at the box: neighbours join.
+  // The pattern starts at the page's origin, so that adjacent boxes join.
   for (let at = Math.floor((x - height) / apart) * apart; at < x + width + height; at += apart) {
     context.moveTo(at, way > 0 ? y + height : y);
     context.lineTo(at + height, way > 0 ? y : y + height);
@@ -93,8 +93,8 @@ function slanted(context: CanvasRenderingContext2D, x: number, y: number, width:
   context.stroke();
 }
 
-/** The colour of a function's calls: always the same for a name. */
-export function callColour(name: string, with_: Paint): string {
+/** Returns the color of a function's calls, which is the same for the same name. */
+export function callColor(name: string, with_: Paint): string {
   let hash = 2166136261;
   for (let index = 0; index < name.length; index += 1) {
     hash = Math.imul(hash ^ name.charCodeAt(index), 16777619);
