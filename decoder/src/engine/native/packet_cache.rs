@@ -107,7 +107,6 @@ pub(super) struct AppliedPath {
 }
 
 /// Cached paths by the next 32 bytes; where there is none, by the next 8, then by the next 4.
-#[derive(Clone)]
 pub(super) struct PacketCache {
     long: WindowLevel<32>,
     middle: WindowLevel<8>,
@@ -120,7 +119,6 @@ pub(super) struct PacketCache {
 }
 
 /// The effects of cached paths, by index.
-#[derive(Clone)]
 struct PacketEffects {
     /// The first has no effect.
     all: Vec<PacketEffect>,
@@ -131,7 +129,6 @@ struct PacketEffects {
 }
 
 /// The cached paths of one window size.
-#[derive(Clone)]
 struct WindowLevel<const WINDOW: usize> {
     table: CacheTable<WINDOW>,
     recording: Recording,

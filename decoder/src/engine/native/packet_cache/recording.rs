@@ -6,7 +6,7 @@ use crate::engine::native::packed_step::{PackedStep, StepKind};
 use crate::engine::native::packets::{BranchPackets, IpBytes};
 use crate::{BlockId, PathIdx};
 
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct Recording {
     /// The start of the path; `None`: nothing is recorded.
     start: Option<RecordingStart>,
@@ -20,7 +20,6 @@ pub(super) struct Recording {
     blocks: Vec<BlockId>,
 }
 
-#[derive(Clone)]
 struct RecordingStart {
     block_epoch: BlockEpoch,
     offset: usize,

@@ -3,7 +3,6 @@
 use super::{BlockEpoch, CacheEntry, CacheKey, CachedPath};
 use crate::cache_throttle::CacheThrottle;
 
-#[derive(Clone)]
 pub(super) struct CacheTable<const WINDOW: usize> {
     /// The entries in order of insertion, so that entries in use are close together.
     entries: Vec<CacheEntry<WINDOW>>,
