@@ -4,7 +4,6 @@
 //! time.
 
 /// A hit-rate throttle with exponential back-off.
-#[derive(Clone)]
 pub(crate) struct CacheThrottle {
     /// The hits, each worth `hit_weight` misses, minus the misses; at most 0.
     balance: i32,

@@ -4,7 +4,6 @@ use crate::engine::native::DecodeCache;
 use crate::{Config, Image};
 use backtrail_pt::Pid;
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Keeps the caches of decoders: blocks of code, and the paths that packets select. A decoder of
@@ -76,15 +75,6 @@ impl DecodeCachePool {
             Some(at) => free.remove(at).1,
             None => DecodeCache::new(),
         }
-    }
-
-    /// Takes one cache for each of several engines that decode one trace: the largest of the scope,
-    /// and equivalent ones.
-    pub(crate) fn take_for(&self, scope: &CacheScope, engines: NonZeroUsize) -> Vec<DecodeCache> {
-        let mut first = self.take(scope);
-        let more = (1..engines.get()).map(|_| self.take(scope));
-        let more: Vec<DecodeCache> = more.map(|other| first.share_with(other)).collect();
-        std::iter::once(first).chain(more).collect()
     }
 
     /// Returns a cache to the pool.
@@ -179,31 +169,6 @@ mod tests {
         }
         let caches = [(); 4].map(|()| pool.take(&scope).paths());
         assert_eq!(caches, [paths, 0, 0, 0]);
-    }
-
-    #[test]
-    fn engines_of_one_trace_share_earlier_paths() {
-        let three = NonZeroUsize::new(3).unwrap();
-        let (scope, cache) = cache();
-        let (pool, paths) = (DecodeCachePool::default(), cache.paths());
-        let nothing = pool.take_for(&scope, three);
-        assert_eq!((nothing.len(), DecodeCache::shared_paths(&nothing)), (3, 0));
-        pool.put(scope.clone(), DecodeCache::new());
-        pool.put(scope.clone(), cache);
-        for _ in 0..2 {
-            let caches = pool.take_for(&scope, three);
-            assert_eq!(
-                caches.iter().map(DecodeCache::paths).collect::<Vec<_>>(),
-                [paths; 3]
-            );
-            assert_eq!(
-                (pool.free().len(), DecodeCache::shared_paths(&caches)),
-                (0, paths)
-            );
-            for cache in caches {
-                pool.put(scope.clone(), cache);
-            }
-        }
     }
 
     #[test]

@@ -429,7 +429,7 @@ fn run_two_callers(
 }
 
 #[test]
-fn replayed_steps_follow_the_current_targets() {
+fn cached_paths_follow_the_current_targets() {
     for differs in [Differs::Caller, Differs::LastIp] {
         let blocks = two_callers(differs);
         for (compress_returns, psb_period) in [(true, 1 << 20), (false, 1 << 20), (true, 2048), (false, 2048)]

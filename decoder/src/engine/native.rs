@@ -2,8 +2,7 @@
 //!
 //! [`packets`] reads packets. [`events`] binds packets to events and [`time`] keeps their
 //! time. [`flow`] follows the blocks of [`code`] by branch outcomes and targets, and applies events
-//! where they are due. [`branch_cache`], [`packet_cache`] and [`step_history`] make frequent paths
-//! fast.
+//! where they are due. [`branch_cache`] and [`packet_cache`] make frequent paths fast.
 
 mod branch_cache;
 mod code;
@@ -15,11 +14,9 @@ mod event;
 mod event_queue;
 mod events;
 mod flow;
-mod packed_step;
 mod packet_cache;
 mod packets;
 mod return_stack;
-mod step_history;
 mod straight_line;
 mod time;
 

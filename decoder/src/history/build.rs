@@ -51,11 +51,6 @@ impl HistoryBuilder {
         self.len() == 0
     }
 
-    /// Sets how many paths all engines share by the same numbers.
-    pub(crate) fn share(&mut self, paths: usize) {
-        self.interner.share(paths);
-    }
-
     /// Selects the engine that produces the next output. Each engine numbers its paths
     /// independently.
     pub(crate) fn select_engine(&mut self, engine: usize) {

@@ -30,7 +30,7 @@ impl ParallelDecoder<'_> {
     /// history, and its forest if functions are given.
     pub fn decode(
         &self,
-        mut builder: HistoryBuilder,
+        builder: HistoryBuilder,
         functions: Option<&dyn Functions>,
         pool: &DecodeCachePool,
         jobs: NonZeroUsize,
@@ -42,11 +42,11 @@ impl ParallelDecoder<'_> {
         let resolver = Native
             .timestamp_resolver(self.config)
             .ok_or(ParallelError::Discontinuous)?;
-        let cache = pool.take_for(&self.scope(), jobs);
-        builder.share(DecodeCache::shared_paths(&cache));
+        let scope = self.scope();
+        let caches: Vec<DecodeCache> = (0..jobs.get()).map(|_| pool.take(&scope)).collect();
         let merger = HistoryMerger::new(builder, resolver, functions.is_some());
         let scheduler = Scheduler::new(splitter, merger, functions.map(ForestWorker::new), jobs);
-        let mut engines = cache.into_iter().enumerate();
+        let mut engines = caches.into_iter().enumerate();
         let first = engines.next();
         thread::scope(|threads| {
             for (engine, cache) in engines {

@@ -107,7 +107,6 @@ pub(super) enum StepEnd {
 }
 
 /// A hash table of steps by block and input.
-#[derive(Clone)]
 pub(super) struct BranchCache {
     /// Open addressing, a power of two; at most half full.
     slots: Vec<BranchStep>,

@@ -85,7 +85,7 @@ impl Exit {
 }
 
 /// The blocks decoded so far, of all processes and modes, and the paths over them.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct CodeCache {
     table: Blocks,
     paths: Paths,

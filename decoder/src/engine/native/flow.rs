@@ -18,7 +18,6 @@ use super::error::Error;
 use super::event::{EventKind, TraceEvent, TraceItem};
 use super::events::Events;
 use super::return_stack::ReturnStack;
-use super::step_history::StepHistory;
 use super::time::EventTime;
 use super::time::TimingLog;
 use crate::{Canceled, Config, Event, GapCause, Memory, PathIdx, PathTable, Sink};
@@ -52,7 +51,6 @@ pub(super) struct FlowDecoder<'a, 'b> {
     /// The address space whose code is read.
     space: u32,
     returns: ReturnStack,
-    steps: StepHistory,
     cache: DecodeCache,
     /// The number of times the code changed.
     changes: u32,
@@ -114,7 +112,6 @@ impl<'a, 'b> FlowDecoder<'a, 'b> {
             mode: None,
             space: 0,
             returns: ReturnStack::new(),
-            steps: StepHistory::new(),
             cache,
             changes: 0,
             batch: Vec::with_capacity(PROGRESS_EVERY as usize),
@@ -248,9 +245,6 @@ impl<'a, 'b> FlowDecoder<'a, 'b> {
     fn refresh_code(&mut self) {
         let change = self.memory.change();
         let changed = !change.ranges.is_empty() && self.cache.forget(&change.ranges);
-        if changed {
-            self.steps.clear();
-        }
         let moved = std::mem::replace(&mut self.space, change.space) != change.space;
         self.select_code();
         self.changes = self.changes.wrapping_add(u32::from(changed || moved));

@@ -8,7 +8,6 @@ mod recording;
 mod table;
 
 use super::code::{BlockIdx, CodeCache};
-use super::packed_step::PackedStep;
 use super::packets::{BranchPackets, IpBytes};
 use super::return_stack::{ANY, COMPARED, ReturnStack, WRITTEN};
 use crate::PathIdx;
@@ -41,8 +40,10 @@ struct BlockEpoch(u64);
 #[derive(Clone, Copy, Debug)]
 struct CachedPath {
     target: PathTarget,
-    /// Its effect.
-    packed: PackedStep,
+    /// The index of its effect.
+    effect: u32,
+    /// The largest number of calls that it has open at once.
+    max_depth: u8,
     /// The number of bytes of the window that its packets have.
     len: u8,
 }
@@ -94,20 +95,9 @@ struct CacheHit<'e> {
     path: CachedPath,
     /// `None`: the path has no effect.
     effect: Option<&'e PacketEffect>,
-    /// The hash of the key.
-    hash: u64,
-}
-
-/// A path that was found and applied.
-pub(super) struct AppliedPath {
-    pub target: PathTarget,
-    pub packed: PackedStep,
-    /// The hash of the key, for paths of the longest window.
-    pub hash: Option<u64>,
 }
 
 /// Cached paths by the next 32 bytes; where there is none, by the next 8, then by the next 4.
-#[derive(Clone)]
 pub(super) struct PacketCache {
     long: WindowLevel<32>,
     middle: WindowLevel<8>,
@@ -120,7 +110,6 @@ pub(super) struct PacketCache {
 }
 
 /// The effects of cached paths, by index.
-#[derive(Clone)]
 struct PacketEffects {
     /// The first has no effect.
     all: Vec<PacketEffect>,
@@ -131,7 +120,6 @@ struct PacketEffects {
 }
 
 /// The cached paths of one window size.
-#[derive(Clone)]
 struct WindowLevel<const WINDOW: usize> {
     table: CacheTable<WINDOW>,
     recording: Recording,
@@ -183,7 +171,7 @@ impl PacketCache {
         block: BlockIdx,
         packets: &mut BranchPackets<'_>,
         returns: &mut ReturnStack,
-    ) -> Option<AppliedPath> {
+    ) -> Option<PathTarget> {
         let Self {
             long,
             middle,
@@ -193,14 +181,12 @@ impl PacketCache {
             recording,
         } = self;
         let block_epoch = BlockEpoch::new(block, *epoch);
-        let mut hash = None;
         let found = if let Some(found) = long.find(block_epoch, packets, returns, effects, recording) {
             if *recording {
                 middle.recording.abandon();
                 short.recording.abandon();
                 *recording = false;
             }
-            hash = Some(found.hash);
             found
         } else if let Some(found) = middle.find(block_epoch, packets, returns, effects, recording) {
             if *recording {
@@ -216,43 +202,15 @@ impl PacketCache {
             }
             found
         };
-        let CachedPath { target, packed, len } = found.path;
-        match found.effect {
-            None => packets.skip(len.into(), None),
+        let CacheHit { path, effect } = found;
+        match effect {
+            None => packets.skip(path.len.into(), None),
             Some(effect) => {
-                packets.skip(len.into(), effect.ip_after());
-                effects.apply(packed.max_depth(), effect, returns);
+                packets.skip(path.len.into(), effect.ip_after());
+                effects.apply(path.max_depth, effect, returns);
             }
         }
-        Some(AppliedPath { target, packed, hash })
-    }
-
-    /// Applies again the effect of a path of `len` bytes. Returns whether the last IP and the
-    /// return stack match; if not, nothing is done.
-    #[inline(always)]
-    pub fn replay(
-        &self,
-        packed: PackedStep,
-        len: usize,
-        packets: &mut BranchPackets<'_>,
-        returns: &mut ReturnStack,
-    ) -> bool {
-        let Some(effect) = self.effects.of(packed) else {
-            return false;
-        };
-        let max_depth = packed.max_depth();
-        let matches = self.effects.matches(max_depth, effect, packets, returns);
-        if matches {
-            packets.skip(len, effect.ip_after());
-            self.effects.apply(max_depth, effect, returns);
-        }
-        matches
-    }
-
-    /// Returns whether a path is being recorded.
-    #[inline]
-    pub fn is_recording(&self) -> bool {
-        self.recording
+        Some(path.target)
     }
 
     /// Stops recording.
@@ -345,21 +303,16 @@ impl<const WINDOW: usize> WindowLevel<WINDOW> {
         let hash = CacheKey::hash(window, block_epoch);
         let found = self.table.find(window, block_epoch, hash).and_then(|path| {
             // The common case: loops without calls.
-            if path.packed == PackedStep::NO_EFFECT {
-                return Some(CacheHit {
-                    path,
-                    effect: None,
-                    hash,
-                });
+            if path.has_no_effect() {
+                return Some(CacheHit { path, effect: None });
             }
-            let effect = effects.of(path.packed)?;
+            let effect = effects.get(path.effect)?;
             let found = CacheHit {
                 path,
                 effect: Some(effect),
-                hash,
             };
             effects
-                .matches(path.packed.max_depth(), effect, packets, returns)
+                .matches(path.max_depth, effect, packets, returns)
                 .then_some(found)
         });
         self.table.count_lookup(found.is_some());
@@ -415,6 +368,14 @@ impl<const WINDOW: usize> CacheKey<WINDOW> {
     }
 }
 
+impl CachedPath {
+    /// Returns whether the path neither compares nor changes the last IP or the return stack.
+    #[inline]
+    fn has_no_effect(&self) -> bool {
+        self.effect == 0 && self.max_depth == 0
+    }
+}
+
 impl BlockEpoch {
     #[inline]
     fn new(block: BlockIdx, epoch: u32) -> Self {
@@ -466,10 +427,10 @@ impl PacketEffects {
         }
     }
 
-    /// Returns the effect of a packed step.
+    /// Returns the effect with an index.
     #[inline]
-    fn of(&self, packed: PackedStep) -> Option<&PacketEffect> {
-        self.all.get(packed.effect() as usize)
+    fn get(&self, effect: u32) -> Option<&PacketEffect> {
+        self.all.get(effect as usize)
     }
 
     /// Returns whether the last IP and the return stack match the effect.

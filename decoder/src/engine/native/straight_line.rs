@@ -11,7 +11,7 @@ const MAX_BLOCKS: usize = 64;
 const MAX_TOTAL_BLOCKS: usize = 1 << 22;
 
 /// A path on which no packet is needed.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct StraightLinePath {
     /// The path of all its blocks.
     pub path: PathIdx,
@@ -26,7 +26,7 @@ pub(super) struct StraightLinePath {
 }
 
 /// Straight-line paths by first block.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct StraightLineCache {
     /// `None`: the path would have fewer than two blocks.
     paths: FxHashMap<BlockIdx, Option<StraightLinePath>>,

@@ -27,8 +27,6 @@ pub(super) struct Interner {
     ids: IdMap,
     engine: usize,
     other_ids: Vec<IdMap>,
-    /// The number of paths that all engines share by number.
-    shared: usize,
 }
 
 /// Our ids for the ids of an engine.
@@ -114,11 +112,6 @@ impl Interner {
         self.ids = IdMap::default();
     }
 
-    /// Sets how many paths all engines share by the same numbers.
-    pub fn share(&mut self, paths: usize) {
-        self.shared = paths;
-    }
-
     /// Selects the engine of the next paths.
     pub fn select_engine(&mut self, engine: usize) {
         let most = engine.max(self.engine) + 1;
@@ -161,11 +154,6 @@ impl Interner {
     /// Returns our path for a path seen for the first time.
     #[cold]
     fn define_path(&mut self, table: PathTable<'_>, theirs: PathIdx) -> Option<PathIdx> {
-        let shared = (theirs.index()) < self.shared;
-        if shared && let Some(known) = self.path_of_other_engine(theirs) {
-            self.set_path(theirs, known)?;
-            return Some(known.0);
-        }
         let mut parts = std::mem::take(&mut self.parts);
         parts.clear();
         for &block in table.paths.blocks(theirs) {
@@ -184,20 +172,13 @@ impl Interner {
         let count = u32::try_from(table.paths.count(theirs)).ok()?;
         let path = match *parts {
             [block] => self.flow.single(block)?,
-            // Another engine has this path by the same number, or there is no other engine.
-            _ if shared || self.other_ids.is_empty() => self.flow.paths.push_counted(&parts, count)?,
+            // No other engine has defined it.
+            _ if self.other_ids.is_empty() => self.flow.paths.push_counted(&parts, count)?,
             _ => self.path(&parts, count)?,
         };
         self.parts = parts;
         self.set_path(theirs, (path, count))?;
         Some(path)
-    }
-
-    /// Returns our path for another engine's path of this number.
-    fn path_of_other_engine(&self, theirs: PathIdx) -> Option<(PathIdx, u32)> {
-        let known = |ids: &IdMap| ids.paths.get(theirs.index()).copied();
-        let mut others = self.other_ids.iter().filter_map(known);
-        others.find(|&(path, _)| path != PathIdx::NONE)
     }
 
     fn set_path(&mut self, theirs: PathIdx, own: (PathIdx, u32)) -> Option<()> {
@@ -333,20 +314,5 @@ mod tests {
         assert_eq!(flow.executions(), [0, 0, 0, 0, 1, 1].map(PathIdx));
         assert_eq!((flow.paths.len(), flow.blocks.len(), flow.len()), (2, 3, 18));
         assert_eq!(flow.paths.blocks(PathIdx(1)), [0, 2, 1].map(BlockId));
-    }
-
-    #[test]
-    fn shared_paths_are_defined_once() {
-        let engines = [[16, 32, 64], [16, 64, 32]].map(|starts| engine(&starts));
-        let mut interner = Interner::default();
-        interner.share(1);
-        for (number, (blocks, paths)) in engines.iter().enumerate() {
-            interner.select_engine(number);
-            interner.paths(PathTable { blocks, paths }, &[PathIdx(0); 2]);
-        }
-        // The other engine's path of the same number is ignored.
-        let flow = interner.finish();
-        assert_eq!(flow.executions(), [PathIdx(0); 4]);
-        assert_eq!((flow.paths.len(), flow.blocks.len(), flow.len()), (1, 3, 12));
     }
 }

@@ -2,11 +2,10 @@
 
 use super::{BlockEpoch, CacheEntry, CacheKey, CachedPath, IpChange, PacketEffects, PathTarget};
 use crate::engine::native::code::{BlockIdx, CodeCache};
-use crate::engine::native::packed_step::{PackedStep, StepKind};
 use crate::engine::native::packets::{BranchPackets, IpBytes};
 use crate::{BlockId, PathIdx};
 
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct Recording {
     /// The start of the path; `None`: nothing is recorded.
     start: Option<RecordingStart>,
@@ -20,7 +19,6 @@ pub(super) struct Recording {
     blocks: Vec<BlockId>,
 }
 
-#[derive(Clone)]
 struct RecordingStart {
     block_epoch: BlockEpoch,
     offset: usize,
@@ -84,11 +82,11 @@ impl Recording {
 
     /// Records a cached path that was applied.
     pub fn record_path(&mut self, path: &CachedPath, effects: &PacketEffects) {
-        let Some(effect) = effects.of(path.packed).filter(|_| self.is_on()) else {
+        let Some(effect) = effects.get(path.effect).filter(|_| self.is_on()) else {
             return;
         };
         self.paths.push(path.target.path);
-        self.deepen(path.packed.max_depth());
+        self.deepen(path.max_depth);
         if effect.ip_changes {
             self.record_target(effect.replaced);
         }
@@ -131,13 +129,7 @@ impl Recording {
             replaced,
             after: packets.ip(),
         });
-        let packed = PackedStep::new(StepKind::Packets {
-            effect: effects.push(ip, &self.returned, &self.opened)?,
-            max_depth: u8::try_from(self.max_depth).ok()?,
-        });
-        if packed == PackedStep::NOT_REPLAYABLE {
-            return None;
-        }
+        let effect = effects.push(ip, &self.returned, &self.opened)?;
         Some(CacheEntry {
             start: CacheKey {
                 window: *packets.window_at(start.offset)?,
@@ -148,7 +140,8 @@ impl Recording {
                     path: code.path_of_codes(&self.blocks)?,
                     next,
                 },
-                packed,
+                effect,
+                max_depth: u8::try_from(self.max_depth).ok()?,
                 len: u8::try_from(packets.offset - start.offset).ok()?,
             },
         })

@@ -3,7 +3,6 @@
 use super::{BlockEpoch, CacheEntry, CacheKey, CachedPath};
 use crate::cache_throttle::CacheThrottle;
 
-#[derive(Clone)]
 pub(super) struct CacheTable<const WINDOW: usize> {
     /// The entries in order of insertion, so that entries in use are close together.
     entries: Vec<CacheEntry<WINDOW>>,
@@ -232,7 +231,6 @@ mod tests {
     use super::*;
     use crate::PathIdx;
     use crate::engine::native::code::BlockIdx;
-    use crate::engine::native::packed_step::PackedStep;
     use crate::engine::native::packet_cache::PathTarget;
 
     fn entry(block: u32) -> CacheEntry<8> {
@@ -246,7 +244,8 @@ mod tests {
                     path: PathIdx::NONE,
                     next: BlockIdx(0),
                 },
-                packed: PackedStep::NO_EFFECT,
+                effect: 0,
+                max_depth: 0,
                 len: 0,
             },
         }

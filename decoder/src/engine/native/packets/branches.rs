@@ -76,25 +76,6 @@ impl<'a> BranchPackets<'a> {
         self.last_ip = ip.unwrap_or(self.last_ip);
     }
 
-    /// Returns how many bytes equal those `distance` bytes earlier, if `known` of them do. Compares
-    /// a few more bytes at a time.
-    #[inline]
-    pub fn same_as_before(&self, distance: usize, known: usize) -> usize {
-        const AT_ONCE: usize = 32;
-        const MOST: usize = 8;
-        let here = self.trace.get(self.offset + known..);
-        let before = self
-            .offset
-            .checked_sub(distance)
-            .and_then(|from| self.trace.get(from + known..));
-        let (Some(here), Some(before)) = (here, before) else {
-            return known;
-        };
-        let (here, before) = (here.as_chunks::<AT_ONCE>().0, before.as_chunks().0);
-        let both = here.iter().zip(before).take(MOST);
-        known + both.take_while(|(one, other)| one == other).count() * AT_ONCE
-    }
-
     /// Returns the length of the next packet if it is a branch packet, else a very large number.
     pub fn next_len(&self) -> usize {
         match self.trace.get(self.offset) {

@@ -11,22 +11,14 @@ impl<'b> FlowDecoder<'_, 'b> {
     pub(super) fn follow_cached(&mut self, mut at: BlockIdx, packets: &mut BranchPackets<'b>) -> BlockIdx {
         let mut cursor = *packets;
         while at != BlockIdx::NONE && self.until_progress > 1 {
-            let offset = cursor.offset;
-            let Some(applied) = self.cache.packets.follow(at, &mut cursor, &mut self.returns) else {
+            let Some(target) = self.cache.packets.follow(at, &mut cursor, &mut self.returns) else {
                 break;
             };
-            self.push_path(applied.target.path);
-            self.steps.push(offset, at, applied.target.path, applied.packed);
-            at = applied.target.next;
-            if self.cache.packets.is_recording() {
-                self.cache
-                    .packets
-                    .at_packet_boundary(&cursor, at, &mut self.cache.code);
-            } else if let Some(hash) = applied.hash
-                && let Some(matched) = self.steps.find_match(hash, cursor.offset, at)
-            {
-                at = self.replay(matched, &mut cursor);
-            }
+            self.push_path(target.path);
+            at = target.next;
+            self.cache
+                .packets
+                .at_packet_boundary(&cursor, at, &mut self.cache.code);
         }
         *packets = cursor;
         at

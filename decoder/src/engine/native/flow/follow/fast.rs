@@ -5,7 +5,6 @@ use crate::engine::native::code::{BasicBlock, BlockIdx, Exit};
 use crate::engine::native::error::Error;
 use crate::engine::native::event::TraceItem;
 use crate::engine::native::flow::{FlowDecoder, Stop};
-use crate::engine::native::packed_step::{PackedStep, StepKind};
 use crate::engine::native::packets::{BranchPacket, BranchPackets};
 use crate::engine::native::return_stack::ANY;
 use crate::{Event, PathIdx};
@@ -68,8 +67,6 @@ impl<'b> FlowDecoder<'_, 'b> {
         let FastCursor {
             packets, bits, len, ..
         } = cursor;
-        self.steps
-            .push(packets.offset, at, PathIdx::NONE, PackedStep::NOT_REPLAYABLE);
         if let Some(block) = self.cache.code.blocks.get(at.index()) {
             self.ip = block.start;
         }
@@ -97,16 +94,11 @@ impl<'b> FlowDecoder<'_, 'b> {
         let before = *packets;
         match packets.next() {
             None if cursor.moved && self.events.apply_time_packet(packets) => {
-                self.steps
-                    .push(before.offset, *at, PathIdx::NONE, PackedStep::NOT_REPLAYABLE);
                 // A recorded path must not contain a timing packet, which may come after padding.
                 self.cache.packets.abandon();
                 cursor.time_pending = self.time_is_new();
             }
-            None if cursor.moved && !cursor.time_pending && self.pass_header(packets, at) => {
-                self.steps
-                    .push(before.offset, *at, PathIdx::NONE, PackedStep::NOT_REPLAYABLE);
-            }
+            None if cursor.moved && !cursor.time_pending && self.pass_header(packets, at) => {}
             None => return false,
             Some(BranchPacket::Outcomes(outcomes, count)) => {
                 (cursor.bits, cursor.len, cursor.packet_start) = (outcomes, count, Some(before));
@@ -121,12 +113,6 @@ impl<'b> FlowDecoder<'_, 'b> {
                     return false;
                 };
                 self.apply_step(&step);
-                let effect = step.effect();
-                let packed = match cursor.time_pending {
-                    true => PackedStep::NOT_REPLAYABLE,
-                    false => PackedStep::new(StepKind::Target { effect }),
-                };
-                self.steps.push(before.offset, *at, step.path, packed);
                 self.cache.packets.record_target(bytes);
                 cursor.moved = true;
                 self.ip = ip;
@@ -154,27 +140,13 @@ impl<'b> FlowDecoder<'_, 'b> {
             return Ok(false);
         };
         self.apply_step(&step);
-        if let Some(before) = cursor.packet_start.take() {
-            let all = step.used() == len && step.end() == StepEnd::Block && !cursor.time_pending;
-            let effect = step.effect();
-            let packed = match all {
-                true => PackedStep::new(StepKind::Outcomes { effect }),
-                false => PackedStep::NOT_REPLAYABLE,
-            };
-            self.steps.push(before.offset, *at, step.path, packed);
-        }
+        cursor.packet_start = None;
         cursor.moved = true;
         cursor.len -= step.used();
         *at = step.next;
         if step.end() == StepEnd::Return {
             let Some(call) = self.returns.pop() else {
                 self.cache.packets.abandon();
-                self.steps.push(
-                    cursor.packets.offset,
-                    *at,
-                    PathIdx::NONE,
-                    PackedStep::NOT_REPLAYABLE,
-                );
                 self.leave_fast(cursor.packets, bits, cursor.len);
                 let last = self.cache.code.last_address(step.path);
                 return Err(Stop::Error(Error::NoCall, last));
