@@ -11,6 +11,7 @@ mod fuzz;
 mod guard;
 mod node;
 mod packages;
+mod portable;
 mod protocol;
 mod readers;
 mod screenshots;
@@ -45,6 +46,7 @@ cargo xtask screenshots               make the pictures of docs/images
 cargo xtask tidy                      check the invariants of ARCHITECTURE.md
 cargo xtask tidy --survey [FOLDER]    count violations of names, prose and cycles, or list those of
                                       one folder
+cargo xtask portable                  compile the crates that read traces for macOS and Windows
 cargo xtask deps                      check sources, licenses, duplicates, advisories and minimum
                                       Rust version of dependencies, and THIRD-PARTY.txt
 cargo xtask notices                   write THIRD-PARTY.txt: licenses of everything in the binary
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(),
         ["tidy", "--survey"] => tidy::survey(None),
         ["tidy", "--survey", folder] => tidy::survey(Some(folder)),
+        ["portable"] => portable::check(),
         ["deps"] => deps::check(),
         ["notices"] => deps::write_notices(),
         ["fuzz"] => fuzz::run(60),

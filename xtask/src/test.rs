@@ -3,7 +3,7 @@
 mod programs;
 mod steps;
 
-use crate::{Failure, bpf, deps, guard, packages, readers, shell, tidy, vm, vscode};
+use crate::{Failure, bpf, deps, guard, packages, portable, readers, shell, tidy, vm, vscode};
 use std::path::Path;
 use steps::Steps;
 
@@ -49,6 +49,7 @@ fn all(extent: Extent, steps: &mut Steps) -> Result<(), Failure> {
     steps.step("lint", || {
         shell::run(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     })?;
+    steps.step("check other systems", portable::check)?;
     // The end-to-end tests run the binary of this very build.
     steps.step("build the binary", || {
         shell::run(shell::cargo().args(["build", "--package", "backtrail"]))

@@ -18,5 +18,6 @@ pub mod install;
 pub mod last_word;
 pub mod latency;
 pub mod pack;
+pub mod package_files;
 pub mod record;
 pub mod snapshot;
