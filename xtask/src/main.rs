@@ -6,6 +6,7 @@ mod bpf;
 mod cachegrind;
 mod demo;
 mod deps;
+mod dist;
 mod extension;
 mod fuzz;
 mod guard;
@@ -38,6 +39,9 @@ cargo xtask test-vm [SERIES…]         tests in virtual machines with Debian's 
 cargo xtask readers                   install the programs that read exports in tests, and print
                                       the variables for cargo test
 cargo xtask package-extension         check, test and package the extension: target/backtrail.vsix
+cargo xtask dist                      make the packages: .deb, .tar.zst, .vsix, in target/dist
+cargo xtask test-package              install the Debian package in a bare Debian, run the README's
+                                      example, and remove the package (root)
 cargo xtask protocol [--check]        generate the types of the Debug Adapter Protocol
 cargo xtask bpf [--check]             compile the eBPF programs, or compare them with the objects
 cargo xtask vscode                    install VS Code for the tests, and print the variables for
@@ -86,6 +90,8 @@ fn main() -> ExitCode {
         ["test-vm", options @ ..] => vm::Options::parse(options).and_then(|options| vm::run(&options, None)),
         ["readers"] => readers::run(),
         ["package-extension"] => extension::run(),
+        ["dist"] => dist::run(),
+        ["test-package"] => dist::test(),
         ["protocol"] => protocol::run(),
         ["protocol", "--check"] => protocol::check(),
         ["bpf"] => bpf::run(),

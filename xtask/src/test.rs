@@ -3,7 +3,7 @@
 mod programs;
 mod steps;
 
-use crate::{Failure, bpf, deps, guard, packages, portable, readers, shell, tidy, vm, vscode};
+use crate::{Failure, bpf, deps, dist, guard, packages, portable, readers, shell, tidy, vm, vscode};
 use std::path::Path;
 use steps::Steps;
 
@@ -83,6 +83,9 @@ fn all(extent: Extent, steps: &mut Steps) -> Result<(), Failure> {
     steps.step("test in virtual machines", || {
         vm::run(&vm::Options::all(extent == Extent::All), Some(backtrail))
     })?;
+    if extent == Extent::All {
+        steps.step("install the packages", dist::test)?;
+    }
     steps.step("count instructions", || guard::run(false))
 }
 

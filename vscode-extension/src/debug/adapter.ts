@@ -1,5 +1,6 @@
 /** Starts the debug adapter: `backtrail dap`. */
 
+import * as path from 'node:path';
 import * as vscode from 'vscode';
 import { allowedArguments } from '../link/parse';
 import { showError } from '../messages';
@@ -10,7 +11,8 @@ import { locate } from './locate';
 /** The program's path; else the user is told, and offered the way to the setting. */
 export async function program(): Promise<string | undefined> {
   const setting = vscode.workspace.getConfiguration(DEBUG_TYPE).get<string>('path', '');
-  const located = await locate(setting, process.env);
+  const shipped = vscode.extensions.getExtension('backtrail.backtrail')?.extensionPath;
+  const located = await locate(setting, process.env, shipped === undefined ? undefined : path.join(shipped, 'bin'));
   if ('path' in located) {
     return located.path;
   }
@@ -26,8 +28,8 @@ export async function program(): Promise<string | undefined> {
 /** Makes the adapter of each session. */
 export class AdapterFactory implements vscode.DebugAdapterDescriptorFactory {
   async createDebugAdapterDescriptor(session: vscode.DebugSession): Promise<vscode.DebugAdapterDescriptor> {
-    const path = await program();
-    if (path === undefined) {
+    const executable = await program();
+    if (executable === undefined) {
       // Shown in a dialog of its own, too: the session must not seem to start.
       throw new Error('The program backtrail was not found.');
     }
@@ -35,7 +37,7 @@ export class AdapterFactory implements vscode.DebugAdapterDescriptorFactory {
     const configuration = vscode.workspace.getConfiguration(DEBUG_TYPE);
     // A launch.json comes with its folder, and can name a server: these settings are the machine's.
     const allowed = allowedArguments(configuration.get<unknown>('allowedOrigins'), configuration.get<unknown>('downloadLimit'));
-    return new vscode.DebugAdapterExecutable(path, ['dap', ...allowed], cwd === undefined ? {} : { cwd });
+    return new vscode.DebugAdapterExecutable(executable, ['dap', ...allowed], cwd === undefined ? {} : { cwd });
   }
 }
 
