@@ -41,10 +41,6 @@ fn append(
     bytes: &[u8],
 ) -> io::Result<()> {
     let mut header = Header::new_gnu();
-    // `set_path` drops the `./` at the start, which Debian's tools write.
-    let name = header.as_old_mut().name.get_mut(..path.len());
-    let name = name.ok_or_else(|| io::Error::other(format!("the path {path} is too long")))?;
-    name.copy_from_slice(path.as_bytes());
     header.set_entry_type(kind);
     header.set_mode(mode);
     header.set_mtime(time);
@@ -53,6 +49,12 @@ fn append(
     header.set_gid(0);
     header.set_username("root")?;
     header.set_groupname("root")?;
+    // Debian's tools write `./` at the start, which `append_data` drops. Longer paths need a second
+    // header, which it adds.
+    match header.as_old_mut().name.get_mut(..path.len()) {
+        Some(name) => name.copy_from_slice(path.as_bytes()),
+        None => return archive.append_data(&mut header, path, bytes),
+    }
     header.set_cksum();
     archive.append(&header, bytes)
 }
@@ -68,10 +70,22 @@ mod tests {
     use std::io::Read;
 
     #[test]
-    fn too_long_path_is_refused() {
+    fn long_paths_are_kept_whole() {
         let mut tree = Tree::default();
-        tree.add("a".repeat(101), 0o644, Vec::new());
-        assert!(tar(&tree, "", 0).unwrap_err().contains("too long"));
+        let path = format!("{}/b", "a".repeat(150));
+        tree.add(path.clone(), 0o644, b"text".to_vec());
+        let bytes = tar(&tree, "top/", 0).unwrap();
+        let mut archive = tar::Archive::new(bytes.as_slice());
+        let paths = archive
+            .entries()
+            .unwrap()
+            .map(|entry| entry.unwrap().path().unwrap().into_owned());
+        let expected = [
+            "top/".to_owned(),
+            format!("top/{}/", "a".repeat(150)),
+            format!("top/{path}"),
+        ];
+        assert_eq!(paths.collect::<Vec<_>>(), expected.map(std::path::PathBuf::from));
     }
 
     #[test]

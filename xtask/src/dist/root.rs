@@ -32,8 +32,8 @@ const EXPECTED: &[&str] = &[
     "Breakpoint 1, close_account (number=?) at ledger.c:44",
     " in settle () at ledger.c:75",
     "settle () at ledger.c:74",
-    "            22× →74\t    if (account->balance <= account->minimum)",
-    "             2× 75\t        close_account(number);",
+    "22× →74\t    if (account->balance <= account->minimum)",
+    " 2× 75\t        close_account(number);",
 ];
 
 /// Makes the packages, and tests the Debian package.
@@ -110,7 +110,7 @@ impl Root {
         let map = format!("-ffile-prefix-map={}=/{WORK}", work.display());
         output_of(
             Command::new("cc")
-                .args(["-g", "-static", "-o", "ledger", "ledger.c", &map])
+                .args(["-g", "-Og", "-static", "-o", "ledger", "ledger.c", &map])
                 .current_dir(&work),
         )?;
         Ok(())

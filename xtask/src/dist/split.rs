@@ -47,7 +47,7 @@ fn check(split: &Split) -> Result<(), Failure> {
     let sections = |file: &Path| output_of(Command::new("readelf").args(["-SW"]).arg(file));
     let (binary, debug) = (sections(&split.binary)?, sections(&split.debug)?);
     let is_split = binary.contains(" .gnu_debuglink ")
-        && [" .debug_", " .symtab "]
+        && [" .debug_info ", " .debug_line ", " .symtab "]
             .iter()
             .all(|name| !binary.contains(name))
         && [" .debug_line ", " .symtab "]
