@@ -1,7 +1,8 @@
 //! Syncs files and directories to disk, so that they survive a loss of power.
 
+use crate::platform;
 use crate::{Error, Result};
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 
 /// Syncs a directory and everything in it.
@@ -13,9 +14,7 @@ pub(crate) fn sync_tree(directory: &Path) -> Result<()> {
         let path = entry.path();
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => sync_tree(&path)?,
-            Ok(kind) if kind.is_file() => File::open(&path)
-                .and_then(|file| file.sync_all())
-                .map_err(Error::io("write", &path))?,
+            Ok(kind) if kind.is_file() => platform::sync_file(&path).map_err(Error::io("write", &path))?,
             _ => {}
         }
     }
@@ -24,7 +23,5 @@ pub(crate) fn sync_tree(directory: &Path) -> Result<()> {
 
 /// Syncs the entries of a directory.
 pub(crate) fn sync_directory(directory: &Path) -> Result<()> {
-    File::open(directory)
-        .and_then(|directory| directory.sync_all())
-        .map_err(Error::io("write", directory))
+    platform::sync_directory(directory).map_err(Error::io("write", directory))
 }

@@ -66,12 +66,15 @@ pub mod core;
 mod durable;
 mod elf;
 mod error;
+mod file_lock;
 pub mod import;
 pub mod manifest;
 pub mod module_file;
+#[cfg(target_os = "linux")]
 mod module_store;
 mod pack;
 mod path;
+mod platform;
 mod reader;
 mod schema;
 mod unpacked;

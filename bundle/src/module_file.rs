@@ -3,12 +3,13 @@
 //! The owner may change such a file at any time. Truncating a mapped file raises SIGBUS in its
 //! reader; truncating a file during a read is only an error.
 
+use crate::platform;
 use crate::{Error, Result};
 use backtrail_pt::BuildId;
 use object::elf::{ELFCLASS64, ELFDATA2LSB, ELFMAG, EM_X86_64, NT_GNU_BUILD_ID, PT_NOTE};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// `sizeof(Elf64_Ehdr)`.
 const HEADER: usize = 64;
@@ -23,6 +24,16 @@ const FINGERPRINT_HEAD: u64 = 1 << 20;
 const FINGERPRINT_TAIL: u64 = 64 << 10;
 /// The number of bytes copied at once.
 const PIECE: usize = 1 << 20;
+
+pub use crate::platform::FileIdentity;
+
+/// Reads what distinguishes the file at `path` from others, and from itself after a change.
+///
+/// # Errors
+/// Fails if the file does not exist or its directory cannot be read.
+pub fn identity(path: &Path) -> io::Result<FileIdentity> {
+    platform::identity(path)
+}
 
 /// Returns the build id of an ELF file, if it has one. `place` names the file in errors.
 ///
@@ -138,7 +149,7 @@ pub(crate) fn copy(
     to.set_len(size)?;
     let mut piece = vec![0; PIECE];
     let mut at = 0;
-    while let Some(data) = next_data(from, at, size) {
+    while let Some(data) = platform::next_data(from, at, size) {
         at = data.start;
         while at < data.end {
             proceed()?;
@@ -153,38 +164,18 @@ pub(crate) fn copy(
                 .bytes
                 .checked_sub(got as u64)
                 .ok_or_else(|| io::Error::other("the bundle reached its size limit"))?;
-            to.write_all_at(room.get(..got).unwrap_or_default(), at)?;
+            platform::write_all_at(to, room.get(..got).unwrap_or_default(), at)?;
             at += got as u64;
         }
     }
     Ok(())
 }
 
-/// Returns the next data range of a file. If the file system does not support holes, it is the rest
-/// of the file (lseek(2)).
-fn next_data(file: &File, from: u64, size: u64) -> Option<std::ops::Range<u64>> {
-    use nix::unistd::{Whence, lseek};
-    if from >= size {
-        return None;
-    }
-    let offset = i64::try_from(from).ok()?;
-    let start = match lseek(file, offset, Whence::SeekData) {
-        Ok(start) => u64::try_from(start).ok()?,
-        Err(nix::errno::Errno::ENXIO) => return None,
-        Err(_) => return Some(from..size),
-    };
-    let end = i64::try_from(start)
-        .ok()
-        .and_then(|start| lseek(file, start, Whence::SeekHole).ok());
-    let end = end.and_then(|end| u64::try_from(end).ok()).unwrap_or(size);
-    Some(start..end.clamp(start, size.max(start)))
-}
-
 /// Reads until `out` is full or the file ends.
 fn read_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, offset.saturating_add(done as u64)) {
+        match platform::read_at(file, rest, offset.saturating_add(done as u64)) {
             Ok(0) => break,
             Ok(got) => done += got,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -214,7 +205,7 @@ mod tests {
     use crate::SharedBytes;
     use crate::elf::Elf;
     use std::io::Write;
-    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::fs::{FileExt, MetadataExt};
 
     #[test]
     fn build_id_is_the_one_that_a_whole_parse_finds() {

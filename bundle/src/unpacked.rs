@@ -4,10 +4,10 @@
 //! holds a lock (flock(2)), which ends with the process. The next reader removes directories
 //! without a lock.
 
+use crate::file_lock::FileLock;
+use crate::platform;
 use crate::{Error, Result};
-use nix::fcntl::{Flock, FlockArg, OFlag};
-use std::fs::{self, DirEntry, File, OpenOptions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{self, DirEntry, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 #[derive(Debug)]
 pub(crate) struct Unpacked {
     dir: TempDir,
-    _lock: Flock<File>,
+    _lock: FileLock,
 }
 
 /// The directories that this process uses.
@@ -73,10 +73,10 @@ impl Unpacked {
     }
 }
 
-fn lock(dir: &Path) -> std::io::Result<Flock<File>> {
+fn lock(dir: &Path) -> std::io::Result<FileLock> {
     let new = dir.join(NEW_LOCK);
     let file = File::create_new(&new)?;
-    let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error)?;
+    let lock = FileLock::take(file)?;
     fs::rename(&new, dir.join(LOCK))?;
     Ok(lock)
 }
@@ -98,21 +98,13 @@ fn is_ours(entry: &DirEntry) -> bool {
         .file_name()
         .as_encoded_bytes()
         .starts_with(PREFIX.as_bytes());
-    let user = nix::unistd::geteuid().as_raw();
-    named
-        && entry
-            .metadata()
-            .is_ok_and(|found| found.is_dir() && found.uid() == user)
+    let is_ours = |found: fs::Metadata| found.is_dir() && platform::is_own(&found);
+    named && entry.metadata().is_ok_and(is_ours)
 }
 
 /// Takes the lock of a directory that no process holds.
-fn abandoned(dir: &Path) -> Option<Flock<File>> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
-        .open(dir.join(LOCK))
-        .ok()?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()
+fn abandoned(dir: &Path) -> Option<FileLock> {
+    FileLock::take(platform::open_lock(&dir.join(LOCK)).ok()?).ok()
 }
 
 #[cfg(test)]

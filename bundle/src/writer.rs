@@ -1,18 +1,19 @@
 //! Writes a bundle into a temporary directory beside the target, which gets its name when complete.
 
+use crate::file_lock::FileLock;
 use crate::manifest::Manifest;
 use crate::manifest::Meta;
 use crate::module_file::{self, Allowance};
+#[cfg(target_os = "linux")]
 use crate::module_store::ModuleStore;
+use crate::platform::{self, FileIdentity};
 use crate::schema::{META_JSON, TRACE_JSON, encode_meta, encode_trace};
 use crate::versions::CodeVersions;
 use crate::{Bundle, BundlePath, CancelToken, Error, Result, durable};
 use backtrail_pt::BuildId;
-use nix::fcntl::{Flock, FlockArg};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -41,36 +42,20 @@ impl Overwrite {
     }
 }
 
-/// The state of a file: device, inode, size, and the times of its last changes.
-///
-/// A path is not enough: `/proc/self/fd/7` names another file after the descriptor was closed.
-type FileState = (u64, u64, u64, (i64, i64), (i64, i64));
-
-/// Reads the state of the file at `path`.
-fn file_state(path: &Path) -> std::io::Result<FileState> {
-    let seen = fs::metadata(path)?;
-    Ok((
-        seen.dev(),
-        seen.ino(),
-        seen.len(),
-        (seen.mtime(), seen.mtime_nsec()),
-        (seen.ctime(), seen.ctime_nsec()),
-    ))
-}
-
 /// A bundle that is being written. If it is dropped before [`Self::finish`], everything is removed.
 #[derive(Debug)]
 pub struct Writer {
     target: PathBuf,
     temporary: TempDir,
     /// The modules copied so far, by the state of the original file.
-    modules: RefCell<HashMap<FileState, (BundlePath, Option<BuildId>)>>,
+    modules: RefCell<HashMap<FileIdentity, (BundlePath, Option<BuildId>)>>,
     /// The store of modules that several bundles share.
+    #[cfg(target_os = "linux")]
     store: Option<ModuleStore>,
     /// Cancels the work on this bundle.
     cancel: CancelToken,
     /// Locked while the bundle is written, so that [`Self::remove_abandoned`] skips it.
-    lock: Flock<File>,
+    lock: FileLock,
 }
 
 impl Writer {
@@ -89,11 +74,12 @@ impl Writer {
             .prefix(PREFIX)
             .tempdir_in(parent)
             .map_err(Error::io("create a directory in", parent))?;
-        let lock = lock(temporary.path()).map_err(Error::io("lock", temporary.path()))?;
+        let lock = platform::lock_directory(temporary.path()).map_err(Error::io("lock", temporary.path()))?;
         Ok(Self {
             target: target.to_owned(),
             temporary,
             modules: RefCell::default(),
+            #[cfg(target_os = "linux")]
             store: None,
             cancel: CancelToken::default(),
             lock,
@@ -114,6 +100,7 @@ impl Writer {
 
     /// Stores one copy of each module in `directory`, and adds hard links to it. The directory must
     /// be on the same file system; several writers may share it.
+    #[cfg(target_os = "linux")]
     #[must_use]
     pub fn sharing_modules(mut self, directory: PathBuf) -> Self {
         self.store = Some(ModuleStore::new(directory));
@@ -121,6 +108,7 @@ impl Writer {
     }
 
     /// Removes the modules in a directory of [`Self::sharing_modules`] that no bundle links to.
+    #[cfg(target_os = "linux")]
     pub fn remove_unused_modules(directory: &Path) {
         ModuleStore::remove_unused(directory);
     }
@@ -130,6 +118,7 @@ impl Writer {
     ///
     /// # Errors
     /// Fails if the directory cannot be read. Entries that cannot be removed are left.
+    #[cfg(target_os = "linux")]
     pub fn remove_abandoned(directory: &Path) -> Result<usize> {
         let mut removed = 0;
         for entry in fs::read_dir(directory)
@@ -137,7 +126,9 @@ impl Writer {
             .flatten()
         {
             let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
-            let free = ours.then(|| lock(&entry.path()).ok()).flatten();
+            let free = ours
+                .then(|| platform::lock_directory(&entry.path()).ok())
+                .flatten();
             if free.is_some() && fs::remove_dir_all(entry.path()).is_ok() {
                 removed += 1;
             }
@@ -195,7 +186,7 @@ impl Writer {
     /// # Errors
     /// Fails if the file cannot be read, or if it is not an ELF file.
     pub fn add_module(&self, source: &Path, system_path: &str) -> Result<(BundlePath, Option<BuildId>)> {
-        let state = file_state(source).map_err(Error::io("read", source))?;
+        let state = platform::identity(source).map_err(Error::io("read", source))?;
         if let Some(known) = self.modules.borrow().get(&state) {
             return Ok(known.clone());
         }
@@ -233,11 +224,14 @@ impl Writer {
             return Ok((path, build_id));
         }
         let ready = ready.is_some_and(|ready| fs::rename(ready, &target).is_ok());
+        #[cfg(target_os = "linux")]
         let shared = || {
             self.store
                 .as_ref()
                 .is_some_and(|store| store.link(file, &id, &target).is_some())
         };
+        #[cfg(not(target_os = "linux"))]
+        let shared = || false;
         if !ready && !shared() {
             let out = File::create_new(&target).map_err(Error::io("create", &target))?;
             let copied = module_file::copy(file, &out, allowance, || self.cancel.check_io());
@@ -324,8 +318,7 @@ impl Writer {
     /// Moves the directory to the target.
     pub(crate) fn publish(self) -> Result<()> {
         // A bundle may contain all memory of a process, so only its owner may read it, like a core.
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        fs::set_permissions(self.root(), mode).map_err(Error::io("change", self.temporary.path()))?;
+        platform::make_private(self.root()).map_err(Error::io("change", self.temporary.path()))?;
         let Self {
             target,
             temporary,
@@ -378,11 +371,6 @@ impl Writer {
         }
         Ok(target)
     }
-}
-
-/// Locks a directory if no other process holds its lock.
-fn lock(directory: &Path) -> std::io::Result<Flock<File>> {
-    Flock::lock(File::open(directory)?, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error.into())
 }
 
 /// Refuses an existing target.

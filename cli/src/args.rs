@@ -73,6 +73,9 @@ pub enum Command {
     Unpack(Unpack),
     /// Print the completion script for a shell
     Completions(Completions),
+    /// Write the files of a package: systemd units, manual pages, completions
+    #[command(hide = true)]
+    PackageFiles(PackageFiles),
     /// Report the state of a program after its recorder was killed
     #[command(hide = true)]
     LastWord(LastWord),
@@ -573,6 +576,14 @@ pub struct Completions {
     /// The shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
+}
+
+/// `backtrail package-files`.
+#[derive(Debug, Args)]
+pub struct PackageFiles {
+    /// The root directory of the package
+    #[arg(value_name = "DIR")]
+    pub root: PathBuf,
 }
 
 /// Parses a size in bytes: a number with an optional K, M or G (1024-based).

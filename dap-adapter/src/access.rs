@@ -31,6 +31,7 @@ pub struct Access {
 impl Access {
     /// For clients that connect, and were not started together with this program: nothing that was
     /// not allowed.
+    #[cfg(target_os = "linux")]
     #[must_use]
     pub(crate) fn for_clients_that_connect(self) -> Self {
         Self {

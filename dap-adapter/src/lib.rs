@@ -1,9 +1,10 @@
 //! The Debug Adapter Protocol over the debugger of a trace, for editors.
 //!
-//! [`standard`] serves a client over standard input and output, [`listen`] serves clients that
-//! connect. A task reads messages and answers those that cannot wait (`streams`). One thread
-//! handles requests in their order (`server`), and a task writes. `session` is the state of one
-//! client; it knows no request handler. The types of the protocol are [generated](protocol::types).
+//! [`standard`] serves a client over standard input and output. [`listen`] serves clients that
+//! connect; it exists on Linux only, where the kernel reports the user of a connection. A task
+//! reads messages and answers those that cannot wait (`streams`). One thread handles requests in
+//! their order (`server`), and a task writes. `session` is the state of one client; it knows no
+//! request handler. The types of the protocol are [generated](protocol::types).
 #![forbid(unsafe_code)]
 
 mod access;
@@ -18,9 +19,11 @@ mod fetch;
 mod handles;
 mod latency_cache;
 mod line_numbering;
+#[cfg(target_os = "linux")]
 mod listen;
 mod origin;
 mod outbox;
+#[cfg(target_os = "linux")]
 mod peer;
 mod pending;
 mod progress;
@@ -36,5 +39,6 @@ mod variable_note;
 
 pub use access::{Access, Origin};
 pub use codec::Decoder;
+#[cfg(target_os = "linux")]
 pub use listen::{Address, Notice, listen};
 pub use streams::{serve, standard};

@@ -27,6 +27,7 @@ pub enum Refusal {
     Other,
 }
 
+#[cfg(target_os = "linux")]
 impl Refusal {
     pub(crate) fn of(errno: i32) -> Self {
         match errno {

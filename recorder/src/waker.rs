@@ -13,8 +13,10 @@ pub(crate) struct Waker {
 impl Waker {
     /// Makes the calling thread the one to wake.
     pub(crate) fn set_current(&self) {
-        // SAFETY: gettid does not access memory.
-        self.tid.store(unsafe { libc::gettid() }, Ordering::Release);
+        // The function `gettid` is missing in glibc before 2.30.
+        // SAFETY: the system call does not access memory.
+        let tid = unsafe { libc::syscall(libc::SYS_gettid) } as i32;
+        self.tid.store(tid, Ordering::Release);
     }
 
     /// Stops waking the thread: its id may be reused.

@@ -80,7 +80,7 @@ test('ages and sizes are formatted for people', () => {
   assert.deepEqual([0, 1023, 1024, 10 * 2 ** 20, 300 * 2 ** 20].map(size), ['0 bytes', '1023 bytes', '1.0 KiB', '10.0 MiB', '300 MiB']);
 });
 
-test('the program is the setting’s, else the first on PATH', async () => {
+test('the program is the setting’s, else the shipped one, else the first on PATH', async () => {
   const folder = await mkdtemp(path.join(tmpdir(), 'backtrail-'));
   try {
     const program = path.join(folder, 'backtrail');
@@ -94,6 +94,12 @@ test('the program is the setting’s, else the first on PATH', async () => {
     assert.ok('problem' in (await locate('backtrail', { PATH: folder })));
     assert.ok('problem' in (await locate(folder, {})));
     assert.ok('problem' in (await locate('', {})));
+    const shipped = path.join(folder, 'bin');
+    assert.deepEqual(await locate('', { PATH: folder }, shipped), { path: program });
+    await mkdir(shipped);
+    await writeFile(path.join(shipped, 'backtrail'), '', { mode: 0o755 });
+    assert.deepEqual(await locate('', { PATH: folder }, shipped), { path: path.join(shipped, 'backtrail') });
+    assert.deepEqual(await locate(program, {}, shipped), { path: program });
   } finally {
     await rm(folder, { recursive: true });
   }

@@ -19,7 +19,38 @@ pub fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the package.
+/// Makes the package for one platform: it contains the binary, and the licenses of its libraries.
+pub fn package_with(binary: &Path, package: &Path) -> Result<(), Failure> {
+    let node = Node::among(&readers::python()?);
+    install(&node)?;
+    let inside = Path::new(FOLDER).join("bin");
+    let failed = |error: std::io::Error| format!("cannot write {}: {error}", inside.display());
+    fs::create_dir_all(&inside).map_err(failed)?;
+    let made = fs::copy(binary, inside.join("backtrail"))
+        .and_then(|_| fs::copy("THIRD-PARTY.txt", inside.join("THIRD-PARTY.txt")))
+        .map_err(failed)
+        .and_then(|_| {
+            let package = package.display().to_string();
+            npm(
+                &node,
+                &[
+                    "run",
+                    "--silent",
+                    "bundle",
+                    "--",
+                    "--target",
+                    "linux-x64",
+                    "--out",
+                    &package,
+                ],
+            )
+        });
+    // The package for all platforms must not contain it.
+    fs::remove_dir_all(&inside).map_err(failed)?;
+    made
+}
+
+/// Makes the package for all platforms, without the binary.
 pub fn package() -> Result<PathBuf, Failure> {
     let node = Node::among(&readers::python()?);
     install(&node)?;

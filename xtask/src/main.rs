@@ -6,11 +6,13 @@ mod bpf;
 mod cachegrind;
 mod demo;
 mod deps;
+mod dist;
 mod extension;
 mod fuzz;
 mod guard;
 mod node;
 mod packages;
+mod portable;
 mod protocol;
 mod readers;
 mod screenshots;
@@ -37,6 +39,9 @@ cargo xtask test-vm [SERIES…]         tests in virtual machines with Debian's 
 cargo xtask readers                   install the programs that read exports in tests, and print
                                       the variables for cargo test
 cargo xtask package-extension         check, test and package the extension: target/backtrail.vsix
+cargo xtask dist                      make the packages: .deb, .tar.zst, .vsix, in target/dist
+cargo xtask test-package              install the Debian package in a bare Debian, run the README's
+                                      example, and remove the package (root)
 cargo xtask protocol [--check]        generate the types of the Debug Adapter Protocol
 cargo xtask bpf [--check]             compile the eBPF programs, or compare them with the objects
 cargo xtask vscode                    install VS Code for the tests, and print the variables for
@@ -45,6 +50,7 @@ cargo xtask screenshots               make the pictures of docs/images
 cargo xtask tidy                      check the invariants of ARCHITECTURE.md
 cargo xtask tidy --survey [FOLDER]    count violations of names, prose and cycles, or list those of
                                       one folder
+cargo xtask portable                  compile the crates that read traces for macOS and Windows
 cargo xtask deps                      check sources, licenses, duplicates, advisories and minimum
                                       Rust version of dependencies, and THIRD-PARTY.txt
 cargo xtask notices                   write THIRD-PARTY.txt: licenses of everything in the binary
@@ -84,6 +90,8 @@ fn main() -> ExitCode {
         ["test-vm", options @ ..] => vm::Options::parse(options).and_then(|options| vm::run(&options, None)),
         ["readers"] => readers::run(),
         ["package-extension"] => extension::run(),
+        ["dist"] => dist::run(),
+        ["test-package"] => dist::test(),
         ["protocol"] => protocol::run(),
         ["protocol", "--check"] => protocol::check(),
         ["bpf"] => bpf::run(),
@@ -93,6 +101,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(),
         ["tidy", "--survey"] => tidy::survey(None),
         ["tidy", "--survey", folder] => tidy::survey(Some(folder)),
+        ["portable"] => portable::check(),
         ["deps"] => deps::check(),
         ["notices"] => deps::write_notices(),
         ["fuzz"] => fuzz::run(60),

@@ -147,6 +147,27 @@ pub const EDITORS: &[Need] = &[
     ),
 ];
 
+/// Requirements of `cargo xtask dist`, in addition to [`BUILD`].
+pub const DIST: &[Need] = &[
+    need(
+        "python3-pip",
+        Sign::Tool("pip3"),
+        "installs the linker for old systems",
+    ),
+    need(
+        "binutils",
+        Sign::Tool("objcopy"),
+        "splits debug information off the binary",
+    ),
+];
+
+/// Requirements to install the package in a bare Debian.
+pub const ROOT: &[Need] = &[wish(
+    "debootstrap",
+    Sign::Tool("debootstrap"),
+    "makes a bare Debian, where the package is installed",
+)];
+
 /// Requirements to combine pictures.
 pub const PICTURES: &[Need] = &[need(
     "webp",

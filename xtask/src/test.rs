@@ -3,7 +3,7 @@
 mod programs;
 mod steps;
 
-use crate::{Failure, bpf, deps, guard, packages, readers, shell, tidy, vm, vscode};
+use crate::{Failure, bpf, deps, dist, guard, packages, portable, readers, shell, tidy, vm, vscode};
 use std::path::Path;
 use steps::Steps;
 
@@ -49,6 +49,7 @@ fn all(extent: Extent, steps: &mut Steps) -> Result<(), Failure> {
     steps.step("lint", || {
         shell::run(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     })?;
+    steps.step("check other systems", portable::check)?;
     // The end-to-end tests run the binary of this very build.
     steps.step("build the binary", || {
         shell::run(shell::cargo().args(["build", "--package", "backtrail"]))
@@ -82,6 +83,9 @@ fn all(extent: Extent, steps: &mut Steps) -> Result<(), Failure> {
     steps.step("test in virtual machines", || {
         vm::run(&vm::Options::all(extent == Extent::All), Some(backtrail))
     })?;
+    if extent == Extent::All {
+        steps.step("install the packages", dist::test)?;
+    }
     steps.step("count instructions", || guard::run(false))
 }
 

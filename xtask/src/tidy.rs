@@ -12,12 +12,14 @@ mod module_docs;
 mod names;
 mod panics;
 mod paths;
+mod portable;
 mod prose;
 mod purity;
 mod source;
 mod unsafe_code;
 
 use crate::Failure;
+pub use portable::PORTABLE;
 use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +65,7 @@ const CHECKS: &[(&str, Check)] = &[
 ];
 
 /// Every check of all files together.
-const JOINT_CHECKS: &[(&str, JointCheck)] = &[("cycles", cycles::check)];
+const JOINT_CHECKS: &[(&str, JointCheck)] = &[("cycles", cycles::check), ("portable", portable::check)];
 
 /// Runs every check over every file of the repository.
 pub fn run() -> Result<(), Failure> {

@@ -26,6 +26,7 @@ pub mod install;
 pub mod last_word;
 pub mod latency;
 pub mod pack;
+pub mod package_files;
 pub mod record;
 #[cfg(feature = "collector")]
 pub mod snapshot;

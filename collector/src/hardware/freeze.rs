@@ -209,8 +209,7 @@ impl FreezerState {
         let workers = (0..count).map_while(|_| {
             let (jobs, tid_sender) = (jobs.clone(), tid_sender.clone());
             let work = move || {
-                // SAFETY: the call has no arguments and no effect.
-                let _ = tid_sender.send(Tid(unsafe { libc::gettid() } as u32));
+                let _ = tid_sender.send(Tid(nix::unistd::gettid().as_raw().cast_unsigned()));
                 while let Some(job) = jobs.next() {
                     job.run();
                 }

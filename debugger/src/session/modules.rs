@@ -1,6 +1,7 @@
 //! The modules of a process: from a bundle's description, or from a core's file map.
 
 use backtrail_bundle::manifest::Module;
+use backtrail_bundle::module_file::{self, FileIdentity};
 use backtrail_bundle::{Bundle, BundlePath, PAGE_SIZE, SharedBytes};
 use backtrail_decoder::{Image, Section};
 use backtrail_pt::{Avma, Svma};
@@ -10,7 +11,6 @@ use object::elf::{FileHeader64, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 use std::collections::HashMap;
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -145,8 +145,8 @@ pub(super) fn of_core(
 ) -> Symbolizer {
     let mut modules = Vec::new();
     let mut missing = 0;
-    // By device and inode: a core may name one file by any number of paths.
-    let mut known: HashMap<(u64, u64), Option<Arc<SymbolFile>>> = HashMap::new();
+    // A core may name one file by any number of paths.
+    let mut known: HashMap<FileIdentity, Option<Arc<SymbolFile>>> = HashMap::new();
     for mapped in files {
         let path = Path::new(mapped.path);
         let Ok(bytes) = SharedBytes::map_file(path) else {
@@ -179,11 +179,8 @@ pub(super) fn of_core(
             }
         }
         let open = || open(bytes, mapped.path, &search.clone().beside_file(path), notes);
-        let file = match path.metadata() {
-            Ok(found) => known
-                .entry((found.dev(), found.ino()))
-                .or_insert_with(open)
-                .clone(),
+        let file = match module_file::identity(path) {
+            Ok(identity) => known.entry(identity).or_insert_with(open).clone(),
             Err(_) => open(),
         };
         let name: Arc<str> = mapped.path.into();

@@ -1,5 +1,6 @@
 /** Starts the debug adapter: `backtrail dap`. */
 
+import * as path from 'node:path';
 import * as vscode from 'vscode';
 import { allowedArguments } from '../link/parse';
 import { showError } from '../messages';
@@ -13,7 +14,8 @@ import { locate } from './locate';
  */
 export async function program(): Promise<string | undefined> {
   const setting = vscode.workspace.getConfiguration(DEBUG_TYPE).get<string>('path', '');
-  const located = await locate(setting, process.env);
+  const shipped = vscode.extensions.getExtension('backtrail.backtrail')?.extensionPath;
+  const located = await locate(setting, process.env, shipped === undefined ? undefined : path.join(shipped, 'bin'));
   if ('path' in located) {
     return located.path;
   }
@@ -29,8 +31,8 @@ export async function program(): Promise<string | undefined> {
 /** Creates the adapter of each session. */
 export class AdapterFactory implements vscode.DebugAdapterDescriptorFactory {
   async createDebugAdapterDescriptor(session: vscode.DebugSession): Promise<vscode.DebugAdapterDescriptor> {
-    const path = await program();
-    if (path === undefined) {
+    const executable = await program();
+    if (executable === undefined) {
       // VS Code shows this in a dialog, because the session must not seem to start.
       throw new Error('The program backtrail was not found.');
     }
@@ -38,7 +40,7 @@ export class AdapterFactory implements vscode.DebugAdapterDescriptorFactory {
     const configuration = vscode.workspace.getConfiguration(DEBUG_TYPE);
     // A launch.json comes with its folder and can name a server. These settings are the machine's.
     const allowed = allowedArguments(configuration.get<unknown>('allowedOrigins'), configuration.get<unknown>('downloadLimit'));
-    return new vscode.DebugAdapterExecutable(path, ['dap', ...allowed], cwd === undefined ? {} : { cwd });
+    return new vscode.DebugAdapterExecutable(executable, ['dap', ...allowed], cwd === undefined ? {} : { cwd });
   }
 }
 

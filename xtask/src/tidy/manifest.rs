@@ -9,6 +9,8 @@ pub struct Dependency<'a> {
     pub line: usize,
     /// In `[dev-dependencies]`.
     pub for_tests: bool,
+    /// In a table of some targets.
+    pub for_target: bool,
 }
 
 /// The dependencies that a manifest names, of every kind and target.
@@ -26,6 +28,7 @@ pub fn dependencies(text: &str) -> Vec<Dependency<'_>> {
                     name,
                     line: at + 1,
                     for_tests: before.ends_with("dev-"),
+                    for_target: before.starts_with("target."),
                 });
             }
         } else if table.ends_with("dependencies")
@@ -37,6 +40,7 @@ pub fn dependencies(text: &str) -> Vec<Dependency<'_>> {
                 name: &line[..end],
                 line: at + 1,
                 for_tests,
+                for_target: table.starts_with("target."),
             });
         }
     }
