@@ -3,6 +3,8 @@
 use crate::memory;
 use crate::mutate::Random;
 use backtrail_tests::backtrail::repository;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::process;
@@ -12,6 +14,9 @@ use std::{env, fs, thread};
 
 /// The time limit of a case; the slowest valid case takes less than a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The factor of the limit for a case that uses no processor.
+const WAITING: u32 = 15;
 
 /// The interval of the watchdog.
 const LOOK: Duration = Duration::from_secs(1);
@@ -133,17 +138,22 @@ fn run(name: &str, case: &[u8], target: &impl Fn(&[u8]) -> bool) -> Cost {
 }
 
 /// Ends the process when a case takes too long, because a hang cannot be interrupted from inside.
-/// Counts its checks of the case and not the time, so that a stalled machine does not fail a case.
+/// A case has the limit in processor time, so that a busy machine does not fail it. One that waits
+/// instead ends at [`WAITING`] times the limit, by checks of the case and not by the clock.
 fn watch() {
-    let (mut seen, mut looks) = (None, 0);
+    let (mut seen, mut looks, mut used) = (None, 0, processor_time());
     loop {
         thread::sleep(LOOK);
         let case = lock();
         let under_way = case.as_ref().map(|(_, _, since)| *since);
-        looks = if under_way == seen { looks + 1 } else { 0 };
+        if under_way == seen {
+            looks += 1;
+        } else {
+            (looks, used) = (0, processor_time());
+        }
         seen = under_way;
         if let Some((name, case, _)) = &*case
-            && LOOK * looks > PATIENCE
+            && (processor_time() - used > PATIENCE || LOOK * looks > WAITING * PATIENCE)
         {
             eprintln!(
                 "{name} takes longer than {PATIENCE:?}; the case is {}",
@@ -152,6 +162,13 @@ fn watch() {
             process::exit(101);
         }
     }
+}
+
+/// Returns the processor time of this process.
+fn processor_time() -> Duration {
+    let used = getrusage(UsageWho::RUSAGE_SELF).unwrap();
+    let [user, system] = [used.user_time(), used.system_time()].map(|time| time.num_milliseconds());
+    Duration::from_millis((user + system).unsigned_abs())
 }
 
 fn lock() -> MutexGuard<'static, Option<(String, Vec<u8>, Instant)>> {
