@@ -8,8 +8,9 @@ import * as path from 'node:path';
 export type Located = { path: string } | { problem: string };
 
 /**
- * Returns the program of the setting if it is set, otherwise the one that the extension contains, otherwise the first
- * on `PATH`. The extension's packages for one platform contain a program, in the folder `shipped`.
+ * Returns the program of the setting if it is set, otherwise the one that the extension contains,
+ * otherwise the first on `PATH`. The extension's packages for one platform contain a program, in
+ * the folder `shipped`.
  */
 export async function locate(
   setting: string,
