@@ -73,6 +73,7 @@ pub enum Command {
     Unpack(Unpack),
     /// Print the completion script for a shell
     Completions(Completions),
+    #[cfg(feature = "collector")]
     /// Write the files of a package: systemd units, manual pages, completions
     #[command(hide = true)]
     PackageFiles(PackageFiles),
@@ -578,6 +579,7 @@ pub struct Completions {
     pub shell: clap_complete::Shell,
 }
 
+#[cfg(feature = "collector")]
 /// `backtrail package-files`.
 #[derive(Debug, Args)]
 pub struct PackageFiles {

@@ -65,6 +65,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Unpack(args) => command::pack::unpack(&args),
         Command::LastWord(args) => command::last_word::run(&args),
         Command::Completions(args) => command::completions::run(&args),
+        #[cfg(feature = "collector")]
         Command::PackageFiles(args) => command::package_files::run(&args),
     }
 }

@@ -50,6 +50,10 @@ fn all(extent: Extent, steps: &mut Steps) -> Result<(), Failure> {
         shell::run(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     })?;
     steps.step("check other systems", portable::check)?;
+    // The demo's binary has fewer features than the one that the tests run.
+    steps.step("check the demo's build", || {
+        shell::run(shell::cargo().args(["check", "--package", "backtrail", "--no-default-features"]))
+    })?;
     // The end-to-end tests run the binary of this very build.
     steps.step("build the binary", || {
         shell::run(shell::cargo().args(["build", "--package", "backtrail"]))

@@ -26,6 +26,7 @@ pub mod install;
 pub mod last_word;
 pub mod latency;
 pub mod pack;
+#[cfg(feature = "collector")]
 pub mod package_files;
 pub mod record;
 #[cfg(feature = "collector")]
