@@ -73,7 +73,7 @@ describe('breakpoints', () => {
   });
 
   it('on lines without code move to code, or report that there is none', async () => {
-    const comment = line('ledger.c', '/* Closes the account when it fell below its minimum. */');
+    const comment = line('ledger.c', '/* Closes the account if it is below its minimum. */');
     const [moved, beyond] = await set({ line: comment }, { line: 100_000 });
     assert.ok(moved.verified ? moved.line > comment : moved.message, JSON.stringify(moved));
     assert.equal(beyond.verified, false);
