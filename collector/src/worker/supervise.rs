@@ -21,8 +21,12 @@ pub(crate) const COMMAND: &str = "core-worker";
 /// How long a worker may take after the process's deadline to copy binaries and write the bundle to
 /// disk.
 const FINISH: Duration = Duration::from_secs(60);
-/// How long a worker may take to end after its last report, or after it was killed.
+/// How long a worker may take for a message, and an opener for its end.
 const END: Duration = Duration::from_secs(1);
+/// How long a worker may take to end after its last report, and again after it was killed. The
+/// crashed process is released by then. On a machine that is busy with a storm of crashes, the exit
+/// of a process takes seconds.
+const EXIT: Duration = Duration::from_secs(10);
 /// How often to check the free disk space while a worker writes.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of reports of a worker.
@@ -118,9 +122,9 @@ impl Workers {
         if outcome.is_err() {
             let _ = child.kill();
         }
-        if !ends(&mut child, END) {
+        if !ends(&mut child, EXIT) {
             let _ = child.kill();
-            if !ends(&mut child, END) {
+            if !ends(&mut child, EXIT) {
                 self.lock_stuck().push((user, StuckProcess::Worker(child)));
                 // The worker might still write to the bundle that it reported as finished.
                 outcome?;
