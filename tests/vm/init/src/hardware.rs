@@ -196,7 +196,7 @@ fn busy(_: &mut Report) -> Outcome {
         return Err("it starts although somebody else uses the PMU".into());
     };
     let told = error.to_string();
-    if !told.contains("somebody else uses it") || told.contains('\n') {
+    if !told.contains("it is in use") || told.contains('\n') {
         return Err(format!("it is told as: {told}"));
     }
     drop(other);
