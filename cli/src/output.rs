@@ -22,12 +22,12 @@ impl Output {
     /// Writes one JSON value on a line of its own, its schema first.
     pub fn json(&mut self, schema: &str, value: &impl Serialize) -> Result<(), Failure> {
         #[derive(Serialize)]
-        struct Record<'a, T> {
+        struct JsonRecord<'a, T> {
             schema: &'a str,
             #[serde(flatten)]
             value: &'a T,
         }
-        write_json(&mut self.0, &Record { schema, value })?;
+        write_json(&mut self.0, &JsonRecord { schema, value })?;
         writeln!(self.0)?;
         Ok(())
     }

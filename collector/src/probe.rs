@@ -21,7 +21,7 @@ mod sample;
 mod signals;
 mod tracefs;
 
-pub use error::{Error, Result};
+pub use error::{ProbeError, Result};
 pub(crate) use event::BUFFER;
 pub use event::RawEvent;
 pub use function::{Condition, FunctionHit, FunctionTrigger};
@@ -69,7 +69,7 @@ impl Probe {
                 }
             }
         }
-        Err(Error::Refused(refused))
+        Err(ProbeError::Refused(refused))
     }
 
     /// Returns the kind of attachment.

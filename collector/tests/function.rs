@@ -2,7 +2,7 @@
 //! each test prints a message and is skipped.
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-use backtrail_collector::probe::{Condition, Error, FunctionHit, FunctionLocation, FunctionTrigger};
+use backtrail_collector::probe::{Condition, FunctionHit, FunctionLocation, FunctionTrigger, ProbeError};
 use backtrail_pt::{FileOffset, Pid};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -174,7 +174,7 @@ fn missing_function_is_reported_in_one_sentence() {
         FunctionLocation::Offset(FileOffset(1 << 40)),
     ] {
         let found = FunctionTrigger::attach(&program.path, &location, Condition::Entered, None);
-        let Err(error @ Error::Function { .. }) = found else {
+        let Err(error @ ProbeError::Function { .. }) = found else {
             panic!("{location} is there")
         };
         let text = error.to_string();

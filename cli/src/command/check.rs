@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::io::Write;
 
 #[derive(Serialize)]
-struct Report {
+struct CheckReport {
     bundle: String,
     refused: Vec<String>,
     gaps: Vec<GapRow>,
@@ -48,7 +48,7 @@ pub fn run(args: &Check) -> Result<(), Failure> {
     } else {
         Vec::new()
     };
-    let report = Report {
+    let report = CheckReport {
         bundle: args.bundle.display().to_string(),
         refused,
         gaps,

@@ -33,7 +33,7 @@ fn spool(options: &SpoolOptions) -> Result<Spool, Failure> {
 
 /// A crash as JSON.
 #[derive(Serialize)]
-struct Row<'a> {
+struct CrashRow<'a> {
     id: &'a str,
     /// Nanoseconds since 1970, as text, because JSON numbers lose precision at that size.
     time: Option<String>,
@@ -64,7 +64,7 @@ fn microseconds(nanos: Option<u64>) -> Option<f64> {
     nanos.map(|nanos| nanos as f64 / 1000.0)
 }
 
-impl<'a> Row<'a> {
+impl<'a> CrashRow<'a> {
     fn new(stored: &'a StoredBundle) -> Self {
         let collected = &stored.collected;
         let missing: Vec<&str> = stored.missing().collect();
@@ -132,7 +132,7 @@ fn list(args: &CrashesList) -> Result<(), Failure> {
     struct List<'a> {
         spool: &'a Path,
         dropped: u64,
-        crashes: Vec<Row<'a>>,
+        crashes: Vec<CrashRow<'a>>,
     }
     let spool = spool(&args.spool)?;
     let entries = spool.entries()?;
@@ -141,13 +141,13 @@ fn list(args: &CrashesList) -> Result<(), Failure> {
         let list = List {
             spool: spool.directory(),
             dropped: spool.dropped(),
-            crashes: entries.iter().map(Row::new).collect(),
+            crashes: entries.iter().map(CrashRow::new).collect(),
         };
         output.json("backtrail-crashes/1", &list)?;
         return output.finish();
     }
     for stored in &entries {
-        let row = Row::new(stored);
+        let row = CrashRow::new(stored);
         let time = row.time.as_deref().unwrap_or("-");
         let signal = row.signal_name.as_deref().unwrap_or("-");
         let executable = plain(&row.program("-"));
@@ -173,7 +173,7 @@ fn list(args: &CrashesList) -> Result<(), Failure> {
 
 fn show(args: &CrashSelection) -> Result<(), Failure> {
     let stored = spool(&args.spool)?.find(&args.id)?;
-    let row = Row::new(&stored);
+    let row = CrashRow::new(&stored);
     let mut output = Output::new();
     if args.json {
         output.json("backtrail-crash/1", &row)?;

@@ -16,12 +16,12 @@ use std::io::{self, Write};
 use std::path::Path;
 
 #[derive(Serialize)]
-struct Report {
-    capabilities: Vec<Row>,
+struct DoctorReport {
+    capabilities: Vec<CapabilityRow>,
 }
 
 #[derive(Serialize)]
-struct Row {
+struct CapabilityRow {
     name: String,
     state: &'static str,
     reason: String,
@@ -38,7 +38,7 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
     if args.self_test {
         return self_test::run(args.json);
     }
-    let mut rows: Vec<Row> = capability::all().into_iter().map(row).collect();
+    let mut rows: Vec<CapabilityRow> = capability::all().into_iter().map(row).collect();
     rows.extend(probe::try_kinds().into_iter().map(probe_row));
     rows.push(core_pattern_row(&Sysctl::default(), Path::new(KERNEL)));
     rows.extend(recorder_rows(&backtrail_recorder::capabilities()));
@@ -47,7 +47,7 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
     rows.push(memory_row(realtime::lock_memory()));
     let mut output = Output::new();
     if args.json {
-        output.json("backtrail-doctor/1", &Report { capabilities: rows })?;
+        output.json("backtrail-doctor/1", &DoctorReport { capabilities: rows })?;
         return output.finish();
     }
     for row in &rows {
@@ -64,13 +64,13 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
     output.finish()
 }
 
-fn row(capability: Capability) -> Row {
+fn row(capability: Capability) -> CapabilityRow {
     let (state, reason) = match capability.state {
         CapabilityState::Works(found) => ("works", found),
         CapabilityState::Missing(reason) => ("missing", reason),
         CapabilityState::Untried(reason) => ("untried", reason),
     };
-    Row {
+    CapabilityRow {
         name: capability.name.to_owned(),
         state,
         reason,
@@ -79,8 +79,8 @@ fn row(capability: Capability) -> Row {
 }
 
 /// Reports one kind of crash probe. The collector uses the first kind that works.
-fn probe_row((kind, result): (AttachKind, Result<(), String>)) -> Row {
-    Row {
+fn probe_row((kind, result): (AttachKind, Result<(), String>)) -> CapabilityRow {
+    CapabilityRow {
         name: format!("crash probe by {kind}"),
         state: if result.is_ok() { "works" } else { "missing" },
         fix: result
@@ -129,8 +129,8 @@ fn effective_capabilities() -> u64 {
 
 /// Reports whether the kernel can pass a crashing process to the collector, and which program it
 /// passes it to now.
-fn core_pattern_row(sysctl: &Sysctl, kernel: &Path) -> Row {
-    let row = |state, reason, fix: Option<&str>| Row {
+fn core_pattern_row(sysctl: &Sysctl, kernel: &Path) -> CapabilityRow {
+    let row = |state, reason, fix: Option<&str>| CapabilityRow {
         name: "holding a crashing process".to_owned(),
         state,
         reason,
@@ -177,7 +177,7 @@ fn try_priority() -> io::Result<()> {
         .unwrap_or_else(|_| Err(io::Error::other("the thread that tried it panicked")))
 }
 
-fn priority_row(result: io::Result<()>) -> Row {
+fn priority_row(result: io::Result<()>) -> CapabilityRow {
     trial_row(
         "real-time priority",
         result,
@@ -186,7 +186,7 @@ fn priority_row(result: io::Result<()>) -> Row {
     )
 }
 
-fn memory_row(result: io::Result<()>) -> Row {
+fn memory_row(result: io::Result<()>) -> CapabilityRow {
     trial_row(
         "locked memory",
         result,
@@ -195,8 +195,8 @@ fn memory_row(result: io::Result<()>) -> Row {
     )
 }
 
-fn trial_row(name: &str, result: io::Result<()>, works: String, fix: &str) -> Row {
-    Row {
+fn trial_row(name: &str, result: io::Result<()>, works: String, fix: &str) -> CapabilityRow {
+    CapabilityRow {
         name: name.to_owned(),
         state: if result.is_ok() { "works" } else { "missing" },
         fix: result.is_err().then(|| fix.to_owned()),
@@ -205,8 +205,8 @@ fn trial_row(name: &str, result: io::Result<()>, works: String, fix: &str) -> Ro
 }
 
 /// Reports what the software recorder needs: starting a program under ptrace, stepping, attaching.
-fn recorder_rows(found: &Capabilities) -> Vec<Row> {
-    let row = |name: &str, result: &Result<(), String>, works: &str, fix: Option<&str>| Row {
+fn recorder_rows(found: &Capabilities) -> Vec<CapabilityRow> {
+    let row = |name: &str, result: &Result<(), String>, works: &str, fix: Option<&str>| CapabilityRow {
         name: name.to_owned(),
         state: if result.is_ok() { "works" } else { "missing" },
         reason: result.clone().err().unwrap_or_else(|| works.to_owned()),

@@ -136,7 +136,7 @@ fn write(file: &File) -> io::Result<()> {
 
 fn report(args: &Install, files: &[File], drop_in: Option<&DropIn>) -> Result<(), Failure> {
     #[derive(Serialize)]
-    struct Report<'a> {
+    struct InstallReport<'a> {
         written: bool,
         files: &'a [File],
         notes: &'a [String],
@@ -145,7 +145,7 @@ fn report(args: &Install, files: &[File], drop_in: Option<&DropIn>) -> Result<()
     let notes = drop_in.map_or(&[][..], |made| made.notes.as_slice());
     if args.json {
         let written = !args.dry_run;
-        let report = Report {
+        let report = InstallReport {
             written,
             files,
             notes,

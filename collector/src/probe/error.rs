@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// An error of the probe.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ProbeError {
     /// No kind of attachment works. Each has its reason.
     #[error("the crash probe cannot be attached: {}", listed(.0))]
     Refused(Vec<(AttachKind, String)>),
@@ -25,7 +25,7 @@ pub enum Error {
 }
 
 /// The result type of this module.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T> = std::result::Result<T, ProbeError>;
 
 fn listed(refused: &[(AttachKind, String)]) -> String {
     let listed: Vec<String> = refused

@@ -6,7 +6,7 @@
 
 use super::bpf::take;
 use super::reason::{error_reason, program_error};
-use super::{Error, FunctionLocation, Result};
+use super::{FunctionLocation, ProbeError, Result};
 use aya::maps::{Array, MapData, RingBuf};
 use aya::programs::UProbe;
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeScope};
@@ -65,7 +65,7 @@ impl FunctionTrigger {
         condition: Condition,
         pid: Option<Pid>,
     ) -> Result<Self> {
-        attach(path, location, condition, pid).map_err(|reason| Error::Function {
+        attach(path, location, condition, pid).map_err(|reason| ProbeError::Function {
             path: path.to_owned(),
             location: location.clone(),
             reason,

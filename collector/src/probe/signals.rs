@@ -1,6 +1,6 @@
 //! Sets of fatal signals.
 
-use super::Error;
+use super::ProbeError;
 
 /// Signals whose default action ends a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +20,12 @@ impl SignalSet {
     ///
     /// # Errors
     /// When a signal does not kill by default.
-    pub fn new(signals: &[i32]) -> Result<Self, Error> {
+    pub fn new(signals: &[i32]) -> Result<Self, ProbeError> {
         match signals
             .iter()
             .find(|signal| !(1..=64).contains(*signal) || HARMLESS.contains(signal))
         {
-            Some(&signal) => Err(Error::Harmless(signal)),
+            Some(&signal) => Err(ProbeError::Harmless(signal)),
             None => Ok(Self::bits_of(signals)),
         }
     }
@@ -81,7 +81,7 @@ mod tests {
         assert!(!set.contains(0) && !set.contains(65) && !set.contains(-1));
         for signal in HARMLESS.into_iter().chain([0, 65, -1]) {
             assert!(
-                matches!(SignalSet::new(&[11, signal]), Err(Error::Harmless(found)) if found == signal),
+                matches!(SignalSet::new(&[11, signal]), Err(ProbeError::Harmless(found)) if found == signal),
                 "{signal}"
             );
         }

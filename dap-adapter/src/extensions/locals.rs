@@ -16,7 +16,7 @@ pub struct LocalsArguments {
 }
 
 #[derive(Debug, Serialize)]
-struct Variable {
+struct LocalVariable {
     name: String,
     value: String,
     unknown: bool,
@@ -32,7 +32,7 @@ pub struct Locals {
     first_line: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u32>,
-    variables: Vec<Variable>,
+    variables: Vec<LocalVariable>,
 }
 
 /// `backtrail/locals`.
@@ -64,7 +64,7 @@ pub fn locals(client: &mut ClientSession, arguments: LocalsArguments, watch: &Wa
     let first_line = declared
         .filter(|(declared, _)| file.as_deref() == Some(&**declared))
         .map(|(_, line)| line);
-    let variables = nodes.into_iter().map(|node| Variable {
+    let variables = nodes.into_iter().map(|node| LocalVariable {
         name: node.name,
         value: node.shown.text,
         unknown: node.shown.unknown.is_some(),

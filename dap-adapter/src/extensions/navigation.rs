@@ -11,12 +11,12 @@ use serde::Deserialize;
 
 /// The arguments of `backtrail/goto`.
 #[derive(Debug, Deserialize)]
-pub struct GotoArguments {
+pub struct GotoPositionArguments {
     to: String,
 }
 
 /// `backtrail/goto`.
-pub fn goto(client: &mut ClientSession, arguments: GotoArguments, watch: &Watch<'_>) -> Result<()> {
+pub fn goto(client: &mut ClientSession, arguments: GotoPositionArguments, watch: &Watch<'_>) -> Result<()> {
     go_to(&mut client.debuggee()?.navigator, &arguments.to, watch)?;
     report_jump(client)
 }

@@ -2,6 +2,7 @@
 //! GDB, with their reasons.
 
 use crate::gdb_answers::{compare, ours, recorded};
+use backtrail_tests::bundle::Bundle;
 use std::collections::BTreeMap;
 
 #[test]
@@ -526,40 +527,76 @@ fn every_variable_of_a_long_function_is_there() {
     }
 }
 
+/// The locals of the Rust program and their values.
+const RUST_LOCALS: [(&str, &str); 25] = [
+    ("text", "\"a \\\"quoted\\\" é\""),
+    ("numbers", "Vec(size=3) = {1, 2, 3}"),
+    ("words", "Vec(size=2) = {\"one\", \"two\"}"),
+    ("nothing", "Vec(size=0) = {}"),
+    ("some", "core::option::Option<i64>::Some(5)"),
+    ("none", "core::option::Option<i64>::None"),
+    (
+        "failed",
+        "core::result::Result<u8, alloc::string::String>::Err(\"no\")",
+    ),
+    ("shared", "Rc(strong=2, weak=0) = {7}"),
+    ("atomic", "Arc(strong=1, weak=0) = {\"arc\"}"),
+    ("cell", "3"),
+    ("guarded", "RefCell(borrow=0) {Vec(size=1) = {9}}"),
+    ("queue", "VecDeque(size=3) = {2, 3, 1}"),
+    ("map", "HashMap(size=1) = {[1] = \"first\"}"),
+    ("few", "BTreeSet(size=2) = {\"a\", \"b\"}"),
+    ("no_entries", "BTreeMap(size=0) = {}"),
+    ("path", "\"/tmp/x\""),
+    ("pair", "(1, 99 'c')"),
+    ("array", "[0 <repeats 20 times>]"),
+    ("length", "owned::Meters(2.5)"),
+    ("way", "owned::Direction::South"),
+    ("unit", "()"),
+    ("letter", "233 'é'"),
+    ("wide", "-1"),
+    ("tail", "&[2, 3]"),
+    ("size", "22"),
+];
+
+/// Expressions on the Rust program and their answers.
+const RUST_EXPRESSIONS: [(&str, &str); 18] = [
+    ("p numbers[1]", "$ = 2"),
+    ("p shapes[1].radius", "$ = 1.5"),
+    ("p boxed.x", "$ = 1"),
+    ("p *boxed", "$ = owned::Point {x: 1, y: -2}"),
+    ("p pair.1", "$ = 99 'c'"),
+    ("p GREETING", "$ = \"hello\""),
+    (
+        "p *first",
+        "$ = owned::Shape::Circle {center: owned::Point {x: 3, y: 4}, radius: 1.5}",
+    ),
+    ("whatis name", "type = &str"),
+    ("p numbers.len", "$ = 3"),
+    ("p sorted.len()", "$ = 40"),
+    ("p sorted[33]", "$ = \"33\""),
+    ("p map[1]", "$ = \"first\""),
+    ("p queue[1]", "$ = 3"),
+    ("p map.contains_key(1)", "$ = true"),
+    ("p few.contains(\"c\")", "$ = false"),
+    ("p nothing.is_empty()", "$ = true"),
+    ("p shapes.len()", "$ = 3"),
+    ("p text != name && words[1] == \"two\"", "$ = true"),
+];
+
+/// Returns the command that selects the frame of the Rust program.
+fn select_look(bundle: &Bundle) -> String {
+    let stack = bundle.debug(&["backtrace"]);
+    let frame = stack.lines().find(|line| line.contains("owned::look")).unwrap();
+    let number = frame.trim_start_matches('#').split(' ').next().unwrap();
+    format!("frame {number}")
+}
+
 /// GDB 13 fails on the enumerations of current compilers, so the expected output is listed here.
 #[test]
 fn values_of_rust_are_as_the_source_has_them() {
     let bundle = recorded("owned");
-    let stack = bundle.debug(&["backtrace"]);
-    let frame = stack.lines().find(|line| line.contains("owned::look")).unwrap();
-    let number = frame.trim_start_matches('#').split(' ').next().unwrap();
-    let select = format!("frame {number}");
-    let said = ours(
-        &bundle,
-        &[
-            &select,
-            "info args",
-            "info locals",
-            "p numbers[1]",
-            "p shapes[1].radius",
-            "p boxed.x",
-            "p *boxed",
-            "p pair.1",
-            "p GREETING",
-            "p *first",
-            "whatis name",
-            "p numbers.len",
-            "p sorted.len()",
-            "p sorted[33]",
-            "p map[1]",
-            "p queue[1]",
-            "p map.contains_key(1)",
-            "p few.contains(\"c\")",
-            "p nothing.is_empty()",
-            "p shapes.len()",
-            "p text != name && words[1] == \"two\"",
-        ],
-    );
+    let said = ours(&bundle, &[&select_look(&bundle), "info args", "info locals"]);
     assert_eq!(
         said[1].1,
         [
@@ -575,67 +612,22 @@ fn values_of_rust_are_as_the_source_has_them() {
         sorted.unwrap(),
         &format!("sorted = BTreeMap(size=40) = {{{}}}", entries.join(", "))
     );
-    let locals: BTreeMap<&str, &str> = said[2]
-        .1
-        .iter()
-        .filter_map(|line| line.split_once(" = "))
-        .collect();
-    for (name, value) in [
-        ("text", "\"a \\\"quoted\\\" é\""),
-        ("numbers", "Vec(size=3) = {1, 2, 3}"),
-        ("words", "Vec(size=2) = {\"one\", \"two\"}"),
-        ("nothing", "Vec(size=0) = {}"),
-        ("some", "core::option::Option<i64>::Some(5)"),
-        ("none", "core::option::Option<i64>::None"),
-        (
-            "failed",
-            "core::result::Result<u8, alloc::string::String>::Err(\"no\")",
-        ),
-        ("shared", "Rc(strong=2, weak=0) = {7}"),
-        ("atomic", "Arc(strong=1, weak=0) = {\"arc\"}"),
-        ("cell", "3"),
-        ("guarded", "RefCell(borrow=0) {Vec(size=1) = {9}}"),
-        ("queue", "VecDeque(size=3) = {2, 3, 1}"),
-        ("map", "HashMap(size=1) = {[1] = \"first\"}"),
-        ("few", "BTreeSet(size=2) = {\"a\", \"b\"}"),
-        ("no_entries", "BTreeMap(size=0) = {}"),
-        ("path", "\"/tmp/x\""),
-        ("pair", "(1, 99 'c')"),
-        ("array", "[0 <repeats 20 times>]"),
-        ("length", "owned::Meters(2.5)"),
-        ("way", "owned::Direction::South"),
-        ("unit", "()"),
-        ("letter", "233 'é'"),
-        ("wide", "-1"),
-        ("tail", "&[2, 3]"),
-        ("size", "22"),
-    ] {
+    let lines = said[2].1.iter();
+    let locals: BTreeMap<&str, &str> = lines.filter_map(|line| line.split_once(" = ")).collect();
+    for (name, value) in RUST_LOCALS {
         assert_eq!(locals.get(name), Some(&value), "{name}");
     }
-    for (number, value) in [
-        (3, "$ = 2"),
-        (4, "$ = 1.5"),
-        (5, "$ = 1"),
-        (6, "$ = owned::Point {x: 1, y: -2}"),
-        (7, "$ = 99 'c'"),
-        (8, "$ = \"hello\""),
-        (
-            9,
-            "$ = owned::Shape::Circle {center: owned::Point {x: 3, y: 4}, radius: 1.5}",
-        ),
-        (10, "type = &str"),
-        (11, "$ = 3"),
-        (12, "$ = 40"),
-        (13, "$ = \"33\""),
-        (14, "$ = \"first\""),
-        (15, "$ = 3"),
-        (16, "$ = true"),
-        (17, "$ = false"),
-        (18, "$ = true"),
-        (19, "$ = 3"),
-        (20, "$ = true"),
-    ] {
-        assert_eq!(said[number].1, [value], "{}", said[number].0);
+}
+
+#[test]
+fn expressions_of_rust_have_values() {
+    let bundle = recorded("owned");
+    let select = select_look(&bundle);
+    let mut commands = vec![&*select];
+    commands.extend(RUST_EXPRESSIONS.map(|(expression, _)| expression));
+    let said = ours(&bundle, &commands);
+    for ((command, lines), (_, value)) in said[1..].iter().zip(RUST_EXPRESSIONS) {
+        assert_eq!(lines, &[value], "{command}");
     }
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::io::Write;
 
 #[derive(Serialize)]
-struct Row {
+struct CallRow {
     position: String,
     end: String,
     depth: u32,
@@ -49,7 +49,7 @@ fn print(
     let function = symbols
         .and_then(|symbols| symbols.function_at(call.function))
         .map(|function| function.name);
-    let row = Row {
+    let row = CallRow {
         position: thread.position(call.first).to_string(),
         end: thread.position(call.end).to_string(),
         depth,

@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::io::Write;
 
 #[derive(Serialize)]
-struct Record {
+struct PacketRecord {
     buffer: String,
     offset: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ fn dump_buffer(
             let offset = from + offset;
             if args.json {
                 let (packet, error) = (item.as_ref().ok().cloned(), item.as_ref().err().cloned());
-                let record = Record {
+                let record = PacketRecord {
                     buffer: name.to_owned(),
                     offset,
                     packet,

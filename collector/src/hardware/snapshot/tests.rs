@@ -46,9 +46,8 @@ fn ours() -> (Pid, ProcessState) {
     (Pid(pid), state)
 }
 
-#[test]
-fn bundle_has_traces_switches_and_modules() {
-    let (pid, state) = ours();
+/// Returns a history with two switches of the process, a loss and a partial trace.
+fn history_with_losses(pid: Pid, state: ProcessState) -> SidebandHistory {
     let mut history = SidebandHistory::new(
         usize::MAX,
         World {
@@ -69,6 +68,13 @@ fn bundle_has_traces_switches_and_modules() {
         lost,
         partial,
     ]);
+    history
+}
+
+#[test]
+fn bundle_has_traces_switches_and_modules() {
+    let (pid, state) = ours();
+    let history = history_with_losses(pid, state);
     // One tick is one nanosecond.
     let tsc = TscConversion::new(0, 1, 0).unwrap();
     let now = Tsc(1000);

@@ -1,11 +1,8 @@
 //! Compares rows of call frame information with `readelf`'s output.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking, its helpers too.
 
-mod support;
-
+use crate::support::{Built, C, CPP, build, have, run};
 use backtrail_pt::Svma;
 use backtrail_symbolizer::{CfaRule, DebugSearch, RegisterRule, SymbolFile, UnwindRow};
-use support::{Built, C, CPP, build, have, run};
 
 const NAMES: [&str; 17] = [
     "rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13", "r14",

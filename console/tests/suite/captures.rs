@@ -1,9 +1,6 @@
 //! Sessions on real captures: crashes as they came from production, and traces of LLDB's tests.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
-use support::{hase, lldb};
+use crate::support::{self, hase, lldb};
 
 /// Returns the answer of a command in a transcript.
 fn answer<'a>(transcript: &'a str, command: &str) -> &'a str {

@@ -1,8 +1,6 @@
 //! Damaged files: every query returns in time, without a panic.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking, its helpers too.
 
-mod support;
-
+use crate::support::{C, CLASSES, CPP, build, have, run};
 use backtrail_pt::Svma;
 use backtrail_symbolizer::types::{Count, MemberLocation, TypeKind};
 use backtrail_symbolizer::{
@@ -11,7 +9,6 @@ use backtrail_symbolizer::{
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::{C, CLASSES, CPP, build, have, run};
 
 /// A small random generator (splitmix64) with reproducible results.
 struct Random(u64);

@@ -1,12 +1,9 @@
 //! Compares breakpoint addresses with GDB's.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking, its helpers too.
 
-mod support;
-
+use crate::support::{Built, C, CPP, RUST, build, have, run};
 use backtrail_pt::Svma;
 use backtrail_symbolizer::SymbolFile;
 use std::collections::BTreeSet;
-use support::{Built, C, CPP, RUST, build, have, run};
 
 /// Returns GDB's breakpoint addresses for each location.
 fn gdb(built: &Built, locations: &[String]) -> Vec<BTreeSet<Svma>> {

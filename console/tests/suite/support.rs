@@ -1,7 +1,5 @@
 //! Real captures, imported as bundles. A test that needs one that is absent skips, saying so.
 
-#![allow(dead_code, clippy::unwrap_used)]
-
 use backtrail_bundle::import::{self, PerfImport};
 use backtrail_bundle::{CancelToken, Overwrite};
 use backtrail_console::batch::{self, BatchOptions};

@@ -1,16 +1,13 @@
 //! Compares every instruction of small programs, in varied builds, with binutils' `addr2line -f
 //! -i`.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking, its helpers too.
 
-mod support;
-
-use backtrail_pt::Svma;
-use backtrail_symbolizer::SymbolFile;
-use std::path::Path;
-use support::{
+use crate::support::{
     Built, C, CPP, DecodedRow, OracleFrame, RUST, addr2line, build, decoded_rows, have, instructions,
     sized_symbols,
 };
+use backtrail_pt::Svma;
+use backtrail_symbolizer::SymbolFile;
+use std::path::Path;
 
 /// Converts our frames to those of the oracle.
 fn frames(symbols: &SymbolFile, at: Svma) -> Vec<OracleFrame> {

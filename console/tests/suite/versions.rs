@@ -1,8 +1,6 @@
 //! Code that changed while it was traced is shown as it was at each position.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::Imported;
 use backtrail_bundle::manifest::{Manifest, Meta, Process, Thread};
 use backtrail_bundle::versions::CodeVersions;
 use backtrail_bundle::versions::{Boundary, Fragment};
@@ -10,7 +8,6 @@ use backtrail_bundle::{BundlePath, Overwrite, Writer};
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, CpuModel, Encoder, EncoderOptions, Pid, Tid, TimingParams};
 use std::path::Path;
-use support::Imported;
 
 const TID: Tid = Tid(7);
 const START: Avma = Avma(0x1000);

@@ -1,5 +1,4 @@
 //! Programs of real captures. Skipped if the data is absent.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking, its helpers too.
 
 use backtrail_pt::{Avma, Svma};
 use backtrail_symbolizer::{DebugSearch, SymbolFile, Symbolizer};

@@ -1,12 +1,9 @@
 //! Types have the same contents in type units of DWARF 4 and 5 as in the unit that uses them.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking, its helpers too.
 
-mod support;
-
+use crate::support::{CLASSES, build, have, run};
 use backtrail_symbolizer::types::{Access, MemberLocation, Record, Type, TypeKind};
 use backtrail_symbolizer::{DebugSearch, SymbolFile};
 use std::sync::Arc;
-use support::{CLASSES, build, have, run};
 
 fn named(symbols: &SymbolFile, name: &str) -> Arc<Type> {
     let entry = symbols

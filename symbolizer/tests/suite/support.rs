@@ -1,5 +1,4 @@
 //! Builds small programs, and queries binutils about them.
-#![allow(dead_code)]
 
 use backtrail_pt::Svma;
 use backtrail_symbolizer::{DebugSearch, SymbolFile};

@@ -1,13 +1,10 @@
 //! Kinds of builds: static, fixed address, stripped, with separate debug files, with linkage stubs.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking, its helpers too.
 
-mod support;
-
+use crate::support::{Built, C, CPP, build, have, run};
 use backtrail_pt::{Avma, Svma};
 use backtrail_symbolizer::{DebugSearch, FunctionKind, SymbolFile, Symbolizer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use support::{Built, C, CPP, build, have, run};
 
 /// Returns the first line of `work` in `symbols`.
 fn line_of_work(symbols: &SymbolFile) -> Option<u32> {
