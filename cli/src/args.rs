@@ -6,6 +6,16 @@ mod collector;
 #[cfg(feature = "collector")]
 pub use collector::{Collect, CrashSelection, Crashes, CrashesDebug, CrashesList, Snapshot, SpoolOptions};
 
+mod export;
+#[cfg(feature = "profile")]
+mod profile;
+
+pub use export::{Export, ExportClock, ExportFormat};
+#[cfg(feature = "profile")]
+pub use profile::{
+    Profile, ProfileDiff, ProfileExport, ProfileFormat, ProfileReport, ProfileSelection, ProfileView,
+};
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -67,6 +77,10 @@ pub enum Command {
     /// Export calls and their times to another tool: Perfetto, Chrome, Firefox, speedscope, flame
     /// graphs, pprof, LLDB
     Export(Export),
+    #[cfg(feature = "profile")]
+    /// Show, compare and convert profiles
+    #[command(subcommand)]
+    Profile(Profile),
     /// Pack a bundle directory into one .btz file
     Pack(Pack),
     /// Unpack a .btz file into a bundle directory
@@ -484,70 +498,6 @@ pub struct Latency {
     /// Print JSON, one object per function
     #[arg(long)]
     pub json: bool,
-}
-
-/// `backtrail export`.
-#[derive(Debug, Args)]
-pub struct Export {
-    /// A bundle directory or .btz file
-    pub bundle: PathBuf,
-    /// The output format
-    #[arg(long, value_enum)]
-    pub format: ExportFormat,
-    /// The file to write [default: standard output, except for lldb]
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Replace an existing file
-    #[arg(long)]
-    pub overwrite: bool,
-    /// Export only this thread
-    #[arg(long, value_name = "TID")]
-    pub thread: Option<u32>,
-    /// Start at this position (t1#250, or t1#-250 from the end), in its thread only
-    #[arg(long, value_name = "POSITION")]
-    pub from: Option<backtrail_decoder::Position>,
-    /// End at this position, in its thread only
-    #[arg(long, value_name = "POSITION")]
-    pub to: Option<backtrail_decoder::Position>,
-    /// Export only calls with fewer than N callers
-    #[arg(long, value_name = "N")]
-    pub depth: Option<u32>,
-    /// The unit of timestamps
-    #[arg(long, value_enum, default_value_t = ExportClock::Auto)]
-    pub clock: ExportClock,
-    /// Decoder options.
-    #[command(flatten)]
-    pub decode: Decode,
-}
-
-/// Formats of `backtrail export`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ExportFormat {
-    /// Perfetto's protobuf: a timeline
-    Perfetto,
-    /// Chrome's trace events in JSON: a timeline
-    Chrome,
-    /// The Firefox Profiler's JSON: sampled
-    Firefox,
-    /// speedscope's JSON: a timeline
-    Speedscope,
-    /// Folded stacks, for flame graphs
-    Folded,
-    /// pprof's protobuf, compressed
-    Pprof,
-    /// A trace bundle that LLDB loads by its trace.json
-    Lldb,
-}
-
-/// The unit of timestamps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ExportClock {
-    /// Time if the trace has it, else instructions
-    Auto,
-    /// Time
-    Time,
-    /// Instructions executed by each thread
-    Instructions,
 }
 
 /// `backtrail pack`.

@@ -104,6 +104,16 @@ impl From<backtrail_export::Error> for Failure {
     }
 }
 
+#[cfg(feature = "profile")]
+impl From<backtrail_profile::Error> for Failure {
+    fn from(error: backtrail_profile::Error) -> Self {
+        match error {
+            backtrail_profile::Error::Io(error) => error.into(),
+            error => Self::of(&error, error.is_refused()),
+        }
+    }
+}
+
 impl From<std::io::Error> for Failure {
     /// The only I/O of this crate itself is writing to stdout.
     fn from(error: std::io::Error) -> Self {

@@ -7,6 +7,7 @@ mod exit;
 mod interrupt;
 mod open;
 mod output;
+mod output_file;
 mod progress;
 mod shell;
 mod terminal;
@@ -61,6 +62,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Dap(args) => command::dap::run(&args),
         Command::Latency(args) => command::latency::run(&args),
         Command::Export(args) => command::export::run(&args),
+        #[cfg(feature = "profile")]
+        Command::Profile(args) => command::profile::run(&args),
         Command::Pack(args) => command::pack::pack(&args),
         Command::Unpack(args) => command::pack::unpack(&args),
         Command::LastWord(args) => command::last_word::run(&args),

@@ -5,14 +5,13 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::open;
 use crate::output::Output;
+use crate::output_file;
 use crate::progress::Bar;
 use backtrail_bundle::Overwrite;
 use backtrail_decoder::{Progress, Watch};
 use backtrail_export::{Clock, Format, Options, Timeline};
 use backtrail_pt::Tid;
-use std::fs::OpenOptions;
-use std::io::{BufWriter, IsTerminal, Write};
-use std::path::Path;
+use std::io::IsTerminal;
 
 /// Writes a trace in the format of another tool.
 pub fn run(args: &Export) -> Result<(), Failure> {
@@ -30,7 +29,9 @@ pub fn run(args: &Export) -> Result<(), Failure> {
             "this format is binary; write it to a file with -o, or redirect the output",
         ));
     }
-    refuse_existing(args)?;
+    if let Some(path) = &args.output {
+        output_file::refuse_existing(path, args.overwrite)?;
+    }
     let interrupt = Interrupt::install();
     let session = open::session(&args.bundle, &open::options(&args.decode), &interrupt)?;
     let bar = Bar::default();
@@ -52,7 +53,7 @@ pub fn run(args: &Export) -> Result<(), Failure> {
     };
     let timeline = Timeline::new(&session, &options, &watch)?;
     match &args.output {
-        Some(path) => write_atomically(path, args.overwrite, |out| {
+        Some(path) => output_file::write_atomically(path, args.overwrite, |out| {
             Ok(format.write(&timeline, out, &watch)?)
         }),
         None => {
@@ -86,50 +87,4 @@ fn lldb(args: &Export) -> Result<(), Failure> {
         Overwrite::from_flag(args.overwrite),
         &interrupt.cancel_token(),
     )?)
-}
-
-fn refuse_existing(args: &Export) -> Result<(), Failure> {
-    match &args.output {
-        Some(path) if !args.overwrite && path.symlink_metadata().is_ok() && !is_special(path) => {
-            Err(Failure::failed(format_args!(
-                "{} exists; use --overwrite to replace it",
-                path.display()
-            )))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Returns whether the path is a device, a pipe or a socket. These are written to, not replaced.
-fn is_special(path: &Path) -> bool {
-    path.metadata()
-        .is_ok_and(|found| !found.is_file() && !found.is_dir())
-}
-
-/// Writes a file that appears only when it is complete.
-fn write_atomically(
-    path: &Path,
-    overwrite: bool,
-    write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let cannot =
-        |error: std::io::Error| Failure::failed(format_args!("cannot write {}: {error}", path.display()));
-    if is_special(path) {
-        let file = OpenOptions::new().write(true).open(path).map_err(cannot)?;
-        let mut out = BufWriter::with_capacity(1 << 16, file);
-        write(&mut out)?;
-        return out.flush().map_err(cannot);
-    }
-    // Follow a symbolic link: the link stays, and its target is replaced.
-    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).map_err(cannot)?;
-    let mut out = BufWriter::with_capacity(1 << 16, file);
-    write(&mut out)?;
-    let file = out.into_inner().map_err(|error| cannot(error.into_error()))?;
-    let kept = match overwrite {
-        true => file.persist(path),
-        false => file.persist_noclobber(path),
-    };
-    kept.map(drop).map_err(|error| cannot(error.error))
 }

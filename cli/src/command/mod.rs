@@ -28,6 +28,8 @@ pub mod latency;
 pub mod pack;
 #[cfg(feature = "collector")]
 pub mod package_files;
+#[cfg(feature = "profile")]
+pub mod profile;
 pub mod record;
 #[cfg(feature = "collector")]
 pub mod snapshot;

@@ -71,7 +71,7 @@ fn on(bundle: &Path, command: &str, rest: &[&str]) -> Run {
 }
 
 #[track_caller]
-fn export(format: &str, rest: &[&str]) -> Vec<u8> {
+pub fn export(format: &str, rest: &[&str]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("export");
     let mut arguments = vec!["--format", format, "-o", file.to_str().unwrap()];

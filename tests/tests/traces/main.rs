@@ -5,3 +5,4 @@ mod bundles;
 mod captures;
 mod engines;
 mod export;
+mod profiles;

@@ -20,6 +20,7 @@ const USES: &[(&str, &[&str])] = &[
         &["pt", "bundle", "decoder", "symbolizer", "values", "debugger"],
     ),
     ("export", &["pt", "decoder", "symbolizer", "debugger"]),
+    ("profile", &["pt"]),
     ("dap-adapter", &["pt", "decoder", "debugger", "console"]),
     (
         "cli",
@@ -34,6 +35,7 @@ const USES: &[(&str, &[&str])] = &[
             "debugger",
             "console",
             "export",
+            "profile",
             "dap",
         ],
     ),

@@ -18,6 +18,7 @@ pub const PORTABLE: &[&str] = &[
     "debugger",
     "console",
     "export",
+    "profile",
     "dap-adapter",
 ];
 

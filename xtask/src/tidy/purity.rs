@@ -52,6 +52,17 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("recorder", &["std::net", "println!", "eprintln!"]),
     ("dap-adapter", &["std::process", "println!", "eprintln!"]),
     (
+        "profile",
+        &[
+            "std::net",
+            "std::process",
+            "std::fs",
+            "std::env",
+            "println!",
+            "eprintln!",
+        ],
+    ),
+    (
         "export",
         &["std::net", "std::process", "std::env", "println!", "eprintln!"],
     ),

@@ -1,0 +1,144 @@
+//! Arguments of `backtrail profile`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use regex::Regex;
+use std::path::PathBuf;
+
+/// `backtrail profile`.
+#[derive(Debug, Subcommand)]
+pub enum Profile {
+    /// Show where a profile's weight is: by function, as a tree, or around one function
+    Report(ProfileReport),
+    /// Compare two profiles by function
+    Diff(ProfileDiff),
+    /// Convert a profile to the format of another tool
+    Export(ProfileExport),
+}
+
+/// `backtrail profile report`.
+#[derive(Debug, Args)]
+pub struct ProfileReport {
+    /// A profile: pprof or folded stacks
+    pub file: PathBuf,
+    /// The view
+    #[arg(long, value_enum, default_value_t = ProfileView::Top)]
+    pub view: ProfileView,
+    /// The function for callers and callees
+    #[arg(long, value_name = "NAME", required_if_eq_any = [("view", "callers"), ("view", "callees")])]
+    pub function: Option<String>,
+    /// Show at most this many functions
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub limit: usize,
+    /// Leave out branches of a tree below this part of all
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.5)]
+    pub min_percent: f64,
+    /// Samples and frames.
+    #[command(flatten)]
+    pub selection: ProfileSelection,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Views of `backtrail profile report`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProfileView {
+    /// Functions by their own weight
+    Top,
+    /// Calls from the outermost function inward
+    Tree,
+    /// Calls from the innermost function outward
+    Inverted,
+    /// Callers of one function
+    Callers,
+    /// Calls that one function makes
+    Callees,
+}
+
+/// `backtrail profile diff`.
+#[derive(Debug, Args)]
+pub struct ProfileDiff {
+    /// The profile to compare with
+    pub before: PathBuf,
+    /// The profile that may differ
+    pub after: PathBuf,
+    /// Scale the weights of the second profile, so that both have the same total
+    #[arg(long)]
+    pub normalize: bool,
+    /// Show at most this many functions
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub limit: usize,
+    /// Samples and frames.
+    #[command(flatten)]
+    pub selection: ProfileSelection,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `backtrail profile export`.
+#[derive(Debug, Args)]
+pub struct ProfileExport {
+    /// A profile: pprof or folded stacks
+    pub file: PathBuf,
+    /// The output format
+    #[arg(long, value_enum)]
+    pub format: ProfileFormat,
+    /// The file to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace an existing file
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Write only this event [default: the last one for folded, all for others]
+    #[arg(long, value_name = "NAME")]
+    pub event: Option<String>,
+}
+
+/// Formats of `backtrail profile export`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProfileFormat {
+    /// pprof's protobuf, compressed
+    Pprof,
+    /// Folded stacks, for flame graphs
+    Folded,
+    /// speedscope's JSON
+    Speedscope,
+}
+
+/// The samples and frames that a view has.
+#[derive(Debug, Args)]
+pub struct ProfileSelection {
+    /// The event [default: the last one, as in pprof]
+    #[arg(long, value_name = "NAME")]
+    pub event: Option<String>,
+    /// Only samples with such a function on the stack
+    #[arg(long, value_name = "REGEX")]
+    pub focus: Option<Regex>,
+    /// No samples with such a function on the stack
+    #[arg(long, value_name = "REGEX")]
+    pub ignore: Option<Regex>,
+    /// Begin stacks at the outermost such function
+    #[arg(long, value_name = "REGEX")]
+    pub show_from: Option<Regex>,
+    /// Remove these functions from stacks
+    #[arg(long, value_name = "REGEX")]
+    pub hide: Option<Regex>,
+    /// Show runs of these functions as one frame; may be repeated
+    #[arg(long, value_name = "NAME=REGEX", value_parser = parse_named_pattern)]
+    pub collapse: Vec<(String, Regex)>,
+    /// Only threads or processes of this name or number
+    #[arg(long, value_name = "REGEX")]
+    pub thread: Option<Regex>,
+    /// Only samples with this label; may be repeated
+    #[arg(long, value_name = "KEY=REGEX", value_parser = parse_named_pattern)]
+    pub label: Vec<(String, Regex)>,
+}
+
+fn parse_named_pattern(text: &str) -> Result<(String, Regex), String> {
+    let (name, pattern) = text
+        .split_once('=')
+        .ok_or("expected a name, `=` and a regular expression")?;
+    let pattern = Regex::new(pattern).map_err(|error| error.to_string())?;
+    Ok((name.to_owned(), pattern))
+}

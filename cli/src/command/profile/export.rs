@@ -1,0 +1,55 @@
+//! `backtrail profile export`.
+
+use super::selected::{event, read};
+use crate::args::{ProfileExport, ProfileFormat};
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::output_file;
+use backtrail_profile::format::{folded, pprof, speedscope};
+use backtrail_profile::{FunctionProfile, Profile};
+use std::io::{IsTerminal, Write};
+
+/// Converts a profile to another format.
+pub fn run(args: &ProfileExport) -> Result<(), Failure> {
+    let is_binary = args.format == ProfileFormat::Pprof;
+    if args.output.is_none() && is_binary && std::io::stdout().is_terminal() {
+        return Err(Failure::usage(
+            "this format is binary; write it to a file with -o, or redirect the output",
+        ));
+    }
+    if let Some(path) = &args.output {
+        output_file::refuse_existing(path, args.overwrite)?;
+    }
+    let mut profile = read(&args.file)?;
+    if args.event.is_some() || args.format == ProfileFormat::Folded {
+        let event = event(&profile, args.event.as_deref(), &args.file)?;
+        profile.samples.retain(|sample| sample.event == event);
+    }
+    match &args.output {
+        Some(path) => output_file::write_atomically(path, args.overwrite, |out| write(args, &profile, out)),
+        None => {
+            let mut output = Output::new();
+            match is_binary || !std::io::stdout().is_terminal() {
+                true => write(args, &profile, &mut output.bytes())?,
+                false => write(args, &profile, &mut output)?,
+            }
+            output.finish()
+        }
+    }
+}
+
+fn write(args: &ProfileExport, profile: &Profile, mut out: &mut dyn Write) -> Result<(), Failure> {
+    let functions = || FunctionProfile::new(profile);
+    match args.format {
+        ProfileFormat::Pprof => pprof::write(profile, &mut out)?,
+        ProfileFormat::Folded => {
+            let event = event(profile, args.event.as_deref(), &args.file)?;
+            folded::write(&functions()?, event, &mut out)?;
+        }
+        ProfileFormat::Speedscope => {
+            let name = args.file.display().to_string();
+            speedscope::write(profile, &functions()?, &name, &mut out)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Reading a profile, and selecting the samples and frames of a view.
+
+use crate::args::ProfileSelection;
+use crate::exit::Failure;
+use backtrail_profile::{Collapse, EventId, Filter, FunctionProfile, Profile, Rules, SymbolId, format};
+use std::path::Path;
+
+/// The selected samples of a profile, by functions.
+pub struct Selected {
+    /// The whole profile.
+    pub profile: Profile,
+    /// The samples of one event that were selected.
+    pub functions: FunctionProfile,
+    /// The event.
+    pub event: EventId,
+}
+
+impl Selected {
+    /// Reads a profile, and applies the selection.
+    pub fn open(path: &Path, selection: &ProfileSelection) -> Result<Self, Failure> {
+        let mut profile = read(path)?;
+        let event = event(&profile, selection.event.as_deref(), path)?;
+        let filter = Filter {
+            event: Some(event),
+            time: None,
+            thread: selection.thread.clone(),
+            labels: selection.label.clone(),
+        };
+        let mut samples = std::mem::take(&mut profile.samples);
+        samples.retain(|sample| filter.matches(&profile, sample));
+        profile.samples = samples;
+        let rules = Rules {
+            focus: selection.focus.clone(),
+            ignore: selection.ignore.clone(),
+            show_from: selection.show_from.clone(),
+            hide: selection.hide.clone(),
+            collapse: selection
+                .collapse
+                .iter()
+                .map(|(name, pattern)| Collapse {
+                    pattern: pattern.clone(),
+                    name: name.clone(),
+                })
+                .collect(),
+        };
+        let mut functions = FunctionProfile::new(&profile)?;
+        if !rules.is_empty() {
+            functions = rules.apply(&functions)?;
+        }
+        Ok(Self {
+            profile,
+            functions,
+            event,
+        })
+    }
+
+    /// Returns the name and unit of the event.
+    pub fn event(&self) -> (&str, &str) {
+        let event = self.profile.events.get(self.event);
+        event.map_or(("", ""), |event| {
+            (self.profile.text(event.name), self.profile.text(event.unit))
+        })
+    }
+
+    /// Returns the sum of the selected weights.
+    pub fn total(&self) -> i64 {
+        let weights = self.functions.samples.iter().map(|sample| sample.weight);
+        weights.fold(0, i64::saturating_add)
+    }
+
+    /// Returns the function of this name, or the only one that contains it.
+    pub fn function(&self, name: &str) -> Result<SymbolId, Failure> {
+        let symbols = || self.functions.symbols.iter();
+        if let Some((id, _)) = symbols().find(|(_, symbol)| &*symbol.name == name) {
+            return Ok(id);
+        }
+        let mut found = symbols().filter(|(_, symbol)| symbol.name.contains(name));
+        match (found.next(), found.next()) {
+            (Some((id, _)), None) => Ok(id),
+            (None, _) => Err(Failure::failed(format_args!(
+                "the profile has no function {name}; `--view top` lists them"
+            ))),
+            (Some((_, one)), Some((_, other))) => Err(Failure::failed(format_args!(
+                "{name} is part of several functions, as {} and {}; write the whole name",
+                one.name, other.name
+            ))),
+        }
+    }
+}
+
+/// Reads a profile of any known format.
+pub fn read(path: &Path) -> Result<Profile, Failure> {
+    let bytes = std::fs::read(path)
+        .map_err(|error| Failure::failed(format_args!("cannot read {}: {error}", path.display())))?;
+    format::read(&bytes)
+        .map_err(|error| Failure::of(format_args!("{}: {error}", path.display()), error.is_refused()))
+}
+
+/// Returns the event of this name, or the last one.
+pub fn event(profile: &Profile, name: Option<&str>, path: &Path) -> Result<EventId, Failure> {
+    let name_of = |event: &backtrail_profile::Event| profile.text(event.name).to_owned();
+    let found = match name {
+        None => profile.events.iter().last(),
+        Some(name) => profile.events.iter().find(|(_, event)| name_of(event) == name),
+    };
+    found.map(|(id, _)| id).ok_or_else(|| {
+        let events: Vec<_> = profile.events.iter().map(|(_, event)| name_of(event)).collect();
+        let path = path.display();
+        match (name, events.is_empty()) {
+            (Some(name), false) => Failure::failed(format_args!(
+                "{path} has no event {name}; it has {}",
+                events.join(", ")
+            )),
+            _ => Failure::failed(format_args!("{path} has no events and no samples")),
+        }
+    })
+}

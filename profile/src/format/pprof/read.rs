@@ -1,0 +1,369 @@
+//! Reading a pprof profile.
+
+use super::schema::{self, tag};
+use super::{PID, PROCESS, THREAD, TID};
+use crate::frame::{Frame, FrameId, Function, FunctionId, Line, Module, ModuleId, StringId};
+use crate::profile::Profile;
+use crate::sample::{EventId, Label, LabelSetId, LabelValue, Sample, Thread, ThreadId, UnixNanos};
+use crate::stacks::StackId;
+use crate::{Error, Result};
+use backtrail_pt::{FileOffset, Pid, Tid};
+use flate2::read::MultiGzDecoder;
+use prost::Message;
+use prost::encoding::{WireType, decode_key, decode_varint, skip_field};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io::Read;
+
+/// The largest accepted profile in bytes, unpacked.
+const MAX_BYTES: u64 = 1 << 30;
+/// The most functions that are inlined into one location.
+const MAX_INLINED: usize = 200;
+
+/// Reads a profile, which gzip may have packed.
+///
+/// Addresses become offsets in the files of their mappings. Labels `pid` and `tid` with numbers
+/// become the thread of a sample.
+///
+/// # Errors
+///
+/// [`Error::Malformed`] if a message refers to something that is not there, or is no message.
+/// [`Error::TooLarge`] beyond 1 GiB.
+pub fn read(bytes: &[u8]) -> Result<Profile> {
+    let bytes = unpacked(bytes)?;
+    let mut reader = Reader::default();
+    // The tables first: samples may come before the strings that they refer to.
+    each_field(&bytes, |tag, field| reader.table_field(tag, field))?;
+    reader.finish_tables()?;
+    each_field(&bytes, |tag, field| match (tag, field) {
+        (tag::SAMPLE, Field::Bytes(bytes)) => reader.sample(message(bytes, "a sample")?),
+        _ => Ok(()),
+    })?;
+    Ok(reader.profile)
+}
+
+fn unpacked(bytes: &[u8]) -> Result<Cow<'_, [u8]>> {
+    let too_large = Error::TooLarge { limit: MAX_BYTES };
+    if !bytes.starts_with(&[0x1f, 0x8b]) {
+        return match bytes.len() as u64 > MAX_BYTES {
+            true => Err(too_large),
+            false => Ok(Cow::Borrowed(bytes)),
+        };
+    }
+    let mut unpacked = Vec::new();
+    MultiGzDecoder::new(bytes)
+        .take(MAX_BYTES + 1)
+        .read_to_end(&mut unpacked)
+        .map_err(|error| malformed(format!("the gzip data is damaged: {error}")))?;
+    match unpacked.len() as u64 > MAX_BYTES {
+        true => Err(too_large),
+        false => Ok(Cow::Owned(unpacked)),
+    }
+}
+
+fn malformed(problem: impl Into<String>) -> Error {
+    Error::Malformed {
+        format: "pprof",
+        problem: problem.into(),
+    }
+}
+
+fn message<M: Message + Default>(bytes: &[u8], name: &str) -> Result<M> {
+    M::decode(bytes).map_err(|error| malformed(format!("{name} is damaged: {error}")))
+}
+
+/// A field of the outermost message.
+enum Field<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+/// Calls `visit` for each field of a message. Reading them one by one needs no memory for those
+/// that are not wanted.
+fn each_field<'a>(mut bytes: &'a [u8], mut visit: impl FnMut(u32, Field<'a>) -> Result<()>) -> Result<()> {
+    let damaged = |error: prost::DecodeError| malformed(format!("the profile is damaged: {error}"));
+    while !bytes.is_empty() {
+        let (tag, wire) = decode_key(&mut bytes).map_err(damaged)?;
+        match wire {
+            WireType::Varint => visit(tag, Field::Number(decode_varint(&mut bytes).map_err(damaged)?))?,
+            WireType::LengthDelimited => {
+                let length = decode_varint(&mut bytes).map_err(damaged)?;
+                let length = usize::try_from(length).unwrap_or(usize::MAX);
+                let (field, rest) = bytes
+                    .split_at_checked(length)
+                    .ok_or_else(|| malformed("the profile ends within a message"))?;
+                visit(tag, Field::Bytes(field))?;
+                bytes = rest;
+            }
+            other => skip_field(other, tag, &mut bytes, Default::default()).map_err(damaged)?,
+        }
+    }
+    Ok(())
+}
+
+/// The tables of a profile by their ids, and the profile that is built.
+#[derive(Default)]
+struct Reader {
+    profile: Profile,
+    strings: Vec<StringId>,
+    sample_types: Vec<schema::ValueType>,
+    events: Vec<EventId>,
+    period_type: Option<schema::ValueType>,
+    period: u64,
+    comments: Vec<i64>,
+    mappings: Vec<schema::Mapping>,
+    functions: Vec<schema::Function>,
+    locations: Vec<schema::Location>,
+    /// The frames of each location, the innermost first.
+    frames: HashMap<u64, Vec<FrameId>>,
+}
+
+impl Reader {
+    fn table_field(&mut self, tag: u32, field: Field<'_>) -> Result<()> {
+        match (tag, field) {
+            (tag::SAMPLE_TYPE, Field::Bytes(bytes)) => {
+                self.sample_types.push(message(bytes, "a sample type")?);
+            }
+            (tag::MAPPING, Field::Bytes(bytes)) => self.mappings.push(message(bytes, "a mapping")?),
+            (tag::LOCATION, Field::Bytes(bytes)) => {
+                self.locations.push(message(bytes, "a location")?);
+            }
+            (tag::FUNCTION, Field::Bytes(bytes)) => {
+                self.functions.push(message(bytes, "a function")?);
+            }
+            (tag::STRING, Field::Bytes(bytes)) => {
+                let string = self.profile.string(&String::from_utf8_lossy(bytes))?;
+                self.strings.push(string);
+            }
+            (tag::PERIOD_TYPE, Field::Bytes(bytes)) => {
+                self.period_type = Some(message(bytes, "the period's type")?);
+            }
+            (tag::TIME, Field::Number(time)) if time > 0 => {
+                self.profile.start = Some(UnixNanos(time));
+            }
+            (tag::DURATION, Field::Number(duration)) if duration > 0 => {
+                self.profile.duration = Some(duration);
+            }
+            (tag::PERIOD, Field::Number(period)) => self.period = period,
+            (tag::COMMENT, Field::Number(comment)) => self.comments.push(comment as i64),
+            (tag::COMMENT, Field::Bytes(mut packed)) => {
+                while !packed.is_empty() {
+                    let comment = decode_varint(&mut packed)
+                        .map_err(|error| malformed(format!("a comment is damaged: {error}")))?;
+                    self.comments.push(comment as i64);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Returns a string. Number 0 is the empty one, even if the table lacks it.
+    fn string(&mut self, number: i64) -> Result<StringId> {
+        let known = usize::try_from(number)
+            .ok()
+            .and_then(|number| self.strings.get(number));
+        match known {
+            Some(string) => Ok(*string),
+            None if number == 0 => self.profile.string(""),
+            None => Err(malformed(format!("there is no string {number}"))),
+        }
+    }
+
+    fn finish_tables(&mut self) -> Result<()> {
+        for kind in std::mem::take(&mut self.sample_types) {
+            let (name, unit) = (self.string(kind.kind)?, self.string(kind.unit)?);
+            let period = if self.period_type == Some(kind) {
+                self.period
+            } else {
+                0
+            };
+            let event = crate::sample::Event { name, unit, period };
+            self.events.push(self.profile.events.intern(event)?);
+        }
+        for comment in std::mem::take(&mut self.comments) {
+            let comment = self.string(comment)?;
+            self.profile.notes.push(self.profile.text(comment).to_owned());
+        }
+        let mut modules = HashMap::new();
+        for mapping in std::mem::take(&mut self.mappings) {
+            let build_id = self.string(mapping.build_id)?;
+            let path = self.string(mapping.filename)?;
+            let build_id = self.profile.text(build_id).parse().ok();
+            let is_known = build_id.is_some() || !self.profile.text(path).is_empty();
+            let module = self.profile.modules.intern(Module { build_id, path })?;
+            modules.insert(mapping.id, is_known.then_some((module, mapping)));
+        }
+        let mut functions = HashMap::new();
+        for function in std::mem::take(&mut self.functions) {
+            functions.insert(function.id, self.function(&function)?);
+        }
+        for location in std::mem::take(&mut self.locations) {
+            let frames = self.location(&location, &modules, &functions)?;
+            self.frames.insert(location.id, frames);
+        }
+        Ok(())
+    }
+
+    fn function(&mut self, function: &schema::Function) -> Result<FunctionId> {
+        let name = self.string(function.name)?;
+        let linkage_name = match function.system_name {
+            0 => name,
+            number => self.string(number)?,
+        };
+        let name = match self.profile.text(name).is_empty() {
+            true => linkage_name,
+            false => name,
+        };
+        let file = match function.filename {
+            0 => None,
+            number => Some(self.string(number)?),
+        };
+        self.profile.functions.intern(Function {
+            name,
+            linkage_name,
+            file,
+            start_line: u32::try_from(function.start_line).unwrap_or(0),
+        })
+    }
+
+    /// Returns the frames of a location, the innermost first.
+    fn location(
+        &mut self,
+        location: &schema::Location,
+        modules: &HashMap<u64, Option<(ModuleId, schema::Mapping)>>,
+        functions: &HashMap<u64, FunctionId>,
+    ) -> Result<Vec<FrameId>> {
+        if location.line.len() > MAX_INLINED {
+            return Err(malformed(format!(
+                "location {} has more than {MAX_INLINED} inlined functions",
+                location.id
+            )));
+        }
+        let lines = location.line.iter().map(|line| {
+            let function = functions.get(&line.function_id).copied();
+            let function =
+                function.ok_or_else(|| malformed(format!("there is no function {}", line.function_id)))?;
+            Ok(Line {
+                function,
+                line: u32::try_from(line.line).unwrap_or(0),
+            })
+        });
+        let lines = lines.collect::<Result<Vec<_>>>()?;
+        let mapping = match location.mapping_id {
+            0 => None,
+            id => *modules
+                .get(&id)
+                .ok_or_else(|| malformed(format!("there is no mapping {id}")))?,
+        };
+        let frame = match mapping {
+            Some((module, mapping)) if location.address != 0 => Frame::Code {
+                module,
+                offset: FileOffset(
+                    location
+                        .address
+                        .wrapping_sub(mapping.memory_start)
+                        .wrapping_add(mapping.file_offset),
+                ),
+            },
+            _ if location.address == 0 && !lines.is_empty() => {
+                let frames = lines.iter().map(|line| {
+                    self.profile.frames.intern(Frame::Function {
+                        function: line.function,
+                        line: line.line,
+                    })
+                });
+                return frames.collect();
+            }
+            _ => Frame::Address(location.address),
+        };
+        let frame = self.profile.frames.intern(frame)?;
+        if !lines.is_empty() {
+            self.profile.lines.insert(frame, lines.into());
+        }
+        Ok(vec![frame])
+    }
+
+    fn sample(&mut self, sample: schema::Sample) -> Result<()> {
+        if sample.value.len() != self.events.len() {
+            return Err(malformed(format!(
+                "a sample has {} values, but there are {} sample types",
+                sample.value.len(),
+                self.events.len()
+            )));
+        }
+        let mut stack = StackId::EMPTY;
+        for id in sample.location_id.iter().rev() {
+            let frames = self
+                .frames
+                .get(id)
+                .ok_or_else(|| malformed(format!("there is no location {id}")))?;
+            for frame in frames.iter().rev() {
+                stack = self.profile.stacks.push(stack, *frame)?;
+            }
+        }
+        let (thread, labels) = self.labels(&sample.label)?;
+        for (index, weight) in sample.value.into_iter().enumerate() {
+            let event = self.events.get(index).copied();
+            let Some(event) = event.filter(|_| weight != 0) else {
+                continue;
+            };
+            self.profile.samples.push(Sample {
+                event,
+                weight,
+                stack,
+                time: None,
+                thread,
+                cpu: None,
+                labels,
+            });
+        }
+        Ok(())
+    }
+
+    fn labels(&mut self, labels: &[schema::Label]) -> Result<(Option<ThreadId>, LabelSetId)> {
+        let mut set = Vec::with_capacity(labels.len());
+        for label in labels {
+            let key = self.string(label.key)?;
+            let value = match label.text {
+                0 => LabelValue::Number(label.number, self.string(label.unit)?),
+                text => LabelValue::Text(self.string(text)?),
+            };
+            set.push(Label { key, value });
+        }
+        let thread = self.thread(&mut set)?;
+        Ok((thread, self.profile.label_set(set)?))
+    }
+
+    /// Takes the labels of a thread out of a set, if it has both ids.
+    fn thread(&mut self, set: &mut Vec<Label>) -> Result<Option<ThreadId>> {
+        let profile = &mut self.profile;
+        let id = |key: &str| {
+            let mut labels = set.iter().filter(|label| profile.text(label.key) == key);
+            match labels.next()?.value {
+                LabelValue::Number(id, _) => u32::try_from(id).ok(),
+                LabelValue::Text(_) => None,
+            }
+        };
+        let name = |key: &str| {
+            let mut labels = set.iter().filter(|label| profile.text(label.key) == key);
+            match labels.next()?.value {
+                LabelValue::Text(name) => Some(name),
+                LabelValue::Number(..) => None,
+            }
+        };
+        let (Some(pid), Some(tid)) = (id(PID), id(TID)) else {
+            return Ok(None);
+        };
+        let (process_name, thread_name) = (name(PROCESS), name(THREAD));
+        let empty = profile.string("")?;
+        set.retain(|label| ![PID, TID, PROCESS, THREAD].contains(&profile.text(label.key)));
+        let thread = Thread {
+            pid: Pid(pid),
+            tid: Tid(tid),
+            process_name: process_name.unwrap_or(empty),
+            name: thread_name.unwrap_or(empty),
+        };
+        Ok(Some(profile.threads.intern(thread)?))
+    }
+}

@@ -1,0 +1,248 @@
+//! A profile by functions: what views and rules work on.
+
+use crate::Result;
+use crate::frame::{Frame, FrameId, Line, StringId};
+use crate::profile::Profile;
+use crate::sample::{EventId, LabelSetId, Sample, ThreadId, UnixNanos};
+use crate::stacks::{StackId, Stacks};
+use crate::table::{Id, Table, table_id};
+use std::fmt::Write;
+
+table_id! {
+    /// A symbol of a [`FunctionProfile`].
+    SymbolId
+}
+
+/// A function as a view shows it. Functions with the same name in the same file are one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Symbol {
+    /// The name. Without symbols, `MODULE+0xOFFSET`; without a module, the address.
+    pub name: Box<str>,
+    /// The source file. Empty: unknown.
+    pub file: Box<str>,
+    /// The name of the module's file, without its folder. Empty: unknown.
+    pub module: Box<str>,
+    /// Whether the name is that of a function. If not, it is an address or a mark.
+    pub is_function: bool,
+}
+
+/// A frame of a view: a function, and the line that ran in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Site {
+    /// The function.
+    pub symbol: SymbolId,
+    /// The line in its file. 0: unknown.
+    pub line: u32,
+    /// Whether the compiler inlined it into the next frame outward.
+    pub is_inlined: bool,
+}
+
+/// A sample of a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SiteSample {
+    /// The event type, in the table of the profile.
+    pub event: EventId,
+    /// The weight.
+    pub weight: i64,
+    /// The stack of sites.
+    pub stack: StackId,
+    /// The time, if it is known.
+    pub time: Option<UnixNanos>,
+    /// The thread, in the table of the profile.
+    pub thread: Option<ThreadId>,
+    /// The labels, in the table of the profile.
+    pub labels: LabelSetId,
+}
+
+/// The samples of a profile with functions instead of addresses. Inlined functions are frames of
+/// their own.
+#[derive(Clone, Debug, Default)]
+pub struct FunctionProfile {
+    /// The functions.
+    pub symbols: Table<SymbolId, Symbol>,
+    /// The stacks.
+    pub stacks: Stacks<Site>,
+    /// The samples.
+    pub samples: Vec<SiteSample>,
+}
+
+impl FunctionProfile {
+    /// Returns the samples of a profile by functions.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`](crate::Error::Full) if a table would have 2^32 entries.
+    pub fn new(profile: &Profile) -> Result<Self> {
+        let mut this = Self::default();
+        let mut sites = Vec::with_capacity(profile.frames.len());
+        for (id, frame) in profile.frames.iter() {
+            sites.push(this.sites(profile, id, frame)?);
+        }
+        // The stack of sites of each stack.
+        let mut stacks = vec![StackId::EMPTY];
+        for (_, caller, frame) in profile.stacks.iter() {
+            let mut stack = stacks.get(caller.index()).copied().unwrap_or(StackId::EMPTY);
+            for site in sites.get(frame.index()).into_iter().flatten() {
+                stack = this.stacks.push(stack, *site)?;
+            }
+            stacks.push(stack);
+        }
+        let site_sample = |sample: &Sample| SiteSample {
+            event: sample.event,
+            weight: sample.weight,
+            stack: stacks
+                .get(sample.stack.index())
+                .copied()
+                .unwrap_or(StackId::EMPTY),
+            time: sample.time,
+            thread: sample.thread,
+            labels: sample.labels,
+        };
+        this.samples = profile.samples.iter().map(site_sample).collect();
+        Ok(this)
+    }
+
+    /// Returns the sites of a frame, the outermost first.
+    fn sites(&mut self, profile: &Profile, id: FrameId, frame: &Frame) -> Result<Vec<Site>> {
+        let module = match frame {
+            Frame::Code { module, .. } => profile.modules.get(*module),
+            _ => None,
+        };
+        let module = module.map_or("", |module| profile.text(module.path));
+        let module = module.rsplit('/').next().unwrap_or_default();
+        let lines = profile.lines_of(id);
+        if let Some(outermost) = lines.len().checked_sub(1) {
+            let lines = lines.iter().enumerate().rev();
+            return lines
+                .map(|(index, line)| self.site(profile, module, line, index < outermost))
+                .collect();
+        }
+        let named = |name| Symbol {
+            name,
+            file: "".into(),
+            module: module.into(),
+            is_function: false,
+        };
+        let symbol = match *frame {
+            Frame::Function { function, line } => {
+                let line = Line { function, line };
+                return Ok(vec![self.site(profile, module, &line, false)?]);
+            }
+            Frame::Code { offset, .. } => named(format!("{module}+{offset}").into()),
+            Frame::Address(address) => named(format!("{address:#x}").into()),
+            Frame::Lost => named("[the stack could not be read further]".into()),
+        };
+        let symbol = self.symbols.intern(symbol)?;
+        Ok(vec![Site {
+            symbol,
+            line: 0,
+            is_inlined: false,
+        }])
+    }
+
+    fn site(&mut self, profile: &Profile, module: &str, line: &Line, is_inlined: bool) -> Result<Site> {
+        let function = profile.functions.get(line.function);
+        let text = |id: Option<StringId>| id.map_or("", |id| profile.text(id));
+        let symbol = self.symbols.intern(Symbol {
+            name: text(function.map(|function| function.name)).into(),
+            file: text(function.and_then(|function| function.file)).into(),
+            module: module.into(),
+            is_function: true,
+        })?;
+        Ok(Site {
+            symbol,
+            line: line.line,
+            is_inlined,
+        })
+    }
+
+    /// Returns a function. An id of another profile gives `None`.
+    #[must_use]
+    pub fn symbol(&self, id: SymbolId) -> Option<&Symbol> {
+        self.symbols.get(id)
+    }
+
+    /// Returns the name of a function.
+    #[must_use]
+    pub fn name(&self, id: SymbolId) -> &str {
+        self.symbol(id).map_or("", |symbol| &symbol.name)
+    }
+
+    /// Returns a stack as folded text: names from the outermost to the innermost, with `;` between
+    /// them.
+    #[must_use]
+    pub fn folded(&self, stack: StackId) -> String {
+        let mut names: Vec<_> = self
+            .stacks
+            .frames(stack)
+            .map(|site| self.name(site.symbol))
+            .collect();
+        names.reverse();
+        let mut text = String::new();
+        for (index, name) in names.into_iter().enumerate() {
+            if index > 0 {
+                text.push(';');
+            }
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{}", OneFrame(name));
+        }
+        text
+    }
+}
+
+/// A name without the separators of folded stacks.
+struct OneFrame<'a>(&'a str);
+
+impl std::fmt::Display for OneFrame<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            ';' => f.write_char(':'),
+            c if c.is_control() => f.write_char(' '),
+            c => f.write_char(c),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Module;
+    use backtrail_pt::FileOffset;
+
+    /// Returns a profile with two frames: `leaf`, inlined into `work`, of which `main` is not
+    /// symbolized.
+    fn profile() -> Profile {
+        let mut profile = Profile::default();
+        let path = profile.string("/usr/bin/server").unwrap();
+        let module = Module { build_id: None, path };
+        let module = profile.modules.intern(module).unwrap();
+        let mut stack = StackId::EMPTY;
+        for offset in [0x10, 0x20] {
+            let frame = Frame::Code {
+                module,
+                offset: FileOffset(offset),
+            };
+            let frame = profile.frames.intern(frame).unwrap();
+            stack = profile.stacks.push(stack, frame).unwrap();
+        }
+        let functions = ["leaf;", "work"].map(|name| profile.function(name).unwrap());
+        let lines = functions.map(|function| Line { function, line: 7 });
+        let inner = profile.stacks.split(stack).unwrap().1;
+        profile.lines.insert(inner, lines.into());
+        let event = profile.event("cpu", "count", 1).unwrap();
+        profile.add(event, 3, stack).unwrap();
+        profile
+    }
+
+    #[test]
+    fn inlined_functions_are_frames() {
+        let profile = FunctionProfile::new(&profile()).unwrap();
+        let stack = profile.samples[0].stack;
+        assert_eq!(profile.folded(stack), "server+0x10;work;leaf:");
+        let sites: Vec<_> = profile.stacks.frames(stack).collect();
+        let flags = |site: &Site| (site.is_inlined, site.line);
+        let flags: Vec<_> = sites.iter().map(flags).collect();
+        assert_eq!(flags, [(true, 7), (false, 7), (false, 0)]);
+        assert!(!profile.symbol(sites[2].symbol).unwrap().is_function);
+    }
+}

@@ -1,0 +1,53 @@
+//! Profiles: samples with stacks and weights, their formats, and what is computed from them.
+//!
+//! A [`Profile`] has samples. Each has an event type, a weight and a stack, and may have a time, a
+//! thread and labels. Frames are (module, file offset) pairs; symbols may come later. Everything
+//! that many samples share is stored once, in a [`Table`] or as [`Stacks`].
+//!
+//! A [`FunctionProfile`] is the same by functions. [`Rules`] change it, and a [`CallTree`], [`top`]
+//! and a [`Comparison`] add it up.
+//!
+//! ```
+//! use backtrail_profile::{CallTree, FunctionProfile, format::folded, top};
+//!
+//! let profile = folded::read("main;parse 30\nmain;write 12\n".as_bytes())?;
+//! let functions = FunctionProfile::new(&profile)?;
+//! let tree = CallTree::<1>::new(&functions, |sample| Some((0, sample.weight)));
+//! for row in top(&tree) {
+//!     println!("{:>6} {:>6} {}", row.own[0], row.total[0], functions.name(row.symbol));
+//! }
+//! # Ok::<(), backtrail_profile::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod columns;
+mod diff;
+mod error;
+mod filter;
+pub mod format;
+mod frame;
+mod function_profile;
+mod merge;
+mod profile;
+mod rules;
+mod sample;
+mod stacks;
+mod table;
+mod top;
+mod tree;
+
+pub use diff::{Change, Comparison};
+pub use error::{Error, Result};
+pub use filter::Filter;
+pub use frame::{Frame, FrameId, Function, FunctionId, Line, Module, ModuleId, StringId};
+pub use function_profile::{FunctionProfile, Site, SiteSample, Symbol, SymbolId};
+pub use merge::merge;
+pub use profile::Profile;
+pub use rules::{Collapse, Rules};
+pub use sample::{
+    Event, EventId, Label, LabelSet, LabelSetId, LabelValue, Sample, Thread, ThreadId, UnixNanos,
+};
+pub use stacks::{StackId, Stacks};
+pub use table::{Id, Table};
+pub use top::{FunctionWeight, top};
+pub use tree::{CallTree, Node, NodeIdx};

@@ -1,0 +1,159 @@
+//! `backtrail profile`: reports, comparisons and conversions.
+
+use super::export;
+use backtrail_tests::backtrail::{Run, backtrail};
+use serde_json::Value;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+const BEFORE: &str = "main;parse;memcpy 30\nmain;parse 20\nmain;idle 50\n";
+const AFTER: &str = "main;parse;memcpy 30\nmain;parse 90\nmain;log 10\n";
+
+struct Files {
+    folder: TempDir,
+}
+
+impl Files {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("before"), BEFORE).unwrap();
+        std::fs::write(folder.path().join("after"), AFTER).unwrap();
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Run {
+        let arguments = ["profile"].iter().chain(arguments);
+        let files = ["before", "after", "out"];
+        let arguments = arguments.map(|argument| match files.contains(argument) {
+            true => self.path(argument).display().to_string(),
+            false => (*argument).to_owned(),
+        });
+        backtrail(arguments.collect::<Vec<_>>()).unwrap()
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let run = self.run(arguments);
+        assert_eq!(run.stderr, "");
+        serde_json::from_str(&run.stdout).unwrap()
+    }
+}
+
+fn lines(text: &str) -> Vec<String> {
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    text.lines().skip(1).map(words).collect()
+}
+
+#[test]
+fn report_lists_functions_by_own_weight() {
+    let files = Files::new();
+    let run = files.run(&["report", "before"]);
+    assert_eq!(
+        lines(&run.stdout),
+        [
+            "own total function",
+            "50 50.0% 50 50.0% idle",
+            "30 30.0% 30 30.0% memcpy",
+            "20 20.0% 50 50.0% parse",
+            "0 0.0% 100 100.0% main",
+        ]
+    );
+}
+
+#[test]
+fn rules_change_the_tree() {
+    let files = Files::new();
+    let run = files.run(&[
+        "report", "before", "--view", "tree", "--ignore", "^idle$", "--hide", "^mem",
+    ]);
+    assert_eq!(
+        lines(&run.stdout),
+        [
+            "own total function",
+            "0 0.0% 50 100.0% main",
+            "50 100.0% 50 100.0% parse"
+        ]
+    );
+    let callers = files.json(&[
+        "report",
+        "before",
+        "--view",
+        "callers",
+        "--function",
+        "memcpy",
+        "--json",
+    ]);
+    let names: Vec<_> = callers["calls"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|call| call["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["memcpy", "parse", "main"]);
+}
+
+#[test]
+fn diff_names_new_and_removed_functions() {
+    let files = Files::new();
+    let diff = files.json(&["diff", "before", "after", "--json"]);
+    let row = |row: &Value| {
+        let name = row["name"].as_str().unwrap();
+        format!("{name} {} {}", row["change"].as_str().unwrap(), row["own"])
+    };
+    let rows: Vec<_> = diff["functions"].as_array().unwrap().iter().map(row).collect();
+    assert_eq!(
+        rows,
+        [
+            "parse changed [20,90]",
+            "idle removed [50,0]",
+            "log new [0,10]",
+            "main changed [0,0]"
+        ]
+    );
+}
+
+#[test]
+fn pprof_round_trip_keeps_stacks() {
+    let files = Files::new();
+    let run = files.run(&["export", "before", "--format", "pprof", "-o", "out"]);
+    assert_eq!((&*run.stdout, &*run.stderr), ("", ""));
+    let run = files.run(&["export", "out", "--format", "folded"]);
+    let mut expected: Vec<_> = BEFORE.lines().collect();
+    expected.sort_unstable();
+    assert_eq!(run.stdout.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn damaged_profiles_are_refused_in_a_sentence() {
+    let files = Files::new();
+    for (bytes, sentence) in [
+        (
+            &b"main\n"[..],
+            "line 1 does not end with a space and a whole number",
+        ),
+        (b"\x1f\x8b\x08\x00rubbish", "the gzip data is damaged"),
+        (b"\x0a\xff\x01", "the profile ends within a message"),
+        (b"PERFILE2", "perf.data"),
+    ] {
+        std::fs::write(files.path("out"), bytes).unwrap();
+        let run = files.run(&["report", "out"]);
+        assert_eq!(run.status, Some(3), "{}", run.stderr);
+        assert!(run.stderr.contains(sentence), "{}", run.stderr);
+    }
+    let missing = files.run(&["report", "/nonexistent/profile"]);
+    assert_eq!(missing.status, Some(1));
+    assert!(missing.stderr.contains("cannot read"), "{}", missing.stderr);
+}
+
+/// The pprof export of a recording is a profile, too.
+#[test]
+fn recording_is_a_profile() {
+    let files = Files::new();
+    std::fs::write(files.path("out"), export::export("pprof", &[])).unwrap();
+    let report = files.json(&["report", "out", "--event", "calls", "--limit", "100000", "--json"]);
+    let functions = report["functions"].as_array().unwrap();
+    assert!(functions.iter().any(|row| row["name"] == "main"), "{report}");
+}
