@@ -15,6 +15,8 @@ pub struct Config {
     pub filters: Vec<AddressFilter>,
     /// The effect of an uncompressed return on the return stack.
     pub uncompressed_returns: UncompressedReturns,
+    /// The place at which decoding resumes where the code does not fit the trace.
+    pub resync: Resync,
 }
 
 /// The effect of an uncompressed near return, whose target is in a TIP packet, on the return stack.
@@ -26,6 +28,19 @@ pub enum UncompressedReturns {
     Pop,
     /// Keeps all calls, as in libipt; for comparisons with libipt.
     Keep,
+}
+
+/// The place at which decoding resumes where the code does not fit the trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resync {
+    /// The next packet with an address of the flow, as in libipt 2.3 and perf. Where another
+    /// instruction than that of the code disabled tracing, the next TIP.PGE. In any case, no PSB
+    /// after the flow is skipped.
+    #[default]
+    NextAddress,
+    /// The next PSB after all packets that were read ahead, as in libipt 2.1; for comparisons with
+    /// libipt.
+    NextPsb,
 }
 
 impl Config {

@@ -10,10 +10,10 @@ use std::ops::ControlFlow;
 /// Turns PT bytes into instructions and events.
 ///
 /// All engines keep the same contract, so that they compare. Instructions are pushed in order. An
-/// event is pushed before the instruction that it precedes. Where decoding fails, the engine pushes
-/// [`Event::Lost`] and resumes at the next PSB. In foreign code ([`Memory::has_unknown_processes`])
-/// an engine may resume earlier, at the next TIP.PGE. Until then it still reports times and where
-/// tracing was disabled.
+/// event is pushed before the instruction that it precedes. Where decoding fails, the engine
+/// pushes [`Event::Lost`] and resumes at the place that [`Config::resync`] selects. In foreign code
+/// ([`Memory::has_unknown_processes`]) that is the next TIP.PGE at the earliest. Until then it
+/// still reports times and where tracing was disabled.
 pub trait Engine: Sync {
     /// Returns the engine's name, for reports.
     fn name(&self) -> &'static str;

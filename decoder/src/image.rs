@@ -57,7 +57,7 @@ pub trait Memory {
     }
 
     /// Returns whether the code that runs now belongs to a process that is not known. There an
-    /// engine may resume before the next PSB.
+    /// engine resumes only where tracing is enabled again.
     fn has_unknown_processes(&self) -> bool {
         false
     }

@@ -77,7 +77,7 @@ pub mod watch;
 
 pub use block::{BlockId, Instruction};
 pub use clock::TimeEstimate;
-pub use config::{AddressFilter, Config, FilterKind, UncompressedReturns};
+pub use config::{AddressFilter, Config, FilterKind, Resync, UncompressedReturns};
 pub use decode_cache_pool::DecodeCachePool;
 pub use decoder::Decoder;
 pub use digest::Digest;

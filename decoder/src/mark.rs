@@ -88,7 +88,18 @@ pub enum GapCause {
         /// The address of the thread, if it is known.
         at: Option<Avma>,
     },
-    /// The code would run too long without a packet, so it is not the code that ran.
+    /// Another instruction than that of the code ran, and ended the traced flow. A software
+    /// breakpoint does so, because the files have the original instruction.
+    OtherInstruction {
+        /// The address of the instruction.
+        at: Avma,
+    },
+    /// A return goes to a call that an earlier gap hides.
+    UnknownCaller {
+        /// The address of the return.
+        at: Avma,
+    },
+    /// The code runs in circles without a packet, so it is not the code that ran.
     RunAway {
         /// The address at which the engine stopped.
         at: Avma,
@@ -123,7 +134,14 @@ impl fmt::Display for GapCause {
             Self::LostCode { at } => write!(f, "no code bytes for {at}"),
             Self::Corrupt { error, at: Some(at) } => write!(f, "{error} at {at}"),
             Self::Corrupt { error, at: None } => write!(f, "{error}"),
-            Self::RunAway { at } => write!(f, "the code runs too long without a packet at {at}"),
+            Self::OtherInstruction { at } => write!(
+                f,
+                "another instruction than that of the file ran at {at}, as with a debugger's breakpoint"
+            ),
+            Self::UnknownCaller { at } => {
+                write!(f, "the return at {at} goes to a call that an earlier gap hides")
+            }
+            Self::RunAway { at } => write!(f, "the code runs in circles without a packet at {at}"),
             Self::Overlong { at } => write!(
                 f,
                 "more instructions without a packet than a trace of this size can represent, at {at}"

@@ -9,7 +9,6 @@
 mod merge;
 mod owner;
 mod pieces;
-mod psb;
 
 pub(crate) use merge::merge;
 
@@ -134,7 +133,7 @@ pub(crate) fn run(
         Some(engine) => engine.decode(trace.bytes, &memory, config, &mut sink),
     }?;
     let (history, pieces) = cutter.finish();
-    let psbs = psb::stamps(trace.bytes);
+    let psbs = Native::psb_stamps(trace.bytes, config);
     report.psb_blocks = psbs.len();
     for execution in psbs.into_iter().flatten().filter_map(|at| owners.at(at)) {
         *report.psb_blocks_of.entry(execution.tid).or_default() += 1;

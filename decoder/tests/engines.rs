@@ -9,7 +9,7 @@ use backtrail_decoder::{
 };
 use backtrail_oracle::ENGINES;
 use backtrail_pt::encoder::TimingOptions;
-use backtrail_pt::{Avma, Encoder, EncoderOptions, Tid, TimingParams, Tsc};
+use backtrail_pt::{Avma, Encoder, EncoderOptions, Packet, Tid, TimingParams, Tsc};
 use common::agreed::decode_agreed;
 use common::{add_elf, capture};
 use std::collections::BTreeMap;
@@ -248,6 +248,76 @@ fn no_trace_is_no_history() {
             (history.len(), history.digest()),
             (0, backtrail_decoder::Digest::default().value())
         );
+    }
+}
+
+/// Every packet that may have an address, at known code, at missing code, and in a circle: each gap
+/// reads on.
+#[test]
+fn any_packets_over_missing_code_end() {
+    let code = image(&[
+        0x90, 0x75, 0xfd, 0xff, 0xd0, 0xf3, 0x0f, 0xae, 0xe0, 0x48, 0xcf, 0xeb, 0xfe, 0x0f, 0x01,
+    ]);
+    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        ((state >> 20) % below.max(1) as u64) as usize
+    };
+    for round in 0..3000 {
+        let mut trace = Vec::new();
+        for _ in 0..3 {
+            let at = |random: &mut dyn FnMut(usize) -> usize| {
+                [0x1000, 0x1003, 0x1005, 0x1009, 0x100b, 0x100d, 0x9000, 0x9004][random(8)]
+            };
+            let header = format!("fup sext48:{:#x}", at(&mut random));
+            let mut texts = vec!["psb".to_owned(), "mode.exec cs.l".to_owned()];
+            texts.extend((random(3) > 0).then_some(header));
+            texts.push("psbend".to_owned());
+            for _ in 0..random(30) {
+                let kind = random(24);
+                let address = format!("sext48:{:#x}", at(&mut random));
+                let bound = if random(2) == 0 { " ip" } else { "" };
+                texts.push(match kind {
+                    0..=2 => "tnt.short TN".to_owned(),
+                    3..=5 => format!("tip {address}"),
+                    6..=8 => format!("fup {address}"),
+                    9 => "tip.pgd none".to_owned(),
+                    10 => format!("tip.pgd {address}"),
+                    11 | 12 => format!("tip.pge {address}"),
+                    13 => format!("ptw u32:0x7{bound}"),
+                    14..=16 => format!("cfe type:{:#x} vector:0x0{bound}", 1 + random(15)),
+                    17 => format!("exstop{bound}"),
+                    18 => "ovf".to_owned(),
+                    19 => "mode.exec cs.l".to_owned(),
+                    20 => format!("trig 0x1 icnt:{:#x}{bound}", random(3) * random(2)),
+                    21 => "mode.tsx intx".to_owned(),
+                    22 => "mode.tsx abrt".to_owned(),
+                    _ => "pip 0x1000".to_owned(),
+                });
+            }
+            for text in texts {
+                text.parse::<Packet>().unwrap().write_to(&mut trace);
+            }
+        }
+        let input = Input::Thread {
+            tid: Tid(1),
+            trace: Arc::new(trace.clone()),
+            image: Arc::clone(&code),
+        };
+        let (config, inputs) = (Config::default(), [input]);
+        let decoder = Decoder::new(&config);
+        let whole = decoder.decode(&inputs, &BTreeMap::new()).unwrap();
+        let jobs = std::num::NonZeroUsize::new(2).unwrap();
+        let parts = decoder
+            .jobs(jobs)
+            .segment(16)
+            .decode(&inputs, &BTreeMap::new())
+            .unwrap();
+        let of = |history: &History| (history.len(), history.digest(), history.marks().to_vec());
+        assert_eq!(of(&parts.threads[0]), of(&whole.threads[0]), "round {round}");
+        assert!(whole.threads[0].marks().len() <= trace.len(), "round {round}");
     }
 }
 

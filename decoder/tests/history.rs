@@ -61,6 +61,8 @@ fn event() -> impl Strategy<Value = Event> {
         Just(GapCause::Overflow),
         pc().prop_map(|at| GapCause::LostCode { at }),
         pc().prop_map(|at| GapCause::RunAway { at }),
+        pc().prop_map(|at| GapCause::OtherInstruction { at }),
+        pc().prop_map(|at| GapCause::UnknownCaller { at }),
     ];
     prop_oneof![
         3 => stamp,

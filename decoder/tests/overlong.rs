@@ -119,13 +119,64 @@ fn loops_of_thousands_of_instructions_are_never_cut() {
 }
 
 #[test]
-fn longest_code_is_not_cut_early() {
-    let history = history(
-        &input(straight(65_000), branches(1, 10)),
-        1,
-        Decoder::SEGMENT as u64,
-    );
-    assert_eq!((overlong(&history), history.len()), (0, 61 * 65_001));
+fn straight_code_is_bounded_by_packets_and_not_by_its_length() {
+    for (instructions, packets) in [(65_000, 10), (66_000, 10), (200_000, 3), (1_000_000, 1)] {
+        let history = history(
+            &input(straight(instructions), branches(1, packets)),
+            1,
+            Decoder::SEGMENT as u64,
+        );
+        assert!(causes(&history).is_empty());
+        // The code after the last outcome is not proven.
+        let passes = packets as u64 * 6;
+        assert_eq!(history.len(), passes * (instructions as u64 + 1));
+    }
+}
+
+#[test]
+fn ten_million_instructions_may_run_at_a_psb() {
+    let trace = [branches(1, 0), vec![0x06]].concat();
+    let history = history(&input(looped(vec![0x90; 10_000_000]), trace), 2, 64);
+    assert_eq!((causes(&history).len(), history.len()), (0, 10_000_001));
+}
+
+#[test]
+fn many_direct_jumps_are_no_circle() {
+    // Each jump goes to the next; then calls that do not return.
+    for code in [jumps(10_000), looped([0xe8, 1, 0, 0, 0, 0x90].repeat(10_000))] {
+        let history = history(&input(code, branches(1, 1)), 1, Decoder::SEGMENT as u64);
+        assert_eq!((causes(&history).len(), history.len()), (0, 6 * 10_001));
+    }
+}
+
+#[test]
+fn circles_of_any_length_are_found_in_time() {
+    for jumps in [1, 2, 40, 100, 5000, 60_000] {
+        // The last jump goes back to the first.
+        let mut code = [0xeb, 0x00].repeat(jumps);
+        code.push(0xe9);
+        code.extend((-(code.len() as i32 + 4)).to_le_bytes());
+        let began = Instant::now();
+        let history = history(&input(code, branches(20, 100)), 1, Decoder::SEGMENT as u64);
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        assert!(!causes(&history).is_empty());
+        for cause in causes(&history) {
+            assert!(matches!(
+                cause,
+                GapCause::RunAway { .. } | GapCause::Overlong { .. }
+            ));
+        }
+        assert!(
+            history.len() <= 20 * (5 * jumps as u64 + 5),
+            "{jumps}: {}",
+            history.len()
+        );
+    }
+}
+
+fn causes(history: &History) -> Vec<&GapCause> {
+    let causes = history.gaps().map(|(_, gap)| &gap.cause);
+    causes.filter(|cause| **cause != GapCause::Start).collect()
 }
 
 /// Without the bound, there was no result within 40 seconds, and a gigabyte of memory was used per

@@ -154,6 +154,11 @@ impl InsnFlow<'_, '_> {
                     return stop;
                 }
             }
+            // Nothing proves which instructions ran after the last packet. libipt's `ptxed` stops
+            // here too.
+            if status.is_end() {
+                return InsnStop::EndOfTrace;
+            }
             let InsnStep { instruction, result } = self.decoder.next();
             if let Some(found) = instruction.filter(ffi::PtInsn::is_complete) {
                 let (at, len) = (found.pc(), found.len());
@@ -203,28 +208,34 @@ impl InsnFlow<'_, '_> {
 
 /// Limits the instructions without a packet.
 ///
-/// libipt follows `jmp .` for ever, because it needs no packet. A program cannot repeat its state
-/// between two packets. Code far beyond what real programs run without a packet is not the code
-/// that ran.
+/// libipt follows `jmp .` for ever, because it needs no packet. A program cannot leave a circle of
+/// code without a packet, so code that runs in circles is not the code that ran. The rule is that
+/// of the native engine: Brent's algorithm over the targets of direct jumps and calls.
 #[derive(Default)]
 struct InsnRunawayGuard {
-    instructions: u32,
-    direct: u32,
+    anchor: Option<Avma>,
+    steps: u32,
+    limit: u32,
 }
 
 impl InsnRunawayGuard {
-    /// The most instructions without a branch that produces a packet (a quarter of a megabyte).
-    const MAX_INSTRUCTIONS: u32 = 1 << 16;
-    /// The most direct jumps and calls in a row without a packet.
-    const MAX_DIRECT: u32 = 1 << 12;
-
     fn runs_away(&mut self, cofi: Cofi) -> bool {
-        match cofi {
-            Cofi::Sequential => {}
-            Cofi::Jump { .. } | Cofi::Call { .. } => self.direct += 1,
-            _ => *self = Self::default(),
+        let target = match cofi {
+            Cofi::Sequential => return false,
+            Cofi::Jump { target } | Cofi::Call { target } => target,
+            _ => {
+                *self = Self::default();
+                return false;
+            }
+        };
+        if self.anchor == Some(target) {
+            return true;
         }
-        self.instructions += 1;
-        self.instructions > Self::MAX_INSTRUCTIONS || self.direct > Self::MAX_DIRECT
+        if self.steps == self.limit {
+            (self.anchor, self.steps) = (Some(target), 0);
+            self.limit = self.limit.saturating_mul(2).max(1);
+        }
+        self.steps += 1;
+        false
     }
 }

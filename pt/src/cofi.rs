@@ -121,11 +121,11 @@ fn is_system(instruction: &Instruction) -> bool {
 }
 
 /// Returns whether only events report this return to another context: system-management mode, trust
-/// domains, SVM, FRED.
+/// domains, SVM.
 fn is_left_to_events(instruction: &Instruction) -> bool {
     matches!(
         instruction.mnemonic(),
-        Mnemonic::Rsm | Mnemonic::Seamret | Mnemonic::Erets | Mnemonic::Eretu | Mnemonic::Skinit
+        Mnemonic::Rsm | Mnemonic::Seamret | Mnemonic::Skinit
     )
 }
 
@@ -156,6 +156,8 @@ mod tests {
             &[0xcd, 0x80],
             &[0x48, 0xcf],
             &[0xcb],
+            &[0xf2, 0x0f, 0x01, 0xca],
+            &[0xf3, 0x0f, 0x01, 0xca],
         ] {
             assert_eq!(cofi(far), Cofi::FarTransfer, "{far:x?}");
         }

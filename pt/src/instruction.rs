@@ -41,7 +41,7 @@ pub enum Role {
     LoadsVmcs,
     /// VMLAUNCH, VMRESUME.
     EntersVm,
-    /// IRET, SYSRET, SYSEXIT.
+    /// IRET, SYSRET, SYSEXIT, ERETS, ERETU.
     ReturnsFromInterrupt,
     /// UIRET.
     ReturnsFromUserInterrupt,
@@ -234,6 +234,8 @@ fn read_head(window: &Window, mode: Mode) -> Result<Head, InvalidAfter> {
             }
             OpcodeByte::Rex => break opcode,
             OpcodeByte::Escape => break escaped(window, &mut end)?,
+            OpcodeByte::Rex2 if mode == Mode::Bits64 => break rex2(window, &mut end, &mut rex)?,
+            OpcodeByte::Rex2 => break opcode,
             OpcodeByte::Vex2 | OpcodeByte::Vex3 | OpcodeByte::Evex => {
                 // Otherwise this is LES, LDS or BOUND, whose ModRM byte specifies memory.
                 if mode == Mode::Bits64 || byte(window, end) >= 0xc0 {
@@ -262,6 +264,19 @@ fn read_head(window: &Window, mode: Mode) -> Result<Head, InvalidAfter> {
         modrm: byte(window, end),
         sib: byte(window, end + 1),
     })
+}
+
+/// Decodes the rest of a REX2 prefix and the opcode. `end` is after the first byte of the prefix.
+/// Sets `rex` to the REX prefix with the same W, and with R if any high bit of the register is set.
+fn rex2(window: &Window, end: &mut usize, rex: &mut u8) -> Result<Opcode, InvalidAfter> {
+    let payload = byte(window, *end);
+    let at = *end + 1;
+    if at >= MAX_LEN {
+        return Err(InvalidAfter(*end));
+    }
+    *rex = payload & 8 | u8::from(payload & 0x44 != 0) << 2;
+    *end = at + 1;
+    Ok(tables::rex2(payload >> 7, byte(window, at)))
 }
 
 /// Decodes the opcode after 0F, at `end`.
@@ -365,6 +380,8 @@ fn flow(head: &Head, mode: Mode, target: Avma) -> (Cofi, Role) {
         (Flow::Return, _) => plain(Cofi::Return),
         (Flow::Group5, 2) => plain(Cofi::IndirectCall),
         (Flow::Group5, 4) => plain(Cofi::IndirectJump),
+        // JMPABS has its target in the code, and yet produces a TIP.
+        (Flow::JumpAbsolute, _) if !head.has_other_size() => plain(Cofi::IndirectJump),
         (Flow::Far, _) | (Flow::Group5, 3 | 5) => plain(far),
         (Flow::FarLegacy, _) if mode != Mode::Bits64 => plain(far),
         (Flow::InterruptReturn, _) => (far, Role::ReturnsFromInterrupt),
@@ -372,6 +389,8 @@ fn flow(head: &Head, mode: Mode, target: Avma) -> (Cofi, Role) {
             0xc1 => plain(far),
             0xc2 | 0xc3 => (far, Role::EntersVm),
             0xec => (far, Role::ReturnsFromUserInterrupt),
+            // ERETS with F2 and ERETU with F3; without a prefix it is CLAC.
+            0xca if head.repne_last || head.rep => (far, Role::ReturnsFromInterrupt),
             _ => plain(Cofi::Sequential),
         },
         // With a 66 or F3 prefix it is VMCLEAR or VMXON, which load no VMCS.
@@ -385,6 +404,16 @@ fn flow(head: &Head, mode: Mode, target: Avma) -> (Cofi, Role) {
 impl Head {
     fn has_operand_size(&self) -> bool {
         self.attributes.has(Attributes::OPERAND_SIZE)
+    }
+
+    /// Returns whether the operand or the address has another size than by default.
+    fn has_other_size(&self) -> bool {
+        let attributes = [
+            Attributes::OPERAND_SIZE,
+            Attributes::ADDRESS_SIZE,
+            Attributes::WIDE,
+        ];
+        attributes.iter().any(|&attribute| self.attributes.has(attribute))
     }
 
     /// Handles an instruction that exceeds the maximum length: the bytes up to ModRM and SIB were

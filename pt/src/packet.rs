@@ -136,6 +136,18 @@ pub enum Packet {
         /// The value.
         value: u64,
     },
+    /// Triggers fired (trigger tracing).
+    Trig {
+        /// The triggers that fired, one bit each.
+        triggers: u8,
+        /// The number of instructions from the last packet with an address or an outcome to the
+        /// instruction of the trigger. `None`: unknown.
+        instructions: Option<u16>,
+        /// Whether other triggers fired that are not reported.
+        multiple: bool,
+        /// Whether a [`Packet::Fup`] with the address of the instruction follows.
+        ip: bool,
+    },
 }
 
 /// The outcomes of up to 47 conditional branches and compressed returns, oldest first.

@@ -61,6 +61,8 @@ pub struct Parser<'a> {
     offset: usize,
     block: Option<ItemSize>,
     failed: bool,
+    /// The start of the last packet, unless it is a PSB.
+    last: Option<usize>,
 }
 
 /// The size of the items in the current block. Inside a block, a byte that ends in 100 is an item
@@ -80,6 +82,7 @@ impl<'a> Parser<'a> {
             offset: 0,
             block: None,
             failed: false,
+            last: None,
         }
     }
 
@@ -103,10 +106,22 @@ impl<'a> Parser<'a> {
     /// starts past the first byte of the bad packet. Returns `None` if there is no PSB, and the
     /// parser is at its end.
     pub fn sync_forward(&mut self) -> Option<usize> {
-        let from = self.offset + usize::from(self.failed);
+        self.sync_from(self.offset + usize::from(self.failed))
+    }
+
+    /// Does the same as [`Self::sync_forward`], but after an error it also finds a PSB whose first
+    /// bytes the last packet took. A loss that cut this packet leaves that.
+    pub fn resync_forward(&mut self) -> Option<usize> {
+        match self.last.filter(|_| self.failed) {
+            Some(last) => self.sync_from(last + 1),
+            None => self.sync_forward(),
+        }
+    }
+
+    fn sync_from(&mut self, from: usize) -> Option<usize> {
         let found = find_psb(self.data, from);
         self.offset = found.unwrap_or(self.data.len());
-        (self.block, self.failed) = (None, false);
+        (self.block, self.failed, self.last) = (None, false, None);
         found
     }
 
@@ -146,6 +161,7 @@ impl Iterator for Parser<'_> {
         match bytes.packet(self.block) {
             Ok(packet) => {
                 self.track_block(&packet);
+                self.last = (packet != Packet::Psb).then_some(offset);
                 self.offset += rest.len() - bytes.0.len();
                 Some(Ok((offset, packet)))
             }
@@ -210,6 +226,7 @@ impl Bytes<'_> {
             opcode::TSC => Ok(Packet::Tsc(self.wide::<7>()?)),
             opcode::MTC => Ok(Packet::Mtc(self.byte()?)),
             opcode::MODE => self.mode(),
+            opcode::TRIG => self.trig(),
             even if even & 1 == 0 => Tnt::from_payload(u64::from(even >> 1), Tnt::MAX_SHORT_LEN)
                 .map(Packet::TntShort)
                 .ok_or(ParseErrorKind::BadPayload),
@@ -257,10 +274,13 @@ impl Bytes<'_> {
                 Packet::Cbr(ratio)
             }
             ext::TMA => {
-                let [ctc0, ctc1, _, fast0, fast1] = self.take()?;
+                let [ctc0, ctc1, reserved, fast0, fast1] = self.take()?;
+                if reserved != 0 || fast1 > 1 {
+                    return Err(ParseErrorKind::BadPayload);
+                }
                 Packet::Tma {
                     ctc: u16::from_le_bytes([ctc0, ctc1]),
-                    fast: u16::from_le_bytes([fast0, fast1 & 1]),
+                    fast: u16::from_le_bytes([fast0, fast1]),
                 }
             }
             ext::VMCS => Packet::Vmcs(self.wide::<5>()? << 12),
@@ -276,7 +296,7 @@ impl Bytes<'_> {
             ext::PWRE => {
                 let [flags, states] = self.take()?;
                 Packet::Pwre {
-                    hardware: flags & 0x80 != 0,
+                    hardware: flags & (wire::pwre::HARDWARE | wire::pwre::HARDWARE_LIBIPT) != 0,
                     state: states >> 4,
                     sub_state: states & 0xf,
                 }
@@ -342,6 +362,21 @@ impl Bytes<'_> {
             }),
             _ => Err(ParseErrorKind::BadPayload),
         }
+    }
+
+    fn trig(&mut self) -> ParseResult<Packet> {
+        use wire::trig;
+        let [bits, triggers] = self.take()?;
+        let instructions = match bits & trig::INSTRUCTIONS {
+            0 => None,
+            _ => Some(self.take().map(u16::from_le_bytes)?),
+        };
+        Ok(Packet::Trig {
+            triggers,
+            instructions,
+            multiple: bits & trig::MULTIPLE != 0,
+            ip: bits & trig::IP != 0,
+        })
     }
 
     fn cyc(&mut self, first: u8) -> ParseResult<Packet> {

@@ -65,6 +65,18 @@ impl fmt::Display for Packet {
                 write!(f, "cfe type:{kind:#x} vector:{vector:#x}{}", flag(ip, " ip"))
             }
             Self::Evd { kind, value } => write!(f, "evd type:{kind:#x} {value:#x}"),
+            Self::Trig {
+                triggers,
+                instructions,
+                multiple,
+                ip,
+            } => {
+                write!(f, "trig {triggers:#x}")?;
+                if let Some(instructions) = instructions {
+                    write!(f, " icnt:{instructions:#x}")?;
+                }
+                write!(f, "{}{}", flag(multiple, " mult"), flag(ip, " ip"))
+            }
         }
     }
 }
@@ -192,6 +204,12 @@ impl Fields<'_> {
                 kind: self.named("type", 6)?,
                 value: self.number()?,
             },
+            "trig" => Packet::Trig {
+                triggers: self.number()?,
+                instructions: self.optional("icnt", 16)?,
+                multiple: self.flag("mult"),
+                ip: self.flag("ip"),
+            },
             _ => return None,
         })
     }
@@ -205,6 +223,15 @@ impl Fields<'_> {
         let text = self.0.next()?.strip_prefix(name)?.strip_prefix(':')?;
         let value = number::<u64>(text).filter(|value| value >> bits == 0)?;
         T::try_from(value).ok()
+    }
+
+    /// Parses `name:NUMBER` as [`Self::named`] does, if the next word has this name.
+    fn optional<T: TryFrom<u64>>(&mut self, name: &str, bits: u32) -> Option<Option<T>> {
+        let next = self.0.clone().next().and_then(|word| word.split_once(':'));
+        match next.is_some_and(|(found, _)| found == name) {
+            true => self.named(name, bits).map(Some),
+            false => Some(None),
+        }
     }
 
     fn flag(&mut self, name: &str) -> bool {

@@ -20,10 +20,29 @@ pub(crate) mod opcode {
     pub const TSC: u8 = 0x19;
     pub const MTC: u8 = 0x59;
     pub const MODE: u8 = 0x99;
+    pub const TRIG: u8 = 0xd9;
     /// The low two bits of CYC.
     pub const CYC: u8 = 0b11;
     /// The low three bits of BIP, within a block.
     pub const BIP: u8 = 0b100;
+}
+
+/// The bits of the second byte of TRIG.
+pub(crate) mod trig {
+    /// A FUP follows.
+    pub const IP: u8 = 0x80;
+    /// Two bytes with the number of instructions follow.
+    pub const INSTRUCTIONS: u8 = 0x40;
+    /// Other triggers fired.
+    pub const MULTIPLE: u8 = 0x20;
+}
+
+/// The bits of the third byte of PWRE.
+pub(crate) mod pwre {
+    /// The hardware initiated the entry.
+    pub const HARDWARE: u8 = 0x80;
+    /// The bit that libipt's encoder sets instead of [`HARDWARE`]. The SDM reserves it.
+    pub const HARDWARE_LIBIPT: u8 = 0x08;
 }
 
 /// The second bytes after [`opcode::EXTENDED`].
@@ -114,7 +133,10 @@ impl Packet {
             } => {
                 ext(
                     ext::PWRE,
-                    &[u8::from(hardware) << 7, state << 4 | sub_state & 0xf],
+                    &[
+                        if hardware { pwre::HARDWARE } else { 0 },
+                        state << 4 | sub_state & 0xf,
+                    ],
                 );
             }
             Self::Pwrx { last, deepest, wake } => {
@@ -133,6 +155,19 @@ impl Packet {
             Self::Evd { kind, value } => {
                 ext(ext::EVD, &[kind & 0x3f]);
                 out.extend_from_slice(&value.to_le_bytes());
+            }
+            Self::Trig {
+                triggers,
+                instructions,
+                multiple,
+                ip,
+            } => {
+                let bit = |set: bool, bit: u8| if set { bit } else { 0 };
+                let bits = bit(ip, trig::IP)
+                    | bit(instructions.is_some(), trig::INSTRUCTIONS)
+                    | bit(multiple, trig::MULTIPLE);
+                out.extend_from_slice(&[opcode::TRIG, bits, triggers]);
+                out.extend(instructions.into_iter().flat_map(u16::to_le_bytes));
             }
         }
     }

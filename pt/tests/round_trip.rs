@@ -76,6 +76,14 @@ fn packet() -> BoxedStrategy<Packet> {
         any::<bool>().prop_map(|ip| Packet::Bep { ip }),
         (any::<bool>(), 0..32u8, any::<u8>()).prop_map(|(ip, kind, vector)| Packet::Cfe { ip, kind, vector }),
         (0..64u8, any::<u64>()).prop_map(|(kind, value)| Packet::Evd { kind, value }),
+        any::<(u8, Option<u16>, bool, bool)>().prop_map(|(triggers, instructions, multiple, ip)| {
+            Packet::Trig {
+                triggers,
+                instructions,
+                multiple,
+                ip,
+            }
+        }),
     ];
     prop_oneof![flow, time, rest].boxed()
 }
@@ -155,4 +163,28 @@ fn walk(bytes: &[u8]) -> Result<(), TestCaseError> {
     }
     prop_assert_eq!(parser.offset(), bytes.len());
     Ok(())
+}
+
+/// The first three bytes of an MNT, whose rest was lost: its payload is half of the PSB.
+#[test]
+fn psb_in_a_packet_cut_by_a_loss_is_found() {
+    let mut bytes = Vec::new();
+    Packet::Psb.write_to(&mut bytes);
+    bytes.extend([0x02, 0xc3, 0x88]);
+    let psb = bytes.len();
+    Packet::Psb.write_to(&mut bytes);
+    Packet::PsbEnd.write_to(&mut bytes);
+    let mut parser = Parser::new(&bytes);
+    let read = parser.by_ref().count();
+    assert_eq!((read, parser.resync_forward()), (3, Some(psb)));
+    let rest: Vec<Packet> = parser.map(|packet| packet.unwrap().1).collect();
+    assert_eq!(rest, [Packet::Psb, Packet::PsbEnd]);
+
+    // A PSB right after a PSB that an error follows is not found in the first.
+    let mut bytes = Vec::new();
+    Packet::Psb.write_to(&mut bytes);
+    bytes.push(0xc9);
+    Packet::Psb.write_to(&mut bytes);
+    let mut parser = Parser::new(&bytes);
+    assert_eq!((parser.by_ref().count(), parser.resync_forward()), (2, Some(17)));
 }

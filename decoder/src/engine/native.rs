@@ -16,13 +16,14 @@ mod events;
 mod flow;
 mod packet_cache;
 mod packets;
+mod psb_stamps;
 mod return_stack;
 mod straight_line;
 mod time;
 
 use super::{Engine, Event, Sink};
 use crate::{Canceled, Config, GapCause, Memory, PathTable};
-use backtrail_pt::CpuModel;
+use backtrail_pt::{CpuModel, Tsc};
 pub(crate) use decode_cache::DecodeCache;
 pub(crate) use disabled_intervals::DisabledIntervals;
 use errata::Errata;
@@ -111,6 +112,11 @@ impl Native {
             |_| DisabledIntervals::default(),
             |errata| DisabledIntervals::of(trace, errata, config),
         )
+    }
+
+    /// Returns the timestamp of each PSB at which decoding can start, `None` for one without.
+    pub(crate) fn psb_stamps(trace: &[u8], config: &Config) -> Vec<Option<Tsc>> {
+        errata_of(config).map_or_else(|_| Vec::new(), |errata| psb_stamps::stamps(trace, errata))
     }
 
     /// Returns a splitter that cuts a trace into independent segments of at least `min_len` bytes.

@@ -300,6 +300,10 @@ impl Sink for Cutter<'_> {
             }
             Event::FlowBegins { .. } => {
                 self.found();
+                // The flow may resume in the middle, without an event of its own.
+                if self.open.is_none() {
+                    self.open(false);
+                }
             }
             Event::Ptwrite { .. } | Event::Cpu(_) => {}
         }

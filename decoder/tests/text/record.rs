@@ -72,6 +72,12 @@ impl Recording<'_> {
                     GapCause::LostCode { at } => (format!("lost code at {}", name(*at)), true),
                     GapCause::RunAway { at } => (format!("lost run-away at {}", name(*at)), false),
                     GapCause::Overlong { at } => (format!("lost overlong at {}", name(*at)), false),
+                    GapCause::OtherInstruction { at } => {
+                        (format!("lost other-instruction at {}", name(*at)), false)
+                    }
+                    GapCause::UnknownCaller { at } => {
+                        (format!("lost unknown-caller at {}", name(*at)), false)
+                    }
                     GapCause::Corrupt { error, at: None } => (format!("lost trace: {error}"), true),
                     GapCause::Corrupt { error, at: Some(at) } => {
                         (format!("lost trace: {error} at {}", name(*at)), true)

@@ -22,6 +22,11 @@ pub(super) struct InsnDecoder<'a> {
 pub(super) struct Status(c_int);
 
 impl Status {
+    /// Returns whether the trace has no further packet.
+    pub fn is_end(self) -> bool {
+        self.0 & sys::pt_status_flag_pts_eos as c_int != 0
+    }
+
     /// Returns whether an event must be fetched before the next instruction.
     pub fn event_pending(self) -> bool {
         self.0 & sys::pt_status_flag_pts_event_pending as c_int != 0

@@ -74,7 +74,7 @@ pub(super) enum Flow {
     InterruptReturn,
     /// FF: includes indirect calls and jumps.
     Group5,
-    /// 0F 01: includes VMCALL, VMLAUNCH, VMRESUME and UIRET.
+    /// 0F 01: includes VMCALL, VMLAUNCH, VMRESUME, UIRET, ERETS and ERETU.
     Group7,
     /// 0F C7: includes VMPTRLD.
     Group9,
@@ -82,6 +82,8 @@ pub(super) enum Flow {
     Group15,
     /// 0F 22: includes MOV to CR3.
     MovToCr,
+    /// REX2 A1: JMPABS, unless a prefix or W changes the operand size.
+    JumpAbsolute,
 }
 
 /// The meaning of a byte at the position of an opcode.
@@ -100,6 +102,8 @@ pub(super) enum OpcodeByte {
     Vex2,
     Vex3,
     Evex,
+    /// REX2 in 64-bit code (APX), otherwise an opcode.
+    Rex2,
     /// Escape to another opcode map.
     Escape,
     Escape38,
@@ -221,7 +225,15 @@ pub(super) static ONE_BYTE: Map = {
             (0xce, 0xce, PLAIN.flow(Flow::FarLegacy)),
             (0xcf, 0xcf, PLAIN.flow(Flow::InterruptReturn)),
             (0xd0, 0xd3, FULL),
-            (0xd4, 0xd5, PLAIN.imm(Imm::Byte)),
+            (0xd4, 0xd4, PLAIN.imm(Imm::Byte)),
+            (
+                0xd5,
+                0xd5,
+                Opcode {
+                    kind: OpcodeByte::Rex2,
+                    ..PLAIN.imm(Imm::Byte)
+                },
+            ),
             (0xd8, 0xdf, FULL),
             (0xe0, 0xe3, PLAIN.imm(Imm::Byte).flow(Flow::Conditional)),
             (0xe4, 0xe7, PLAIN.imm(Imm::Byte)),
@@ -348,6 +360,20 @@ static EVEX_4: Map = map(
         (0xf7, 0xf7, FULL.imm(Imm::TestZ)),
     ],
 );
+
+/// Returns the opcode after a REX2 prefix with `map` 0 or 1. Relative branches, SYSENTER and
+/// SYSEXIT are invalid with this prefix (APX architecture specification, "REX2 prefix").
+pub(super) fn rex2(map: u8, opcode: u8) -> Opcode {
+    let of_map = if map == 0 { &ONE_BYTE } else { &TWO_BYTE };
+    let found = of_map[usize::from(opcode)];
+    let flow = match (map, opcode, found.flow) {
+        (0, 0xa1, _) => Flow::JumpAbsolute,
+        (1, 0x34 | 0x35, _) => Flow::Next,
+        (_, _, Flow::Conditional | Flow::Jump | Flow::Call | Flow::FarLegacy) => Flow::Next,
+        (_, _, flow) => flow,
+    };
+    found.flow(flow)
+}
 
 /// Returns the opcode after a VEX prefix with `map`, or `None` if there is no such map.
 pub(super) fn vex(map: u8, opcode: u8) -> Option<Opcode> {

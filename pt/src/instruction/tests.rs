@@ -232,6 +232,60 @@ fn each_role_is_recognized() {
     assert_eq!(role(&[0x48, 0x0f, 0x07]), Role::ReturnsFromInterrupt);
     assert_eq!(role(&[0x0f, 0x35]), Role::ReturnsFromInterrupt);
     assert_eq!(role(&[0xf3, 0x0f, 0x01, 0xec]), Role::ReturnsFromUserInterrupt);
+    assert_eq!(
+        role(&[0xf2, 0x0f, 0x01, 0xca]),
+        Role::ReturnsFromInterrupt,
+        "ERETS"
+    );
+    assert_eq!(
+        role(&[0xf3, 0x0f, 0x01, 0xca]),
+        Role::ReturnsFromInterrupt,
+        "ERETU"
+    );
+    assert_eq!(role(&[0x0f, 0x01, 0xca]), Role::Plain, "CLAC");
+    assert_eq!(role(&[0xd5, 0x80, 0x22, 0xd8]), Role::WritesCr3, "with REX2");
+    assert_eq!(role(&[0xd5, 0xc0, 0x22, 0xd8]), Role::Plain, "CR19");
+}
+
+/// APX architecture specification, "REX2 prefix", "JMPABS", "Promoted legacy instructions".
+#[test]
+fn apx_prefixes_have_their_length_and_flow() {
+    let long = Mode::Bits64;
+    // MOV r16, [r17 + disp8]; MOV r16d, imm32; MOV r16, imm64; PUSH r16.
+    for code in [
+        &[0xd5, 0x58, 0x8b, 0x41, 0x08][..],
+        &[0xd5, 0x10, 0xb8, 1, 2, 3, 4],
+        &[0xd5, 0x18, 0xb8, 1, 2, 3, 4, 5, 6, 7, 8],
+        &[0xd5, 0x10, 0x50],
+        // MOVZX r16d, byte [rax]; the second map is in the prefix.
+        &[0xd5, 0xc0, 0xb6, 0x00],
+        // A relative branch is invalid with REX2.
+        &[0xd5, 0x00, 0xe8, 0, 0, 0, 0],
+        &[0xd5, 0x00, 0x74, 0],
+        &[0xd5, 0x80, 0x85, 0, 0, 0, 0],
+        // MOV AL, moffs64 and MOV RAX, moffs64 are not JMPABS.
+        &[0xd5, 0x00, 0xa0, 1, 2, 3, 4, 5, 6, 7, 8],
+        &[0xd5, 0x08, 0xa1, 1, 2, 3, 4, 5, 6, 7, 8],
+        // ADD r16, r17, imm32; TEST r16, imm32; SHLD r16, r17, imm8 in map 4.
+        &[0x62, 0xfc, 0x7c, 0x18, 0x81, 0xc1, 1, 2, 3, 4],
+        &[0x62, 0xfc, 0x7c, 0x08, 0xf7, 0xc0, 1, 2, 3, 4],
+        &[0x62, 0xfc, 0x7c, 0x18, 0x24, 0xc1, 7],
+        // With 16-bit operands.
+        &[0x62, 0xfc, 0x7d, 0x18, 0x81, 0xc1, 1, 2],
+    ] {
+        assert_eq!(cofi(code, long), Cofi::Sequential, "{code:02x?}");
+    }
+    let jump = [0xd5, 0x00, 0xa1, 1, 2, 3, 4, 5, 6, 7, 8];
+    assert_eq!(cofi(&jump, long), Cofi::IndirectJump);
+    assert_eq!(cofi(&[0xd5, 0x11, 0xff, 0xd0], long), Cofi::IndirectCall);
+    assert_eq!(cofi(&[0xd5, 0x11, 0xff, 0xe0], long), Cofi::IndirectJump);
+    assert_eq!(cofi(&[0xd5, 0x00, 0xc3], long), Cofi::Return);
+    // AAD in 32-bit code.
+    assert_eq!(cofi(&[0xd5, 0x0a], Mode::Bits32), Cofi::Sequential);
+    assert_eq!(
+        decode(&[0xd5, 0x10, 0xb8, 1], AT, long),
+        Err(DecodeError::Truncated)
+    );
 }
 
 /// SDM volume 3, "VMX Instruction Reference": only VMPTRLD loads a VMCS. libipt treats all three as
@@ -250,7 +304,7 @@ fn invalid_code_has_the_length_of_libipt() {
         (&[0x06][..], Mode::Bits64, 1),
         (&[0x0f, 0x04], Mode::Bits64, 2),
         (&[0x8f, 0xe8, 0x24], Mode::Bits64, 2),
-        (&[0xd5, 0x10], Mode::Bits64, 2),
+        (&[0xd5, 0x10], Mode::Bits32, 2),
         (&[0xc4, 0x05, 0x78, 0x90], Mode::Bits64, 4),
         (&[0xc7, 0x38, 1, 2, 3, 4], Mode::Bits64, 6),
         (&[0xc7, 0x78, 1], Mode::Bits64, 3),

@@ -73,7 +73,7 @@ fn dump_buffer(
     let tail = bytes.get(from..).unwrap_or_default();
     let mut parser = Parser::new(tail);
     let mut left = args.count.unwrap_or(u64::MAX);
-    while left > 0 && parser.sync_forward().is_some() {
+    while left > 0 && parser.resync_forward().is_some() {
         for item in parser.by_ref() {
             let (offset, item) = match item {
                 Ok((_, Packet::Pad)) => continue,

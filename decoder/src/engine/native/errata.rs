@@ -86,8 +86,9 @@ impl Errata {
                 skl014: true,
                 ..common
             },
-            // Alder, Raptor, Meteor, Arrow, Lunar and Panther Lake.
-            (6, 0x97 | 0x9a | 0xb5 | 0xb7 | 0xba | 0xbf | 0xc5 | 0xc6 | 0xaa | 0xac | 0xbd | 0xcc) => Self {
+            // Alder, Raptor, Meteor, Arrow, Lunar, Panther, Wildcat and Nova Lake.
+            (6, 0x97 | 0x9a | 0xb5 | 0xb7 | 0xba | 0xbf | 0xc5 | 0xc6 | 0xaa | 0xac | 0xbd | 0xcc | 0xd5)
+            | (0x12, 0x01 | 0x03) => Self {
                 apl11: true,
                 ..common
             },
@@ -122,6 +123,11 @@ mod tests {
         assert!(of("6/85/4").unwrap().skz84 && !of("6/85/4").unwrap().skd010);
         assert!(of("6/92/9").unwrap().apl12);
         assert!(of("19/1/0").unwrap().skd022);
+        for nova_or_wildcat in ["18/1/0", "18/3/1", "6/213/0"] {
+            let errata = of(nova_or_wildcat).unwrap();
+            assert!(errata.apl11 && errata.skd022 && errata.bdm70 && !errata.apl12);
+        }
+        assert_eq!(of("18/2/0"), None);
         assert_eq!(of("6/1/0"), None);
         let software = CpuModel {
             vendor: Vendor::Other,

@@ -86,6 +86,10 @@ pub(super) enum EventKind {
     Shutdown,
     UserInterrupt,
     UserIret,
+    /// A trigger fired, this number of instructions after the last address or outcome.
+    Trigger {
+        instructions: u16,
+    },
     /// CBR, MNT, PWRE, PWRX, RSM, SIPI: not bound to an address.
     AtOnce,
     /// No effect; consumes the packet that it binds to.

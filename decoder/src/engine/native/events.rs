@@ -101,6 +101,16 @@ impl<'a> Events<'a> {
         self.packets.offset()
     }
 
+    /// Returns the offset of the packet of the last returned item.
+    pub fn item_offset(&self) -> usize {
+        self.last_item.0
+    }
+
+    /// Returns the offset of the next packet, or of the error in place of it.
+    pub fn packet_offset(&self) -> usize {
+        self.offset
+    }
+
     /// Returns the offset of the PSB at which decoding last started.
     pub fn sync_offset(&self) -> Option<usize> {
         self.packets.sync_offset()
@@ -120,6 +130,14 @@ impl<'a> Events<'a> {
         self.sync()
     }
 
+    /// Starts at the first PSB at or after `offset`, and reads its PSB+.
+    pub fn sync_from(&mut self, offset: usize) -> Result<(), Error> {
+        self.time.reset();
+        self.reset();
+        self.packets.sync_from(offset)?;
+        self.read_header()
+    }
+
     /// Starts at the PSB at `offset`, or at the next one if there is none.
     pub fn sync_at(&mut self, offset: usize) -> Result<(), Error> {
         self.packets.begin_at(offset);
@@ -135,6 +153,11 @@ impl<'a> Events<'a> {
     fn sync(&mut self) -> Result<(), Error> {
         self.reset();
         self.packets.sync_forward()?;
+        self.read_header()
+    }
+
+    /// Reads the PSB+ that is next.
+    fn read_header(&mut self) -> Result<(), Error> {
         self.fetch();
         match self.packet? {
             Packet::Psb => self.header(),
@@ -246,6 +269,7 @@ impl<'a> Events<'a> {
             Packet::Exstop { ip } => self.exstop(ip),
             Packet::Cfe { ip, kind, .. } => self.control_flow_event(ip, kind),
             Packet::Evd { kind, .. } => self.event_data(kind),
+            Packet::Trig { instructions, ip, .. } => self.trigger(instructions, ip),
             // Data of a block does not concern the flow. The FUP at its end belongs to it.
             Packet::Bep { ip: true } => self.wait(Binding::OWN_FUP, EventKind::Ignore),
             _ => Ok(PacketResult::Nothing),
@@ -336,6 +360,17 @@ impl<'a> Events<'a> {
             self.queue.push(Binding::OWN_FUP, mwait)?;
         }
         self.with_own_fup(ip, EventKind::Exstop)
+    }
+
+    /// TRIG binds to its own FUP, or to the instruction that it counts to. Without either it is not
+    /// bound. While tracing is disabled there is nothing to count.
+    fn trigger(&mut self, instructions: Option<u16>, ip: bool) -> Result<PacketResult, Error> {
+        let counts = instructions.is_some_and(|count| count > 0);
+        if ip && (counts || instructions.is_none()) || counts && !self.enabled {
+            return Err(Error::BadPacket);
+        }
+        let instructions = instructions.unwrap_or(0);
+        self.with_own_fup(ip, EventKind::Trigger { instructions })
     }
 
     /// Updates the last IP from a packet.

@@ -1,14 +1,14 @@
 //! Follows a program through its code: by branch outcomes and targets, with events applied where
 //! they are due.
 //!
-//! Source: SDM volume 3, "Intel Processor Trace". Broken traces are treated as in libipt's
-//! instruction decoder: both engines lose the flow at the same place and resume at the same PSB.
-//! Only after foreign code this engine resumes earlier ([`foreign_code`]).
+//! Source: SDM volume 3, "Intel Processor Trace". Broken traces lose the flow at the same place as
+//! in libipt's instruction decoder. The flow resumes at the next PSB, and after lost code at the
+//! next address ([`resume`]).
 
 mod apply;
 mod binding;
 mod follow;
-mod foreign_code;
+mod resume;
 mod runaway;
 mod segment;
 
@@ -20,7 +20,7 @@ use super::events::Events;
 use super::return_stack::ReturnStack;
 use super::time::EventTime;
 use super::time::TimingLog;
-use crate::{Canceled, Config, Event, GapCause, Memory, PathIdx, PathTable, Sink};
+use crate::{Canceled, Config, Event, GapCause, Memory, PathIdx, PathTable, Resync, Sink};
 use backtrail_pt::Avma;
 use backtrail_pt::instruction::Mode;
 use runaway::RunawayGuard;
@@ -37,13 +37,15 @@ pub(super) struct FlowDecoder<'a, 'b> {
     config: &'a Config,
     errata: Errata,
     events: Events<'b>,
-    /// The next item of the trace.
+    /// The next item of the trace, and the offset of its packet.
     ahead: Result<TraceItem, Error>,
+    ahead_offset: usize,
     /// Outcomes not used yet: the oldest in the highest of the low `outcomes_len` bits.
     outcomes: u64,
     outcomes_len: u32,
-    /// The next event, which is not due yet.
+    /// The next event, which is not due yet, and the offset of its packet.
     pending: Option<TraceEvent>,
+    pending_offset: usize,
     ip: u64,
     enabled: bool,
     /// The execution mode; `None`: not reported, or invalid.
@@ -51,6 +53,14 @@ pub(super) struct FlowDecoder<'a, 'b> {
     /// The address space whose code is read.
     space: u32,
     returns: ReturnStack,
+    /// The flow resumed in the middle since the last PSB: earlier calls are unknown.
+    resumed: bool,
+    /// The instructions since the last packet with an address or an outcome.
+    since_address: u32,
+    /// The offset from which the next PSB to start at is searched.
+    search_from: usize,
+    /// The last PSB in the flow and the address of the flow there, if the PSB+ has another address.
+    passed_psb: Option<(usize, u64)>,
     cache: DecodeCache,
     /// The number of times the code changed.
     changes: u32,
@@ -73,8 +83,8 @@ enum Stop {
     Overlong(u64),
     /// The PSB at which the segment ends is reached.
     Reached,
-    /// The loss of the flow was reported; decoding resumes at the next PSB.
-    AtNextPsb,
+    /// The loss of the flow was reported; decoding resumes at the PSB at this offset.
+    AtPsb(usize),
     Canceled,
 }
 
@@ -104,14 +114,20 @@ impl<'a, 'b> FlowDecoder<'a, 'b> {
             errata,
             events: Events::new(trace, errata, config),
             ahead: Err(Error::End),
+            ahead_offset: 0,
             outcomes: 0,
             outcomes_len: 0,
             pending: None,
+            pending_offset: 0,
             ip: 0,
             enabled: false,
             mode: None,
             space: 0,
             returns: ReturnStack::new(),
+            resumed: false,
+            since_address: 0,
+            search_from: 0,
+            passed_psb: None,
             cache,
             changes: 0,
             batch: Vec::with_capacity(PROGRESS_EVERY as usize),
@@ -153,10 +169,13 @@ impl<'a, 'b> FlowDecoder<'a, 'b> {
 
     fn follow_all(&mut self, segment: &Segment) -> Result<(), Canceled> {
         let mut before = None;
+        self.search_from = 0;
         loop {
             let status = self.sync(segment, before.is_none());
             let sync = self.events.sync_offset();
+            let after_sync = sync.map_or(0, |sync| sync + 1);
             if let Err(error) = status {
+                self.search_from = self.events.packet_offset().max(after_sync);
                 if error == Error::End || self.progress.is_before_start() {
                     return Ok(());
                 }
@@ -179,7 +198,8 @@ impl<'a, 'b> FlowDecoder<'a, 'b> {
             self.runaway.pass_psb(sync.unwrap_or(0));
             let stop = self.follow();
             self.flush();
-            let stop = self.resume_after_foreign_code(stop);
+            let stop = self.resume_after_lost_code(stop);
+            self.search_from = self.unused_offset().max(after_sync);
             match stop {
                 Stop::End | Stop::Reached => return Ok(()),
                 Stop::Error(..) if self.progress.is_before_start() => return Ok(()),
@@ -187,7 +207,7 @@ impl<'a, 'b> FlowDecoder<'a, 'b> {
                     self.progress.note_missing_call();
                     return Ok(());
                 }
-                Stop::AtNextPsb => {}
+                Stop::AtPsb(psb) => self.search_from = psb,
                 Stop::Canceled => return Err(Canceled),
                 Stop::Overlong(at) => self.emit_lost(GapCause::Overlong { at: Avma(at) }),
                 Stop::RunAway(at) => self.emit_lost(GapCause::RunAway { at: Avma(at) }),
@@ -200,17 +220,49 @@ impl<'a, 'b> FlowDecoder<'a, 'b> {
     fn sync(&mut self, segment: &Segment, first: bool) -> Result<(), Error> {
         (self.ip, self.enabled, self.mode) = (0, false, None);
         (self.outcomes, self.outcomes_len) = (0, 0);
-        self.pending = None;
+        (self.pending, self.since_address) = (None, 0);
+        (self.resumed, self.passed_psb) = (false, None);
         self.returns.clear();
         match segment.from {
             Some(psb) if first => self.events.sync_at(psb)?,
-            _ => self.events.sync_forward()?,
+            _ => match self.config.resync {
+                Resync::NextAddress => self.events.sync_from(self.search_from)?,
+                Resync::NextPsb => self.events.sync_forward()?,
+            },
         }
         if let Some(ip) = self.start()? {
             (self.ip, self.enabled) = (ip, true);
         }
-        self.ahead = self.events.next();
+        self.read_ahead();
         Ok(())
+    }
+
+    /// Reads the next item of the trace.
+    fn read_ahead(&mut self) {
+        self.ahead = self.events.next();
+        self.ahead_offset = self.events.item_offset();
+    }
+
+    /// Takes the next item of the trace, and reads the one after it.
+    fn take_ahead(&mut self) -> Result<TraceItem, Error> {
+        let next = self.events.next();
+        self.ahead_offset = self.events.item_offset();
+        std::mem::replace(&mut self.ahead, next)
+    }
+
+    /// Returns the offset of the first packet that the flow has not used.
+    fn unused_offset(&self) -> usize {
+        match (&self.pending, &self.ahead) {
+            (Some(_), _) => self.pending_offset,
+            (None, Ok(_)) => self.ahead_offset,
+            (None, Err(_)) => self.events.packet_offset(),
+        }
+    }
+
+    /// Returns whether the trace has no further packet for the flow. Nothing proves which
+    /// instructions ran after it.
+    fn is_at_end(&self) -> bool {
+        self.pending.is_none() && self.outcomes_len == 0 && matches!(self.ahead, Err(Error::End))
     }
 
     /// Returns the address of the flow in the PSB+.

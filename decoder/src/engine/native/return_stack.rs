@@ -53,6 +53,12 @@ impl ReturnStack {
         self.calls.get(self.top).copied()
     }
 
+    /// Returns the innermost call.
+    pub fn innermost(&self) -> Option<BlockIdx> {
+        let top = self.top.checked_sub(1).filter(|_| self.len > 0)?;
+        self.calls.get(top).copied()
+    }
+
     /// Returns whether these calls are the innermost, the innermost last, even if `more` further
     /// calls drop the oldest. The first is not [`ANY`].
     pub fn ends_with(&self, calls: &[BlockIdx], more: u8) -> bool {

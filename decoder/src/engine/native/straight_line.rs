@@ -6,7 +6,7 @@ use crate::{Memory, PathIdx};
 use rustc_hash::FxHashMap;
 
 /// The longest path in blocks.
-const MAX_BLOCKS: usize = 64;
+const MAX_BLOCKS: usize = 256;
 /// The most blocks of all paths together. Beyond it, blocks are followed one by one.
 const MAX_TOTAL_BLOCKS: usize = 1 << 22;
 
@@ -17,8 +17,8 @@ pub(super) struct StraightLinePath {
     pub path: PathIdx,
     pub blocks: u32,
     pub instructions: u32,
-    /// The number of direct jumps and calls.
-    pub direct: u32,
+    /// The targets of the direct jumps and calls, in order.
+    pub targets: Box<[u64]>,
     /// The blocks that end in a call, outermost first.
     pub calls: Box<[BlockIdx]>,
     /// The next address.
@@ -61,7 +61,7 @@ impl StraightLineCache {
 
 fn follow(block: BlockIdx, code: &mut CodeCache, memory: &dyn Memory) -> Option<StraightLinePath> {
     let (mut at, mut blocks, mut calls) = (block, Vec::new(), Vec::new());
-    let (mut instructions, mut direct, mut end) = (0, 0, 0);
+    let (mut instructions, mut targets, mut end) = (0, Vec::new(), 0);
     while blocks.len() < MAX_BLOCKS {
         let here = *code.blocks.get(at.index())?;
         let next = match here.exit {
@@ -76,7 +76,9 @@ fn follow(block: BlockIdx, code: &mut CodeCache, memory: &dyn Memory) -> Option<
             }
             _ => break,
         };
-        direct += u32::from(here.exit != Exit::FallThrough);
+        if here.exit != Exit::FallThrough {
+            targets.push(next);
+        }
         instructions += here.count;
         blocks.push(at);
         end = next;
@@ -91,7 +93,7 @@ fn follow(block: BlockIdx, code: &mut CodeCache, memory: &dyn Memory) -> Option<
         path: code.path_of(&blocks)?,
         blocks: blocks.len() as u32,
         instructions,
-        direct,
+        targets: targets.into(),
         calls: calls.into(),
         end,
     })

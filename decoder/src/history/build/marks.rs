@@ -47,7 +47,10 @@ impl MarkBuilder {
                 }
                 return false;
             }
-            Event::FlowBegins { .. } => return false,
+            Event::FlowBegins { offset } => {
+                self.resumed(offset);
+                return false;
+            }
             Event::Ptwrite { value } => {
                 self.mark(index, MarkKind::Ptwrite(value));
                 return false;
@@ -83,7 +86,7 @@ impl MarkBuilder {
             Event::Lost { cause, offset } => {
                 self.errors += u64::from(cause.is_decode_error());
                 self.end = match cause {
-                    GapCause::LostCode { at } => Some(at),
+                    GapCause::LostCode { at } | GapCause::OtherInstruction { at } => Some(at),
                     _ => None,
                 };
                 self.gap(
@@ -101,20 +104,26 @@ impl MarkBuilder {
     }
 
     fn sync(&mut self, offset: u64, index: u64) {
-        match self.state {
-            FlowState::Lost { gap } => {
-                if let Some(Mark {
-                    kind: MarkKind::Gap(gap),
-                    ..
-                }) = self.marks.get_mut(gap)
-                {
-                    gap.resumed_offset = Some(offset);
-                }
-            }
-            _ if !self.started && offset > 0 => self.start(index, offset),
-            _ => {}
+        if !self.resumed(offset) && !self.started && offset > 0 {
+            self.start(index, offset);
         }
         self.state = FlowState::Flowing;
+    }
+
+    /// Ends the current gap, if there is one. Returns whether there is.
+    fn resumed(&mut self, offset: u64) -> bool {
+        let FlowState::Lost { gap } = self.state else {
+            return false;
+        };
+        if let Some(Mark {
+            kind: MarkKind::Gap(gap),
+            ..
+        }) = self.marks.get_mut(gap)
+        {
+            gap.resumed_offset = Some(offset);
+        }
+        self.state = FlowState::Flowing;
+        true
     }
 
     /// Marks that the history starts in the middle of the run.
@@ -155,6 +164,11 @@ impl MarkBuilder {
 
     fn disabled(&mut self, from: Option<Avma>, to: Option<Avma>, last: Option<Instruction>) {
         self.clock.pin();
+        if from.is_none() && matches!(self.state, FlowState::Lost { .. }) {
+            // The instruction that left is in the gap.
+            self.end = to;
+            return;
+        }
         self.end = from.or(to).or_else(|| last.map(|last| last.next()));
         self.state = FlowState::Off {
             from,

@@ -43,7 +43,8 @@ impl Events<'_> {
                 | EventKind::VmExit(_)
                 | EventKind::Shutdown
                 | EventKind::UserInterrupt
-                | EventKind::UserIret => {
+                | EventKind::UserIret
+                | EventKind::Trigger { .. } => {
                     event.time = self.time.now();
                     event.ip = self.ip;
                 }

@@ -115,6 +115,7 @@ impl Events<'_> {
                 | Packet::Pwre { .. }
                 | Packet::Pwrx { .. }
                 | Packet::Evd { .. }
+                | Packet::Trig { .. }
                 | Packet::Exstop { ip: false }
                 | Packet::Ptw { ip: false, .. }
                 | Packet::Cfe { ip: false, .. } => {}
@@ -134,7 +135,7 @@ impl Events<'_> {
             }
             match packet {
                 Packet::TipPgd(_) => return Ok(self.off(event, ahead, packet, time)),
-                Packet::Mnt(_) | Packet::Cfe { .. } | Packet::Evd { .. } => {}
+                Packet::Mnt(_) | Packet::Cfe { .. } | Packet::Evd { .. } | Packet::Trig { .. } => {}
                 _ => return Ok(OverflowResolution::NotApplicable),
             }
         }

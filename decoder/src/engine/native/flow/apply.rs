@@ -15,6 +15,12 @@ impl FlowDecoder<'_, '_> {
             return Ok(());
         };
         self.runaway.reset();
+        if !event.status {
+            self.passed_psb = None;
+        }
+        if event.ip.is_some() || matches!(event.kind, EventKind::Trigger { .. }) {
+            self.since_address = 0;
+        }
         let to = event.ip.map(Avma);
         match event.kind {
             EventKind::Enabled { packet } => self.enable(&event, packet)?,
@@ -57,6 +63,7 @@ impl FlowDecoder<'_, '_> {
             if !self.enabled {
                 return Err(Error::BadStatus);
             }
+            self.passed_psb = (self.ip != at.0).then_some((packet, self.ip));
             self.emit_timed(event, Event::Enabled { at, status });
             self.runaway.pass_psb(packet);
             self.pass_boundary(packet, at.0);

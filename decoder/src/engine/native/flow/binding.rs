@@ -5,7 +5,7 @@ use super::FlowDecoder;
 use crate::engine::native::code::{BasicBlock, Exit};
 use crate::engine::native::error::Error;
 use crate::engine::native::event::{EventKind, TraceEvent, TraceItem};
-use crate::{AddressFilter, FilterKind};
+use crate::{AddressFilter, FilterKind, Resync};
 use backtrail_pt::Cofi;
 use backtrail_pt::instruction::Role;
 
@@ -43,8 +43,8 @@ impl FlowDecoder<'_, '_> {
             Ok(TraceItem::Tnt(_) | TraceItem::Tip(_)) | Err(Error::End) => Ok(false),
             Err(error) => Err(*error),
             Ok(TraceItem::Event(_)) => {
-                let next = self.events.next();
-                if let Ok(TraceItem::Event(event)) = std::mem::replace(&mut self.ahead, next) {
+                self.pending_offset = self.ahead_offset;
+                if let Ok(TraceItem::Event(event)) = self.take_ahead() {
                     self.pending = Some(event);
                 }
                 Ok(true)
@@ -68,7 +68,10 @@ impl FlowDecoder<'_, '_> {
             | EventKind::Stop
             | EventKind::AtOnce
             | EventKind::Ignore => true,
-            EventKind::Disabled => event.status,
+            EventKind::Disabled => {
+                // Straight code or an outcome leaves the filter's range.
+                event.status || event.ip == Some(here) && self.config.resync == Resync::NextAddress
+            }
             EventKind::AsyncDisabled { at } if at != here => false,
             EventKind::AsyncDisabled { .. } => {
                 if self.errata.skd022 && self.cache.code.role(here, self.memory) == Role::EntersVm {
@@ -89,6 +92,9 @@ impl FlowDecoder<'_, '_> {
             | EventKind::VmExit(_)
             | EventKind::Shutdown
             | EventKind::UserInterrupt => !(enabled && other_address),
+            EventKind::Trigger { instructions } => {
+                !enabled || !other_address && self.since_address >= u32::from(instructions)
+            }
             // They bind to an instruction while tracing is enabled.
             EventKind::Paging
             | EventKind::Vmcs
@@ -143,14 +149,53 @@ impl FlowDecoder<'_, '_> {
                 !traced(&self.config.filters, target.0)
             }
             // A conditional branch out of the filter's range has neither outcome nor target.
-            (None, Cofi::Conditional { target }) if !self.config.filters.is_empty() => {
-                !traced(&self.config.filters, target.0)
+            (None, Cofi::Conditional { target }) if !traced(&self.config.filters, target.0) => true,
+            // The branch needs a packet, and there is none before the TIP.PGD.
+            (None, Cofi::Conditional { .. } | Cofi::IndirectCall | Cofi::IndirectJump | Cofi::Return) => {
+                self.config.resync == Resync::NextAddress
             }
             (None, _) => self.cache.code.role(at.pc, self.memory) == Role::WritesCr3,
             (Some(_), Cofi::Sequential) => false,
             (Some(ip), Cofi::Jump { target } | Cofi::Call { target }) => target.0 == ip,
             (Some(_), _) => true,
         }
+    }
+
+    /// Returns whether the pending event shows that another instruction than this one ran. This one
+    /// would have an outcome or a target, or would lead to another address.
+    pub(super) fn is_other_instruction(&self, block: &BasicBlock, at: RetiredInstruction) -> bool {
+        let filters = &self.config.filters;
+        let leaves = |event: &&TraceEvent| event.kind == EventKind::Disabled && !event.status;
+        let Some(event) = self.pending.as_ref().filter(leaves) else {
+            return false;
+        };
+        match (event.ip, at.cofi) {
+            _ if self.config.resync == Resync::NextPsb => false,
+            (None, Cofi::IndirectCall | Cofi::IndirectJump) => true,
+            (None, Cofi::Conditional { target }) => traced(filters, target.0) && traced(filters, block.end),
+            // A compressed return out of the filter's range has neither outcome nor target.
+            (None, Cofi::Return) => self.return_address().is_none_or(|to| traced(filters, to)),
+            (Some(ip), Cofi::Conditional { target }) => ip != target.0 && ip != block.end,
+            _ => false,
+        }
+    }
+
+    /// Returns whether the pending event counts instructions to its place. The counted instructions
+    /// run even in a circle.
+    pub(super) fn counts_to_trigger(&self) -> bool {
+        matches!(
+            self.pending,
+            Some(TraceEvent {
+                kind: EventKind::Trigger { instructions: 1.. },
+                ..
+            })
+        )
+    }
+
+    /// Returns the return address of the innermost call, if it is known.
+    fn return_address(&self) -> Option<u64> {
+        let call = self.returns.innermost()?;
+        Some(self.cache.code.blocks.get(call.index())?.end)
     }
 
     /// Erratum BDM64: the packet of a branch right before an aborted transaction may be wrong. If

@@ -5,17 +5,16 @@ use crate::engine::native::straight_line::StraightLinePath;
 
 /// Limits the code that runs between two packets.
 ///
-/// A program cannot repeat its state between two packets, except in `jmp .`, which it leaves only
-/// with a packet. Code far beyond what real programs run without a packet is not the code that ran.
+/// A program cannot leave a circle of code without a packet. So code that runs in circles between
+/// two packets is not the code that ran. Straight code has no other bound than the code's size.
 ///
-/// Below that limit, a megabyte of trace could still stand for hundreds of billions of
-/// instructions. So blocks beyond [`Self::FREE_BLOCKS`] between two packets are charged to an
-/// allowance, which grows with the trace bytes since the last PSB. Each PSB resets it, so that a
-/// decode that starts there counts the same.
+/// A megabyte of trace could still stand for hundreds of billions of instructions. So blocks beyond
+/// [`Self::FREE_BLOCKS`] between two packets are charged to an allowance, which grows with the
+/// trace bytes since the last PSB. Each PSB resets it, so that a decode that starts there counts
+/// the same.
 #[derive(Default)]
 pub(super) struct RunawayGuard {
-    instructions: u32,
-    direct: u32,
+    circle: CircleDetector,
     /// Blocks that ended without a packet.
     blocks: u32,
     /// Blocks beyond the free ones since the last PSB.
@@ -24,11 +23,33 @@ pub(super) struct RunawayGuard {
     psb: usize,
 }
 
+/// Finds circles in the targets of direct jumps and calls (Brent's algorithm).
+#[derive(Clone, Copy, Default)]
+struct CircleDetector {
+    /// An earlier target.
+    anchor: Option<u64>,
+    /// The targets since the anchor, and their number at which the anchor moves on.
+    steps: u32,
+    limit: u32,
+}
+
+impl CircleDetector {
+    /// Adds the next target. Returns whether the code runs in circles.
+    #[inline]
+    fn closes_at(&mut self, target: u64) -> bool {
+        if self.anchor == Some(target) {
+            return true;
+        }
+        if self.steps == self.limit {
+            (self.anchor, self.steps) = (Some(target), 0);
+            self.limit = self.limit.saturating_mul(2).max(1);
+        }
+        self.steps += 1;
+        false
+    }
+}
+
 impl RunawayGuard {
-    /// The most instructions without a branch that produces a packet (a quarter of a megabyte).
-    const MAX_INSTRUCTIONS: u32 = 1 << 16;
-    /// The most direct jumps and calls in a row without a packet.
-    const MAX_DIRECT: u32 = 1 << 12;
     /// Free blocks before a packet: as many as the fast ways follow at once, which do not count
     /// (`BranchCache::MAX_BLOCKS`). A block has up to 64 instructions.
     pub const FREE_BLOCKS: u32 = 32;
@@ -37,24 +58,20 @@ impl RunawayGuard {
     /// generators have some thousands (unrolled ciphers, Fourier transforms), with other packets
     /// between.
     const BLOCKS_PER_BYTE: u64 = 1 << 11;
-    /// The allowance at a PSB: 64 of the longest possible stretches.
-    const BLOCKS_AT_PSB: u64 = 1 << 16;
+    /// The allowance at a PSB: 16 million instructions, more than any program has in a row.
+    const BLOCKS_AT_PSB: u64 = 1 << 18;
     /// Blocks followed one by one before a [`StraightLinePath`] is tried.
     const SHORT: u32 = 3;
 
+    /// Resets the counts: the code that follows is known to be reached.
     pub fn reset(&mut self) {
-        (self.instructions, self.direct, self.blocks) = (0, 0, 0);
+        (self.circle, self.blocks) = (CircleDetector::default(), 0);
     }
 
     /// Resets all counts at the PSB at this offset.
     pub fn pass_psb(&mut self, psb: usize) {
         self.reset();
         (self.spent, self.psb) = (0, psb);
-    }
-
-    /// Resets the counts: the last instruction produced a packet.
-    pub fn branched(&mut self) {
-        (self.instructions, self.direct, self.blocks) = (1, 0, 0);
     }
 
     /// Counts the next block, at this offset of the trace. Returns whether the trace is too short
@@ -85,56 +102,34 @@ impl RunawayGuard {
 
     /// Counts a straight-line path, unless it would exceed a bound. Returns whether it was counted.
     pub fn admits(&mut self, path: &StraightLinePath, offset: usize) -> bool {
-        let instructions = self.instructions + path.instructions;
-        let direct = self.direct + path.direct;
-        let blocks = self.blocks + path.blocks;
+        let blocks = self.blocks.saturating_add(path.blocks);
         let free = Self::FREE_BLOCKS.max(self.blocks);
         let spent = self.spent + u64::from(blocks.saturating_sub(free));
-        let admitted = instructions <= Self::MAX_INSTRUCTIONS
-            && direct <= Self::MAX_DIRECT
-            && spent <= self.allowance(offset);
+        let mut circle = self.circle;
+        let closes = path.targets.iter().any(|&target| circle.closes_at(target));
+        let admitted = !closes && spent <= self.allowance(offset);
         if admitted {
-            (self.instructions, self.direct) = (instructions, direct);
-            (self.blocks, self.spent) = (blocks, spent);
+            (self.circle, self.blocks, self.spent) = (circle, blocks, spent);
         }
         admitted
     }
 
-    /// Counts `count` instructions, of which the last leaves by `exit`. Returns the number of
-    /// instructions up to the bound, if it is exceeded.
+    /// Counts code that leaves by `exit`. Returns whether it runs in circles.
     #[inline]
-    pub fn runs_away(&mut self, count: u32, exit: Exit) -> Option<u32> {
-        let room = Self::MAX_INSTRUCTIONS - self.instructions;
+    pub fn runs_away(&mut self, exit: Exit) -> bool {
         match exit {
-            Exit::FallThrough | Exit::Invalidated => {
-                if count > room {
-                    return Some(room + 1);
-                }
-                self.instructions += count;
-            }
-            Exit::Jump { .. } | Exit::Call { .. } => {
-                if count > room {
-                    return Some(room + 1);
-                }
-                self.instructions += count;
-                self.direct += 1;
-                if self.direct > Self::MAX_DIRECT {
-                    return Some(count);
-                }
-            }
+            Exit::FallThrough | Exit::Invalidated => false,
+            Exit::Jump { target } | Exit::Call { target } => self.circle.closes_at(target),
             _ => {
-                if count - 1 > room {
-                    return Some(room + 1);
-                }
-                self.branched();
+                self.reset();
+                false
             }
         }
-        None
     }
 }
 
 /// Returns whether a block with this exit needs no packet.
 #[inline]
-fn is_silent(exit: Exit) -> bool {
+pub(in crate::engine::native::flow) fn is_silent(exit: Exit) -> bool {
     matches!(exit, Exit::FallThrough | Exit::Jump { .. } | Exit::Call { .. })
 }

@@ -76,6 +76,14 @@ impl<'a> PacketCursor<'a> {
         Ok(())
     }
 
+    /// Moves to the first PSB at or after an offset.
+    pub fn sync_from(&mut self, offset: usize) -> Result<(), Error> {
+        let found = find_psb(self.trace, offset).ok_or(Error::End)?;
+        self.sync = Some(found);
+        self.seek(found);
+        Ok(())
+    }
+
     /// Moves back to a PSB if it is the next to be found from `read` on. Returns whether it did.
     pub fn rewind_to(&mut self, psb: usize, read: usize) -> bool {
         let is_unread = psb + PSB_LEN > read;
@@ -93,6 +101,10 @@ impl<'a> PacketCursor<'a> {
             let packet = match self.parser.next() {
                 None => return Err(Error::End),
                 Some(Ok((_, packet))) => packet,
+                Some(Err(error)) if self.errata.skz84 && self.is_bad_tma(offset, error.kind) => {
+                    self.seek(offset + TMA_LEN + 1);
+                    continue;
+                }
                 Some(Err(error)) => {
                     // Stay here, so that the same error is returned again.
                     self.seek(offset);
@@ -105,13 +117,6 @@ impl<'a> PacketCursor<'a> {
             };
             match packet {
                 Packet::Pad => {}
-                Packet::Tma { .. } if self.bad_tma(offset) => {
-                    if !self.errata.skz84 {
-                        self.seek(offset);
-                        return Err(Error::BadPacket);
-                    }
-                    self.seek(offset + TMA_LEN + 1);
-                }
                 Packet::Cyc(cycles) if self.errata.skd007 && self.hides_overflow(offset, cycles) => {
                     self.seek(offset + 3);
                     return Ok(Packet::Ovf);
@@ -147,10 +152,9 @@ impl<'a> PacketCursor<'a> {
         8 * eights.iter().take_while(|eight| are_short_tnts(eight)).count()
     }
 
-    /// Returns whether reserved bits of a TMA are set (SDM volume 3, "TMA Packet Definition").
-    fn bad_tma(&self, offset: usize) -> bool {
-        let reserved = self.trace.get(offset + 4..offset + TMA_LEN);
-        reserved.is_none_or(|bytes| !matches!(bytes, [0, _, 0 | 1]))
+    /// Returns whether this error is about the reserved bits of a TMA.
+    fn is_bad_tma(&self, offset: usize, error: ParseErrorKind) -> bool {
+        error == ParseErrorKind::BadPayload && self.trace.get(offset..offset + 2) == Some(&TMA)
     }
 
     /// Erratum SKD007: a two-byte CYC whose second byte is the first of an OVF, followed by the
@@ -161,6 +165,8 @@ impl<'a> PacketCursor<'a> {
     }
 }
 
+/// The first bytes of a TMA (SDM volume 3, "TMA Packet Definition"), and its length.
+const TMA: [u8; 2] = [0x02, 0x73];
 const TMA_LEN: usize = 7;
 
 /// Returns whether each byte is a short TNT: bit 0 is clear, and it is neither padding nor the

@@ -1,12 +1,13 @@
 //! Follows the flow block by block.
 
-use crate::UncompressedReturns;
 use crate::engine::native::code::{BasicBlock, BlockIdx, Exit};
 use crate::engine::native::decode_cache::DecodeCache;
 use crate::engine::native::error::Error;
 use crate::engine::native::event::{EventKind, TraceItem};
 use crate::engine::native::flow::binding::{RetiredInstruction, SeenKinds};
+use crate::engine::native::flow::runaway::is_silent;
 use crate::engine::native::flow::{FlowDecoder, PROGRESS_EVERY, Stop};
+use crate::{GapCause, UncompressedReturns};
 use backtrail_pt::packet::Tnt;
 use backtrail_pt::{Avma, Cofi};
 use std::convert::Infallible;
@@ -28,9 +29,11 @@ impl FlowDecoder<'_, '_> {
                     return Err(Stop::Reached);
                 }
             }
+            if self.is_at_end() {
+                return Err(Stop::End);
+            }
             if !self.enabled {
-                let end = self.outcomes_len == 0 && matches!(self.ahead, Err(Error::End));
-                return Err(if end { Error::End } else { Error::NotEnabled }.into());
+                return Err(Error::NotEnabled.into());
             }
             if self.pending.is_some() {
                 self.step_through_block()?;
@@ -84,10 +87,11 @@ impl FlowDecoder<'_, '_> {
             if self.runaway.is_overlong(&block, || self.events.offset()) {
                 return Err(Stop::Overlong(block.start));
             }
-            if let Some(count) = self.runaway.runs_away(block.count, block.exit) {
-                return Err(self.run_away(&block, 0, count));
+            if self.runaway.runs_away(block.exit) {
+                return Err(self.run_away(&block, 0));
             }
             self.batch.push(block.path);
+            self.count(&block);
             let from = id;
             id = match self.leave(id, &block) {
                 Ok(Successor::FallThrough) => block.next,
@@ -132,20 +136,25 @@ impl FlowDecoder<'_, '_> {
             return false;
         }
         self.batch.push(path.path);
+        self.since_address = self.since_address.saturating_add(path.instructions);
         path.calls.iter().for_each(|&call| self.returns.push(call));
         self.ip = path.end;
         true
     }
 
-    /// Returns whether no event is next.
+    /// Counts the instructions of a block that has run.
+    #[inline]
+    fn count(&mut self, block: &BasicBlock) {
+        self.since_address = match is_silent(block.exit) {
+            true => self.since_address.saturating_add(block.count),
+            false => 0,
+        };
+    }
+
+    /// Returns whether an outcome or a target is next.
     #[inline]
     fn branches_are_next(&self) -> bool {
-        let ahead = || {
-            matches!(
-                self.ahead,
-                Ok(TraceItem::Tnt(_) | TraceItem::Tip(_)) | Err(Error::End)
-            )
-        };
+        let ahead = || matches!(self.ahead, Ok(TraceItem::Tnt(_) | TraceItem::Tip(_)));
         self.pending.is_none() && (self.outcomes_len != 0 || ahead())
     }
 
@@ -186,11 +195,10 @@ impl FlowDecoder<'_, '_> {
         Stop::Error(error, last.map(|(pc, _)| pc))
     }
 
-    /// Runs the first `count` instructions of a block from number `from` on; the code continues too
-    /// long without a packet.
-    fn run_away(&mut self, block: &BasicBlock, from: u32, count: u32) -> Stop {
-        self.emit_instructions(block, from, from + count);
-        let last = self.cache.code.instruction(block, from + count - 1);
+    /// Runs the instructions of a block from number `from` on; its branch closes a circle.
+    fn run_away(&mut self, block: &BasicBlock, from: u32) -> Stop {
+        self.emit_instructions(block, from, block.count);
+        let last = self.cache.code.instruction(block, block.count.saturating_sub(1));
         Stop::RunAway(last.map_or(block.start, |(pc, _)| pc))
     }
 
@@ -243,14 +251,14 @@ impl FlowDecoder<'_, '_> {
                 break;
             };
             self.ip = pc;
+            self.since_address = self.since_address.saturating_add(u32::from(within > 0));
             if within > 0 && self.is_due_before()? {
                 self.emit_instructions(&block, emitted, within);
                 return Ok(());
             }
             let last = within + 1 == block.count;
-            let exit = if last { block.exit } else { Exit::FallThrough };
-            if self.runaway.runs_away(1, exit).is_some() {
-                return Err(self.run_away(&block, emitted, within + 1 - emitted));
+            if last && !self.counts_to_trigger() && self.runaway.runs_away(block.exit) {
+                return Err(self.run_away(&block, emitted));
             }
             let at = RetiredInstruction {
                 pc,
@@ -262,17 +270,28 @@ impl FlowDecoder<'_, '_> {
                 self.emit_instructions(&block, emitted, within + 1);
                 emitted = within + 1;
                 self.ip = self.address_after(&block, at);
+                let is_other = self.is_other_instruction(&block, at);
                 self.apply()?;
+                if is_other {
+                    self.emit_lost(GapCause::OtherInstruction { at: Avma(pc) });
+                }
                 if !self.enabled {
-                    if at.cofi == Cofi::Return {
+                    if at.cofi == Cofi::Return && !is_other {
                         self.uncompressed_return();
                     }
                     return Ok(());
                 }
                 self.ip = pc;
             }
+            if emitted == within + 1 && self.is_at_end() {
+                return Err(Stop::End);
+            }
         }
         self.emit_instructions(&block, emitted, block.count);
+        self.since_address = match is_silent(block.exit) {
+            true => self.since_address.saturating_add(1),
+            false => 0,
+        };
         self.leave(id, &block)
             .map_err(|error| self.stop_at(error, &block))?;
         if self.errata.bdm64 && block.exit != Exit::FallThrough {
@@ -399,7 +418,8 @@ impl FlowDecoder<'_, '_> {
         match self.ahead {
             Ok(TraceItem::Tip(ip)) => {
                 self.emit_packet_time();
-                self.ahead = self.events.next();
+                self.passed_psb = None;
+                self.read_ahead();
                 ip.ok_or(Error::NoIp)
             }
             Err(error) => Err(error),
@@ -417,7 +437,8 @@ impl FlowDecoder<'_, '_> {
         }
         self.outcomes = self.outcomes << len | tnt.bits();
         self.outcomes_len += len;
-        self.ahead = self.events.next();
+        self.passed_psb = None;
+        self.read_ahead();
         Ok(())
     }
 

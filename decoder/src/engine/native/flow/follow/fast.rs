@@ -70,7 +70,8 @@ impl<'b> FlowDecoder<'_, 'b> {
         if let Some(block) = self.cache.code.blocks.get(at.index()) {
             self.ip = block.start;
         }
-        self.runaway.branched();
+        self.runaway.reset();
+        self.since_address = 0;
         self.leave_fast(packets, bits, len);
         Ok(Some(at))
     }
@@ -227,8 +228,9 @@ impl<'b> FlowDecoder<'_, 'b> {
     /// Returns to the event reader after the packets read here.
     fn leave_fast(&mut self, packets: BranchPackets<'b>, outcomes: u64, len: u32) {
         (self.outcomes, self.outcomes_len) = (outcomes, len);
+        self.passed_psb = None;
         self.events.resume(packets);
-        self.ahead = self.events.next();
+        self.read_ahead();
     }
 
     /// Returns the block that a call returns to; the call is given by the block that ends in it.
