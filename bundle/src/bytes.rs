@@ -43,10 +43,21 @@ impl SharedBytes {
             return Ok(Self::from(Vec::new()));
         }
         let file = File::open(path).map_err(Error::io("open", path))?;
+        Self::map_open(&file, path)
+    }
+
+    /// Maps a whole open file. `path` names it in errors.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be mapped.
+    pub(crate) fn map_open(file: &File, path: &Path) -> Result<Self> {
+        if file.metadata().map_err(Error::io("read", path))?.len() == 0 {
+            return Ok(Self::from(Vec::new()));
+        }
         // SAFETY: the map is private and read-only, and callers only get shared slices of it. If
         // another process truncates the file, an access raises SIGBUS; it never reads wrong memory.
         // Every reader that maps files accepts this.
-        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(Error::io("map", path))?;
+        let map = unsafe { memmap2::Mmap::map(file) }.map_err(Error::io("map", path))?;
         let range = 0..map.len();
         Ok(Self {
             backing: Arc::new(Backing::Map(map)),

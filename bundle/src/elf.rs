@@ -103,6 +103,15 @@ impl<'a> Elf<'a> {
         lowest.ok_or_else(|| Error::malformed(&self.place, "this ELF file has no PT_LOAD segment"))
     }
 
+    /// Returns the size of all `PT_NOTE` segments in bytes.
+    pub(crate) fn notes_size(&self) -> u64 {
+        let notes = self.segments.iter();
+        let notes = notes.filter(|segment| segment.p_type(ENDIAN) == elf::PT_NOTE);
+        notes.fold(0, |total: u64, segment| {
+            total.saturating_add(segment.p_filesz(ENDIAN))
+        })
+    }
+
     /// Calls `visit` for each note of the `PT_NOTE` segments until it returns `false`. A file may
     /// have millions of notes.
     ///
@@ -112,14 +121,7 @@ impl<'a> Elf<'a> {
         let data: &'a [u8] = self.bytes;
         let damaged = |_| Error::malformed(&self.place, "a note of this ELF file is truncated");
         // Segments that share bytes could yield any number of notes from a small file.
-        let sizes = self
-            .segments
-            .iter()
-            .filter(|segment| segment.p_type(ENDIAN) == elf::PT_NOTE);
-        let total = sizes.fold(0u64, |total, segment| {
-            total.saturating_add(segment.p_filesz(ENDIAN))
-        });
-        if total > data.len() as u64 {
+        if self.notes_size() > data.len() as u64 {
             return Err(Error::malformed(
                 &self.place,
                 "its notes are larger than the file",

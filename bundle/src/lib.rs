@@ -77,6 +77,7 @@ mod path;
 mod platform;
 mod reader;
 mod schema;
+mod supplementary;
 mod unpacked;
 pub mod versions;
 mod writer;

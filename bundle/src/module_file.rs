@@ -3,8 +3,9 @@
 //! The owner may change such a file at any time. Truncating a mapped file raises SIGBUS in its
 //! reader; truncating a file during a read is only an error.
 
+use crate::elf::Elf;
 use crate::platform;
-use crate::{Error, Result};
+use crate::{Error, Result, SharedBytes};
 use backtrail_pt::BuildId;
 use object::elf::{ELFCLASS64, ELFDATA2LSB, ELFMAG, EM_X86_64, NT_GNU_BUILD_ID, PT_NOTE};
 use std::fs::File;
@@ -83,11 +84,68 @@ pub fn build_id(file: &File, place: &str) -> Result<Option<BuildId>> {
     Ok(None)
 }
 
+/// Returns the build id of an ELF file in memory, if it has one. `place` names the file in errors.
+///
+/// # Errors
+/// Fails if it is not an ELF file for x86-64.
+pub fn build_id_of(bytes: &SharedBytes, place: &str) -> Result<Option<BuildId>> {
+    Ok(Elf::parse(bytes, place)?.build_id())
+}
+
+/// Returns the contents of a section of an ELF file, at most `most` bytes. Returns `None` if it has
+/// no such section, or if its headers are damaged.
+///
+/// # Errors
+/// Fails if the file cannot be read.
+pub(crate) fn section(file: &File, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
+    const SECTION_HEADER: usize = 64;
+    const MAX_NAMES: u64 = 1 << 20;
+    let mut header = [0; HEADER];
+    let got = read_at(file, &mut header, 0)?;
+    let is_ours = got == HEADER && header.starts_with(&ELFMAG) && half(&header, 58) == Some(64);
+    let (Some(offset), Some(count), Some(names)) = (long(&header, 40), half(&header, 60), half(&header, 62))
+    else {
+        return Ok(None);
+    };
+    let mut table = vec![0; usize::from(count) * SECTION_HEADER];
+    if !is_ours || read_at(file, &mut table, offset)? < table.len() {
+        return Ok(None);
+    }
+    let contents = |entry: &[u8], most: u64| -> io::Result<Option<Vec<u8>>> {
+        let (Some(offset), Some(size)) = (long(entry, 24), long(entry, 32)) else {
+            return Ok(None);
+        };
+        let mut bytes = vec![0; usize::try_from(size.min(most)).unwrap_or(0)];
+        let got = read_at(file, &mut bytes, offset)?;
+        bytes.truncate(got);
+        Ok(Some(bytes))
+    };
+    let entries = || table.chunks_exact(SECTION_HEADER);
+    let Some(names) = entries().nth(names.into()) else {
+        return Ok(None);
+    };
+    let Some(names) = contents(names, MAX_NAMES)? else {
+        return Ok(None);
+    };
+    let has_name = |entry: &&[u8]| {
+        let at = word(entry, 0).and_then(|at| usize::try_from(at).ok());
+        let text = at.and_then(|at| names.get(at..));
+        text.is_some_and(|text| {
+            text.strip_prefix(name.as_bytes())
+                .is_some_and(|rest| rest.first() == Some(&0))
+        })
+    };
+    match entries().find(has_name) {
+        Some(entry) => contents(entry, most),
+        None => Ok(None),
+    }
+}
+
 /// The value of `e_phentsize` in every 64-bit file.
 const PROGRAM_HEADER_HALF: u16 = PROGRAM_HEADER as u16;
 
 /// Returns the build id among the notes of a segment.
-fn build_id_in(mut notes: &[u8], align: usize) -> Option<BuildId> {
+pub(crate) fn build_id_in(mut notes: &[u8], align: usize) -> Option<BuildId> {
     loop {
         let size = |at| word(notes, at).and_then(|size| usize::try_from(size).ok());
         let (name_size, size, kind) = (size(0)?, size(4)?, word(notes, 8)?);
@@ -202,8 +260,6 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SharedBytes;
-    use crate::elf::Elf;
     use std::io::Write;
     use std::os::unix::fs::{FileExt, MetadataExt};
 

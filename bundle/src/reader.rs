@@ -96,11 +96,7 @@ impl Bundle {
     pub fn code(&self, pid: Pid) -> Result<Vec<CodeSection>> {
         let mut files = self.module_files.lock().unwrap_or_else(PoisonError::into_inner);
         let process = self.process(pid)?;
-        let core = if self.core_belongs_to(process) {
-            self.core()?
-        } else {
-            None
-        };
+        let core = self.core_of(pid)?;
         code::sections(process, core.as_ref(), &mut files, |path| self.bytes(path))
     }
 
@@ -136,6 +132,24 @@ impl Bundle {
     pub fn core(&self) -> Result<Option<Core>> {
         let path = self.manifest.core.as_ref();
         path.map(|path| Core::parse(self.bytes(path)?, path)).transpose()
+    }
+
+    /// Returns the core if it is that of this process.
+    ///
+    /// # Errors
+    /// Fails as [`Self::core`] does, and if there is no such process.
+    pub fn core_of(&self, pid: Pid) -> Result<Option<Core>> {
+        match self.core_belongs_to(self.process(pid)?) {
+            true => self.core(),
+            false => Ok(None),
+        }
+    }
+
+    /// Returns the directory of the bundle's debug files, which are named by build ids:
+    /// `.build-id/xx/yyyy.debug`. It may be missing.
+    #[must_use]
+    pub fn debug_root(&self) -> PathBuf {
+        self.root.join(crate::supplementary::DEBUG_ROOT)
     }
 
     /// Returns the process that the core names. `None` if there is no core, or if it cannot be

@@ -8,6 +8,7 @@ use crate::module_file::{self, Allowance};
 use crate::module_store::ModuleStore;
 use crate::platform::{self, FileIdentity};
 use crate::schema::{META_JSON, TRACE_JSON, encode_meta, encode_trace};
+use crate::supplementary::{self, Link};
 use crate::versions::CodeVersions;
 use crate::{Bundle, BundlePath, CancelToken, Error, Result, durable};
 use backtrail_pt::BuildId;
@@ -195,8 +196,40 @@ impl Writer {
         }
         let file = File::open(source).map_err(Error::io("open", source))?;
         let added = self.add_module_file(&file, system_path, None, &mut Allowance::UNLIMITED.clone())?;
+        self.add_supplementary(&file, &source.to_string_lossy(), supplementary::open_regular)?;
         self.modules.borrow_mut().insert(state, added.clone());
         Ok(added)
+    }
+
+    /// Copies the supplementary debug file that `module` names, if it names one and `open` finds
+    /// it. `system_path` is the path of the module. Readers search the copy by its build id.
+    ///
+    /// # Errors
+    /// Fails if the copy cannot be written.
+    pub fn add_supplementary(
+        &self,
+        module: &File,
+        system_path: &str,
+        open: impl Fn(&Path) -> std::io::Result<File>,
+    ) -> Result<()> {
+        // A module whose sections cannot be read names no file.
+        let Some(link) = Link::read(module).ok().flatten() else {
+            return Ok(());
+        };
+        let path = link.path_in_bundle()?;
+        if self.temporary_path(&path).exists() {
+            return Ok(());
+        }
+        let Some(found) = link.find(Path::new(system_path), open) else {
+            return Ok(());
+        };
+        let out = self.create_file(&path)?;
+        let mut unlimited = Allowance::UNLIMITED;
+        let copied = module_file::copy(&found, &out, &mut unlimited, || self.cancel_token().check_io());
+        if copied.is_err() {
+            self.remove_file(&path);
+        }
+        copied.map_err(Error::io("copy", &link.path))
     }
 
     /// Adds a module as [`Self::add_module`] does, from an open file, which is read and never

@@ -53,7 +53,7 @@ fn import_perf(dir: &Path, bytes: &[u8]) -> Result<(), backtrail_bundle::Error> 
     let request = PerfImport {
         data,
         core: None,
-        symfs: Some(dir.to_owned()),
+        symfs: vec![dir.to_owned()],
     };
     import::perf(
         &request,

@@ -23,7 +23,7 @@ fn crash(program: &str, time: &str, target: &Path) -> Option<Manifest> {
     let request = PerfImport {
         data: dir.join(format!("{program}-{time}.perf")),
         core: Some(dir.join(format!("{program}-{time}.coredump"))),
-        symfs: None,
+        symfs: Vec::new(),
     };
     Some(import::perf(&request, target, Overwrite::Never, &CancelToken::default()).unwrap())
 }
@@ -106,7 +106,7 @@ fn missing_binaries_are_noted() {
     let request = PerfImport {
         data,
         core: None,
-        symfs: Some(dir.path().to_owned()),
+        symfs: vec![dir.path().to_owned()],
     };
     let target = dir.path().join("bundle");
     let manifest = import::perf(&request, &target, Overwrite::Never, &CancelToken::default()).unwrap();
@@ -146,7 +146,7 @@ fn symfs_is_searched_by_path_then_by_name() {
         let request = PerfImport {
             data: data.clone(),
             core: None,
-            symfs: Some(symfs.clone()),
+            symfs: vec![symfs.clone()],
         };
         import::perf(
             &request,

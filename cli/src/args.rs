@@ -307,9 +307,10 @@ pub enum Import {
         /// The core of the crash that ended the recording
         #[arg(long)]
         core: Option<PathBuf>,
-        /// The directory with the recorded machine's binaries, as perf's --symfs
+        /// A directory with the recorded machine's binaries, by path or as .build-id/xx/yyyy; may
+        /// be repeated
         #[arg(long, value_name = "DIR")]
-        symfs: Option<PathBuf>,
+        symfs: Vec<PathBuf>,
         #[command(flatten)]
         to: ImportOutput,
     },
@@ -376,6 +377,10 @@ pub struct Decode {
     /// Decode only about the last MIB of each trace, to save time and memory; history begins there
     #[arg(long, value_name = "MIB")]
     pub last: Option<std::num::NonZeroU32>,
+    /// A directory with the recorded machine's binaries and debug files, by path or as
+    /// .build-id/xx/yyyy; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub symfs: Vec<PathBuf>,
 }
 
 /// `backtrail info`.
@@ -449,9 +454,13 @@ pub enum DumpKind {
 /// `backtrail debug`.
 #[derive(Debug, Args)]
 pub struct Debug {
-    /// A bundle directory, a .btz file, or an ELF core
+    /// A bundle directory, a .btz file, or an ELF core, also compressed by zstd, xz, gzip or lz4
+    /// [default: the newest core that systemd-coredump stored]
     #[arg(value_name = "BUNDLE|CORE")]
-    pub input: PathBuf,
+    pub input: Option<PathBuf>,
+    /// The directory of systemd-coredump
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/systemd/coredump")]
+    pub core_dir: PathBuf,
     /// Read no commands from the terminal; exit after those of -x and -e
     #[arg(long)]
     pub batch: bool,
@@ -464,9 +473,6 @@ pub struct Debug {
     /// Decoder options.
     #[command(flatten)]
     pub decode: Decode,
-    /// The directory with the recorded machine's binaries and debug files
-    #[arg(long, value_name = "DIR")]
-    pub symfs: Option<PathBuf>,
     /// Print JSON, one object per command
     #[arg(long)]
     pub json: bool,
@@ -492,9 +498,6 @@ pub struct Latency {
     /// Decoder options.
     #[command(flatten)]
     pub decode: Decode,
-    /// The directory with the recorded machine's binaries and debug files
-    #[arg(long, value_name = "DIR")]
-    pub symfs: Option<PathBuf>,
     /// Print JSON, one object per function
     #[arg(long)]
     pub json: bool,

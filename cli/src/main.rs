@@ -10,6 +10,7 @@ mod output;
 mod output_file;
 mod progress;
 mod shell;
+mod stored_cores;
 mod terminal;
 
 use args::{Command, CommandLine};

@@ -4,6 +4,7 @@ use crate::args::Decode;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::progress::Bar;
+use crate::terminal;
 use backtrail_debugger::{OpenOptions, Session};
 use backtrail_decoder::{Progress, Watch};
 use std::path::Path;
@@ -13,20 +14,22 @@ pub fn options(decode: &Decode) -> OpenOptions {
     OpenOptions {
         jobs: decode.jobs,
         last: decode.last.map(|mib| u64::from(mib.get()) << 20),
+        debug_roots: decode.symfs.clone(),
         ..OpenOptions::default()
     }
 }
 
-/// Opens and decodes a bundle or core, with a progress bar.
+/// Opens and decodes a bundle or core, with a progress bar. Warnings go to standard error.
 pub fn session(path: &Path, options: &OpenOptions, interrupt: &Interrupt) -> Result<Session, Failure> {
     let bar = Bar::default();
     let progress = |progress: Progress| bar.update(progress);
-    Ok(Session::open(
-        path,
-        options,
-        &Watch {
-            cancel: interrupt.flag(),
-            progress: &progress,
-        },
-    )?)
+    let watch = Watch {
+        cancel: interrupt.flag(),
+        progress: &progress,
+    };
+    let session = Session::open(path, options, &watch)?;
+    for warning in session.warnings() {
+        terminal::print_error(&format!("warning: {warning}"));
+    }
+    Ok(session)
 }

@@ -1,7 +1,7 @@
 //! Text for a terminal: escaping, colors, and messages on standard error.
 
 use backtrail_console::output::visible;
-use std::io::{IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 
 /// Returns whether stdout is a terminal with colors and `NO_COLOR` is not set
 /// (<https://no-color.org>).
@@ -20,4 +20,16 @@ pub fn plain(text: &str) -> String {
 pub fn print_error(line: &str) {
     // The reader may be gone, and there is nowhere else to report that.
     let _ = writeln!(std::io::stderr(), "backtrail: {}", visible(line));
+}
+
+/// Asks a question on standard error, and returns whether the answer is yes. An empty line means
+/// yes, and the end of the input no.
+pub fn ask(question: &str) -> io::Result<bool> {
+    let mut error = io::stderr();
+    write!(error, "{}", visible(question))?;
+    error.flush()?;
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer)?;
+    let answer = answer.trim().to_lowercase();
+    Ok(read != 0 && matches!(&*answer, "" | "y" | "yes"))
 }

@@ -3,17 +3,17 @@
 
 use crate::protocol::types::{InitializeRequestPathFormat, Source, SourcePresentationHint};
 use backtrail_debugger::Navigator;
-use backtrail_debugger::source::short;
-use std::collections::BTreeMap;
-use std::path::Path;
+use backtrail_debugger::source::{short, without_dots};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 /// The files that the client knows by numbers, and those of the debug information.
 #[derive(Debug, Default)]
 pub struct Sources {
     /// Number 1 first: files that only the bundle has, as the debug information names them.
     numbered: Vec<String>,
-    /// The files of the debug information by their names; `None` before the first search.
-    known: Option<BTreeMap<String, Vec<String>>>,
+    /// The paths that the client uses, by the real path of their file.
+    of_client: HashMap<PathBuf, String>,
     /// The client writes paths as addresses, `file:///a.c`.
     by_address: bool,
 }
@@ -36,28 +36,42 @@ impl Sources {
         }
     }
 
-    /// A file for the client.
+    /// Returns a file for the client: by the path that the client uses for it, or else by its
+    /// normal path on this machine.
     pub fn describe(&mut self, navigator: &Navigator, file: &str) -> Source {
         let name = Some(short(file).to_owned());
+        let session = navigator.session();
+        let is_in_bundle = |found: &Path| {
+            let root = session.bundle().and_then(|_| session.root().canonicalize().ok());
+            root.zip(found.canonicalize().ok())
+                .is_some_and(|(root, found)| found.starts_with(root))
+        };
         match navigator.sources.find(file) {
             // The copy in the bundle may be gone when the session is; its text is asked for by
             // number.
-            Some(found) if found.starts_with(navigator.session().root()) => Source {
+            Some(found) if is_in_bundle(&found) => Source {
                 name,
-                path: Some(self.written(file)),
+                path: Some(self.written(&without_dots(file))),
                 source_reference: Some(self.number(file)),
                 origin: Some("from the bundle".to_owned()),
                 ..Source::default()
             },
-            Some(found) => Source {
-                name,
-                path: Some(self.written(&found.display().to_string())),
-                ..Source::default()
-            },
+            Some(found) => {
+                let real = found.canonicalize().ok();
+                let known = real.and_then(|real| self.of_client.get(&real).cloned());
+                let path = known.unwrap_or_else(|| found.display().to_string());
+                Source {
+                    name,
+                    path: Some(self.written(&path)),
+                    ..Source::default()
+                }
+            }
             None => Source {
                 name,
-                path: Some(self.written(file)),
-                origin: Some("not found; add its folder to `sourcePaths`".to_owned()),
+                path: Some(self.written(&without_dots(file))),
+                origin: Some(
+                    "not found; add its folder to `sourcePaths`, or a rule to `sourceMap`".to_owned(),
+                ),
                 presentation_hint: Some(SourcePresentationHint::Deemphasize),
                 ..Source::default()
             },
@@ -87,25 +101,27 @@ impl Sources {
             return Some(file.to_owned());
         }
         let path = &path_of(source.path.as_ref().or(source.name.as_ref())?);
-        let candidates = self.files_by_name(navigator).get(short(path))?;
         let wanted = Path::new(path);
-        let is_it = |file: &&String| {
-            let found = navigator.sources.find(file);
-            found.is_some_and(|found| found == wanted || same_file(&found, wanted))
-        };
-        let found = candidates.iter().find(is_it);
-        // Nothing there is it: a copy of the sources may lie elsewhere here.
-        let nearest = || {
-            let copies = candidates
-                .iter()
-                .filter(|file| match navigator.sources.find(file) {
-                    Some(found) if wanted.is_file() => same_text(&found, wanted),
-                    Some(_) => common_end(file, path) > 1,
-                    None => true,
-                });
-            copies.max_by_key(|file| common_end(file, path))
-        };
-        found.or_else(nearest).cloned()
+        if let Some(real) = wanted.canonicalize().ok().filter(|_| wanted.is_absolute()) {
+            self.of_client.insert(real, path.clone());
+        }
+        let names = navigator.source_names();
+        if wanted.is_file()
+            && let Some(found) = names.of_file(&navigator.sources, wanted).into_iter().next()
+        {
+            return Some(found);
+        }
+        // Nothing there is it: a copy of the sources may be elsewhere on this machine, or the file
+        // is only in the bundle.
+        let copies = names
+            .with_last(short(path))
+            .iter()
+            .filter(|file| match navigator.sources.find(file) {
+                Some(found) if wanted.is_file() => same_text(&found, wanted),
+                Some(_) => common_end(file, path) > 1,
+                None => true,
+            });
+        copies.max_by_key(|file| common_end(file, path)).cloned()
     }
 
     /// Returns the key of a source file, which is the same for all names that the client uses.
@@ -125,40 +141,8 @@ impl Sources {
 
     /// All files that the debug information knows.
     pub fn all(&mut self, navigator: &Navigator) -> Vec<String> {
-        self.files_by_name(navigator)
-            .values()
-            .flatten()
-            .cloned()
-            .collect()
+        navigator.source_names().all().cloned().collect()
     }
-
-    fn files_by_name(&mut self, navigator: &Navigator) -> &BTreeMap<String, Vec<String>> {
-        self.known.get_or_insert_with(|| {
-            let mut known: BTreeMap<String, Vec<String>> = BTreeMap::new();
-            let modules = navigator.session().processes().iter();
-            let modules = modules.flat_map(|process| process.symbols.modules());
-            for file in modules.filter_map(|module| module.file.as_ref()) {
-                let files = file.source_files();
-                // `<built-in>` is no file.
-                for source in files.iter().filter(|file| !short(file).starts_with('<')) {
-                    known
-                        .entry(short(source).to_owned())
-                        .or_default()
-                        .push(source.to_string());
-                }
-            }
-            for files in known.values_mut() {
-                files.sort_unstable();
-                files.dedup();
-            }
-            known
-        })
-    }
-}
-
-fn same_file(one: &Path, other: &Path) -> bool {
-    let whole = |path: &Path| std::fs::canonicalize(path).ok();
-    whole(one).is_some_and(|one| Some(one) == whole(other))
 }
 
 /// Two files have the same text.
@@ -204,6 +188,7 @@ fn address_of(path: &str) -> String {
 
 /// Returns the number of equal components at the ends of two paths.
 fn common_end(one: &str, other: &str) -> usize {
+    let (one, other) = (without_dots(one), without_dots(other));
     let pairs = one.rsplit('/').zip(other.rsplit('/'));
     pairs.take_while(|(one, other)| one == other).count()
 }
@@ -231,6 +216,7 @@ mod tests {
     #[test]
     fn paths_are_alike_by_their_ends() {
         assert_eq!(common_end("/build/a/b.c", "/home/a/b.c"), 2);
+        assert_eq!(common_end("/out/../a/b.c", "/a/b.c"), 3);
         assert_eq!(common_end("b.c", "/home/a/b.c"), 1);
         assert_eq!(common_end("/x/c.c", "/x/b.c"), 0);
     }

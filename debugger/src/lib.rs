@@ -26,6 +26,7 @@ pub mod registers;
 pub mod session;
 pub mod signal;
 pub mod source;
+pub mod source_names;
 pub mod stack;
 pub mod step;
 mod stop;

@@ -68,11 +68,18 @@ impl Location {
         }
     }
 
-    /// Looks it up in a process; `here` is the file for a line without one, `pc` is `$pc`.
+    /// Looks it up in a process; `here` is the file for a line without one, and `pc` is `$pc`.
+    /// `names` are further names of the file in the debug information.
     ///
     /// # Errors
     /// When there is no such function, line or address.
-    pub fn resolve(&self, process: &Process, here: Option<&str>, pc: Option<Avma>) -> Result<Resolved> {
+    pub fn resolve(
+        &self,
+        process: &Process,
+        here: Option<&str>,
+        pc: Option<Avma>,
+        names: &[String],
+    ) -> Result<Resolved> {
         match self {
             Self::Function(name) => function(process, name),
             Self::Line { file, line } => {
@@ -80,7 +87,7 @@ impl Location {
                     .as_deref()
                     .or(here)
                     .ok_or_else(|| Error::Cannot(format!("no source file is known here; use FILE:{line}")))?;
-                lines(process, file, *line)
+                lines(process, file, names, *line)
             }
             Self::Address(text) => {
                 let at = address(process, text, pc)?;
@@ -150,8 +157,27 @@ pub fn functions(process: &Process, functions: &[Function<Avma>]) -> Vec<(Hits, 
     .collect()
 }
 
-fn lines(process: &Process, file: &str, line: u32) -> Result<Resolved> {
-    let matches = process.symbols.addresses_of_line(file, line);
+/// Returns the code of a line under each name of its file.
+fn matches(process: &Process, file: &str, names: &[String], line: u32) -> Vec<LineMatch<Avma>> {
+    let names = std::iter::once(file).chain(names.iter().map(String::as_str));
+    let mut found: Vec<_> = names
+        .flat_map(|name| process.symbols.addresses_of_line(name, line))
+        .collect();
+    let nearest = found.iter().map(|found| found.line).min();
+    found.retain(|found| Some(found.line) == nearest);
+    let key = |found: &LineMatch<Avma>| {
+        (
+            found.address,
+            found.function.as_ref().map(|function| function.entry),
+        )
+    };
+    found.sort_by_key(key);
+    found.dedup_by_key(|found| key(found));
+    found
+}
+
+fn lines(process: &Process, file: &str, names: &[String], line: u32) -> Result<Resolved> {
+    let matches = matches(process, file, names, line);
     if matches.is_empty() {
         return Err(Error::NoLine {
             file: file.to_owned(),

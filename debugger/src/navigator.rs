@@ -11,11 +11,13 @@ use crate::disassembly::Flavor;
 use crate::error::{Error, Result};
 use crate::session::{Process, Session, Thread};
 use crate::source::SourceFinder;
+use crate::source_names::SourceNames;
 use crate::stack::{self, Stack};
 use crate::stop::StopReason;
 use backtrail_decoder::{Position, Watch};
 use backtrail_pt::{Avma, Tid};
 use backtrail_values::{ELEMENTS, Value};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 /// The columns of an answer where there is no terminal.
@@ -62,6 +64,8 @@ pub struct Navigator {
     pub bookmarks: BTreeMap<String, Position>,
     /// The directories of source files.
     pub sources: SourceFinder,
+    /// The names of source files, once they were needed.
+    source_names: OnceCell<SourceNames>,
     /// The syntax of disassembly.
     pub flavor: Flavor,
     /// The file and line at which `list` continues.
@@ -121,6 +125,7 @@ impl Navigator {
                 directories,
                 ..SourceFinder::default()
             },
+            source_names: OnceCell::new(),
             flavor: Flavor::default(),
             listed: None,
             displays: Vec::new(),

@@ -1,5 +1,6 @@
 //! Source text: where to find it, and lines of it.
 
+use backtrail_bundle::module_file::identity;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -25,7 +26,7 @@ pub struct SourceLines {
 }
 
 /// The places where source files are searched.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceFinder {
     /// (FROM, TO) of `set substitute-path`: a path that begins with FROM is searched at TO.
     pub substitutions: Vec<(String, String)>,
@@ -42,10 +43,11 @@ impl SourceFinder {
     /// Returns the file of a path in the debug information.
     ///
     /// The search tries the substitutions, the path itself, and then the directories with shorter
-    /// and shorter ends of the path.
+    /// and shorter ends of the path. The result is absolute, and has no `.` and `..`.
     #[must_use]
     pub fn find(&self, path: &str) -> Option<PathBuf> {
-        self.candidates(path).find(|candidate| is_source(candidate))
+        let found = self.candidates(path).find(|candidate| is_source(candidate))?;
+        Some(normal_path(&found))
     }
 
     /// The file whose text may be read for a path that the debug information names.
@@ -69,18 +71,24 @@ impl SourceFinder {
 
     /// Returns the candidate paths of a file.
     fn candidates(&self, path: &str) -> impl Iterator<Item = PathBuf> {
-        let substituted = self.substitutions.iter().filter_map(|(from, to)| {
-            let rest = path.strip_prefix(from.as_str())?;
-            (rest.is_empty() || rest.starts_with('/') || from.ends_with('/')).then(|| {
-                let mut moved = PathBuf::from(to);
-                moved.push(rest.trim_start_matches('/'));
-                moved
+        // A rule may be about the path as it is recorded, or about the one without `..`.
+        let normalized = without_dots(path);
+        let spellings = [path, &normalized];
+        let substituted = self.substitutions.iter().flat_map(|(from, to)| {
+            spellings.into_iter().filter_map(move |path| {
+                let rest = path.strip_prefix(from.as_str())?;
+                (rest.is_empty() || rest.starts_with('/') || from.ends_with('/')).then(|| {
+                    match rest.trim_start_matches('/') {
+                        "" => PathBuf::from(to),
+                        rest => Path::new(to).join(rest),
+                    }
+                })
             })
         });
         let itself = std::iter::once(PathBuf::from(path)).filter(|path| path.is_absolute());
-        let parts: Vec<&str> = path
+        let parts: Vec<&str> = normalized
             .split('/')
-            .filter(|part| !matches!(*part, "" | "." | ".."))
+            .filter(|part| !matches!(*part, "" | ".."))
             .collect();
         let below = self.directories.iter().flat_map(|directory| {
             (0..parts.len()).map(|skipped| {
@@ -109,6 +117,46 @@ impl SourceFinder {
         let clean = |line: &str| line.chars().filter(|c| *c == '\t' || !c.is_control()).collect();
         Some(text.lines().skip(skipped).take(count).map(clean).collect())
     }
+}
+
+/// Returns a path without `.`, and without `..` where it follows a name. Links are not resolved.
+#[must_use]
+pub fn without_dots(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => drop(parts.pop()),
+            ".." if path.starts_with('/') && parts.is_empty() => {}
+            _ => parts.push(part),
+        }
+    }
+    let root = if path.starts_with('/') { "/" } else { "" };
+    format!("{root}{}", parts.join("/"))
+}
+
+/// Returns the absolute path of an existing file without `.` and `..`, as editors write it.
+///
+/// Links stay, unless `..` follows one: then the parent is that of the link's target.
+fn normal_path(found: &Path) -> PathBuf {
+    let is_plain = |part: &str| !matches!(part, "" | "." | "..");
+    let text = found.to_str();
+    let plain = text.and_then(|text| text.strip_prefix('/'));
+    if plain.is_some_and(|rest| rest.split('/').all(is_plain)) {
+        return found.to_owned();
+    }
+    let absolute = std::path::absolute(found).unwrap_or_else(|_| found.to_owned());
+    let lexical = absolute.to_str().map(|path| PathBuf::from(without_dots(path)));
+    match lexical {
+        Some(lexical) if is_same_file(&lexical, found) => lexical,
+        _ => found.canonicalize().unwrap_or(absolute),
+    }
+}
+
+/// Returns whether two paths lead to one file.
+#[must_use]
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    matches!((identity(one), identity(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 fn is_source(path: &Path) -> bool {
@@ -141,6 +189,51 @@ mod tests {
             .push(("/gone".into(), dir.path().display().to_string()));
         assert_eq!(finder.line("/gone/src/a.c", 1).as_deref(), Some("one"));
         assert_eq!(finder.line("/goner/src/a.c", 1), None);
+    }
+
+    #[test]
+    fn found_paths_are_those_of_editors() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        for folder in ["src", "build/sub", "deep/er"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        std::fs::write(root.join("src/a.c"), "one\n").unwrap();
+        std::fs::write(root.join("deep/b.c"), "two\n").unwrap();
+        std::os::unix::fs::symlink(root.join("deep/er"), root.join("link")).unwrap();
+        std::os::unix::fs::symlink(root.join("src"), root.join("other")).unwrap();
+        let finder = SourceFinder::default();
+        let find = |path: &str| finder.find(&format!("{}/{path}", root.display()));
+        for (path, expected) in [
+            ("build/../src/a.c", "src/a.c"),
+            ("build/sub/../../src/./a.c", "src/a.c"),
+            ("src//a.c", "src/a.c"),
+            // A link stays, unless `..` follows it.
+            ("build/../other/a.c", "other/a.c"),
+            ("link/../b.c", "deep/b.c"),
+        ] {
+            assert_eq!(find(path), Some(root.join(expected)), "{path}");
+        }
+    }
+
+    #[test]
+    fn rules_and_directories_see_the_path_without_dots() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("src")).unwrap();
+        std::fs::create_dir_all(root.join("build/src")).unwrap();
+        std::fs::write(root.join("src/a.c"), "right\n").unwrap();
+        std::fs::write(root.join("build/src/a.c"), "wrong\n").unwrap();
+        let mut finder = SourceFinder {
+            substitutions: vec![("/gone/src".into(), root.join("src").display().to_string())],
+            ..SourceFinder::default()
+        };
+        let wanted = Some(root.join("src/a.c"));
+        assert_eq!(finder.find("/gone/build/../src/a.c"), wanted);
+        finder.substitutions.clear();
+        finder.directories.push(root.clone());
+        assert_eq!(finder.find("/gone/build/../src/a.c"), wanted);
+        assert_eq!(finder.find("./build/../src/a.c"), wanted);
     }
 
     #[test]

@@ -36,12 +36,11 @@ pub fn thread_at_time(session: &Session, here: &Thread, index: u64, other: &Thre
         return Ok(ThreadAtTime::Between(index, index));
     }
     let len = other.history.len();
-    // The crash ended all threads of its process at once.
     let same_process = match (session.process(here), session.process(other)) {
         (Some(here), Some(other)) => here.pid == other.pid,
         _ => false,
     };
-    if index >= here.history.len() && session.crash_of(here.tid).is_some() && same_process {
+    if index >= here.history.len() && same_process && session.end_at_once(here, other) {
         return Ok(ThreadAtTime::Between(len, len));
     }
     let Some(time) = here.history.time(index) else {

@@ -18,6 +18,8 @@ pub struct Progress {
 pub enum Stage {
     /// Downloading the trace; the unit is a byte.
     Fetch,
+    /// Unpacking a compressed core; the unit is a compressed byte.
+    Unpack,
     /// Decoding; the unit is a byte of trace.
     Decode,
     /// Building call forests; the unit is an instruction.
@@ -40,6 +42,7 @@ impl Stage {
     pub fn describe(self) -> &'static str {
         match self {
             Self::Fetch => "downloading",
+            Self::Unpack => "unpacking the core",
             Self::Decode => "decoding",
             Self::Forest => "finding calls",
             Self::Index => "indexing",

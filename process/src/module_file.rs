@@ -1,5 +1,6 @@
 //! Module files: one open file for each, even if many processes have mapped it.
 
+use crate::beneath;
 use crate::load_segments::LoadSegments;
 use crate::maps::Map;
 use backtrail_bundle::module_file::Allowance;
@@ -7,7 +8,10 @@ use backtrail_bundle::{BundlePath, Writer};
 use backtrail_pt::{Avma, BuildId};
 use std::collections::HashMap;
 use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Device and inode.
@@ -63,7 +67,12 @@ impl ModuleFile {
         let mut content = self.content();
         if let Content::Open(file) = &*content {
             let copied = match writer.add_module_file(file, path, None, &mut Allowance::UNLIMITED.clone()) {
-                Ok((file, build_id)) => Content::Copied(file, build_id),
+                Ok((copy, build_id)) => {
+                    // The debug information of the module is incomplete without that file, and says
+                    // so.
+                    let _ = writer.add_supplementary(file, path, open_regular);
+                    Content::Copied(copy, build_id)
+                }
                 // Descriptors may be available later.
                 Err(error) if ModuleFiles::is_exhausted() => return Err(error.to_string()),
                 Err(error) => Content::Missing(error.to_string()),
@@ -82,6 +91,12 @@ impl ModuleFile {
     fn content(&self) -> MutexGuard<'_, Content> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Opens a regular file whose path another user may have chosen.
+fn open_regular(path: &Path) -> io::Result<File> {
+    let root = File::open("/")?;
+    beneath::reopen(beneath::open_path(root.as_fd(), path, 0)?)
 }
 
 /// The open module files, by device and inode.

@@ -34,6 +34,7 @@
 
 mod code;
 mod constants;
+mod debug_ids;
 mod demangle;
 mod dwarf;
 mod entry_id;
@@ -49,6 +50,7 @@ mod search;
 mod source;
 mod sources;
 mod split_files;
+mod supplementary;
 mod symbol;
 mod symbolizer;
 mod symbols;

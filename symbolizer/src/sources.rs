@@ -1,7 +1,9 @@
 //! Finds the files that symbols come from: the module, its debug file, the supplementary file and
 //! split DWARF.
 
+use crate::debug_ids::{file_name, find_by_id};
 use crate::source::{Elf, FileBytes, Source, SplitFile, has_dwarf, map_file};
+use crate::supplementary::{self, SupplementaryLink};
 use crate::{DebugSearch, Error, split_files};
 use object::{Object, ObjectKind};
 use std::path::{Path, PathBuf};
@@ -38,18 +40,26 @@ impl Sources {
                 "an ELF file that is not linked (an object or core file)",
             ));
         }
+        let mut holder_path = search.module.clone();
         if !has_dwarf(&elf) {
             match find_debug(&elf, search) {
-                Ok(found) => sources.debug = found,
+                Ok(Some((found, path))) => {
+                    sources.debug = Some(found);
+                    let is_foreign = |root: &PathBuf| path.starts_with(root);
+                    holder_path = Some(path.clone()).filter(|_| !search.confined.iter().any(is_foreign));
+                }
+                Ok(None) => {}
                 Err(missing) => sources.missing = Some(missing),
             }
         }
         let holder = sources.debug.as_ref().unwrap_or(&sources.module);
-        if let Some((path, id)) = holder.elf()?.gnu_debugaltlink().ok().flatten() {
-            let found = find_by_id(id, search).or_else(|| find_supplementary(path, id, search));
+        if let Some(link) = SupplementaryLink::of(holder, &holder.elf()?) {
+            let found = supplementary::find(&link, holder_path.as_deref(), search);
             if found.is_none() {
-                let path = String::from_utf8_lossy(path);
-                sources.missing = Some(format!("the supplementary debug file {path} was not found"));
+                sources.missing = Some(format!(
+                    "the supplementary debug file {} was not found",
+                    link.shown()
+                ));
             }
             sources.supplementary = found;
         }
@@ -64,15 +74,20 @@ impl Sources {
     }
 }
 
-/// Finds the separate debug file. Returns `Ok(None)` if none is named, and the reason if it is
-/// missing.
-fn find_debug(elf: &Elf, search: &DebugSearch) -> Result<Option<Source>, String> {
+/// Finds the separate debug file and its path. Returns `Ok(None)` if none is named, and the reason
+/// if it is missing.
+fn find_debug(elf: &Elf, search: &DebugSearch) -> Result<Option<(Source, PathBuf)>, String> {
     let id = elf.build_id().ok().flatten();
-    if let Some(found) = id.and_then(|id| find_by_id(id, search)) {
-        return Ok(Some(found));
+    let (by_id, refused) = match id {
+        Some(id) => find_by_id(id, search),
+        None => (None, None),
+    };
+    if by_id.is_some() {
+        return Ok(by_id);
     }
+    let mut refused: Option<PathBuf> = refused;
     let Some((name, crc)) = elf.gnu_debuglink().ok().flatten() else {
-        return Ok(None);
+        return refused.map_or(Ok(None), |path| Err(of_another_build(&path)));
     };
     let shown = String::from_utf8_lossy(name);
     let Some(name) = file_name(name) else {
@@ -83,56 +98,31 @@ fn find_debug(elf: &Elf, search: &DebugSearch) -> Result<Option<Source>, String>
             let Ok(bytes) = map_file(&path, search.max_file_size) else {
                 continue;
             };
-            if crc32((*bytes).as_ref()) != crc {
-                continue;
-            }
-            if let Ok(source) = Source::load(bytes) {
-                return Ok(Some(source));
+            let is_named = crc32((*bytes).as_ref()) == crc;
+            match Source::load(bytes) {
+                Ok(source) if is_named && !has_other_id(&source, id) => return Ok(Some((source, path))),
+                _ => refused = refused.or(Some(path)),
             }
         }
     }
-    Err(format!("the debug file {shown} was not found"))
-}
-
-/// Opens `ROOT/.build-id/xx/yyyy.debug`, whose own build id must be the same.
-fn find_by_id(id: &[u8], search: &DebugSearch) -> Option<Source> {
-    let id = backtrail_pt::BuildId::new(id)?;
-    let digits = id.to_string();
-    let (first, rest) = digits.split_at_checked(2)?;
-    search.roots.iter().find_map(|root| {
-        let path = root.join(".build-id").join(first).join(format!("{rest}.debug"));
-        load_with_id(&path, id.as_bytes(), search)
+    Err(match refused {
+        Some(path) => of_another_build(&path),
+        None => format!("the debug file {shown} was not found"),
     })
 }
 
-/// Finds the supplementary file. `.gnu_debugaltlink` states its path on the build machine. Its file
-/// name is searched in each `ROOT/.dwz` and one directory below, as Debian has a directory for each
-/// architecture.
-fn find_supplementary(path: &[u8], id: &[u8], search: &DebugSearch) -> Option<Source> {
-    let path = PathBuf::from(std::str::from_utf8(path).ok()?);
-    let name = file_name(path.file_name()?.as_encoded_bytes())?;
-    let architecture = path.parent().and_then(Path::file_name);
-    let below_roots = search.roots.iter().map(|root| root.join(".dwz"));
-    below_roots
-        .chain(search.beside.iter().cloned())
-        .find_map(|directory| {
-            let nested = architecture.map(|architecture| directory.join(architecture).join(name));
-            let mut candidates = [Some(directory.join(name)), nested].into_iter().flatten();
-            candidates.find_map(|candidate| load_with_id(&candidate, id, search))
-        })
+/// Returns whether a debug file states a build id other than that of the module.
+fn has_other_id(source: &Source, id: Option<&[u8]>) -> bool {
+    let found = source.elf().ok();
+    let found = found.as_ref().and_then(|elf| elf.build_id().ok().flatten());
+    found.zip(id).is_some_and(|(found, id)| found != id)
 }
 
-fn load_with_id(path: &Path, id: &[u8], search: &DebugSearch) -> Option<Source> {
-    let source = Source::load(map_file(path, search.max_file_size).ok()?).ok()?;
-    let same = source.elf().ok()?.build_id().ok().flatten() == Some(id);
-    same.then_some(source)
-}
-
-/// Returns a name of one component, which cannot leave its directory.
-fn file_name(name: &[u8]) -> Option<&str> {
-    let name = std::str::from_utf8(name).ok()?;
-    let plain = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']);
-    plain.then_some(name)
+fn of_another_build(path: &Path) -> String {
+    format!(
+        "the debug file {} belongs to another build, and is not used",
+        path.display()
+    )
 }
 
 /// Returns the checksum of `.gnu_debuglink`: CRC-32 as in zlib (GDB manual, "Separate Debug
@@ -169,13 +159,5 @@ mod tests {
     #[test]
     fn crc_equals_that_of_zlib() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
-    }
-
-    #[test]
-    fn names_that_leave_the_directory_are_refused() {
-        for name in ["", ".", "..", "../x", "/etc/passwd", "a/b", "a\0b"] {
-            assert_eq!(file_name(name.as_bytes()), None, "{name:?}");
-        }
-        assert_eq!(file_name(b"foo.debug"), Some("foo.debug"));
     }
 }

@@ -25,11 +25,7 @@ pub(crate) fn find(holder: &Source, id: Option<&BuildId>, search: &DebugSearch) 
         return found;
     }
     let load = |path: &Path| Source::load(map_file(path, search.max_file_size).ok()?).ok();
-    let digits = id.map(ToString::to_string).unwrap_or_default();
-    let by_id = digits.split_at_checked(2).map(|(first, rest)| {
-        let roots = search.roots.iter();
-        roots.map(move |root| root.join(".build-id").join(first).join(format!("{rest}.dwp")))
-    });
+    let by_id = id.map(|id| search.by_build_id(id, ".dwp"));
     let packages = by_id.into_iter().flatten().chain(search.packages.iter().cloned());
     for path in packages {
         found.extend(load(&path).map(|source| SplitFile {

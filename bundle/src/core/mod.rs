@@ -3,12 +3,17 @@
 //! [`Core`] reads a core. [`write()`] writes one that GDB and LLDB load. Both use [`CoreContents`].
 //! The module `layout` encodes and decodes the notes for both.
 
+mod build;
+mod compressed;
 mod layout;
+mod lz4;
 mod reader;
 mod registers;
 mod siginfo;
 mod writer;
 
+pub use build::{FileBuild, MappedBuild};
+pub use compressed::{CoreFile, UnpackLimits, is_core_file, open_core_file};
 pub use reader::Core;
 pub use registers::Registers;
 pub use siginfo::SigInfo;

@@ -8,6 +8,9 @@ use backtrail_pt::{Avma, Tid};
 use object::elf::{PF_R, PF_W, PF_X};
 use std::collections::HashMap;
 
+/// The largest accepted size of all notes: those of about 20,000 threads with all registers.
+pub(super) const MAX_NOTES: u64 = 256 << 20;
+
 /// A core whose notes were parsed and whose memory can be read.
 #[derive(Clone, Debug)]
 pub struct Core {
@@ -158,6 +161,11 @@ fn read_notes<'a>(bytes: &'a SharedBytes, place: &str) -> Result<(Elf<'a>, CoreC
     let elf = Elf::parse(bytes, place)?;
     if !elf.is_core() {
         return Err(Error::malformed(place, "this ELF file is not a core"));
+    }
+    // A sparse file, such as an unpacked one, may be much larger than its data.
+    if elf.notes_size() > MAX_NOTES {
+        let problem = format!("this core has more than {MAX_NOTES} bytes of notes");
+        return Err(Error::malformed(place, problem));
     }
     let mut contents = CoreContents::default();
     elf.each_note(

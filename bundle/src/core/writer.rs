@@ -229,6 +229,7 @@ fn load_header(segment: &Segment, offset: u64, saved: u64) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::reader::MAX_NOTES;
     use super::super::{Core, CoreThread, MappedFile, ProcessInfo, Registers, SigInfo};
     use super::*;
     use backtrail_pt::{FileOffset, Tid};
@@ -387,6 +388,17 @@ mod tests {
             }
         }
         assert!(refused > 1000);
+    }
+
+    #[test]
+    fn huge_notes_are_refused() {
+        let mut file = io::Cursor::new(Vec::new());
+        write(&mut file, &sample(), memory).unwrap();
+        let mut bytes = file.into_inner();
+        // `p_filesz` of the first program header, as a sparse file would state it.
+        bytes[96..104].copy_from_slice(&(MAX_NOTES + 1).to_le_bytes());
+        let error = Core::parse(bytes.into(), "core").unwrap_err();
+        assert!(error.to_string().contains("bytes of notes"), "{error}");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Imports a core, and reads the crash from it.
 
-use crate::core::Core;
+use crate::core::{Core, UnpackLimits, open_core_file};
 use crate::manifest::{Crash, Meta};
-use crate::{BundlePath, Result, SharedBytes, Writer};
+use crate::module_file::{self, Allowance};
+use crate::{BundlePath, Error, Result, Writer};
 use backtrail_pt::Pid;
 use std::path::Path;
 
@@ -22,11 +23,23 @@ fn crash_of(core: &Core) -> Option<Crash> {
     })
 }
 
-/// Copies the core into the bundle, and stores the program and crash that it describes in `meta`.
+/// Copies the core into the bundle, unpacked, and stores the program and crash that it describes in
+/// `meta`.
 pub(super) fn add_core(writer: &Writer, source: &Path, meta: &mut Meta) -> Result<(BundlePath, Core)> {
-    let core = Core::parse(SharedBytes::map_file(source)?, source.display())?;
+    let cancel = writer.cancel_token();
+    let file = open_core_file(source, &UnpackLimits::default(), |_, _| !cancel.is_canceled())?;
+    let core = Core::parse(file.bytes.clone(), source.display())?;
     let path = BundlePath::new(CORE)?;
-    writer.add_file(&path, source)?;
+    match &file.unpacked {
+        Some(unpacked) => {
+            let out = writer.create_file(&path)?;
+            let mut unlimited = Allowance::UNLIMITED;
+            let copied = module_file::copy(unpacked, &out, &mut unlimited, || cancel.check_io());
+            cancel.or_canceled(copied.map_err(Error::io("copy", source)))?;
+        }
+        None => writer.add_file(&path, source)?,
+    }
+    meta.notes.extend(file.note);
     meta.crash = crash_of(&core);
     if meta.crash.is_none() {
         meta.notes

@@ -2,6 +2,7 @@
 
 use super::ImageArg;
 use super::crash::add_core;
+use crate::core::{Core, MappedBuild};
 use crate::elf::{Elf, is_elf};
 use crate::manifest::{AddressFilter, Manifest, Meta, Module, Process, RawImage, Source, Thread};
 use crate::writer::plain_name;
@@ -72,7 +73,11 @@ fn import_cancelable(
         add_image(&writer, &mut process, index, image)?;
     }
     let core = match &import.core {
-        Some(core) => Some(add_core(&writer, core, &mut meta)?.0),
+        Some(path) => {
+            let (copy, core) = add_core(&writer, path, &mut meta)?;
+            refuse_other_builds(&core, &process, path)?;
+            Some(copy)
+        }
         None => None,
     };
     if let Some(crash) = &mut meta.crash {
@@ -100,6 +105,25 @@ fn import_cancelable(
     };
     writer.finish_checked(&manifest)?;
     Ok(manifest)
+}
+
+/// Refuses images of other builds than those in the core. They would decode to a wrong flow.
+fn refuse_other_builds(core: &Core, process: &Process, path: &Path) -> Result<()> {
+    for module in &process.modules {
+        let (MappedBuild::Id(mapped), Some(given)) = (core.mapped_build(module.base), &module.build_id)
+        else {
+            continue;
+        };
+        if mapped != *given {
+            return Err(Error::Usage(format!(
+                "image {} has build id {given}, but {} has build id {mapped} at {}; pass the file of that build",
+                module.path,
+                path.display(),
+                module.base
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn add_image(writer: &Writer, process: &mut Process, index: usize, image: &ImageArg) -> Result<()> {

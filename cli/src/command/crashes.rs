@@ -234,12 +234,12 @@ fn show(args: &CrashSelection) -> Result<(), Failure> {
 fn walk(args: &CrashesDebug) -> Result<(), Failure> {
     let stored = spool(&args.spool)?.find(&args.id)?;
     debug::run(&args::Debug {
-        input: stored.path,
+        input: Some(stored.path),
+        core_dir: std::path::PathBuf::new(),
         batch: args.batch,
         commands: args.commands.clone(),
         file: None,
         json: args.json,
-        symfs: None,
         decode: args.decode.clone(),
     })
 }

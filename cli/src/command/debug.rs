@@ -6,13 +6,13 @@ use crate::interrupt::Interrupt;
 use crate::open;
 use crate::output::Output;
 use crate::progress::Bar;
-use crate::terminal;
+use crate::{shell, stored_cores, terminal};
 use backtrail_console::batch::{self, BatchOptions};
 use backtrail_console::repl::{self, ReplOptions};
 use backtrail_debugger::OpenOptions;
 use backtrail_decoder::{Progress, Watch};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Opens the debugger at the crash. With `--batch`, or without a terminal, runs commands and exits.
 pub fn run(args: &Debug) -> Result<(), Failure> {
@@ -27,12 +27,14 @@ pub fn run(args: &Debug) -> Result<(), Failure> {
     let mut options = open::options(&args.decode);
     options.main_calls = true;
     options.first = Some(OpenOptions::FIRST);
-    if let Some(symfs) = &args.symfs {
-        options.debug_roots.push(symfs.clone());
-        options.source_paths.push(symfs.clone());
-    }
+    options.source_paths.extend(args.decode.symfs.iter().cloned());
+    let can_ask = !args.batch && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let input = match &args.input {
+        Some(input) => input.clone(),
+        None => newest_core(&args.core_dir, can_ask)?,
+    };
     let interrupt = Interrupt::install();
-    let session = open::session(&args.input, &options, &interrupt)?;
+    let session = open::session(&input, &options, &interrupt)?;
     let bar = Bar::default();
     let progress = |progress: Progress| bar.update(progress);
     let terminal = std::io::stdout().is_terminal();
@@ -78,6 +80,30 @@ pub fn run(args: &Debug) -> Result<(), Failure> {
         0 => Ok(()),
         1 => Err(Failure::failed("one command failed")),
         count => Err(Failure::failed(format_args!("{count} commands failed"))),
+    }
+}
+
+/// Returns the newest stored core if the user wants it. Without a terminal, only names it.
+fn newest_core(directory: &Path, can_ask: bool) -> Result<PathBuf, Failure> {
+    let newest = stored_cores::newest(directory)?;
+    let described = newest.describe();
+    let Some(path) = newest.path else {
+        let export = format!("coredumpctl dump {} -o core", newest.pid);
+        return Err(Failure::failed(format_args!(
+            "the newest core, {described}, is not a file in {}; write it by `{export}`, and open that",
+            directory.display()
+        )));
+    };
+    let path_word = shell::word(&path.display().to_string());
+    if !can_ask {
+        return Err(Failure::usage(format_args!(
+            "no bundle or core is given; the newest core is that of {described}: backtrail debug {path_word}"
+        )));
+    }
+    let question = format!("Open the newest core, that of {described}, {path_word}? [Y/n] ");
+    match terminal::ask(&question).map_err(Failure::failed)? {
+        true => Ok(path),
+        false => Err(Failure::failed("no core was opened")),
     }
 }
 

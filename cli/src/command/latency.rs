@@ -16,7 +16,6 @@ use backtrail_decoder::{Progress, Watch};
 pub fn run(args: &Latency) -> Result<(), Failure> {
     let mut options = open::options(&args.decode);
     options.main_calls = true;
-    options.debug_roots.extend(args.symfs.clone());
     let interrupt = Interrupt::install();
     let session = open::session(&args.bundle, &options, &interrupt)?;
     let bar = Bar::default();

@@ -67,6 +67,7 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
         calls,
         history,
         notes: session.notes().to_vec(),
+        is_core_alone: session.bundle().is_none(),
     })
 }
 

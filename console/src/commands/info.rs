@@ -46,6 +46,12 @@ pub(super) fn threads(context: &mut Context<'_>, _arguments: &str) -> Result<Out
                     unknown: Some("its history begins later"),
                     ..ThreadPositionView::default()
                 },
+                // At the end of the recording, the ends of the other threads are what is asked for.
+                ThreadAtTime::Unknown if navigator.is_at_end() => ThreadPositionView {
+                    place: place(thread.history.len())?,
+                    unknown: Some("its last position; the trace has no time to compare"),
+                    ..ThreadPositionView::default()
+                },
                 ThreadAtTime::Unknown => ThreadPositionView {
                     unknown: Some("its position at this time is unknown"),
                     ..ThreadPositionView::default()

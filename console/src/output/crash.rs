@@ -40,6 +40,9 @@ pub struct CrashView {
     pub history: HistoryView,
     /// Notes about the trace for the reader.
     pub notes: Vec<String>,
+    /// Whether there is a core, and no trace.
+    #[serde(skip)]
+    pub is_core_alone: bool,
 }
 
 /// A signal handler that runs at the crash: what went wrong may lie before it.
@@ -85,7 +88,10 @@ impl CrashView {
             None => {
                 let how = self.ending.as_deref().map(|how| format!(": {how}"));
                 let how = how.unwrap_or_default();
-                to.line(format!("{program}: the trace does not end in a crash{how}."));
+                to.line(match self.is_core_alone {
+                    true => format!("{program} ran when its core was saved: the core has no signal."),
+                    false => format!("{program}: the trace does not end in a crash{how}."),
+                });
                 to.line(format!(
                     "The end of thread {}{name} is {}",
                     self.thread, self.position

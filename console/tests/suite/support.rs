@@ -69,7 +69,7 @@ pub fn hase(name: &str) -> Option<Imported> {
     let import = PerfImport {
         data: beside("perf"),
         core: Some(beside("coredump")),
-        symfs: Some(dir.clone()),
+        symfs: vec![dir.clone()],
     };
     Some(Imported::new(|to| {
         import::perf(&import, to, Overwrite::Never, &CancelToken::default()).unwrap();

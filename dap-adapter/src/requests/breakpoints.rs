@@ -223,7 +223,7 @@ pub fn line_of_stop(debuggee: &Debuggee, file: &str, line: u32, watch: &Watch<'_
         let mut frames = processes.filter_map(|process| process.symbols.frames_at(at).into_iter().next());
         frames.find_map(|frame| frame.location)
     });
-    let stop = stop.filter(|stop| stop.line != 0 && *stop.file == *file);
+    let stop = stop.filter(|stop| stop.line != 0 && debuggee.navigator.is_same_source(&stop.file, file));
     stop.map(|stop| stop.line)
         .or_else(|| line_with_code(debuggee, file, line))
 }

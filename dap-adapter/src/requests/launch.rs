@@ -15,6 +15,7 @@ use crate::stop_events;
 use backtrail_debugger::{Navigator, OpenOptions, Session};
 use backtrail_decoder::{Position, Watch};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tempfile::TempPath;
 
@@ -29,7 +30,33 @@ pub struct LaunchArguments {
     last: Option<u64>,
     source_paths: Option<Vec<PathBuf>>,
     debug_roots: Option<Vec<PathBuf>>,
+    source_map: Option<SourceMap>,
     bookmarks: Option<Vec<Bookmark>>,
+}
+
+/// Rules for the paths of source files: a path that begins with the first text is searched at the
+/// second one.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum SourceMap {
+    /// In the order in which they are tried.
+    Pairs(Vec<(String, String)>),
+    /// The longest first text is tried first.
+    Object(BTreeMap<String, String>),
+}
+
+impl SourceMap {
+    /// Returns the rules in the order in which they are tried.
+    fn rules(self) -> Vec<(String, String)> {
+        match self {
+            Self::Pairs(rules) => rules,
+            Self::Object(rules) => {
+                let mut rules: Vec<_> = rules.into_iter().collect();
+                rules.sort_by_key(|(from, _)| std::cmp::Reverse(from.len()));
+                rules
+            }
+        }
+    }
 }
 
 /// Opens a trace.
@@ -54,6 +81,9 @@ pub fn launch(client: &mut ClientSession, arguments: LaunchArguments, watch: &Wa
     options.debug_roots = arguments.debug_roots.unwrap_or_default();
     let (path, downloaded) = found(&bundle, arguments.sha256.as_deref(), &client.access, watch)?;
     let mut navigator = Navigator::new(Session::open(&path, &options, watch)?)?;
+    if let Some(map) = arguments.source_map {
+        navigator.sources.substitutions = map.rules();
+    }
     if client.access.is_bounded || downloaded.is_some() {
         navigator.bound_sources();
     }
@@ -112,4 +142,28 @@ fn found(
     }
     let file = fetch::fetch(bundle, sha256, access, watch.cancel, &report)?;
     Ok((file.to_path_buf(), Some(file)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SourceMap;
+
+    #[test]
+    fn source_map_is_an_object_or_a_list_of_pairs() {
+        let rules = |text: &str| {
+            let read: Option<SourceMap> = serde_json::from_str(text).ok();
+            read.map(SourceMap::rules)
+        };
+        let expected = |pairs: &[(&str, &str)]| {
+            let owned = pairs
+                .iter()
+                .map(|(from, to)| ((*from).to_owned(), (*to).to_owned()));
+            Some(owned.collect::<Vec<_>>())
+        };
+        let object = r#"{"/a": "/x", "/a/b": "/y"}"#;
+        assert_eq!(rules(object), expected(&[("/a/b", "/y"), ("/a", "/x")]));
+        let pairs = r#"[["/a", "/x"], ["/a/b", "/y"]]"#;
+        assert_eq!(rules(pairs), expected(&[("/a", "/x"), ("/a/b", "/y")]));
+        assert_eq!(rules(r#"["/a"]"#), None);
+    }
 }

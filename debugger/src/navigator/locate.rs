@@ -4,6 +4,8 @@ use super::Navigator;
 use crate::breakpoint::Hits;
 use crate::error::Result;
 use crate::location::{Location, Resolved};
+use crate::source::is_same_file;
+use crate::source_names::SourceNames;
 use crate::stack::{Origin, StackFrame};
 use backtrail_decoder::Watch;
 use backtrail_pt::Pid;
@@ -17,7 +19,8 @@ impl Navigator {
     pub fn resolve(&self, text: &str, watch: &Watch<'_>) -> Result<Resolved> {
         let location = Location::parse(text)?;
         let here = self.current_file(watch)?;
-        location.resolve(self.process()?, here.as_deref(), self.pc())
+        let names = self.names_of(&location);
+        location.resolve(self.process()?, here.as_deref(), self.pc(), &names)
     }
 
     /// Looks a location up in every process, for breakpoints.
@@ -31,11 +34,12 @@ impl Navigator {
     ) -> Result<(BTreeMap<Pid, Hits>, Vec<String>)> {
         let location = Location::parse(text)?;
         let here = self.current_file(watch)?;
+        let names = self.names_of(&location);
         let mut hits = BTreeMap::new();
         let mut places = Vec::new();
         let mut error = None;
         for process in self.session.processes() {
-            match location.resolve(process, here.as_deref(), self.pc()) {
+            match location.resolve(process, here.as_deref(), self.pc(), &names) {
                 Ok(resolved) => {
                     hits.insert(process.pid, resolved.hits);
                     places.extend(resolved.places);
@@ -47,6 +51,32 @@ impl Navigator {
         match error {
             Some(error) if hits.is_empty() => Err(error),
             _ => Ok((hits, places)),
+        }
+    }
+
+    /// Returns the names of source files in the debug information.
+    pub fn source_names(&self) -> &SourceNames {
+        self.source_names.get_or_init(|| SourceNames::of(&self.session))
+    }
+
+    /// Returns whether two names of the debug information lead to one file.
+    #[must_use]
+    pub fn is_same_source(&self, one: &str, other: &str) -> bool {
+        one == other
+            || matches!(
+                (self.sources.find(one), self.sources.find(other)),
+                (Some(one), Some(other)) if is_same_file(&one, &other)
+            )
+    }
+
+    /// Returns the names that the file of a location has in the debug information. A plain file
+    /// name means every file of that name, so it has no others.
+    fn names_of(&self, location: &Location) -> Vec<String> {
+        match location {
+            Location::Line { file: Some(file), .. } if file.contains('/') => {
+                self.source_names().same_as(&self.sources, file)
+            }
+            _ => Vec::new(),
         }
     }
 

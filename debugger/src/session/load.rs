@@ -1,17 +1,18 @@
-//! Opening a bundle or a core.
+//! Opening a bundle.
 
 use super::decoding::{DecodeInput, UndecodedHistory};
-use super::modules::{self, CoreFile};
+use super::modules;
+use super::open_core::{self, crash_of_core, program_of_core, search};
 use super::threads::{self, Threads};
 use super::{OpenOptions, Process, Session, SymbolFunctions};
 use crate::error::{Error, Result};
 use crate::time::Timebase;
-use backtrail_bundle::core::{Core, MappedFile};
-use backtrail_bundle::manifest::{Crash, Manifest, is_crash};
+use backtrail_bundle::Bundle;
+use backtrail_bundle::core::is_core_file;
+use backtrail_bundle::manifest::{Manifest, is_crash};
 use backtrail_bundle::switch::Direction;
 use backtrail_bundle::versions::CodeVersions;
 use backtrail_bundle::versions::{self, Fragment};
-use backtrail_bundle::{Bundle, SharedBytes};
 use backtrail_decoder::engine::native::has_errata_table;
 use backtrail_decoder::{
     AddressFilter, Boundary, Change, Config, DecodeCachePool, FilterKind, Image, Input, Section, Switch,
@@ -19,15 +20,13 @@ use backtrail_decoder::{
 };
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, Pid, Tid};
-use backtrail_symbolizer::DebugSearch;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io::Read;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 impl Session {
     /// Opens and decodes a bundle, given as a directory or a packed file, or opens an ELF core
-    /// alone.
+    /// alone, which may be compressed.
     ///
     /// A core has the state at the crash and no history.
     ///
@@ -40,8 +39,8 @@ impl Session {
 }
 
 fn open(path: &Path, options: &OpenOptions, watch: &Watch<'_>) -> Result<Session> {
-    let mut session = if is_elf(path) {
-        open_core(path, options)?
+    let mut session = if is_core_file(path) {
+        open_core::open_core(path, options, watch)?
     } else {
         open_bundle(Bundle::open(path)?, path, options, watch)?
     };
@@ -50,19 +49,6 @@ fn open(path: &Path, options: &OpenOptions, watch: &Watch<'_>) -> Result<Session
         return Err(Error::NoThreads(path.display().to_string()));
     }
     Ok(session)
-}
-
-fn is_elf(path: &Path) -> bool {
-    let mut magic = [0; 4];
-    let mut read = || std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
-    // To open a pipe would wait for a writer.
-    path.is_file() && read().is_ok() && magic == *b"\x7fELF"
-}
-
-fn search(options: &OpenOptions) -> DebugSearch {
-    let mut search = DebugSearch::default();
-    search.roots.extend(options.debug_roots.iter().cloned());
-    search
 }
 
 /// A bundle made ready to decode: what [`Session::open`] hands to the decoder.
@@ -77,6 +63,8 @@ pub struct Prepared {
     pub config: Config,
     /// Notes for the reader, one sentence each.
     pub notes: Vec<String>,
+    /// Notes about files that are not used, or that may be wrong.
+    pub warnings: Vec<String>,
 }
 
 impl Prepared {
@@ -96,20 +84,26 @@ impl Prepared {
         }
         let mut images = BTreeMap::new();
         let mut processes = Vec::new();
-        let search = search(options);
+        let mut search = search(options);
+        search.confined = Some(bundle.debug_root());
         let mut files = modules::BundleFiles::new(bundle, &search);
         for process in &manifest.processes {
-            let image = Arc::new(image_of(bundle, process.pid)?);
+            let core = bundle.core_of(process.pid)?;
+            let modules::Mapped { symbols, code } = files.map(&process.modules, core.as_ref());
+            let image = Arc::new(image_of(bundle, process.pid, code)?);
             images.insert(process.pid, Arc::clone(&image));
-            let symbols = modules::of_bundle(&mut files, &process.modules, &mut notes);
             processes.push(Process::new(process.pid, symbols, image));
         }
+        notes.append(&mut files.notes);
+        let warnings = std::mem::take(&mut files.warnings);
+        notes.extend(warnings.iter().cloned());
         Ok(Self {
             processes,
             inputs: inputs(bundle, &images)?,
             images,
             config: config(manifest),
             notes,
+            warnings,
         })
     }
 }
@@ -122,6 +116,7 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         inputs,
         config,
         mut notes,
+        warnings,
     } = Prepared::new(&bundle, options)?;
     if let Some(last) = options.last
         && inputs.iter().any(|input| input.trace_len() > last)
@@ -185,6 +180,7 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         },
         source_paths: Vec::new(),
         notes,
+        warnings,
         main: None,
         earlier: first.map(|_| UndecodedHistory::new(source, options.last)),
         bundle: None,
@@ -224,13 +220,17 @@ fn pays(source: &DecodeInput, first: u64, last: Option<u64>) -> bool {
     source.inputs.iter().any(|input| wanted(input) > much) && source.shortens_cleanly(first)
 }
 
-fn image_of(bundle: &Bundle, pid: Pid) -> Result<Image> {
+/// Returns the code of a process. `outside` is that of modules whose files are not in the bundle.
+fn image_of(bundle: &Bundle, pid: Pid, outside: Vec<Section>) -> Result<Image> {
     let mut image = Image::new();
     for section in bundle.code(pid)? {
         image.add(Section {
             start: section.start,
             bytes: Arc::new(section.bytes),
         });
+    }
+    for section in outside {
+        image.add(section);
     }
     let CodeVersions {
         fragments,
@@ -308,81 +308,4 @@ fn inputs(bundle: &Bundle, images: &BTreeMap<Pid, Arc<Image>>) -> Result<Vec<Inp
         });
     }
     Ok(inputs)
-}
-
-fn program_of_core(core: &Core) -> Option<String> {
-    Some(core.contents().process.name.clone()).filter(|name| !name.is_empty())
-}
-
-fn crash_of_core(core: &Core) -> Option<Crash> {
-    let thread = core.crashed_thread()?;
-    Some(Crash {
-        pid: Pid(core.contents().process.pid),
-        tid: thread.tid,
-        signal: thread.signal,
-        code: thread.siginfo.map_or(0, |info| info.code()),
-        fault_address: thread.siginfo.and_then(|info| info.address()),
-        pc: thread.registers.pc(),
-    })
-}
-
-fn open_core(path: &Path, options: &OpenOptions) -> Result<Session> {
-    let core = Core::parse(SharedBytes::map_file(path)?, path.display())?;
-    let mut notes =
-        vec!["this is a core without a trace: there is no history, only the state at the crash".to_owned()];
-    let mut image = Image::new();
-    let files = by_path(&core.contents().files);
-    let symbols = modules::of_core(&files, &search(options), &mut image, &mut notes);
-    for (segment, bytes) in core.saved().filter(|(segment, _)| segment.executable) {
-        image.add(Section {
-            start: segment.start,
-            bytes: Arc::new(bytes.clone()),
-        });
-    }
-    let pid = Pid(core.contents().process.pid);
-    let mut session = Session {
-        name: path.display().to_string(),
-        program: program_of_core(&core),
-        root: path.parent().unwrap_or(Path::new(".")).to_owned(),
-        processes: vec![Process::new(pid, symbols, Arc::new(image))],
-        threads: Threads::new(
-            core.contents()
-                .threads
-                .iter()
-                .map(|thread| threads::without_history(thread.tid))
-                .collect(),
-        ),
-        cpus: Vec::new(),
-        crash: crash_of_core(&core),
-        core: Some(core),
-        times: Timebase::default(),
-        source_paths: Vec::new(),
-        notes,
-        main: None,
-        earlier: None,
-        bundle: None,
-    };
-    session.main = session.find_main();
-    Ok(session)
-}
-
-/// Groups the mappings of a core by file, the files in the order of their first mapping.
-fn by_path(files: &[MappedFile]) -> Vec<CoreFile<'_>> {
-    let mut mapped: Vec<CoreFile<'_>> = Vec::new();
-    let mut known: HashMap<&str, usize> = HashMap::new();
-    for file in files
-        .iter()
-        .filter(|file| file.path.starts_with('/') && file.start < file.end)
-    {
-        let part: (std::ops::Range<Avma>, u64) = (file.start..file.end, file.offset.0);
-        let index = *known.entry(&file.path).or_insert(mapped.len());
-        match mapped.get_mut(index) {
-            Some(known) => known.parts.push(part),
-            None => mapped.push(CoreFile {
-                path: &file.path,
-                parts: vec![part],
-            }),
-        }
-    }
-    mapped
 }

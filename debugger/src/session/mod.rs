@@ -1,12 +1,16 @@
 //! An opened trace: its processes with code and symbols, its threads with their histories, and the
 //! state that the core kept.
 
+mod binaries;
 mod call_name;
+mod core_modules;
 mod decoding;
 mod functions;
 mod identity;
+mod instances;
 mod load;
 mod modules;
+mod open_core;
 mod process;
 mod thread;
 mod threads;
@@ -46,7 +50,8 @@ pub struct OpenOptions {
     pub main_calls: bool,
     /// Additional directories for source files.
     pub source_paths: Vec<PathBuf>,
-    /// More roots of separate debug files.
+    /// Root directories of the recorded machine's binaries and debug files (`--symfs`), searched by
+    /// path and by build id.
     pub debug_roots: Vec<PathBuf>,
 }
 
@@ -68,6 +73,7 @@ pub struct Session {
     times: Timebase,
     source_paths: Vec<PathBuf>,
     notes: Vec<String>,
+    warnings: Vec<String>,
     /// The thread to begin with.
     main: Option<Tid>,
     /// The history that is not decoded yet.
@@ -220,10 +226,17 @@ impl Session {
         &self.notes
     }
 
+    /// Returns those notes that a user must not miss: about files that are not used because they
+    /// are of another build, or that may be.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// Returns the main thread: the one that crashed or that a signal ended.
     ///
     /// Otherwise it is the thread whose history ends last or, without time stamps, the one with the
-    /// longest history.
+    /// longest history. Without any history it is the first thread of the core.
     #[must_use]
     pub fn main_thread(&self) -> Option<&Thread> {
         self.threads.get(self.main?)
@@ -233,13 +246,20 @@ impl Session {
     fn find_main(&self) -> Option<Tid> {
         let ended = threads::ended_thread(self.crash.as_ref(), self.core.as_ref());
         let ended = ended.and_then(|tid| self.threads.get(tid));
+        let without_history = self.threads().iter().all(|thread| thread.history.is_empty());
+        let first = self
+            .core
+            .as_ref()
+            .and_then(|core| core.contents().threads.first());
+        let first = first.filter(|_| without_history);
+        let first = || first.and_then(|thread| self.threads.get(thread.tid));
         let end = |thread: &Thread| thread.history.arrival(thread.history.len()).map(|time| time.tsc);
         let last = || {
             self.threads()
                 .iter()
                 .max_by_key(|thread| (end(thread), thread.history.len()))
         };
-        ended.or_else(last).map(|thread| thread.tid)
+        ended.or_else(first).or_else(last).map(|thread| thread.tid)
     }
 
     /// Returns whether older history is not decoded yet.
@@ -287,6 +307,17 @@ impl Session {
         }
         self.threads = Threads::new(threads);
         Ok(())
+    }
+
+    /// Returns whether these threads were at the ends of their histories at one time.
+    ///
+    /// A crash ends all threads of its process at once, and a core has all threads at one time.
+    pub(crate) fn end_at_once(&self, one: &Thread, other: &Thread) -> bool {
+        let is_saved = |thread: &Thread| {
+            let core = self.core.as_ref();
+            core.is_some_and(|core| core.thread(thread.tid).is_some())
+        };
+        self.crash_of(one.tid).is_some() || is_saved(one) && is_saved(other)
     }
 
     /// The crash, when it ended this thread.

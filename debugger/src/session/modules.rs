@@ -1,13 +1,14 @@
-//! The modules of a process: from a bundle's description, or from a core's file map.
+//! The modules of a process from a bundle's description.
 
+use super::binaries::{self, Found, Wanted};
+use backtrail_bundle::core::{Core, FileBuild, MappedBuild};
 use backtrail_bundle::manifest::Module;
-use backtrail_bundle::module_file::{self, FileIdentity};
-use backtrail_bundle::{Bundle, BundlePath, PAGE_SIZE, SharedBytes};
-use backtrail_decoder::{Image, Section};
-use backtrail_pt::{Avma, Svma};
+use backtrail_bundle::{Bundle, BundlePath, SharedBytes, module_file};
+use backtrail_decoder::Section;
+use backtrail_pt::{BuildId, Svma};
 use backtrail_symbolizer::{self as symbolizer, DebugSearch, SymbolFile, Symbolizer};
 use object::LittleEndian;
-use object::elf::{FileHeader64, PT_LOAD};
+use object::elf::{FileHeader64, PF_X, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,12 +16,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A `PT_LOAD` segment of a module's file.
-struct LoadSegment {
-    at: Svma,
-    size: u64,
+pub(super) struct LoadSegment {
+    pub at: Svma,
+    pub size: u64,
+    /// The part of the file with its contents.
+    pub stored: Range<u64>,
+    pub executable: bool,
 }
 
-fn loads(bytes: &[u8]) -> Vec<LoadSegment> {
+/// Returns the `PT_LOAD` segments of an ELF file.
+pub(super) fn loads(bytes: &[u8]) -> Vec<LoadSegment> {
     let Ok(header) = FileHeader64::<LittleEndian>::parse(bytes) else {
         return Vec::new();
     };
@@ -34,19 +39,38 @@ fn loads(bytes: &[u8]) -> Vec<LoadSegment> {
         .map(|segment| LoadSegment {
             at: Svma(segment.p_vaddr(LittleEndian)),
             size: segment.p_memsz(LittleEndian),
+            stored: {
+                let offset = segment.p_offset(LittleEndian);
+                offset..offset.saturating_add(segment.p_filesz(LittleEndian))
+            },
+            executable: segment.p_flags(LittleEndian).0 & PF_X.0 != 0,
         })
         .collect()
 }
 
-fn lowest(loads: &[LoadSegment]) -> Option<Svma> {
+/// Returns the lowest stated address.
+pub(super) fn lowest(loads: &[LoadSegment]) -> Option<Svma> {
     loads.iter().map(|load| load.at).min()
 }
 
-/// The files of a bundle that are modules, each opened once, however many modules name it.
+/// The files of a bundle's modules, each opened once, however many modules name it.
 pub(super) struct BundleFiles<'a> {
     bundle: &'a Bundle,
     search: &'a DebugSearch,
     known: HashMap<BundlePath, BundleFile>,
+    /// Files below the user's directories, of modules that the bundle does not have.
+    outside: HashMap<(String, Option<BuildId>), BundleFile>,
+    /// Notes about files.
+    pub notes: Vec<String>,
+    /// Notes about files that are not used, or that may be wrong.
+    pub warnings: Vec<String>,
+}
+
+/// The modules of a process.
+pub(super) struct Mapped {
+    pub symbols: Symbolizer,
+    /// The code of modules whose files are not in the bundle.
+    pub code: Vec<Section>,
 }
 
 /// A module's file.
@@ -54,6 +78,9 @@ pub(super) struct BundleFiles<'a> {
 struct BundleFile {
     loads: Vec<LoadSegment>,
     symbols: Option<Arc<SymbolFile>>,
+    bytes: Option<SharedBytes>,
+    /// Whether it was found outside of the bundle, and has code.
+    has_outside_code: bool,
 }
 
 impl<'a> BundleFiles<'a> {
@@ -63,56 +90,170 @@ impl<'a> BundleFiles<'a> {
             bundle,
             search,
             known: HashMap::new(),
+            outside: HashMap::new(),
+            notes: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 
     /// Returns a file, which the traced system had at `name`.
-    fn get(&mut self, path: &BundlePath, name: &str, notes: &mut Vec<String>) -> &BundleFile {
-        let (bundle, search) = (self.bundle, self.search);
+    fn get(&mut self, path: &BundlePath, name: &str) -> &BundleFile {
+        let (bundle, search, notes) = (self.bundle, self.search, &mut self.notes);
         self.known.entry(path.clone()).or_insert_with(|| {
             let Ok(bytes) = bundle.bytes(path) else {
                 return BundleFile::default();
             };
             BundleFile {
                 loads: loads(&bytes),
-                symbols: open(bytes, name, search, notes),
+                symbols: open(bytes.clone(), name, &search.clone().recorded_at(name), notes),
+                bytes: Some(bytes),
+                has_outside_code: false,
             }
+        })
+    }
+
+    /// Returns the file of a module that the bundle does not have, if the user's directories do.
+    fn get_outside(&mut self, module: &Module) -> &BundleFile {
+        let Self {
+            search,
+            outside,
+            notes,
+            warnings,
+            ..
+        } = self;
+        let key = (module.path.clone(), module.build_id.clone());
+        outside.entry(key).or_insert_with(|| {
+            let wanted = Wanted {
+                recorded: &module.path,
+                build_id: module.build_id.as_ref(),
+                is_local: false,
+            };
+            let found = match wanted.find(search, |bytes| compare(module, bytes)) {
+                Found::Binary(found) => found,
+                Found::Refused { path, mapped, found } => {
+                    warnings.push(binaries::refusal(&module.path, &path, &mapped, &found));
+                    return BundleFile::default();
+                }
+                Found::Missing => return BundleFile::default(),
+            };
+            let path = found.path.display();
+            match found.is_verified {
+                true => notes.push(format!("{} is read from {path}", module.path)),
+                false => warnings.push(format!(
+                    "{} is read from {path}, which may be another build: its build id is not recorded",
+                    module.path
+                )),
+            }
+            let search = search.clone().beside_file(&found.path).recorded_at(&module.path);
+            BundleFile {
+                loads: loads(&found.bytes),
+                symbols: open(found.bytes.clone(), &module.path, &search, notes),
+                has_outside_code: !found.is_debug_only,
+                bytes: Some(found.bytes),
+            }
+        })
+    }
+
+    /// Maps the modules of a process. `core` is that of the process.
+    pub fn map(&mut self, modules: &[Module], core: Option<&Core>) -> Mapped {
+        let mut mapped = Vec::new();
+        let mut code = Vec::new();
+        for module in modules {
+            let refusal = self.refusal(module, core);
+            let file = match &module.file {
+                Some(path) => self.get(path, &module.path),
+                None => self.get_outside(module),
+            };
+            let bias = lowest(&file.loads).map_or(module.base.0, |lowest| module.bias(lowest));
+            let stated = module.mappings.iter();
+            let stated = stated.map(|mapping| mapping.start..mapping.start + mapping.size);
+            let loaded = file.loads.iter().filter(|_| module.mappings.is_empty());
+            let loaded = loaded.map(|load| load.at.to_avma(bias)..load.at.to_avma(bias) + load.size);
+            let name: Arc<str> = module.path.as_str().into();
+            let symbols = file.symbols.clone().filter(|_| refusal.is_none());
+            mapped.extend(stated.chain(loaded).map(|range| symbolizer::Module {
+                range,
+                bias,
+                name: Arc::clone(&name),
+                file: symbols.clone(),
+            }));
+            if file.has_outside_code && refusal.is_none() {
+                code.extend(sections(file, bias));
+            }
+            self.warnings.extend(refusal);
+        }
+        let mut symbols = Symbolizer::new();
+        symbols.add_modules(mapped);
+        Mapped { symbols, code }
+    }
+
+    /// Returns the note that a module's file is another build than the one in the core.
+    fn refusal(&mut self, module: &Module, core: Option<&Core>) -> Option<String> {
+        let core = core?;
+        // Another module may be at that address by the end.
+        let mut listed = core.contents().files.iter();
+        listed.find(|file| file.start == module.base && file.path == module.path)?;
+        // Without a build id in the core, only the recorder's own description counts.
+        let MappedBuild::Id(mapped) = core.mapped_build(module.base) else {
+            return None;
+        };
+        let file = match &module.file {
+            Some(path) => self.get(path, &module.path),
+            None => self.get_outside(module),
+        };
+        let found = module_file::build_id_of(file.bytes.as_ref()?, &module.path).ok()?;
+        if found.as_ref() == Some(&mapped) {
+            return None;
+        }
+        let (mapped, found) = (format!("build id {mapped}"), in_words(found));
+        Some(match module.file {
+            Some(_) => format!(
+                "the bundle's file of {} is another build than the one in the core: the process had \
+                 {mapped}, the file has {found}; its names are not used, and its instructions may be wrong",
+                module.path
+            ),
+            None => binaries::refusal(&module.path, Path::new(&module.path), &mapped, &found),
         })
     }
 }
 
-/// Maps the modules of a bundle's process; `notes` receives those without symbols.
-pub(super) fn of_bundle(
-    files: &mut BundleFiles<'_>,
-    modules: &[Module],
-    notes: &mut Vec<String>,
-) -> Symbolizer {
-    let none = BundleFile::default();
-    let mut mapped = Vec::new();
-    for module in modules {
-        let file = match &module.file {
-            Some(path) => files.get(path, &module.path, notes),
-            None => &none,
-        };
-        let bias = lowest(&file.loads).map_or(module.base.0, |lowest| module.bias(lowest));
-        let stated = module.mappings.iter();
-        let stated = stated.map(|mapping| mapping.start..mapping.start + mapping.size);
-        let loaded = file.loads.iter().filter(|_| module.mappings.is_empty());
-        let loaded = loaded.map(|load| load.at.to_avma(bias)..load.at.to_avma(bias) + load.size);
-        let name: Arc<str> = module.path.as_str().into();
-        mapped.extend(stated.chain(loaded).map(|range| symbolizer::Module {
-            range,
-            bias,
-            name: Arc::clone(&name),
-            file: file.symbols.clone(),
-        }));
-    }
-    let mut symbols = Symbolizer::new();
-    symbols.add_modules(mapped);
-    symbols
+/// Returns a build id in words.
+fn in_words(id: Option<BuildId>) -> String {
+    id.map_or("no build id".to_owned(), |id| format!("build id {id}"))
 }
 
-fn open(
+/// Compares a file with the build id of a module.
+fn compare(module: &Module, bytes: &SharedBytes) -> FileBuild {
+    let Ok(found) = module_file::build_id_of(bytes, &module.path) else {
+        return FileBuild::Other {
+            mapped: "an ELF file".to_owned(),
+            found: "something else".to_owned(),
+        };
+    };
+    match (&module.build_id, found) {
+        (None, _) => FileBuild::Unverified,
+        (Some(wanted), Some(found)) if *wanted == found => FileBuild::Same,
+        (Some(wanted), found) => FileBuild::Other {
+            mapped: format!("build id {wanted}"),
+            found: in_words(found),
+        },
+    }
+}
+
+/// Returns the code of a file.
+fn sections(file: &BundleFile, bias: u64) -> impl Iterator<Item = Section> {
+    let executable = file.loads.iter().filter(|load| load.executable);
+    executable.filter_map(move |load| {
+        let bytes = file.bytes.as_ref()?.slice(load.stored.clone())?;
+        Some(Section {
+            start: load.at.to_avma(bias),
+            bytes: Arc::new(bytes),
+        })
+    })
+}
+
+/// Opens the symbols of a file; `notes` receives the reason if it has none.
+pub(super) fn open(
     bytes: SharedBytes,
     name: &str,
     search: &DebugSearch,
@@ -125,76 +266,4 @@ fn open(
             None
         }
     }
-}
-
-/// A file that a core says was mapped: its mappings as (range, file offset).
-pub(super) struct CoreFile<'a> {
-    pub path: &'a str,
-    pub parts: Vec<(Range<Avma>, u64)>,
-}
-
-/// The number of missing files that are listed by name.
-const MISSING_NAMED: usize = 20;
-
-/// Maps the files of a core that this machine has. Their code is used where the core has no memory.
-pub(super) fn of_core(
-    files: &[CoreFile<'_>],
-    search: &DebugSearch,
-    image: &mut Image,
-    notes: &mut Vec<String>,
-) -> Symbolizer {
-    let mut modules = Vec::new();
-    let mut missing = 0;
-    // A core may name one file by any number of paths.
-    let mut known: HashMap<FileIdentity, Option<Arc<SymbolFile>>> = HashMap::new();
-    for mapped in files {
-        let path = Path::new(mapped.path);
-        let Ok(bytes) = SharedBytes::map_file(path) else {
-            missing += 1;
-            if missing <= MISSING_NAMED {
-                notes.push(format!(
-                    "{} is not on this machine; its symbols are unknown",
-                    mapped.path
-                ));
-            }
-            continue;
-        };
-        let segments = loads(&bytes);
-        let first = mapped.parts.iter().find(|(_, offset)| *offset == 0);
-        let Some((lowest, (base, _))) = lowest(&segments).zip(first) else {
-            continue;
-        };
-        let bias = base.start.0.wrapping_sub(lowest.0 & !(PAGE_SIZE - 1));
-        for (range, offset) in &mapped.parts {
-            if let Some(part) = bytes.slice(
-                *offset
-                    ..offset
-                        .saturating_add(range.end - range.start)
-                        .min(bytes.len() as u64),
-            ) {
-                image.add(Section {
-                    start: range.start,
-                    bytes: Arc::new(part),
-                });
-            }
-        }
-        let open = || open(bytes, mapped.path, &search.clone().beside_file(path), notes);
-        let file = match module_file::identity(path) {
-            Ok(identity) => known.entry(identity).or_insert_with(open).clone(),
-            Err(_) => open(),
-        };
-        let name: Arc<str> = mapped.path.into();
-        modules.extend(mapped.parts.iter().map(|(range, _)| symbolizer::Module {
-            range: range.clone(),
-            bias,
-            name: Arc::clone(&name),
-            file: file.clone(),
-        }));
-    }
-    if let Some(more) = missing.checked_sub(MISSING_NAMED).filter(|&more| more != 0) {
-        notes.push(format!("{more} more files of the core are not on this machine"));
-    }
-    let mut symbols = Symbolizer::new();
-    symbols.add_modules(modules);
-    symbols
 }

@@ -196,14 +196,14 @@ fn object(random: &mut Random, depth: usize) -> Value {
 }
 
 /// A running adapter.
-struct Adapter {
+pub struct Adapter {
     child: Child,
     messages: Receiver<Value>,
     seq: u64,
 }
 
 impl Adapter {
-    fn start() -> Self {
+    pub fn start() -> Self {
         Self::start_with(|command| command)
     }
 
@@ -253,13 +253,13 @@ impl Adapter {
         answers
     }
 
-    fn ask(&mut self, command: &str, arguments: Value) -> Value {
+    pub fn ask(&mut self, command: &str, arguments: Value) -> Value {
         let seq = self.send(command, &arguments);
         self.answers(BTreeMap::from([(seq, command.to_owned())]))
             .remove(0)
     }
 
-    fn end(mut self) {
+    pub fn end(mut self) {
         assert_eq!(self.ask("disconnect", json!({}))["success"], true);
         assert!(self.child.wait().unwrap().success());
     }

@@ -5,4 +5,5 @@ mod adapter;
 mod bakery;
 mod dap;
 mod emacs;
+mod sources;
 mod vscode;

@@ -8,6 +8,7 @@
 #![cfg(test)]
 
 mod binaries;
+mod compressed;
 mod harness;
 mod memory;
 mod messages;

@@ -193,3 +193,35 @@ pub fn core() -> Vec<u8> {
     write(&mut out, &contents, memory).unwrap();
     out.into_inner()
 }
+
+/// A core whose only saved memory is the first page of a mapped file.
+pub fn core_with(base: Avma, page: &[u8]) -> Vec<u8> {
+    use backtrail_bundle::core::{CoreContents, CoreThread, MappedFile, Segment, write};
+    let size = page.len() as u64;
+    let contents = CoreContents {
+        threads: vec![CoreThread::default()],
+        files: vec![MappedFile {
+            start: base,
+            end: base + size.next_multiple_of(0x1000),
+            offset: backtrail_pt::FileOffset(0),
+            path: "/no/such/file".to_owned(),
+        }],
+        segments: vec![Segment {
+            start: base,
+            size,
+            saved: size,
+            readable: true,
+            ..Segment::default()
+        }],
+        ..CoreContents::default()
+    };
+    let mut out = std::io::Cursor::new(Vec::new());
+    let memory = |at: Avma, room: &mut [u8]| {
+        let rest = page.get((at - base) as usize..).unwrap_or_default();
+        let count = rest.len().min(room.len());
+        room[..count].copy_from_slice(&rest[..count]);
+        count
+    };
+    write(&mut out, &contents, memory).unwrap();
+    out.into_inner()
+}

@@ -324,7 +324,7 @@ fn perf_data() {
     let import = PerfImport {
         data: folder.path().join("perf.data"),
         core: None,
-        symfs: None,
+        symfs: Vec::new(),
     };
     fuzz("perf_data", &seeds, mutate::bytes, |bytes| {
         fs::write(&import.data, bytes).unwrap();

@@ -47,6 +47,16 @@ pub const TARGETS: &[Target] = &[
         "context switches",
     ),
     test("core_files", "targets::core_files", "cores"),
+    test(
+        "compressed_cores",
+        "compressed::compressed_cores",
+        "cores compressed by zstd, xz, gzip and lz4",
+    ),
+    test(
+        "core_builds",
+        "compressed::core_builds",
+        "the headers of mapped files in cores",
+    ),
     test("perf_data", "targets::perf_data", "perf.data"),
     test("elf", "binaries::elf", "ELF files"),
     test("dwarf", "binaries::dwarf", "debug sections of ELF files"),

@@ -30,15 +30,15 @@ pub struct PerfImport {
     pub data: PathBuf,
     /// The core of the crash that ended the trace.
     pub core: Option<PathBuf>,
-    /// The directory with the traced machine's files.
-    pub symfs: Option<PathBuf>,
+    /// Directories with the traced machine's files.
+    pub symfs: Vec<PathBuf>,
 }
 
 /// Imports a `perf.data` file.
 ///
-/// Binaries are searched in `symfs` (by full path, then by name), beside the file, and at their
-/// recorded path. A file with another build id, or one that does not fit the mapping, is not used.
-/// [`Meta::notes`] lists missing binaries; they are not an error.
+/// Binaries are searched in `symfs` (by full path, by name, then by build id), beside the file, and
+/// at their recorded path. A file with another build id or none, or one that does not fit the
+/// mapping, is not used. [`Meta::notes`] lists missing binaries; they are not an error.
 ///
 /// # Errors
 /// Fails if the file or the core is malformed, if the file holds no supported Intel PT trace, or if
@@ -98,7 +98,7 @@ fn import_cancelable(
     }
     let traced = recording.sideband.traced(&buffers);
     let finder = BinaryFinder::new(
-        import.symfs.as_deref(),
+        &import.symfs,
         import.data.parent().unwrap_or(Path::new("")),
         &data,
     );

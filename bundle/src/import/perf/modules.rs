@@ -1,7 +1,7 @@
 //! Finds the binaries of the mappings, and computes their load addresses.
 
 use super::sideband::TracedProcess;
-use crate::core::Core;
+use crate::core::{Core, MappedBuild};
 use crate::elf::{Elf, Load};
 use crate::manifest::{Mapping, Module, Process};
 use crate::{Result, SharedBytes, Writer};
@@ -14,14 +14,18 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+/// The directories below `--symfs` with files by build id: its own, and those of a system.
+const BUILD_ID_PARENTS: [&str; 3] = ["", "usr/lib/debug", "usr/lib"];
+
 /// Searches for copies of the traced machine's binaries.
 pub(super) struct BinaryFinder<'a> {
-    symfs: Option<&'a Path>,
+    symfs: &'a [PathBuf],
     /// The directory of the `perf.data` file.
     beside: &'a Path,
     build_ids: HashMap<String, BuildId>,
-    /// The existing candidates by recorded path. Each is read once, however many records name it.
-    known: RefCell<HashMap<String, Rc<Vec<Candidate>>>>,
+    /// The existing candidates by recorded path and build id. Each is read once, however many
+    /// records name it.
+    known: RefCell<HashMap<(String, Option<BuildId>), Rc<Vec<Candidate>>>>,
 }
 
 /// A file that may be the mapped one.
@@ -77,7 +81,7 @@ struct MappedBinary {
 }
 
 impl<'a> BinaryFinder<'a> {
-    pub(super) fn new(symfs: Option<&'a Path>, beside: &'a Path, data: &PerfData<'_>) -> Self {
+    pub(super) fn new(symfs: &'a [PathBuf], beside: &'a Path, data: &PerfData<'_>) -> Self {
         Self {
             symfs,
             beside,
@@ -87,11 +91,11 @@ impl<'a> BinaryFinder<'a> {
     }
 
     /// Returns the paths to try, best first.
-    fn candidates(&self, path: &str) -> Vec<PathBuf> {
+    fn candidates(&self, path: &str, id: Option<&BuildId>) -> Vec<PathBuf> {
         let recorded = Path::new(path.strip_suffix(" (deleted)").unwrap_or(path));
         let name = recorded.file_name().unwrap_or(recorded.as_os_str());
         let mut paths = Vec::new();
-        if let Some(symfs) = self.symfs {
+        for symfs in self.symfs {
             // A recorded path is resolved below symfs; `..` components are dropped.
             let inside = recorded.components().filter_map(|part| match part {
                 std::path::Component::Normal(name) => Some(name),
@@ -100,31 +104,46 @@ impl<'a> BinaryFinder<'a> {
             paths.push(symfs.join(inside.collect::<PathBuf>()));
             paths.push(symfs.join(name));
         }
+        let digits = id.map(ToString::to_string).unwrap_or_default();
+        if let Some((first, rest)) = digits.split_at_checked(2) {
+            let below = format!(".build-id/{first}/{rest}");
+            for symfs in self.symfs {
+                paths.extend(BUILD_ID_PARENTS.map(|parent| symfs.join(parent).join(&below)));
+                // The cache of `perf buildid-cache` has a directory for each build id.
+                paths.push(symfs.join(&below).join("elf"));
+            }
+        }
         paths.push(self.beside.join(name));
         paths.push(recorded.to_owned());
         paths
     }
 
-    /// Reads the candidates for a recorded path that are files.
-    fn files(&self, path: &str) -> Rc<Vec<Candidate>> {
-        if let Some(known) = self.known.borrow().get(path) {
+    /// Reads the candidates for a recorded path and build id that are files.
+    fn files(&self, path: &str, id: Option<&BuildId>) -> Rc<Vec<Candidate>> {
+        let key = (path.to_owned(), id.cloned());
+        if let Some(known) = self.known.borrow().get(&key) {
             return Rc::clone(known);
         }
-        let paths = self.candidates(path).into_iter();
+        let paths = self.candidates(path, id).into_iter();
         let files = paths.filter(|path| path.is_file()).map(|path| Candidate {
             read: Binary::read(&path).map_err(|error| error.to_string()),
             path,
         });
         let files: Rc<Vec<Candidate>> = Rc::new(files.collect());
-        self.known.borrow_mut().insert(path.to_owned(), Rc::clone(&files));
+        self.known.borrow_mut().insert(key, Rc::clone(&files));
         files
     }
 
-    /// Returns the first candidate that matches the mapping, or the reason why there is none.
-    fn find(&self, mmap: &Mmap) -> std::result::Result<MappedBinary, String> {
-        let wanted = mmap.build_id.as_ref().or(self.build_ids.get(&mmap.path));
+    /// Returns the build id that was recorded for a mapping.
+    fn recorded_id(&self, mmap: &Mmap) -> Option<&BuildId> {
+        self.build_ids.get(&mmap.path)
+    }
+
+    /// Returns the first candidate that matches the mapping and the build id, if that is known.
+    /// Otherwise returns the reason why there is none.
+    fn find(&self, mmap: &Mmap, wanted: Option<&BuildId>) -> std::result::Result<MappedBinary, String> {
         let mut reason = "was not found: its code is missing".to_owned();
-        for Candidate { path, read } in self.files(&mmap.path).iter() {
+        for Candidate { path, read } in self.files(&mmap.path, wanted).iter() {
             let binary = match read {
                 Ok(binary) => binary,
                 Err(error) => {
@@ -132,8 +151,10 @@ impl<'a> BinaryFinder<'a> {
                     continue;
                 }
             };
-            match (&binary.build_id, binary.bias(mmap)) {
-                (Some(found), _) if wanted.is_some_and(|wanted| wanted != found) => {
+            let found = binary.build_id.as_ref();
+            match (found, binary.bias(mmap)) {
+                (found, _) if wanted.is_some() && wanted != found => {
+                    let found = found.map_or("none".to_owned(), ToString::to_string);
                     reason = format!(
                         "was only found as {}, with another build id ({found})",
                         path.display()
@@ -155,6 +176,19 @@ impl<'a> BinaryFinder<'a> {
             }
         }
         Err(reason)
+    }
+}
+
+/// Returns the build id that the core has for the file of a mapping.
+fn id_in_core(core: &Core, mmap: &Mmap) -> Option<BuildId> {
+    let files = core.contents().files.iter();
+    let first_pages = files.filter(|file| file.path == mmap.path && file.offset.0 == 0);
+    let base = first_pages
+        .map(|file| file.start)
+        .filter(|start| *start <= mmap.start);
+    match core.mapped_build(base.max()?) {
+        MappedBuild::Id(id) => Some(id),
+        MappedBuild::Unknown | MappedBuild::WithoutId => None,
     }
 }
 
@@ -186,7 +220,12 @@ pub(super) fn add_modules(
             offset: mmap.offset,
             size: mmap.size,
         };
-        let (file, base, build_id) = match finder.find(mmap) {
+        let core_id = core
+            .filter(|core| core.contents().process.pid == process.pid.0)
+            .and_then(|core| id_in_core(core, mmap));
+        let recorded = mmap.build_id.clone().or(finder.recorded_id(mmap).cloned());
+        let wanted = recorded.or(core_id);
+        let (file, base, build_id) = match finder.find(mmap, wanted.as_ref()) {
             Ok(MappedBinary { path, base }) => {
                 let (file, build_id) = writer.add_module(&path, &mmap.path)?;
                 (Some(file), base, build_id)
@@ -196,11 +235,7 @@ pub(super) fn add_modules(
                     notes.push(format!("module {:?} {reason}", mmap.path));
                 }
                 // Most files map their first page lowest.
-                (
-                    None,
-                    Avma(mmap.start.0.wrapping_sub(mmap.offset.0)),
-                    mmap.build_id.clone(),
-                )
+                (None, Avma(mmap.start.0.wrapping_sub(mmap.offset.0)), wanted)
             }
         };
         let index = *known.entry((&mmap.path, base)).or_insert(process.modules.len());
@@ -255,5 +290,73 @@ fn note_unrecorded(process: &Process, core: &Core, notes: &mut Vec<String>) {
                 file.path, file.start
             ));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backtrail_pt::{FileOffset, Pid};
+    use std::fs;
+
+    #[test]
+    fn right_build_is_found_by_path_and_by_build_id() {
+        let program = std::env::current_exe().unwrap();
+        let read = Binary::read(&program).unwrap();
+        let (id, code) = (read.build_id.unwrap(), read.code[0]);
+        let folder = tempfile::tempdir().unwrap();
+        let symfs = ["one", "two"].map(|name| folder.path().join(name));
+        let mmap = Mmap {
+            pid: Pid(1),
+            start: Avma(0x40_0000),
+            size: code.file_size,
+            offset: FileOffset(code.offset.0 & !(crate::PAGE_SIZE - 1)),
+            path: "/no/such/tool".to_owned(),
+            build_id: Some(id.clone()),
+            file: None,
+            executable: true,
+            user: true,
+        };
+        let find = || {
+            let finder = BinaryFinder {
+                symfs: &symfs,
+                beside: folder.path(),
+                build_ids: HashMap::new(),
+                known: RefCell::default(),
+            };
+            finder.find(&mmap, Some(&id)).map(|found| found.path)
+        };
+        let digits = id.to_string();
+        let by_id = format!(".build-id/{}/{}", &digits[..2], &digits[2..]);
+        // At the path is a file without this build id.
+        fs::create_dir_all(symfs[0].join("no/such")).unwrap();
+        fs::write(symfs[0].join("no/such/tool"), without_notes(&program)).unwrap();
+        assert!(find().unwrap_err().contains("with another build id (none)"));
+        for place in [
+            "no/such/tool".to_owned(),
+            "tool".to_owned(),
+            by_id.clone(),
+            format!("usr/lib/debug/{by_id}"),
+            format!("usr/lib/{by_id}"),
+            format!("{by_id}/elf"),
+        ] {
+            let right = symfs[1].join(&place);
+            fs::create_dir_all(right.parent().unwrap()).unwrap();
+            fs::copy(&program, &right).unwrap();
+            assert_eq!(find(), Ok(right.clone()), "{place}");
+            fs::remove_file(right).unwrap();
+        }
+    }
+
+    /// Returns a program whose segments of notes are of no type.
+    fn without_notes(program: &Path) -> Vec<u8> {
+        let mut bytes = fs::read(program).unwrap();
+        let count = usize::from(u16::from_le_bytes([bytes[56], bytes[57]]));
+        for header in bytes[64..].chunks_exact_mut(56).take(count) {
+            if header[..4] == 4u32.to_le_bytes() {
+                header[..4].fill(0);
+            }
+        }
+        bytes
     }
 }
