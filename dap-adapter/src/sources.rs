@@ -136,7 +136,9 @@ impl Sources {
         self.known.get_or_insert_with(|| {
             let mut known: BTreeMap<String, Vec<String>> = BTreeMap::new();
             let modules = navigator.session().processes().iter();
-            let modules = modules.flat_map(|process| process.symbols.modules());
+            let modules = modules
+                .flat_map(|process| process.epochs())
+                .flat_map(|epoch| epoch.symbols.modules());
             for file in modules.filter_map(|module| module.file.as_ref()) {
                 let files = file.source_files();
                 // `<built-in>` is no file.

@@ -7,7 +7,7 @@ use super::{OpenOptions, Process, Session, SymbolFunctions};
 use crate::error::{Error, Result};
 use crate::time::Timebase;
 use backtrail_bundle::core::{Core, MappedFile};
-use backtrail_bundle::manifest::{Crash, Manifest, is_crash};
+use backtrail_bundle::manifest::{self, Crash, Manifest, is_crash};
 use backtrail_bundle::switch::Direction;
 use backtrail_bundle::versions::CodeVersions;
 use backtrail_bundle::versions::{self, Fragment};
@@ -99,7 +99,7 @@ impl Prepared {
         let search = search(options);
         let mut files = modules::BundleFiles::new(bundle, &search);
         for process in &manifest.processes {
-            let image = Arc::new(image_of(bundle, process.pid)?);
+            let image = Arc::new(image_of(bundle, process)?);
             images.insert(process.pid, Arc::clone(&image));
             let symbols = modules::of_bundle(&mut files, &process.modules, &mut notes);
             processes.push(Process::new(process.pid, symbols, image));
@@ -142,7 +142,9 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         let process = processes
             .iter()
             .find(|process| Arc::ptr_eq(&process.image, image))?;
-        Some((tid, SymbolFunctions::new(Arc::clone(&process.symbols))))
+        // The decoder does not know in which versions modules were replaced.
+        let functions = || SymbolFunctions::over_time(&process.modules);
+        process.has_one_epoch().then(|| (tid, functions()))
     });
     let main = main.map(|(tid, _)| tid);
     let source = Arc::new(DecodeInput {
@@ -224,18 +226,28 @@ fn pays(source: &DecodeInput, first: u64, last: Option<u64>) -> bool {
     source.inputs.iter().any(|input| wanted(input) > much) && source.shortens_cleanly(first)
 }
 
-fn image_of(bundle: &Bundle, pid: Pid) -> Result<Image> {
+fn image_of(bundle: &Bundle, process: &manifest::Process) -> Result<Image> {
     let mut image = Image::new();
-    for section in bundle.code(pid)? {
-        image.add(Section {
+    // Modules that were mapped in place of others. Fragments cover their executed code.
+    let mut changes = Vec::new();
+    for section in bundle.code(process.pid)? {
+        let module = section.module.and_then(|module| process.modules.get(module));
+        let never = module.is_some_and(|module| module.mapped_until == Some(module.mapped_from));
+        let since = Version(module.map_or(0, |module| module.mapped_from));
+        let section = Section {
             start: section.start,
             bytes: Arc::new(section.bytes),
-        });
+        };
+        match since {
+            _ if never => {}
+            Version(0) => image.add(section),
+            since => changes.push(Change { since, section }),
+        }
     }
     let CodeVersions {
         fragments,
         boundaries,
-    } = bundle.code_versions(pid)?;
+    } = bundle.code_versions(process.pid)?;
     let change = |fragment: Fragment| Change {
         since: Version(fragment.boundary),
         section: Section {
@@ -250,7 +262,8 @@ fn image_of(bundle: &Bundle, pid: Pid) -> Result<Image> {
     let boundaries = boundaries
         .into_iter()
         .map(|(tid, list)| (tid, list.into_iter().map(boundary).collect()));
-    image.set_versions(fragments.into_iter().map(change).collect(), boundaries.collect());
+    changes.extend(fragments.into_iter().map(change));
+    image.set_versions(changes, boundaries.collect());
     Ok(image)
 }
 
@@ -344,7 +357,7 @@ fn open_core(path: &Path, options: &OpenOptions) -> Result<Session> {
         name: path.display().to_string(),
         program: program_of_core(&core),
         root: path.parent().unwrap_or(Path::new(".")).to_owned(),
-        processes: vec![Process::new(pid, symbols, Arc::new(image))],
+        processes: vec![Process::new(pid, symbols.into(), Arc::new(image))],
         threads: Threads::new(
             core.contents()
                 .threads

@@ -1,9 +1,10 @@
 //! The modules of a process: from a bundle's description, or from a core's file map.
 
+use crate::module_history::ModuleHistory;
 use backtrail_bundle::manifest::Module;
 use backtrail_bundle::module_file::{self, FileIdentity};
 use backtrail_bundle::{Bundle, BundlePath, PAGE_SIZE, SharedBytes};
-use backtrail_decoder::{Image, Section};
+use backtrail_decoder::{Image, Section, Version};
 use backtrail_pt::{Avma, Svma};
 use backtrail_symbolizer::{self as symbolizer, DebugSearch, SymbolFile, Symbolizer};
 use object::LittleEndian;
@@ -81,35 +82,86 @@ impl<'a> BundleFiles<'a> {
     }
 }
 
+/// The most periods that are distinguished. A program that replaces modules more often has no
+/// names in those of the later periods.
+const MAX_EPOCHS: usize = 256;
+
 /// Maps the modules of a bundle's process; `notes` receives those without symbols.
 pub(super) fn of_bundle(
     files: &mut BundleFiles<'_>,
     modules: &[Module],
     notes: &mut Vec<String>,
-) -> Symbolizer {
-    let none = BundleFile::default();
-    let mut mapped = Vec::new();
+) -> ModuleHistory {
+    let mut mapped: Vec<(&Module, Vec<symbolizer::Module>)> = Vec::new();
     for module in modules {
-        let file = match &module.file {
-            Some(path) => files.get(path, &module.path, notes),
-            None => &none,
-        };
-        let bias = lowest(&file.loads).map_or(module.base.0, |lowest| module.bias(lowest));
-        let stated = module.mappings.iter();
-        let stated = stated.map(|mapping| mapping.start..mapping.start + mapping.size);
-        let loaded = file.loads.iter().filter(|_| module.mappings.is_empty());
-        let loaded = loaded.map(|load| load.at.to_avma(bias)..load.at.to_avma(bias) + load.size);
-        let name: Arc<str> = module.path.as_str().into();
-        mapped.extend(stated.chain(loaded).map(|range| symbolizer::Module {
-            range,
-            bias,
-            name: Arc::clone(&name),
-            file: file.symbols.clone(),
-        }));
+        mapped.push((module, pieces(files, module, notes)));
     }
-    let mut symbols = Symbolizer::new();
-    symbols.add_modules(mapped);
-    symbols
+    let mut starts: Vec<u32> = vec![0];
+    starts.extend(modules.iter().map(|module| module.mapped_from));
+    starts.extend(modules.iter().filter_map(|module| module.mapped_until));
+    starts.sort_unstable();
+    starts.dedup();
+    let of_version = |version: u32| {
+        let here = mapped.iter().filter(|(module, _)| {
+            module.mapped_from <= version && module.mapped_until.is_none_or(|until| version < until)
+        });
+        let mut symbols = Symbolizer::new();
+        symbols.add_modules(here.flat_map(|(_, pieces)| pieces.iter().cloned()));
+        symbols
+    };
+    if starts.len() == 1 {
+        return of_version(0).into();
+    }
+    if starts.len() > MAX_EPOCHS {
+        notes.push(format!(
+            "modules were replaced {} times; the names of those after {MAX_EPOCHS} replacements are unknown",
+            starts.len() - 1
+        ));
+    }
+    let lasting = |module: &Module| module.mapped_from == 0 && module.mapped_until.is_none();
+    let of = |wanted: bool| {
+        let modules = mapped.iter().filter(move |(module, _)| lasting(module) == wanted);
+        modules.flat_map(|(_, pieces)| pieces.iter().cloned())
+    };
+    let mut stable = Symbolizer::new();
+    stable.add_modules(of(true));
+    // Modules that are mapped for a time hide those that last, as they may have replaced a part.
+    let replaced: Vec<symbolizer::Module> = of(false).collect();
+    stable.add_modules(replaced.iter().map(|piece| symbolizer::Module {
+        file: None,
+        name: "(replaced modules)".into(),
+        ..piece.clone()
+    }));
+    let known = starts.iter().take(MAX_EPOCHS);
+    let mut epochs: Vec<(Version, Symbolizer)> =
+        known.map(|&start| (Version(start), of_version(start))).collect();
+    if let Some(&next) = starts.get(MAX_EPOCHS) {
+        epochs.push((Version(next), stable.clone()));
+    }
+    let replaced = replaced.into_iter().map(|piece| piece.range).collect();
+    ModuleHistory::new(stable, epochs, replaced)
+}
+
+/// Returns the mappings of a module.
+fn pieces(files: &mut BundleFiles<'_>, module: &Module, notes: &mut Vec<String>) -> Vec<symbolizer::Module> {
+    let none = BundleFile::default();
+    let file = match &module.file {
+        Some(path) => files.get(path, &module.path, notes),
+        None => &none,
+    };
+    let bias = lowest(&file.loads).map_or(module.base.0, |lowest| module.bias(lowest));
+    let stated = module.mappings.iter();
+    let stated = stated.map(|mapping| mapping.start..mapping.start + mapping.size);
+    let loaded = file.loads.iter().filter(|_| module.mappings.is_empty());
+    let loaded = loaded.map(|load| load.at.to_avma(bias)..load.at.to_avma(bias) + load.size);
+    let name: Arc<str> = module.path.as_str().into();
+    let mapped = stated.chain(loaded).map(|range| symbolizer::Module {
+        range,
+        bias,
+        name: Arc::clone(&name),
+        file: file.symbols.clone(),
+    });
+    mapped.collect()
 }
 
 fn open(

@@ -11,6 +11,7 @@ mod interrupted;
 mod latency;
 mod lazily;
 mod lldb;
+mod modules;
 mod past;
 mod search;
 mod split_dwarf;
