@@ -20,4 +20,5 @@ mod thread_local;
 mod timeline;
 mod types;
 mod usage;
+mod value_kinds;
 mod values;
