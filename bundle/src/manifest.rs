@@ -73,6 +73,11 @@ pub struct Module {
     pub base: Avma,
     /// The known mappings. If empty, the `PT_LOAD` segments are mapped at [`Self::bias`].
     pub mappings: Vec<Mapping>,
+    /// The number of the boundary (see [`CodeVersions`](crate::versions::CodeVersions)) from which
+    /// the module is mapped. 0 means from the beginning.
+    pub mapped_from: u32,
+    /// The number of the boundary from which other code is mapped in its place, if any.
+    pub mapped_until: Option<u32>,
 }
 
 impl Module {

@@ -33,6 +33,8 @@ fn full(by_cpu: bool, number: u64, text: &str) -> Manifest {
         build_id: BuildId::new(&[number as u8; 20]),
         base: Avma(number),
         mappings: vec![mapping],
+        mapped_from: 2,
+        mapped_until: Some(3),
     };
     Manifest {
         cpu: CpuModel {

@@ -53,7 +53,7 @@ fn functions(navigator: &Navigator, word: &str) -> BTreeSet<String> {
     let (Ok(process), Ok(pattern)) = (navigator.process(), pattern) else {
         return BTreeSet::new();
     };
-    let found = process.symbols.functions_matching(&pattern);
+    let found = process.functions_in_all(|symbols| symbols.functions_matching(&pattern));
     found
         .into_iter()
         .map(|function| function.name.to_string())
@@ -65,7 +65,8 @@ fn locations(navigator: &Navigator, word: &str) -> Vec<String> {
         return Vec::new();
     };
     let mut found = functions(navigator, word);
-    for module in process.symbols.modules() {
+    let modules = process.epochs().iter().flat_map(|epoch| epoch.symbols.modules());
+    for module in modules {
         let files = module
             .file
             .as_ref()

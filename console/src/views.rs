@@ -149,9 +149,9 @@ fn history_step(
     let session = navigator.session();
     let forest = session.forest(thread, watch)?;
     let call = forest.call_at(index);
-    let frames = thread.history.pc(index).zip(session.process(thread));
+    let frames = thread.history.pc(index).zip(session.symbols_at(thread, index));
     let frames = frames
-        .map(|(pc, process)| process.symbols.frames_at(pc))
+        .map(|(pc, symbols)| symbols.frames_at(pc))
         .unwrap_or_default();
     let inlined = frames.iter().filter(|frame| frame.inlined).count();
     let frame = frames.into_iter().next();

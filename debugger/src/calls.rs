@@ -1,6 +1,7 @@
 //! Queries over the call forest: the call tree, callers, calls of a function.
 
 use crate::error::{Error, Result};
+use crate::functions::FunctionEntries;
 use crate::latency::{CallTimer, Unit};
 use crate::session::{Session, Thread};
 use crate::source;
@@ -9,7 +10,7 @@ use backtrail_decoder::{CallId, Entered, Forest, Left, Stage, Watch};
 use backtrail_pt::Avma;
 use serde::Serialize;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The number of calls between two checks for cancellation.
 const OFTEN: usize = 4096;
@@ -169,10 +170,10 @@ impl<'a> Calls<'a> {
         }
         let name = self.thread.name_of(self.forest, id).ok_or(Error::Earlier)?;
         let history = &self.thread.history;
-        let process = self.session.process(self.thread);
-        let function = process.and_then(|process| process.symbols.function_at(call.function));
-        let row = process
-            .and_then(|process| process.symbols.line_at(call.function))
+        let symbols = self.session.symbols_at(self.thread, call.first);
+        let function = symbols.and_then(|symbols| symbols.function_at(call.function));
+        let row = symbols
+            .and_then(|symbols| symbols.line_at(call.function))
             .filter(|row| row.line != 0);
         let declared = function.as_ref().and_then(|function| function.declared.clone());
         let (file, line) = declared.or(row.map(|row| (row.file, row.line))).unzip();
@@ -182,7 +183,7 @@ impl<'a> Calls<'a> {
             call: name.to_string(),
             depth,
             function: function.map_or_else(
-                || self.nameless(call.function),
+                || self.nameless(call.function, call.first),
                 |function| function.name.to_string(),
             ),
             file: file.map(|file| file.to_string()),
@@ -197,9 +198,9 @@ impl<'a> Calls<'a> {
         })
     }
 
-    fn nameless(&self, at: Avma) -> String {
-        let process = self.session.process(self.thread);
-        let module = process.and_then(|process| process.symbols.module_at(at));
+    fn nameless(&self, at: Avma, index: u64) -> String {
+        let symbols = self.session.symbols_at(self.thread, index);
+        let module = symbols.and_then(|symbols| symbols.module_at(at));
         match module {
             Some(module) => format!("{at} in {}", source::short(&module.name)),
             None => at.to_string(),
@@ -210,17 +211,32 @@ impl<'a> Calls<'a> {
     ///
     /// # Errors
     /// When canceled.
-    pub fn of(&self, entries: &BTreeSet<Avma>, watch: &Watch<'_>) -> Result<Cow<'a, [CallId]>> {
+    pub fn of(&self, entries: &FunctionEntries, watch: &Watch<'_>) -> Result<Cow<'a, [CallId]>> {
         let process = self.session.process(self.thread);
-        let is_of = |at: Avma| {
+        let is_of_epoch = |at: Avma, epoch: usize| {
             let entry = || {
-                process
-                    .and_then(|process| process.symbols.function_at(at))
-                    .map(|function| function.entry)
+                let symbols = &process?.epochs().get(epoch)?.symbols;
+                symbols.function_at(at).map(|function| function.entry)
             };
-            entries.contains(&at) || entry().is_some_and(|entry| entries.contains(&entry))
+            entries.contains(at, epoch) || entry().is_some_and(|entry| entries.contains(entry, epoch))
         };
         let all = self.forest.by_function(watch)?;
+        let changing = process.filter(|process| !process.has_one_epoch());
+        if let Some(process) = changing {
+            let mut calls: Vec<CallId> = Vec::new();
+            for (at, of_address) in all {
+                let mut known = BTreeMap::new();
+                let mut is_of = |id: &CallId| {
+                    let version = self.thread.history.version(self.forest.call(*id).first);
+                    let epoch = process.epoch_at(version);
+                    *known.entry(epoch).or_insert_with(|| is_of_epoch(at, epoch))
+                };
+                calls.extend(of_address.iter().copied().filter(|id| is_of(id)));
+            }
+            calls.sort_unstable();
+            return Ok(Cow::Owned(calls));
+        }
+        let is_of = |at: Avma| is_of_epoch(at, 0);
         let mut found = all.filter(|&(at, _)| is_of(at)).map(|(_, calls)| calls);
         let first = found.next().unwrap_or(&[]);
         let Some(second) = found.next() else {
@@ -238,8 +254,10 @@ impl<'a> Calls<'a> {
     /// # Errors
     ///
     /// When canceled.
-    pub fn callers(&self, entries: &BTreeSet<Avma>, watch: &Watch<'_>) -> Result<Vec<Caller>> {
-        let mut sites: BTreeMap<Option<Avma>, (u64, u64, u64)> = BTreeMap::new();
+    pub fn callers(&self, entries: &FunctionEntries, watch: &Watch<'_>) -> Result<Vec<Caller>> {
+        // By address and period.
+        let mut sites: BTreeMap<(Option<Avma>, usize), (u64, u64, u64)> = BTreeMap::new();
+        let process = self.session.process(self.thread);
         let of_function = self.of(entries, watch)?;
         for (number, &id) in of_function.iter().enumerate() {
             if number % OFTEN == 0 {
@@ -250,18 +268,20 @@ impl<'a> Calls<'a> {
                 Entered::Call { site } | Entered::TailCall { site } => (self.thread.history.pc(site), site),
                 _ => (None, call.first),
             };
-            let known = sites.entry(pc).or_insert((0, index, index));
+            let version = self.thread.history.version(index);
+            let epoch = process.map_or(0, |process| process.epoch_at(version));
+            let known = sites.entry((pc, epoch)).or_insert((0, index, index));
             known.0 += 1;
             known.2 = index;
         }
-        let process = self.session.process(self.thread);
         // A line may have several calls of it.
         type CallerLine = (Option<String>, Option<String>, Option<u32>);
         let mut lines: BTreeMap<CallerLine, (u64, u64, u64)> = BTreeMap::new();
-        for (pc, (count, first, last)) in sites {
+        for ((pc, epoch), (count, first, last)) in sites {
+            let epoch = process.and_then(|process| process.epochs().get(epoch));
             let frames = pc
-                .zip(process)
-                .map(|(pc, process)| process.symbols.frames_at(pc))
+                .zip(epoch)
+                .map(|(pc, epoch)| epoch.symbols.frames_at(pc))
                 .unwrap_or_default();
             let frame = frames.into_iter().next();
             let location = frame.as_ref().and_then(|frame| frame.location.clone());

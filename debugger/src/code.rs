@@ -1,10 +1,12 @@
 //! The meaning of a code address for stepping: its source line and its inlined functions.
 //!
-//! The answers depend on the address alone. They are computed at the first request, and cached.
+//! The answers depend on the address and on the modules that were mapped. They are computed at the
+//! first request, and cached.
 
-use backtrail_decoder::Image;
+use crate::module_history::{ModuleEpoch, ModuleHistory};
+use backtrail_decoder::{Image, Version};
 use backtrail_pt::Avma;
-use backtrail_symbolizer::{Function, FunctionKind, Symbolizer};
+use backtrail_symbolizer::{Function, FunctionKind};
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
@@ -28,20 +30,39 @@ pub struct Statement {
     pub line: LineId,
 }
 
+/// A code address in a period in which the same modules were mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CodePoint {
+    /// The address.
+    pub pc: Avma,
+    /// The number of the period.
+    pub epoch: u32,
+}
+
 /// The properties of a code address on which stepping by lines depends.
 pub trait Lines {
-    /// The statement that the instruction at `pc` belongs to. `None`: the line table does not name
-    /// a line here, or not as a statement (`is_stmt`), or this is a function's prologue.
-    fn statement(&self, pc: Avma) -> Option<Statement>;
+    /// The statement that the instruction at a point belongs to. `None`: the line table does not
+    /// name a line here, or not as a statement (`is_stmt`), or this is a function's prologue.
+    fn statement(&self, at: CodePoint) -> Option<Statement>;
 
-    /// The inlined copies around `pc`.
-    fn chain(&self, pc: Avma) -> ChainId;
+    /// The inlined copies around a point.
+    fn chain(&self, at: CodePoint) -> ChainId;
 
-    /// The code of the function that `pc` is in, all its parts; empty: no symbol covers it.
-    fn function(&self, pc: Avma) -> Vec<Range<Avma>>;
+    /// The code of the function that a point is in, all its parts; empty: no symbol covers it.
+    fn function(&self, at: CodePoint) -> Vec<Range<Avma>>;
 
-    /// The mapping of a module that `pc` is in, if any.
-    fn module(&self, pc: Avma) -> Option<Range<Avma>>;
+    /// The mapping of a module that a point is in, if any.
+    fn module(&self, at: CodePoint) -> Option<Range<Avma>>;
+
+    /// The number of periods.
+    fn epochs(&self) -> u32 {
+        1
+    }
+
+    /// The number of the period with a version of the code.
+    fn epoch_at(&self, _version: Version) -> u32 {
+        0
+    }
 
     /// The copies around the innermost copy of `chain`; `None` when it is none.
     fn around(&self, chain: ChainId) -> Option<ChainId>;
@@ -62,70 +83,81 @@ pub trait Lines {
 
 /// [`Lines`] of a process, out of its symbols.
 pub struct CodeMap {
-    symbols: Arc<Symbolizer>,
+    modules: Arc<ModuleHistory>,
     image: Arc<Image>,
     cache: RefCell<CodeCache>,
 }
 
 #[derive(Default)]
 struct CodeCache {
-    /// By address: the statement, and the chain.
-    sites: FxHashMap<u64, (Option<Statement>, ChainId)>,
+    /// By point: the statement, and the chain.
+    sites: FxHashMap<CodePoint, (Option<Statement>, ChainId)>,
     /// Chain *n* is (chain around it, entry of its innermost copy); chain 0 is none.
     chains: Vec<(ChainId, Avma)>,
     chain_ids: FxHashMap<(ChainId, Avma), ChainId>,
     lines: FxHashMap<(Arc<str>, u32), LineId>,
     /// By function entry: where its prologue ends.
-    prologues: FxHashMap<u64, Avma>,
+    prologues: FxHashMap<CodePoint, Avma>,
 }
 
 impl CodeMap {
-    /// Returns the map of the process with these symbols, and this code, which determines the ends
+    /// Returns the map of the process with these modules, and this code, which determines the ends
     /// of prologues.
     #[must_use]
-    pub fn new(symbols: Arc<Symbolizer>, image: Arc<Image>) -> Self {
+    pub fn new(modules: Arc<ModuleHistory>, image: Arc<Image>) -> Self {
         Self {
-            symbols,
+            modules,
             image,
             cache: RefCell::default(),
         }
     }
 
-    /// Returns the address of a breakpoint on `function`, where a step into it stops too.
+    fn epoch(&self, at: CodePoint) -> Option<&ModuleEpoch> {
+        self.modules.epochs().get(at.epoch as usize)
+    }
+
+    /// Returns the address of a breakpoint on `function` in a period, where a step into it stops
+    /// too.
     ///
     /// This is the end of the prologue if the prologue is straight-line code, which every call
     /// executes. Otherwise it is the entry.
     #[must_use]
-    pub fn after_prologue(&self, function: &Function<Avma>) -> Avma {
-        if let Some(&known) = self.cache.borrow().prologues.get(&function.entry.0) {
+    pub fn after_prologue(&self, epoch: &ModuleEpoch, function: &Function<Avma>) -> Avma {
+        let point = CodePoint {
+            pc: function.entry,
+            epoch: epoch.number,
+        };
+        if let Some(&known) = self.cache.borrow().prologues.get(&point) {
             return known;
         }
-        let end = self.symbols.after_prologue(function);
-        let end = if is_straight(function.entry..end, &self.image) {
-            end
-        } else {
-            function.entry
+        let end = epoch.symbols.after_prologue(function);
+        let end = match is_straight(function.entry..end, &self.image, epoch.from) {
+            true => end,
+            false => function.entry,
         };
-        self.cache.borrow_mut().prologues.insert(function.entry.0, end);
+        self.cache.borrow_mut().prologues.insert(point, end);
         end
     }
 
-    fn site(&self, pc: Avma) -> (Option<Statement>, ChainId) {
-        if let Some(&known) = self.cache.borrow().sites.get(&pc.0) {
+    fn site(&self, at: CodePoint) -> (Option<Statement>, ChainId) {
+        if let Some(&known) = self.cache.borrow().sites.get(&at) {
             return known;
         }
-        let site = self.look_up(pc);
-        self.cache.borrow_mut().sites.insert(pc.0, site);
+        let site = match self.epoch(at) {
+            Some(epoch) => self.look_up(at.pc, epoch),
+            None => (None, ChainId::default()),
+        };
+        self.cache.borrow_mut().sites.insert(at, site);
         site
     }
 
-    fn look_up(&self, pc: Avma) -> (Option<Statement>, ChainId) {
-        let frames = self.symbols.frames_at(pc);
-        let row = self
+    fn look_up(&self, pc: Avma, epoch: &ModuleEpoch) -> (Option<Statement>, ChainId) {
+        let frames = epoch.symbols.frames_at(pc);
+        let row = epoch
             .symbols
             .line_at(pc)
             .filter(|row| row.is_stmt && row.line != 0 && !row.file.is_empty());
-        let row = row.filter(|_| !self.is_passed_over(pc));
+        let row = row.filter(|_| !self.is_passed_over(pc, epoch));
         let mut cache = self.cache.borrow_mut();
         let mut chain = ChainId::default();
         for frame in frames.iter().rev().filter(|frame| frame.inlined) {
@@ -139,12 +171,12 @@ impl CodeMap {
     }
 
     /// In a function's prologue, or in a linkage stub.
-    fn is_passed_over(&self, pc: Avma) -> bool {
-        let Some(function) = self.symbols.function_at(pc) else {
+    fn is_passed_over(&self, pc: Avma, epoch: &ModuleEpoch) -> bool {
+        let Some(function) = epoch.symbols.function_at(pc) else {
             return false;
         };
         let starts_here = function.range.contains(&function.entry);
-        let in_prologue = || (function.entry..self.after_prologue(&function)).contains(&pc);
+        let in_prologue = || (function.entry..self.after_prologue(epoch, &function)).contains(&pc);
         function.kind == FunctionKind::Plt || (starts_here && in_prologue())
     }
 }
@@ -167,21 +199,33 @@ impl CodeCache {
 }
 
 impl Lines for CodeMap {
-    fn statement(&self, pc: Avma) -> Option<Statement> {
-        self.site(pc).0
+    fn statement(&self, at: CodePoint) -> Option<Statement> {
+        self.site(at).0
     }
 
-    fn chain(&self, pc: Avma) -> ChainId {
-        self.site(pc).1
+    fn chain(&self, at: CodePoint) -> ChainId {
+        self.site(at).1
     }
 
-    fn function(&self, pc: Avma) -> Vec<Range<Avma>> {
-        let function = self.symbols.function_at(pc);
-        function.map_or_else(Vec::new, |function| self.symbols.parts_of(&function))
+    fn function(&self, at: CodePoint) -> Vec<Range<Avma>> {
+        let parts = || {
+            let symbols = &self.epoch(at)?.symbols;
+            Some(symbols.parts_of(&symbols.function_at(at.pc)?))
+        };
+        parts().unwrap_or_default()
     }
 
-    fn module(&self, pc: Avma) -> Option<Range<Avma>> {
-        self.symbols.module_at(pc).map(|module| module.range.clone())
+    fn module(&self, at: CodePoint) -> Option<Range<Avma>> {
+        let module = self.epoch(at)?.symbols.module_at(at.pc)?;
+        Some(module.range.clone())
+    }
+
+    fn epochs(&self) -> u32 {
+        self.modules.epochs().len() as u32
+    }
+
+    fn epoch_at(&self, version: Version) -> u32 {
+        self.modules.epoch_at(version) as u32
     }
 
     fn around(&self, chain: ChainId) -> Option<ChainId> {
@@ -193,15 +237,15 @@ impl Lines for CodeMap {
     }
 }
 
-/// Returns whether code always runs from the start of `range` to its end.
-fn is_straight(range: Range<Avma>, image: &Image) -> bool {
+/// Returns whether code always runs from the start of `range` to its end, in a version of the code.
+fn is_straight(range: Range<Avma>, image: &Image, version: Version) -> bool {
     const LONGEST_PROLOGUE: u64 = 512;
     let len = range.end - range.start;
     if range.end <= range.start || len > LONGEST_PROLOGUE {
         return range.end == range.start;
     }
     let mut code = vec![0; len as usize];
-    if image.read(range.start, &mut code) < code.len() {
+    if image.read_version(version, range.start, &mut code) < code.len() {
         return false;
     }
     let mut decoder = Decoder::with_ip(64, &code, range.start.0, DecoderOptions::NONE);

@@ -208,7 +208,8 @@ struct ComparedCalls<'a> {
     thread: &'a Thread,
     forest: &'a Forest,
     call_timer: CallTimer<'a>,
-    kinds: FxHashMap<Avma, u32>,
+    /// The numbers of functions, by address and period of the process's modules.
+    kinds: FxHashMap<(Avma, usize), u32>,
 }
 
 /// The contribution of a function's calls to the difference.
@@ -250,25 +251,27 @@ impl<'a> ComparedCalls<'a> {
     }
 
     fn name(&self, call: CallId) -> String {
-        self.name_of(self.forest.call(call).function)
-    }
-
-    fn name_of(&self, at: Avma) -> String {
-        let process = self.session.process(self.thread);
-        let function = process.and_then(|process| process.symbols.function_at(at));
+        let call = self.forest.call(call);
+        let (at, symbols) = (call.function, self.session.symbols_at(self.thread, call.first));
+        let function = symbols.and_then(|symbols| symbols.function_at(at));
         function.map_or_else(|| at.to_string(), |function| function.name.to_string())
     }
 
     /// The functions of calls, by number.
     fn kinds(&mut self, calls: &[CallId], by_name: &mut FxHashMap<String, u32>) -> Vec<u32> {
-        let kind = |&call: &CallId| {
-            let at = self.forest.call(call).function;
-            if let Some(&known) = self.kinds.get(&at) {
+        let process = self.session.process(self.thread);
+        let changing = process.filter(|process| !process.has_one_epoch());
+        let kind = |&id: &CallId| {
+            let call = self.forest.call(id);
+            let version = || self.thread.history.version(call.first);
+            let epoch = changing.map_or(0, |process| process.epoch_at(version()));
+            let key = (call.function, epoch);
+            if let Some(&known) = self.kinds.get(&key) {
                 return known;
             }
             let next = by_name.len() as u32;
-            let kind = *by_name.entry(self.name_of(at)).or_insert(next);
-            self.kinds.insert(at, kind);
+            let kind = *by_name.entry(self.name(id)).or_insert(next);
+            self.kinds.insert(key, kind);
             kind
         };
         calls.iter().map(kind).collect()

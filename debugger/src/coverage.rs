@@ -28,7 +28,8 @@ pub struct LineCount {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     files: FxHashMap<Arc<str>, BTreeMap<u32, LineCount>>,
-    executions: FxHashMap<Avma, u64>,
+    /// By period of the process's modules, and address.
+    executions: FxHashMap<(usize, Avma), u64>,
 }
 
 /// The number of instructions between two checks for cancellation.
@@ -42,18 +43,22 @@ impl Coverage {
     /// When canceled.
     pub fn of(history: &History, process: &Process, watch: &Watch<'_>) -> Result<Self> {
         // One address may be in several blocks.
-        let mut executions: FxHashMap<Avma, u64> = FxHashMap::default();
+        let mut executions: FxHashMap<(usize, Avma), u64> = FxHashMap::default();
         for (block, count) in history.blocks().filter(|&(_, count)| count > 0) {
+            let epoch = process.epoch_at(history.block_version(block));
             for instruction in history.block(block) {
-                *executions.entry(instruction.pc).or_default() += count;
+                *executions.entry((epoch, instruction.pc)).or_default() += count;
             }
         }
         let mut coverage = Self::default();
-        for (number, (&at, &count)) in executions.iter().enumerate() {
+        for (number, (&(epoch, at), &count)) in executions.iter().enumerate() {
             if number % OFTEN == 0 && watch.is_canceled() {
                 return Err(Error::Canceled);
             }
-            let row = process.symbols.line_at(at);
+            let row = process
+                .epochs()
+                .get(epoch)
+                .and_then(|epoch| epoch.symbols.line_at(at));
             if let Some(row) = row.filter(|row| row.line != 0 && !row.file.is_empty()) {
                 let at_start = row.is_stmt && row.range.start == at;
                 coverage.add(row.file, row.line, at, count, at_start);
@@ -84,10 +89,11 @@ impl Coverage {
         self.files.get(file)?.get(&line).map(|known| known.count)
     }
 
-    /// Returns the number of executions of the instruction at an address.
+    /// Returns the number of executions of the instruction at an address in a period of the
+    /// process's modules.
     #[must_use]
-    pub fn executions(&self, at: Avma) -> u64 {
-        self.executions.get(&at).copied().unwrap_or(0)
+    pub fn executions(&self, epoch: usize, at: Avma) -> u64 {
+        self.executions.get(&(epoch, at)).copied().unwrap_or(0)
     }
 
     /// The files of which a line ran, each with these lines, in no order.
@@ -108,11 +114,17 @@ pub fn counts(
 ) -> Vec<Option<u64>> {
     // The code of a line can be empty. The line then ran if the instruction at its address did.
     let passed = |line: u32| {
-        let found = process.symbols.addresses_of_line(file, line);
-        let of_line = found
-            .iter()
-            .filter(|found| found.line == line && *found.file == *file);
-        of_line.map(|found| coverage.executions(found.address)).max()
+        let epochs = process.epochs().iter().enumerate();
+        let counts = epochs.filter_map(|(number, epoch)| {
+            let found = epoch.symbols.addresses_of_line(file, line);
+            let of_line = found
+                .iter()
+                .filter(|found| found.line == line && *found.file == *file);
+            of_line
+                .map(|found| coverage.executions(number, found.address))
+                .max()
+        });
+        counts.max()
     };
     let count = |line: u32| coverage.count(file, line).or_else(|| passed(line));
     (first..).take(lines).map(count).collect()

@@ -96,20 +96,20 @@ pub fn disassemble(
     let mut code = vec![0; len as usize];
     let known = process.read(version, range.start, &mut code);
     code.truncate(known);
-    of_bytes(process, range.start, &code, count, flavor, pc)
+    of_bytes(process.symbols_at(version), range.start, &code, count, flavor, pc)
 }
 
 /// The first instructions of bytes that stand at an address.
 #[must_use]
 pub fn of_bytes(
-    process: &Process,
+    symbols: &Arc<Symbolizer>,
     start: Avma,
     code: &[u8],
     count: usize,
     flavor: Flavor,
     pc: Option<Avma>,
 ) -> Vec<DisassembledLine> {
-    let mut formatter = formatter(flavor, &process.symbols);
+    let mut formatter = formatter(flavor, symbols);
     let mut decoder = Decoder::with_ip(64, code, start.0, DecoderOptions::NONE);
     let mut lines = Vec::new();
     while decoder.can_decode() && lines.len() < count {
@@ -125,7 +125,7 @@ pub fn of_bytes(
         }
         lines.push(DisassembledLine {
             address: address.0,
-            symbol: code_symbol(&process.symbols, address),
+            symbol: code_symbol(symbols, address),
             bytes: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
             text,
             current: pc == Some(address),
@@ -176,7 +176,7 @@ fn piece_before(process: &Process, version: Version, end: Avma, flavor: Flavor) 
     let Some(before) = end.0.checked_sub(1) else {
         return Vec::new();
     };
-    let function = process.symbols.function_at(Avma(before));
+    let function = process.symbols_at(version).function_at(Avma(before));
     let start = function.map(|function| function.range.start);
     if let Some(lines) = start.and_then(from) {
         return lines;

@@ -3,23 +3,43 @@
 use crate::error::{Error, Result};
 use crate::session::Process;
 use backtrail_pt::Avma;
-use backtrail_symbolizer::Function;
+use backtrail_symbolizer::{Function, Symbolizer};
 use regex::Regex;
 use std::collections::BTreeSet;
+
+/// The entries of functions, each with the number of the period in which its module was mapped
+/// ([`Process::epochs`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FunctionEntries(BTreeSet<(Avma, usize)>);
+
+impl FunctionEntries {
+    /// Returns whether a function with this entry was meant in a period.
+    #[must_use]
+    pub fn contains(&self, entry: Avma, epoch: usize) -> bool {
+        self.0.contains(&(entry, epoch))
+    }
+
+    /// The entries, ascending.
+    pub fn addresses(&self) -> impl Iterator<Item = Avma> {
+        self.0.iter().map(|(entry, _)| *entry)
+    }
+}
 
 /// The entries of the functions that a text means in a process.
 ///
 /// # Errors
 /// When there is none, or none that is ever called: all of it is inlined.
-pub fn entries(process: &Process, text: &str) -> Result<BTreeSet<Avma>> {
-    let found: BTreeSet<Avma> = named(process, text)?
-        .into_iter()
-        .map(|function| function.entry)
-        .collect();
-    if !found.is_empty() {
-        return Ok(found);
+pub fn entries(process: &Process, text: &str) -> Result<FunctionEntries> {
+    let mut found = BTreeSet::new();
+    for (number, epoch) in process.epochs().iter().enumerate() {
+        let named = named(&epoch.symbols, text)?.into_iter();
+        found.extend(named.map(|function| (function.entry, number)));
     }
-    if !process.symbols.inlined_copies_named(text).is_empty() {
+    if !found.is_empty() {
+        return Ok(FunctionEntries(found));
+    }
+    let mut epochs = process.epochs().iter();
+    if epochs.any(|epoch| !epoch.symbols.inlined_copies_named(text).is_empty()) {
         return Err(Error::Cannot(format!(
             "{text} is always inlined, so it is never called; `count {text}` counts its executions"
         )));
@@ -30,10 +50,10 @@ pub fn entries(process: &Process, text: &str) -> Result<BTreeSet<Avma>> {
     })
 }
 
-fn named(process: &Process, text: &str) -> Result<Vec<Function<Avma>>> {
+fn named(symbols: &Symbolizer, text: &str) -> Result<Vec<Function<Avma>>> {
     match between_slashes(text) {
-        Some(pattern) => Ok(process.symbols.functions_matching(&regex(pattern)?)),
-        None => Ok(process.symbols.functions_named(text)),
+        Some(pattern) => Ok(symbols.functions_matching(&regex(pattern)?)),
+        None => Ok(symbols.functions_named(text)),
     }
 }
 

@@ -17,11 +17,12 @@ pub use percentiles::Percentiles;
 
 use crate::calls::Calls;
 use crate::error::Result;
+use crate::functions::FunctionEntries;
 use crate::session::{Session, Thread};
 use backtrail_decoder::{CallId, Stage, Watch};
-use backtrail_pt::{Avma, Tid};
+use backtrail_pt::Tid;
 use call_timer::IntervalUnion;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// A call and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +62,7 @@ impl Latencies {
     pub fn of<'a>(
         session: &Session,
         threads: impl IntoIterator<Item = &'a Thread>,
-        entries: &BTreeSet<Avma>,
+        entries: &FunctionEntries,
         unit: Unit,
         watch: &Watch<'_>,
     ) -> Result<Self> {
@@ -89,7 +90,7 @@ impl Latencies {
         &mut self,
         session: &Session,
         thread: &Thread,
-        entries: &BTreeSet<Avma>,
+        entries: &FunctionEntries,
         watch: &Watch<'_>,
     ) -> Result<()> {
         let calls = Calls::new(session, thread, watch)?;

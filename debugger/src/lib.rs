@@ -21,6 +21,7 @@ pub mod functions;
 pub mod latency;
 pub mod lines;
 pub mod location;
+pub mod module_history;
 pub mod navigator;
 pub mod registers;
 pub mod session;

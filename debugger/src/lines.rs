@@ -21,7 +21,7 @@ mod own_instructions;
 mod starts;
 mod statements;
 
-use crate::code::{ChainId, Lines, Statement};
+use crate::code::{ChainId, CodePoint, Lines, Statement};
 use crate::error::{Error, Result};
 use crate::session::begins_unseen;
 use backtrail_decoder::{Call, CallId, Entered, Forest, History, Left, PcSet, Stage, Watch};
@@ -60,7 +60,22 @@ impl<'a> LineStarts<'a> {
     /// The statement that instruction `index` belongs to.
     #[must_use]
     pub fn statement(&self, index: u64) -> Option<Statement> {
-        self.lines.statement(self.history.instruction(index)?.pc)
+        let pc = self.history.instruction(index)?.pc;
+        self.lines.statement(self.point(index, pc))
+    }
+
+    /// Returns the point of an address at instruction `index`.
+    pub(crate) fn point(&self, index: u64, pc: Avma) -> CodePoint {
+        let epoch = match self.lines.epochs() {
+            1 => 0,
+            _ => self.lines.epoch_at(self.history.version(index)),
+        };
+        CodePoint { pc, epoch }
+    }
+
+    /// Returns the point of an address in a call. Its module stays mapped while the call runs.
+    pub(crate) fn point_in(&self, call: CallId, pc: Avma) -> CodePoint {
+        self.point(self.forest.call(call).first, pc)
     }
 
     /// Returns the frame of instruction `index`; at the end of history, the frame of the thread's
@@ -71,12 +86,15 @@ impl<'a> LineStarts<'a> {
         if let Some(instruction) = self.history.instruction(index) {
             return Some(FrameKey {
                 call,
-                chain: self.lines.chain(instruction.pc),
+                chain: self.lines.chain(self.point(index, instruction.pc)),
             });
         }
         let last = self.history.instruction(index.checked_sub(1)?)?;
-        let chain = self.lines.chain(last.pc);
-        let stood = self.history.pc(index).map(|pc| self.lines.chain(pc));
+        let chain = self.lines.chain(self.point(index, last.pc));
+        let stood = self
+            .history
+            .pc(index)
+            .map(|pc| self.lines.chain(self.point(index, pc)));
         let related =
             |stood: &ChainId| self.lines.is_within(*stood, chain) || self.lines.is_within(chain, *stood);
         let stayed =
@@ -100,7 +118,7 @@ impl<'a> LineStarts<'a> {
             return Ok(false);
         };
         let precedes = |pc: Avma| {
-            let candidate = self.lines.statement(pc);
+            let candidate = self.lines.statement(self.point_in(id, pc));
             candidate.is_some_and(|candidate| {
                 candidate.chain == statement.chain || !self.lines.is_within(candidate.chain, statement.chain)
             })
@@ -138,11 +156,12 @@ impl<'a> LineStarts<'a> {
     /// addresses of its module that have lines and no symbol.
     fn code_of(&self, call: CallId) -> PcSet {
         let function = self.forest.call(call).function;
-        let parts = self.lines.function(function);
+        let point = self.point_in(call, function);
+        let parts = self.lines.function(point);
         if !parts.is_empty() {
             return PcSet::from_ranges(parts);
         }
-        match self.lines.module(function) {
+        match self.lines.module(point) {
             Some(module) => self.nameless().within(module),
             None => self.nameless().clone(),
         }
@@ -185,7 +204,9 @@ impl<'a> LineStarts<'a> {
         };
         Some(FrameKey {
             call: parent,
-            chain: pc.map(|pc| self.lines.chain(pc)).unwrap_or_default(),
+            chain: pc
+                .map(|pc| self.lines.chain(self.point(call.first, pc)))
+                .unwrap_or_default(),
         })
     }
 

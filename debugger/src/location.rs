@@ -3,9 +3,10 @@
 use crate::breakpoint::Hits;
 use crate::error::{Error, Result};
 use crate::session::Process;
-use backtrail_decoder::PcSet;
+use backtrail_decoder::{PcSet, Version};
 use backtrail_pt::Avma;
-use backtrail_symbolizer::{Function, LineMatch};
+use backtrail_symbolizer::{Function, LineMatch, Symbolizer};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// A location, not looked up yet.
@@ -90,7 +91,7 @@ impl Location {
                 lines(process, file, names, *line)
             }
             Self::Address(text) => {
-                let at = address(process, text, pc)?;
+                let at = address(process, None, text, pc)?;
                 Ok(Resolved {
                     hits: Hits {
                         addresses: at.into(),
@@ -105,63 +106,79 @@ impl Location {
 }
 
 fn function(process: &Process, name: &str) -> Result<Resolved> {
-    let functions = process.symbols.functions_named(name);
-    let copies = process.symbols.inlined_copies_named(name);
-    if functions.is_empty() && copies.is_empty() {
+    let (mut hits, mut places, mut inlined) = (Vec::new(), Vec::new(), Vec::new());
+    for epoch in process.epochs() {
+        let functions = epoch.symbols.functions_named(name);
+        let starts: BTreeSet<Avma> = functions
+            .iter()
+            .map(|function| process.after_prologue(epoch, function))
+            .collect();
+        places.extend(starts.iter().map(|&at| place(&epoch.symbols, at)));
+        let copies = epoch.symbols.inlined_copies_named(name);
+        inlined.extend(
+            copies
+                .iter()
+                .map(|copy| format!("{} inlined at {}", copy.name, copy.entry)),
+        );
+        let copies = copies.into_iter().map(|copy| PcSet::from_ranges(copy.ranges));
+        let here = Hits {
+            addresses: starts.into_iter().collect(),
+            copies: copies.collect(),
+            ..Hits::default()
+        };
+        hits.push((epoch.from, here));
+    }
+    let hits = Hits::over_time(hits);
+    if hits.is_empty() {
         return Err(Error::NoSymbol {
             name: name.to_owned(),
             modules: process.describe_modules(),
         });
     }
-    let mut addresses: Vec<Avma> = functions
-        .iter()
-        .map(|function| process.after_prologue(function))
-        .collect();
-    addresses.sort_unstable();
-    addresses.dedup();
-    let inlined = copies
-        .iter()
-        .map(|copy| format!("{} inlined at {}", copy.name, copy.entry));
-    let places = addresses
-        .iter()
-        .map(|&at| place(process, at))
-        .chain(inlined)
-        .collect();
-    let copies = copies
-        .into_iter()
-        .map(|copy| PcSet::from_ranges(copy.ranges))
-        .collect();
+    places.extend(inlined);
     Ok(Resolved {
-        hits: Hits {
-            addresses: addresses.into_iter().collect(),
-            copies,
-            ..Hits::default()
-        },
-        places,
+        hits,
+        places: distinct(places),
         nearest: None,
     })
 }
 
+/// Returns the places without those that are repeated in a later period.
+fn distinct(mut places: Vec<String>) -> Vec<String> {
+    let mut known = BTreeSet::new();
+    places.retain(|place| known.insert(place.clone()));
+    places
+}
+
 /// Hits for all functions given, as `rbreak` wants.
 pub fn functions(process: &Process, functions: &[Function<Avma>]) -> Vec<(Hits, String)> {
-    let at = functions.iter().map(|function| process.after_prologue(function));
-    at.map(|at| {
-        (
-            Hits {
-                addresses: at.into(),
+    let hits = functions.iter().map(|function| {
+        let (mut hits, mut found) = (Vec::new(), None);
+        for epoch in process.epochs() {
+            // The function may be of a module that was mapped for a time.
+            let is_mapped = process.has_one_epoch() || {
+                let named = epoch.symbols.functions_named(&function.linkage_name);
+                named.iter().any(|named| named.entry == function.entry)
+            };
+            let at = is_mapped.then(|| process.after_prologue(epoch, function));
+            let here = Hits {
+                addresses: at.into_iter().collect(),
                 ..Hits::default()
-            },
-            place(process, at),
-        )
-    })
-    .collect()
+            };
+            hits.push((epoch.from, here));
+            found = found.or_else(|| at.map(|at| place(&epoch.symbols, at)));
+        }
+        let place = found.unwrap_or_else(|| function.entry.to_string());
+        (Hits::over_time(hits), place)
+    });
+    hits.collect()
 }
 
 /// Returns the code of a line under each name of its file.
-fn matches(process: &Process, file: &str, names: &[String], line: u32) -> Vec<LineMatch<Avma>> {
+fn matches(symbols: &Symbolizer, file: &str, names: &[String], line: u32) -> Vec<LineMatch<Avma>> {
     let names = std::iter::once(file).chain(names.iter().map(String::as_str));
     let mut found: Vec<_> = names
-        .flat_map(|name| process.symbols.addresses_of_line(name, line))
+        .flat_map(|name| symbols.addresses_of_line(name, line))
         .collect();
     let nearest = found.iter().map(|found| found.line).min();
     found.retain(|found| Some(found.line) == nearest);
@@ -177,55 +194,60 @@ fn matches(process: &Process, file: &str, names: &[String], line: u32) -> Vec<Li
 }
 
 fn lines(process: &Process, file: &str, names: &[String], line: u32) -> Result<Resolved> {
-    let matches = matches(process, file, names, line);
-    if matches.is_empty() {
+    let epochs = process.epochs().iter();
+    let found: Vec<Vec<LineMatch<Avma>>> = epochs
+        .map(|epoch| matches(&epoch.symbols, file, names, line))
+        .collect();
+    let Some(nearest) = found.iter().flatten().map(|found| found.line).min() else {
         return Err(Error::NoLine {
             file: file.to_owned(),
             line,
         });
-    }
-    let mut addresses = Vec::new();
-    let mut ranges: Vec<Range<Avma>> = Vec::new();
-    let mut places = Vec::new();
-    for found in &matches {
-        let opening = found.function.as_ref().filter(|function| {
-            let prologue = function.entry..process.after_prologue(function);
-            prologue.contains(&found.address) || function.entry == found.address
-        });
-        match opening {
-            // The line that opens a function means its body, as for a breakpoint on the function.
-            Some(function) => {
-                let at = process.after_prologue(function);
-                addresses.push(at);
-                places.push(place(process, at));
-            }
-            None => {
-                ranges.extend(code_of_line(process, found));
-                places.push(place(process, found.address));
+    };
+    let (mut hits, mut places) = (Vec::new(), Vec::new());
+    for (epoch, matches) in process.epochs().iter().zip(&found) {
+        let mut addresses = Vec::new();
+        let mut ranges: Vec<Range<Avma>> = Vec::new();
+        for found in matches.iter().filter(|found| found.line == nearest) {
+            let opening = found.function.as_ref().filter(|function| {
+                let prologue = function.entry..process.after_prologue(epoch, function);
+                prologue.contains(&found.address) || function.entry == found.address
+            });
+            match opening {
+                // The line that opens a function means its body, as a breakpoint on the function
+                // does.
+                Some(function) => {
+                    let at = process.after_prologue(epoch, function);
+                    addresses.push(at);
+                    places.push(place(&epoch.symbols, at));
+                }
+                None => {
+                    ranges.extend(code_of_line(&epoch.symbols, found));
+                    places.push(place(&epoch.symbols, found.address));
+                }
             }
         }
+        let here = Hits {
+            addresses: addresses.into_iter().collect(),
+            line: PcSet::from_ranges(ranges),
+            ..Hits::default()
+        };
+        hits.push((epoch.from, here));
     }
-    places.dedup();
-    let hits = Hits {
-        addresses: addresses.into_iter().collect(),
-        line: PcSet::from_ranges(ranges),
-        ..Hits::default()
-    };
-    let nearest = matches.first().map(|found| found.line);
     Ok(Resolved {
-        hits,
-        places,
-        nearest: nearest.filter(|&nearest| nearest != line),
+        hits: Hits::over_time(hits),
+        places: distinct(places),
+        nearest: Some(nearest).filter(|&nearest| nearest != line),
     })
 }
 
 /// All code of a found line in its function.
-fn code_of_line(process: &Process, found: &LineMatch<Avma>) -> Vec<Range<Avma>> {
+fn code_of_line(symbols: &Symbolizer, found: &LineMatch<Avma>) -> Vec<Range<Avma>> {
     let parts = match &found.function {
-        Some(function) => process.symbols.parts_of(function),
+        Some(function) => symbols.parts_of(function),
         None => vec![found.address..found.address + 1],
     };
-    let rows = parts.into_iter().flat_map(|part| process.symbols.lines_in(part));
+    let rows = parts.into_iter().flat_map(|part| symbols.lines_in(part));
     let of_line = rows.filter(|row| row.is_stmt && row.line == found.line && row.file == found.file);
     of_line
         .map(|row| row.range)
@@ -233,11 +255,12 @@ fn code_of_line(process: &Process, found: &LineMatch<Avma>) -> Vec<Range<Avma>> 
         .collect()
 }
 
-/// An address as it is typed: a number, a symbol, or either with `+` and a number.
+/// An address as it is typed: a number, a symbol, or either with `+` and a number. The symbol is
+/// one of the modules that were mapped in `version` of the code; `None` means at any time.
 ///
 /// # Errors
 /// When it is none of these, or the symbol is unknown.
-pub fn address(process: &Process, text: &str, pc: Option<Avma>) -> Result<Avma> {
+pub fn address(process: &Process, version: Option<Version>, text: &str, pc: Option<Avma>) -> Result<Avma> {
     let text = text.trim();
     let bad = || Error::BadAddress(text.to_owned());
     let number = |text: &str| match text.trim().strip_prefix("0x") {
@@ -251,12 +274,23 @@ pub fn address(process: &Process, text: &str, pc: Option<Avma>) -> Result<Avma> 
         if matches!(text, "$pc" | "$rip") {
             return pc.ok_or_else(bad);
         }
-        let found = process.symbols.functions_named(text).into_iter().next();
-        found
+        let named = |symbols: &Symbolizer| symbols.functions_named(text);
+        let at_any_time = || process.functions_in_all(named);
+        let found = match version {
+            Some(version) => named(process.symbols_at(version)),
+            None => at_any_time(),
+        };
+        let first = found.into_iter().next();
+        first
             .map(|function| function.entry)
-            .ok_or_else(|| Error::NoSymbol {
-                name: text.to_owned(),
-                modules: process.describe_modules(),
+            .ok_or_else(|| match at_any_time().is_empty() {
+                true => Error::NoSymbol {
+                    name: text.to_owned(),
+                    modules: process.describe_modules(),
+                },
+                false => Error::Cannot(format!(
+                    "the module of {text} was not mapped at this position; `break {text}` finds calls of it"
+                )),
             })
     };
     if text.is_empty() {
@@ -271,8 +305,8 @@ pub fn address(process: &Process, text: &str, pc: Option<Avma>) -> Result<Avma> 
 }
 
 /// `main at main.c:3 (0x401136)`.
-fn place(process: &Process, at: Avma) -> String {
-    let frame = process.symbols.frames_at(at).into_iter().next();
+fn place(symbols: &Symbolizer, at: Avma) -> String {
+    let frame = symbols.frames_at(at).into_iter().next();
     match frame {
         Some(frame) => match frame.location.filter(|location| location.line != 0) {
             Some(location) => {

@@ -14,11 +14,13 @@ use crate::source::SourceFinder;
 use crate::source_names::SourceNames;
 use crate::stack::{self, Stack};
 use crate::stop::StopReason;
-use backtrail_decoder::{Position, Watch};
+use backtrail_decoder::{Position, Version, Watch};
 use backtrail_pt::{Avma, Tid};
+use backtrail_symbolizer::Symbolizer;
 use backtrail_values::{ELEMENTS, Value};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The columns of an answer where there is no terminal.
 const WIDTH: usize = 100;
@@ -181,6 +183,23 @@ impl Navigator {
         process.ok_or_else(|| {
             Error::Cannot("the trace describes no process: it has no code and no symbols".to_owned())
         })
+    }
+
+    /// Returns the version of the code at the current position.
+    ///
+    /// # Errors
+    /// As with [`Self::thread`].
+    pub fn version(&self) -> Result<Version> {
+        Ok(self.thread()?.history.version(self.index()))
+    }
+
+    /// Returns the symbols of the modules that were mapped at the current position.
+    ///
+    /// # Errors
+    /// As with [`Self::process`].
+    pub fn symbols(&self) -> Result<&Arc<Symbolizer>> {
+        let symbols = self.session.symbols_at(self.thread()?, self.index());
+        symbols.map_or_else(|| Ok(&self.process()?.symbols), Ok)
     }
 
     /// Returns the program counter of the current thread, if known.

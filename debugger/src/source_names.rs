@@ -29,7 +29,8 @@ impl SourceNames {
     /// Collects the names of all modules.
     pub(crate) fn of(session: &Session) -> Self {
         let modules = session.processes().iter();
-        let modules = modules.flat_map(|process| process.symbols.modules());
+        let epochs = modules.flat_map(|process| process.epochs());
+        let modules = epochs.flat_map(|epoch| epoch.symbols.modules());
         let mut files: Vec<_> = modules.filter_map(|module| module.file.as_ref()).collect();
         files.sort_by_key(|file| std::sync::Arc::as_ptr(file));
         files.dedup_by_key(|file| std::sync::Arc::as_ptr(file));

@@ -16,9 +16,11 @@ use crate::session::{Session, Thread};
 use crate::unwind::PhysicalFrame;
 use backtrail_decoder::{CallId, Entered, Forest, Left, Watch};
 use backtrail_pt::Avma;
+use backtrail_symbolizer::Symbolizer;
 use callers::Callers;
 use serde::Serialize;
 use std::fmt;
+use std::sync::Arc;
 
 /// The origin of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -116,6 +118,8 @@ impl Stack {
 struct StackWalk<'a> {
     session: &'a Session,
     thread: &'a Thread,
+    /// The symbols of the position.
+    symbols: Option<&'a Arc<Symbolizer>>,
     frames: Vec<StackFrame>,
     needs_earlier: bool,
     /// No more frames than these are wanted.
@@ -136,6 +140,7 @@ pub fn stack(
     let mut walk = StackWalk {
         session,
         thread,
+        symbols: session.symbols_at(thread, index),
         frames: Vec::new(),
         needs_earlier: false,
         limit,
@@ -261,8 +266,7 @@ impl StackWalk<'_> {
 
     /// Pushes the frames of a call at `pc`; names and lines are those at `look_up`.
     fn push(&mut self, pc: Avma, look_up: Avma, call: Option<(&Forest, CallId)>) {
-        let process = self.session.process(self.thread);
-        let symbols = process.map(|process| &process.symbols);
+        let symbols = self.symbols;
         let frames = symbols
             .map(|symbols| symbols.frames_at(look_up))
             .unwrap_or_default();
@@ -300,9 +304,8 @@ impl StackWalk<'_> {
 
     /// Pushes a call of which only the function is known.
     fn push_unknown(&mut self, forest: &Forest, call: CallId) {
-        let process = self.session.process(self.thread);
         let function = forest.call(call).function;
-        let found = process.and_then(|process| process.symbols.function_at(function));
+        let found = self.symbols.and_then(|symbols| symbols.function_at(function));
         self.frames.push(StackFrame {
             function: found.map(|function| function.name.to_string()),
             call: self.thread.name_of(forest, call).map(|name| name.to_string()),

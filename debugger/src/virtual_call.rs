@@ -4,6 +4,7 @@
 use crate::session::{Process, Session, Thread};
 use crate::unwind::Memory;
 use backtrail_pt::Avma;
+use backtrail_symbolizer::Symbolizer;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedRegister};
 use serde::Serialize;
 
@@ -34,6 +35,7 @@ pub fn virtual_call(session: &Session, process: &Process, thread: &Thread, site:
     let mut tables = Tables {
         session,
         process,
+        symbols: session.symbols_at(thread, site)?,
         left: MAX_WORDS,
     };
     let mut classes = tables.with(function, offset);
@@ -90,6 +92,8 @@ fn table_offset(instruction: &Instruction) -> Option<u64> {
 struct Tables<'a> {
     session: &'a Session,
     process: &'a Process,
+    /// The symbols of the modules that were mapped at the call.
+    symbols: &'a Symbolizer,
     left: usize,
 }
 
@@ -98,7 +102,7 @@ impl Tables<'_> {
     fn with(&mut self, function: Avma, offset: u64) -> Vec<String> {
         let mut classes = Vec::new();
         let mut seen: Vec<*const backtrail_symbolizer::SymbolFile> = Vec::new();
-        for module in self.process.symbols.modules() {
+        for module in self.symbols.modules() {
             let Some(file) = &module.file else { continue };
             let this = std::sync::Arc::as_ptr(file);
             if seen.contains(&this) {
@@ -144,7 +148,7 @@ impl Tables<'_> {
         let core = self.session.core();
         let saved = core.and_then(|core| Memory::new(core, &self.process.image).word(at));
         saved.or_else(|| {
-            let module = self.process.symbols.module_at(at)?;
+            let module = self.symbols.module_at(at)?;
             let mut word = [0; WORD as usize];
             let read = module
                 .file

@@ -10,7 +10,7 @@ mod spans;
 mod stack;
 
 use crate::history::Flow;
-use crate::{Canceled, History, Watch};
+use crate::{Canceled, History, Version, Watch};
 use backtrail_pt::Avma;
 pub(crate) use build::Builder;
 use by_function::ByFunction;
@@ -40,6 +40,16 @@ pub trait Functions: Sync {
     /// resolved function.
     fn is_resolver(&self, _pc: Avma) -> bool {
         false
+    }
+
+    /// Returns the functions of the module that was mapped at `pc` in a version of the code, with a
+    /// number. The number is the same as long as the module stays mapped. `None`: no other module
+    /// was mapped there.
+    ///
+    /// A forest that is built during the decode asks for the first version only. If modules were
+    /// replaced, [`Forest::build`] is required.
+    fn replaced(&self, _pc: Avma, _version: Version) -> Option<(usize, &dyn Functions)> {
+        None
     }
 }
 

@@ -53,7 +53,8 @@ impl PcSet {
     }
 
     /// Returns the ranges, ascending.
-    pub(crate) fn ranges(&self) -> &[Range<Avma>] {
+    #[must_use]
+    pub fn ranges(&self) -> &[Range<Avma>] {
         &self.ranges
     }
 

@@ -1,6 +1,7 @@
 //! The functions of the calls. Each one is looked up once.
 
 use backtrail_debugger::session::Process;
+use backtrail_decoder::Version;
 use backtrail_pt::{Avma, Pid};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -24,31 +25,39 @@ pub struct Function {
     pub entry: Avma,
     /// The name of the module file, if known.
     pub module: Option<Arc<str>>,
+    /// The version of the code of a call.
+    pub version: Version,
 }
+
+/// The key of a function: its process, an address, and the number of the module that was mapped
+/// there in place of another.
+type FunctionKey = (Pid, Avma, Option<usize>);
 
 /// All functions of the calls so far.
 #[derive(Debug, Default)]
 pub struct Functions {
     list: Vec<Function>,
     /// Functions by requested address, and by entry.
-    known: FxHashMap<(Pid, Avma), FunctionId>,
+    known: FxHashMap<FunctionKey, FunctionId>,
     stand_ins: FxHashMap<(Pid, &'static str), FunctionId>,
 }
 
 impl Functions {
-    /// Returns the function that contains an address of a process.
-    pub fn of(&mut self, process: &Process, at: Avma) -> FunctionId {
-        if let Some(&known) = self.known.get(&(process.pid, at)) {
+    /// Returns the function that contains an address of a process in a version of the code.
+    pub fn of(&mut self, process: &Process, at: Avma, version: Version) -> FunctionId {
+        let key = |at| (process.pid, at, process.modules.mapped_since(at, version));
+        let of_address = key(at);
+        if let Some(&known) = self.known.get(&of_address) {
             return known;
         }
-        let function = look_up(process, at);
-        let entry = (process.pid, function.entry);
+        let function = look_up(process, at, version);
+        let entry = key(function.entry);
         let next = FunctionId(self.list.len() as u32);
         let id = *self.known.entry(entry).or_insert(next);
         if id == next {
             self.list.push(function);
         }
-        self.known.insert((process.pid, at), id);
+        self.known.insert(of_address, id);
         id
     }
 
@@ -64,6 +73,7 @@ impl Functions {
                 pid: process.pid,
                 entry: Avma(0),
                 module: None,
+                version: Version::default(),
             });
         }
         id
@@ -93,9 +103,10 @@ impl Functions {
     }
 }
 
-fn look_up(process: &Process, at: Avma) -> Function {
-    let module = process.symbols.module_at(at).map(|module| module.name.clone());
-    let Some(function) = process.symbols.function_at(at) else {
+fn look_up(process: &Process, at: Avma, version: Version) -> Function {
+    let symbols = process.symbols_at(version);
+    let module = symbols.module_at(at).map(|module| module.name.clone());
+    let Some(function) = symbols.function_at(at) else {
         let name: Arc<str> = at.to_string().into();
         return Function {
             linkage_name: Arc::clone(&name),
@@ -104,6 +115,7 @@ fn look_up(process: &Process, at: Avma) -> Function {
             pid: process.pid,
             entry: at,
             module,
+            version,
         };
     };
     Function {
@@ -113,5 +125,6 @@ fn look_up(process: &Process, at: Avma) -> Function {
         pid: process.pid,
         entry: function.entry,
         module,
+        version,
     }
 }

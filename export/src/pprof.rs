@@ -92,7 +92,7 @@ fn add_functions(
     let module_of = |function: &crate::Function| {
         let mut processes = session.processes().iter();
         let process = processes.find(|process| process.pid == function.pid)?;
-        process.symbols.module_at(function.entry)
+        process.symbols_at(function.version).module_at(function.entry)
     };
     let mut list: Vec<_> = functions
         .iter()
@@ -103,7 +103,9 @@ fn add_functions(
     for (id, function, module) in list {
         let mapping_id = module.map_or(0, |module| {
             let next = profile.mapping.len() as u64 + 1;
-            let id = *mappings.entry((function.pid, module.range.start)).or_insert(next);
+            let file = module.file.as_ref().map(std::sync::Arc::as_ptr);
+            let key = (function.pid, module.range.start, file);
+            let id = *mappings.entry(key).or_insert(next);
             if id == next {
                 let build_id = module.file.as_ref().and_then(|file| file.build_id());
                 profile.mapping.push(Mapping {

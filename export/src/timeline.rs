@@ -5,7 +5,7 @@ use crate::{Error, FunctionId, Functions, Result, Unit};
 use backtrail_debugger::Session;
 use backtrail_debugger::session::{Process, Thread};
 use backtrail_debugger::signal;
-use backtrail_decoder::{CallId, Forest, Mark, MarkKind, Position, Stage, Watch};
+use backtrail_decoder::{CallId, Forest, Mark, MarkKind, Position, Stage, Version, Watch};
 use backtrail_pt::{Tid, Tsc};
 use std::ops::Range;
 
@@ -280,7 +280,12 @@ impl EventEmitter<'_> {
     fn enter(&mut self, id: CallId, first: u64, end: u64) -> Result<()> {
         self.advance(first)?;
         let function = self.track.forest.call(id).function;
-        let function = self.functions.of(self.track.process, function);
+        let process = self.track.process;
+        let version = match process.has_one_epoch() {
+            true => Version::default(),
+            false => self.track.thread.history.version(first),
+        };
+        let function = self.functions.of(process, function, version);
         self.emit(
             self.scale.begins(&self.track.thread.history, first),
             first,

@@ -10,12 +10,32 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Device and inode.
-type DeviceInode = (u64, u64);
+/// The properties that distinguish a file from others, and from itself after it was overwritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FileState {
+    device: u64,
+    inode: u64,
+    size: u64,
+    /// The time of the last change of the content, in seconds and nanoseconds.
+    modified: (i64, i64),
+}
+
+impl FileState {
+    /// Reads the state of an open file.
+    pub fn of(file: &File) -> Option<Self> {
+        let metadata = file.metadata().ok()?;
+        Some(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        })
+    }
+}
 
 /// An ELF file that processes have mapped.
 ///
@@ -23,7 +43,7 @@ type DeviceInode = (u64, u64);
 /// it.
 #[derive(Debug)]
 pub struct ModuleFile {
-    identity: DeviceInode,
+    state: FileState,
     segments: LoadSegments,
     content: Mutex<Content>,
 }
@@ -41,9 +61,9 @@ enum Content {
 
 impl ModuleFile {
     /// Returns `None` if the file is not an ELF file.
-    fn of(file: File, identity: DeviceInode) -> Option<Self> {
+    fn of(file: File, state: FileState) -> Option<Self> {
         Some(Self {
-            identity,
+            state,
             segments: LoadSegments::read(&file)?,
             content: Mutex::new(Content::Open(file)),
         })
@@ -52,6 +72,19 @@ impl ModuleFile {
     /// Returns the address of the page of the lowest `PT_LOAD` for the code mapping `map`.
     pub(crate) fn base_of(&self, map: &Map) -> Option<Avma> {
         self.segments.base(map.start, map.offset)
+    }
+
+    /// Returns whether a file in this state is this one, not overwritten since.
+    pub(crate) fn is_still(&self, state: FileState) -> bool {
+        self.state == state
+    }
+
+    /// Reads bytes of the open file, and returns how many.
+    pub(crate) fn read(&self, offset: u64, out: &mut [u8]) -> usize {
+        match &*self.content() {
+            Content::Open(file) => file.read_at(out, offset).unwrap_or(0),
+            Content::Copied(..) | Content::Missing(_) => 0,
+        }
     }
 
     /// Copies the file into a bundle once, under the name of `path`, and closes it.
@@ -66,6 +99,12 @@ impl ModuleFile {
     ) -> Result<(BundlePath, Option<BuildId>), String> {
         let mut content = self.content();
         if let Content::Open(file) = &*content {
+            if FileState::of(file) != Some(self.state) {
+                files.forget(self.state);
+                let reason = "it was overwritten while the program ran".to_owned();
+                *content = Content::Missing(reason.clone());
+                return Err(reason);
+            }
             let copied = match writer.add_module_file(file, path, None, &mut Allowance::UNLIMITED.clone()) {
                 Ok((copy, build_id)) => {
                     // The debug information of the module is incomplete without that file, and says
@@ -78,7 +117,7 @@ impl ModuleFile {
                 Err(error) => Content::Missing(error.to_string()),
             };
             // After it is closed, the file may be deleted and its inode reused.
-            files.forget(self.identity);
+            files.forget(self.state);
             *content = copied;
         }
         match &*content {
@@ -99,9 +138,9 @@ fn open_regular(path: &Path) -> io::Result<File> {
     beneath::reopen(beneath::open_path(root.as_fd(), path, 0)?)
 }
 
-/// The open module files, by device and inode.
+/// The open module files, by their states.
 #[derive(Clone, Debug, Default)]
-pub struct ModuleFiles(Arc<Mutex<HashMap<DeviceInode, Weak<ModuleFile>>>>);
+pub struct ModuleFiles(Arc<Mutex<HashMap<FileState, Weak<ModuleFile>>>>);
 
 impl ModuleFiles {
     /// Returns the number of open files.
@@ -121,23 +160,22 @@ impl ModuleFiles {
 
     /// Returns the shared open file for `file`, or `None` if it is not an ELF file.
     pub(crate) fn share(&self, file: File) -> Option<Arc<ModuleFile>> {
-        let metadata = file.metadata().ok()?;
-        let identity = (metadata.dev(), metadata.ino());
+        let state = FileState::of(&file)?;
         let mut files = self.files();
-        if let Some(open) = files.get(&identity).and_then(Weak::upgrade) {
+        if let Some(open) = files.get(&state).and_then(Weak::upgrade) {
             return Some(open);
         }
-        let file = Arc::new(ModuleFile::of(file, identity)?);
+        let file = Arc::new(ModuleFile::of(file, state)?);
         files.retain(|_, file| file.strong_count() > 0);
-        files.insert(identity, Arc::downgrade(&file));
+        files.insert(state, Arc::downgrade(&file));
         Some(file)
     }
 
-    fn forget(&self, identity: DeviceInode) {
-        self.files().remove(&identity);
+    fn forget(&self, state: FileState) {
+        self.files().remove(&state);
     }
 
-    fn files(&self) -> MutexGuard<'_, HashMap<DeviceInode, Weak<ModuleFile>>> {
+    fn files(&self) -> MutexGuard<'_, HashMap<FileState, Weak<ModuleFile>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -195,6 +233,26 @@ mod tests {
             copies.push(file.copy(&writer, "/bin/program", &files).unwrap().0);
         }
         assert_ne!(copies[0], copies[1]);
+    }
+
+    #[test]
+    fn overwritten_file_is_not_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = Writer::create(&folder.path().join("bundle"), Overwrite::Never).unwrap();
+        let files = ModuleFiles::default();
+        let path = folder.path().join("module");
+        fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
+        let file = files.share(File::open(&path).unwrap()).unwrap();
+        let mut bytes = fs::read(&path).unwrap();
+        bytes.push(0);
+        fs::write(&path, bytes).unwrap();
+        let now = FileState::of(&File::open(&path).unwrap()).unwrap();
+        assert!(!file.is_still(now));
+        let again = files.share(File::open(&path).unwrap()).unwrap();
+        assert!(!Arc::ptr_eq(&file, &again));
+        let error = file.copy(&writer, "/bin/program", &files).unwrap_err();
+        assert!(error.contains("overwritten"), "{error}");
+        assert!(again.copy(&writer, "/bin/program", &files).is_ok());
     }
 
     /// Changes the type of build-id notes.

@@ -1,6 +1,7 @@
 //! Turns the steps of one thread into its packet stream.
 
-use crate::ring::Ring;
+use crate::ring::{Ring, kept_boundaries};
+use backtrail_bundle::versions::Boundary;
 use backtrail_pt::cofi::{CodeInstruction, Cofi};
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Tsc};
 use std::collections::HashSet;
@@ -27,8 +28,21 @@ pub(crate) struct PacketStream {
     golden: Option<Vec<Avma>>,
     /// Instructions executed since the last packet or TNT bit.
     silent: HashSet<Avma>,
+    /// The positions from which the code is another version.
+    boundaries: Vec<Boundary>,
     pub(crate) instructions: u64,
     pub(crate) gaps: u64,
+}
+
+/// The packets of a finished stream.
+#[derive(Debug)]
+pub(crate) struct FinishedPackets {
+    pub(crate) packets: Vec<u8>,
+    /// The number of bytes that were dropped before them.
+    pub(crate) dropped: u64,
+    pub(crate) golden: Vec<Avma>,
+    /// Positions in the packets where code changed.
+    pub(crate) boundaries: Vec<Boundary>,
 }
 
 impl PacketStream {
@@ -42,6 +56,7 @@ impl PacketStream {
             ring: Ring::new(limit),
             golden: golden.then(Vec::new),
             silent: HashSet::new(),
+            boundaries: Vec::new(),
             instructions: 0,
             gaps: 0,
         }
@@ -60,6 +75,16 @@ impl PacketStream {
     /// Records an asynchronous exit before the instruction at `ip`.
     pub(crate) fn interrupt(&mut self, ip: Avma) {
         self.encoder.disable_async(ip);
+    }
+
+    /// Records that the code is another version from the instruction at `ip` on.
+    pub(crate) fn change_code(&mut self, ip: Avma, version: u32) {
+        self.interrupt(ip);
+        self.boundaries.push(Boundary {
+            offset: self.encoder.written(),
+            number: version,
+        });
+        self.enter(ip);
     }
 
     /// Prepares for the instruction at `ip`, and writes a PSB if one is due.
@@ -146,12 +171,16 @@ impl PacketStream {
         self.encoder.written()
     }
 
-    /// Ends the stream, and returns its packets, the number of bytes dropped before them, and the
-    /// golden list.
-    pub(crate) fn finish(mut self) -> (Vec<u8>, u64, Vec<Avma>) {
+    /// Ends the stream, and returns its packets.
+    pub(crate) fn finish(mut self) -> FinishedPackets {
         self.ring.push(self.encoder.take());
         let dropped = self.ring.dropped();
-        (self.ring.into_bytes(), dropped, self.golden.unwrap_or_default())
+        FinishedPackets {
+            packets: self.ring.into_bytes(),
+            dropped,
+            golden: self.golden.unwrap_or_default(),
+            boundaries: kept_boundaries(self.boundaries, dropped),
+        }
     }
 }
 
@@ -165,8 +194,7 @@ mod tests {
     }
 
     fn packets(stream: PacketStream) -> Vec<String> {
-        let (bytes, _, _) = stream.finish();
-        Parser::new(&bytes)
+        Parser::new(&stream.finish().packets)
             .map(|packet| packet.unwrap().1.to_string())
             .skip(3)
             .collect()
@@ -221,6 +249,26 @@ mod tests {
             StepOutcome::Followed
         );
         assert_eq!(stream.instructions, 1);
+    }
+
+    #[test]
+    fn changed_code_begins_where_tracing_is_off() {
+        let mut stream = stream();
+        stream.enter(Avma(0x1000));
+        stream.change_code(Avma(0x1004), 3);
+        let finished = stream.finish();
+        let [boundary] = finished.boundaries[..] else {
+            panic!("{:?}", finished.boundaries);
+        };
+        assert_eq!(boundary.number, 3);
+        let split = finished.packets.split_at(boundary.offset as usize);
+        let names = |bytes: &[u8]| -> Vec<String> {
+            let packets = Parser::new(bytes).map(|packet| packet.unwrap().1.to_string());
+            packets.collect()
+        };
+        let (before, after) = (names(split.0), names(split.1));
+        assert!(before.last().unwrap().starts_with("tip.pgd"), "{before:?}");
+        assert!(after.last().unwrap().starts_with("tip.pge"), "{after:?}");
     }
 
     #[test]

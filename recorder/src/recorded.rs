@@ -52,6 +52,8 @@ pub(crate) struct RecordedProcess {
     pub(crate) recorded: Vec<RecordedThread>,
     /// Old code from pages whose code has changed.
     pub(crate) fragments: Vec<Fragment>,
+    /// The number of changes of the code so far.
+    pub(crate) code_version: u32,
     pub(crate) program: Option<String>,
     pub(crate) command_line: Vec<String>,
     /// The process has executed another program since recording began.
@@ -71,8 +73,17 @@ impl RecordedProcess {
         };
         process.image.added = added;
         process.image.files = files.clone();
-        process.image.update(pid);
+        process.image.update(pid, 0, None);
         process
+    }
+
+    /// Updates the code image of a process whose threads are stepped. Their code changes only by
+    /// modules that replace others.
+    pub(crate) fn update_stepped(&mut self, pid: RawTid, mapped: Option<u64>) {
+        let next = self.code_version.saturating_add(1);
+        if !self.image.update(pid, next, mapped).is_empty() {
+            self.code_version = next;
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Storage for the packets of a thread: all of them, or the newest.
 
+use backtrail_bundle::versions::Boundary;
 use std::collections::VecDeque;
 
 /// Packet segments that each begin with a PSB. With a limit, the oldest segments are dropped whole,
@@ -44,9 +45,28 @@ impl Ring {
     }
 }
 
+/// Returns the boundaries in the packets that follow the `dropped` ones. The last boundary before
+/// them is still valid at their beginning.
+pub(crate) fn kept_boundaries(mut boundaries: Vec<Boundary>, dropped: u64) -> Vec<Boundary> {
+    let before = boundaries.partition_point(|boundary| boundary.offset < dropped);
+    let mut kept = boundaries.split_off(before.saturating_sub(1));
+    for boundary in &mut kept {
+        boundary.offset = boundary.offset.saturating_sub(dropped);
+    }
+    kept
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn last_dropped_boundary_is_kept() {
+        let boundary = |offset, number| Boundary { offset, number };
+        let all = vec![boundary(10, 1), boundary(20, 2), boundary(30, 3)];
+        assert_eq!(kept_boundaries(all.clone(), 25), [boundary(0, 2), boundary(5, 3)]);
+        assert_eq!(kept_boundaries(all.clone(), 0), all);
+    }
 
     #[test]
     fn oldest_segments_are_dropped_whole() {

@@ -223,7 +223,7 @@ fn add_process(
             trace: Some(file),
         });
     }
-    if !versions.fragments.is_empty() {
+    if !versions.fragments.is_empty() || !versions.boundaries.is_empty() {
         let file = names.take(&format!("code/{pid}"))?;
         writer.add_code_versions(&file, &versions)?;
         out.versions = Some(file);

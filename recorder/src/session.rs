@@ -342,6 +342,10 @@ impl<'a> Session<'a> {
             return self.resume_translated(tid);
         }
         let signal = thread.signal.take().map_or(0, |info| info.signal());
+        let version = self
+            .processes
+            .get(&thread.pid)
+            .map(|process| process.code_version);
         thread.run = RunState::Running;
         // A failure means that the thread was killed. Its end is reported later.
         let _ = match &mut thread.mode {
@@ -349,7 +353,7 @@ impl<'a> Session<'a> {
                 stepped.delivered = signal != 0;
                 match stepped.position {
                     StepPosition::User(_) => {
-                        stepped.prepare();
+                        stepped.prepare(version.unwrap_or_default());
                         ptrace::step(tid, signal)
                     }
                     StepPosition::Kernel { .. } => ptrace::step(tid, signal),

@@ -45,6 +45,8 @@ pub(crate) struct Stepped {
     /// Whether the thread may register restartable sequences. Threads that ran before attaching
     /// have already done so.
     pub(crate) rseq: bool,
+    /// The version of the code that its packets are in.
+    code_version: u32,
     /// The flags that were hidden from its system call.
     cleared: Option<ClearedFlags>,
 }
@@ -67,6 +69,7 @@ impl Stepped {
             code: None,
             delivered: false,
             rseq: false,
+            code_version: 0,
             cleared: None,
         }
     }
@@ -171,8 +174,14 @@ impl Stepped {
         }
     }
 
-    /// Prepares to execute the next instruction.
-    pub(crate) fn prepare(&mut self) {
+    /// Prepares to execute the next instruction, in a version of the code.
+    pub(crate) fn prepare(&mut self, code_version: u32) {
+        if let StepPosition::User(ip) = self.position
+            && self.code_version != code_version
+        {
+            self.code_version = code_version;
+            self.stream.change_code(ip, code_version);
+        }
         if let StepPosition::User(ip) = self.position
             && ip.0 & !(crate::PAGE - 1) == VSYSCALL_PAGE
             && let Some(to) = return_address(self.tid)

@@ -97,15 +97,15 @@ impl Thread {
                 stepped.close(None);
                 let (instructions, gaps) = (stepped.stream.instructions, stepped.stream.gaps);
                 let bytes = stepped.stream.written();
-                let (packets, dropped, golden) = stepped.stream.finish();
+                let finished = stepped.stream.finish();
                 Some(FinishedStream {
-                    packets: Packets::InMemory(packets),
-                    dropped,
+                    packets: Packets::InMemory(finished.packets),
+                    dropped: finished.dropped,
                     instructions: Some(instructions),
                     bytes,
                     gaps,
-                    golden,
-                    boundaries: Vec::new(),
+                    golden: finished.golden,
+                    boundaries: finished.boundaries,
                     failure: None,
                 })
             }

@@ -40,6 +40,7 @@ mod dwarf;
 mod entry_id;
 mod error;
 mod file;
+mod go_names;
 mod location;
 mod model;
 mod names;

@@ -1,7 +1,9 @@
 //! Matches names that a user types against demangled names, as GDB does.
 
 use crate::demangle::Name;
+use crate::go_names::GoName;
 use rustc_hash::FxHasher;
+use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 
 /// Returns whether a linkage name is a C++ (`_Z`) or Rust v0 (`_R`) symbol.
@@ -60,6 +62,8 @@ pub(crate) struct Query<'q> {
     generic: bool,
     /// Whether the user typed parameters, which must then match.
     parameters: bool,
+    /// The text as a name of Go, if it can be one.
+    go: Option<GoName<'q>>,
 }
 
 impl<'q> Query<'q> {
@@ -73,6 +77,7 @@ impl<'q> Query<'q> {
             components: components(path, generic),
             generic,
             parameters: path.len() < text.len(),
+            go: GoName::parse(text),
         }
     }
 
@@ -85,11 +90,20 @@ impl<'q> Query<'q> {
         {
             return true;
         }
+        if let Some(go) = &self.go
+            && GoName::parse(readable).is_some_and(|name| go.means(&name))
+        {
+            return true;
+        }
         if self.parameters {
             let before = readable.strip_suffix(self.text);
             return before.is_some_and(|before| before.ends_with("::") || before.ends_with(' '));
         }
-        !self.components.is_empty() && components(path(readable), self.generic).ends_with(&self.components)
+        let name = components(path(readable), self.generic);
+        let before = name.len().checked_sub(self.components.len());
+        let last = before.and_then(|before| name.get(before..));
+        let mut pairs = last.into_iter().flatten().zip(&self.components);
+        !self.components.is_empty() && last.is_some() && pairs.all(|(name, typed)| is_component(name, typed))
     }
 
     /// Returns text that the linkage name of every match contains. It is empty if there is none.
@@ -123,6 +137,19 @@ impl<'q> Query<'q> {
     }
 }
 
+/// Returns whether a component of a name is the one that a user typed. Arguments count where they
+/// are typed, and spaces do not.
+fn is_component(name: &str, typed: &str) -> bool {
+    if name == typed {
+        return true;
+    }
+    if !typed.contains('<') || is_operator(typed, 0) {
+        return without_arguments(name, false) == typed;
+    }
+    let is_space = |c: &char| *c != ' ';
+    name.chars().filter(is_space).eq(typed.chars().filter(is_space))
+}
+
 /// Finds names by their last component or by the full linkage name.
 pub(crate) struct NameIndex {
     /// Hashes of names and their indexes, sorted.
@@ -135,25 +162,34 @@ impl NameIndex {
         let mut entries = Vec::new();
         for (number, name) in names.enumerate() {
             entries.push((hash(last_component(path(&name.readable))), number as u32));
+            if let Some(go) = GoName::parse(&name.readable) {
+                entries.push((hash(go.last()), number as u32));
+            }
             if name.linkage != name.readable {
                 entries.push((hash(&name.linkage), number as u32));
             }
         }
         entries.sort_unstable();
+        entries.dedup();
         Self { entries }
     }
 
     /// Returns the indexes of names that may match.
     pub fn candidates(&self, query: &Query) -> impl Iterator<Item = u32> {
-        let keys = [hash(query.text), query.key()];
-        let distinct = if keys[0] == keys[1] { 1 } else { 2 };
-        keys.into_iter().take(distinct).flat_map(|key| {
+        let mut keys = vec![hash(query.text), query.key()];
+        keys.extend(query.go.as_ref().map(|go| hash(go.last())));
+        keys.sort_unstable();
+        keys.dedup();
+        // A name has several keys, but is one candidate.
+        let numbers = keys.into_iter().flat_map(|key| {
             let first = self.entries.partition_point(|(hash, _)| *hash < key);
             let entries = self.entries.get(first..).unwrap_or_default().iter();
             entries
                 .take_while(move |(hash, _)| *hash == key)
                 .map(|(_, number)| *number)
-        })
+        });
+        let numbers: BTreeSet<u32> = numbers.collect();
+        numbers.into_iter()
     }
 }
 
@@ -371,6 +407,8 @@ mod tests {
             ("f", "(anonymous namespace)::f()"),
             ("A::f", "ns::A<int, std::pair<int, int> >::f() const"),
             ("A<int>::f", "ns::A<int>::f() const"),
+            ("A<int,3>::f", "int ns::A<int, 3>::f<long>(long)"),
+            ("A<int, B<int> >::f", "ns::A<int, B<int>>::f()"),
             ("f", "void ns::f<int>(int)"),
             ("f", "std::vector<int> (*ns::x)"),
             ("f<int>", "void ns::f<int>(int)"),
@@ -391,6 +429,10 @@ mod tests {
             ("work::Local::twice", "int ns::work<int>(int)::Local::twice(int)"),
             ("work(int)::Local::twice", "work(int)::Local::twice(int)"),
             ("Local::f", "A::operator()(int) const::Local::f()"),
+            ("main.(*Stack).Push", "main.(*Stack).Push"),
+            ("main.Sum", "main.Sum[...]"),
+            ("Stack.Push", "main.(*Stack[...]).Push"),
+            ("(*Stack).Push", "example.com/a/stack.(*Stack[go.shape.int]).Push"),
         ] {
             assert_eq!(
                 matches(query, readable),
@@ -407,7 +449,12 @@ mod tests {
             ("f", "ns::ff(int)"),
             ("ns", "ns::f(int)"),
             ("f(long)", "ns::f(int)"),
+            ("main.Sum", "main.Summary[...]"),
+            ("ack.Push", "main.(*Stack[...]).Push"),
+            ("Push", "main.(*Stack[...]).Push"),
             ("f<long>", "void ns::f<int>(int)"),
+            ("A<int>::f<long>", "void ns::A<int>::f<int>(int)"),
+            ("A<long>::f", "void ns::A<int>::f<int>(int)"),
             ("int", "ns::f(int)"),
             ("puts", "puts@plt"),
             ("", "ns::f(int)"),
@@ -455,6 +502,9 @@ mod tests {
             ("main::{closure#0}", "_RNCNvCs1234_7mycrate4main0B3_"),
             ("puts@plt", "puts"),
             ("f.cold", "f.cold"),
+            ("Stack.Push", "main.(*Stack[go.shape.int]).Push"),
+            ("(*Stack).Push", "main.(*Stack).Push"),
+            ("main.(*Stack).Push", "main.(*Stack).Push"),
         ] {
             let needle = Query::new(query).needle();
             assert!(

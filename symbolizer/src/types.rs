@@ -4,6 +4,7 @@
 
 use crate::entry_id::EntryId;
 use crate::location::LocationExpression;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// The source language of a unit. It determines how values are printed.
@@ -28,6 +29,8 @@ pub struct Type {
     pub size: Option<u64>,
     /// The kind of the type.
     pub kind: TypeKind,
+    /// The size in bits, if it is less than that in bytes, as of `_BitInt(37)`.
+    pub bit_size: Option<u64>,
     /// The alignment that the source requests.
     pub alignment: Option<u64>,
     /// The language of the type's unit.
@@ -97,12 +100,24 @@ pub struct Parameter {
 pub enum Count {
     /// A constant count.
     Known(u64),
-    /// One more than the value at this location.
-    UpperBound(LocationExpression),
-    /// The value at this location.
-    Count(LocationExpression),
-    /// The count is not stated.
+    /// The number of elements depends on a value, from which `less` is subtracted.
+    Dynamic {
+        /// The value.
+        property: DynamicProperty,
+        /// The number that is subtracted: the lower bound, less one if the value is the last index.
+        less: i64,
+    },
+    /// The count is not stated, or not in a supported form.
     Unknown,
+}
+
+/// A property of a type that depends on the state of the program (DWARF 5, section 2.19).
+#[derive(Clone, Debug, PartialEq)]
+pub enum DynamicProperty {
+    /// The value at this location.
+    Expression(LocationExpression),
+    /// The value of a variable.
+    Variable(EntryId),
 }
 
 /// The encoding of a base type (DWARF 5, section 5.1.1).
@@ -120,6 +135,13 @@ pub enum Encoding {
     Float,
     ComplexFloat,
     Address,
+    /// A decimal floating-point number.
+    DecimalFloat,
+    /// A fixed-point number.
+    Fixed,
+    /// A number whose highest byte is first.
+    BigEndian,
+    /// Any other, such as complex integers.
     Unknown,
 }
 
@@ -207,7 +229,7 @@ pub struct TemplateArgument {
     /// The type argument, or the type of a value argument.
     pub entry: Option<EntryId>,
     /// The value of a value argument.
-    pub value: Option<i64>,
+    pub value: Option<i128>,
 }
 
 /// A member of a record.
@@ -263,8 +285,10 @@ pub enum MemberLocation {
 /// The variant parts of a record, of which each value has one (DWARF 5, section 5.7.10).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variants {
-    /// The member that selects the variant. `None` if there is only one.
+    /// The member that selects the variant: its tag. `None` if there is only one.
     pub discriminant: Option<Member>,
+    /// Whether tags have a sign.
+    pub signed: bool,
     /// The variants.
     pub variants: Vec<Variant>,
 }
@@ -272,8 +296,9 @@ pub struct Variants {
 /// A variant of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
-    /// The discriminant value. `None` for the default variant.
-    pub value: Option<u64>,
+    /// The tags that select this variant, as ranges. The list is empty for the default variant.
+    /// Tags may be extended to 128 bits with or without their sign.
+    pub tags: Vec<RangeInclusive<i128>>,
     /// The members of this variant.
     pub members: Vec<Member>,
 }
@@ -283,8 +308,10 @@ pub struct Variant {
 pub struct Enumeration {
     /// The underlying integer type.
     pub underlying: Option<EntryId>,
-    /// The names and values.
-    pub enumerators: Vec<(Arc<str>, i64)>,
+    /// The names and values. Values of 2^127 and above are those less 2^128.
+    pub enumerators: Vec<(Arc<str>, i128)>,
+    /// Whether the values are known to have no sign.
+    pub unsigned: bool,
     /// Whether the enumerators are scoped (`enum class`).
     pub scoped: bool,
     /// Whether this is only a declaration, without enumerators.

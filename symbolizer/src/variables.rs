@@ -43,7 +43,7 @@ pub enum VariableLocation {
     /// The variable was optimized out, or has no value at this address.
     OptimizedOut,
     /// A constant.
-    Constant(i64),
+    Constant(i128),
     /// Constant bytes.
     Bytes(Arc<[u8]>),
     /// The location that an expression computes.
@@ -64,7 +64,7 @@ pub enum Global {
         /// The enumeration.
         entry: EntryId,
         /// The value.
-        value: i64,
+        value: i128,
     },
 }
 

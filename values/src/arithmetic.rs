@@ -1,18 +1,12 @@
 //! Arithmetic as C defines it on this machine.
 
+use super::complex;
+use super::float::{half, to_half};
+use super::number::{Complex, Number, real};
 use super::source::ValueSource;
 use super::types::{Base, Shape, Ty};
 use super::value::{Gap, Value};
 use backtrail_symbolizer::types::Encoding;
-
-/// A number.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Number {
-    /// Whole.
-    Integer(i128),
-    /// With a fraction.
-    Float(f64),
-}
 
 /// A type of C by its name, as GDB knows it without debug information.
 pub fn built_in(name: &str) -> Option<Ty> {
@@ -65,9 +59,19 @@ pub fn is_signed(encoding: Encoding) -> bool {
     matches!(encoding, Encoding::Signed | Encoding::SignedChar)
 }
 
+/// Returns whether the values of an encoding are whole numbers.
+pub fn is_integer(encoding: Encoding) -> bool {
+    use Encoding::{Address, Boolean, Signed, SignedChar, Unsigned, UnsignedChar, Utf};
+    matches!(
+        encoding,
+        Signed | Unsigned | SignedChar | UnsignedChar | Utf | Boolean | Address
+    )
+}
+
 /// A number with a fraction out of its bytes. The value of an x87 number is rounded.
 pub fn float(bytes: &[u8]) -> Option<f64> {
     match *bytes {
+        [a, b] => Some(half(u16::from_le_bytes([a, b]))),
         [a, b, c, d] => Some(super::float::widened(u32::from_le_bytes([a, b, c, d]))),
         [a, b, c, d, e, f, g, h] => Some(f64::from_le_bytes([a, b, c, d, e, f, g, h])),
         _ => super::float::extended(bytes),
@@ -76,39 +80,95 @@ pub fn float(bytes: &[u8]) -> Option<f64> {
 
 /// A value as a number, and the type it has in arithmetic; `None`: it is none.
 pub fn number(value: &Value, source: &dyn ValueSource) -> Result<Option<(Number, Ty)>, Gap> {
-    let (signed, floating) = match value.ty.shape() {
-        Shape::Base(Base { encoding, .. }) => (is_signed(encoding), encoding == Encoding::Float),
-        Shape::Enumeration(described, _) => (super::types::is_negative(&described), false),
-        Shape::Pointer(..) => (false, false),
+    let signed = match value.ty.shape() {
+        Shape::Base(base) if is_integer(base.encoding) => is_signed(base.encoding),
+        Shape::Base(base) => {
+            let number = fraction(&value.bytes(source)?, &base)?;
+            return Ok(Some((number, value.ty.clone())));
+        }
+        Shape::Enumeration(described, _) => super::types::is_negative(&described),
+        Shape::Pointer(..) => false,
         _ => return Ok(None),
     };
     let bytes = value.bytes(source)?;
-    if let Shape::Base(base) = value.ty.shape()
-        && floating
-        && !is_read(&base.name, base.size)
-    {
-        return Err(Gap::Unknown("numbers of its type are not supported".into()));
-    }
-    if floating {
-        return Ok(float(&bytes).map(|number| (Number::Float(number), value.ty.clone())));
-    }
-    let bits = value.bits.map_or(bytes.len() as u64 * 8, |bits| bits.size);
+    let bits = value.bit_count(bytes.len());
     if !signed && bits == 128 && bytes.last().is_some_and(|byte| byte >> 7 == 1) {
         return Err(Gap::Unknown("it is too large for arithmetic".into()));
     }
-    Ok(integer(&bytes, signed, bits).map(|number| (Number::Integer(number), value.ty.clone())))
+    match integer(&bytes, signed, bits) {
+        Some(number) => Ok(Some((Number::Integer(number), value.ty.clone()))),
+        None => Err(Gap::Unknown("it has too many bits for arithmetic".into())),
+    }
 }
 
-/// Returns whether floating-point numbers of a type are supported. Those of 16 bytes are x87
-/// numbers, not quadruple ones.
-pub fn is_read(name: &str, size: u64) -> bool {
-    matches!(size, 4 | 8) || size > 8 && !name.contains("128")
+/// A number with a fraction, or with an imaginary part.
+fn fraction(bytes: &[u8], base: &Base) -> Result<Number, Gap> {
+    if !is_supported(base) {
+        return Err(unsupported(base));
+    }
+    let part = |bytes: &[u8]| {
+        let why = "it has more digits than are supported";
+        float(bytes).ok_or_else(|| Gap::Unknown(why.into()))
+    };
+    if base.encoding != Encoding::ComplexFloat {
+        return part(bytes).map(Number::Float);
+    }
+    let (re, im) = bytes.split_at(bytes.len() / 2);
+    Ok(Number::Complex(Complex {
+        re: part(re)?,
+        im: part(im)?,
+    }))
+}
+
+/// Returns whether floating-point and complex numbers of a type are supported. Those of 16 bytes
+/// are x87 numbers, not quadruple ones.
+pub fn is_supported(base: &Base) -> bool {
+    let part = match base.encoding {
+        Encoding::Float => base.size,
+        Encoding::ComplexFloat => base.size / 2,
+        _ => return false,
+    };
+    let name = base.name.to_ascii_lowercase();
+    match part {
+        2 => !name.contains("bf"),
+        4 | 8 => true,
+        _ => part > 8 && !name.contains("128"),
+    }
+}
+
+/// Returns the reason why numbers of a type have no value here.
+pub fn unsupported(base: &Base) -> Gap {
+    let why = match base.encoding {
+        Encoding::BigEndian => "big-endian numbers are not supported".to_owned(),
+        _ => format!("numbers of type {} are not supported", base.name),
+    };
+    Gap::Unknown(why.into())
+}
+
+/// Returns why operations on numbers of a type have no result, or `None` if they have one.
+pub fn refused(ty: &Ty) -> Option<String> {
+    let Shape::Base(base) = ty.shape() else {
+        return None;
+    };
+    let cast = match base.encoding {
+        Encoding::Float if base.size > 8 => "double",
+        Encoding::ComplexFloat if base.size > 16 => return Some(no_arithmetic(&base)),
+        _ if is_integer(base.encoding) && base.bits != base.size * 8 => "long",
+        _ => return None,
+    };
+    Some(format!("{}; cast it to {cast} first", no_arithmetic(&base)))
+}
+
+fn no_arithmetic(base: &Base) -> String {
+    format!("arithmetic with \"{}\" is not supported", base.name)
 }
 
 /// The type that a number takes part in arithmetic with.
 pub fn promoted(ty: &Ty) -> Ty {
     match ty.shape() {
+        Shape::Base(base) if base.encoding == Encoding::ComplexFloat => Ty::Base(base),
         Shape::Base(base) if base.encoding == Encoding::Float => match base.size {
+            2 => Ty::Base(base),
             4 => Ty::base("float", 4, Encoding::Float),
             _ => Ty::double(),
         },
@@ -128,6 +188,9 @@ pub fn promoted(ty: &Ty) -> Ty {
 /// The type of what two numbers make.
 pub fn common(left: &Ty, right: &Ty) -> Ty {
     let (left, right) = (promoted(left), promoted(right));
+    if let Some(ty) = complex::common(&left, &right) {
+        return ty;
+    }
     let rank = |ty: &Ty| match ty.shape() {
         Shape::Base(base) => {
             let floating = base.encoding == Encoding::Float;
@@ -144,40 +207,75 @@ pub fn converted(number: Number, ty: Ty) -> Value {
         Shape::Base(base) => (base.encoding, base.size),
         _ => (Encoding::Unsigned, ty.size().unwrap_or(8)),
     };
+    let unsupported = |ty| {
+        let why = "a conversion to this type is not supported";
+        Value::gap(ty, Gap::Unknown(why.into()))
+    };
+    let real = match number {
+        Number::Integer(number) => number as f64,
+        Number::Float(number) => number,
+        Number::Complex(number) => number.re,
+    };
     match (encoding, number) {
-        (Encoding::Float, number) => {
-            let number = match number {
-                Number::Integer(number) => number as f64,
-                Number::Float(number) => number,
+        (Encoding::Float, _) => match float_bytes(real, size) {
+            Some(bytes) => Value::new(ty, bytes),
+            None => unsupported(ty),
+        },
+        (Encoding::ComplexFloat, number) => {
+            let im = match number {
+                Number::Complex(number) => number.im,
+                _ => 0.0,
             };
-            let bytes = match size {
-                4 => (number as f32).to_le_bytes().to_vec(),
-                8 => number.to_le_bytes().to_vec(),
-                _ => {
-                    return Value::gap(
-                        ty,
-                        Gap::Unknown("a conversion to this type is not supported".into()),
-                    );
-                }
-            };
-            Value::new(ty, bytes)
+            match (float_bytes(real, size / 2), float_bytes(im, size / 2)) {
+                (Some(re), Some(im)) => Value::new(ty, [re, im].concat()),
+                _ => unsupported(ty),
+            }
         }
-        (Encoding::Boolean, Number::Integer(number)) => Value::number(ty, i128::from(number != 0)),
-        (_, Number::Integer(number)) => Value::number(ty, number),
-        (_, Number::Float(number)) => Value::number(ty, number as i128),
+        (Encoding::Boolean, number) => {
+            let truth = is_true(number);
+            Value::number(ty, i128::from(truth))
+        }
+        (encoding, Number::Integer(number)) if is_integer(encoding) => Value::number(ty, number),
+        (encoding, _) if is_integer(encoding) => {
+            // C defines no result of a number that does not fit.
+            let bits = size.saturating_mul(8).min(127) as i32;
+            match real.abs() < 2f64.powi(bits) {
+                true => Value::number(ty, real as i128),
+                false => Value::gap(ty, Gap::Unknown("the number does not fit into the type".into())),
+            }
+        }
+        _ => unsupported(ty),
     }
+}
+
+/// Returns whether a number is true in the sense of C.
+pub fn is_true(number: Number) -> bool {
+    match number {
+        Number::Integer(number) => number != 0,
+        Number::Float(number) => number != 0.0,
+        Number::Complex(number) => number.re != 0.0 || number.im != 0.0,
+    }
+}
+
+/// The bytes of a number with a fraction, rounded to this size; `None`: there is no such type.
+fn float_bytes(number: f64, size: u64) -> Option<Vec<u8>> {
+    Some(match size {
+        2 => to_half(number).to_le_bytes().to_vec(),
+        4 => (number as f32).to_le_bytes().to_vec(),
+        8 => number.to_le_bytes().to_vec(),
+        _ => return None,
+    })
 }
 
 /// `left sign right`, both of type `ty`.
 pub fn combined(sign: &str, left: Number, right: Number, ty: Ty) -> Result<Value, String> {
+    if let Some(result) = complex::combined(sign, left, right, &ty) {
+        return Ok(converted(Number::Complex(result?), ty));
+    }
     let (left, right) = match (left, right) {
         (Number::Integer(left), Number::Integer(right)) => (left, right),
         (left, right) => {
-            let wide = |number| match number {
-                Number::Integer(number) => number as f64,
-                Number::Float(number) => number,
-            };
-            let (left, right) = (wide(left), wide(right));
+            let (left, right) = (real(left), real(right));
             let result = match sign {
                 "+" => left + right,
                 "-" => left - right,
@@ -189,7 +287,8 @@ pub fn combined(sign: &str, left: Number, right: Number, ty: Ty) -> Result<Value
         }
     };
     let by_zero = || "division by zero".to_owned();
-    let shift = |amount: i128| u32::try_from(amount).ok().filter(|amount| *amount < 64);
+    let width = if ty.size() == Some(16) { 128 } else { 64 };
+    let shift = |amount: i128| u32::try_from(amount).ok().filter(|amount| *amount < width);
     let result = match sign {
         "+" => left.wrapping_add(right),
         "-" => left.wrapping_sub(right),
@@ -207,13 +306,23 @@ pub fn combined(sign: &str, left: Number, right: Number, ty: Ty) -> Result<Value
 }
 
 /// Evaluates the comparison `left sign right` of numbers of one type; `None` if `sign` is not a
-/// comparison.
+/// comparison that they have.
 pub fn compared(sign: &str, left: Number, right: Number) -> Option<bool> {
+    use std::cmp::Ordering;
+    let imaginary = |number| match number {
+        Number::Complex(number) => number.im,
+        _ => 0.0,
+    };
     let order = match (left, right) {
         (Number::Integer(left), Number::Integer(right)) => Some(left.cmp(&right)),
-        (Number::Integer(left), Number::Float(right)) => (left as f64).partial_cmp(&right),
-        (Number::Float(left), Number::Integer(right)) => left.partial_cmp(&(right as f64)),
-        (Number::Float(left), Number::Float(right)) => left.partial_cmp(&right),
+        (Number::Complex(_), _) | (_, Number::Complex(_)) => {
+            if !matches!(sign, "==" | "!=") {
+                return None;
+            }
+            let same = real(left) == real(right) && imaginary(left) == imaginary(right);
+            same.then_some(Ordering::Equal)
+        }
+        (left, right) => real(left).partial_cmp(&real(right)),
     };
     Some(match sign {
         "==" => order.is_some_and(|order| order.is_eq()),
@@ -260,5 +369,85 @@ mod tests {
         assert!(make(">>", 1, -1).is_err());
         assert!(make("*", i128::MAX, 2).is_ok());
         assert!(make("/", i128::MIN, -1).is_err());
+    }
+
+    fn complex(re: f64, im: f64) -> Value {
+        let bytes = [re.to_le_bytes(), im.to_le_bytes()].concat();
+        Value::new(Ty::base("complex double", 16, Encoding::ComplexFloat), bytes)
+    }
+
+    fn read(value: &Value) -> Result<Option<Number>, Gap> {
+        let source = crate::source::NoSource::because("nothing is known here");
+        Ok(number(value, &source)?.map(|(number, _)| number))
+    }
+
+    #[test]
+    fn complex_numbers_convert_by_parts() {
+        let value = complex(-1.5, 0.25);
+        let read_back = read(&value).unwrap().unwrap();
+        assert_eq!(read_back, Number::Complex(Complex { re: -1.5, im: 0.25 }));
+        let converted = |ty| read(&converted(read_back, ty)).unwrap().unwrap();
+        assert_eq!(converted(Ty::double()), Number::Float(-1.5));
+        assert_eq!(converted(Ty::int()), Number::Integer(-1));
+        let flag = Ty::base("_Bool", 1, Encoding::Boolean);
+        assert_eq!(converted(flag), Number::Integer(1));
+        assert_eq!(compared("<", read_back, Number::Integer(1)), None);
+        assert_eq!(compared("==", read_back, read_back), Some(true));
+        assert_eq!(compared("!=", read_back, Number::Float(-1.5)), Some(true));
+    }
+
+    #[test]
+    fn bytes_of_other_encodings_are_no_numbers() {
+        for (name, size, encoding) in [
+            ("_Decimal64", 8, Encoding::DecimalFloat),
+            ("_Accum", 4, Encoding::Fixed),
+            ("complex int", 8, Encoding::Unknown),
+            ("__float128", 16, Encoding::Float),
+            ("__bf16", 2, Encoding::Float),
+            ("int", 4, Encoding::BigEndian),
+        ] {
+            let value = Value::new(Ty::base(name, size, encoding), vec![1; size as usize]);
+            assert!(read(&value).is_err(), "{name}");
+            let made = converted(Number::Integer(1), Ty::base(name, size, encoding));
+            let is_refused = matches!(made.data, crate::value::Data::Gap(_));
+            assert!(is_refused || encoding == Encoding::Float && size == 2, "{name}");
+        }
+    }
+
+    #[test]
+    fn bits_beyond_those_of_the_type_do_not_count() {
+        let bits = |bits, encoding| {
+            let base = Base {
+                name: "_BitInt(7)".into(),
+                size: 1,
+                encoding,
+                bits,
+            };
+            Value::new(Ty::Base(base), vec![0x7d])
+        };
+        assert_eq!(read(&bits(7, Encoding::Signed)), Ok(Some(Number::Integer(-3))));
+        assert_eq!(read(&bits(7, Encoding::Unsigned)), Ok(Some(Number::Integer(125))));
+        assert!(refused(&bits(7, Encoding::Signed).ty).is_some());
+        assert!(refused(&bits(8, Encoding::Signed).ty).is_none());
+    }
+
+    #[test]
+    fn numbers_of_128_bits_shift_by_their_width() {
+        let wide = Ty::base("__int128", 16, Encoding::Signed);
+        let shifted = |amount| {
+            let value = combined("<<", Number::Integer(1), Number::Integer(amount), wide.clone());
+            value.map(|value| read(&value).unwrap().unwrap())
+        };
+        assert_eq!(shifted(100), Ok(Number::Integer(1 << 100)));
+        assert!(shifted(128).is_err());
+    }
+
+    #[test]
+    fn a_number_that_does_not_fit_is_not_converted() {
+        let made = |number| converted(Number::Float(number), Ty::int());
+        assert_eq!(read(&made(-7.9)), Ok(Some(Number::Integer(-7))));
+        assert!(read(&made(1e30)).is_err() && read(&made(f64::NAN)).is_err());
+        let truth = converted(Number::Float(0.5), Ty::base("bool", 1, Encoding::Boolean));
+        assert_eq!(read(&truth), Ok(Some(Number::Integer(1))));
     }
 }

@@ -165,9 +165,7 @@ impl<'a> EvalContext<'a> {
     fn global(&self, global: &Global, module: &Arc<ModuleRef>) -> Value {
         match global {
             Global::Variable(variable) => self.value_of(variable, module),
-            Global::Enumerator { entry, value } => {
-                Value::number(Ty::of(module, Some(*entry)), i128::from(*value))
-            }
+            Global::Enumerator { entry, value } => Value::number(Ty::of(module, Some(*entry)), *value),
         }
     }
 

@@ -1,9 +1,11 @@
 //! Evaluates expressions in a frame.
 
-use super::arithmetic::{self, Number, combined, common, compared, converted, promoted};
+use super::arithmetic::{self, combined, common, compared, converted, promoted};
+use super::array_bounds::is_open;
 use super::context::EvalContext;
 use super::failure::{Evaluated, Failure, wrong};
 use super::members::{active, member};
+use super::number::{Complex, Number};
 use super::parser::{Expression, Suffix, TypeName};
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{Data, Gap, Value};
@@ -85,9 +87,9 @@ impl EvalContext<'_> {
     }
 
     fn size_of(&self, ty: &Ty) -> Evaluated {
-        match ty.size() {
+        match self.size_of_type(ty)? {
             Some(size) => Ok(Value::number(Ty::unsigned_long(), i128::from(size))),
-            None => wrong("the size of the type is not known"),
+            None => wrong(format!("the size of \"{}\" is not known", ty.name())),
         }
     }
 
@@ -165,12 +167,19 @@ impl EvalContext<'_> {
         if sign == "!" {
             return Ok(self.truth(!self.is_true_value(value)?));
         }
-        let (number, ty) = self.number(&value)?;
+        let (number, ty) = self.operand(&value)?;
         let ty = promoted(&ty);
         match (sign, number) {
             ("+", number) => Ok(converted(number, ty)),
             ("-", Number::Integer(number)) => Ok(Value::number(ty, number.wrapping_neg())),
             ("-", Number::Float(number)) => Ok(converted(Number::Float(-number), ty)),
+            ("-", Number::Complex(Complex { re, im })) => {
+                Ok(converted(Number::Complex(Complex { re: -re, im: -im }), ty))
+            }
+            // GDB and GCC take it as the conjugate.
+            ("~", Number::Complex(Complex { re, im })) => {
+                Ok(converted(Number::Complex(Complex { re, im: -im }), ty))
+            }
             ("~", Number::Integer(number)) => Ok(Value::number(ty, !number)),
             _ => wrong(format!("\"{sign}\" requires an integer")),
         }
@@ -206,8 +215,13 @@ impl EvalContext<'_> {
             let Some(at) = left.address() else {
                 return wrong("only values in memory can be extended with \"@\"");
             };
+            // The count is the number of elements of an array without a bound.
+            let element = match left.ty.shape() {
+                Shape::Array { element, count, .. } if is_open(&left.ty, &count) => element,
+                _ => left.ty,
+            };
             return match u64::try_from(count) {
-                Ok(count) if count > 0 => Ok(Value::at(Ty::Array(Arc::new(left.ty), count), at)),
+                Ok(count) if count > 0 => Ok(Value::at(Ty::Array(Arc::new(element), count), at)),
                 _ => wrong("\"@\" requires a count above 0"),
             };
         }
@@ -229,8 +243,21 @@ impl EvalContext<'_> {
         } else {
             common(&left_type, &right_type)
         };
-        let cut = |number| match arithmetic::number(&converted(number, ty.clone()), self.source) {
-            Ok(Some((number, _))) => number,
+        let is_comparison = matches!(sign, "==" | "!=" | "<" | ">" | "<=" | ">=");
+        if !is_comparison
+            && let Some(why) = arithmetic::refused(&left_type).or_else(|| arithmetic::refused(&right_type))
+        {
+            return wrong(why);
+        }
+        let cut = |number| match (
+            number,
+            arithmetic::number(&converted(number, ty.clone()), self.source),
+        ) {
+            // A real number beside a complex one stays real.
+            (Number::Integer(_) | Number::Float(_), Ok(Some((Number::Complex(cut), _)))) => {
+                Number::Float(cut.re)
+            }
+            (_, Ok(Some((number, _)))) => number,
             _ => number,
         };
         let (left, right) = if shift {
@@ -241,6 +268,9 @@ impl EvalContext<'_> {
         if let Some(truth) = compared(sign, left, right) {
             return Ok(self.truth(truth));
         }
+        if is_comparison {
+            return wrong("complex numbers have no order");
+        }
         combined(sign, left, right, ty).or_else(wrong)
     }
 
@@ -248,11 +278,10 @@ impl EvalContext<'_> {
     /// operands.
     fn pointer_arithmetic(&self, sign: &str, left: &Value, right: &Value) -> Evaluated<Option<Value>> {
         let (left_target, right_target) = (self.target(left), self.target(right));
-        let step = |target: &Ty| target.size().filter(|size| *size > 0).unwrap_or(1);
         Ok(match (sign, left_target, right_target) {
             ("-", Some(target), Some(_)) => {
                 let distance = self.pointer(left)?.wrapping_sub(self.pointer(right)?) as i64;
-                let step = i64::try_from(step(&target)).unwrap_or(i64::MAX);
+                let step = i64::try_from(self.step(&target)?).unwrap_or(i64::MAX);
                 Some(Value::number(Ty::long(), i128::from(distance / step)))
             }
             ("+" | "-", Some(target), None) => {
@@ -290,11 +319,22 @@ impl EvalContext<'_> {
         })
     }
 
+    /// The distance between elements that pointers of a type point to.
+    fn step(&self, target: &Ty) -> Evaluated<u64> {
+        if matches!(target.shape(), Shape::Void | Shape::Function) {
+            return Ok(1);
+        }
+        match self.size_of_type(target)? {
+            Some(size) => Ok(size.max(1)),
+            None => wrong(format!("the size of \"{}\" is not known", target.name())),
+        }
+    }
+
     fn moved(&self, pointer: &Value, target: Ty, by: Number, back: bool) -> Evaluated {
         let Number::Integer(by) = by else {
             return wrong("pointer arithmetic requires an integer");
         };
-        let step = i128::from(target.size().filter(|size| *size > 0).unwrap_or(1));
+        let step = i128::from(self.step(&target)?);
         let distance = by.wrapping_mul(step);
         let distance = if back { distance.wrapping_neg() } else { distance };
         let at = i128::from(self.pointer(pointer)?).wrapping_add(distance);
@@ -361,7 +401,7 @@ impl EvalContext<'_> {
                 let (number, _) = self.number(value)?;
                 match number {
                     Number::Integer(number) => Ok(Value::at(Ty::long(), number as u64)),
-                    Number::Float(_) => wrong("it is not a pointer"),
+                    _ => wrong("it is not a pointer"),
                 }
             }
             _ => wrong("it is not a pointer"),
@@ -419,8 +459,8 @@ impl EvalContext<'_> {
     pub fn index(&self, value: &Value, index: i128) -> Evaluated {
         let value = self.without_reference(value.clone())?;
         let distance = |element: &Ty| {
-            let size = element
-                .size()
+            let size = self
+                .size_of_type(element)?
                 .ok_or(Gap::Unknown("the size of the element is not known".into()))?;
             Ok::<_, Failure>(index.wrapping_mul(i128::from(size)))
         };
@@ -505,7 +545,16 @@ impl EvalContext<'_> {
     pub fn whole_number(&self, value: &Value) -> Evaluated<i128> {
         match self.number(value)?.0 {
             Number::Integer(number) => Ok(number),
-            Number::Float(_) => wrong("an integer is required"),
+            _ => wrong("an integer is required"),
+        }
+    }
+
+    /// A number that takes part in an operation.
+    fn operand(&self, value: &Value) -> Evaluated<(Number, Ty)> {
+        let (number, ty) = self.number(value)?;
+        match arithmetic::refused(&ty) {
+            Some(why) => wrong(why),
+            None => Ok((number, ty)),
         }
     }
 
@@ -523,10 +572,7 @@ impl EvalContext<'_> {
         if self.target(&value).is_some() {
             return Ok(self.pointer(&value)? != 0);
         }
-        Ok(match self.number(&value)?.0 {
-            Number::Integer(number) => number != 0,
-            Number::Float(number) => number != 0.0,
-        })
+        Ok(arithmetic::is_true(self.number(&value)?.0))
     }
 
     /// The pointer in a smart pointer; all else is itself.

@@ -40,6 +40,7 @@ fn trimmed(text: &str) -> &str {
 /// Returns the number of digits that distinguishes a number of `size` bytes from all others.
 pub fn digits(size: usize) -> usize {
     match size {
+        2 => 5,
         4 => 9,
         8 => 17,
         _ => 18,
@@ -55,6 +56,37 @@ pub fn widened(bits: u32) -> f64 {
         return f64::from_bits(sign << 63 | 0x7ff << 52 | payload << 29);
     }
     number.into()
+}
+
+/// Returns a number of 16 bits (IEEE 754, binary16).
+pub fn half(bits: u16) -> f64 {
+    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
+    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
+    sign * match exponent {
+        0 => fraction * 2f64.powi(-24),
+        0x1f if bits & 0x3ff == 0 => f64::INFINITY,
+        0x1f => f64::NAN,
+        exponent => (1024.0 + fraction) * 2f64.powi(exponent - 25),
+    }
+}
+
+/// Rounds a number to 16 bits, to the even one of two that are as near.
+pub fn to_half(number: f64) -> u16 {
+    let sign = if number.is_sign_negative() { 0x8000 } else { 0 };
+    let size = number.abs();
+    if number.is_nan() {
+        return sign | 0x7e00;
+    }
+    // From here on, numbers round to infinity.
+    if size >= 65520.0 {
+        return sign | 0x7c00;
+    }
+    // The exponent of the unit in the last place; the smallest numbers all have the same.
+    let exponent = (size.to_bits() >> 52) as i32 - 1023;
+    let unit = exponent.max(-14) - 10;
+    let units = (size * 2f64.powi(-unit)).round_ties_even() as u16;
+    // The leading bit of `units` counts one exponent up.
+    sign | ((((unit + 24) as u16) << 10) + units)
 }
 
 /// An x87 number of 80 bits, if one of 64 bits is the same.
@@ -98,6 +130,29 @@ mod tests {
         ] {
             assert_eq!(general(number, digits), expected);
         }
+    }
+
+    #[test]
+    fn half_numbers_are_read_and_rounded() {
+        for (bits, number) in [
+            (0x3e00, 1.5),
+            (0xc000, -2.0),
+            (0x7bff, 65504.0),
+            (0x0001, 2f64.powi(-24)),
+            (0x0400, 2f64.powi(-14)),
+            (0x7c00, f64::INFINITY),
+            (0x2e66, 0.0999755859375),
+        ] {
+            assert_eq!(half(bits), number);
+            assert_eq!(to_half(number), bits);
+        }
+        assert!((0..=u16::MAX).all(|bits| half(bits).is_nan() || to_half(half(bits)) == bits));
+        assert_eq!(to_half(0.1), 0x2e66);
+        assert_eq!(to_half(1.0 + 2f64.powi(-11)), 0x3c00);
+        assert_eq!(to_half(1.0 + 3.0 * 2f64.powi(-11)), 0x3c02);
+        assert_eq!(to_half(65519.9), 0x7bff);
+        assert_eq!(to_half(1e9), 0x7c00);
+        assert_eq!(general(half(0x2e66), digits(2)), "0.099976");
     }
 
     #[test]

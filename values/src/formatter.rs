@@ -1,6 +1,6 @@
 //! Values as text, as GDB writes it, and as a tree of what they are made of.
 
-use super::arithmetic::{integer, is_read, is_signed};
+use super::arithmetic::{integer, is_integer, is_signed, is_supported, unsupported};
 use super::context::EvalContext;
 use super::failure::Failure;
 use super::formatted::{FormattedMember, FormattedValue, UnderlyingValue, listed, text};
@@ -11,7 +11,6 @@ use super::text::REPEATS;
 use super::types::{ArrayCount, Base, RecordShape, Shape, Ty};
 use super::units::Units;
 use super::value::{Gap, MAX_SIZE, Value};
-use backtrail_symbolizer::VariableLocation;
 use backtrail_symbolizer::types::{Encoding, Language, MemberLocation, PointerKind, TypeKind};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -126,7 +125,7 @@ impl<'a> ValueFormatter<'a> {
             Shape::Pointer(PointerKind::Pointer, target) => self.pointer(value, &target).map(text),
             Shape::Pointer(_, target) => self.reference(value, &target, depth),
             Shape::Record(record) => self.record(value, &record, depth),
-            Shape::Array { element, count, .. } => self.array(value, &element, count, depth),
+            Shape::Array { element, count, .. } => self.array(value, &element, &count, depth),
             Shape::Function => {
                 let at = value.address().unwrap_or(0);
                 Ok(text(format!("{{{}}} {}", value.ty.name(), self.with_symbol(at))))
@@ -138,21 +137,24 @@ impl<'a> ValueFormatter<'a> {
 
     fn base(&self, value: &Value, base: &Base) -> Result<String, Gap> {
         let bytes = value.bytes(self.context.source)?;
-        let bits = value.bits.map_or(bytes.len() as u64 * 8, |bits| bits.size);
-        if let Some('a') = self.letter {
+        let bits = value.bit_count(bytes.len());
+        let is_number = is_integer(base.encoding);
+        if let Some('a') = self.letter.filter(|_| is_number) {
             let at = integer(&bytes, false, bits).unwrap_or_default() as u64;
             return Ok(self.with_symbol(at));
         }
+        // The bits of any type can be shown. As a number, only those that are one.
+        let in_bits = |letter: &char| is_number || matches!(letter, 'x' | 'z' | 'o' | 't');
+        let in_letter = |letter: &char| in_bits(letter) || base.encoding == Encoding::Float;
         if let Some(found) = self
             .letter
+            .filter(in_letter)
             .and_then(|letter| scalar::lettered(&bytes, letter, base.encoding, bits))
         {
             return Ok(found);
         }
-        let complex = base.encoding == Encoding::ComplexFloat;
-        let part = base.size / if complex { 2 } else { 1 };
-        if (complex || base.encoding == Encoding::Float) && !is_read(&base.name, part) {
-            return Err(Gap::Unknown("numbers of its type are not supported".into()));
+        if !is_number && !is_supported(base) {
+            return Err(unsupported(base));
         }
         if *base.name == *registers::FLAGS {
             let number = integer(&bytes, false, bits).unwrap_or_default();
@@ -166,7 +168,7 @@ impl<'a> ValueFormatter<'a> {
             let signed = is_signed(base.encoding);
             return Ok(units.alone(integer(&bytes, signed, bits).unwrap_or_default()));
         }
-        Ok(scalar::base(&bytes, base.encoding, bits, self.context.language()))
+        Ok(scalar::base(&bytes, base, bits, self.context.language()))
     }
 
     /// `0x401136 <main+4>`.
@@ -353,41 +355,37 @@ impl<'a> ValueFormatter<'a> {
         })
     }
 
-    /// The number of elements of an array.
-    pub fn count(&self, count: ArrayCount) -> Result<u64, Gap> {
-        let (expression, more) = match count {
-            ArrayCount::Known(count) => return Ok(count),
-            ArrayCount::Unknown => return Ok(0),
-            ArrayCount::UpperBound(expression) => (expression, 1),
-            ArrayCount::Count(expression) => (expression, 0),
+    /// An array without a bound: its address, and its text if it is one.
+    fn open_array(&self, value: &Value, element: &Ty) -> Result<FormattedValue, Gap> {
+        let Some(at) = value.address() else {
+            return Err(Gap::Unknown("the number of elements is not known".into()));
         };
-        let unknown = || Gap::Unknown("the number of elements is not known".into());
-        let here = self.context.here.as_ref().ok_or_else(unknown)?;
-        let location = VariableLocation::Expression(expression);
-        let value = self.context.at_location(&location, here, Ty::long());
-        // An expression for a value leaves it on the stack, as it would an address.
-        let number = match value.address() {
-            Some(number) => number as i64,
-            None => members::number(self.context, &value)
-                .and_then(|number| i64::try_from(number).ok())
-                .ok_or_else(unknown)?,
-        };
-        let count = u64::try_from(number.saturating_add(more)).unwrap_or(0);
-        Ok(count)
+        let shown = self.with_symbol(at);
+        let units = Units::of(element).filter(|_| matches!(self.letter, None | Some('s')));
+        Ok(text(match units {
+            Some(units) => format!("{shown} {}", self.string_and_length(at, units).0),
+            None => shown,
+        }))
     }
 
     fn array(
         &self,
         value: &Value,
         element: &Ty,
-        count: ArrayCount,
+        count: &ArrayCount,
         depth: u32,
     ) -> Result<FormattedValue, Gap> {
-        let count = self.count(count)?;
+        let Some(count) = self.context.elements_of(value, element, count)? else {
+            return self.open_array(value, element);
+        };
         if count > 0 {
             self.is_there(value)?;
         }
-        let size = element.size().unwrap_or(0);
+        let size = match self.context.size_of_type(element)? {
+            Some(size) => size,
+            None if count == 0 => 0,
+            None => return Err(Gap::Unknown("the size of its elements is not known".into())),
+        };
         let units = Units::of(element).filter(|_| {
             matches!(self.letter, None | Some('s')) && value.ty.language() != Some(Language::Rust)
         });
@@ -436,6 +434,8 @@ impl<'a> ValueFormatter<'a> {
         let limit = self.context.elements;
         let mut printed = 0;
         let mut looked_at = 0u64;
+        // The text after the bytes of an element differs between elements.
+        let mut is_open = None;
         for (name, element) in elements {
             // Runs are counted, but not forever.
             looked_at += 1;
@@ -445,6 +445,7 @@ impl<'a> ValueFormatter<'a> {
             let bytes = element.bytes(self.context.source).ok();
             if bytes.is_some()
                 && bytes == last
+                && !*is_open.get_or_insert_with(|| self.context.has_open_array(&element.ty))
                 && let Some(run) = shown.last_mut()
             {
                 run.repeats += 1;

@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod arithmetic;
+mod array_bounds;
 mod casts;
+mod complex;
 mod containers;
 mod context;
 mod cpp;
@@ -21,6 +23,7 @@ mod layout;
 mod lexer;
 mod member_pointers;
 mod members;
+mod number;
 mod parser;
 mod pieces;
 mod pretty;
@@ -44,12 +47,13 @@ mod units;
 mod value;
 mod variable_location;
 
-pub use arithmetic::{Number, integer};
+pub use arithmetic::integer;
 pub use context::EvalContext;
 pub use error::{Error, Result};
 pub use failure::{Evaluated, Failure};
 pub use formatted::{FormattedMember, FormattedValue};
 pub use formatter::ValueFormatter;
+pub use number::{Complex, Number};
 pub use parser::{Expression, parse};
 pub use ptype::ptype;
 pub use registers::plain;

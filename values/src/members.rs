@@ -1,14 +1,17 @@
 //! The members of records: found by name, through bases and members without names, and by the form
 //! that a value has.
 
-use super::arithmetic::{integer, is_signed};
+use super::arithmetic::{integer, is_integer, is_signed};
 use super::context::EvalContext;
-use super::types::{RecordShape, Shape};
+use super::types::{ArrayCount, RecordShape, Shape, Ty};
 use super::value::{BitField, Data, Gap, Value};
-use backtrail_symbolizer::types::{Encoding, Member, MemberLocation};
+use backtrail_symbolizer::types::{Keyword, Language, Member, MemberLocation, TypeKind, Variant, Variants};
+use std::cell::Cell;
 
 /// Records in records are searched this deep.
 const MAX_DEPTH: u32 = 32;
+/// The most types that are looked into for one answer.
+const MAX_TYPES: u32 = 1 << 12;
 
 /// The value of a member.
 pub fn value_of(context: &EvalContext<'_>, record: &RecordShape, whole: &Value, member: &Member) -> Value {
@@ -82,32 +85,112 @@ pub fn active(context: &EvalContext<'_>, record: &RecordShape, whole: &Value) ->
     let Some(variants) = &record.record().variants else {
         return Ok(None);
     };
-    let discriminant = match &variants.discriminant {
-        Some(member) => {
-            let value = value_of(context, record, whole, member);
-            let size = value.ty.size().unwrap_or(0);
-            let bytes = value.bytes(context.source)?;
-            Some((integer(&bytes, false, size * 8), size))
-        }
-        None => None,
-    };
-    // The values of variants are written as signed or not, and as wide as the compiler likes.
-    let cut = |value: u64, size: u64| match size {
-        1..8 => value & ((1 << (size * 8)) - 1),
-        _ => value,
-    };
-    let stated = variants.variants.iter().find(|variant| match discriminant {
-        Some((Some(number), size)) => variant
-            .value
-            .is_some_and(|value| i128::from(cut(value, size)) == number),
-        _ => variant.value.is_none(),
-    });
-    let default = || variants.variants.iter().find(|variant| variant.value.is_none());
-    let variant = stated.or_else(default);
-    let member = variant.and_then(|variant| variant.members.first());
-    let unknown = || Gap::Unknown("its discriminant matches no variant of the type".into());
-    let member = member.ok_or_else(unknown)?;
+    let variant = active_variant(context, record, variants, whole)?;
+    let member = variant.members.first().ok_or_else(no_variant)?;
     Ok(Some(value_of(context, record, whole, member)))
+}
+
+fn no_variant() -> Gap {
+    Gap::Unknown("its discriminant matches no variant of the type".into())
+}
+
+/// The variant that the tag of a value selects.
+fn active_variant<'v>(
+    context: &EvalContext<'_>,
+    record: &RecordShape,
+    variants: &'v Variants,
+    whole: &Value,
+) -> Result<&'v Variant, Gap> {
+    if let Some(member) = &variants.discriminant {
+        let tag = value_of(context, record, whole, member);
+        let bits = match (tag.bits, tag.ty.shape()) {
+            (Some(bits), _) => Some(bits.size),
+            (None, Shape::Base(base)) => Some(base.bits),
+            (None, _) => tag.ty.size().and_then(|size| size.checked_mul(8)),
+        };
+        let bytes = tag.bytes(context.source)?;
+        let unsupported = || Gap::Unknown("its discriminant has an unsupported type".into());
+        let bits = bits
+            .filter(|bits| (1..=128).contains(bits))
+            .ok_or_else(unsupported)?;
+        let tag = integer(&bytes, false, bits).ok_or_else(unsupported)?;
+        let selects = |variant: &&Variant| is_selected(variant, tag, bits as u32, variants.signed);
+        if let Some(found) = variants.variants.iter().find(selects) {
+            return Ok(found);
+        }
+    }
+    let defaults = || {
+        let variants = variants.variants.iter();
+        variants.filter(|variant| variant.tags.is_empty())
+    };
+    if defaults().count() < 2 {
+        return defaults().next().ok_or_else(no_variant);
+    }
+    // A variant that holds a type without values (`!`) has no value.
+    let left = Cell::new(MAX_TYPES);
+    let has_values = |variant: &&Variant| {
+        let mut members = variant.members.iter();
+        !members.any(|member| is_uninhabited(&record.ty(member.entry), 0, &left))
+    };
+    let mut possible = defaults().filter(has_values);
+    match (possible.next(), possible.next()) {
+        (Some(only), None) => Ok(only),
+        _ => Err(no_variant()),
+    }
+}
+
+/// Returns whether no value of a Rust type exists, as far as `left` types show it.
+fn is_uninhabited(ty: &Ty, depth: u32, left: &Cell<u32>) -> bool {
+    let (inner, Some(Language::Rust)) = (depth + 1, ty.language()) else {
+        return false;
+    };
+    left.set(left.get().saturating_sub(1));
+    if depth > MAX_DEPTH || left.get() == 0 {
+        return false;
+    }
+    match ty.shape() {
+        Shape::Base(base) => *base.name == *"!",
+        Shape::Enumeration(described, _) => match &described.kind {
+            TypeKind::Enumeration(enumeration) => {
+                enumeration.enumerators.is_empty() && !enumeration.declaration
+            }
+            _ => false,
+        },
+        Shape::Array {
+            element,
+            count: ArrayCount::Known(1..),
+            ..
+        } => is_uninhabited(&element, inner, left),
+        Shape::Record(record) if record.record().keyword != Keyword::Union => {
+            let holds_none = |members: &[Member]| {
+                let mut members = members.iter();
+                members.any(|member| is_uninhabited(&record.ty(member.entry), inner, left))
+            };
+            let variants = record.record().variants.as_ref();
+            holds_none(&record.record().members)
+                || variants.is_some_and(|variants| {
+                    let mut variants = variants.variants.iter();
+                    variants.all(|variant| holds_none(&variant.members))
+                })
+        }
+        _ => false,
+    }
+}
+
+/// Returns whether a tag of `bits` bits selects a variant.
+fn is_selected(variant: &Variant, tag: i128, bits: u32, signed: bool) -> bool {
+    // Compilers write tags as signed or not, and as wide as they like.
+    let ordered = |tag: i128| {
+        let unused = 128 - bits.clamp(1, 128);
+        let tag = tag as u128;
+        let tag = if signed { tag ^ 1 << (127 - unused) } else { tag };
+        tag << unused
+    };
+    let tag = ordered(tag);
+    variant
+        .tags
+        .iter()
+        .any(|range| (ordered(*range.start())..=ordered(*range.end())).contains(&tag))
 }
 
 /// Returns a member by its path, for code that knows the layout of a library's types.
@@ -126,19 +209,46 @@ pub fn path(context: &EvalContext<'_>, value: &Value, names: &[&str]) -> Option<
 pub fn number(context: &EvalContext<'_>, value: &Value) -> Option<i128> {
     let bytes = value.bytes(context.source).ok()?;
     let signed = match value.ty.shape() {
-        Shape::Base(base) => is_signed(base.encoding) && base.encoding != Encoding::Float,
+        Shape::Base(base) if is_integer(base.encoding) => is_signed(base.encoding),
         Shape::Pointer(..) | Shape::Enumeration(..) => false,
         _ => return None,
     };
-    integer(
-        &bytes,
-        signed,
-        value.bits.map_or(bytes.len() as u64 * 8, |bits| bits.size),
-    )
+    integer(&bytes, signed, value.bit_count(bytes.len()))
 }
 
 /// The address that a pointer holds.
 pub fn address(context: &EvalContext<'_>, value: &Value) -> Option<u64> {
     let bytes = value.read(context.source, 8).ok()?;
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_match_in_any_width_and_sign() {
+        let variant = |tags: &[std::ops::RangeInclusive<i128>]| Variant {
+            tags: tags.to_vec(),
+            members: Vec::new(),
+        };
+        let is = |variant: &Variant, tag, bits, signed| is_selected(variant, tag, bits, signed);
+        // The same tag, written with its sign and without it.
+        for written in [-3, 0xfd] {
+            assert!(is(&variant(&[written..=written]), 0xfd, 8, true));
+            assert!(is(&variant(&[written..=written]), 0xfd, 8, false));
+        }
+        let wide = variant(&[1..=1]);
+        assert!(is(&wide, 1, 128, false));
+        assert!(!is(&wide, (1 << 64) + 1, 128, false));
+        assert!(is(&variant(&[i128::MIN..=i128::MIN]), i128::MIN, 128, true));
+        // -2 to 3, as signed bytes; the same bounds without a sign are empty.
+        let range = variant(&[-2..=3]);
+        for (tag, expected) in [(0xfe, true), (0, true), (3, true), (4, false), (0xfd, false)] {
+            assert_eq!(is(&range, tag, 8, true), expected, "{tag}");
+        }
+        assert!(!is(&range, 0, 8, false));
+        let high = variant(&[0x80..=0xff]);
+        assert!(is(&high, 0x90, 8, false) && !is(&high, 0x7f, 8, false));
+    }
 }

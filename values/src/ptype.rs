@@ -5,7 +5,7 @@ use super::ptype_line::line;
 use super::ptype_rust;
 use super::scalar::path_of;
 use super::type_formatter::{TypeFormatter, TypeKeyword, declare_with};
-use super::types::{RecordShape, Shape, Ty};
+use super::types::{RecordShape, Shape, Ty, written_value};
 use backtrail_symbolizer::types::{Enumeration, Language, Member, MemberLocation, Type, TypeKind};
 
 /// More members and enumerators are left out.
@@ -59,12 +59,12 @@ fn enumeration_text(ty: &Ty, described: &Type, enumeration: &Enumeration) -> Str
         name.push_str(&format!(": {} ", Ty::of(&module, Some(entry)).name()));
     }
     let path = path_of(described, enumeration.scoped);
-    let mut next = Some(0i64);
+    let mut next = Some(0i128);
     let mut parts: Vec<String> = Vec::new();
     for (enumerator, value) in enumeration.enumerators.iter().take(MAX_SHOWN) {
         parts.push(match next == Some(*value) {
             true => format!("{path}{enumerator}"),
-            false => format!("{path}{enumerator} = {value}"),
+            false => format!("{path}{enumerator} = {}", written_value(enumeration, *value)),
         });
         next = value.checked_add(1);
     }

@@ -2,7 +2,7 @@
 //! variant.
 
 use super::ptype_line::line;
-use super::types::{RecordShape, Shape, Ty};
+use super::types::{RecordShape, Shape, Ty, written_value};
 use backtrail_symbolizer::types::{Enumeration, Keyword, Language, Member, MemberLocation, Type, TypeKind};
 
 /// More fields and variants are left out.
@@ -22,12 +22,12 @@ pub(crate) fn spelled(ty: &Ty) -> Option<String> {
 
 fn names(described: &Type, enumeration: &Enumeration) -> String {
     let name = described.name.as_deref().unwrap_or_default();
-    let mut next = Some(0i64);
+    let mut next = Some(0i128);
     let mut text = format!("enum {name} {{\n");
     for (variant, value) in enumeration.enumerators.iter().take(MAX_SHOWN) {
         text.push_str(&match next == Some(*value) {
             true => line(&format!("{variant},"), 4),
-            false => line(&format!("{variant} = {value},"), 4),
+            false => line(&format!("{variant} = {},", written_value(enumeration, *value)), 4),
         });
         next = value.checked_add(1);
     }

@@ -1,11 +1,17 @@
 //! Numbers, characters and enumerators as GDB writes them.
 
-use super::arithmetic::{float, integer, is_signed};
+use super::arithmetic::{float, integer, is_integer, is_signed, unsupported};
 use super::float::{digits, general};
+use super::types::Base;
 use backtrail_symbolizer::types::{Encoding, Language, Type, TypeKind};
 
 /// A number of a base type, by its bytes; `bits`: how many of them count.
-pub fn base(bytes: &[u8], encoding: Encoding, bits: u64, language: Language) -> String {
+pub fn base(bytes: &[u8], base: &Base, bits: u64, language: Language) -> String {
+    let encoding = base.encoding;
+    if bytes.len() > 16 && is_integer(encoding) {
+        return wide_integer(bytes, is_signed(encoding), bits)
+            .unwrap_or_else(|| "<unknown: it has more bits than are supported>".to_owned());
+    }
     let whole = |signed| integer(bytes, signed, bits).unwrap_or_default();
     match encoding {
         Encoding::Boolean => match whole(false) {
@@ -47,7 +53,42 @@ pub fn base(bytes: &[u8], encoding: Encoding, bits: u64, language: Language) -> 
             }
             None => "<unknown: it has no components>".to_owned(),
         },
-        _ => "<unknown: its encoding is not supported>".to_owned(),
+        _ => unsupported(base).text(),
+    }
+}
+
+/// Writes a number of more than 128 bits; `None`: it has too many.
+fn wide_integer(bytes: &[u8], signed: bool, bits: u64) -> Option<String> {
+    const MAX_BYTES: usize = 1 << 10;
+    let bits = usize::try_from(bits).ok().filter(|_| bytes.len() <= MAX_BYTES)?;
+    let bit = |bit: usize| bytes.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1);
+    let negative = signed && bit(bits.checked_sub(1)?);
+    // The bits of the magnitude, in words of 32 bits, the lowest first.
+    let mut words = vec![0u32; bits.div_ceil(32)];
+    let mut carry = negative;
+    for number in 0..bits {
+        let own = bit(number) ^ negative;
+        let sum = own ^ carry;
+        carry &= own;
+        if let Some(word) = words.get_mut(number / 32).filter(|_| sum) {
+            *word |= 1 << (number % 32);
+        }
+    }
+    let mut digits = String::new();
+    loop {
+        let mut rest = 0u64;
+        for word in words.iter_mut().rev() {
+            let value = rest << 32 | u64::from(*word);
+            (*word, rest) = ((value / 10) as u32, value % 10);
+        }
+        digits.insert(0, char::from(b'0' + rest as u8));
+        while words.last() == Some(&0) {
+            words.pop();
+        }
+        if words.is_empty() {
+            let sign = if negative { "-" } else { "" };
+            return Some(format!("{sign}{digits}"));
+        }
     }
 }
 
@@ -95,7 +136,7 @@ pub fn enumerator(described: &Type, number: i128) -> String {
     };
     let prefix = path_of(described, enumeration.scoped);
     let values = &enumeration.enumerators;
-    if let Some((name, _)) = values.iter().find(|(_, value)| i128::from(*value) == number) {
+    if let Some((name, _)) = values.iter().find(|(_, value)| *value == number) {
         return format!("{prefix}{name}");
     }
     let is_flags = values
@@ -106,7 +147,7 @@ pub fn enumerator(described: &Type, number: i128) -> String {
     }
     let (mut left, mut names) = (number, Vec::new());
     for (name, value) in values {
-        let value = i128::from(*value);
+        let value = *value;
         if value != 0 && left & value == value {
             left &= !value;
             names.push(format!("{prefix}{name}"));
@@ -158,7 +199,7 @@ pub fn lettered(bytes: &[u8], letter: char, encoding: Encoding, bits: u64) -> Op
             format!("{number} '{}'", character(value as u8, '\''))
         }
         'f' => match bytes.len() {
-            4 | 8 | 10 | 16 => match float(bytes) {
+            2 | 4 | 8 | 10 | 16 if encoding == Encoding::Float || bytes.len() > 2 => match float(bytes) {
                 Some(number) => general(number, digits(bytes.len())),
                 None => return None,
             },
@@ -177,7 +218,16 @@ mod tests {
 
     #[test]
     fn numbers_are_gdbs() {
-        let base = |bytes: &[u8], encoding| super::base(bytes, encoding, bytes.len() as u64 * 8, Language::C);
+        let base = |bytes: &[u8], encoding| {
+            let bits = bytes.len() as u64 * 8;
+            let ty = Base {
+                name: "number".into(),
+                size: bytes.len() as u64,
+                encoding,
+                bits,
+            };
+            super::base(bytes, &ty, bits, Language::C)
+        };
         assert_eq!(base(&[0xfe, 0xff, 0xff, 0xff], Encoding::Signed), "-2");
         assert_eq!(base(&[0xfe, 0xff, 0xff, 0xff], Encoding::Unsigned), "4294967294");
         assert_eq!(base(&[97], Encoding::SignedChar), "97 'a'");
@@ -185,6 +235,21 @@ mod tests {
         assert_eq!(base(&[200], Encoding::UnsignedChar), "200 '\\310'");
         assert_eq!(base(&[1], Encoding::Boolean), "true");
         assert_eq!(base(&2.5f32.to_le_bytes(), Encoding::Float), "2.5");
+    }
+
+    #[test]
+    fn integers_of_any_width_are_decimal() {
+        let mut bytes = vec![0; 32];
+        assert_eq!(wide_integer(&bytes, true, 200).as_deref(), Some("0"));
+        bytes[24] = 1;
+        let power = "6277101735386680763835789423207666416102355444464034512896";
+        assert_eq!(wide_integer(&bytes, true, 200).as_deref(), Some(power));
+        // The 193rd bit is the sign.
+        let negative = format!("-{power}");
+        assert_eq!(wide_integer(&bytes, true, 193), Some(negative));
+        assert_eq!(wide_integer(&[0xff; 32], true, 200).as_deref(), Some("-1"));
+        assert_eq!(wide_integer(&[0xff; 32], false, 3).as_deref(), Some("7"));
+        assert_eq!(wide_integer(&[1; 2000], false, 16000), None);
     }
 
     #[test]

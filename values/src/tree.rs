@@ -149,9 +149,9 @@ impl<'a> TreeBuilder<'a> {
                 }
             }
             // A string is shown in its line, and opens all the same.
-            Shape::Array { count, .. } => match formatter.count(count) {
-                Ok(0) | Err(_) => Children::None,
-                Ok(count) => Children::Indexed(count),
+            Shape::Array { element, count, .. } => match self.context.elements_of(value, &element, &count) {
+                Ok(Some(0) | None) | Err(_) => Children::None,
+                Ok(Some(count)) => Children::Indexed(count),
             },
             _ => match (total, shown.members.is_empty()) {
                 (Some(0), _) | (None, true) => Children::None,
@@ -222,8 +222,11 @@ impl<'a> TreeBuilder<'a> {
             };
         }
         if let Shape::Array { element, count, .. } = value.ty.shape() {
-            let count = self.formatter().count(count).unwrap_or(0);
-            let size = element.size().unwrap_or(0);
+            let count = self.context.elements_of(value, &element, &count);
+            let size = self.context.size_of_type(&element);
+            let (Ok(Some(count)), Ok(Some(size))) = (count, size) else {
+                return Vec::new();
+            };
             let numbers = window.start.min(count)..window.end.min(count);
             return numbers
                 .map(|number| {

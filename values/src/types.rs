@@ -1,9 +1,9 @@
 //! The types of values: those of the debug information, and those that expressions create.
 
 use backtrail_symbolizer::types::{
-    Count, Encoding, Enumeration, Language, PointerKind, Qualifier, Record, Type, TypeKind,
+    Count, DynamicProperty, Encoding, Enumeration, Language, PointerKind, Qualifier, Record, Type, TypeKind,
 };
-use backtrail_symbolizer::{EntryId, LocationExpression, SymbolFile, Symbolizer};
+use backtrail_symbolizer::{EntryId, SymbolFile, Symbolizer};
 use std::sync::Arc;
 
 /// Names of names, and qualifiers, are followed this far.
@@ -60,6 +60,8 @@ pub enum Ty {
     Rest {
         /// The element.
         element: Arc<Ty>,
+        /// The module that describes the array.
+        module: Arc<ModuleRef>,
         /// The dimensions.
         dimensions: Arc<[Count]>,
         /// The number of removed dimensions.
@@ -80,6 +82,8 @@ pub struct Base {
     pub size: u64,
     /// The encoding of the bytes.
     pub encoding: Encoding,
+    /// The number of bits that count.
+    pub bits: u64,
 }
 
 /// The form of a type, without typedefs and qualifiers.
@@ -116,10 +120,15 @@ pub enum Shape {
 pub enum ArrayCount {
     /// A known number.
     Known(u64),
-    /// As the expression says, and one more.
-    UpperBound(LocationExpression),
-    /// As the expression says.
-    Count(LocationExpression),
+    /// A value that the program has, less a constant.
+    Dynamic {
+        /// The module that describes the array.
+        module: Arc<ModuleRef>,
+        /// The value.
+        property: DynamicProperty,
+        /// The constant.
+        less: i64,
+    },
     /// The number is not recorded.
     Unknown,
 }
@@ -184,6 +193,7 @@ impl Ty {
             name: name.into(),
             size,
             encoding,
+            bits: size.saturating_mul(8),
         })
     }
 
@@ -285,10 +295,11 @@ impl Ty {
             },
             Self::Rest {
                 element,
+                module,
                 dimensions,
                 from,
                 vector,
-            } => dimension(&element, &dimensions, from, vector),
+            } => dimension(&module, &element, &dimensions, from, vector),
             Self::Function(_) => Shape::Function,
             Self::Entry { module, entry } => match module.file.type_at(entry) {
                 Some(described) => shape(&module, described),
@@ -346,11 +357,15 @@ impl Ty {
 
 fn shape(module: &Arc<ModuleRef>, described: Arc<Type>) -> Shape {
     match &described.kind {
-        TypeKind::Base(encoding) => Shape::Base(Base {
-            name: described.name.clone().unwrap_or_default(),
-            size: described.size.unwrap_or(0),
-            encoding: *encoding,
-        }),
+        TypeKind::Base(encoding) => {
+            let size = described.size.unwrap_or(0);
+            Shape::Base(Base {
+                name: described.name.clone().unwrap_or_default(),
+                size,
+                encoding: *encoding,
+                bits: described.bit_size.unwrap_or(size.saturating_mul(8)),
+            })
+        }
         TypeKind::Pointer { kind, target } => Shape::Pointer(*kind, Ty::of(module, *target)),
         TypeKind::Record(_) => Shape::Record(RecordShape {
             module: Arc::clone(module),
@@ -366,7 +381,13 @@ fn shape(module: &Arc<ModuleRef>, described: Arc<Type>) -> Shape {
             vector,
         } => {
             let dimensions: Arc<[Count]> = dimensions.clone().into();
-            dimension(&Arc::new(Ty::of(module, *element)), &dimensions, 0, *vector)
+            dimension(
+                module,
+                &Arc::new(Ty::of(module, *element)),
+                &dimensions,
+                0,
+                *vector,
+            )
         }
         TypeKind::Function { .. } => Shape::Function,
         TypeKind::Unspecified => match described.name.as_deref() {
@@ -389,16 +410,26 @@ fn underlying_size(module: &Arc<ModuleRef>, enumeration: &Enumeration) -> Option
     module.file.type_at(enumeration.underlying?)?.size
 }
 
-fn dimension(element: &Arc<Ty>, dimensions: &Arc<[Count]>, from: usize, vector: bool) -> Shape {
+fn dimension(
+    module: &Arc<ModuleRef>,
+    element: &Arc<Ty>,
+    dimensions: &Arc<[Count]>,
+    from: usize,
+    vector: bool,
+) -> Shape {
     let count = match dimensions.get(from) {
         Some(Count::Known(count)) => ArrayCount::Known(*count),
-        Some(Count::UpperBound(expression)) => ArrayCount::UpperBound(expression.clone()),
-        Some(Count::Count(expression)) => ArrayCount::Count(expression.clone()),
+        Some(Count::Dynamic { property, less }) => ArrayCount::Dynamic {
+            module: Arc::clone(module),
+            property: property.clone(),
+            less: *less,
+        },
         Some(Count::Unknown) | None => ArrayCount::Unknown,
     };
     let element = if from + 1 < dimensions.len() {
         Ty::Rest {
             element: Arc::clone(element),
+            module: Arc::clone(module),
             dimensions: Arc::clone(dimensions),
             from: from + 1,
             vector,
@@ -416,7 +447,17 @@ fn dimension(element: &Arc<Ty>, dimensions: &Arc<[Count]>, from: usize, vector: 
 /// Some enumerator is below zero.
 pub fn is_negative(described: &Type) -> bool {
     match &described.kind {
-        TypeKind::Enumeration(enumeration) => enumeration.enumerators.iter().any(|(_, value)| *value < 0),
+        TypeKind::Enumeration(enumeration) => {
+            !enumeration.unsigned && enumeration.enumerators.iter().any(|(_, value)| *value < 0)
+        }
         _ => false,
+    }
+}
+
+/// The value of an enumerator, as the source writes it.
+pub fn written_value(enumeration: &Enumeration, value: i128) -> String {
+    match enumeration.unsigned {
+        true => (value as u128).to_string(),
+        false => value.to_string(),
     }
 }

@@ -1,7 +1,7 @@
 //! A value: its type, and its bytes or where they are.
 
 use super::source::ValueSource;
-use super::types::Ty;
+use super::types::{Shape, Ty};
 use backtrail_symbolizer::{EntryId, Unknown};
 use std::ops::Range;
 use std::sync::Arc;
@@ -133,6 +133,15 @@ impl Value {
         match self.data {
             Data::Memory(address) if self.bits.is_none() => Some(address),
             _ => None,
+        }
+    }
+
+    /// The number of bits that count of its bytes, of which it has `size`.
+    pub fn bit_count(&self, size: usize) -> u64 {
+        match (self.bits, self.ty.shape()) {
+            (Some(bits), _) => bits.size,
+            (None, Shape::Base(base)) => base.bits,
+            (None, _) => size as u64 * 8,
         }
     }
 

@@ -28,6 +28,7 @@ impl EvalContext<'_> {
         if variable.location == VariableLocation::DeclaredOnly {
             return self.defined_elsewhere(variable, module, ty);
         }
+        let ty = self.with_bounds(ty);
         self.at_location(&variable.location, module, ty)
     }
 
@@ -51,7 +52,7 @@ impl EvalContext<'_> {
     pub fn at_location(&self, location: &VariableLocation, module: &Arc<ModuleRef>, ty: Ty) -> Value {
         let gap = match location {
             VariableLocation::OptimizedOut => Gap::OptimizedOut,
-            VariableLocation::Constant(number) => return Value::number(ty, i128::from(*number)),
+            VariableLocation::Constant(number) => return Value::number(ty, *number),
             VariableLocation::Bytes(bytes) => {
                 let mut bytes = bytes.to_vec();
                 let size = ty.size().filter(|size| *size <= MAX_SIZE);

@@ -111,6 +111,11 @@ pub const TEST: &[Need] = &[
         "records and reads perf.data files",
     ),
     wish(
+        "clang-16",
+        Sign::Tool("clang-16"),
+        "compiles test programs as LLVM describes them",
+    ),
+    wish(
         "lldb-22",
         Sign::Tool("lldb-22"),
         "loads our bundles; its listings are compared with ours",

@@ -139,7 +139,7 @@ fn add_image(writer: &Writer, process: &mut Process, index: usize, image: &Image
             file: Some(file),
             build_id,
             base,
-            mappings: Vec::new(),
+            ..Module::default()
         });
         return Ok(());
     }

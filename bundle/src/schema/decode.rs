@@ -241,12 +241,23 @@ fn module(node: &Node<'_>, resolve_path: &mut PathResolver<'_>) -> Option<Module
     let base = node.field("loadAddress").number();
     let build_id = build_id(node);
     let mappings = elements(&node.field(OURS).field("mappings"), mapping);
+    let boundary = |key| {
+        let field = node.field(OURS).field(key);
+        match field.exists() {
+            true => field
+                .number()
+                .map(|number| u32::try_from(number).unwrap_or(u32::MAX)),
+            false => None,
+        }
+    };
     Some(Module {
         path: path?,
         file,
         build_id,
         base: Avma(base?),
         mappings,
+        mapped_from: boundary("mappedFrom").unwrap_or(0),
+        mapped_until: boundary("mappedUntil"),
     })
 }
 

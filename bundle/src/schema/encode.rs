@@ -150,6 +150,12 @@ fn module(module: &Module) -> Value {
             module.mappings.iter().map(mapping).collect(),
         );
     }
+    if module.mapped_from > 0 {
+        ours.insert("mappedFrom".to_owned(), json!(module.mapped_from));
+    }
+    if let Some(until) = module.mapped_until {
+        ours.insert("mappedUntil".to_owned(), json!(until));
+    }
     with_ours(value, ours)
 }
 

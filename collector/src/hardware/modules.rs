@@ -90,6 +90,7 @@ pub(super) fn modules(
             build_id,
             base,
             mappings: vec![mapping],
+            ..Module::default()
         });
     }
     Ok(modules)

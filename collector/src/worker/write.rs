@@ -446,10 +446,7 @@ impl<'a> BundleBuilder<'a> {
         let segments = LoadSegments::read(&found);
         let mut module = Module {
             path: path.to_owned(),
-            file: None,
-            build_id: None,
-            base: Avma(0),
-            mappings: Vec::new(),
+            ..Module::default()
         };
         // Files that are not ELF are saved as they are in memory.
         if !starts_as_elf(&found) {

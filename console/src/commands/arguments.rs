@@ -24,7 +24,6 @@ pub(super) fn fill(
     if navigator.frame_arguments == FrameArguments::None {
         return Ok(());
     }
-    let process = navigator.process()?;
     // If the last frame is inlined, its physical frame is not among them.
     let stack = match frames.last() {
         Some(last) if last.inlined => known_stack_of_frame(navigator, frames.len() - 1, watch)?,
@@ -36,7 +35,7 @@ pub(super) fn fill(
             return Err(Canceled.into());
         }
         let selected = selected?;
-        let eval = EvalContext::new(&process.symbols, &selected, &[]);
+        let eval = EvalContext::new(navigator.symbols()?, &selected, &[]);
         let parameters = eval.scope.as_ref().map(|scope| &scope.parameters);
         frame.arguments = parameters.map(|parameters| {
             let argument = |parameter| argument(&eval, parameter, navigator.frame_arguments);

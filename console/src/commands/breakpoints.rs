@@ -52,7 +52,7 @@ pub(super) fn rbreak(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
     let pattern = regex(arguments)?;
     let mut found = Vec::new();
     for process in context.navigator.session().processes() {
-        let mut functions = process.symbols.functions_matching(&pattern);
+        let mut functions = process.functions_in_all(|symbols| symbols.functions_matching(&pattern));
         functions.truncate(MAX_RBREAK + 1);
         found.extend(
             location::functions(process, &functions)

@@ -65,7 +65,7 @@ fn called(
     };
     let returns_to = thread.history.instruction(site).filter(|_| !jumped);
     let returns_to = returns_to.map(|call| call.next().0);
-    let symbols = &navigator.process()?.symbols;
+    let symbols = navigator.symbols()?;
     let following = returns_to.and_then(|pc| backtrail_values::code_symbol(symbols, backtrail_pt::Avma(pc)));
     Ok(Some(CalledView {
         position: Some(thread.position(site).to_string()),

@@ -100,7 +100,7 @@ pub(super) fn all_registers(context: &mut Context<'_>, arguments: &str) -> Resul
 }
 
 pub(super) fn sharedlibrary(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
-    let symbols = &context.navigator.process()?.symbols;
+    let symbols = context.navigator.symbols()?;
     // The pieces of a mapped file are adjacent.
     let pieces = symbols.modules();
     let modules = pieces.chunk_by(|one, next| one.name == next.name && one.bias == next.bias);
@@ -140,7 +140,8 @@ pub(super) fn gaps(context: &mut Context<'_>, _arguments: &str) -> Result<Output
 
 pub(super) fn functions(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let pattern = regex(arguments)?;
-    let mut found = context.navigator.process()?.symbols.functions_matching(&pattern);
+    let process = context.navigator.process()?;
+    let mut found = process.functions_in_all(|symbols| symbols.functions_matching(&pattern));
     found.sort_by(|one, other| (&one.name, one.entry).cmp(&(&other.name, other.entry)));
     let more = found.len() > MAX_FUNCTIONS;
     found.truncate(MAX_FUNCTIONS);
@@ -181,8 +182,7 @@ pub(super) fn line(context: &mut Context<'_>, arguments: &str) -> Result<Output>
         _ => caller(navigator, selected, context.watch)?,
     };
     let row = navigator
-        .process()?
-        .symbols
+        .symbols()?
         .line_at(pc)
         .filter(|row| row.line != 0)
         .ok_or_else(unknown)?;
@@ -199,7 +199,7 @@ fn caller(navigator: &Navigator, selected: usize, watch: &Watch<'_>) -> Result<A
     let frame = stack.frames.get(selected);
     let following = frame.and_then(|frame| Some((frame.pc?, frame.line?)));
     let following = following.map(|(pc, line)| (Avma(pc.saturating_sub(1)), line));
-    let symbols = &navigator.process()?.symbols;
+    let symbols = navigator.symbols()?;
     let here = following.filter(|&(at, line)| symbols.line_at(at).is_some_and(|row| row.line == line));
     let (at, _) =
         here.ok_or_else(|| Error::Cannot("the frame is in inlined code, or its line is unknown".to_owned()))?;

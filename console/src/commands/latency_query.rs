@@ -54,16 +54,16 @@ pub fn described(session: &Session, measured: Measured, watch: &Watch<'_>) -> Re
     let thread = session.thread(measured.tid)?;
     let forest = session.forest(thread, watch)?;
     let call = forest.call(measured.call);
-    let process = session.process(thread);
+    let symbols = session.symbols_at(thread, call.first);
     let site = match call.entered {
         Entered::Call { site } | Entered::TailCall { site } => thread.history.pc(site),
         _ => None,
     };
-    let caller = process.zip(site).and_then(|(process, site)| {
-        let frames = process.symbols.frames_at(site);
+    let caller = symbols.zip(site).and_then(|(symbols, site)| {
+        let frames = symbols.frames_at(site);
         frames.into_iter().next()
     });
-    let function = process.and_then(|process| process.symbols.function_at(call.function));
+    let function = symbols.and_then(|symbols| symbols.function_at(call.function));
     Ok(SlowCall {
         length: measured.span,
         instructions: call.end.saturating_sub(call.first),

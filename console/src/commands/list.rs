@@ -10,7 +10,8 @@ use backtrail_debugger::navigator::Navigator;
 use backtrail_debugger::{Error, Result};
 use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
-use backtrail_symbolizer::Function;
+use backtrail_symbolizer::{Function, Symbolizer};
+use std::sync::Arc;
 
 /// GDB's number of lines.
 const LINES: usize = 10;
@@ -144,25 +145,29 @@ fn line_at(context: &Context<'_>, arguments: &str) -> Result<(String, u32)> {
             line,
         } => {
             // The full name, which the finder needs, is that of the nearest code.
-            let known = navigator
-                .process()?
-                .symbols
-                .addresses_of_line(&file, line)
-                .into_iter()
-                .next();
+            let mut epochs = navigator.process()?.epochs().iter();
+            let known = epochs.find_map(|epoch| {
+                let found = epoch.symbols.addresses_of_line(&file, line);
+                found.into_iter().next()
+            });
             Ok((known.map_or(file, |found| found.file.to_string()), line))
         }
         Location::Function(name) => {
             let process = navigator.process()?;
-            let found = process.symbols.functions_named(&name);
+            let epochs = process.epochs().iter();
+            let found = epochs.flat_map(|epoch| {
+                let functions = epoch.symbols.functions_named(&name).into_iter();
+                functions.map(move |function| (&epoch.symbols, function))
+            });
+            let found: Vec<_> = found.collect();
             if found.is_empty() {
                 return Err(Error::NoSymbol {
                     modules: process.describe_modules(),
                     name,
                 });
             }
-            let line = |function: &Function<Avma>| {
-                let row = process.symbols.line_at(function.entry);
+            let line = |(symbols, function): &(&Arc<Symbolizer>, Function<Avma>)| {
+                let row = symbols.line_at(function.entry);
                 let row = row.map(|row| (row.file, row.line));
                 function.declared.clone().or(row)
             };
@@ -174,8 +179,9 @@ fn line_at(context: &Context<'_>, arguments: &str) -> Result<(String, u32)> {
             Ok((file.to_string(), line))
         }
         Location::Address(text) => {
-            let at = location::address(navigator.process()?, &text, navigator.pc())?;
-            let row = navigator.process()?.symbols.line_at(at);
+            let version = navigator.version()?;
+            let at = location::address(navigator.process()?, Some(version), &text, navigator.pc())?;
+            let row = navigator.symbols()?.line_at(at);
             let none = || {
                 Error::Cannot(format!(
                     "no line information at {at}; `disassemble {at}` shows its code"
@@ -205,7 +211,7 @@ pub(super) fn disassemble(context: &mut Context<'_>, arguments: &str) -> Result<
 
 /// Puts each line before its code.
 fn with_sources(navigator: &Navigator, lines: &mut [disassembly::DisassembledLine]) -> Result<()> {
-    let symbols = &navigator.process()?.symbols;
+    let symbols = navigator.symbols()?;
     let mut before = None;
     for line in lines {
         let row = symbols.line_at(Avma(line.address)).filter(|row| row.line != 0);
@@ -227,7 +233,7 @@ fn code_of(
 ) -> Result<(Option<String>, Vec<disassembly::DisassembledLine>)> {
     let navigator = &*context.navigator;
     let process = navigator.process()?;
-    let version = navigator.thread()?.history.version(navigator.index());
+    let version = navigator.version()?;
     let selected = navigator.selected_frame();
     let frame = navigator
         .stack(selected + 1, context.watch)?
@@ -235,7 +241,10 @@ fn code_of(
         .into_iter()
         .nth(selected);
     let pc = frame.and_then(|frame| frame.pc).map(Avma).or(navigator.pc());
-    let address = |text: &str| location::address(process, text.trim().trim_start_matches('*'), pc);
+    let address = |text: &str| {
+        let text = text.trim().trim_start_matches('*');
+        location::address(process, Some(version), text, pc)
+    };
     if let Some((from, to)) = arguments.split_once(',') {
         let from = address(from)?;
         let to = match to.trim().strip_prefix('+') {
@@ -257,7 +266,7 @@ fn code_of(
     } else {
         address(arguments)?
     };
-    let Some(function) = process.symbols.function_at(at) else {
+    let Some(function) = process.symbols_at(version).function_at(at) else {
         return Err(Error::Cannot(format!(
             "no function contains {at}; `x/10i {at}` shows the code there"
         )));
@@ -282,6 +291,7 @@ pub(super) fn examine(navigator: &Navigator, arguments: &str, watch: &Watch<'_>)
         .unwrap_or(1);
     let at = location::address(
         navigator.process()?,
+        Some(navigator.version()?),
         place.trim_start_matches('*'),
         navigator.pc(),
     )?;
@@ -293,13 +303,20 @@ pub(super) fn instructions(navigator: &Navigator, at: u64, count: u64, watch: &W
     let count = usize::try_from(count).unwrap_or(usize::MAX).min(MAX_INSTRUCTIONS);
     let process = navigator.process()?;
     let end = Avma(at.saturating_add(count as u64 * 15));
-    let version = navigator.thread()?.history.version(navigator.index());
+    let version = navigator.version()?;
     let (flavor, pc) = (navigator.flavor, navigator.pc());
     let mut lines = disassembled(process, version, Avma(at)..end, count, flavor, pc);
     if lines.is_empty() {
         // Memory that was never executable is read too.
         let read = memory::read(navigator, at, count as u64 * 15, watch)?;
-        lines = of_bytes(process, Avma(at), &read.bytes, count, flavor, pc);
+        lines = of_bytes(
+            process.symbols_at(version),
+            Avma(at),
+            &read.bytes,
+            count,
+            flavor,
+            pc,
+        );
     }
     Ok(Output::Disassembly {
         function: None,

@@ -182,12 +182,21 @@ impl<'a> Conversion<'a> {
         }
     }
 
+    /// The value of an argument as text.
     fn text(&self, eval: &EvalContext<'_>, value: &Value) -> std::result::Result<String, Failure> {
+        let complex = || {
+            Failure::Error(backtrail_values::Error(
+                "no conversion prints a complex number; print its parts".to_owned(),
+            ))
+        };
         let integer = || -> std::result::Result<i128, Failure> {
-            let number = match eval.number(value) {
-                Ok((Number::Integer(number), _)) => number,
-                Ok((Number::Float(number), _)) => number as i128,
-                Err(_) => i128::from(eval.pointer(value)?),
+            let number = match value.ty.is_scalar() {
+                true => match eval.number(value)?.0 {
+                    Number::Integer(number) => number,
+                    Number::Float(number) => number as i128,
+                    Number::Complex(_) => return Err(complex()),
+                },
+                false => i128::from(eval.pointer(value)?),
             };
             Ok(match (self.bits, "di".contains(self.letter)) {
                 (8, true) => i128::from(number as i8),
@@ -202,6 +211,7 @@ impl<'a> Conversion<'a> {
             match eval.number(value)?.0 {
                 Number::Integer(number) => Ok(number as f64),
                 Number::Float(number) => Ok(number),
+                Number::Complex(_) => Err(complex()),
             }
         };
         let alternate = self.flags.contains('#');

@@ -23,10 +23,13 @@ pub(super) fn info(context: &mut Context<'_>, arguments: &str) -> Result<Output>
     if before.len() < count {
         thread.needs_beginning()?;
     }
-    let process = navigator.process()?;
+    let session = navigator.session();
     let view = |write: &backtrail_decoder::Ptwrite| {
-        let by = write.index.checked_sub(1).and_then(|by| thread.history.pc(by));
-        let frames = by.map(|pc| process.symbols.frames_at(pc)).unwrap_or_default();
+        let frames = write.index.checked_sub(1).and_then(|by| {
+            let symbols = session.symbols_at(thread, by)?;
+            Some(symbols.frames_at(thread.history.pc(by)?))
+        });
+        let frames = frames.unwrap_or_default();
         PtwriteView {
             position: thread.position(write.index).to_string(),
             time: views::time(navigator, thread, write.index),

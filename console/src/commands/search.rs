@@ -8,7 +8,7 @@ use backtrail_debugger::functions;
 use backtrail_debugger::navigator::Navigator;
 use backtrail_debugger::step::Steps;
 use backtrail_debugger::{Error, Result};
-use backtrail_decoder::{PcSet, Watch};
+use backtrail_decoder::{CallId, PcSet, Watch};
 use regex::Regex;
 use std::collections::BTreeMap;
 
@@ -25,12 +25,17 @@ pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output
     let (hits, line) = match (navigator.resolve(arguments, context.watch), &entries) {
         (Ok(resolved), _) => (resolved.hits, resolved.nearest),
         (Err(_), Ok(entries)) => {
-            let addresses = entries.iter().copied().collect();
-            let hits = Hits {
-                addresses,
-                ..Hits::default()
+            let epochs = process.epochs().iter().enumerate();
+            let of_epoch = |number| {
+                let all = entries.addresses();
+                let here = all.filter(move |entry| entries.contains(*entry, number));
+                Hits {
+                    addresses: here.collect(),
+                    ..Hits::default()
+                }
             };
-            (hits, None)
+            let epochs = epochs.map(|(number, epoch)| (epoch.from, of_epoch(number)));
+            (Hits::over_time(epochs.collect()), None)
         }
         (Err(error), Err(_)) => return Err(error),
     };
@@ -82,12 +87,23 @@ fn called(navigator: &Navigator, pattern: &Regex, watch: &Watch<'_>) -> Result<(
     let process = navigator.process()?;
     let calls = Calls::of_all(navigator.session(), thread, watch)?;
     let mut found: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
-    for (at, of_function) in calls.forest().by_function(watch)? {
-        let function = process.symbols.function_at(at);
-        let Some(function) = function.filter(|function| pattern.is_match(&function.name)) else {
+    let epoch_of = |call: &CallId| {
+        let first = calls.forest().call(*call).first;
+        process.epoch_at(thread.history.version(first))
+    };
+    // The calls of an address are in order of time, and so are the periods.
+    let by_function = calls.forest().by_function(watch)?;
+    let by_epoch = by_function.flat_map(|(at, of_address)| {
+        let runs = of_address.chunk_by(|one, next| epoch_of(one) == epoch_of(next));
+        runs.map(move |run| (at, run))
+    });
+    for (at, of_function) in by_epoch {
+        let ([first, ..], [.., last]) = (of_function, of_function) else {
             continue;
         };
-        let ([first, ..], [.., last]) = (of_function, of_function) else {
+        let epoch = process.epochs().get(epoch_of(first));
+        let function = epoch.and_then(|epoch| epoch.symbols.function_at(at));
+        let Some(function) = function.filter(|function| pattern.is_match(&function.name)) else {
             continue;
         };
         let [first, last] = [first, last].map(|&call| calls.forest().call(call).first);

@@ -5,7 +5,7 @@ use crate::output::{
     CallSpan, CallsRow, CrashMoment, MomentView, Output, SignalView, SpanView, ThreadRow, TimelineView, label,
 };
 use backtrail_debugger::calls::Calls;
-use backtrail_debugger::functions;
+use backtrail_debugger::functions::{self, FunctionEntries};
 use backtrail_debugger::session::{Session, Thread};
 use backtrail_debugger::signal;
 use backtrail_debugger::time::{Timebase, parse_nanos};
@@ -14,7 +14,6 @@ use backtrail_debugger::timeline::{self, Window};
 use backtrail_debugger::{Error, Result};
 use backtrail_decoder::{Left, Stage, TimeEstimate, Watch};
 use backtrail_pt::{Avma, Pid, Tsc};
-use std::collections::BTreeSet;
 
 /// No more columns are drawn.
 const MAX_COLUMNS: usize = 10_000;
@@ -194,7 +193,7 @@ struct TimelineBuilder<'a> {
     session: &'a Session,
     grid: Grid,
     /// The functions that were asked for, and the process that has them.
-    entries: Option<(Pid, BTreeSet<Avma>)>,
+    entries: Option<(Pid, FunctionEntries)>,
     watch: &'a Watch<'a>,
 }
 
@@ -242,7 +241,7 @@ impl TimelineBuilder<'_> {
                 .take(LISTED)
                 .map(|signal| SignalView {
                     position: thread.position(signal.index).to_string(),
-                    handler: self.name(thread, signal.handler),
+                    handler: self.name(thread, signal.index, signal.handler),
                     time: times.time(signal.at),
                 })
                 .collect(),
@@ -253,9 +252,10 @@ impl TimelineBuilder<'_> {
         })
     }
 
-    fn name(&self, thread: &Thread, at: Avma) -> String {
-        let process = self.session.process(thread);
-        let function = process.and_then(|process| process.symbols.function_at(at));
+    /// The function at an address that a thread was at before instruction `index`.
+    fn name(&self, thread: &Thread, index: u64, at: Avma) -> String {
+        let symbols = self.session.symbols_at(thread, index);
+        let function = symbols.and_then(|symbols| symbols.function_at(at));
         function.map_or_else(|| at.to_string(), |function| function.name.to_string())
     }
 

@@ -111,7 +111,7 @@ pub(super) fn symbol(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
     });
     let (at, symbol) = found?;
     let symbol = symbol.ok_or_else(|| Error::Cannot(format!("no symbol covers {at:#x}")))?;
-    let module = context.navigator.process()?.symbols.module_at(Avma(at));
+    let module = context.navigator.symbols()?.module_at(Avma(at));
     let module = module
         .map(|module| format!(" of {}", module.name))
         .unwrap_or_default();
@@ -130,7 +130,10 @@ fn address(eval: &EvalContext<'_>, text: &str) -> Result<u64> {
             true => match eval.number(&value) {
                 Ok((Number::Integer(number), _)) => Ok(number as u64),
                 Ok((Number::Float(number), _)) => Ok(number as u64),
-                Err(_) => eval.pointer(&value),
+                Ok((Number::Complex(_), _)) => Err(Failure::Error(backtrail_values::Error(
+                    "a complex number is not an address".to_owned(),
+                ))),
+                Err(failure) => Err(failure),
             },
             false => match value.address() {
                 Some(at) => Ok(at),

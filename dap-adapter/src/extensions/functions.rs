@@ -43,7 +43,9 @@ pub fn functions(
     let pattern = regex::escape(&arguments.filter);
     let pattern = regex::RegexBuilder::new(&pattern).case_insensitive(true).build();
     let pattern = pattern.map_err(|_| Failure::Cannot("the filter is too long".to_owned()))?;
-    let found = navigator.process()?.symbols.functions_matching(&pattern);
+    let found = navigator
+        .process()?
+        .functions_in_all(|symbols| symbols.functions_matching(&pattern));
     let mut functions: Vec<Function> = found
         .into_iter()
         .map(|function| {

@@ -43,7 +43,7 @@ pub fn locals(client: &mut ClientSession, arguments: LocalsArguments, watch: &Wa
         let frames = navigator.known_stack(frame.number + 1, watch)?.frames;
         let place = frames.into_iter().nth(frame.number);
         let pc = place.as_ref().and_then(|place| place.pc);
-        let symbols = &navigator.process()?.symbols;
+        let symbols = navigator.symbols()?;
         let function = pc.and_then(|pc| symbols.function_at(backtrail_pt::Avma(pc)));
         let declared = function.and_then(|function| function.declared);
         let mut nodes = Vec::new();

@@ -395,9 +395,9 @@ fn timeline_thread(
         true => None,
         false => Some(session.forest(thread, watch)?),
     };
-    let symbols = session.process(thread).map(|process| &process.symbols);
     let calls = flames.into_iter().filter_map(|flame| {
         let forest = forest?;
+        let symbols = session.symbols_at(thread, forest.call(flame.call).first);
         let function = symbols.and_then(|symbols| symbols.function_at(flame.function));
         Some(TimelineCall {
             level: flame.level,

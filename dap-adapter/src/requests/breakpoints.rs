@@ -208,7 +208,9 @@ pub fn locations(
 /// Returns the line of a breakpoint: the given line, or the next one with code.
 pub fn line_with_code(debuggee: &Debuggee, file: &str, line: u32) -> Option<u32> {
     let processes = debuggee.navigator.session().processes().iter();
-    let found = processes.flat_map(|process| process.symbols.addresses_of_line(file, line));
+    let found = processes
+        .flat_map(|process| process.epochs())
+        .flat_map(|epoch| epoch.symbols.addresses_of_line(file, line));
     found.map(|found| found.line).min()
 }
 
@@ -220,10 +222,12 @@ pub fn line_of_stop(debuggee: &Debuggee, file: &str, line: u32, watch: &Watch<'_
     let at = resolved.and_then(|(hits, _)| hits.values().find_map(Hits::address));
     let stop = at.and_then(|at| {
         let processes = debuggee.navigator.session().processes().iter();
-        let mut frames = processes.filter_map(|process| process.symbols.frames_at(at).into_iter().next());
-        frames.find_map(|frame| frame.location)
+        let epochs = processes.flat_map(|process| process.epochs());
+        let frames = epochs.filter_map(|epoch| epoch.symbols.frames_at(at).into_iter().next());
+        // If there were several modules at the address, the one with the file is wanted.
+        let mut stops = frames.filter_map(|frame| frame.location);
+        stops.find(|stop| stop.line != 0 && debuggee.navigator.is_same_source(&stop.file, file))
     });
-    let stop = stop.filter(|stop| stop.line != 0 && debuggee.navigator.is_same_source(&stop.file, file));
     stop.map(|stop| stop.line)
         .or_else(|| line_with_code(debuggee, file, line))
 }
@@ -231,7 +235,9 @@ pub fn line_of_stop(debuggee: &Debuggee, file: &str, line: u32, watch: &Watch<'_
 /// Returns whether an address can have code: in a module, or in memory that the program wrote.
 fn has_code(debuggee: &mut Debuggee, at: u64, watch: &Watch<'_>) -> Result<bool> {
     let processes = debuggee.navigator.session().processes().iter();
-    let mut modules = processes.filter_map(|process| process.symbols.module_at(Avma(at)));
+    let mut modules = processes
+        .flat_map(|process| process.epochs())
+        .filter_map(|epoch| epoch.symbols.module_at(Avma(at)));
     if modules.next().is_some() {
         return Ok(true);
     }

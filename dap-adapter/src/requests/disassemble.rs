@@ -70,7 +70,11 @@ pub fn disassemble(
     for line in lines.iter().take(count.saturating_sub(missing)) {
         let mut instruction = described(line);
         // The source is included where it changes.
-        let frame = process.symbols.frames_at(Avma(line.address)).into_iter().next();
+        let frame = process
+            .symbols_at(version)
+            .frames_at(Avma(line.address))
+            .into_iter()
+            .next();
         let location = frame
             .and_then(|frame| frame.location)
             .filter(|location| location.line != 0);

@@ -20,7 +20,7 @@ pub fn modules(
     let debuggee = client.debuggee()?;
     // A file is mapped in pieces.
     let mut files: BTreeMap<String, (u64, u64, bool)> = BTreeMap::new();
-    for module in debuggee.navigator.process()?.symbols.modules() {
+    for module in debuggee.navigator.symbols()?.modules() {
         let range = (module.range.start.0, module.range.end.0);
         let known = files
             .entry(module.name.to_string())

@@ -3,7 +3,7 @@
 use super::scan::Scan;
 use crate::error::Result;
 use crate::lines::LineStarts;
-use backtrail_decoder::PcSet;
+use backtrail_decoder::{PcSet, Version};
 use backtrail_pt::Avma;
 
 /// The addresses in a thread's history at which a location hits.
@@ -15,6 +15,9 @@ pub struct Hits {
     pub line: PcSet,
     /// Inlined copies of a function, which hit where a call comes into one from its other code.
     pub copies: Vec<PcSet>,
+    /// If modules were replaced: the addresses of each period, by its first version of the code.
+    /// In other periods, they belong to another module.
+    pub epochs: Vec<(Version, Hits)>,
 }
 
 /// The condition under which an address of a set hits.
@@ -26,6 +29,37 @@ enum HitRule {
 }
 
 impl Hits {
+    /// Returns the hits of a location in each period in which the same modules were mapped, by its
+    /// first version of the code.
+    #[must_use]
+    pub fn over_time(mut epochs: Vec<(Version, Self)>) -> Self {
+        if epochs.len() < 2 {
+            return epochs.pop().map(|(_, hits)| hits).unwrap_or_default();
+        }
+        let union = |set: fn(&Self) -> &PcSet| {
+            let sets = epochs.iter().map(|(_, hits)| set(hits));
+            PcSet::from_ranges(sets.flat_map(|set| set.ranges().iter().cloned()))
+        };
+        let mut copies: Vec<PcSet> = Vec::new();
+        for copy in epochs.iter().flat_map(|(_, hits)| &hits.copies) {
+            if !copies.contains(copy) {
+                copies.push(copy.clone());
+            }
+        }
+        Self {
+            addresses: union(|hits| &hits.addresses),
+            line: union(|hits| &hits.line),
+            copies,
+            epochs,
+        }
+    }
+
+    /// Returns whether there is no address.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sets().all(|(pcs, _)| pcs.is_empty())
+    }
+
     /// The first hit after `from` and before `limit`.
     ///
     /// # Errors
@@ -37,7 +71,7 @@ impl Hits {
             let end = nearest.unwrap_or(limit);
             let mut scan = Scan::new(lines, pcs, from.saturating_add(1));
             while let Some(index) = scan.next(end)? {
-                if rule.holds(lines, pcs, index)? {
+                if self.is_meant(lines, index, pcs, rule) && rule.holds(lines, pcs, index)? {
                     nearest = Some(index);
                     break;
                 }
@@ -56,7 +90,7 @@ impl Hits {
             let low = nearest.map_or(limit, |at: u64| at + 1);
             let mut scan = Scan::new(lines, pcs, from);
             while let Some(index) = scan.previous(low)? {
-                if rule.holds(lines, pcs, index)? {
+                if self.is_meant(lines, index, pcs, rule) && rule.holds(lines, pcs, index)? {
                     nearest = Some(index);
                     break;
                 }
@@ -75,7 +109,7 @@ impl Hits {
             return Ok(false);
         };
         for (pcs, rule) in self.sets() {
-            if pcs.contains(pc) && rule.holds(lines, pcs, index)? {
+            if pcs.contains(pc) && self.is_meant(lines, index, pcs, rule) && rule.holds(lines, pcs, index)? {
                 return Ok(true);
             }
         }
@@ -88,14 +122,36 @@ impl Hits {
     ///
     /// When canceled.
     pub fn count(&self, lines: &LineStarts<'_>) -> Result<u64> {
-        let mut count = lines.history.count_at(0..lines.history.len(), &self.addresses);
-        for (pcs, rule) in self.sets().skip(1) {
+        // If all executions of the addresses are meant, none has to be visited.
+        let (mut count, visited) = match self.epochs.is_empty() {
+            true => (lines.history.count_at(0..lines.history.len(), &self.addresses), 1),
+            false => (0, 0),
+        };
+        for (pcs, rule) in self.sets().skip(visited) {
             let mut scan = Scan::new(lines, pcs, 0);
             while let Some(index) = scan.next(lines.history.len())? {
-                count += u64::from(rule.holds(lines, pcs, index)?);
+                count += u64::from(self.is_meant(lines, index, pcs, rule) && rule.holds(lines, pcs, index)?);
             }
         }
         Ok(count)
+    }
+
+    /// Returns whether a set has the address of instruction `index` in its period.
+    fn is_meant(&self, lines: &LineStarts<'_>, index: u64, pcs: &PcSet, rule: HitRule) -> bool {
+        if self.epochs.is_empty() {
+            return true;
+        }
+        let version = lines.history.version(index);
+        let next = self.epochs.partition_point(|(from, _)| *from <= version);
+        let epoch = next.checked_sub(1).and_then(|number| self.epochs.get(number));
+        let Some(((_, epoch), pc)) = epoch.zip(lines.history.pc(index)) else {
+            return false;
+        };
+        match rule {
+            HitRule::Always => epoch.addresses.contains(pc),
+            HitRule::LineStart => epoch.line.contains(pc),
+            HitRule::Entry => epoch.copies.contains(pcs),
+        }
     }
 
     /// An address of it, to look names up at.

@@ -99,7 +99,7 @@ impl<'a> Scan<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::code::{ChainId, Lines, Statement};
+    use crate::code::{ChainId, CodePoint, Lines, Statement};
     use crate::lines::Statements;
     use backtrail_decoder::{Forest, HistoryBuilder, Sink, Watch};
     use backtrail_pt::{Avma, Cofi, Tid};
@@ -108,19 +108,19 @@ mod tests {
     struct NoLines;
 
     impl Lines for NoLines {
-        fn statement(&self, _: Avma) -> Option<Statement> {
+        fn statement(&self, _: CodePoint) -> Option<Statement> {
             None
         }
 
-        fn chain(&self, _: Avma) -> ChainId {
+        fn chain(&self, _: CodePoint) -> ChainId {
             ChainId::default()
         }
 
-        fn function(&self, _: Avma) -> Vec<std::ops::Range<Avma>> {
+        fn function(&self, _: CodePoint) -> Vec<std::ops::Range<Avma>> {
             Vec::new()
         }
 
-        fn module(&self, _: Avma) -> Option<std::ops::Range<Avma>> {
+        fn module(&self, _: CodePoint) -> Option<std::ops::Range<Avma>> {
             None
         }
 

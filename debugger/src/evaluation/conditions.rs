@@ -15,8 +15,7 @@ use backtrail_values::{EvalContext, Failure, Frame, NoSource, parse};
 /// If the expression is invalid there; when canceled.
 pub(crate) fn truth(navigator: &Navigator, expression: &str, watch: &Watch<'_>) -> Result<Truth> {
     let frame = selected_frame::selected(navigator, watch)?;
-    let process = navigator.process()?;
-    let context = EvalContext::new(&process.symbols, &frame, &navigator.printed);
+    let context = EvalContext::new(navigator.symbols()?, &frame, &navigator.printed);
     match context.is_true(&parse(expression, &context)?) {
         Ok(truth) => Ok(Truth::Known(truth)),
         Err(Failure::Gap(gap)) => Ok(Truth::Unknown(format!("{expression} is {}", gap.text()))),
@@ -37,7 +36,13 @@ pub(crate) fn check(navigator: &Navigator, at: Option<Avma>, expression: &str) -
         level: 0,
         source: Box::new(NoSource::because("it is evaluated at the breakpoint")),
     };
-    let context = EvalContext::new(&process.symbols, &frame, &navigator.printed);
+    // The function at the address may be of a module that was mapped for a time.
+    let mut epochs = process.epochs().iter().map(|epoch| &epoch.symbols);
+    let has_code = |symbols: &&std::sync::Arc<backtrail_symbolizer::Symbolizer>| {
+        at.is_some_and(|at| symbols.function_at(at).is_some())
+    };
+    let symbols = epochs.rfind(has_code).unwrap_or(&process.symbols);
+    let context = EvalContext::new(symbols, &frame, &navigator.printed);
     match context.is_true(&parse(expression, &context)?) {
         Err(Failure::Error(error)) => Err(error.into()),
         Ok(_) | Err(Failure::Gap(_)) => Ok(()),

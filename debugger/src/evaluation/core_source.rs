@@ -36,7 +36,7 @@ impl<'a> CoreSource<'a> {
         let only = || core.crashed_thread().filter(|_| session.threads().len() == 1);
         Some(Self {
             memory: Memory::new(core, &process.image),
-            symbols: &process.symbols,
+            symbols: process.symbols_at_end(),
             thread: found.or_else(only)?,
             frames,
             number,

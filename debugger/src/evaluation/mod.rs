@@ -22,8 +22,7 @@ pub fn with_context<T>(
     look: impl FnOnce(&EvalContext<'_>) -> Result<T>,
 ) -> Result<T> {
     let frame = selected_frame::selected(navigator, watch)?;
-    let process = navigator.process()?;
-    let mut context = EvalContext::new(&process.symbols, &frame, &navigator.printed);
+    let mut context = EvalContext::new(navigator.symbols()?, &frame, &navigator.printed);
     context.elements = navigator.elements;
     look(&context)
 }

@@ -110,7 +110,7 @@ impl LineStarts<'_> {
     /// The first instruction from `from` on and before `end` that a call executed itself for a
     /// statement.
     fn first_of(&self, statement: Statement, call: CallId, from: u64, end: u64) -> Result<Option<u64>> {
-        let wanted = |pc: Avma| self.lines.statement(pc) == Some(statement);
+        let wanted = |pc: Avma| self.lines.statement(self.point_in(call, pc)) == Some(statement);
         OwnInstructions::new(self, call, from, wanted).next(end)
     }
 
@@ -119,7 +119,7 @@ impl LineStarts<'_> {
     /// `run` is the number of preceding instructions of the same statement; the function returns
     /// true at the end of a run too.
     fn can_start(&self, pc: Avma, frame: FrameKey, run: Option<Statement>) -> bool {
-        let Some(statement) = self.lines.statement(pc) else {
+        let Some(statement) = self.lines.statement(self.point_in(frame.call, pc)) else {
             return false;
         };
         let ends = |run: Statement| !self.lines.is_within(statement.chain, run.chain);

@@ -1,7 +1,7 @@
 //! The nearest line starts of any frame: what `step` and `reverse-step` choose from.
 
 use super::{LineStarts, runs};
-use crate::code::Statement;
+use crate::code::{CodePoint, Statement};
 use crate::error::Result;
 use backtrail_decoder::PcSet;
 use backtrail_pt::Avma;
@@ -17,7 +17,7 @@ impl LineStarts<'_> {
     pub fn next_start(&self, from: u64, limit: u64) -> Result<Option<u64>> {
         let limit = limit.min(self.history.len());
         let mut walker = self.history.walk(from.saturating_add(1));
-        let mut before = self.history.instruction(from).map(|found| found.pc);
+        let mut before = self.statement(from);
         let mut before_call = self.forest.call_at(from);
         let mut outside = 0;
         loop {
@@ -37,12 +37,11 @@ impl LineStarts<'_> {
             let Some(instruction) = walker.next() else {
                 return Ok(None);
             };
-            let statement = self.lines.statement(instruction.pc);
+            let statement = self.lines.statement(self.point(index, instruction.pc));
             if let Some(statement) = statement {
                 outside = 0;
                 let call = self.forest.call_at(index);
-                let goes_on =
-                    before_call == call && before.and_then(|pc| self.lines.statement(pc)) == Some(statement);
+                let goes_on = before_call == call && before == Some(statement);
                 before_call = call;
                 if !goes_on && self.is_start(index)? {
                     return Ok(Some(index));
@@ -51,7 +50,7 @@ impl LineStarts<'_> {
                 outside += 1;
                 before_call = None;
             }
-            before = Some(instruction.pc);
+            before = statement;
             self.passed(from, index)?;
         }
     }
@@ -76,7 +75,7 @@ impl LineStarts<'_> {
             }
             let Some(instruction) = walker.prev() else { break };
             let index = walker.index();
-            let statement = self.lines.statement(instruction.pc);
+            let statement = self.lines.statement(self.point(index, instruction.pc));
             if let Some((later, of_later)) = ahead {
                 let goes_on =
                     statement == Some(of_later) && self.forest.call_at(index) == self.forest.call_at(later);
@@ -95,18 +94,33 @@ impl LineStarts<'_> {
     }
 
     fn statements(&self) -> &PcSet {
-        let is_statement = |pc: Avma| self.lines.statement(pc).is_some();
-        let find = || runs(&self.history.executed_pcs(), is_statement);
+        let find = || self.executed_where(|at| self.lines.statement(at).is_some());
         self.statements.all.get_or_init(find)
     }
 
     /// The executed instructions that belong to a statement and that no symbol covers.
     pub(super) fn nameless(&self) -> &PcSet {
-        let is_nameless = |pc: Avma| self.lines.statement(pc).is_some() && self.lines.function(pc).is_empty();
-        let find = || {
-            let executed = self.history.executed_in(self.statements());
-            runs(&executed, is_nameless)
-        };
-        self.statements.nameless.get_or_init(find)
+        let is_nameless =
+            |at: CodePoint| self.lines.statement(at).is_some() && self.lines.function(at).is_empty();
+        self.statements
+            .nameless
+            .get_or_init(|| self.executed_where(is_nameless))
+    }
+
+    /// Returns the executed addresses of the wanted points. If modules were replaced, an address is
+    /// wanted if one of its points is.
+    fn executed_where(&self, is_wanted: impl Fn(CodePoint) -> bool) -> PcSet {
+        if self.lines.epochs() == 1 {
+            return runs(&self.history.executed_pcs(), |pc| {
+                is_wanted(CodePoint { pc, epoch: 0 })
+            });
+        }
+        let mut pcs: Vec<Avma> = Vec::new();
+        for (block, _) in self.history.blocks().filter(|&(_, count)| count > 0) {
+            let epoch = self.lines.epoch_at(self.history.block_version(block));
+            let block = self.history.block(block).map(|found| found.pc);
+            pcs.extend(block.filter(|&pc| is_wanted(CodePoint { pc, epoch })));
+        }
+        PcSet::from_ranges(pcs.into_iter().map(|pc| pc..pc + 1))
     }
 }

@@ -16,25 +16,25 @@ struct Program {
 }
 
 impl Lines for Program {
-    fn statement(&self, pc: Avma) -> Option<Statement> {
-        let &(chain, line) = self.lines.get(&pc.0)?;
+    fn statement(&self, at: CodePoint) -> Option<Statement> {
+        let &(chain, line) = self.lines.get(&at.pc.0)?;
         Some(Statement {
             chain: ChainId::of_number(chain),
             line: LineId::of_number(line),
         })
     }
 
-    fn chain(&self, pc: Avma) -> ChainId {
-        self.statement(pc)
+    fn chain(&self, at: CodePoint) -> ChainId {
+        self.statement(at)
             .map(|statement| statement.chain)
             .unwrap_or_default()
     }
 
-    fn function(&self, pc: Avma) -> Vec<Range<Avma>> {
-        self.range_of(pc).into_iter().collect()
+    fn function(&self, at: CodePoint) -> Vec<Range<Avma>> {
+        self.range_of(at.pc).into_iter().collect()
     }
 
-    fn module(&self, _: Avma) -> Option<Range<Avma>> {
+    fn module(&self, _: CodePoint) -> Option<Range<Avma>> {
         None
     }
 

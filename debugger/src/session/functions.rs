@@ -1,14 +1,27 @@
 //! Provides the decoder with the functions of a process.
 
-use backtrail_decoder::Functions;
+use crate::module_history::ModuleHistory;
+use backtrail_decoder::{Functions, Version};
 use backtrail_pt::Avma;
 use backtrail_symbolizer::{FunctionKind, Symbolizer};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// [`Functions`] out of symbols; what was asked once is kept.
+/// [`Functions`] of a process whose modules may have changed over time.
 pub struct SymbolFunctions {
+    stable: EpochFunctions,
+    /// The modules over time, if any was replaced.
+    replaced: Option<ReplacedFunctions>,
+}
+
+struct ReplacedFunctions {
+    modules: Arc<ModuleHistory>,
+    epochs: Vec<EpochFunctions>,
+}
+
+/// [`Functions`] out of symbols; what was asked once is kept.
+struct EpochFunctions {
     symbols: Arc<Symbolizer>,
     /// By the end of the range: answers, of which the functions' ranges do not overlap.
     known: Mutex<BTreeMap<u64, KnownFunction>>,
@@ -23,9 +36,34 @@ struct KnownFunction {
 }
 
 impl SymbolFunctions {
-    /// Those of a process, none asked yet.
+    /// Returns those of modules that stay mapped, none asked yet.
     #[must_use]
     pub fn new(symbols: Arc<Symbolizer>) -> Self {
+        Self {
+            stable: EpochFunctions::new(symbols),
+            replaced: None,
+        }
+    }
+
+    /// Returns those of the modules of a process.
+    #[must_use]
+    pub fn over_time(modules: &Arc<ModuleHistory>) -> Self {
+        let epochs = modules.epochs().iter();
+        let replaced = || ReplacedFunctions {
+            modules: Arc::clone(modules),
+            epochs: epochs
+                .map(|epoch| EpochFunctions::new(Arc::clone(&epoch.symbols)))
+                .collect(),
+        };
+        Self {
+            replaced: (!modules.has_one_epoch()).then(replaced),
+            ..Self::new(Arc::clone(modules.stable()))
+        }
+    }
+}
+
+impl EpochFunctions {
+    fn new(symbols: Arc<Symbolizer>) -> Self {
         Self {
             symbols,
             known: Mutex::default(),
@@ -55,7 +93,7 @@ impl SymbolFunctions {
     }
 }
 
-impl Functions for SymbolFunctions {
+impl Functions for EpochFunctions {
     fn range_of(&self, pc: Avma) -> Option<Range<Avma>> {
         self.ask(pc, |known| known.range.clone())
     }
@@ -70,5 +108,30 @@ impl Functions for SymbolFunctions {
 
     fn is_resolver(&self, pc: Avma) -> bool {
         self.ask(pc, |known| known.is_resolver).unwrap_or(false)
+    }
+}
+
+impl Functions for SymbolFunctions {
+    fn range_of(&self, pc: Avma) -> Option<Range<Avma>> {
+        self.stable.range_of(pc)
+    }
+
+    fn entry_of(&self, pc: Avma) -> Option<Avma> {
+        self.stable.entry_of(pc)
+    }
+
+    fn is_plt(&self, pc: Avma) -> bool {
+        self.stable.is_plt(pc)
+    }
+
+    fn is_resolver(&self, pc: Avma) -> bool {
+        self.stable.is_resolver(pc)
+    }
+
+    fn replaced(&self, pc: Avma, version: Version) -> Option<(usize, &dyn Functions)> {
+        let replaced = self.replaced.as_ref()?;
+        let epoch = replaced.modules.mapped_since(pc, version)?;
+        let functions: &dyn Functions = replaced.epochs.get(epoch)?;
+        Some((epoch, functions))
     }
 }

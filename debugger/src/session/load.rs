@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::time::Timebase;
 use backtrail_bundle::Bundle;
 use backtrail_bundle::core::is_core_file;
-use backtrail_bundle::manifest::{Manifest, is_crash};
+use backtrail_bundle::manifest::{self, Manifest, is_crash};
 use backtrail_bundle::switch::Direction;
 use backtrail_bundle::versions::CodeVersions;
 use backtrail_bundle::versions::{self, Fragment};
@@ -90,7 +90,7 @@ impl Prepared {
         for process in &manifest.processes {
             let core = bundle.core_of(process.pid)?;
             let modules::Mapped { symbols, code } = files.map(&process.modules, core.as_ref());
-            let image = Arc::new(image_of(bundle, process.pid, code)?);
+            let image = Arc::new(image_of(bundle, process, code)?);
             images.insert(process.pid, Arc::clone(&image));
             processes.push(Process::new(process.pid, symbols, image));
         }
@@ -137,7 +137,9 @@ fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch
         let process = processes
             .iter()
             .find(|process| Arc::ptr_eq(&process.image, image))?;
-        Some((tid, SymbolFunctions::new(Arc::clone(&process.symbols))))
+        // The decoder does not know in which versions modules were replaced.
+        let functions = || SymbolFunctions::over_time(&process.modules);
+        process.has_one_epoch().then(|| (tid, functions()))
     });
     let main = main.map(|(tid, _)| tid);
     let source = Arc::new(DecodeInput {
@@ -221,13 +223,23 @@ fn pays(source: &DecodeInput, first: u64, last: Option<u64>) -> bool {
 }
 
 /// Returns the code of a process. `outside` is that of modules whose files are not in the bundle.
-fn image_of(bundle: &Bundle, pid: Pid, outside: Vec<Section>) -> Result<Image> {
+fn image_of(bundle: &Bundle, process: &manifest::Process, outside: Vec<Section>) -> Result<Image> {
     let mut image = Image::new();
-    for section in bundle.code(pid)? {
-        image.add(Section {
+    // Modules that were mapped in place of others. Fragments cover their executed code.
+    let mut changes = Vec::new();
+    for section in bundle.code(process.pid)? {
+        let module = section.module.and_then(|module| process.modules.get(module));
+        let never = module.is_some_and(|module| module.mapped_until == Some(module.mapped_from));
+        let since = Version(module.map_or(0, |module| module.mapped_from));
+        let section = Section {
             start: section.start,
             bytes: Arc::new(section.bytes),
-        });
+        };
+        match since {
+            _ if never => {}
+            Version(0) => image.add(section),
+            since => changes.push(Change { since, section }),
+        }
     }
     for section in outside {
         image.add(section);
@@ -235,7 +247,7 @@ fn image_of(bundle: &Bundle, pid: Pid, outside: Vec<Section>) -> Result<Image> {
     let CodeVersions {
         fragments,
         boundaries,
-    } = bundle.code_versions(pid)?;
+    } = bundle.code_versions(process.pid)?;
     let change = |fragment: Fragment| Change {
         since: Version(fragment.boundary),
         section: Section {
@@ -250,7 +262,8 @@ fn image_of(bundle: &Bundle, pid: Pid, outside: Vec<Section>) -> Result<Image> {
     let boundaries = boundaries
         .into_iter()
         .map(|(tid, list)| (tid, list.into_iter().map(boundary).collect()));
-    image.set_versions(fragments.into_iter().map(change).collect(), boundaries.collect());
+    changes.extend(fragments.into_iter().map(change));
+    image.set_versions(changes, boundaries.collect());
     Ok(image)
 }
 

@@ -22,6 +22,7 @@ use backtrail_bundle::core::{Core, Registers};
 use backtrail_bundle::manifest::{Crash, Ending};
 use backtrail_decoder::{CpuReport, Engine, Forest, Stage, Watch};
 use backtrail_pt::Tid;
+use backtrail_symbolizer::Symbolizer;
 pub use call_name::CallName;
 use decoding::UndecodedHistory;
 pub use functions::SymbolFunctions;
@@ -140,6 +141,16 @@ impl Session {
         self.processes.get(thread.process)
     }
 
+    /// Returns the symbols of the modules that were mapped before instruction `index` of a thread.
+    #[must_use]
+    pub fn symbols_at(&self, thread: &Thread, index: u64) -> Option<&Arc<Symbolizer>> {
+        let process = self.process(thread)?;
+        Some(match thread.history.is_empty() {
+            true => process.symbols_at_end(),
+            false => process.symbols_at(thread.history.version(index)),
+        })
+    }
+
     /// The calls of a thread; found when first asked for.
     ///
     /// # Errors
@@ -148,11 +159,11 @@ impl Session {
         if let Some(known) = thread.forest.get() {
             return Ok(known);
         }
-        let symbols = self
-            .process(thread)
-            .map(|process| Arc::clone(&process.symbols))
-            .unwrap_or_default();
-        let forest = Forest::build(&thread.history, &SymbolFunctions::new(symbols), watch)?;
+        let functions = match self.process(thread) {
+            Some(process) => SymbolFunctions::over_time(&process.modules),
+            None => SymbolFunctions::new(Arc::default()),
+        };
+        let forest = Forest::build(&thread.history, &functions, watch)?;
         Ok(thread.forest.get_or_init(|| forest))
     }
 

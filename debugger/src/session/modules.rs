@@ -1,10 +1,11 @@
 //! The modules of a process from a bundle's description.
 
 use super::binaries::{self, Found, Wanted};
+use crate::module_history::ModuleHistory;
 use backtrail_bundle::core::{Core, FileBuild, MappedBuild};
 use backtrail_bundle::manifest::Module;
 use backtrail_bundle::{Bundle, BundlePath, SharedBytes, module_file};
-use backtrail_decoder::Section;
+use backtrail_decoder::{Section, Version};
 use backtrail_pt::{BuildId, Svma};
 use backtrail_symbolizer::{self as symbolizer, DebugSearch, SymbolFile, Symbolizer};
 use object::LittleEndian;
@@ -68,7 +69,7 @@ pub(super) struct BundleFiles<'a> {
 
 /// The modules of a process.
 pub(super) struct Mapped {
-    pub symbols: Symbolizer,
+    pub symbols: ModuleHistory,
     /// The code of modules whose files are not in the bundle.
     pub code: Vec<Section>,
 }
@@ -156,7 +157,7 @@ impl<'a> BundleFiles<'a> {
 
     /// Maps the modules of a process. `core` is that of the process.
     pub fn map(&mut self, modules: &[Module], core: Option<&Core>) -> Mapped {
-        let mut mapped = Vec::new();
+        let mut mapped: Vec<(&Module, Vec<symbolizer::Module>)> = Vec::new();
         let mut code = Vec::new();
         for module in modules {
             let refusal = self.refusal(module, core);
@@ -171,19 +172,21 @@ impl<'a> BundleFiles<'a> {
             let loaded = loaded.map(|load| load.at.to_avma(bias)..load.at.to_avma(bias) + load.size);
             let name: Arc<str> = module.path.as_str().into();
             let symbols = file.symbols.clone().filter(|_| refusal.is_none());
-            mapped.extend(stated.chain(loaded).map(|range| symbolizer::Module {
+            let pieces = stated.chain(loaded).map(|range| symbolizer::Module {
                 range,
                 bias,
                 name: Arc::clone(&name),
                 file: symbols.clone(),
-            }));
-            if file.has_outside_code && refusal.is_none() {
+            });
+            mapped.push((module, pieces.collect()));
+            // The code of a module that was mapped for a time is known from the bundle alone.
+            let is_lasting = module.mapped_from == 0 && module.mapped_until.is_none();
+            if file.has_outside_code && is_lasting && refusal.is_none() {
                 code.extend(sections(file, bias));
             }
             self.warnings.extend(refusal);
         }
-        let mut symbols = Symbolizer::new();
-        symbols.add_modules(mapped);
+        let symbols = over_time(&mapped, &mut self.notes);
         Mapped { symbols, code }
     }
 
@@ -220,6 +223,63 @@ impl<'a> BundleFiles<'a> {
 /// Returns a build id in words.
 fn in_words(id: Option<BuildId>) -> String {
     id.map_or("no build id".to_owned(), |id| format!("build id {id}"))
+}
+
+/// The most periods that are distinguished. A program that replaces modules more often has no
+/// names in those of the later periods.
+const MAX_EPOCHS: usize = 256;
+
+/// Returns the symbols of modules with their mappings over time. `notes` receives what is unknown.
+fn over_time(
+    mapped: &[(&Module, Vec<symbolizer::Module>)],
+    notes: &mut Vec<String>,
+) -> ModuleHistory {
+    let modules = || mapped.iter().map(|(module, _)| module);
+    let mut starts: Vec<u32> = vec![0];
+    starts.extend(modules().map(|module| module.mapped_from));
+    starts.extend(modules().filter_map(|module| module.mapped_until));
+    starts.sort_unstable();
+    starts.dedup();
+    let of_version = |version: u32| {
+        let here = mapped.iter().filter(|(module, _)| {
+            module.mapped_from <= version && module.mapped_until.is_none_or(|until| version < until)
+        });
+        let mut symbols = Symbolizer::new();
+        symbols.add_modules(here.flat_map(|(_, pieces)| pieces.iter().cloned()));
+        symbols
+    };
+    if starts.len() == 1 {
+        return of_version(0).into();
+    }
+    if starts.len() > MAX_EPOCHS {
+        notes.push(format!(
+            "modules were replaced {} times; the names of those after {MAX_EPOCHS} replacements are unknown",
+            starts.len() - 1
+        ));
+    }
+    let lasting = |module: &Module| module.mapped_from == 0 && module.mapped_until.is_none();
+    let of = |wanted: bool| {
+        let modules = mapped.iter().filter(move |(module, _)| lasting(module) == wanted);
+        modules.flat_map(|(_, pieces)| pieces.iter().cloned())
+    };
+    let mut stable = Symbolizer::new();
+    stable.add_modules(of(true));
+    // Modules that are mapped for a time hide those that last, as they may have replaced a part.
+    let replaced: Vec<symbolizer::Module> = of(false).collect();
+    stable.add_modules(replaced.iter().map(|piece| symbolizer::Module {
+        file: None,
+        name: "(replaced modules)".into(),
+        ..piece.clone()
+    }));
+    let known = starts.iter().take(MAX_EPOCHS);
+    let mut epochs: Vec<(Version, Symbolizer)> =
+        known.map(|&start| (Version(start), of_version(start))).collect();
+    if let Some(&next) = starts.get(MAX_EPOCHS) {
+        epochs.push((Version(next), stable.clone()));
+    }
+    let replaced = replaced.into_iter().map(|piece| piece.range).collect();
+    ModuleHistory::new(stable, epochs, replaced)
+}
 }
 
 /// Compares a file with the build id of a module.

@@ -55,7 +55,7 @@ pub(super) fn open_core(path: &Path, options: &OpenOptions, watch: &Watch<'_>) -
         name: path.display().to_string(),
         program: program_of_core(&core),
         root: directory_of(path),
-        processes: vec![Process::new(pid, symbols, Arc::new(image))],
+        processes: vec![Process::new(pid, symbols.into(), Arc::new(image))],
         threads: Threads::new(listed),
         cpus: Vec::new(),
         crash,

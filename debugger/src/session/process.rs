@@ -1,33 +1,98 @@
 //! A traced process: its code and symbols.
 
 use crate::code::{CodeMap, Lines};
+use crate::module_history::{ModuleEpoch, ModuleHistory};
 use backtrail_decoder::{Image, Version};
 use backtrail_pt::{Avma, Pid};
 use backtrail_symbolizer::{Function, Symbolizer};
 use iced_x86::{Decoder, DecoderOptions};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A traced process: its code and symbols.
 pub struct Process {
     /// Its id.
     pub pid: Pid,
-    /// Its symbols.
+    /// The symbols that hold in all versions of the code. Addresses at which modules were replaced
+    /// have none here, but in [`Self::symbols_at`].
     pub symbols: Arc<Symbolizer>,
     /// Its code bytes.
     pub image: Arc<Image>,
+    /// Its modules over time.
+    pub modules: Arc<ModuleHistory>,
     code: CodeMap,
 }
 
 impl Process {
-    /// Returns a process with these symbols and this code.
-    pub(super) fn new(pid: Pid, symbols: Symbolizer, image: Arc<Image>) -> Self {
-        let symbols = Arc::new(symbols);
+    /// Returns a process with these modules and this code.
+    pub(super) fn new(pid: Pid, modules: ModuleHistory, image: Arc<Image>) -> Self {
+        let modules = Arc::new(modules);
         Self {
             pid,
-            code: CodeMap::new(Arc::clone(&symbols), Arc::clone(&image)),
-            symbols,
+            symbols: Arc::clone(modules.stable()),
+            code: CodeMap::new(Arc::clone(&modules), Arc::clone(&image)),
             image,
+            modules,
         }
+    }
+
+    /// Returns the periods in which the same modules were mapped, in order; at least one.
+    #[must_use]
+    pub fn epochs(&self) -> &[ModuleEpoch] {
+        self.modules.epochs()
+    }
+
+    /// Returns the number of the period with a version of the code.
+    #[must_use]
+    pub fn epoch_at(&self, version: Version) -> usize {
+        self.modules.epoch_at(version)
+    }
+
+    /// Returns the symbols of the modules that were mapped in a version of the code.
+    #[must_use]
+    pub fn symbols_at(&self, version: Version) -> &Arc<Symbolizer> {
+        self.modules.symbols_at(version)
+    }
+
+    /// Returns the symbols of the modules that were mapped at the end.
+    #[must_use]
+    pub fn symbols_at_end(&self) -> &Arc<Symbolizer> {
+        self.symbols_at(Version(u32::MAX))
+    }
+
+    /// Returns whether the same modules were mapped all the time.
+    #[must_use]
+    pub fn has_one_epoch(&self) -> bool {
+        self.modules.has_one_epoch()
+    }
+
+    /// Returns the functions that `find` returns in any period, each once.
+    pub fn functions_in_all(&self, find: impl Fn(&Symbolizer) -> Vec<Function<Avma>>) -> Vec<Function<Avma>> {
+        let mut found: Vec<Function<Avma>> = Vec::new();
+        for epoch in self.epochs() {
+            let new = find(&epoch.symbols);
+            match found.is_empty() {
+                true => found = new,
+                false => {
+                    let known: HashSet<(Avma, Arc<str>)> = found
+                        .iter()
+                        .map(|known| (known.entry, Arc::clone(&known.linkage_name)))
+                        .collect();
+                    let is_new = |function: &Function<Avma>| {
+                        !known.contains(&(function.entry, Arc::clone(&function.linkage_name)))
+                    };
+                    found.extend(new.into_iter().filter(is_new));
+                }
+            }
+        }
+        found
+    }
+
+    /// Returns the address of a breakpoint on a function in a period: see
+    /// [`CodeMap::after_prologue`].
+    #[must_use]
+    pub fn after_prologue(&self, epoch: &ModuleEpoch, function: &Function<Avma>) -> Avma {
+        self.code.after_prologue(epoch, function)
     }
 
     /// Copies code bytes from `at`, as they were in a version, and says how many there are.
@@ -52,22 +117,17 @@ impl Process {
         &self.code
     }
 
-    /// Returns the address of a breakpoint on a function: see [`CodeMap::after_prologue`].
-    #[must_use]
-    pub fn after_prologue(&self, function: &Function<Avma>) -> Avma {
-        self.code.after_prologue(function)
-    }
-
     /// "the 3 modules with symbols", for errors.
     #[must_use]
     pub fn describe_modules(&self) -> String {
-        let mut files: Vec<_> = self
-            .symbols
-            .modules()
-            .iter()
+        let modules = self.epochs().iter().flat_map(|epoch| epoch.symbols.modules());
+        let mut files: Vec<_> = modules
             .filter(|module| module.file.is_some())
             .map(|module| &module.name)
             .collect();
+        if !self.has_one_epoch() {
+            files.sort_unstable();
+        }
         files.dedup();
         match files.len() {
             0 => "this process, which has no symbols".to_owned(),

@@ -148,10 +148,11 @@ impl Iterator for Callers<'_> {
     }
 }
 
+/// Returns whether two addresses are in one function, at the end of the history.
 fn same_function(session: &Session, thread: &Thread, one: Avma, other: Avma) -> bool {
-    let Some(process) = session.process(thread) else {
+    let Some(symbols) = session.symbols_at(thread, thread.history.len()) else {
         return true;
     };
-    let entry = |at| process.symbols.function_at(at).map(|function| function.entry);
+    let entry = |at| symbols.function_at(at).map(|function| function.entry);
     entry(one) == entry(other)
 }

@@ -20,7 +20,12 @@ pub(crate) fn unwound<'a>(session: &Session, thread: &'a Thread) -> Option<&'a U
         let process = session.process(thread)?;
         let memory = Memory::new(core, &process.image);
         let past = TraceFrames::new(session, thread, process);
-        Some(unwind::unwind(registers, &process.symbols, &memory, &past))
+        Some(unwind::unwind(
+            registers,
+            process.symbols_at_end(),
+            &memory,
+            &past,
+        ))
     };
     thread.core_stack.unwound.get_or_init(find).as_ref()
 }
@@ -122,7 +127,7 @@ fn ends_where_the_program_begins(session: &Session, thread: &Thread, unwound: &U
         let process = session.process(thread)?;
         let entry = Memory::new(session.core()?, &process.image).program_entry()?;
         let outermost = unwound.frames.last()?.look_up();
-        Some(process.symbols.function_at(outermost)?.entry == entry)
+        Some(process.symbols_at_end().function_at(outermost)?.entry == entry)
     };
     unwound.end == UnwindEnd::Outermost && found().unwrap_or(false)
 }
@@ -150,7 +155,9 @@ fn called(session: &Session, thread: &Thread, pc: Avma, forest: &Forest, call: C
     let Some((process, core)) = session.process(thread).zip(session.core()) else {
         return false;
     };
-    let function = process.symbols.function_at(forest.call(call).function);
+    let call = forest.call(call);
+    let symbols = session.symbols_at(thread, call.first);
+    let function = symbols.and_then(|symbols| symbols.function_at(call.function));
     function.is_some_and(|function| Memory::new(core, &process.image).is_behind_call_of(pc, function.entry))
 }
 

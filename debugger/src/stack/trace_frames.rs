@@ -211,6 +211,7 @@ impl CallFrame<'_> {
         let TraceFrames { thread, process, .. } = self.ran;
         let history = &thread.history;
         let first = self.forest.call(self.outer).first;
+        let symbols = process.symbols_at(history.version(first));
         let mut rows: FxHashMap<Avma, Option<Arc<UnwindRow>>> = FxHashMap::default();
         let (mut stretches, mut described) = (Vec::new(), Vec::new());
         let (mut at, mut end) = (until, until);
@@ -240,7 +241,7 @@ impl CallFrame<'_> {
                 self.ran.spend(1)?;
                 let pc = walker.prev()?.pc;
                 at -= 1;
-                let row = rows.entry(pc).or_insert_with(|| process.symbols.unwind_row(pc));
+                let row = rows.entry(pc).or_insert_with(|| symbols.unwind_row(pc));
                 if behind_described.is_multiple_of(DESCRIBED_STEP)
                     && let Some(layout) = row.as_deref().and_then(Layout::by)
                 {

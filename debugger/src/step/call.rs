@@ -17,7 +17,8 @@ impl Steps<'_> {
         };
         let call = self.forest().call(frame.call);
         let lines = self.lines.lines;
-        let outside = |pc: Avma| !lines.is_within(lines.chain(pc), frame.chain);
+        let chain = |pc: Avma| lines.chain(self.lines.point_in(frame.call, pc));
+        let outside = |pc: Avma| !lines.is_within(chain(pc), frame.chain);
         let own = |from: u64| OwnInstructions::new(&self.lines, frame.call, from, outside);
         match direction {
             Direction::Forward => {

@@ -1,7 +1,7 @@
 //! The memory of a crashed process: what the core saved, and of what it left out, what files say.
 
 use backtrail_bundle::core::{Core, Segment};
-use backtrail_decoder::Image;
+use backtrail_decoder::{Image, Version};
 use backtrail_pt::Avma;
 use iced_x86::{Decoder, DecoderOptions};
 
@@ -10,6 +10,9 @@ const LONGEST_CALL: u64 = 9;
 
 /// The type of the entry of the auxiliary vector with the address where the program begins.
 const AT_ENTRY: u64 = 9;
+
+/// The code at the crash.
+const LAST: Version = Version(u32::MAX);
 
 /// The memory at the crash.
 pub(crate) struct Memory<'a> {
@@ -29,7 +32,7 @@ impl<'a> Memory<'a> {
         if self.core.memory(at, out) == out.len() {
             return Some(());
         }
-        (!self.is_writable(at) && self.image.read(at, out) == out.len()).then_some(())
+        (!self.is_writable(at) && self.image.read_version(LAST, at, out) == out.len()).then_some(())
     }
 
     /// The 64-bit word at `at`.
@@ -48,7 +51,7 @@ impl<'a> Memory<'a> {
     pub fn is_code(&self, at: Avma) -> bool {
         match self.segment(at) {
             Some(segment) => segment.executable,
-            None => self.image.read(at, &mut [0]) == 1,
+            None => self.image.read_version(LAST, at, &mut [0]) == 1,
         }
     }
 

@@ -16,7 +16,7 @@ use super::spans::{SPAN, Span};
 use super::{Forest, Functions};
 use crate::history::Flow;
 use crate::watch::Stage;
-use crate::{Canceled, History, Mark, PathIdx, PathTable, Watch};
+use crate::{Canceled, History, Mark, PathIdx, PathTable, Version, Watch};
 use path_summaries::PathSummaries;
 use rules::{Rules, Source};
 use std::sync::Arc;
@@ -179,7 +179,8 @@ impl<'a> Builder<'a> {
         }
         rules.begin_log(self.execution, self.index);
         if self.execution == 0 {
-            marks = pass_marks(rules, None, summaries.first(path), self.index, marks);
+            let version = version_of(path, table);
+            marks = pass_marks(rules, None, summaries.first(path), self.index, version, marks);
         }
         let end = summaries.follow(path, table, self.index, rules);
         self.index += table.paths.count(path);
@@ -187,7 +188,10 @@ impl<'a> Builder<'a> {
             let to = summaries.first(next);
             match next_mark(marks) > self.index {
                 true => rules.transfer(end, to, self.index),
-                false => marks = pass_marks(rules, Some(end), to, self.index, marks),
+                false => {
+                    let version = version_of(next, table);
+                    marks = pass_marks(rules, Some(end), to, self.index, version, marks);
+                }
             }
         } else {
             rules.end_history(end.as_ref(), marks, self.index);
@@ -209,6 +213,12 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// Returns the version of the code of a path's first block.
+fn version_of(path: PathIdx, table: PathTable<'_>) -> Version {
+    let first = table.paths.blocks(path).first();
+    first.map_or(Version::default(), |&block| table.blocks.version(block))
+}
+
 /// Handles the marks before instruction `index` at `to`, or the start of the history. Returns the
 /// remaining marks.
 fn pass_marks<'m>(
@@ -216,11 +226,12 @@ fn pass_marks<'m>(
     last: Option<&Source>,
     to: CodeSite,
     index: u64,
+    version: Version,
     marks: &'m [Mark],
 ) -> &'m [Mark] {
     let before = marks.partition_point(|mark| mark.index <= index);
     let (passed, rest) = marks.split_at(before);
-    rules.between(last, passed.iter(), to, index);
+    rules.between(last, passed.iter(), to, index, version);
     rest
 }
 

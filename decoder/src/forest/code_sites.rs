@@ -1,6 +1,7 @@
 //! Interned code addresses that calls come from and go to.
 
 use super::Functions;
+use crate::Version;
 use backtrail_pt::Avma;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
@@ -49,14 +50,18 @@ impl CodeSite {
     }
 }
 
+/// 0, or one more than the number of a module that was mapped in place of another
+/// ([`Functions::replaced`]).
+type CodeNumber = usize;
+
 /// The interned sites and their functions.
 pub(super) struct CodeSites<'a> {
     functions: &'a dyn Functions,
-    ids: FxHashMap<Avma, SiteIdx>,
+    ids: FxHashMap<(Avma, CodeNumber), SiteIdx>,
     /// The sites by number.
     infos: Vec<SiteInfo>,
     ranges: Vec<Range<Avma>>,
-    by_start: FxHashMap<Avma, FunctionIdx>,
+    by_start: FxHashMap<(Avma, CodeNumber), FunctionIdx>,
     /// A bit for each site: some call returns to it.
     returned_to: Vec<u64>,
     /// The sites whose bit was set since the last query.
@@ -83,33 +88,38 @@ impl<'a> CodeSites<'a> {
         }
     }
 
-    pub fn of(&mut self, at: Avma) -> CodeSite {
+    /// Returns the site of an address in a version of the code.
+    pub fn of(&mut self, at: Avma, version: Version) -> CodeSite {
+        let (code, functions) = self.functions_at(at, version);
         let next = SiteIdx(self.infos.len() as u32);
-        let id = *self.ids.entry(at).or_insert(next);
+        let id = *self.ids.entry((at, code)).or_insert(next);
         if let Some(infos) = self.infos.get(id.index()) {
             let function = infos.function;
             return CodeSite { id, function };
         }
         // Ignore a range without the address.
-        let range = self.functions.range_of(at).filter(|range| range.contains(&at));
-        let function = range.map_or(FunctionIdx::UNKNOWN, |range| self.function(at, range));
+        let range = functions.range_of(at).filter(|range| range.contains(&at));
+        let function = range.map_or(FunctionIdx::UNKNOWN, |range| {
+            let range = whole_range(functions, at, range);
+            self.function(range, code)
+        });
         self.infos.push(SiteInfo { at, function });
         CodeSite { id, function }
     }
 
-    /// Returns the number of the function with an address in this range. A separate part has the
-    /// number of the range with the entry.
-    fn function(&mut self, at: Avma, range: Range<Avma>) -> FunctionIdx {
-        let apart = self.functions.entry_of(at).filter(|entry| !range.contains(entry));
-        let range = apart
-            .and_then(|entry| {
-                let whole = self.functions.range_of(entry)?;
-                whole.contains(&entry).then_some(whole)
-            })
-            .unwrap_or(range);
+    fn functions_at(&self, at: Avma, version: Version) -> (CodeNumber, &'a dyn Functions) {
+        let all = self.functions;
+        let replaced = all.replaced(at, version);
+        replaced.map_or((0, all), |(number, functions)| {
+            (number.saturating_add(1), functions)
+        })
+    }
+
+    /// Returns the number of the function with a range.
+    fn function(&mut self, range: Range<Avma>, code: CodeNumber) -> FunctionIdx {
         let next = FunctionIdx(self.ranges.len() as u32);
         let ranges = &mut self.ranges;
-        *self.by_start.entry(range.start).or_insert_with(|| {
+        *self.by_start.entry((range.start, code)).or_insert_with(|| {
             ranges.push(range);
             next
         })
@@ -163,12 +173,24 @@ impl<'a> CodeSites<'a> {
     }
 
     /// Returns whether an instruction is between a call and the intended function.
-    pub fn is_glue(&self, pc: Avma) -> bool {
-        self.functions.is_plt(pc) || self.functions.is_resolver(pc)
+    pub fn is_glue(&self, pc: Avma, version: Version) -> bool {
+        let (_, functions) = self.functions_at(pc, version);
+        functions.is_plt(pc) || functions.is_resolver(pc)
     }
 
     /// Returns the addresses of all sites, by number.
     pub fn into_addresses(self) -> Vec<Avma> {
         self.infos.into_iter().map(|infos| infos.at).collect()
     }
+}
+
+/// Returns the range of the function with an address in `range`. A separate part has the range with
+/// the entry.
+fn whole_range(functions: &dyn Functions, at: Avma, range: Range<Avma>) -> Range<Avma> {
+    let apart = functions.entry_of(at).filter(|entry| !range.contains(entry));
+    let whole = apart.and_then(|entry| {
+        let whole = functions.range_of(entry)?;
+        whole.contains(&entry).then_some(whole)
+    });
+    whole.unwrap_or(range)
 }

@@ -187,7 +187,7 @@ impl Session<'_> {
 
     /// Ends the packet streams of a halted process.
     fn close(&mut self, pid: RawTid) {
-        self.update_image(pid);
+        self.update_image(pid, None);
         for thread in self.threads.values_mut().filter(|thread| thread.pid == pid) {
             let ip = ptrace::registers(thread.tid).ok().map(|registers| registers.pc());
             thread.close(ip, self.encoders.as_ref());

@@ -5,6 +5,7 @@ use crate::destination::Destination;
 use crate::error::{Error, Result};
 use crate::ptrace::RawTid;
 use crate::translate::PacketStorage;
+use std::ops::Range;
 
 impl Session<'_> {
     /// Returns the packet storage of a thread, and creates its file if it needs one.
@@ -37,6 +38,14 @@ impl Session<'_> {
     pub(super) fn copy_modules(&self, pid: RawTid) {
         if let (Destination::Bundle(writer), Some(process)) = (&self.destination, self.processes.get(&pid)) {
             process.image.copy_modules(writer);
+        }
+    }
+
+    /// Copies the modules that a process has unmapped into the bundle, because the program may
+    /// overwrite their files now.
+    pub(super) fn copy_unmapped(&self, pid: RawTid, unmapped: &Range<u64>) {
+        if let (Destination::Bundle(writer), Some(process)) = (&self.destination, self.processes.get(&pid)) {
+            process.image.copy_unmapped(unmapped, writer);
         }
     }
 

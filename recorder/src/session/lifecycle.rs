@@ -140,7 +140,7 @@ impl Session<'_> {
             .values()
             .any(|thread| thread.pid == pid && thread.tid != tid)
         {
-            self.update_image(pid);
+            self.update_image(pid, None);
         }
         self.record(tid, name);
         let _ = ptrace::resume(tid, 0);

@@ -32,6 +32,9 @@ impl Session<'_> {
             libc::SYS_shmdt | libc::SYS_remap_file_pages | libc::SYS_shmat => vec![range(0, u64::MAX)],
             _ => return Ok(()),
         };
+        let mapped = changed.last().map(|range| range.start);
+        let unmapped = changed.last().cloned();
+        let unmapped = unmapped.filter(|_| number as libc::c_long == libc::SYS_munmap);
         let Some(TranslatedThread { pid, translated, .. }) =
             translated_thread(&mut self.threads, &self.encoders, tid)
         else {
@@ -61,8 +64,11 @@ impl Session<'_> {
             }
             translated.protect_new_aliases(now)?;
         }
+        if let Some(unmapped) = unmapped {
+            self.copy_unmapped(pid, &unmapped);
+        }
         if maps {
-            self.update_image(pid);
+            self.update_image(pid, mapped);
         }
         Ok(())
     }

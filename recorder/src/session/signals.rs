@@ -80,13 +80,23 @@ impl Session<'_> {
                 let _ = ptrace::set_registers(tid, &clean);
             }
             stepped.restore_cleared();
-            if maps_code(registers)
-                && let Some(process) = self.processes.get_mut(&thread.pid)
-            {
-                process.image.update(thread.pid);
-                self.limit_open_files();
+            let pid = thread.pid;
+            if registers.orig_rax as libc::c_long == libc::SYS_munmap {
+                let end = registers.rdi.saturating_add(registers.rsi);
+                self.copy_unmapped(pid, &(registers.rdi..end));
+            }
+            if maps_code(registers) {
+                self.update_image(pid, Some(mapped_address(registers)));
             }
         }
+    }
+}
+
+/// Returns the address of the memory that a completed system call made executable.
+fn mapped_address(registers: &Registers) -> u64 {
+    match registers.orig_rax as libc::c_long {
+        libc::SYS_mprotect | libc::SYS_pkey_mprotect => registers.rdi,
+        _ => registers.rax,
     }
 }
 

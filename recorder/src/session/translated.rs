@@ -2,6 +2,7 @@
 
 use super::signals::HANDLER_ENTRY;
 use super::{Hold, Session};
+use crate::Engine;
 use crate::error::Result;
 use crate::ptrace::{self, RawTid, Stop};
 use crate::thread::{FollowMode, RunState, Thread};
@@ -401,19 +402,26 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Updates the code image of a process.
-    pub(super) fn update_image(&mut self, pid: RawTid) {
+    /// Updates the code image of a process. `mapped` is the address of a new mapping.
+    pub(super) fn update_image(&mut self, pid: RawTid, mapped: Option<u64>) {
         let added = self.added(pid);
-        let fragments = self.threads.values().find_map(|thread| match &thread.mode {
-            FollowMode::Translated(translated) if thread.pid == pid => {
-                Some(translated.space.borrow().fragments())
-            }
+        let space = self.threads.values().find_map(|thread| match &thread.mode {
+            FollowMode::Translated(translated) if thread.pid == pid => Some(Rc::clone(&translated.space)),
             _ => None,
         });
         if let Some(process) = self.processes.get_mut(&pid) {
             process.image.added = added;
-            process.image.update(pid);
-            process.fragments = fragments.unwrap_or_default();
+            match space {
+                Some(space) => {
+                    let mut space = space.borrow_mut();
+                    process.code_version = space.version();
+                    let replaced = process.image.update(pid, process.code_version, mapped);
+                    replaced.into_iter().for_each(|range| space.mark_changed(range));
+                    process.fragments = space.fragments();
+                }
+                None if self.settings.engine == Engine::Step => process.update_stepped(pid, mapped),
+                None => drop(process.image.update(pid, process.code_version, mapped)),
+            }
         }
         self.limit_open_files();
     }

@@ -299,6 +299,16 @@ impl AddressSpace {
         self.cache.fragments(|page| changing.contains(&page))
     }
 
+    /// Notes that other code was at the addresses in `range` before.
+    pub(crate) fn mark_changed(&mut self, range: std::ops::Range<u64>) {
+        self.cache.mark_changed(range);
+    }
+
+    /// Returns the number of changes of code that was translated.
+    pub(crate) fn version(&self) -> u32 {
+        self.cache.version()
+    }
+
     /// Removes all memory that the recorder has added, and restores write access.
     pub(super) fn remove_additions(&mut self, tracee: &mut Tracee<'_>) -> Result<()> {
         let pages: Vec<u64> = self.protected.iter().copied().collect();

@@ -2,6 +2,7 @@
 
 use super::budget::Budget;
 use super::sections::{Dwarf, Slice};
+use super::stated_name::stated;
 use super::unit::{self, Unit};
 use crate::code::CodeRanges;
 use crate::demangle::Name;
@@ -137,14 +138,14 @@ impl<'d> UnitFunctions<'d> {
 
     /// Returns the name qualified by its namespaces and types, as in source code.
     fn qualified(&self, name: &[u8], mut scope: Option<u32>) -> String {
-        let mut parts = vec![String::from_utf8_lossy(name)];
+        let mut parts = vec![stated(name)];
         let mut length = 0;
         while let Some(here) = scope.and_then(|number| self.scopes.get(number as usize)) {
             length += here.name.len();
             if parts.len() > MAX_SCOPES || length > MAX_QUALIFIED {
                 break;
             }
-            parts.push(String::from_utf8_lossy(here.name));
+            parts.push(stated(here.name));
             scope = here.parent;
         }
         parts.reverse();
@@ -174,7 +175,7 @@ impl<'d> NamedEntry<'d> {
             return Some((Name::of(linkage), true));
         }
         let name = self.name?;
-        let linkage = String::from_utf8_lossy(name).into();
+        let linkage = stated(name).into();
         let readable = unit.qualified(name, self.scope).into();
         Some((Name { readable, linkage }, false))
     }

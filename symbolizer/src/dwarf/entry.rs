@@ -147,7 +147,7 @@ impl<'i, 'd> Entry<'i, 'd> {
 
     pub fn name(&self) -> Option<Arc<str>> {
         self.text(gimli::DW_AT_name)
-            .map(|name| String::from_utf8_lossy(name).into())
+            .map(|name| super::stated_name::stated(name).into())
     }
 
     /// Returns the entry that an attribute refers to.

@@ -257,7 +257,8 @@ fn convert(owner: &Entry<'_, '_>, location: &Location<Slice<'_>>) -> ValueLocati
         Location::Bytes { value } => ValueLocation::Bytes(value.slice().into()),
         Location::ImplicitPointer { value, byte_offset } => ValueLocation::ImplicitPointer {
             entry: EntryId {
-                offset: value.0,
+                // In a split file, the offset counts from the start of the unit's own section.
+                offset: owner.unit.base.saturating_add(value.0),
                 supplementary: owner.supplementary,
             },
             offset: byte_offset,

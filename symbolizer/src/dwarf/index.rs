@@ -2,13 +2,11 @@
 
 use super::budget::Budget;
 use super::sections::{Dwarf, Slice};
+use super::types::is_cpp_language;
 use super::unit::Unit;
 use gimli::DebuggingInformationEntry;
 use rustc_hash::FxHashMap;
-
-/// The most scopes and the most bytes of a qualified name.
-const MAX_SCOPES: usize = 64;
-const MAX_QUALIFIED: usize = 4096;
+use std::sync::{Arc, Mutex};
 
 /// The names of one unit.
 #[derive(Default)]
@@ -16,15 +14,28 @@ pub(super) struct UnitIndex<'d> {
     scopes: Vec<NameScope<'d>>,
     /// The entries, in the order of the section.
     pub(super) named: Vec<IndexedName<'d>>,
+    /// The entries by their names without template arguments.
     pub(super) by_name: FxHashMap<&'d [u8], Vec<u32>>,
+    /// The names of templates' instances whose entries omit the arguments, by the offset of the
+    /// entry.
+    pub(super) instances: Mutex<FxHashMap<usize, Arc<str>>>,
 }
 
-struct NameScope<'d> {
-    parent: Option<u32>,
-    name: &'d [u8],
+/// A namespace, type or function that contains other names.
+pub(super) struct NameScope<'d> {
+    pub(super) parent: Option<u32>,
+    pub(super) name: ScopedName<'d>,
     /// Whether the names are also visible in the enclosing scope, as those of an unscoped
     /// enumeration.
-    transparent: bool,
+    pub(super) transparent: bool,
+}
+
+/// A name as the entry states it.
+#[derive(Clone, Copy)]
+pub(super) struct ScopedName<'d> {
+    pub(super) text: &'d [u8],
+    /// The offset of the entry, if it states template arguments and its name does not.
+    pub(super) template: Option<usize>,
 }
 
 /// The kinds of named entries.
@@ -46,8 +57,8 @@ pub(super) struct IndexedName<'d> {
     /// The offset from the start of the unit.
     pub(super) offset: usize,
     pub(super) kind: NameKind,
-    name: &'d [u8],
-    scope: Option<u32>,
+    pub(super) name: ScopedName<'d>,
+    pub(super) scope: Option<u32>,
     pub(super) declaration: bool,
 }
 
@@ -58,6 +69,9 @@ struct OpenEntry {
     scope: Option<u32>,
     in_function: bool,
     enumeration: usize,
+    /// The name of the entry itself, and the scope that it opens.
+    own_name: Option<u32>,
+    own_scope: Option<u32>,
 }
 
 impl<'d> UnitIndex<'d> {
@@ -65,7 +79,8 @@ impl<'d> UnitIndex<'d> {
         let mut index = Self::default();
         let _ = index.read(unit, sections, budget);
         for (number, named) in (0..).zip(&index.named) {
-            index.by_name.entry(named.name).or_default().push(number);
+            let name = without_arguments(named.name.text);
+            index.by_name.entry(name).or_default().push(number);
         }
         index
     }
@@ -74,6 +89,7 @@ impl<'d> UnitIndex<'d> {
         let mut entries = unit.entries(None)?;
         let mut die = DebuggingInformationEntry::null();
         let mut open: Vec<OpenEntry> = Vec::new();
+        let mut is_cpp = false;
         while !entries.is_empty() {
             let depth = entries.next_depth();
             if !entries.read_entry(&mut die).ok()? {
@@ -88,15 +104,56 @@ impl<'d> UnitIndex<'d> {
                 scope: None,
                 in_function: false,
                 enumeration: 0,
+                own_name: None,
+                own_scope: None,
             });
+            if let Some(language) = die.attr_value(gimli::DW_AT_language) {
+                is_cpp = is_cpp_language(language);
+            }
+            // In other languages, the names of variants of an enumeration have no arguments.
+            if is_cpp && is_template_parameter(die.tag()) {
+                self.mark_template(around);
+            }
+            let count = self.named.len();
             let here = self
                 .entry((unit, sections, budget), &die, around)
-                .unwrap_or(around);
+                .unwrap_or(OpenEntry {
+                    own_name: None,
+                    own_scope: None,
+                    ..around
+                });
+            let here = OpenEntry {
+                own_name: (self.named.len() > count).then_some(count as u32),
+                ..here
+            };
             if die.has_children() {
                 open.push(OpenEntry { depth, ..here });
             }
         }
         Some(())
+    }
+
+    /// Notes that an entry has template arguments, unless they are in its name.
+    fn mark_template(&mut self, entry: OpenEntry) {
+        let is_plain = |name: &ScopedName<'d>| !name.text.contains(&b'<');
+        // The entry of the name is the last one that was opened.
+        let own = entry.own_name.and_then(|own| self.named.get_mut(own as usize));
+        let offset = own.map(|own| {
+            let offset = own.offset;
+            if is_plain(&own.name) {
+                own.name.template = Some(offset);
+            }
+            offset
+        });
+        let scope = entry.own_scope.and_then(|own| self.scopes.get_mut(own as usize));
+        if let Some(scope) = scope.filter(|scope| is_plain(&scope.name)) {
+            scope.name.template = offset.or(Some(entry.enumeration));
+        }
+    }
+
+    /// Returns the scope with this number.
+    pub(super) fn scope(&self, number: u32) -> Option<&NameScope<'d>> {
+        self.scopes.get(number as usize)
     }
 
     /// Adds the name of an entry. Returns the state for its children, or `None` if it does not
@@ -135,7 +192,7 @@ impl<'d> UnitIndex<'d> {
             && let Some(declared) = self.named_at(origin.0)
         {
             // An entity defined outside of its scope is declared there first.
-            name = name.or(Some(declared.name));
+            name = name.or(Some(declared.name.text));
             scope = declared.scope;
         }
         if die.tag() == gimli::DW_TAG_namespace {
@@ -145,7 +202,10 @@ impl<'d> UnitIndex<'d> {
             self.named.push(IndexedName {
                 offset: die.offset().0,
                 kind,
-                name,
+                name: ScopedName {
+                    text: name,
+                    template: None,
+                },
                 scope,
                 declaration: flag(gimli::DW_AT_declaration)
                     || (die.tag() == gimli::DW_TAG_member && !die.has_attr(gimli::DW_AT_const_value)),
@@ -157,7 +217,10 @@ impl<'d> UnitIndex<'d> {
         let inner = name.map(|name| {
             self.scopes.push(NameScope {
                 parent: scope,
-                name,
+                name: ScopedName {
+                    text: name,
+                    template: None,
+                },
                 transparent: die.tag() == gimli::DW_TAG_enumeration_type && !flag(gimli::DW_AT_enum_class),
             });
             self.scopes.len() as u32 - 1
@@ -166,6 +229,7 @@ impl<'d> UnitIndex<'d> {
             scope: inner.or(scope),
             in_function: around.in_function || die.tag() == gimli::DW_TAG_subprogram,
             enumeration: die.offset().0,
+            own_scope: inner,
             ..around
         })
     }
@@ -177,21 +241,28 @@ impl<'d> UnitIndex<'d> {
             .ok()?;
         self.named.get(at)
     }
+}
 
-    pub(super) fn full_name(&self, named: &IndexedName<'d>) -> String {
-        let mut parts = vec![String::from_utf8_lossy(named.name)];
-        let (mut scope, mut length) = (named.scope, 0);
-        while let Some(here) = scope.and_then(|number| self.scopes.get(number as usize)) {
-            length += here.name.len();
-            if parts.len() > MAX_SCOPES || length > MAX_QUALIFIED {
-                break;
-            }
-            if !here.transparent {
-                parts.push(String::from_utf8_lossy(here.name));
-            }
-            scope = here.parent;
-        }
-        parts.reverse();
-        parts.join("::")
+/// Returns whether an entry states an argument of a template.
+pub(super) fn is_template_parameter(tag: gimli::DwTag) -> bool {
+    matches!(
+        tag,
+        gimli::DW_TAG_template_type_parameter
+            | gimli::DW_TAG_template_value_parameter
+            | gimli::DW_TAG_GNU_template_template_param
+            | gimli::DW_TAG_GNU_template_parameter_pack
+    )
+}
+
+/// Returns a name without template arguments.
+fn without_arguments(name: &[u8]) -> &[u8] {
+    let name = name.strip_prefix(super::stated_name::MARK).unwrap_or(name);
+    if name.starts_with(b"operator") {
+        return name;
+    }
+    let end = name.iter().position(|byte| matches!(byte, b'<' | b'|'));
+    match end {
+        Some(end @ 1..) => name.get(..end).unwrap_or(name),
+        _ => name,
     }
 }

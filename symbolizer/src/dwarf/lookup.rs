@@ -4,13 +4,14 @@ use super::entry::Entry;
 use super::index::{NameKind, UnitIndex};
 use super::info::{DebugInfo, LazyUnit};
 use crate::entry_id::EntryId;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The most units with a name that are searched.
 const MAX_FOUND: usize = 64;
 
 impl<'d> DebugInfo<'d> {
-    fn index_of<'i>(&self, unit: &'i LazyUnit<'d>) -> &'i UnitIndex<'d> {
+    pub(super) fn index_of<'i>(&self, unit: &'i LazyUnit<'d>) -> &'i UnitIndex<'d> {
         unit.index
             .get_or_init(|| Box::new(UnitIndex::new(&unit.unit, self.sections(unit), &self.budget)))
     }
@@ -25,7 +26,8 @@ impl<'d> DebugInfo<'d> {
         is_wanted: impl Fn(NameKind) -> bool,
     ) -> Vec<(NameKind, EntryId)> {
         let wanted = wanted.trim_start_matches("::");
-        let last = last_component(wanted);
+        let last = without_arguments(last_component(wanted));
+        let wanted = &*normalized(wanted);
         let near = near
             .filter(|near| !near.supplementary)
             .and_then(|near| self.unit_of(near.offset))
@@ -43,7 +45,7 @@ impl<'d> DebugInfo<'d> {
                 if named.declaration || !is_wanted(named.kind) || found.len() >= MAX_FOUND {
                     continue;
                 }
-                let full = index.full_name(named);
+                let full = normalized(&self.full_name(unit, named)).into_owned();
                 // Source code cannot name an anonymous namespace.
                 let shown = full.replace("(anonymous namespace)::", "");
                 let same = full == wanted || shown == wanted;
@@ -84,10 +86,37 @@ impl<'d> Entry<'_, 'd> {
     pub fn full_name(&self) -> Option<Arc<str>> {
         let index = self.info.index_of(self.unit);
         match index.named_at(self.unit_offset()) {
-            Some(named) => Some(index.full_name(named).into()),
+            Some(named) => Some(self.info.full_name(self.unit, named).into()),
             None => self.name(),
         }
     }
+}
+
+/// Returns a component of a path without its template arguments.
+fn without_arguments(component: &str) -> &str {
+    match component.find('<') {
+        Some(start @ 1..) if !component.starts_with("operator") => {
+            component.get(..start).unwrap_or(component)
+        }
+        _ => component,
+    }
+}
+
+/// Returns a name without the spaces that do not separate words: `a<b, c<d> >` is `a<b,c<d>>`.
+fn normalized(name: &str) -> Cow<'_, str> {
+    if !name.contains('<') {
+        return Cow::Borrowed(name);
+    }
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut out = String::with_capacity(name.len());
+    let mut characters = name.chars().peekable();
+    while let Some(character) = characters.next() {
+        let separates = out.ends_with(is_word) && characters.peek().is_some_and(|next| is_word(*next));
+        if character != ' ' || separates {
+            out.push(character);
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// Returns the last component of a path, including its template arguments.
@@ -109,7 +138,17 @@ fn last_component(path: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::last_component;
+    use super::{last_component, normalized, without_arguments};
+
+    #[test]
+    fn spaces_and_arguments_do_not_count() {
+        assert_eq!(normalized("a<b, c<d *> >"), "a<b,c<d*>>");
+        assert_eq!(normalized("f<unsigned long>"), "f<unsigned long>");
+        assert_eq!(normalized("unsigned  long"), "unsigned  long");
+        assert_eq!(without_arguments("vec<b::c>"), "vec");
+        assert_eq!(without_arguments("operator<"), "operator<");
+        assert_eq!(without_arguments("<x>"), "<x>");
+    }
 
     #[test]
     fn template_arguments_belong_to_the_last_component() {

@@ -20,8 +20,11 @@ mod scopes;
 mod sections;
 mod source_lines;
 mod split;
+mod stated_name;
+mod template_names;
 mod types;
 mod unit;
+mod variants;
 
 pub(crate) use budget::Budget;
 pub(crate) use dies::ResolvedName;

@@ -251,13 +251,20 @@ impl<'d> Entry<'_, 'd> {
         let Ok(Some(mut list)) = dwarf.attr_locations(unit, value) else {
             return VariableLocation::Unknown("the location list is damaged");
         };
+        // A default location holds where no other entry of the list does.
+        let mut default = None;
         for _ in 0..MAX_LOCATIONS {
             match list.next() {
+                Ok(Some(entry)) if (entry.range.begin, entry.range.end) == (0, u64::MAX) => {
+                    default = Some(entry.data);
+                }
                 Ok(Some(entry)) if (entry.range.begin..entry.range.end).contains(&at) => {
                     return self.expression(entry.data);
                 }
                 Ok(Some(_)) => {}
-                Ok(None) => return VariableLocation::OptimizedOut,
+                Ok(None) => {
+                    return default.map_or(VariableLocation::OptimizedOut, |data| self.expression(data));
+                }
                 Err(_) => break,
             }
         }

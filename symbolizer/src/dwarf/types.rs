@@ -1,13 +1,13 @@
 //! Reads types from entries (DWARF 5, chapter 5).
 
 use super::budget::Budget;
-use super::entry::{Entry, budget};
+use super::entry::{Entry, MAX_ORIGINS, budget};
 use super::index::NameKind;
 use super::info::DebugInfo;
 use crate::entry_id::EntryId;
 use crate::types::{
-    Access, Count, Encoding, Enumeration, Keyword, Language, Member, MemberLocation, MemberTypedef, Method,
-    Parameter, PointerKind, Qualifier, Record, TemplateArgument, Type, TypeKind, Variant, Variants,
+    Access, Count, DynamicProperty, Encoding, Enumeration, Keyword, Language, Member, MemberLocation,
+    MemberTypedef, Method, Parameter, PointerKind, Qualifier, Record, TemplateArgument, Type, TypeKind,
 };
 use gimli::{AttributeValue, DwTag};
 
@@ -25,6 +25,7 @@ impl<'d> DebugInfo<'d> {
         Some(Type {
             name,
             size: self.stated_size(&entry),
+            bit_size: bit_size(&entry),
             kind,
             alignment: entry.number(gimli::DW_AT_alignment),
             language: language(&entry),
@@ -89,6 +90,9 @@ impl<'d> DebugInfo<'d> {
             gimli::DW_TAG_structure_type => self.record(entry, Keyword::Struct, budget),
             gimli::DW_TAG_class_type => self.record(entry, Keyword::Class, budget),
             gimli::DW_TAG_union_type => self.record(entry, Keyword::Union, budget),
+            gimli::DW_TAG_enumeration_type if is_big_endian(entry) => {
+                TypeKind::Other("an enumeration in big-endian order")
+            }
             gimli::DW_TAG_enumeration_type => self.enumeration(entry, target, budget),
             gimli::DW_TAG_array_type => self.array(entry, target, budget),
             gimli::DW_TAG_subroutine_type | gimli::DW_TAG_subprogram => self.function(entry, budget),
@@ -116,21 +120,15 @@ impl<'d> DebugInfo<'d> {
                 gimli::DW_TAG_member | gimli::DW_TAG_inheritance | gimli::DW_TAG_variable => {
                     record.members.extend(member(&child, default));
                 }
-                gimli::DW_TAG_variant_part => {
-                    let forms = child.children(budget);
-                    if forms
-                        .iter()
-                        .any(|form| form.value(gimli::DW_AT_discr_list).is_some())
-                    {
-                        return TypeKind::Other("an enumeration with discriminant ranges");
-                    }
-                    record.variants = self.variants(&child, budget);
-                }
+                gimli::DW_TAG_variant_part => match self.variants(&child, budget) {
+                    Some(variants) if record.variants.is_none() => record.variants = Some(variants),
+                    _ => return TypeKind::Other("a record with variants of an unsupported form"),
+                },
                 gimli::DW_TAG_GNU_template_parameter_pack => {
                     let pack = child.children(budget);
                     record.arguments.extend(pack.iter().filter_map(template_argument));
                 }
-                gimli::DW_TAG_subprogram => record.methods.extend(method(&child, default)),
+                gimli::DW_TAG_subprogram => record.methods.extend(self.method(&child, default)),
                 gimli::DW_TAG_typedef => record.typedefs.extend(child.name().map(|name| MemberTypedef {
                     name,
                     target: child.reference(gimli::DW_AT_type),
@@ -146,53 +144,53 @@ impl<'d> DebugInfo<'d> {
         TypeKind::Record(record)
     }
 
-    fn variants(&self, part: &Entry<'_, 'd>, budget: &Budget) -> Option<Variants> {
-        let discriminant = part.reference(gimli::DW_AT_discr);
-        let discriminant = match discriminant {
-            Some(id) => Some(member(&self.entry(id)?, Access::Public)?),
-            None => None,
-        };
-        let children = part.children(budget).into_iter();
-        let variants = children
-            .filter(|child| child.tag() == gimli::DW_TAG_variant)
-            .map(|child| Variant {
-                value: child
-                    .as_number(gimli::DW_AT_discr_value)
-                    .map(|value| value as u64),
-                members: child
-                    .children(budget)
-                    .iter()
-                    .filter(|child| child.tag() == gimli::DW_TAG_member)
-                    .filter_map(|child| member(child, Access::Public))
-                    .collect(),
-            })
-            .collect();
-        Some(Variants {
-            discriminant,
-            variants,
-        })
+    /// Returns whether the numbers of a type have a sign.
+    pub(super) fn is_signed(&self, id: EntryId) -> bool {
+        let mut next = self.entry(id);
+        for _ in 0..MAX_ORIGINS {
+            let Some(entry) = next else { break };
+            if entry.value(gimli::DW_AT_encoding).is_some() {
+                return is_signed_encoding(&entry);
+            }
+            next = entry.reference(gimli::DW_AT_type).and_then(|id| self.entry(id));
+        }
+        false
     }
 
     fn enumeration(&self, entry: &Entry<'_, 'd>, underlying: Option<EntryId>, budget: &Budget) -> TypeKind {
+        let size = self
+            .stated_size(entry)
+            .or_else(|| self.stated_size(&self.entry(underlying?)?));
+        let bits = size.and_then(|size| size.checked_mul(8));
+        let signed = underlying.map(|id| self.is_signed(id));
+        let cut = |value: i128| match (signed, bits) {
+            (Some(signed), Some(bits)) => sign_extended(value, bits, signed),
+            _ => value,
+        };
         let children = entry.children(budget).into_iter();
         let enumerators = children
             .filter(|child| child.tag() == gimli::DW_TAG_enumerator)
-            .filter_map(|child| Some((child.name()?, constant(&child)?)))
+            .filter_map(|child| Some((child.name()?, cut(constant(&child)?))))
             .collect();
         TypeKind::Enumeration(Enumeration {
             underlying,
             enumerators,
+            unsigned: signed == Some(false),
             scoped: entry.flag(gimli::DW_AT_enum_class),
             declaration: entry.flag(gimli::DW_AT_declaration),
         })
     }
 
     fn array(&self, entry: &Entry<'_, 'd>, element: Option<EntryId>, budget: &Budget) -> TypeKind {
-        let children = entry.children(budget).into_iter();
-        let mut dimensions: Vec<_> = children
-            .filter(|child| child.tag() == gimli::DW_TAG_subrange_type)
-            .map(|child| count(&child))
-            .collect();
+        let children = entry.children(budget);
+        let subranges = || {
+            let children = children.iter();
+            children.filter(|child| child.tag() == gimli::DW_TAG_subrange_type)
+        };
+        if !has_plain_layout(entry) || !subranges().all(has_plain_layout) {
+            return TypeKind::Other("an array of an unsupported layout");
+        }
+        let mut dimensions: Vec<_> = subranges().map(count).collect();
         if dimensions.is_empty() {
             dimensions.push(Count::Unknown);
         }
@@ -201,6 +199,17 @@ impl<'d> DebugInfo<'d> {
             dimensions,
             vector: entry.flag(gimli::DW_AT_GNU_vector),
         }
+    }
+
+    /// Reads a member function (DWARF 5, section 5.7.7).
+    fn method(&self, entry: &Entry<'_, 'd>, default: Access) -> Option<Method> {
+        Some(Method {
+            name: self.name_of_instance(entry)?,
+            entry: entry.id(),
+            is_virtual: is_virtual(entry),
+            artificial: entry.flag(gimli::DW_AT_artificial),
+            access: access(entry, default),
+        })
     }
 
     fn function(&self, entry: &Entry<'_, 'd>, budget: &Budget) -> TypeKind {
@@ -245,14 +254,24 @@ pub(super) fn language(entry: &Entry<'_, '_>) -> Language {
     };
     match stated {
         gimli::DW_LANG_Rust => Language::Rust,
-        gimli::DW_LANG_C_plus_plus
-        | gimli::DW_LANG_C_plus_plus_03
-        | gimli::DW_LANG_C_plus_plus_11
-        | gimli::DW_LANG_C_plus_plus_14
-        | gimli::DW_LANG_C_plus_plus_17
-        | gimli::DW_LANG_C_plus_plus_20 => Language::Cpp,
+        stated if is_cpp_language(AttributeValue::Language(stated)) => Language::Cpp,
         _ => Language::C,
     }
+}
+
+/// Returns whether the value of `DW_AT_language` is C++.
+pub(super) fn is_cpp_language(value: AttributeValue<super::sections::Slice<'_>>) -> bool {
+    matches!(
+        value,
+        AttributeValue::Language(
+            gimli::DW_LANG_C_plus_plus
+                | gimli::DW_LANG_C_plus_plus_03
+                | gimli::DW_LANG_C_plus_plus_11
+                | gimli::DW_LANG_C_plus_plus_14
+                | gimli::DW_LANG_C_plus_plus_17
+                | gimli::DW_LANG_C_plus_plus_20
+        )
+    )
 }
 
 /// Returns the argument of a template parameter, if the entry states it.
@@ -273,7 +292,16 @@ fn encoding(entry: &Entry<'_, '_>) -> Encoding {
     let Some(AttributeValue::Encoding(encoding)) = entry.value(gimli::DW_AT_encoding) else {
         return Encoding::Unknown;
     };
+    if is_big_endian(entry) {
+        return Encoding::BigEndian;
+    }
     match encoding {
+        // Of these, the compiler states neither the number of bits nor what is in the others.
+        gimli::DW_ATE_signed | gimli::DW_ATE_unsigned
+            if is_bit_precise(entry) && bit_size(entry).is_none() =>
+        {
+            Encoding::Unknown
+        }
         gimli::DW_ATE_signed => Encoding::Signed,
         // Compilers disagree about the encoding of `char8_t`.
         gimli::DW_ATE_unsigned if entry.text(gimli::DW_AT_name) == Some(b"char8_t") => Encoding::Utf,
@@ -285,58 +313,166 @@ fn encoding(entry: &Entry<'_, '_>) -> Encoding {
         gimli::DW_ATE_float => Encoding::Float,
         gimli::DW_ATE_complex_float => Encoding::ComplexFloat,
         gimli::DW_ATE_address => Encoding::Address,
+        gimli::DW_ATE_decimal_float => Encoding::DecimalFloat,
+        gimli::DW_ATE_signed_fixed | gimli::DW_ATE_unsigned_fixed => Encoding::Fixed,
         _ => Encoding::Unknown,
     }
 }
 
+/// Returns whether the highest byte of a type is first (GCC's `scalar_storage_order`).
+fn is_big_endian(entry: &Entry<'_, '_>) -> bool {
+    let order = entry.value(gimli::DW_AT_endianity);
+    matches!(order, Some(AttributeValue::Endianity(gimli::DW_END_big)))
+}
+
+/// Returns whether the elements of an array are in the order of C, without gaps.
+fn has_plain_layout(entry: &Entry<'_, '_>) -> bool {
+    let columns_first = matches!(
+        entry.value(gimli::DW_AT_ordering),
+        Some(AttributeValue::Ordering(gimli::DW_ORD_col_major))
+    );
+    let layout = [
+        gimli::DW_AT_byte_stride,
+        gimli::DW_AT_bit_stride,
+        gimli::DW_AT_data_location,
+    ];
+    !columns_first && layout.iter().all(|name| entry.value(*name).is_none())
+}
+
+/// Returns whether a type is a `_BitInt` whose name does not have its bits.
+fn is_bit_precise(entry: &Entry<'_, '_>) -> bool {
+    matches!(
+        entry.text(gimli::DW_AT_name),
+        Some(b"_BitInt" | b"unsigned _BitInt")
+    )
+}
+
 /// Returns `DW_AT_const_value` as a number.
-pub(super) fn constant(entry: &Entry<'_, '_>) -> Option<i64> {
-    entry.as_number(gimli::DW_AT_const_value)
+pub(super) fn constant(entry: &Entry<'_, '_>) -> Option<i128> {
+    number(entry.value(gimli::DW_AT_const_value)?)
 }
 
-impl Entry<'_, '_> {
-    fn as_number(&self, name: gimli::DwAt) -> Option<i64> {
-        number(self.value(name)?)
-    }
-}
-
-/// Returns a constant of any form. Fixed-size forms have no sign, so the caller must apply the
-/// type's.
-pub(super) fn number(value: AttributeValue<super::sections::Slice<'_>>) -> Option<i64> {
+/// Returns a constant of any form. Fixed-size forms and blocks have no sign, so the caller must
+/// apply the type's.
+pub(super) fn number(value: AttributeValue<super::sections::Slice<'_>>) -> Option<i128> {
     match value {
-        AttributeValue::Sdata(value) => Some(value),
-        AttributeValue::Udata(value) | AttributeValue::Data8(value) => Some(value as i64),
+        AttributeValue::Sdata(value) => Some(value.into()),
+        AttributeValue::Udata(value) | AttributeValue::Data8(value) => Some(value.into()),
         AttributeValue::Data1(value) => Some(value.into()),
         AttributeValue::Data2(value) => Some(value.into()),
         AttributeValue::Data4(value) => Some(value.into()),
-        other => other.sdata_value(),
+        AttributeValue::Data16(value) => Some(value as i128),
+        AttributeValue::Block(bytes) => {
+            let mut wide = [0; 16];
+            let bytes = bytes.slice();
+            let filled = wide.get_mut(..bytes.len()).filter(|_| !bytes.is_empty())?;
+            filled.copy_from_slice(bytes);
+            Some(i128::from_le_bytes(wide))
+        }
+        other => other.sdata_value().map(i128::from),
     }
 }
 
+/// Returns whether the numbers of a base type have a sign.
+pub(super) fn is_signed_encoding(entry: &Entry<'_, '_>) -> bool {
+    matches!(encoding(entry), Encoding::Signed | Encoding::SignedChar)
+}
+
+/// Returns a number that is cut to `bits` bits and extended by its sign.
+pub(super) fn sign_extended(value: i128, bits: u64, signed: bool) -> i128 {
+    let Some(unused) = u32::try_from(bits)
+        .ok()
+        .and_then(|bits| 128u32.checked_sub(bits))
+        .filter(|unused| *unused < 128)
+    else {
+        return value;
+    };
+    match signed {
+        true => value << unused >> unused,
+        false => ((value as u128) << unused >> unused) as i128,
+    }
+}
+
+/// Returns the number of bits of a base type that count, if it has more (DWARF 5, section 5.1.2).
+fn bit_size(entry: &Entry<'_, '_>) -> Option<u64> {
+    if entry.tag() != gimli::DW_TAG_base_type {
+        return None;
+    }
+    let stated = entry.number(gimli::DW_AT_bit_size);
+    // Compilers state the bits of a bit-precise integer in its name alone.
+    let name = entry.text(gimli::DW_AT_name);
+    let named = || {
+        let name = std::str::from_utf8(name?).ok()?;
+        let (_, bits) = name.strip_suffix(')')?.split_once("_BitInt(")?;
+        bits.parse().ok()
+    };
+    let bits = stated.or_else(named)?;
+    let bytes = entry.number(gimli::DW_AT_byte_size).unwrap_or(0);
+    (bits < bytes.saturating_mul(8)).then_some(bits)
+}
+
+/// Returns the number of elements of a dimension (DWARF 5, section 5.13).
 fn count(entry: &Entry<'_, '_>) -> Count {
+    let property = |value: AttributeValue<super::sections::Slice<'_>>, name| match entry.reference(name) {
+        Some(variable) => Some(DynamicProperty::Variable(variable)),
+        None => value
+            .exprloc_value()
+            .and_then(|_| entry.location_expression(entry.value(name)?))
+            .map(DynamicProperty::Expression),
+    };
     if let Some(value) = entry.value(gimli::DW_AT_count) {
         if let Some(count) = number(value) {
             return u64::try_from(count).map_or(Count::Unknown, Count::Known);
         }
-        return entry
-            .location_expression(value)
-            .map_or(Count::Unknown, Count::Count);
+        return property(value, gimli::DW_AT_count)
+            .map_or(Count::Unknown, |property| Count::Dynamic { property, less: 0 });
     }
     let Some(value) = entry.value(gimli::DW_AT_upper_bound) else {
         return Count::Unknown;
     };
+    let lower = match entry.value(gimli::DW_AT_lower_bound) {
+        None => default_lower_bound(entry),
+        Some(lower) => match number(lower).and_then(|lower| i64::try_from(lower).ok()) {
+            Some(lower) => lower,
+            None => return Count::Unknown,
+        },
+    };
+    let Some(less) = lower.checked_sub(1) else {
+        return Count::Unknown;
+    };
     if let Some(bound) = number(value) {
         // Compilers write the bound of an empty array as all ones, in one size or another.
-        let empty = bound == -1 || bound == i64::from(u32::MAX);
-        let bound = bound.checked_add(1).filter(|_| !empty).unwrap_or(0);
-        return u64::try_from(bound).map_or(Count::Unknown, Count::Known);
+        let empty = lower == 0 && [-1, i128::from(u32::MAX), i128::from(u64::MAX)].contains(&bound);
+        let count = if empty { 0 } else { bound - i128::from(less) };
+        return u64::try_from(count.max(0)).map_or(Count::Unknown, Count::Known);
     }
-    entry
-        .location_expression(value)
-        .map_or(Count::Unknown, Count::UpperBound)
+    property(value, gimli::DW_AT_upper_bound)
+        .map_or(Count::Unknown, |property| Count::Dynamic { property, less })
 }
 
-fn member(entry: &Entry<'_, '_>, default: Access) -> Option<Member> {
+/// Returns the lower bound of arrays that do not state theirs (DWARF 5, table 7.17).
+fn default_lower_bound(entry: &Entry<'_, '_>) -> i64 {
+    match entry.root().and_then(|root| root.value(gimli::DW_AT_language)) {
+        Some(AttributeValue::Language(
+            gimli::DW_LANG_Ada83
+            | gimli::DW_LANG_Ada95
+            | gimli::DW_LANG_Cobol74
+            | gimli::DW_LANG_Cobol85
+            | gimli::DW_LANG_Fortran77
+            | gimli::DW_LANG_Fortran90
+            | gimli::DW_LANG_Fortran95
+            | gimli::DW_LANG_Fortran03
+            | gimli::DW_LANG_Fortran08
+            | gimli::DW_LANG_Pascal83
+            | gimli::DW_LANG_Modula2
+            | gimli::DW_LANG_Modula3
+            | gimli::DW_LANG_PLI,
+        )) => 1,
+        _ => 0,
+    }
+}
+
+pub(super) fn member(entry: &Entry<'_, '_>, default: Access) -> Option<Member> {
     let base = entry.tag() == gimli::DW_TAG_inheritance;
     let is_static = entry.tag() == gimli::DW_TAG_variable
         || (!base && (entry.flag(gimli::DW_AT_external) || entry.flag(gimli::DW_AT_declaration)));
@@ -365,17 +501,6 @@ fn access(entry: &Entry<'_, '_>, default: Access) -> Access {
         Some(AttributeValue::Accessibility(gimli::DW_ACCESS_private)) => Access::Private,
         _ => default,
     }
-}
-
-/// Reads a member function (DWARF 5, section 5.7.7).
-fn method(entry: &Entry<'_, '_>, default: Access) -> Option<Method> {
-    Some(Method {
-        name: entry.name()?,
-        entry: entry.id(),
-        is_virtual: is_virtual(entry),
-        artificial: entry.flag(gimli::DW_AT_artificial),
-        access: access(entry, default),
-    })
 }
 
 fn is_virtual(entry: &Entry<'_, '_>) -> bool {
@@ -428,7 +553,7 @@ fn member_place(entry: &Entry<'_, '_>) -> MemberLocation {
 }
 
 /// Returns N of `DW_OP_plus_uconst N`, which older producers write.
-fn plain_offset(value: AttributeValue<super::sections::Slice<'_>>) -> Option<i64> {
+fn plain_offset(value: AttributeValue<super::sections::Slice<'_>>) -> Option<i128> {
     let expression = value.exprloc_value()?;
     let mut bytes = expression.0;
     let operation = gimli::Operation::parse(
@@ -440,7 +565,7 @@ fn plain_offset(value: AttributeValue<super::sections::Slice<'_>>) -> Option<i64
         },
     );
     match operation {
-        Ok(gimli::Operation::PlusConstant { value }) if bytes.is_empty() => i64::try_from(value).ok(),
+        Ok(gimli::Operation::PlusConstant { value }) if bytes.is_empty() => Some(value.into()),
         _ => None,
     }
 }

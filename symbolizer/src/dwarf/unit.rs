@@ -88,6 +88,9 @@ impl<'d> Unit<'d> {
                 ) => {
                     unit.rnglists_base = base;
                 }
+                (gimli::DW_AT_loclists_base, AttributeValue::DebugLocListsBase(base)) => {
+                    unit.loclists_base = base;
+                }
                 (gimli::DW_AT_stmt_list, AttributeValue::DebugLineRef(offset)) if !is_type => {
                     line_program = Some(offset);
                 }

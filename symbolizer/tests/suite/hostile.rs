@@ -2,7 +2,7 @@
 
 use crate::support::{C, CLASSES, CPP, build, have, run};
 use backtrail_pt::Svma;
-use backtrail_symbolizer::types::{Count, MemberLocation, TypeKind};
+use backtrail_symbolizer::types::{Count, DynamicProperty, MemberLocation, TypeKind};
 use backtrail_symbolizer::{
     CfaRule, DebugSearch, EntryId, FrameState, Global, LocationExpression, Machine, RegisterRule, Scope,
     SymbolFile, Unknown, UnwindRow, Variable, VariableLocation,
@@ -99,8 +99,16 @@ fn follow(symbols: &SymbolFile, entry: Option<EntryId>, depth: u32) {
             element, dimensions, ..
         } => {
             for count in dimensions {
-                if let Count::UpperBound(expression) | Count::Count(expression) = count {
-                    let _ = symbols.evaluate(expression, None, &KnownState);
+                let Count::Dynamic { property, .. } = count else {
+                    continue;
+                };
+                match property {
+                    DynamicProperty::Expression(expression) => {
+                        let _ = symbols.evaluate(expression, None, &KnownState);
+                    }
+                    DynamicProperty::Variable(entry) => {
+                        let _ = symbols.variable_at(*entry, Svma(0x1000));
+                    }
                 }
             }
             follow(symbols, *element, depth + 1);

@@ -247,6 +247,7 @@ pub(super) fn add_modules(
                 build_id,
                 base,
                 mappings: vec![mapping],
+                ..Module::default()
             }),
         }
     }

@@ -45,7 +45,7 @@ fn print(
     args: &Dump,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let symbols = range.session.process(thread).map(|process| &process.symbols);
+    let symbols = range.session.symbols_at(thread, call.first);
     let function = symbols
         .and_then(|symbols| symbols.function_at(call.function))
         .map(|function| function.name);

@@ -65,7 +65,7 @@ fn instruction_row(
     output: &mut Output,
 ) -> Result<(), Failure> {
     let position = thread.position(index).to_string();
-    let function = function(range, thread, instruction);
+    let function = function(range, thread, index, instruction);
     if args.json {
         let row = InstructionRow {
             position,
@@ -105,7 +105,7 @@ pub fn blocks(range: &Range, args: &Dump, output: &mut Output) -> Result<(), Fai
                 index += 1;
             }
             let position = thread.position(start).to_string();
-            let function = function(range, thread, first);
+            let function = function(range, thread, start, first);
             let (end, instructions) = (last.pc + u64::from(last.len), index - start);
             if args.json {
                 let (start, end) = (first.pc.to_string(), end.to_string());
@@ -135,9 +135,9 @@ pub fn blocks(range: &Range, args: &Dump, output: &mut Output) -> Result<(), Fai
     Ok(())
 }
 
-fn function(range: &Range, thread: &Thread, instruction: Instruction) -> Option<String> {
-    let process = range.session.process(thread)?;
-    let function = process.symbols.function_at(instruction.pc)?;
+fn function(range: &Range, thread: &Thread, index: u64, instruction: Instruction) -> Option<String> {
+    let symbols = range.session.symbols_at(thread, index)?;
+    let function = symbols.function_at(instruction.pc)?;
     let offset = instruction.pc - function.range.start;
     Some(if offset == 0 {
         function.name.to_string()

@@ -22,17 +22,18 @@ impl Dice {
 struct Random;
 
 impl Lines for Random {
-    fn statement(&self, pc: Avma) -> Option<Statement> {
+    fn statement(&self, at: CodePoint) -> Option<Statement> {
+        let pc = at.pc;
         let has_lines = pc.0 >> 8 <= FUNCTIONS - 2;
         // Some code of a line is none of its statement, and some lines are of one instruction.
         (has_lines && pc.0 % 7 != 3).then(|| Statement {
-            chain: self.chain(pc),
+            chain: self.chain(at),
             line: LineId::of_number((pc.0 >> 3) as u32),
         })
     }
 
-    fn chain(&self, pc: Avma) -> ChainId {
-        ChainId::of_number(match pc.0 & 0xf0 {
+    fn chain(&self, at: CodePoint) -> ChainId {
+        ChainId::of_number(match at.pc.0 & 0xf0 {
             0x20 | 0x30 => 1,
             0x60 | 0x90 => 2,
             0x70 | 0x80 => 3,
@@ -40,11 +41,11 @@ impl Lines for Random {
         })
     }
 
-    fn function(&self, pc: Avma) -> Vec<Range<Avma>> {
-        self.range_of(pc).into_iter().collect()
+    fn function(&self, at: CodePoint) -> Vec<Range<Avma>> {
+        self.range_of(at.pc).into_iter().collect()
     }
 
-    fn module(&self, _: Avma) -> Option<Range<Avma>> {
+    fn module(&self, _: CodePoint) -> Option<Range<Avma>> {
         None
     }
 

@@ -48,8 +48,9 @@ impl BlockEndTable {
     fn find(&mut self, block: BlockId, table: PathTable<'_>, rules: &mut Rules<'_>) -> Option<()> {
         let count = table.blocks.code(block).len();
         let last = table.blocks.instruction(block, count.checked_sub(1)?)?;
-        let first = rules.sites.of(table.blocks.get(block)?.start);
-        let last = rules.source(last);
+        let version = table.blocks.version(block);
+        let first = rules.sites.of(table.blocks.get(block)?.start, version);
+        let last = rules.source(last, version);
         let at = block.index();
         if self.known.len() <= at {
             self.known.resize(table.blocks.len().max(at + 1), None);

@@ -7,7 +7,7 @@ use crate::forest::code_sites::{CodeSite, CodeSites, FunctionIdx, SiteIdx};
 use crate::forest::effects::Op;
 use crate::forest::stack::{Entry, Signal, Stack, StackLog};
 use crate::forest::{EntryKind, Functions, Left};
-use crate::{Instruction, Mark, MarkKind, Resumed};
+use crate::{Instruction, Mark, MarkKind, Resumed, Version};
 use backtrail_pt::{Avma, Cofi};
 use rustc_hash::FxHashSet;
 
@@ -79,8 +79,8 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Looks up the last instruction before a transfer.
-    pub fn source(&mut self, last: Instruction) -> Source {
+    /// Looks up the last instruction before a transfer, in a version of the code.
+    pub fn source(&mut self, last: Instruction, version: Version) -> Source {
         let kind = match last.cofi {
             Cofi::Sequential => TransferKind::Sequential,
             Cofi::Conditional { .. } => TransferKind::Conditional,
@@ -91,7 +91,7 @@ impl<'a> Rules<'a> {
             Cofi::Return => TransferKind::Return,
             Cofi::FarTransfer => TransferKind::Far,
         };
-        let return_site = self.sites.of(last.next()).id;
+        let return_site = self.sites.of(last.next(), version).id;
         if matches!(kind, TransferKind::Call | TransferKind::IndirectCall) {
             self.sites.mark_returned_to(return_site);
         }
@@ -103,7 +103,7 @@ impl<'a> Rules<'a> {
             return_site,
             len: last.len,
             kind,
-            glue: jumps && self.sites.is_glue(last.pc),
+            glue: jumps && self.sites.is_glue(last.pc, version),
         }
     }
 
@@ -204,13 +204,14 @@ impl<'a> Rules<'a> {
     }
 
     /// Handles the marks between the instruction `last` and the one at `to`, which has number
-    /// `index`.
+    /// `index` and executes in `version` of the code.
     pub fn between<'m>(
         &mut self,
         last: Option<&Source>,
         mut marks: impl Iterator<Item = &'m Mark>,
         to: CodeSite,
         index: u64,
+        version: Version,
     ) {
         let Some(last) = last.filter(|_| !self.stack.is_empty()) else {
             marks.by_ref().for_each(drop);
@@ -227,11 +228,11 @@ impl<'a> Rules<'a> {
                 MarkKind::Interrupted { from, .. } => {
                     match stopped_at {
                         Some(stopped_at) => {
-                            let from = self.sites.of(from);
+                            let from = self.sites.of(from, version);
                             self.interrupted_to(index, from, stopped_at, None);
                         }
                         None if !moved => {
-                            let from = self.sites.of(from);
+                            let from = self.sites.of(from, version);
                             self.transfer(last, from, index);
                         }
                         None => {}
@@ -240,7 +241,7 @@ impl<'a> Rules<'a> {
                 }
                 MarkKind::LeftUser { resumed, .. } => {
                     if let Resumed::Elsewhere(at) = resumed {
-                        let at = self.sites.of(at);
+                        let at = self.sites.of(at, version);
                         self.back(last, at, index);
                     }
                     moved = true;

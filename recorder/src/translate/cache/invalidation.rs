@@ -107,6 +107,12 @@ impl Cache {
         self.invalidate(range);
     }
 
+    /// Marks the pages in `range` as changed: their code belongs to the current version, also where
+    /// no code was executed before.
+    pub(in crate::translate) fn mark_changed(&mut self, range: Range<u64>) {
+        self.changed.extend(range.start / PAGE..range.end.div_ceil(PAGE));
+    }
+
     /// Invalidates the blocks that were translated from code in `range`: unlinks all jumps to them.
     ///
     /// A thread in such a block continues to the end of the block.

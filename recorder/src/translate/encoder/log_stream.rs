@@ -5,6 +5,7 @@ use super::log_encoder::{EncodedPackets, LogEncoder};
 use super::packet_store::{PacketStorage, PacketStore};
 use crate::clock;
 use crate::recorded::Packets;
+use crate::ring::kept_boundaries;
 use crate::translate::layout::{CHUNK, CHUNK_COUNT};
 use crate::translate::region::Region;
 use backtrail_bundle::versions::Boundary;
@@ -221,22 +222,13 @@ impl LogStream {
     pub(super) fn finish(mut self) {
         let Some(reply) = self.reply.take() else { return };
         let (packets, dropped, failure) = self.store.finish();
-        // The last boundary before the stored packets is still valid at their beginning.
-        let kept = self
-            .boundaries
-            .partition_point(|boundary| boundary.offset < dropped);
-        let boundaries = self.boundaries.split_off(kept.saturating_sub(1));
-        let boundaries = boundaries.into_iter().map(|boundary| Boundary {
-            offset: boundary.offset.saturating_sub(dropped),
-            ..boundary
-        });
         // The receiver may have been dropped.
         let _ = reply.send(EncodedStream {
             packets,
             dropped,
             bytes: self.bytes,
             gaps: self.gaps,
-            boundaries: boundaries.collect(),
+            boundaries: kept_boundaries(self.boundaries, dropped),
             failure,
         });
     }

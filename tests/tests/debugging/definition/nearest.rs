@@ -2,6 +2,7 @@
 
 use crate::definition::stretch::Stretch;
 use backtrail_debugger::breakpoint::Hits;
+use backtrail_debugger::code::CodePoint;
 use backtrail_debugger::lines::FrameKey;
 use backtrail_debugger::{Direction, Motion};
 use backtrail_decoder::Entered;
@@ -78,7 +79,8 @@ fn is_way_out(stretch: &Stretch<'_>, direction: Direction, frame: FrameKey, at: 
     let lines = &stretch.steps.lines;
     let call = lines.forest.call(frame.call);
     // Out of an inlined copy: to the call's own code outside the copy.
-    let is_outside = |pc| !lines.lines.is_within(lines.lines.chain(pc), frame.chain);
+    let chain = |pc| lines.lines.chain(CodePoint { pc, epoch: 0 });
+    let is_outside = |pc| !lines.lines.is_within(chain(pc), frame.chain);
     let out_of_copy = || stretch.call(at) == Some(frame.call) && lines.history.pc(at).is_some_and(is_outside);
     let behind = match (direction, call.entered) {
         (Direction::Forward, _) => at == call.end,

@@ -20,9 +20,7 @@ const FAR: u64 = 2000;
 pub fn stretches(steps: &Steps<'_>) -> Vec<Range<u64>> {
     let len = steps.lines.history.len();
     let with_lines: Vec<u64> = (0..len)
-        .zip(steps.lines.history.walk(0))
-        .filter(|(_, instruction)| steps.lines.lines.statement(instruction.pc).is_some())
-        .map(|(index, _)| index)
+        .filter(|&index| steps.lines.statement(index).is_some())
         .collect();
     let mut random = SplitMix(len);
     // One stretch in each of `count` equal parts of the history.
