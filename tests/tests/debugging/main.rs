@@ -1,6 +1,7 @@
 //! The debugger: every command on recorded crashes, compared with GDB, LLDB and simple definitions.
 #![cfg(test)]
 
+mod clang_types;
 mod debian;
 mod definition;
 mod gdb;
