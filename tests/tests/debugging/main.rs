@@ -12,6 +12,7 @@ mod interrupted;
 mod latency;
 mod lazily;
 mod lldb;
+mod locals_matrix;
 mod past;
 mod search;
 mod split_dwarf;
