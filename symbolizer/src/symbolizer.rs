@@ -1,7 +1,7 @@
 //! Symbolizes actual addresses in the modules of one process.
 
 use crate::model::ToAvma;
-use crate::{Frame, Function, InlinedCopy, LineMatch, LineRow, SymbolFile, UnwindRow};
+use crate::{DataSymbol, Frame, Function, InlinedCopy, LineMatch, LineRow, SymbolFile, UnwindRow};
 use backtrail_pt::Avma;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -77,6 +77,20 @@ impl Symbolizer {
     #[must_use]
     pub fn module_at(&self, at: Avma) -> Option<&Module> {
         self.modules.get(self.module_index_at(at)?)
+    }
+
+    /// Returns the data symbol at an address. Data without contents in the file (`.bss`) may be
+    /// beyond the mapping of the module.
+    #[must_use]
+    pub fn data_at(&self, at: Avma) -> Option<DataSymbol<Avma>> {
+        let next = self.modules.partition_point(|module| module.range.start <= at);
+        let module = self.modules.get(next.checked_sub(1)?)?;
+        let found = module.file.as_ref()?.data_at(at.to_svma(module.bias))?;
+        Some(DataSymbol {
+            name: found.name,
+            start: found.start.to_avma(module.bias),
+            size: found.size,
+        })
     }
 
     fn module_index_at(&self, at: Avma) -> Option<usize> {

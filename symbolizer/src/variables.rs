@@ -37,6 +37,15 @@ pub struct Variable {
     pub line: Option<u32>,
 }
 
+impl Variable {
+    /// Returns whether the compiler made the variable for itself, such as the range of a loop.
+    /// Clang marks structured bindings of the source as artificial too.
+    #[must_use]
+    pub fn is_internal(&self) -> bool {
+        self.artificial && (self.name.is_empty() || self.name.starts_with("__"))
+    }
+}
+
 /// The location of a variable's value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum VariableLocation {

@@ -83,6 +83,18 @@ pub fn template(record: &RecordShape) -> Option<String> {
     Some(template.to_owned())
 }
 
+/// Returns the pointer of a string to its characters. Clang omits the type of the member that begins
+/// with the pointer, unless it is told to describe all types (`-fstandalone-debug`).
+fn string_pointer(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Value> {
+    let holder = path(context, value, &["_M_dataplus"])?;
+    match holder.ty.shape() {
+        Shape::Record(inner) if inner.record().declaration => {
+            Some(holder.part(record.argument(0)?.pointer(), 0))
+        }
+        _ => path(context, &holder, &["_M_p"]),
+    }
+}
+
 impl CppContainer {
     /// Returns the container that a record is; `None` if it is not one, or its layout is unknown.
     pub fn of(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Self> {
@@ -93,7 +105,7 @@ impl CppContainer {
             "vector" => Self::Array(CppArray::of_vector(context, value, record)?),
             "array" => Self::Array(CppArray::of_array(&path(context, value, &["_M_elems"])?)?),
             "basic_string" => {
-                let pointer = path(context, value, &["_M_dataplus", "_M_p"])?;
+                let pointer = string_pointer(context, value, record)?;
                 Self::Array(CppArray::pointed_to(
                     context,
                     &pointer,

@@ -233,9 +233,8 @@ impl<'a> EvalContext<'a> {
         if let Some(symbol) = code_symbol(self.symbols, Avma(at)) {
             return Some(symbol);
         }
-        let module = self.symbols.module_at(Avma(at))?;
-        let data = module.file.as_ref()?.data_at(Avma(at).to_svma(module.bias))?;
-        let offset = at.wrapping_sub(data.start.to_avma(module.bias).0);
+        let data = self.symbols.data_at(Avma(at))?;
+        let offset = at.wrapping_sub(data.start.0);
         Some(match offset {
             0 => data.name.to_string(),
             offset => format!("{}+{offset}", data.name),

@@ -78,7 +78,7 @@ pub fn variables(context: &EvalContext<'_>, kind: VariableKind, format: Format) 
         VariableKind::Locals => {
             let variables = scope.blocks.iter().flatten();
             variables
-                .filter(|variable| !variable.artificial)
+                .filter(|variable| !variable.is_internal())
                 .map(node)
                 .collect()
         }

@@ -187,6 +187,27 @@ pub const HEAVY_READERS: &[Need] = &[wish(
     "pprof, which reads our profiles",
 )];
 
+/// Compilers whose programs are compared with GDB in the long tests, in addition to those of
+/// [`HEAVY_READERS`].
+pub const COMPILERS: &[Need] = &[
+    wish(
+        "clang-16",
+        Sign::Tool("clang-16"),
+        "compiles programs whose variables are compared with GDB's",
+    ),
+    wish(
+        "libclang-rt-16-dev",
+        Sign::Tool("/usr/lib/llvm-16/lib/clang/16/lib/linux/libclang_rt.asan-x86_64.a"),
+        "its sanitizers",
+    ),
+    wish("clang-19", Sign::Tool("clang-19"), "its current version"),
+    wish(
+        "libclang-rt-19-dev",
+        Sign::Tool("/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.asan-x86_64.a"),
+        "its sanitizers",
+    ),
+];
+
 /// Tools that the benchmarks compare with.
 pub const BENCH: &[Need] = &[wish(
     "qemu-user",

@@ -110,7 +110,12 @@ fn install(extent: Extent) -> Result<(), Failure> {
         packages::COUNT,
     ])?;
     if extent == Extent::All {
-        packages::ensure(&[packages::SOURCES, packages::HEAVY_READERS, &packages::programs()])?;
+        packages::ensure(&[
+            packages::SOURCES,
+            packages::HEAVY_READERS,
+            packages::COMPILERS,
+            &packages::programs(),
+        ])?;
     }
     Ok(())
 }

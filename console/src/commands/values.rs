@@ -88,7 +88,7 @@ pub(super) fn locals_of(context: &Context<'_>) -> Result<Vec<FormattedMember>> {
     let pretty = context.navigator.pretty;
     with_context(context.navigator, context.watch, |eval| {
         let blocks = eval.scope.iter().flat_map(|scope| scope.blocks.iter().flatten());
-        let variables = blocks.filter(|variable| !variable.artificial);
+        let variables = blocks.filter(|variable| !variable.is_internal());
         Ok(variables.map(|variable| shown(eval, variable, pretty)).collect())
     })
 }
@@ -101,7 +101,7 @@ pub(super) fn locals(context: &mut Context<'_>, _arguments: &str) -> Result<Outp
         let variables = scope.blocks.iter().flatten();
         Ok(Output::Variables {
             variables: variables
-                .filter(|variable| !variable.artificial)
+                .filter(|variable| !variable.is_internal())
                 .map(|variable| shown(eval, variable, pretty))
                 .collect(),
             none: "No locals.",

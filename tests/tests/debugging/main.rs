@@ -1,6 +1,7 @@
 //! The debugger: every command on recorded crashes, compared with GDB, LLDB and simple definitions.
 #![cfg(test)]
 
+mod clang_types;
 mod cores;
 mod debian;
 mod definition;
@@ -12,6 +13,7 @@ mod interrupted;
 mod latency;
 mod lazily;
 mod lldb;
+mod locals_matrix;
 mod modules;
 mod past;
 mod search;

@@ -1,0 +1,93 @@
+//! A common form of values in GDB and Backtrail.
+
+use super::builds::Source;
+use regex::Regex;
+use std::sync::LazyLock;
+
+/// Replacements in the values of every language.
+static WORDING: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    compiled(&[
+        // Memory that a core does not have, with the reference to it.
+        (
+            r"<error: Cannot access memory at address (0x[0-9a-f]+)>",
+            "<no memory at $1>",
+        ),
+        (
+            r"<error reading variable:? ?(?:\S+ \()?Cannot access memory at address (0x[0-9a-f]+)\)?>",
+            "<no memory at $1>",
+        ),
+        (
+            r"<unknown: the core does not have the memory at (0x[0-9a-f]+)>",
+            "<no memory at $1>",
+        ),
+        (r"@0x[0-9a-f]+: <no memory at (0x[0-9a-f]+)>", "<no memory at $1>"),
+    ])
+});
+/// Replacements in the values of Rust.
+static RUST_WORDING: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    compiled(&[
+        (r" ([{(])", "$1"),
+        (r"\(size=0\)(?: =\{\})?", "(size=0) ={}"),
+        // Tags without a variant.
+        (
+            r"<unknown: its discriminant matches no variant of the type>",
+            "<no variant>",
+        ),
+        (
+            r"<error reading variable: Could not find active enum variant>",
+            "<no variant>",
+        ),
+    ])
+});
+/// The beginning of a slice with its length.
+static SLICE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"&(?:mut ?)?\[[^={}]*\]\(size=\d+\) ?= ?\{").unwrap());
+/// The parts of a reference counter.
+static COUNTED: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^\{value = (.*), strong = \d+, weak = \d+\}$").unwrap());
+
+fn compiled(pairs: &[(&str, &'static str)]) -> Vec<(Regex, &'static str)> {
+    pairs
+        .iter()
+        .map(|(pattern, by)| (Regex::new(pattern).unwrap(), *by))
+        .collect()
+}
+
+/// Returns a value in a form that both debuggers have in common.
+pub fn normalized(text: &str, source: Source) -> String {
+    let mut text = replaced(text.trim_end(), &WORDING);
+    if source == Source::Rust {
+        text = without_lengths(replaced(&text, &RUST_WORDING));
+        if let Some((counts, parts)) = text.split_once(" =")
+            && let Some(found) = COUNTED.captures(parts.trim_start())
+        {
+            text = format!("{counts} ={{{}}}", &found[1]);
+        }
+    }
+    text
+}
+
+fn replaced(text: &str, by: &[(Regex, &str)]) -> String {
+    by.iter().fold(text.to_owned(), |text, (pattern, by)| {
+        pattern.replace_all(&text, *by).into_owned()
+    })
+}
+
+/// Returns the text with slices as Rust's source writes them: `&[1, 2]`.
+fn without_lengths(mut text: String) -> String {
+    while let Some(found) = SLICE.find(&text) {
+        let mut depth = 1;
+        let end = text[found.end()..].char_indices().find_map(|(at, character)| {
+            match character {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            (depth == 0).then_some(found.end() + at)
+        });
+        let Some(end) = end else { break };
+        let elements = &text[found.end()..end];
+        text = format!("{}&[{elements}]{}", &text[..found.start()], &text[end + 1..]);
+    }
+    text
+}
