@@ -94,7 +94,7 @@ fn newest_core(directory: &Path, can_ask: bool) -> Result<PathBuf, Failure> {
             directory.display()
         )));
     };
-    let path_word = shell::word(&path.display().to_string());
+    let path_word = shell::word(path.display().to_string());
     if !can_ask {
         return Err(Failure::usage(format_args!(
             "no bundle or core is given; the newest core is that of {described}: backtrail debug {path_word}"

@@ -230,10 +230,7 @@ fn in_words(id: Option<BuildId>) -> String {
 const MAX_EPOCHS: usize = 256;
 
 /// Returns the symbols of modules with their mappings over time. `notes` receives what is unknown.
-fn over_time(
-    mapped: &[(&Module, Vec<symbolizer::Module>)],
-    notes: &mut Vec<String>,
-) -> ModuleHistory {
+fn over_time(mapped: &[(&Module, Vec<symbolizer::Module>)], notes: &mut Vec<String>) -> ModuleHistory {
     let modules = || mapped.iter().map(|(module, _)| module);
     let mut starts: Vec<u32> = vec![0];
     starts.extend(modules().map(|module| module.mapped_from));
@@ -279,7 +276,6 @@ fn over_time(
     }
     let replaced = replaced.into_iter().map(|piece| piece.range).collect();
     ModuleHistory::new(stable, epochs, replaced)
-}
 }
 
 /// Compares a file with the build id of a module.

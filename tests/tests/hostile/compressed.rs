@@ -124,7 +124,7 @@ fn many_segments_and_files_open_in_time() {
         start: Avma(0x10_0000 + index * 0x2000),
         size: 0x1000,
         readable: true,
-        executable: index % 2 == 0,
+        executable: index.is_multiple_of(2),
         ..Segment::default()
     };
     let file = |index: u64| MappedFile {

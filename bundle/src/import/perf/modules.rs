@@ -17,6 +17,9 @@ use std::rc::Rc;
 /// The directories below `--symfs` with files by build id: its own, and those of a system.
 const BUILD_ID_PARENTS: [&str; 3] = ["", "usr/lib/debug", "usr/lib"];
 
+/// The path and the build id of a wanted file.
+type FileKey = (String, Option<BuildId>);
+
 /// Searches for copies of the traced machine's binaries.
 pub(super) struct BinaryFinder<'a> {
     symfs: &'a [PathBuf],
@@ -25,7 +28,7 @@ pub(super) struct BinaryFinder<'a> {
     build_ids: HashMap<String, BuildId>,
     /// The existing candidates by recorded path and build id. Each is read once, however many
     /// records name it.
-    known: RefCell<HashMap<(String, Option<BuildId>), Rc<Vec<Candidate>>>>,
+    known: RefCell<HashMap<FileKey, Rc<Vec<Candidate>>>>,
 }
 
 /// A file that may be the mapped one.
