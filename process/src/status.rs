@@ -35,6 +35,19 @@ pub fn innermost_id(tid: RawTid) -> Option<u32> {
     ids.split_whitespace().next_back()?.parse().ok()
 }
 
+/// Returns the ids of a process and of one of its threads in their own pid namespace.
+#[must_use]
+pub fn own_ids(pid: RawTid, tid: RawTid) -> [u64; 2] {
+    [pid, tid].map(|id| innermost_id(id).map_or(id as u64, u64::from))
+}
+
+/// Returns the tracer of a thread, or `None` if there is none.
+#[must_use]
+pub fn tracer(tid: RawTid) -> Option<RawTid> {
+    let tracer = RawTid::try_from(status_number(tid, "TracerPid", 10)?).ok()?;
+    (tracer != 0).then_some(tracer)
+}
+
 /// Returns the memory in use by a process, including swap, in bytes. A full core holds at most this
 /// much.
 #[must_use]
@@ -96,6 +109,12 @@ pub fn is_default_signal(tid: RawTid, signal: i32) -> bool {
     disposition(tid, signal) == Disposition::Default
 }
 
+/// Returns the signals that a thread blocks at the moment: signal N is bit N-1.
+#[must_use]
+pub fn blocked_signals(tid: RawTid) -> Option<u64> {
+    status_number(tid, "SigBlk", 16)
+}
+
 /// Returns whether a signal is pending for a stopped thread.
 #[must_use]
 pub fn is_pending(tid: RawTid, signal: i32) -> bool {
@@ -104,6 +123,12 @@ pub fn is_pending(tid: RawTid, signal: i32) -> bool {
         .and_then(|bit| 1u64.checked_shl(bit as u32))
         .unwrap_or(0);
     status_number(tid, "SigPnd", 16).unwrap_or(0) & bit != 0
+}
+
+/// Returns the number of seccomp filters of a thread (`Seccomp_filters`, Linux 5.9).
+#[must_use]
+pub fn seccomp_filters(tid: RawTid) -> u64 {
+    status_number(tid, "Seccomp_filters", 10).unwrap_or(0)
 }
 
 /// The default action of a signal (signal(7)).
@@ -125,6 +150,48 @@ pub fn default_action(signal: i32) -> DefaultAction {
         libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => DefaultAction::Stop,
         _ => DefaultAction::Terminate,
     }
+}
+
+/// Returns the state letter and the flags of a thread (`/proc/TID/stat`).
+fn state_and_flags(tid: RawTid) -> Option<(String, u64)> {
+    let stat = fs::read(format!("/proc/{tid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // The name before may contain spaces and parentheses.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace();
+    let state = fields.next()?.to_owned();
+    Some((state, fields.nth(5)?.parse().ok()?))
+}
+
+/// Returns whether a thread runs, or waits only for a processor.
+#[must_use]
+pub fn is_runnable(tid: RawTid) -> bool {
+    state_and_flags(tid).is_some_and(|(state, _)| state == "R")
+}
+
+/// Returns whether two processes run in the same memory (kcmp(2)). Returns `false` if the kernel
+/// does not say.
+#[must_use]
+pub fn shares_memory(one: RawTid, other: RawTid) -> bool {
+    /// `KCMP_VM` (`linux/kcmp.h`).
+    const KCMP_VM: libc::c_int = 1;
+    // SAFETY: kcmp(2) does not access our memory.
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) == 0 }
+}
+
+/// Returns whether a thread has ended. Its entry may still exist.
+#[must_use]
+pub fn has_ended(tid: RawTid) -> bool {
+    state_and_flags(tid).is_none_or(|(state, _)| matches!(state.as_str(), "Z" | "X"))
+}
+
+/// Returns whether a thread of a process runs only in the kernel, such as those of io_uring and
+/// vhost.
+#[must_use]
+pub fn is_kernel_thread(tid: RawTid) -> bool {
+    /// `PF_IO_WORKER`, `PF_USER_WORKER` and `PF_KTHREAD` (`linux/sched.h`).
+    const FLAGS: u64 = 0x10 | 0x4000 | 0x20_0000;
+    state_and_flags(tid).is_some_and(|(_, flags)| flags & FLAGS != 0)
 }
 
 /// Returns the current threads of a process.

@@ -2,6 +2,7 @@
 //! program.
 
 use crate::ptrace::RawTid;
+use backtrail_bundle::core::Registers;
 use backtrail_process::{memory, status};
 use backtrail_pt::Avma;
 use backtrail_pt::cofi::{CodeInstruction, Cofi};
@@ -10,6 +11,12 @@ use std::os::unix::fs::FileExt;
 
 /// The length of the longest instruction, in bytes.
 const MAX_LEN: usize = 15;
+
+/// The flags that POPF changes in user code (SDM, "POPF"): all but reserved flags, IF, IOPL, RF and
+/// VM.
+const POPPED: u64 = 0x24_4dd5;
+/// The flags among them that a 16-bit POPF changes.
+const POPPED_WORD: u64 = POPPED & 0xffff;
 
 /// An instruction that is about to execute.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +52,16 @@ impl Code {
         self.opcode().first() == Some(&0x9c)
     }
 
+    /// Returns whether this is POPF, which can set the trap flag.
+    pub(crate) fn pops_flags(&self) -> bool {
+        self.opcode().first() == Some(&0x9d)
+    }
+
+    /// Returns whether this is IRET, which can set the trap flag too.
+    pub(crate) fn is_interrupt_return(&self) -> bool {
+        self.opcode().first() == Some(&0xcf)
+    }
+
     /// Returns whether this is SYSCALL, which saves RFLAGS with the trap flag in R11.
     pub(crate) fn is_syscall(&self) -> bool {
         self.opcode().starts_with(&[0x0f, 0x05])
@@ -59,6 +76,32 @@ impl Code {
     /// trap by one instruction.
     pub(crate) fn delays_trap(&self) -> bool {
         matches!(self.opcode(), [0x8e, modrm, ..] if modrm >> 3 & 7 == 2)
+    }
+
+    /// Returns the registers after this instruction, a POPF, or `None` if its operand cannot be
+    /// read.
+    pub(crate) fn popped(&self, pid: RawTid, registers: &Registers) -> Option<Registers> {
+        let (size, mask) = if self.has_word_operand() {
+            (2, POPPED_WORD)
+        } else {
+            (8, POPPED)
+        };
+        let mut bytes = [0; 8];
+        let operand = bytes.get_mut(..size)?;
+        (memory::read(pid, registers.rsp, operand) == size).then_some(())?;
+        Some(Registers {
+            rflags: registers.rflags & !mask | u64::from_le_bytes(bytes) & mask,
+            rsp: registers.rsp.wrapping_add(size as u64),
+            rip: registers.rip.wrapping_add(u64::from(self.instruction.len)),
+            orig_rax: u64::MAX,
+            ..*registers
+        })
+    }
+
+    /// Returns whether an operand-size prefix makes the operands 16 bits wide.
+    fn has_word_operand(&self) -> bool {
+        let opcode = self.bytes.len() - self.opcode().len();
+        self.bytes.iter().take(opcode).any(|byte| *byte == 0x66)
     }
 
     /// Returns whether this is a far transfer, which leaves user code.
@@ -100,6 +143,14 @@ pub(crate) fn hide_pushed_trap_flag(pid: RawTid, stack: u64) {
     }
 }
 
+/// Clears the trap flag in the context that a handler gets, whose first instruction is next.
+/// `stack` is its stack pointer.
+pub(crate) fn hide_frame_trap_flag(pid: RawTid, stack: u64) {
+    /// The offset of the flags from the stack pointer (`struct rt_sigframe`).
+    const FLAGS: u64 = 184;
+    hide_pushed_trap_flag(pid, stack.wrapping_add(FLAGS));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,7 +167,9 @@ mod tests {
     #[test]
     fn instructions_that_expose_stepping_are_recognized() {
         assert!(code(&[0x9c]).pushes_flags() && code(&[0x66, 0x9c]).pushes_flags());
-        assert!(!code(&[0x9d]).pushes_flags());
+        assert!(!code(&[0x9d]).pushes_flags() && code(&[0x9d]).pops_flags());
+        assert!(code(&[0x48, 0xcf]).is_interrupt_return() && !code(&[0x9d]).is_interrupt_return());
+        assert!(code(&[0x66, 0x9d]).has_word_operand() && !code(&[0x9d]).has_word_operand());
         assert!(code(&[0x0f, 0x05]).is_syscall() && code(&[0x0f, 0x05]).is_far());
         assert!(code(&[0xcc]).is_breakpoint() && code(&[0xcd, 3]).is_breakpoint());
         assert!(!code(&[0xcd, 0x80]).is_breakpoint());

@@ -32,12 +32,27 @@ pub enum Error {
         /// Advice for the user that begins with "; ", or nothing.
         hint: String,
     },
+    /// A process to attach to has ended.
+    #[error("process {0} has exited")]
+    Exited(Pid),
+    /// No thread of a process to attach to has stopped.
+    #[error(
+        "cannot attach to process {0}: it did not stop, because all its threads wait in the kernel; try again, or \
+         see `cat /proc/{0}/wchan`"
+    )]
+    DoesNotStop(Pid),
     /// A recording of crashes only has no ring.
     #[error("recording only crashes needs a ring for the newest packets of each thread; set its size")]
     NoRing,
     /// The program is not 64-bit code.
     #[error("process {0} runs 32-bit code, which cannot be recorded; build the program for x86-64")]
     Not64Bit(Pid),
+    /// The memory of the program may not be read.
+    #[error(
+        "process {0} cannot be recorded: its memory may not be read, because its program file is not readable; run \
+         the recorder as root, or with CAP_SYS_PTRACE"
+    )]
+    Unreadable(Pid),
     /// A ptrace request failed that should not fail on a stopped thread.
     #[error("cannot {action} thread {tid}: {source}")]
     Ptrace {
@@ -111,7 +126,10 @@ impl Error {
 
     /// Returns whether the program was already running, so that there is a recording to save.
     pub(crate) fn is_of_running_program(&self) -> bool {
-        !matches!(self, Self::Spawn { .. } | Self::Not64Bit(_))
+        !matches!(
+            self,
+            Self::Spawn { .. } | Self::Not64Bit(_) | Self::Unreadable(_) | Self::DoesNotStop(_)
+        )
     }
 
     /// Builds a [`Self::System`] error, for `map_err` on I/O.

@@ -20,6 +20,7 @@
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("the recorder supports only x86-64 Linux");
 
+mod attributes;
 mod capabilities;
 mod clock;
 mod clone_flags;
@@ -35,11 +36,14 @@ mod packet_stream;
 mod ptrace;
 mod record;
 mod recorded;
+mod remote;
 mod ring;
 mod save;
 mod session;
+mod signal_state;
 mod spawn;
 mod stepped;
+mod syscall_filter;
 mod thread;
 mod translate;
 mod unique_names;

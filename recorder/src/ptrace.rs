@@ -27,6 +27,8 @@ pub(crate) enum Stop {
     /// Signal-delivery-stop: the signal is lost unless the tracer passes it on when it resumes the
     /// thread.
     Signal(i32),
+    /// Stopped at the start or end of a system call, after [`resume_to_syscall`].
+    Syscall,
     /// A `PTRACE_EVENT_…` stop other than `PTRACE_EVENT_STOP`.
     Event(c_int),
     /// Group-stop by this signal. `listen` keeps the thread stopped, as job control expects.
@@ -34,6 +36,9 @@ pub(crate) enum Stop {
     /// Stopped by `interrupt`, after attaching, or at the end of a group-stop.
     Interrupted,
 }
+
+/// The stop signal at a system call, with `PTRACE_O_TRACESYSGOOD`.
+const SYSCALL_STOP: c_int = libc::SIGTRAP | 0x80;
 
 impl Stop {
     fn of(status: c_int) -> Self {
@@ -44,6 +49,7 @@ impl Stop {
             return Self::Killed(libc::WTERMSIG(status));
         }
         match (status >> 16, libc::WSTOPSIG(status)) {
+            (0, SYSCALL_STOP) => Self::Syscall,
             (0, signal) => Self::Signal(signal),
             (libc::PTRACE_EVENT_STOP, libc::SIGTRAP) => Self::Interrupted,
             (libc::PTRACE_EVENT_STOP, signal) => Self::Group(signal),
@@ -85,6 +91,11 @@ pub(crate) fn step(tid: RawTid, signal: i32) -> Result<()> {
 /// Resumes a thread, and delivers `signal` unless it is 0.
 pub(crate) fn resume(tid: RawTid, signal: i32) -> Result<()> {
     request("resume", libc::PTRACE_CONT, tid, 0, signal as usize).map(drop)
+}
+
+/// Resumes a thread until the start or end of its next system call.
+pub(crate) fn resume_to_syscall(tid: RawTid) -> Result<()> {
+    request("resume", libc::PTRACE_SYSCALL, tid, 0, 0).map(drop)
 }
 
 /// Keeps a thread in its group-stop, and reports the end of the stop.
@@ -162,6 +173,22 @@ pub(crate) fn register_set(tid: RawTid, note: u32) -> Vec<u8> {
     bytes
 }
 
+/// Sets a register set by its note type.
+pub(crate) fn set_register_set(tid: RawTid, note: u32, bytes: &[u8]) -> Result<()> {
+    let area = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    request(
+        "set the registers of",
+        libc::PTRACE_SETREGSET,
+        tid,
+        note as usize,
+        (&raw const area) as usize,
+    )
+    .map(drop)
+}
+
 /// Returns the siginfo of a signal-delivery-stop.
 pub(crate) fn siginfo(tid: RawTid) -> Result<SigInfo> {
     let mut info = SigInfo([0; SigInfo::SIZE]);
@@ -175,32 +202,78 @@ pub(crate) fn siginfo(tid: RawTid) -> Result<SigInfo> {
     Ok(info)
 }
 
-/// Unblocks SIGTRAP in a stopped thread.
-///
-/// If SIGTRAP is blocked, the kernel forces the trap of a step, and then resets the program's
-/// SIGTRAP handler (`force_sig_info_to_task`).
-pub(crate) fn unblock_trap(tid: RawTid) {
-    const SIZE: usize = size_of::<u64>();
-    const TRAP: u64 = 1 << (libc::SIGTRAP - 1);
+/// Returns a seccomp filter of a thread, the newest first. Returns `None` if there is none, or if
+/// the recorder may not read filters. The filter has at most `room` instructions.
+pub(crate) fn seccomp_filter(tid: RawTid, index: usize, room: usize) -> Option<Vec<u8>> {
+    /// `PTRACE_SECCOMP_GET_FILTER`.
+    const GET_FILTER: libc::c_uint = 0x420c;
+    let mut words = vec![0u64; room];
+    let len = request(
+        "read the seccomp filter of",
+        GET_FILTER,
+        tid,
+        index,
+        words.as_mut_ptr() as usize,
+    )
+    .ok()?;
+    words.truncate(usize::try_from(len).ok()?);
+    Some(words.iter().flat_map(|word| word.to_le_bytes()).collect())
+}
+
+/// The size of a signal set in the kernel.
+const SIGNAL_SET_SIZE: usize = size_of::<u64>();
+
+/// Returns the signals that a stopped thread blocks: signal N is bit N-1.
+pub(crate) fn signal_mask(tid: RawTid) -> Result<u64> {
     let mut mask = [0u64];
-    let known = request(
+    request(
         "read the signal mask of",
         libc::PTRACE_GETSIGMASK as _,
         tid,
-        SIZE,
+        SIGNAL_SET_SIZE,
         mask.as_mut_ptr() as usize,
+    )?;
+    Ok(mask.first().copied().unwrap_or(0))
+}
+
+/// Sets the signals that a stopped thread blocks.
+pub(crate) fn set_signal_mask(tid: RawTid, mask: u64) -> Result<()> {
+    let mask = [mask];
+    request(
+        "set the signal mask of",
+        libc::PTRACE_SETSIGMASK as _,
+        tid,
+        SIGNAL_SET_SIZE,
+        mask.as_ptr() as usize,
     )
-    .is_ok();
-    let without = mask.map(|mask| mask & !TRAP);
-    if known && mask != without {
-        // A thread that was killed in the meantime needs no mask.
-        let _ = request(
-            "set the signal mask of",
-            libc::PTRACE_SETSIGMASK as _,
-            tid,
-            SIZE,
-            without.as_ptr() as usize,
-        );
+    .map(drop)
+}
+
+/// The configuration of system call dispatch (`linux/ptrace.h`,
+/// `struct ptrace_sud_config`): mode, selector, offset and length of the allowed addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SyscallDispatch([u64; 4]);
+
+impl SyscallDispatch {
+    const SET: libc::c_uint = 0x4210;
+    const GET: libc::c_uint = 0x4211;
+
+    /// Turns system call dispatch off in a stopped thread, and returns its configuration.
+    pub(crate) fn disable(tid: RawTid) -> Result<Self> {
+        let action = "turn off system call dispatch in";
+        let mut config = [0u64; 4];
+        let size = size_of_val(&config);
+        request(action, Self::GET, tid, size, config.as_mut_ptr() as usize)?;
+        let off = [0u64; 4];
+        request(action, Self::SET, tid, size, off.as_ptr() as usize)?;
+        Ok(Self(config))
+    }
+
+    /// Restores the configuration. A thread that was killed in the meantime needs none.
+    pub(crate) fn restore(self, tid: RawTid) {
+        let size = size_of_val(&self.0);
+        let action = "turn on system call dispatch in";
+        let _ = request(action, Self::SET, tid, size, self.0.as_ptr() as usize);
     }
 }
 

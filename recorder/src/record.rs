@@ -1,5 +1,6 @@
 //! Runs one recording from beginning to end.
 
+use crate::attributes;
 use crate::clock::{self, Calibration, CpuTimeScope};
 use crate::descriptors::RaisedLimit;
 use crate::destination::{Crashes, Destination};
@@ -148,6 +149,7 @@ impl TracingJob<'_> {
             pin: self.pin,
             cache: self.cache,
             all_superblocks: self.all_superblocks,
+            emulates_dumpable: !attributes::may_read_undumpable(),
         };
         let limit = RaisedLimit::raise();
         let (destination, path) = match self.output {
@@ -168,6 +170,11 @@ impl TracingJob<'_> {
             Err(error) if error.is_of_running_program() && session.has_begun() => {
                 session.give_up(&error);
                 Some(error.to_string())
+            }
+            Err(error @ Error::DoesNotStop(_)) => {
+                session.give_up(&error);
+                session.unpin();
+                return Err(error);
             }
             ran => {
                 session.unpin();

@@ -2,15 +2,19 @@
 //!
 //! The modules below handle its start and end, new and ending threads, and signals.
 
+mod claims;
 mod clones;
 mod crashes;
 mod ending;
 mod files;
 mod lifecycle;
 mod mappings;
+mod process_state;
 mod signals;
 mod start;
 mod state;
+mod syscalls;
+mod tracers;
 mod translated;
 
 use crate::descriptors::{RaisedLimit, ReservedDescriptors};
@@ -20,6 +24,7 @@ use crate::options::{Engine, Pin};
 use crate::packet_stream::PacketStream;
 use crate::ptrace::{self, CpuSet, RawTid, Stop, WaitResult};
 use crate::recorded::{RecordedProcess, Recording};
+use crate::signal_state::has_forced_pending;
 use crate::spawn::Spawned;
 use crate::stepped::StepPosition;
 use crate::thread::{FollowMode, RunState, Thread};
@@ -29,11 +34,14 @@ use crate::{Ending, clock};
 use backtrail_bundle::BundlePath;
 use backtrail_bundle::manifest::Crash;
 use backtrail_process::module_file::ModuleFiles;
-use backtrail_process::status;
+use backtrail_process::status::{self, Disposition};
 use backtrail_pt::EncoderOptions;
+use process_state::ProcessState;
 use state::{EndedThread, PendingClones};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+use tracers::FrozenThread;
 
 /// The state shared by the tracing thread and the thread that watches the time.
 #[derive(Debug, Default)]
@@ -98,6 +106,8 @@ pub(crate) struct Settings {
     pub(crate) cache: u64,
     /// Translates all code into superblocks.
     pub(crate) all_superblocks: bool,
+    /// Keeps processes dumpable, and shows them the value that they have set.
+    pub(crate) emulates_dumpable: bool,
 }
 
 /// The threads that are not resumed after a stop.
@@ -139,6 +149,8 @@ pub(crate) struct Session<'a> {
     pub(crate) root: RawTid,
     /// Attached threads that have not stopped yet.
     attached: HashSet<RawTid>,
+    /// The time until which attached threads must have stopped.
+    attach_deadline: Option<Instant>,
     /// The recorder started the program.
     owns_program: bool,
     hold: Hold,
@@ -151,6 +163,11 @@ pub(crate) struct Session<'a> {
     /// Encodes the logs of translated threads. Engine `translate` only.
     encoders: Option<EncoderPool>,
     pending_clones: PendingClones,
+    process_states: HashMap<RawTid, ProcessState>,
+    /// Threads that are stopped on behalf of a program that traces them.
+    frozen: HashMap<RawTid, FrozenThread>,
+    /// Processes that are no longer recorded, because a program traces them.
+    released: HashSet<RawTid>,
     pub(crate) names: UniqueNames,
     /// The open module files of all processes.
     files: ModuleFiles,
@@ -203,6 +220,7 @@ impl<'a> Session<'a> {
             pending: None,
             root: 0,
             attached: HashSet::new(),
+            attach_deadline: None,
             owns_program: false,
             hold: Hold::Nobody,
             ending: Ending::Running,
@@ -213,6 +231,9 @@ impl<'a> Session<'a> {
             gaps: 0,
             encoders: None,
             pending_clones: PendingClones::default(),
+            process_states: HashMap::new(),
+            frozen: HashMap::new(),
+            released: HashSet::new(),
             names: UniqueNames::default(),
             files: ModuleFiles::default(),
             limit,
@@ -227,27 +248,46 @@ impl<'a> Session<'a> {
 
     /// Handles stops until no tracee is left.
     pub(crate) fn run(&mut self) -> Result<()> {
-        let mut stopping = false;
+        let mut stopping = None;
         loop {
             self.stops = self.stops.wrapping_add(1);
             if self.stops.is_multiple_of(1024) {
                 self.publish();
             }
-            if !stopping && self.shared.stop.load(Ordering::Relaxed) {
-                stopping = true;
+            if stopping.is_none() && self.shared.stop.load(Ordering::Relaxed) {
+                stopping = Some(self.end_deadline());
+                self.attach_deadline = None;
                 self.stop_recording();
             }
-            match ptrace::wait_any()? {
+            match self.next_report(stopping.or(self.attach_deadline))? {
                 WaitResult::Report(tid, stop) => self.on_stop(tid, stop)?,
-                WaitResult::Interrupted => {}
+                WaitResult::Interrupted => {
+                    let is_late = |deadline: Instant| Instant::now() >= deadline;
+                    if stopping.is_some_and(is_late) {
+                        self.abandon();
+                        break;
+                    }
+                    if self.attach_deadline.is_some_and(is_late) {
+                        self.on_attach_timeout()?;
+                    }
+                }
                 WaitResult::NoTracees => break,
             }
         }
         self.publish();
         self.end_processes();
         match self.pending.take() {
-            Some(spawned) if !stopping => Err(spawned.failure()),
+            Some(spawned) if stopping.is_none() => Err(spawned.failure()),
             _ => Ok(()),
+        }
+    }
+
+    /// Waits for a report, until `deadline` if there is one.
+    fn next_report(&self, deadline: Option<Instant>) -> Result<WaitResult> {
+        let is_waiting = !self.attached.is_empty() || self.is_over;
+        match deadline.filter(|_| is_waiting) {
+            Some(deadline) => ptrace::wait_within(deadline),
+            None => ptrace::wait_any(),
         }
     }
 
@@ -310,7 +350,7 @@ impl<'a> Session<'a> {
                 let _ = ptrace::listen(tid);
                 return Ok(());
             }
-            Stop::Interrupted | Stop::Group(_) if status::is_pending(tid, libc::SIGTRAP) => {
+            Stop::Interrupted | Stop::Group(_) if has_forced_pending(tid) => {
                 // The trap of its last step is pending. If the thread were detached first, that
                 // trap would kill the program.
                 thread.run = RunState::Running;
@@ -325,38 +365,55 @@ impl<'a> Session<'a> {
 
     /// Returns whether the thread stays stopped.
     fn is_held(&self, tid: RawTid) -> bool {
-        self.threads
-            .get(&tid)
-            .is_some_and(|thread| self.hold.holds(thread.pid))
+        self.frozen.contains_key(&tid)
+            || self
+                .threads
+                .get(&tid)
+                .is_some_and(|thread| self.hold.holds(thread.pid))
     }
 
     /// Resumes the thread unless it is on hold.
     fn resume_thread(&mut self, tid: RawTid) {
+        let is_held = self.is_held(tid);
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
         };
-        if self.hold.holds(thread.pid) || thread.run != RunState::Stopped {
+        if is_held || thread.run != RunState::Stopped {
             return;
         }
         if matches!(thread.mode, FollowMode::Translated(_)) {
             return self.resume_translated(tid);
         }
+        if thread.signals.forced != 0 || thread.signal.is_some() {
+            self.restore_stepped_signals(tid, false);
+        }
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
         let signal = thread.signal.take().map_or(0, |info| info.signal());
+        let is_handler_next = signal != 0 && status::disposition(tid, signal) == Disposition::Handled;
         let version = self
             .processes
             .get(&thread.pid)
-            .map(|process| process.code_version);
+            .map_or(0, |process| process.code_version);
+        if let FollowMode::Stepped(stepped) = &mut thread.mode
+            && let StepPosition::User(_) = stepped.position
+            && stepped.prepare(is_handler_next, version)
+            && self.on_stepped_tracing_call(tid).unwrap_or(false)
+        {
+            return;
+        }
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
         thread.run = RunState::Running;
+        thread.signals.delivered = signal;
         // A failure means that the thread was killed. Its end is reported later.
         let _ = match &mut thread.mode {
             FollowMode::Stepped(stepped) => {
                 stepped.delivered = signal != 0;
                 match stepped.position {
-                    StepPosition::User(_) => {
-                        stepped.prepare(version.unwrap_or_default());
-                        ptrace::step(tid, signal)
-                    }
-                    StepPosition::Kernel { .. } => ptrace::step(tid, signal),
+                    StepPosition::User(_) | StepPosition::Kernel { .. } => ptrace::step(tid, signal),
                     StepPosition::Closed => ptrace::resume(tid, signal),
                 }
             }

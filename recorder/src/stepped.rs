@@ -1,15 +1,16 @@
 //! A single-stepped thread: its position, and the packets that each of its stops adds.
 
+use crate::attributes::AttributeCall;
 use crate::clone_flags::ClearedFlags;
 use crate::code::Code;
+use crate::error::Result;
 use crate::packet_stream::{PacketStream, StepOutcome};
 use crate::ptrace::{self, RawTid};
+use crate::signal_state::{self, SignalCall, TRAP_FLAG};
 use backtrail_bundle::core::Registers;
 use backtrail_process::memory;
 use backtrail_pt::Avma;
 
-/// The trap flag (TF) in RFLAGS.
-const TRAP_FLAG: u64 = 1 << 8;
 /// The length of SYSCALL and INT 0x80. The kernel subtracts it from RIP to restart a system call.
 const SYSCALL_LEN: u64 = 2;
 
@@ -49,6 +50,26 @@ pub(crate) struct Stepped {
     code_version: u32,
     /// The flags that were hidden from its system call.
     cleared: Option<ClearedFlags>,
+    /// Whether the process is kept dumpable.
+    pub(crate) keeps_dumpable: bool,
+    /// Whether the program has set the trap flag.
+    pub(crate) has_trap_flag: bool,
+    calls: TrackedCalls,
+}
+
+/// The effects of the current system call that the recorder tracks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TrackedCalls {
+    pub(crate) signal: Option<SignalCall>,
+    /// Whether the call is `rt_sigreturn`, which has no result.
+    pub(crate) is_return: bool,
+    pub(crate) attribute: Option<AttributeCall>,
+    /// The original second argument, if it was changed.
+    second: Option<u64>,
+    /// The result, if the recorder has handled the call.
+    result: Option<i64>,
+    /// Whether the call restores a context with the trap flag.
+    restores_trap_flag: bool,
 }
 
 impl Stepped {
@@ -71,6 +92,9 @@ impl Stepped {
             rseq: false,
             code_version: 0,
             cleared: None,
+            keeps_dumpable: false,
+            has_trap_flag: false,
+            calls: TrackedCalls::default(),
         }
     }
 
@@ -151,6 +175,8 @@ impl Stepped {
         if self.position != StepPosition::Closed {
             self.enter(handler);
         }
+        // Handlers begin without the flag.
+        self.has_trap_flag = false;
     }
 
     /// Records the exit from user code if the current instruction is a far transfer and `ip` has
@@ -165,6 +191,17 @@ impl Stepped {
         }
     }
 
+    /// Returns to the system call instruction before the current position, because the call must
+    /// wait again for a signal.
+    pub(crate) fn repeat_call(&mut self) {
+        if let (StepPosition::User(_), Ok(registers)) = (self.position, ptrace::registers(self.tid))
+            && let Some(again) = repeated(&registers)
+            && ptrace::set_registers(self.tid, &again).is_ok()
+        {
+            self.entered_handler(again.pc());
+        }
+    }
+
     /// Handles a breakpoint instruction of the program: its signal is delivered, and execution
     /// continues after it.
     pub(crate) fn hit_breakpoint(&mut self, next: Avma) {
@@ -174,8 +211,9 @@ impl Stepped {
         }
     }
 
-    /// Prepares to execute the next instruction, in a version of the code.
-    pub(crate) fn prepare(&mut self, code_version: u32) {
+    /// Prepares to execute the next instruction in a version of the code, unless a handler is next.
+    /// Returns whether it is a ptrace or wait4 call.
+    pub(crate) fn prepare(&mut self, is_handler_next: bool, code_version: u32) -> bool {
         if let StepPosition::User(ip) = self.position
             && self.code_version != code_version
         {
@@ -190,20 +228,63 @@ impl Stepped {
             // instruction is stepped at once. Hardware would show the page fault.
             self.entered_handler(to);
         }
+        while !is_handler_next && self.pop_flags() {}
         if let StepPosition::User(ip) = self.position {
             self.code = Code::read(self.pid, ip);
-            if self.code.is_some_and(|code| code.is_syscall()) {
-                self.prepare_call();
+            let mut is_ptrace_call = false;
+            if !is_handler_next && self.code.is_some_and(|code| code.is_syscall()) {
+                is_ptrace_call = self.prepare_call();
             }
             self.stream
                 .before(ip, self.code.as_ref().map(|code| &code.instruction));
+            return is_ptrace_call;
         }
+        false
     }
 
-    /// Prepares a system call.
-    fn prepare_call(&mut self) {
+    /// Returns whether the thread has not executed the instruction at `ip` yet.
+    pub(crate) fn is_about_to_execute(&self, ip: Avma) -> bool {
+        let is_call = self.code.is_some_and(|code| code.is_syscall());
+        self.position == StepPosition::User(ip) && !is_call
+    }
+
+    /// Executes the next instruction if it is a POPF, and returns whether it is one.
+    ///
+    /// After a step over POPF, the kernel takes the flag of the step for the program's own.
+    fn pop_flags(&mut self) -> bool {
+        let StepPosition::User(ip) = self.position else {
+            return false;
+        };
+        let code = Code::read(self.pid, ip).filter(|code| code.pops_flags());
+        let (Some(code), false) = (code, self.has_trap_flag) else {
+            return false;
+        };
+        let before = ptrace::registers(self.tid).ok();
+        let Some(after) = before.and_then(|registers| code.popped(self.pid, &registers)) else {
+            return false;
+        };
+        if ptrace::set_registers(self.tid, &after).is_err() {
+            return false;
+        }
+        self.stream.before(ip, Some(&code.instruction));
+        self.stream.step(&code.instruction, ip, after.pc());
+        self.position = StepPosition::User(after.pc());
+        self.has_trap_flag = after.rflags & TRAP_FLAG != 0;
+        true
+    }
+
+    /// Returns whether the next instruction is SYSCALL.
+    pub(crate) fn is_at_syscall(&self) -> bool {
+        let StepPosition::User(ip) = self.position else {
+            return false;
+        };
+        Code::read(self.pid, ip).is_some_and(|code| code.is_syscall())
+    }
+
+    /// Prepares a system call. Returns whether it is a ptrace or wait4 call.
+    fn prepare_call(&mut self) -> bool {
         let Ok(registers) = ptrace::registers(self.tid) else {
-            return;
+            return false;
         };
         if !self.rseq {
             refuse_rseq(self.tid, &registers);
@@ -211,6 +292,50 @@ impl Stepped {
         if self.cleared.is_none() {
             self.cleared = ClearedFlags::clear(self.tid, &registers);
         }
+        self.calls = TrackedCalls {
+            signal: SignalCall::read(self.pid, &registers),
+            is_return: registers.rax == libc::SYS_rt_sigreturn as u64,
+            restores_trap_flag: signal_state::restores_trap_flag(self.pid, &registers),
+            ..TrackedCalls::default()
+        };
+        if self.keeps_dumpable {
+            self.calls.attribute = AttributeCall::read(&registers);
+            let mut changed = registers;
+            AttributeCall::keep_dumpable(&mut changed);
+            if changed != registers {
+                self.calls.second = Some(registers.rsi);
+                // A failure means that the thread was killed.
+                let _ = ptrace::set_registers(self.tid, &changed);
+            }
+        }
+        [libc::SYS_ptrace, libc::SYS_wait4].contains(&(registers.rax as libc::c_long))
+    }
+
+    /// Replaces the system call that is about to be made by one that fails, and its result.
+    pub(crate) fn replace_result(&mut self, result: i64) -> Result<()> {
+        let registers = ptrace::registers(self.tid)?;
+        self.calls.result = Some(result);
+        // No system call has this number.
+        let rax = u64::MAX;
+        ptrace::set_registers(self.tid, &Registers { rax, ..registers })
+    }
+
+    /// Returns and clears the effects of the system call that has returned, and restores its
+    /// arguments.
+    pub(crate) fn take_calls(&mut self) -> TrackedCalls {
+        let calls = std::mem::take(&mut self.calls);
+        let is_changed = calls.second.is_some() || calls.result.is_some() || calls.restores_trap_flag;
+        if let (true, Ok(mut registers)) = (is_changed, ptrace::registers(self.tid)) {
+            registers.rsi = calls.second.unwrap_or(registers.rsi);
+            registers.rax = calls.result.map_or(registers.rax, |result| result as u64);
+            if calls.restores_trap_flag {
+                // The kernel takes the restored flag for that of the step, and hides it.
+                registers.rflags |= TRAP_FLAG;
+                self.has_trap_flag = true;
+            }
+            let _ = ptrace::set_registers(self.tid, &registers);
+        }
+        calls
     }
 
     /// Ends the stream with the thread at `ip`, if that is known.
@@ -247,11 +372,43 @@ fn return_address(tid: RawTid) -> Option<Avma> {
     (read == word.len()).then_some(Avma(u64::from_le_bytes(word)))
 }
 
+/// `ERESTART_RESTARTBLOCK`: restart by `restart_syscall(2)`.
+const RESTART_BLOCK: i64 = -516;
+
 /// Returns whether the kernel restarts the system call if nothing else happens (`linux/errno.h`,
 /// ERESTART…).
 pub(crate) fn will_restart(registers: &Registers) -> bool {
-    const CODES: [i64; 4] = [-512, -513, -514, -516];
+    const CODES: [i64; 4] = [-512, -513, -514, RESTART_BLOCK];
     registers.orig_rax as i64 >= 0 && CODES.contains(&(registers.rax as i64))
+}
+
+/// Returns the registers for a thread that has made another system call since its last stop. The
+/// kernel then no longer restarts the interrupted one, so it is restarted here.
+pub(crate) fn restarted(registers: &Registers) -> Registers {
+    if !will_restart(registers) {
+        return *registers;
+    }
+    Registers {
+        rip: registers.rip.wrapping_sub(SYSCALL_LEN),
+        rax: if registers.rax as i64 == RESTART_BLOCK {
+            libc::SYS_restart_syscall as u64
+        } else {
+            registers.orig_rax
+        },
+        orig_rax: u64::MAX,
+        ..*registers
+    }
+}
+
+/// Returns the registers to repeat a system call that a signal has interrupted.
+fn repeated(registers: &Registers) -> Option<Registers> {
+    let is_interrupted = registers.rax as i64 == -i64::from(libc::EINTR) && registers.orig_rax as i64 >= 0;
+    is_interrupted.then_some(Registers {
+        rip: registers.rip.wrapping_sub(SYSCALL_LEN),
+        rax: registers.orig_rax,
+        orig_rax: u64::MAX,
+        ..*registers
+    })
 }
 
 /// Returns the registers without the trap flag that SYSCALL saved in R11, or `None` if it is not
@@ -347,6 +504,21 @@ mod tests {
         );
         assert_eq!(without_trap_flag(&Registers { rcx: 0, ..after }), None);
         assert_eq!(without_trap_flag(&Registers { r11: 0x246, ..after }), None);
+    }
+
+    #[test]
+    fn interrupted_calls_are_restarted_at_their_instruction() {
+        let interrupted = |rax: i64, orig_rax: u64| Registers {
+            rax: rax as u64,
+            orig_rax,
+            ..at(0x1002)
+        };
+        let again = |registers: &Registers| (restarted(registers).rip, restarted(registers).rax);
+        assert_eq!(again(&interrupted(-512, 7)), (0x1000, 7));
+        let sleep = libc::SYS_restart_syscall as u64;
+        assert_eq!(again(&interrupted(-516, 35)), (0x1000, sleep));
+        assert_eq!(again(&interrupted(-4, 7)).0, 0x1002);
+        assert_eq!(again(&interrupted(-512, u64::MAX)).0, 0x1002);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::ptrace::RawTid;
 use crate::recorded::{FinishedStream, Packets};
+use crate::signal_state::SignalState;
 use crate::stepped::{StepPosition, Stepped};
 use crate::translate::{EncoderPool, Translated};
 use backtrail_bundle::core::SigInfo;
@@ -43,10 +44,11 @@ pub(crate) struct Thread {
     /// The signal to deliver when the thread is resumed.
     pub(crate) signal: Option<SigInfo>,
     pub(crate) mode: FollowMode,
+    pub(crate) signals: SignalState,
 }
 
 impl Thread {
-    /// Builds a stopped thread.
+    /// Builds a stopped thread. No signal of the recorder may have stopped it.
     pub(crate) fn new(tid: RawTid, pid: RawTid, mode: FollowMode) -> Self {
         Self {
             tid,
@@ -55,6 +57,7 @@ impl Thread {
             run: RunState::Stopped,
             signal: None,
             mode,
+            signals: SignalState::of(tid),
         }
     }
 

@@ -61,6 +61,16 @@ impl SigInfo {
         (is_fault && FAULTS.contains(&self.signal())).then_some(Avma(u64::from_le_bytes(address)))
     }
 
+    /// Returns `si_call_addr` of a SIGSYS that the kernel raised: the address after a system call
+    /// instruction.
+    #[must_use]
+    pub fn call_address(&self) -> Option<Avma> {
+        const SIGSYS: i32 = 31;
+        let mut address = [0; 8];
+        address.copy_from_slice(&self.0[16..24]);
+        (self.signal() == SIGSYS && self.code() > 0).then_some(Avma(u64::from_le_bytes(address)))
+    }
+
     fn word(&self, at: usize) -> i32 {
         let mut word = [0; 4];
         word.copy_from_slice(&self.0[at..at + 4]);

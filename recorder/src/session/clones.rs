@@ -1,13 +1,16 @@
 //! New threads of engine `translate`: matches them with their parents, and starts to translate
 //! them.
 
-use super::Session;
 use super::lifecycle::USER_CS;
 use super::translated::{TranslatedThread, translated_thread};
+use super::{Hold, Session};
 use crate::error::{Error, Result};
 use crate::ptrace::{self, RawTid, Stop};
 use crate::recorded::RecordedProcess;
-use crate::thread::{FollowMode, Thread};
+use crate::signal_state;
+use crate::stepped::restarted;
+use crate::syscall_filter;
+use crate::thread::{FollowMode, RunState, Thread};
 use crate::translate::{EncoderPool, TranslateOptions, Translated};
 use backtrail_bundle::core::Registers;
 use backtrail_process::status;
@@ -85,7 +88,6 @@ impl Session<'_> {
         if !known {
             self.add_process(pid, RecordedProcess::new(pid, parent.areas(), &self.files));
         }
-        ptrace::unblock_trap(tid);
         let storage = self.packet_storage(tid)?;
         let Some(encoders) = &mut self.encoders else {
             return Ok(());
@@ -133,6 +135,15 @@ impl Session<'_> {
         {
             self.on_clone(tid)?;
         }
+        if let Stop::Group(_) = stop {
+            let mut thread = Thread::new(tid, pid, FollowMode::AwaitingUserCode);
+            thread.run = RunState::Listening;
+            self.threads.insert(tid, thread);
+            self.note_once(format!(
+                "process {pid} was stopped by a signal; its recording begins when it continues"
+            ));
+            return ptrace::listen(tid);
+        }
         if !matches!(stop, Stop::Interrupted) {
             // The first stop has another cause: the requested one comes later.
             self.attached.insert(tid);
@@ -156,7 +167,12 @@ impl Session<'_> {
         registers: &Registers,
     ) -> Result<()> {
         match stop {
-            Stop::Signal(libc::SIGTRAP) => self.start_translating(tid, registers),
+            Stop::Signal(libc::SIGTRAP) => {
+                if let Some(thread) = self.threads.get_mut(&tid) {
+                    thread.signals.forced |= signal_state::bit(libc::SIGTRAP);
+                }
+                self.start_translating(tid, registers)
+            }
             Stop::Event(libc::PTRACE_EVENT_EXIT) => self.on_exit(tid, registers),
             Stop::Signal(_) => {
                 if let Some(thread) = self.threads.get_mut(&tid) {
@@ -169,6 +185,12 @@ impl Session<'_> {
                 self.on_clone(tid)?;
                 self.resume_thread(tid);
                 Ok(())
+            }
+            Stop::Group(_) if self.hold == Hold::Nobody => {
+                if let Some(thread) = self.threads.get_mut(&tid) {
+                    thread.run = RunState::Listening;
+                }
+                ptrace::listen(tid)
             }
             _ => {
                 self.resume_thread(tid);
@@ -197,6 +219,12 @@ impl Session<'_> {
             rseq: !self.owns_program,
             superblock: self.settings.all_superblocks,
             room: self.settings.cache,
+            keeps_dumpable: self.settings.emulates_dumpable,
+            calls_in_place: self
+                .process_states
+                .get(&pid)
+                .is_some_and(|state| state.filters_addresses)
+                || syscall_filter::has_filter_of_addresses(tid),
         };
         let Some(encoders) = &mut self.encoders else {
             return Ok(());
@@ -211,6 +239,9 @@ impl Session<'_> {
                     thread.mode = FollowMode::Translated(Box::new(translated));
                 }
                 self.update_added(pid);
+                if !self.owns_program {
+                    self.read_actions(tid)?;
+                }
                 self.resume_thread(tid);
                 Ok(())
             }
@@ -226,17 +257,20 @@ impl Session<'_> {
         registers: &Registers,
         error: &Error,
     ) -> Result<()> {
-        self.threads.remove(&tid);
+        let signals = self.threads.remove(&tid).map(|thread| thread.signals);
         // A thread that was killed in the meantime needs nothing.
         if ptrace::registers(tid).is_err() {
             return Ok(());
         }
-        let _ = ptrace::set_registers(tid, registers);
+        let _ = ptrace::set_registers(tid, &restarted(registers));
         self.remove_file(tid);
         let note = format!(
             "thread {tid} of process {pid} cannot be translated ({error}); single-stepping it instead, which is slow"
         );
         self.notes.push(note);
+        if let Some(signals) = signals {
+            let _ = ptrace::set_signal_mask(tid, signals.mask);
+        }
         self.on_new_stepped(tid, Stop::Interrupted, registers)
     }
 }

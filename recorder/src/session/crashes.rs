@@ -25,6 +25,7 @@ impl Session<'_> {
     /// Adds a process, or replaces it after it has executed another program.
     pub(super) fn add_process(&mut self, pid: RawTid, process: RecordedProcess) {
         let known = self.processes.insert(pid, process).is_some();
+        self.init_state(pid, known);
         self.limit_open_files();
         if let Destination::Crashes(crashes) = &mut self.destination
             && !known
@@ -35,6 +36,7 @@ impl Session<'_> {
 
     /// Removes a process. If a crash ended it, saves the crash bundle.
     pub(super) fn remove_process(&mut self, pid: RawTid) {
+        self.process_states.remove(&pid);
         if !matches!(self.destination, Destination::Crashes(_)) {
             self.processes.remove(&pid);
             return;

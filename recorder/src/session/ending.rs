@@ -94,18 +94,39 @@ impl Session<'_> {
             self.stop_recording();
         }
         // Even if handling fails from here on, the end of each thread is reported.
+        let deadline = self.end_deadline();
         loop {
-            match ptrace::wait_any() {
+            match ptrace::wait_within(deadline) {
                 Ok(WaitResult::Report(tid, stop)) => {
                     if self.on_stop(tid, stop).is_err() {
                         let _ = ptrace::resume(tid, 0);
                     }
                 }
-                Ok(WaitResult::Interrupted) => {}
+                Ok(WaitResult::Interrupted) if Instant::now() < deadline => {}
+                Ok(WaitResult::Interrupted) => {
+                    self.abandon();
+                    break;
+                }
                 Ok(WaitResult::NoTracees) | Err(_) => break,
             }
         }
         self.end_processes();
+    }
+
+    /// Returns the time until which the end of tracees is waited for.
+    pub(super) fn end_deadline(&self) -> Instant {
+        /// A program that the recorder started is killed. It writes no core, but its memory has to
+        /// be freed.
+        const OF_KILLED: Duration = Duration::from_secs(30);
+        /// An attached program continues, except for threads that never stopped.
+        const OF_ATTACHED: Duration = Duration::from_millis(400);
+        Instant::now() + if self.owns_program { OF_KILLED } else { OF_ATTACHED }
+    }
+
+    /// Gives up threads that do not report. The kernel detaches them when the recorder ends.
+    pub(super) fn abandon(&mut self) {
+        self.notes
+            .push("some threads did not stop before the end of the recording, and are not in it".to_owned());
     }
 
     /// Stops every thread that `hold` selects, within [`STOP_TIMEOUT`].
@@ -197,6 +218,7 @@ impl Session<'_> {
     /// Ends recording before the program has ended. If one step fails, the others are still made.
     pub(super) fn stop_recording(&mut self) {
         self.reserve.release();
+        self.frozen.clear();
         let halted = self.halt(Hold::All);
         self.note_failure("some threads were not stopped", halted);
         let settled = self.restore_program_states();
@@ -209,6 +231,11 @@ impl Session<'_> {
         let pids: Vec<RawTid> = self.processes.keys().copied().collect();
         pids.iter().for_each(|pid| self.close(*pid));
         if !self.owns_program {
+            for tid in self.tids(|thread| thread.run == RunState::Stopped) {
+                // A thread that was killed in the meantime needs no signals.
+                let _ = self.restore_signals(tid, true);
+            }
+            pids.iter().for_each(|pid| self.restore_dumpable(*pid));
             self.remove_additions();
         }
         for tid in self.tids(|_| true) {
@@ -231,7 +258,9 @@ impl Session<'_> {
         }
         if self.owns_program {
             let pending = self.pending.as_ref().map(|spawned| spawned.pid);
-            pids.into_iter().chain(pending).for_each(ptrace::kill);
+            // The id of a released process may be another one's by now.
+            let pids = pids.into_iter().filter(|pid| !self.released.contains(pid));
+            pids.chain(pending).for_each(ptrace::kill);
         }
         self.is_over = true;
         self.hold = Hold::Nobody;

@@ -4,6 +4,7 @@ use super::ending::end_process_of;
 use super::state::EndedThread;
 use super::{Hold, Session};
 use crate::Ending;
+use crate::code;
 use crate::destination::Destination;
 use crate::error::{Error, Result};
 use crate::options::Engine;
@@ -63,11 +64,19 @@ impl Session<'_> {
         if let Some(clean) = without_trap_flag(registers) {
             let _ = ptrace::set_registers(tid, &clean);
         }
-        ptrace::unblock_trap(tid);
         let mut stepped = Stepped::found(tid, pid, self.stream(), registers);
         stepped.rseq = !self.owns_program;
+        stepped.keeps_dumpable = self.settings.emulates_dumpable;
         self.threads
             .insert(tid, Thread::new(tid, pid, FollowMode::Stepped(Box::new(stepped))));
+        if !self.owns_program
+            && stop == Stop::Interrupted
+            && let Err(error) = self.read_actions(tid)
+        {
+            self.note_once(format!(
+                "the signal handlers of process {pid} are unknown: {error}"
+            ));
+        }
         self.on_stop(tid, stop)
     }
 
@@ -101,17 +110,27 @@ impl Session<'_> {
             self.detach_thread(tid);
             return Ok(());
         }
+        if code::read_code(tid, registers.rip, &mut [0]) == 0 {
+            self.remove_process(tid);
+            let error = Error::Unreadable(Pid(tid as u32));
+            if tid == self.root {
+                return Err(error);
+            }
+            self.notes.push(error.to_string());
+            self.detach_thread(tid);
+            return Ok(());
+        }
         let process = RecordedProcess {
             replaced: !first,
             ..RecordedProcess::new(tid, Vec::new(), &self.files)
         };
         self.add_process(tid, process);
-        ptrace::unblock_trap(tid);
         let mode = match self.settings.engine {
             Engine::Translate => FollowMode::AwaitingUserCode,
             Engine::Step => {
                 let mut stepped = Stepped::in_kernel(tid, tid, self.stream());
                 stepped.rseq = !self.owns_program;
+                stepped.keeps_dumpable = self.settings.emulates_dumpable;
                 FollowMode::Stepped(Box::new(stepped))
             }
         };
@@ -263,6 +282,8 @@ impl Session<'_> {
 
     /// Handles the end of a thread, or of a process if the thread is its leader.
     pub(super) fn on_thread_end(&mut self, tid: RawTid, stop: Stop) {
+        self.frozen.remove(&tid);
+        self.thaw_all(tid);
         self.record(tid, None);
         self.copy_modules(tid);
         // An end that the recorder caused does not count as the program's ending.

@@ -10,17 +10,13 @@ use backtrail_bundle::core::Registers;
 impl Session<'_> {
     /// Updates the address space after a successful system call that the recorder made for the
     /// program.
-    pub(super) fn after_syscall(
+    pub(super) fn after_mapping_call(
         &mut self,
         tid: RawTid,
         number: u64,
         before: &Registers,
         now: &Registers,
     ) -> Result<()> {
-        let failed = (now.rax as i64) < 0 && now.rax as i64 >= -4095;
-        if failed {
-            return Ok(());
-        }
         let page_up = |len: u64| len.saturating_add(crate::PAGE - 1) & !(crate::PAGE - 1);
         let range = |start: u64, len: u64| start..start.saturating_add(page_up(len));
         let changed: Vec<std::ops::Range<u64>> = match number as libc::c_long {

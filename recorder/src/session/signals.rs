@@ -5,16 +5,11 @@ use super::{Hold, Session};
 use crate::code;
 use crate::error::Result;
 use crate::ptrace::{self, RawTid};
-use crate::stepped::without_trap_flag;
+use crate::signal_state::{HANDLER_ENTRY, SI_KERNEL, TRAP_FLAG, is_sent};
+use crate::stepped::{TrackedCalls, without_trap_flag};
 use crate::thread::FollowMode;
 use backtrail_bundle::core::Registers;
 use backtrail_process::status::{self, DefaultAction};
-
-/// `si_code` of the stop before the first instruction of a handler: ptrace stores the signal number
-/// there.
-pub(super) const HANDLER_ENTRY: i32 = libc::SIGTRAP;
-/// `si_code` of a breakpoint instruction.
-const SI_KERNEL: i32 = 0x80;
 
 impl Session<'_> {
     /// Handles a signal-delivery-stop: the trap of a step, or a signal for the program.
@@ -31,19 +26,29 @@ impl Session<'_> {
             thread.signal = Some(info).filter(|_| !stepped);
             return Ok(());
         }
-        let FollowMode::Stepped(stepped) = &mut thread.mode else {
+        if !matches!(thread.mode, FollowMode::Stepped(_)) {
             return Ok(());
-        };
-        if signal == libc::SIGTRAP {
+        }
+        if signal == libc::SIGTRAP && self.note_forced(tid, &info) {
+            let Some(thread) = self.threads.get_mut(&tid) else {
+                return Ok(());
+            };
+            let FollowMode::Stepped(stepped) = &mut thread.mode else {
+                return Ok(());
+            };
             let breakpoint = stepped.code.is_some_and(|code| code.is_breakpoint());
+            let is_of_step = info.code() <= libc::TRAP_TRACE && !breakpoint;
             match info.code() {
                 HANDLER_ENTRY if stepped.delivered => {
-                    ptrace::unblock_trap(tid);
+                    if !stepped.has_trap_flag {
+                        code::hide_frame_trap_flag(thread.pid, registers.rsp);
+                    }
                     stepped.entered_handler(registers.pc());
+                    self.note_delivered(tid);
                     return Ok(());
                 }
-                libc::TRAP_BRKPT | libc::TRAP_TRACE if !breakpoint => {
-                    self.on_step(tid, registers);
+                // The trap of a system call that SIGSYS has ended first: a handler is next.
+                libc::TRAP_BRKPT if !breakpoint && stepped.is_about_to_execute(registers.pc()) => {
                     return Ok(());
                 }
                 SI_KERNEL | libc::TRAP_BRKPT | libc::TRAP_TRACE if breakpoint => {
@@ -51,8 +56,25 @@ impl Session<'_> {
                 }
                 _ => {}
             }
+            if is_of_step && !self.on_step(tid, registers)? {
+                return Ok(());
+            }
+            self.note_own(tid, signal);
         }
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return Ok(());
+        };
+        let FollowMode::Stepped(stepped) = &mut thread.mode else {
+            return Ok(());
+        };
         stepped.left_by_itself(registers.pc());
+        let pid = thread.pid;
+        if is_sent(&info) && self.ignores(pid, signal) {
+            return Ok(());
+        }
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return Ok(());
+        };
         thread.signal = Some(info);
         let fatal = status::default_action(signal) == DefaultAction::Terminate
             && status::is_default_signal(tid, signal);
@@ -62,24 +84,33 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn on_step(&mut self, tid: RawTid, registers: &Registers) {
+    /// Handles the trap of a step. Returns whether it is the program's own too, because of its trap
+    /// flag.
+    fn on_step(&mut self, tid: RawTid, registers: &Registers) -> Result<bool> {
         let Some(thread) = self.threads.get_mut(&tid) else {
-            return;
+            return Ok(false);
         };
         let FollowMode::Stepped(stepped) = &mut thread.mode else {
-            return;
+            return Ok(false);
         };
+        let had_trap_flag = stepped.has_trap_flag;
         let code = stepped.code;
+        // After a step over IRET, the kernel takes its flag for the program's own.
+        let can_have_flag = had_trap_flag || code.is_some_and(|code| code.is_interrupt_return());
+        stepped.has_trap_flag = can_have_flag && registers.rflags & TRAP_FLAG != 0;
         stepped.stepped(registers);
-        let Some(code) = code else { return };
-        if code.pushes_flags() {
+        let Some(code) = code else {
+            return Ok(had_trap_flag);
+        };
+        if code.pushes_flags() && !had_trap_flag {
             code::hide_pushed_trap_flag(thread.pid, registers.rsp);
         }
         if code.is_syscall() {
-            if let Some(clean) = without_trap_flag(registers) {
+            if !had_trap_flag && let Some(clean) = without_trap_flag(registers) {
                 let _ = ptrace::set_registers(tid, &clean);
             }
             stepped.restore_cleared();
+            let calls = stepped.take_calls();
             let pid = thread.pid;
             if registers.orig_rax as libc::c_long == libc::SYS_munmap {
                 let end = registers.rdi.saturating_add(registers.rsi);
@@ -88,6 +119,28 @@ impl Session<'_> {
             if maps_code(registers) {
                 self.update_image(pid, Some(mapped_address(registers)));
             }
+            self.after_stepped_call(tid, calls)?;
+            // The processor clears the flag before the system call, so the call does not trap.
+            return Ok(false);
+        }
+        Ok(had_trap_flag)
+    }
+
+    /// Handles the effects of a system call on the signal state and on attributes, if it succeeded.
+    fn after_stepped_call(&mut self, tid: RawTid, calls: TrackedCalls) -> Result<()> {
+        if calls == TrackedCalls::default() {
+            return Ok(());
+        }
+        let registers = ptrace::registers(tid)?;
+        let failed = (registers.rax as i64) < 0;
+        if let Some(call) = calls.signal
+            && (calls.is_return || !failed || call.is_wait())
+        {
+            self.note_signal_call(tid, call);
+        }
+        match calls.attribute {
+            Some(call) if !failed => self.after_attribute_call(tid, call, &registers),
+            _ => Ok(()),
         }
     }
 }

@@ -9,13 +9,18 @@ use crate::spawn;
 use backtrail_process::status;
 use backtrail_pt::Pid;
 use std::ffi::OsString;
+use std::time::{Duration, Instant};
 
 /// The ptrace events that every tracee reports.
 const EVENTS: libc::c_int = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEFORK
     | libc::PTRACE_O_TRACEVFORK
     | libc::PTRACE_O_TRACEEXEC
-    | libc::PTRACE_O_TRACEEXIT;
+    | libc::PTRACE_O_TRACEEXIT
+    | libc::PTRACE_O_TRACESYSGOOD;
+
+/// The time limit for the first stop of attached threads.
+const ATTACH_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Session<'_> {
     /// Starts the program or attaches to the processes.
@@ -44,30 +49,48 @@ impl Session<'_> {
 
     fn attach(&mut self, pid: Pid) -> Result<()> {
         let leader = pid.0 as RawTid;
-        let fail = |error: Error| match error {
+        let fail = |tid: RawTid, error: Error| match error {
             Error::Ptrace { source, .. } => Error::Attach {
                 pid,
-                hint: attach_hint(&source),
+                hint: attach_hint(tid, &source),
                 source,
             },
             other => other,
         };
-        ptrace::seize(leader, EVENTS).map_err(fail)?;
-        let mut seized = vec![leader];
+        let mut seized = match ptrace::seize(leader, EVENTS) {
+            Ok(()) => vec![leader],
+            // The first thread has ended, but others may continue.
+            Err(error) if !error.is_gone() && status::has_ended(leader) => Vec::new(),
+            Err(error) => return Err(fail(leader, error)),
+        };
+        let mut tried = vec![leader];
         // Threads may start threads in the meantime, so this repeats until no new thread is found.
         // Threads started by a seized thread are traced automatically.
         loop {
             let new: Vec<RawTid> = status::threads(leader)
                 .into_iter()
-                .filter(|tid| !seized.contains(tid))
+                .filter(|tid| !tried.contains(tid))
                 .collect();
             if new.is_empty() {
                 break;
             }
             for tid in new {
-                let _ = ptrace::seize(tid, EVENTS);
-                seized.push(tid);
+                tried.push(tid);
+                // Threads of the kernel, such as those of io_uring, run no code of the program.
+                // They never stop.
+                if status::is_kernel_thread(tid) {
+                    continue;
+                }
+                match ptrace::seize(tid, EVENTS) {
+                    Ok(()) => seized.push(tid),
+                    Err(error) if error.is_gone() || status::has_ended(tid) => {}
+                    // A thread that is not traced could write to code that the others translate.
+                    Err(error) => return Err(fail(tid, error)),
+                }
             }
+        }
+        if seized.is_empty() {
+            return Err(Error::Exited(pid));
         }
         self.add_process(leader, RecordedProcess::new(leader, Vec::new(), &self.files));
         self.free = ptrace::affinity(leader);
@@ -80,11 +103,46 @@ impl Session<'_> {
             // A thread that has ended needs no stop.
             let _ = ptrace::interrupt(tid);
         }
+        self.attach_deadline = Some(Instant::now() + ATTACH_TIMEOUT);
+        Ok(())
+    }
+
+    /// Handles attached threads that have not stopped in time. Fails if a process has no other
+    /// thread.
+    pub(super) fn on_attach_timeout(&mut self) -> Result<()> {
+        self.attach_deadline = None;
+        let mut waiting: Vec<RawTid> = self.attached.iter().copied().collect();
+        waiting.sort_unstable();
+        for tid in waiting {
+            let Some(pid) = status::thread_group(tid) else {
+                continue;
+            };
+            if status::has_ended(tid) {
+                continue;
+            }
+            if status::is_runnable(tid) {
+                // The thread stops as soon as it gets a processor.
+                self.attach_deadline = Some(Instant::now() + ATTACH_TIMEOUT);
+                continue;
+            }
+            if !self.threads.values().any(|thread| thread.pid == pid) {
+                return Err(Error::DoesNotStop(Pid(pid as u32)));
+            }
+            let name = status::thread_name(pid, tid).unwrap_or_default();
+            self.note_once(format!(
+                "thread {tid} ({name}) of process {pid} did not stop at once, because it waits in the kernel; its \
+                 trace begins when it stops"
+            ));
+        }
         Ok(())
     }
 }
 
-fn attach_hint(source: &std::io::Error) -> String {
+fn attach_hint(tid: RawTid, source: &std::io::Error) -> String {
+    if let Some(tracer) = status::tracer(tid) {
+        let name = status::thread_name(tracer, tracer).unwrap_or_default();
+        return format!("; process {tracer} ({name}) traces thread {tid} already");
+    }
     match source.raw_os_error() {
         Some(libc::EPERM) => crate::capabilities()
             .attach_fix()

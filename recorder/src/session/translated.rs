@@ -1,10 +1,10 @@
 //! Handles stops of threads in the code cache.
 
-use super::signals::HANDLER_ENTRY;
 use super::{Hold, Session};
 use crate::Engine;
 use crate::error::Result;
 use crate::ptrace::{self, RawTid, Stop};
+use crate::signal_state::{HANDLER_ENTRY, SI_KERNEL, SignalState, has_forced_pending, is_sent};
 use crate::thread::{FollowMode, RunState, Thread};
 use crate::translate::{EncoderPool, MemoryId, SharedAddressSpace, ThreadState, Translated, TrapAction};
 use backtrail_bundle::core::{Registers, SigInfo};
@@ -46,10 +46,7 @@ impl Session<'_> {
             Stop::Interrupted | Stop::Group(_) if self.is_held(tid) => {
                 // A pending trap or fault can only be interpreted where it happened, so let it be
                 // delivered first.
-                if [libc::SIGTRAP, libc::SIGSEGV]
-                    .into_iter()
-                    .any(|signal| status::is_pending(tid, signal))
-                {
+                if has_forced_pending(tid) {
                     if let Some(thread) = self.threads.get_mut(&tid) {
                         thread.run = RunState::Running;
                     }
@@ -71,8 +68,18 @@ impl Session<'_> {
             Some(TranslatedThread { translated, .. }) => translated.original_info(info),
             None => info,
         };
-        if self.handle_recorder_stop(tid, signal, &info, registers)? {
-            return Ok(());
+        if self.note_forced(tid, &info) {
+            self.note_wait(tid);
+            let cause = match translated_thread(&mut self.threads, &self.encoders, tid) {
+                Some(TranslatedThread { translated, .. }) if signal == libc::SIGSEGV && is_sent(&info) => {
+                    translated.fault_info(&info, registers)
+                }
+                _ => info,
+            };
+            if self.handle_recorder_stop(tid, signal, &cause, registers)? {
+                return Ok(());
+            }
+            self.note_own(tid, signal);
         }
         let Some(thread) = self.threads.get_mut(&tid) else {
             return Ok(());
@@ -81,6 +88,13 @@ impl Session<'_> {
         if !thread.is_closed() {
             let stopped = registers.pc();
             let registers = self.restore_program_state(tid, registers)?;
+            if self.restore_lost_action(tid, &info)? {
+                if let Some(thread) = self.threads.get_mut(&tid) {
+                    thread.signal = None;
+                }
+                self.resume_thread(tid);
+                return Ok(());
+            }
             self.move_fault(tid, &info, stopped, registers.pc());
             let fatal = status::default_action(signal) == DefaultAction::Terminate
                 && status::is_default_signal(tid, signal);
@@ -93,10 +107,11 @@ impl Session<'_> {
     }
 
     /// Moves the fault address from the cache to the program's instruction, for signals that report
-    /// it in `si_addr` (sigaction(2)).
+    /// it in `si_addr` or `si_call_addr` (sigaction(2)).
     fn move_fault(&mut self, tid: RawTid, info: &SigInfo, from: Avma, to: Avma) {
         const OF_INSTRUCTIONS: [i32; 3] = [libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
-        if from == to || !OF_INSTRUCTIONS.contains(&info.signal()) || info.address() != Some(from) {
+        let is_fault = OF_INSTRUCTIONS.contains(&info.signal()) && info.address() == Some(from);
+        if from == to || !(is_fault || info.call_address() == Some(from)) {
             return;
         }
         let info = info.with_address(to);
@@ -122,7 +137,8 @@ impl Session<'_> {
         else {
             return Ok(false);
         };
-        if signal == libc::SIGTRAP
+        let is_breakpoint = signal == libc::SIGTRAP && (info.code() == SI_KERNEL || is_sent(info));
+        if is_breakpoint
             && let Some(next) = translated.target_without_room(registers)
             && (shares_cache || translated.is_full(next))
         {
@@ -152,7 +168,7 @@ impl Session<'_> {
                     translated.on_write(info, registers, encoders)?
                 }
             }
-            libc::SIGTRAP => translated.on_trap(registers, encoders)?,
+            libc::SIGTRAP if is_breakpoint => translated.on_trap(registers, encoders)?,
             _ => None,
         };
         if let Some(action) = action {
@@ -173,28 +189,47 @@ impl Session<'_> {
             self.resume_thread(tid);
             return Ok(true);
         }
-        let stepped = translated.on_breakpoint(registers, encoders);
-        if !stepped && translated.on_stepped(registers, info.code() == HANDLER_ENTRY, encoders) {
+        if info.code() != HANDLER_ENTRY && translated.on_breakpoint(registers, encoders) {
+            return Ok(false);
+        }
+        if translated.on_stepped(registers, info.code() == HANDLER_ENTRY, encoders) {
             if info.code() == HANDLER_ENTRY {
-                ptrace::unblock_trap(tid);
+                self.note_delivered(tid);
+            } else if translated.take_own_trap() {
+                return Ok(false);
             }
             self.resume_thread(tid);
             return Ok(true);
         }
-        Ok(false)
+        let is_of_step = (libc::TRAP_BRKPT..=libc::TRAP_TRACE).contains(&info.code());
+        if !is_of_step || translated.is_closed() {
+            return Ok(false);
+        }
+        // The trap of a step that another signal has ended first.
+        let action = match translated.state {
+            ThreadState::InCache => TrapAction::Continue,
+            ThreadState::InSyscall { .. } | ThreadState::Native { .. } => TrapAction::Step,
+            ThreadState::ProgramState | ThreadState::Closed => TrapAction::InProgramState,
+        };
+        self.resume_after_trap(tid, action)?;
+        Ok(true)
     }
 
     /// Resumes a thread after a trap that the recorder caused.
-    fn resume_after_trap(&mut self, tid: RawTid, action: TrapAction) -> Result<()> {
+    pub(super) fn resume_after_trap(&mut self, tid: RawTid, action: TrapAction) -> Result<()> {
         if action == TrapAction::InProgramState {
             self.resume_thread(tid);
             return Ok(());
+        }
+        if action == TrapAction::AtCall {
+            return self.on_recorder_call(tid);
         }
         if self.is_held(tid) {
             let registers = ptrace::registers(tid)?;
             self.restore_program_state(tid, &registers)?;
             return Ok(());
         }
+        self.restore_signals(tid, false)?;
         let Some(thread) = self.threads.get_mut(&tid) else {
             return Ok(());
         };
@@ -259,9 +294,11 @@ impl Session<'_> {
 
     fn try_resume_translated(&mut self, tid: RawTid) -> Result<()> {
         self.unshare_if_needed(tid)?;
+        self.restore_signals(tid, false)?;
         let Some(TranslatedThread {
             run,
             signal,
+            signals,
             translated,
             encoders,
             ..
@@ -280,15 +317,22 @@ impl Session<'_> {
                 let registers = ptrace::registers(tid)?;
                 if signal != 0 && status::disposition(tid, signal) == Disposition::Handled {
                     translated.deliver(&registers, encoders);
+                    signals.delivered = signal;
                     return ptrace::step(tid, signal);
                 }
-                if let Err(error) = translated.enter(&registers, encoders) {
-                    ptrace::set_registers(tid, &registers)?;
-                    return Err(error);
-                }
+                let entered = translated.enter(&registers, encoders);
                 // Entering the cache may have queued more signals.
                 translated.resend_held();
-                ptrace::resume(tid, signal)
+                match entered {
+                    Ok(TrapAction::Continue) => ptrace::resume(tid, signal),
+                    Ok(TrapAction::Step) => ptrace::step(tid, signal),
+                    Ok(TrapAction::InProgramState) => self.try_resume_translated(tid),
+                    Ok(TrapAction::AtCall) => self.on_recorder_call(tid),
+                    Err(error) => {
+                        ptrace::set_registers(tid, &registers)?;
+                        Err(error)
+                    }
+                }
             }
         }
     }
@@ -341,7 +385,7 @@ impl Session<'_> {
     }
 
     /// Returns the process and the address space of a translated thread.
-    fn space(&self, tid: RawTid) -> Option<(RawTid, SharedAddressSpace)> {
+    pub(super) fn space(&self, tid: RawTid) -> Option<(RawTid, SharedAddressSpace)> {
         let thread = self.threads.get(&tid)?;
         match &thread.mode {
             FollowMode::Translated(translated) => Some((thread.pid, Rc::clone(&translated.space))),
@@ -402,8 +446,24 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Adds a note if code was stepped because no address in its reach was free.
+    fn note_crowded(&mut self, pid: RawTid) {
+        let is_crowded = self.threads.values().any(|thread| match &thread.mode {
+            FollowMode::Translated(translated) if thread.pid == pid => {
+                translated.space.borrow_mut().take_was_crowded()
+            }
+            _ => false,
+        });
+        if is_crowded {
+            self.notes.push(format!(
+                "process {pid} has no free addresses near some of its code; this code was single-stepped, which is slow"
+            ));
+        }
+    }
+
     /// Updates the code image of a process. `mapped` is the address of a new mapping.
     pub(super) fn update_image(&mut self, pid: RawTid, mapped: Option<u64>) {
+        self.note_crowded(pid);
         let added = self.added(pid);
         let space = self.threads.values().find_map(|thread| match &thread.mode {
             FollowMode::Translated(translated) if thread.pid == pid => Some(Rc::clone(&translated.space)),
@@ -465,8 +525,9 @@ pub(super) struct TranslatedThread<'a> {
     pub(super) pid: RawTid,
     run: &'a mut RunState,
     signal: &'a mut Option<SigInfo>,
+    signals: &'a mut SignalState,
     pub(super) translated: &'a mut Translated,
-    encoders: &'a EncoderPool,
+    pub(super) encoders: &'a EncoderPool,
 }
 
 pub(super) fn translated_thread<'a>(
@@ -478,6 +539,7 @@ pub(super) fn translated_thread<'a>(
         pid,
         run,
         signal,
+        signals,
         mode,
         ..
     } = threads.get_mut(&tid)?;
@@ -488,6 +550,7 @@ pub(super) fn translated_thread<'a>(
         pid: *pid,
         run,
         signal,
+        signals,
         translated,
         encoders: encoders.as_ref()?,
     })

@@ -4,13 +4,14 @@
 //! after fork, and so does the code cache.
 
 use super::block::{BlockOptions, Fetch};
-use super::cache::Cache;
+use super::cache::{Cache, REACH};
 use super::code_pages::{CodePages, WritableAlias, WritableAliases};
 use super::layout;
 use super::memory::SharedMemory;
 use super::region::{Region, TableSource};
 use super::tracee::{Gadget, Tracee};
 use crate::PAGE;
+use crate::attributes::OF_CREDENTIALS;
 use crate::clone_flags::CloneCall;
 use crate::error::{Error, Result};
 use crate::ptrace::RawTid;
@@ -18,10 +19,11 @@ use backtrail_bundle::versions::Fragment;
 use backtrail_process::maps::{self, Map};
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// System calls that the recorder makes itself, because they change state that it tracks.
-const INTERCEPTED: [libc::c_long; 16] = [
+const INTERCEPTED: [libc::c_long; 21] = [
     libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_pkey_mprotect,
@@ -38,7 +40,30 @@ const INTERCEPTED: [libc::c_long; 16] = [
     libc::SYS_execveat,
     libc::SYS_arch_prctl,
     libc::SYS_remap_file_pages,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_prctl,
+    libc::SYS_seccomp,
+    libc::SYS_ptrace,
 ];
+
+/// The options for translating a program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TranslateOptions {
+    /// Log calls, so that returns can be compressed.
+    pub(crate) calls: bool,
+    /// Let threads register restartable sequences. Threads that ran before attaching have already
+    /// done so.
+    pub(crate) rseq: bool,
+    /// Translate every block as a superblock, not only frequently executed ones.
+    pub(crate) superblock: bool,
+    /// The number of cache bytes near each module. A full cache is flushed.
+    pub(crate) room: u64,
+    /// Keep the process dumpable.
+    pub(crate) keeps_dumpable: bool,
+    /// Make every system call at its original address.
+    pub(crate) calls_in_place: bool,
+}
 
 /// The maximum number of attempts to place a region. Another thread may take a free address in the
 /// meantime.
@@ -54,6 +79,8 @@ pub(crate) struct AddressSpace {
     pub(super) cache: Cache,
     pub(super) gadget: Gadget,
     block_options: BlockOptions,
+    /// [`TranslateOptions::keeps_dumpable`].
+    pub(super) keeps_dumpable: bool,
     /// The address of the lookup tables in the program.
     tables: u64,
     next_region: u64,
@@ -71,29 +98,37 @@ pub(crate) struct AddressSpace {
     unprotected: BTreeSet<u64>,
     /// The code pages that protected and unprotected pages alias.
     aliases: WritableAliases,
+    /// The addresses that current system calls of threads need.
+    claimed: Vec<(RawTid, Range<u64>)>,
+    /// Places of code without a free address in reach. This code is stepped.
+    crowded: Vec<u64>,
+    was_crowded: bool,
 }
 
 impl AddressSpace {
     /// Prepares the address space of a process, and returns it with the region of its thread.
     ///
-    /// At most `room` bytes of each slab are used. With `rseq`, the kernel handles registration of
-    /// restartable sequences.
     pub(super) fn prepare(
         tracee: &mut Tracee<'_>,
         block_options: BlockOptions,
-        room: u64,
-        rseq: bool,
+        options: TranslateOptions,
     ) -> Result<(Self, Arc<Region>)> {
-        let refused = [libc::SYS_rseq].into_iter().filter(|_| !rseq);
-        let intercepted: Vec<_> = INTERCEPTED.into_iter().chain(refused).collect();
+        let refused = [libc::SYS_rseq].into_iter().filter(|_| !options.rseq);
+        let of_credentials = OF_CREDENTIALS.into_iter().filter(|_| options.keeps_dumpable);
+        let intercepted: Vec<_> = INTERCEPTED
+            .into_iter()
+            .chain(refused)
+            .chain(of_credentials)
+            .collect();
         let (file, descriptor) = tracee.memory_file()?;
         let memory = SharedMemory::map(&file, layout::TABLES_SIZE).map_err(Error::system("map memory"))?;
         let gadget = tracee.gadget;
         let next_region = layout::first_region(tracee.mapped_by_kernel(layout::REGION_SIZE)?);
         let mut space = Self {
-            cache: Cache::new(memory, block_options, room, &intercepted),
+            cache: Cache::new(memory, block_options, options.room, &intercepted),
             gadget,
             block_options,
+            keeps_dumpable: options.keeps_dumpable,
             tables: 0,
             next_region,
             free_regions: Vec::new(),
@@ -102,10 +137,19 @@ impl AddressSpace {
             protected: BTreeSet::new(),
             unprotected: BTreeSet::new(),
             aliases: WritableAliases::new(),
+            claimed: Vec::new(),
+            crowded: Vec::new(),
+            was_crowded: false,
         };
+        if options.calls_in_place {
+            space.intercept_all();
+        }
         let region = space.make_region(tracee, TableSource::File(descriptor))?;
+        // From here on the program may unmap the gadget that was found.
+        space.gadget = region.gadget();
+        tracee.gadget = space.gadget;
         tracee.close(descriptor)?;
-        space.tables = region.base + layout::TABLES;
+        space.tables = region.base() + layout::TABLES;
         Ok((space, region))
     }
 
@@ -127,7 +171,9 @@ impl AddressSpace {
             }
             match Region::make(tracee, base, tables) {
                 Err(Error::Ptrace { source, .. }) if source.raw_os_error() == Some(libc::EEXIST) => {
-                    let maps = maps::maps(tracee.tid);
+                    let mut maps = maps::maps(tracee.tid);
+                    maps.extend(self.claimed_maps());
+                    maps.sort_by_key(|map| map.start);
                     self.next_region = free_below(&maps, base).ok_or_else(|| no_place(tracee.tid))?;
                 }
                 Err(error) => return Err(error),
@@ -151,6 +197,16 @@ impl AddressSpace {
         self.free_regions.retain(|(place, _)| *place != memory);
     }
 
+    /// Intercepts a system call from now on.
+    pub(crate) fn intercept(&mut self, number: libc::c_long) {
+        self.cache.intercept(number);
+    }
+
+    /// Makes every system call at its original address from now on.
+    pub(crate) fn intercept_all(&mut self) {
+        self.cache.intercept_all();
+    }
+
     /// Returns whether the code at `ip` can be translated without another slab.
     pub(super) fn has_room(&self, ip: u64) -> bool {
         self.cache.has_room(ip)
@@ -162,13 +218,51 @@ impl AddressSpace {
         self.cache.flush(|page| changing.contains(&page));
     }
 
-    /// Adds a slab near `ip`.
-    pub(super) fn extend(&mut self, tracee: &mut Tracee<'_>, ip: u64) -> Result<()> {
-        let maps = maps::maps(tracee.tid);
-        let at = find_slab_place(&maps, ip).ok_or_else(|| no_place(tracee.tid))?;
+    /// Adds a slab near `ip`. Returns `false` if no address in reach is free.
+    pub(super) fn extend(&mut self, tracee: &mut Tracee<'_>, ip: u64) -> Result<bool> {
+        if self.is_out_of_reach(ip) {
+            return Ok(false);
+        }
+        let mut maps = maps::maps(tracee.tid);
+        maps.extend(self.claimed_maps());
+        let Some(at) = find_slab_place(&maps, ip) else {
+            self.crowded.push(ip & !(layout::SLAB_SIZE - 1));
+            self.was_crowded = true;
+            return Ok(false);
+        };
         let memory = map_slab(tracee, at, true)?;
         self.cache.add_slab(at, memory);
-        Ok(())
+        Ok(true)
+    }
+
+    /// Returns whether no address in reach of `ip` was free, and the mappings have not changed.
+    fn is_out_of_reach(&self, ip: u64) -> bool {
+        self.crowded.contains(&(ip & !(layout::SLAB_SIZE - 1)))
+    }
+
+    /// Returns and clears whether code had no free address in reach.
+    pub(crate) fn take_was_crowded(&mut self) -> bool {
+        std::mem::take(&mut self.was_crowded)
+    }
+
+    /// Keeps the recorder's memory away from addresses that the system call of a thread needs.
+    pub(super) fn avoid(&mut self, tid: RawTid, claimed: &[Range<u64>]) {
+        self.claimed
+            .extend(claimed.iter().map(|range| (tid, range.clone())));
+    }
+
+    /// Handles the end of a system call of a thread.
+    pub(super) fn call_ended(&mut self, tid: RawTid) {
+        self.claimed.retain(|(caller, _)| *caller != tid);
+    }
+
+    /// Returns the addresses that system calls need, as if they were mapped.
+    fn claimed_maps(&self) -> impl Iterator<Item = Map> {
+        self.claimed.iter().map(|(_, range)| Map {
+            start: range.start,
+            end: range.end,
+            ..Map::default()
+        })
     }
 
     /// Returns the translation of `ip`, or `None` if no slab is in reach.
@@ -273,7 +367,7 @@ impl AddressSpace {
     }
 
     /// Returns whether code in `range` was translated or read.
-    pub(crate) fn has_code_in(&self, range: std::ops::Range<u64>) -> bool {
+    pub(crate) fn has_code_in(&self, range: Range<u64>) -> bool {
         self.protected.range(range.clone()).next().is_some()
             || self.code.has_read(&range)
             || self.cache.has_code_in(range)
@@ -281,11 +375,12 @@ impl AddressSpace {
 
     /// Handles a change of the mappings.
     pub(crate) fn remapped(&mut self) {
+        self.crowded.clear();
         self.code.remapped();
     }
 
     /// Handles a change of code mappings in `range`.
-    pub(crate) fn code_changed(&mut self, range: std::ops::Range<u64>) {
+    pub(crate) fn code_changed(&mut self, range: Range<u64>) {
         self.code.forget(&range);
         self.protected.retain(|page| !range.contains(page));
         self.unprotected.retain(|page| !range.contains(page));
@@ -315,10 +410,38 @@ impl AddressSpace {
         for page in pages {
             self.unprotect(tracee, page)?;
         }
-        for (start, size) in self.areas() {
+        // The gadget makes the calls, so its area is unmapped last.
+        let mut areas = self.areas();
+        let gadget = tracee.gadget.syscall;
+        areas.sort_by_key(|(start, size)| (*start..start + size).contains(&gadget));
+        for (start, size) in areas {
             tracee.unmap(start, size)?;
         }
         Ok(())
+    }
+
+    /// Returns the start and size of each range of regions.
+    pub(super) fn region_ranges(&self) -> Vec<(u64, u64)> {
+        self.regions.clone()
+    }
+
+    /// Replaces the list of regions, after they have moved.
+    pub(super) fn set_regions(&mut self, bases: impl Iterator<Item = u64>) {
+        self.regions.clear();
+        bases.for_each(|base| add_stretch(&mut self.regions, base));
+    }
+
+    /// Uses the tables and the gadget of a region that has moved.
+    pub(super) fn adopt(&mut self, region: &Region) {
+        self.tables = region.base() + layout::TABLES;
+        self.gadget = region.gadget();
+    }
+
+    /// Returns the highest place for another region, if the kernel would place a new mapping at
+    /// `mapped`.
+    pub(super) fn next_region_place(&mut self, mapped: u64) -> u64 {
+        self.next_region = layout::first_region(mapped);
+        self.next_region
     }
 
     /// Returns the start and size of all memory that the recorder has added.
@@ -333,10 +456,8 @@ impl AddressSpace {
         let tables = SharedMemory::map(&file, layout::TABLES_SIZE).map_err(Error::system("map memory"))?;
         let free_regions = self.free_regions.iter().filter(|(place, _)| *place == memory);
         let free_regions: Vec<_> = free_regions.cloned().collect();
-        for base in regions
-            .iter()
-            .chain(free_regions.iter().map(|(_, region)| &region.base))
-        {
+        let free_bases = free_regions.iter().map(|(_, region)| region.base());
+        for base in regions.iter().copied().chain(free_bases) {
             tracee.map(
                 base + layout::TABLES,
                 layout::TABLES_SIZE,
@@ -353,6 +474,7 @@ impl AddressSpace {
             cache: self.cache.copy(tables, slabs),
             gadget: self.gadget,
             block_options: self.block_options,
+            keeps_dumpable: self.keeps_dumpable,
             tables: regions.first().map_or(self.tables, |base| base + layout::TABLES),
             next_region: self.next_region,
             free_regions,
@@ -361,13 +483,16 @@ impl AddressSpace {
             protected: self.protected.clone(),
             unprotected: self.unprotected.clone(),
             aliases: self.aliases.clone(),
+            claimed: self.claimed.clone(),
+            crowded: Vec::new(),
+            was_crowded: false,
         })
     }
 }
 
 /// Returns the highest free place for a region that is not above `at`. `maps` are in ascending
 /// order.
-fn free_below(maps: &[Map], at: u64) -> Option<u64> {
+pub(super) fn free_below(maps: &[Map], at: u64) -> Option<u64> {
     let mut place = at;
     for map in maps.iter().rev() {
         let overlaps = map.start < place.saturating_add(layout::REGION_SIZE) && place < map.end;
@@ -403,7 +528,7 @@ fn map_slab(tracee: &mut Tracee<'_>, at: u64, reserve: bool) -> Result<SharedMem
     Ok(memory)
 }
 
-fn no_place(tid: RawTid) -> Error {
+pub(super) fn no_place(tid: RawTid) -> Error {
     Error::Ptrace {
         action: "find address space in",
         tid: tid as u32,
@@ -430,14 +555,21 @@ fn find_slab_place(maps: &[Map], ip: u64) -> Option<u64> {
     };
     let base = ip & !(STEP - 1);
     let mut steps: Vec<u64> = (0x1000_0000..0x6000_0000).step_by(STEP as usize).collect();
-    if ip < LOW {
+    let found = if ip < LOW {
         steps.reverse();
-        return steps.into_iter().find(|at| free(*at));
-    }
-    let mut candidates = steps
-        .into_iter()
-        .flat_map(|distance| [base.checked_sub(distance + 0x1000_0000), Some(base + distance)]);
-    candidates.find_map(|at| at.filter(|at| free(*at)))
+        steps.iter().copied().find(|at| free(*at))
+    } else {
+        let candidates = steps
+            .iter()
+            .flat_map(|distance| [base.checked_sub(distance + 0x1000_0000), Some(base + distance)]);
+        candidates.flatten().find(|at| free(*at))
+    };
+    // Programs may reserve the usual places. Any other one in reach serves as well.
+    found.or_else(|| {
+        let distances = (STEP..REACH - layout::SLAB_SIZE).step_by(STEP as usize);
+        let all = distances.flat_map(|distance| [base.checked_add(distance), base.checked_sub(distance)]);
+        all.flatten().find(|at| free(*at))
+    })
 }
 
 /// How a new thread shares the memory of its parent (CLONE_VM).

@@ -162,6 +162,24 @@ impl Assembler {
     /// `movzx ecx, ax; movzx ecx, byte gs:[rcx+table]`
     pub(super) fn look_up_syscall(&mut self, table: u64) {
         self.bytes(&[0x0f, 0xb7, 0xc8]);
+        self.look_up_byte(table);
+    }
+
+    /// `mov rcx, [rcx+offset]`, or `mov ecx, [rcx+offset]`
+    pub(super) fn load_through_rcx(&mut self, offset: u8, is_wide: bool) {
+        if is_wide {
+            self.code.push(0x48);
+        }
+        self.bytes(&[0x8b, 0x49, offset]);
+    }
+
+    /// `movzx ecx, byte [rsp+1]`
+    pub(super) fn second_byte_on_stack(&mut self) {
+        self.bytes(&[0x0f, 0xb6, 0x4c, 0x24, 0x01]);
+    }
+
+    /// `movzx ecx, byte gs:[rcx+table]`
+    pub(super) fn look_up_byte(&mut self, table: u64) {
         self.bytes(&[0x65, 0x0f, 0xb6, 0x89]);
         self.bytes(&(table as u32).to_le_bytes());
     }
@@ -239,6 +257,9 @@ mod tests {
         code.jump_by_table(0x1000);
         code.add_rax_to_rcx();
         code.look_up_syscall(0x1000);
+        code.second_byte_on_stack();
+        code.load_through_rcx(8, true);
+        code.load_through_rcx(12, false);
         assert_eq!(
             text(&code),
             [
@@ -264,6 +285,9 @@ mod tests {
                 "lea rcx,[rcx+rax]",
                 "movzx ecx,ax",
                 "movzx ecx,byte ptr gs:[rcx+1000h]",
+                "movzx ecx,byte ptr [rsp+1]",
+                "mov rcx,[rcx+8]",
+                "mov ecx,[rcx+0Ch]",
             ]
         );
     }

@@ -14,6 +14,7 @@
 mod side_exits;
 mod source_bytes;
 mod stubs;
+mod x87;
 
 use super::assembler::{Assembler, Scratch};
 use super::event::{LogEvent, NO_OUTCOMES};
@@ -22,6 +23,7 @@ use backtrail_pt::cofi::Cofi;
 use iced_x86::{Code, ConstantOffsets, Decoder, DecoderOptions, Instruction, Mnemonic, Register};
 pub(super) use source_bytes::SourceBytes;
 use std::num::NonZeroU32;
+pub(super) use x87::x87_pointer;
 
 /// The maximum number of instructions in a block.
 const MAX_INSTRUCTIONS: usize = 32;
@@ -118,6 +120,10 @@ pub(super) enum BlockTrap {
     StaleVersion { ip: u64 },
     /// This instruction must execute natively, at its original address.
     Native { ip: u64, outcomes: u8 },
+    /// This POPF sets the trap flag.
+    SetsTrapFlag { ip: u64, outcomes: u8 },
+    /// The instruction at `ip` has stored the x87 instruction pointer.
+    StoredX87Pointer { ip: u64 },
 }
 
 /// A translated block.
@@ -314,6 +320,12 @@ impl Translator {
         if needs_gs(instruction) || matches!(instruction.mnemonic(), Mnemonic::Xbegin) {
             self.native(ip);
             return Flow::EndBlock;
+        }
+        if matches!(instruction.mnemonic(), Mnemonic::Popf | Mnemonic::Popfq) {
+            self.check_popped_trap_flag(ip);
+        }
+        if let Some(place) = x87_pointer(instruction) {
+            return self.store_x87_pointer(original, place);
         }
         match Cofi::of(instruction) {
             Cofi::Sequential => self.copy(original),

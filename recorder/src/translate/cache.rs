@@ -18,7 +18,7 @@ use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 
 /// The maximum distance between a block and its code, so that relative operands stay in reach.
-const REACH: u64 = 0x7000_0000;
+pub(super) const REACH: u64 = 0x7000_0000;
 /// The maximum size of a block.
 const MAX_BLOCK: u64 = 1 << 14;
 /// The allowed size of the used part of a slab.
@@ -93,6 +93,15 @@ pub(super) enum TrapCause {
         ip: u64,
         outcomes: u8,
     },
+    /// The instruction at `ip` has stored the x87 instruction pointer.
+    StoredX87Pointer {
+        ip: u64,
+    },
+    /// The POPF at `ip` sets the trap flag.
+    SetsTrapFlag {
+        ip: u64,
+        outcomes: u8,
+    },
     /// The thread must log the current code version before it continues at `ip`.
     StaleVersion {
         ip: u64,
@@ -142,6 +151,8 @@ impl Cache {
                 &[1],
             );
         }
+        let odd: Vec<u8> = (0..layout::ODD_SIZE).map(|byte| (byte & 1) as u8).collect();
+        tables.write(layout::ODD - layout::TABLES, &odd);
         Self {
             options,
             room: room.clamp(*ROOM.start(), *ROOM.end()),
@@ -159,6 +170,18 @@ impl Cache {
             first_miss: 0,
             second_miss: 0,
         }
+    }
+
+    /// Intercepts a system call.
+    pub(super) fn intercept(&mut self, number: libc::c_long) {
+        let at = layout::INTERCEPTED - layout::TABLES + (number as u64 & 0xffff);
+        self.tables.write(at, &[1]);
+    }
+
+    /// Intercepts every system call.
+    pub(super) fn intercept_all(&mut self) {
+        let all = vec![1; layout::INTERCEPTED_SIZE as usize];
+        self.tables.write(layout::INTERCEPTED - layout::TABLES, &all);
     }
 
     /// Returns whether a slab with room is in reach of the code at `ip`.
@@ -203,6 +226,14 @@ impl Cache {
         });
         if self.second_miss == 0 {
             self.write_miss_stubs();
+        }
+    }
+
+    /// Removes a slab. The cache must be flushed before it is used again.
+    pub(super) fn remove_slab(&mut self, address: u64) {
+        self.slabs.retain(|slab| slab.address != address);
+        if self.slabs.is_empty() {
+            (self.first_miss, self.second_miss) = (0, 0);
         }
     }
 
@@ -365,6 +396,8 @@ impl Cache {
                 }
                 BlockTrap::InterceptedSyscall { ip, next } => TrapCause::InterceptedSyscall { ip, next },
                 BlockTrap::Native { ip, outcomes } => TrapCause::Native { ip, outcomes },
+                BlockTrap::StoredX87Pointer { ip } => TrapCause::StoredX87Pointer { ip },
+                BlockTrap::SetsTrapFlag { ip, outcomes } => TrapCause::SetsTrapFlag { ip, outcomes },
                 BlockTrap::StaleVersion { ip } => TrapCause::StaleVersion { ip },
             };
             self.traps.insert(trapped, cause);
@@ -421,6 +454,23 @@ impl Cache {
     /// Returns the reason for the `int3` at `address`.
     pub(super) fn cause(&self, address: u64) -> Option<TrapCause> {
         self.traps.get(&address).copied()
+    }
+
+    /// Returns the program address of the instruction at a cache address.
+    pub(super) fn program_address(&self, address: u64) -> Option<u64> {
+        self.slabs.iter().find(|slab| slab.contains(address))?;
+        self.translation_at(address).map(|entry| entry.ip)
+    }
+
+    /// Returns [`Self::program_address`] for the low half of a cache address.
+    pub(super) fn program_address_of_low_half(&self, low: u32) -> Option<u64> {
+        self.slabs.iter().find_map(|slab| {
+            let offset = low.wrapping_sub(slab.address as u32);
+            let address = slab.address + u64::from(offset);
+            slab.contains(address)
+                .then(|| self.program_address(address))
+                .flatten()
+        })
     }
 
     /// Returns the program state of a thread at `address`, or `None` outside the cache.

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | 0 | [`LOG_POINTER`] and the spill slots of stubs |
 //! | [`TABLES`] | the lookup tables, shared by all threads of a program |
+//! | [`GADGET`] | a SYSCALL instruction for the recorder |
 //! | [`CHUNKS`] | the log: [`CHUNK_COUNT`] chunks, each followed by a guard page |
 
 use crate::PAGE;
@@ -25,8 +26,12 @@ pub(super) const VERSION: u32 = 32;
 /// Slot: a number whose sign is tested.
 pub(super) const NUMBER: u32 = 40;
 
+/// A disposition that the recorder restores.
+pub(super) const ACTION: u32 = 64;
+/// The information of a signal that the recorder sends again.
+pub(super) const SIGNAL: u32 = 128;
 /// A modified copy of system call arguments in memory, so that the program's own are not changed.
-pub(super) const ARGUMENTS: u32 = 64;
+pub(super) const ARGUMENTS: u32 = 256;
 /// The size of the copy.
 pub(super) const ARGUMENTS_SIZE: u64 = PAGE - ARGUMENTS as u64;
 
@@ -34,7 +39,8 @@ pub(super) const ARGUMENTS_SIZE: u64 = PAGE - ARGUMENTS as u64;
 pub(super) const TABLES: u64 = PAGE;
 /// One byte for each system call number (its low 16 bits): 1 if the recorder intercepts the call.
 pub(super) const INTERCEPTED: u64 = TABLES;
-const INTERCEPTED_SIZE: u64 = 1 << 16;
+/// The number of system call numbers.
+pub(super) const INTERCEPTED_SIZE: u64 = 1 << 16;
 /// The number of entries in each of the two indirect-branch lookup tables, indexed by a hash of the
 /// target.
 pub(super) const TARGETS: u64 = 1 << 16;
@@ -42,8 +48,19 @@ pub(super) const TARGETS: u64 = 1 << 16;
 pub(super) const FIRST: u64 = INTERCEPTED + INTERCEPTED_SIZE;
 /// The second table: the entry that is tried after a miss in the first.
 pub(super) const SECOND: u64 = FIRST + TARGETS * 8;
+/// One byte for each byte value: its lowest bit.
+pub(super) const ODD: u64 = SECOND + TARGETS * 8;
+/// The number of byte values.
+pub(super) const ODD_SIZE: u64 = 1 << 8;
 /// The size of all tables.
-pub(super) const TABLES_SIZE: u64 = INTERCEPTED_SIZE + 2 * TARGETS * 8;
+pub(super) const TABLES_SIZE: u64 = INTERCEPTED_SIZE + 2 * TARGETS * 8 + PAGE;
+
+/// The offset of a page with code of the recorder: see [`GADGET_CODE`].
+pub(super) const GADGET: u64 = CHUNKS - PAGE;
+/// SYSCALL, then bytes that trap, and an empty string at [`GADGET_NAME`].
+pub(super) const GADGET_CODE: [u8; 9] = [0x0f, 0x05, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0];
+/// The offset of the empty string in [`GADGET_CODE`].
+pub(super) const GADGET_NAME: u64 = 8;
 
 /// The offset of the log from the start of the region.
 pub(super) const CHUNKS: u64 = 0x20_0000;
@@ -67,7 +84,7 @@ pub(super) const LOWEST_REGION: u64 = 1 << 32;
 /// The size of a slab of the code cache.
 pub(super) const SLAB_SIZE: u64 = 64 << 20;
 
-const _: () = assert!(TABLES + TABLES_SIZE <= CHUNKS);
+const _: () = assert!(ODD + ODD_SIZE <= TABLES + TABLES_SIZE && TABLES + TABLES_SIZE <= GADGET);
 // Each region begins where another one ends.
 const _: () = assert!(REGION_SIZE.is_multiple_of(PAGE));
 

@@ -19,14 +19,14 @@ mod cache;
 mod code_pages;
 mod encoder;
 mod event;
+pub(crate) mod foreign_calls;
 mod layout;
 mod memory;
 mod region;
+mod relocation;
 mod thread;
 mod tracee;
 
-pub(crate) use address_space::MemoryId;
+pub(crate) use address_space::{MemoryId, TranslateOptions};
 pub(crate) use encoder::{EncoderPool, PacketStorage};
-pub(crate) use thread::{
-    ParentState, SharedAddressSpace, ThreadState, TranslateOptions, Translated, TrapAction,
-};
+pub(crate) use thread::{ParentState, SharedAddressSpace, ThreadState, Translated, TrapAction};

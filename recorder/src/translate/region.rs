@@ -3,19 +3,24 @@
 use super::event::{LogEvent, MAX_LEN};
 use super::layout::{self, CHUNK, CHUNK_COUNT};
 use super::memory::SharedMemory;
-use super::tracee::Tracee;
+use super::tracee::{Gadget, Tracee};
 use crate::PAGE;
 use crate::error::{Error, Result};
+use crate::signal_state::SignalAction;
+use backtrail_bundle::core::SigInfo;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The size of the file that backs a region: the slots, then the chunks.
-const FILE_SIZE: u64 = PAGE + CHUNK_COUNT * CHUNK;
+/// The offset of the gadget page in the file that backs a region.
+const GADGET_OFFSET: u64 = PAGE + CHUNK_COUNT * CHUNK;
+/// The size of the file that backs a region: the slots, the chunks, then the gadget page.
+const FILE_SIZE: u64 = GADGET_OFFSET + PAGE;
 
 /// The memory of one thread in the program.
 #[derive(Debug)]
 pub(super) struct Region {
     /// The address in the program.
-    pub(super) base: u64,
+    base: AtomicU64,
     memory: SharedMemory,
     /// Chunks that may be filled, because they have been encoded completely.
     free: Mutex<[bool; CHUNK_COUNT as usize]>,
@@ -37,6 +42,14 @@ impl Region {
             let at = base + layout::chunk_start(chunk);
             tracee.map(at, CHUNK, writable, (descriptor, PAGE + chunk * CHUNK))?;
         }
+        memory.write(GADGET_OFFSET, &layout::GADGET_CODE);
+        let executable = libc::PROT_READ | libc::PROT_EXEC;
+        tracee.map(
+            base + layout::GADGET,
+            PAGE,
+            executable,
+            (descriptor, GADGET_OFFSET),
+        )?;
         tracee.close(descriptor)?;
         let to = base + layout::TABLES;
         match tables {
@@ -48,7 +61,7 @@ impl Region {
         // Mappings that replace others do not inherit `MADV_DONTDUMP`.
         tracee.hide(base, layout::REGION_SIZE)?;
         let region = Self {
-            base,
+            base: AtomicU64::new(base),
             memory,
             free: Mutex::new(ALL_BUT_FIRST),
             freed: Condvar::new(),
@@ -64,9 +77,42 @@ impl Region {
         self.set_version(0);
     }
 
+    /// Returns the address of the region in the program.
+    pub(super) fn base(&self) -> u64 {
+        self.base.load(Ordering::Acquire)
+    }
+
+    /// Moves the region to unused addresses. Its thread must be outside the cache.
+    pub(super) fn move_to(&self, tracee: &mut Tracee<'_>, to: u64) -> Result<()> {
+        let from = self.base();
+        tracee.reserve(to, layout::REGION_SIZE)?;
+        let chunks = (0..CHUNK_COUNT).map(|chunk| (layout::chunk_start(chunk), CHUNK));
+        let pages = [
+            (0, PAGE),
+            (layout::TABLES, layout::TABLES_SIZE),
+            (layout::GADGET, PAGE),
+        ];
+        for (offset, size) in pages.into_iter().chain(chunks) {
+            tracee.move_mapping(from + offset, size, to + offset)?;
+            if offset == layout::GADGET && tracee.gadget == Gadget::at(from + offset) {
+                tracee.gadget = Gadget::at(to + offset);
+            }
+        }
+        tracee.hide(to, layout::REGION_SIZE)?;
+        let logged = self.pointer().wrapping_sub(from);
+        self.base.store(to, Ordering::Release);
+        self.set_pointer(to.wrapping_add(logged));
+        Ok(())
+    }
+
+    /// Returns the SYSCALL instruction of the region, which the program cannot change.
+    pub(super) fn gadget(&self) -> Gadget {
+        Gadget::at(self.base() + layout::GADGET)
+    }
+
     /// Returns the address of a chunk in the program.
     pub(super) fn chunk(&self, chunk: u64) -> u64 {
-        self.base + layout::chunk_start(chunk)
+        self.base() + layout::chunk_start(chunk)
     }
 
     /// Returns the address of the next byte of the log in the program.
@@ -86,7 +132,25 @@ impl Region {
     /// Copies system call arguments into the region, and returns their address in the program.
     pub(super) fn set_arguments(&self, bytes: &[u8]) -> u64 {
         self.memory.write(u64::from(layout::ARGUMENTS), bytes);
-        self.base + u64::from(layout::ARGUMENTS)
+        self.base() + u64::from(layout::ARGUMENTS)
+    }
+
+    /// Copies a disposition into the region, and returns its address in the program.
+    pub(super) fn set_action(&self, action: &SignalAction) -> u64 {
+        self.memory.write(u64::from(layout::ACTION), &action.to_bytes());
+        self.base() + u64::from(layout::ACTION)
+    }
+
+    /// Copies the information of a signal into the region, and returns its address in the program.
+    pub(super) fn set_signal(&self, info: &SigInfo) -> u64 {
+        self.memory.write(u64::from(layout::SIGNAL), &info.0);
+        self.base() + u64::from(layout::SIGNAL)
+    }
+
+    /// Reads the disposition that a system call has written to [`layout::ACTION`].
+    pub(super) fn action(&self) -> SignalAction {
+        let at = u64::from(layout::ACTION);
+        SignalAction([0, 8, 16, 24].map(|offset| self.memory.load(at + offset)))
     }
 
     /// Returns the value of a spilled register.

@@ -1,12 +1,18 @@
 //! A thread in the code cache: entering the cache, and reconstructing the program state at every
 //! stop.
 
+mod claims;
 mod clone_calls;
 mod code_writes;
+mod operands;
 mod outside_cache;
 mod promotion;
+mod recorder_calls;
+mod signals;
+mod trap_flag;
+mod x87;
 
-use super::address_space::{AddressSpace, MemoryId};
+use super::address_space::{AddressSpace, MemoryId, TranslateOptions};
 use super::assembler::Scratch;
 use super::block::{BlockOptions, InstructionState, NextIp, SpilledRegisters, TranslationEntry};
 use super::cache::TrapCause;
@@ -20,7 +26,8 @@ use crate::code::Code;
 use crate::error::Result;
 use crate::ptrace::{self, RawTid};
 use crate::recorded::FinishedStream;
-use crate::stepped::will_restart;
+use crate::signal_state::{SignalCall, TRAP_FLAG};
+use crate::stepped::restarted;
 use backtrail_bundle::core::{Registers, SigInfo};
 use backtrail_pt::Avma;
 use std::cell::RefCell;
@@ -29,25 +36,8 @@ use std::sync::Arc;
 
 /// The length of SYSCALL.
 const SYSCALL_LEN: u64 = 2;
-/// The return value of a system call that `restart_syscall(2)` continues (`linux/errno.h`).
-const ERESTART_RESTARTBLOCK: i64 = -516;
-
 /// An address space that several threads share.
 pub(crate) type SharedAddressSpace = Rc<RefCell<AddressSpace>>;
-
-/// The options for translating a program.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TranslateOptions {
-    /// Log calls, so that returns can be compressed.
-    pub(crate) calls: bool,
-    /// Let threads register restartable sequences. Threads that ran before attaching have already
-    /// done so.
-    pub(crate) rseq: bool,
-    /// Translate every block as a superblock, not only frequently executed ones.
-    pub(crate) superblock: bool,
-    /// The number of cache bytes near each module. A full cache is flushed.
-    pub(crate) room: u64,
-}
 
 /// The state of a translated thread.
 #[derive(Clone, Debug)]
@@ -63,7 +53,12 @@ pub(crate) enum ThreadState {
         registers: Box<Registers>,
     },
     /// Executing one instruction natively, at its original address `ip`.
-    Native { ip: u64, code: Option<Code> },
+    Native {
+        ip: u64,
+        code: Option<Code>,
+        /// The program has set the trap flag.
+        has_trap_flag: bool,
+    },
     /// The log has ended.
     Closed,
 }
@@ -77,6 +72,9 @@ pub(crate) enum TrapAction {
     Step,
     /// Re-enter the cache: the thread has the program's registers.
     InProgramState,
+    /// The thread has the program's registers, at a system call that concerns the recorder. It
+    /// continues with [`Translated::begin_syscall`].
+    AtCall,
 }
 
 /// The state that a new thread inherits from its parent.
@@ -118,6 +116,12 @@ pub(crate) struct Translated {
     sent: Vec<SigInfo>,
     /// The code version that the thread has logged.
     version: u32,
+    /// The effect of the current system call on the signal state, if it succeeds.
+    signal_call: Option<SignalCall>,
+    /// The current system call is an `rt_sigreturn` that sets the trap flag.
+    restores_trap_flag: bool,
+    /// The trap of the last step is the program's own, because of its trap flag.
+    has_own_trap: bool,
 }
 
 impl Translated {
@@ -144,7 +148,7 @@ impl Translated {
             superblock: options.superblock,
             ..BlockOptions::default()
         };
-        let (space, region) = AddressSpace::prepare(&mut tracee, block_options, options.room, options.rseq)?;
+        let (space, region) = AddressSpace::prepare(&mut tracee, block_options, options)?;
         ptrace::set_registers(tid, registers)?;
         let stream = encoders.begin(Arc::clone(&region), storage);
         Ok(Self {
@@ -160,6 +164,9 @@ impl Translated {
             held,
             sent: Vec::new(),
             version: 0,
+            signal_call: None,
+            restores_trap_flag: false,
+            has_own_trap: false,
         })
     }
 
@@ -222,6 +229,9 @@ impl Translated {
             held,
             sent: Vec::new(),
             version: 0,
+            signal_call: None,
+            restores_trap_flag: false,
+            has_own_trap: false,
         })
     }
 
@@ -269,7 +279,7 @@ impl Translated {
         encoders: &EncoderPool,
     ) -> Result<bool> {
         let chunk = address
-            .and_then(|address| address.checked_sub(self.region.base))
+            .and_then(|address| address.checked_sub(self.region.base()))
             .and_then(layout::full_chunk);
         if chunk != Some(self.cursor.chunk) || !matches!(self.state, ThreadState::InCache) {
             return Ok(false);
@@ -306,7 +316,9 @@ impl Translated {
             TrapCause::Exit { site, target } => {
                 self.log_version(target, encoders);
                 registers.rip = target;
-                self.set_cache_ip(&registers)?;
+                if !self.set_cache_ip(&registers)? {
+                    return self.execute_outside(&mut registers, encoders).map(Some);
+                }
                 self.space.borrow_mut().cache.link(site, target);
                 Ok(Some(TrapAction::Continue))
             }
@@ -318,7 +330,9 @@ impl Translated {
                 if !is_user(target) {
                     return self.step_natively(target, &mut registers).map(Some);
                 }
-                self.set_cache_ip(&registers)?;
+                if !self.set_cache_ip(&registers)? {
+                    return self.execute_outside(&mut registers, encoders).map(Some);
+                }
                 self.space.borrow_mut().cache.add_indirect_entry(target);
                 Ok(Some(TrapAction::Continue))
             }
@@ -326,7 +340,9 @@ impl Translated {
                 self.restore_rcx(&mut registers);
                 self.log_version(ip, encoders);
                 registers.rip = ip;
-                self.set_cache_ip(&registers)?;
+                if !self.set_cache_ip(&registers)? {
+                    return self.execute_outside(&mut registers, encoders).map(Some);
+                }
                 Ok(Some(TrapAction::Continue))
             }
             TrapCause::Native { ip, outcomes } => {
@@ -334,9 +350,22 @@ impl Translated {
                 registers.rip = ip;
                 self.step_natively(ip, &mut registers).map(Some)
             }
-            TrapCause::InterceptedSyscall { next, .. } => {
+            TrapCause::StoredX87Pointer { ip } => {
                 self.restore_rcx(&mut registers);
-                self.begin_syscall(&registers, next, encoders).map(Some)
+                self.correct_stored_x87_pointer(ip, &registers);
+                Ok(Some(TrapAction::Continue))
+            }
+            TrapCause::SetsTrapFlag { ip, outcomes } => {
+                self.restore_rcx(&mut registers);
+                self.log_outcomes(outcomes, encoders);
+                registers.rip = ip;
+                self.pop_flags(&mut registers).map(Some)
+            }
+            TrapCause::InterceptedSyscall { ip, next } => {
+                self.restore_rcx(&mut registers);
+                registers.rip = ip;
+                self.begin_or_report_syscall(&mut registers, next, encoders)
+                    .map(Some)
             }
         }
     }
@@ -344,9 +373,11 @@ impl Translated {
     /// Gives the thread the program's registers, to step one instruction natively.
     fn step_natively(&mut self, ip: u64, registers: &mut Registers) -> Result<TrapAction> {
         self.leave(registers)?;
+        self.correct_x87_pointer_before(ip);
         self.state = ThreadState::Native {
             ip,
             code: Code::read(self.pid, Avma(ip)),
+            has_trap_flag: registers.rflags & TRAP_FLAG != 0,
         };
         Ok(TrapAction::Step)
     }
@@ -370,17 +401,18 @@ impl Translated {
                 next,
                 registers: before,
             } => {
-                let (next, gadget) = (*next, self.space.borrow().gadget);
+                let next = *next;
                 clone_calls::restore_arguments(*number, before, &mut now);
-                if now.rip == gadget.after_syscall() {
-                    (now.rip, now.rcx) = (next, next);
-                } else if now.rip == gadget.syscall {
+                if now.rip == next {
+                    now.rcx = next;
+                    now.r11 &= !TRAP_FLAG | before.rflags;
+                } else if now.rip == next - SYSCALL_LEN {
                     self.log(LogEvent::NoSyscall, encoders);
-                    now.rip = next - SYSCALL_LEN;
                 }
             }
             ThreadState::InCache => self.program_registers(&mut now, encoders),
         }
+        self.correct_x87_pointer();
         now.gs_base = self.gs_base;
         // A thread that was killed in the meantime needs no registers.
         let _ = ptrace::set_registers(self.tid, &now);
@@ -464,25 +496,23 @@ impl Translated {
             let ip = registers.rip;
             return self.step_natively(ip, &mut registers);
         }
-        if will_restart(&registers) {
-            // Restart the system call as the kernel would.
-            registers.rip -= SYSCALL_LEN;
-            registers.rax = if registers.rax as i64 == ERESTART_RESTARTBLOCK {
-                libc::SYS_restart_syscall as u64
-            } else {
-                registers.orig_rax
-            };
-        }
+        registers = restarted(&registers);
         let (ip, time) = (registers.rip, clock::now().0);
         self.log_version(ip, encoders);
         self.log(LogEvent::Enter { ip, time }, encoders);
-        self.set_cache_ip(&registers)?;
+        if registers.rflags & TRAP_FLAG != 0 {
+            return self.execute_outside(&mut registers, encoders);
+        }
+        if !self.set_cache_ip(&registers)? {
+            return self.execute_outside(&mut registers, encoders);
+        }
         self.state = ThreadState::InCache;
         Ok(TrapAction::Continue)
     }
 
-    /// Moves the thread to the translation of its address.
-    fn set_cache_ip(&mut self, registers: &Registers) -> Result<()> {
+    /// Moves the thread to the translation of its address. Returns `false` if the code cannot be
+    /// translated, because no address in reach is free.
+    fn set_cache_ip(&mut self, registers: &Registers) -> Result<bool> {
         let ip = registers.rip;
         let mut space = self.space.borrow_mut();
         let mut tracee = Tracee {
@@ -491,19 +521,20 @@ impl Translated {
             registers: *registers,
             held: &mut self.held,
         };
-        if !space.has_room(ip) {
-            space.extend(&mut tracee, ip)?;
+        if !space.has_room(ip) && !space.extend(&mut tracee, ip)? {
+            return Ok(false);
         }
         let Some(address) = space.lookup_or_translate(&mut tracee, self.pid, ip)? else {
             return Err(out_of_reach(self.tid));
         };
         let registers = Registers {
             rip: address,
-            gs_base: self.region.base,
+            gs_base: self.region.base(),
             orig_rax: u64::MAX,
             ..*registers
         };
-        ptrace::set_registers(self.tid, &registers)
+        ptrace::set_registers(self.tid, &registers)?;
+        Ok(true)
     }
 
     /// Prepares the delivery of a signal to a handler.
@@ -513,6 +544,7 @@ impl Translated {
         self.state = ThreadState::Native {
             ip,
             code: Code::read(self.pid, Avma(ip)),
+            has_trap_flag: registers.rflags & TRAP_FLAG != 0,
         };
     }
 
@@ -544,13 +576,13 @@ impl Translated {
         for info in self.held.drain(..) {
             ptrace::send(self.pid, self.tid, info.signal());
         }
-        ptrace::set_registers(self.tid, &registers)?;
+        ptrace::set_registers(self.tid, &restarted(&registers))?;
         cleared
     }
 
     /// Returns the address of the region.
     pub(crate) fn region(&self) -> u64 {
-        self.region.base
+        self.region.base()
     }
 
     /// Returns whether continuing at `ip` requires another slab.
@@ -581,27 +613,6 @@ impl Translated {
     /// Returns whether the thread has the program's registers or is not recorded.
     pub(crate) fn is_outside_cache(&self) -> bool {
         matches!(self.state, ThreadState::ProgramState | ThreadState::Closed)
-    }
-
-    /// Sends held signals again, so that they arrive before the thread executes anything else.
-    pub(crate) fn resend_held(&mut self) {
-        for info in self.held.drain(..) {
-            ptrace::send(self.pid, self.tid, info.signal());
-            self.sent.push(info);
-        }
-    }
-
-    /// Returns the original siginfo of a signal that was held and sent again.
-    pub(crate) fn original_info(&mut self, info: SigInfo) -> SigInfo {
-        let Some(first) = self.sent.iter().position(|sent| sent.signal() == info.signal()) else {
-            return info;
-        };
-        let came = self.sent.remove(first);
-        // An earlier signal with this number was pending, and represents both.
-        if info.code() != libc::SI_TKILL || ptrace::set_siginfo(self.tid, &came).is_err() {
-            return info;
-        }
-        came
     }
 
     /// Ends the log with the thread at `ip`.

@@ -1,9 +1,11 @@
 //! System calls that a stopped thread of the program makes for the recorder.
 
+use super::layout;
 use crate::error::{Error, Result};
-use crate::ptrace::{self, RawTid, Stop};
+use crate::ptrace::{self, RawTid, Stop, SyscallDispatch};
+use crate::signal_state::TRAP_FLAG;
 use backtrail_bundle::core::{Registers, SigInfo};
-use backtrail_process::maps;
+use backtrail_process::maps::{self, Map};
 use backtrail_process::memory;
 use std::fs::File;
 use std::io;
@@ -13,27 +15,65 @@ const MFD_CLOEXEC: u64 = 1;
 /// The length of SYSCALL.
 const SYSCALL_LEN: u64 = 2;
 
-/// Useful parts of the vdso, which every 64-bit process has: a SYSCALL instruction, and its ELF
-/// header `\x7fELF\2\1\1\0`, which is a valid string.
-#[derive(Clone, Copy, Debug)]
+/// The maximum amount of code that is searched for a SYSCALL instruction.
+const MAX_SEARCHED: u64 = 256 << 20;
+
+/// Addresses that system calls of the recorder need: a SYSCALL instruction and an empty string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gadget {
     /// The address of a SYSCALL instruction.
     pub(crate) syscall: u64,
-    /// The address of a string that ends with a zero byte.
+    /// The address of a zero byte.
     name: u64,
 }
 
 impl Gadget {
-    /// Finds the gadget, or returns `None` if the process has no vdso.
+    /// Returns the gadget of the recorder at this address ([`layout::GADGET_CODE`]).
+    pub(super) fn at(page: u64) -> Self {
+        Self {
+            syscall: page,
+            name: page + layout::GADGET_NAME,
+        }
+    }
+
+    /// Returns the system call instruction before `next`. It has no string.
+    pub(super) fn before(next: u64) -> Self {
+        Self {
+            syscall: next.wrapping_sub(SYSCALL_LEN),
+            name: 0,
+        }
+    }
+
+    /// Finds a gadget in the code of a process, usually in the vdso. Returns `None` if no code
+    /// contains a SYSCALL instruction.
+    ///
+    /// The program may unmap it. The first region has a gadget of its own.
     pub(crate) fn find(pid: RawTid) -> Option<Self> {
-        let vdso = maps::maps(pid).into_iter().find(|map| map.path == "[vdso]")?;
-        let mut code = vec![0; vdso.size() as usize];
-        let read = memory::read(pid, vdso.start, &mut code);
-        code.truncate(read);
-        let at = code.windows(2).position(|bytes| bytes == [0x0f, 0x05])?;
-        Some(Self {
-            syscall: vdso.start + at as u64,
-            name: vdso.start,
+        let mut maps = maps::maps(pid);
+        maps.retain(|map| map.executable && map.path != "[vsyscall]");
+        maps.sort_by_key(|map| map.path != "[vdso]");
+        let mut searched = 0;
+        maps.iter().find_map(|map| {
+            searched += map.size();
+            (searched <= MAX_SEARCHED)
+                .then(|| Self::find_in(pid, map))
+                .flatten()
+        })
+    }
+
+    fn find_in(pid: RawTid, map: &Map) -> Option<Self> {
+        /// The number of bytes that are read at once.
+        const PIECE: u64 = 1 << 20;
+        (map.start..map.end).step_by(PIECE as usize).find_map(|start| {
+            let mut code = vec![0; (map.end - start).min(PIECE) as usize];
+            let read = memory::read(pid, start, &mut code);
+            code.truncate(read);
+            let at = code.windows(2).position(|bytes| bytes == [0x0f, 0x05])?;
+            let name = code.iter().position(|byte| *byte == 0)?;
+            Some(Self {
+                syscall: start + at as u64,
+                name: start + name as u64,
+            })
         })
     }
 
@@ -59,6 +99,7 @@ impl Tracee<'_> {
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
         let registers = Registers {
             rip: self.gadget.syscall,
+            rflags: self.registers.rflags & !TRAP_FLAG,
             rax: number as u64,
             orig_rax: u64::MAX,
             rdi,
@@ -70,24 +111,48 @@ impl Tracee<'_> {
             ..self.registers
         };
         ptrace::set_registers(self.tid, &registers)?;
+        self.finish_call(&registers)
+    }
+
+    /// Waits for the end of a system call.
+    ///
+    /// Stops at system calls are not signals. The trap of a step would reset a SIGTRAP that is
+    /// blocked or ignored.
+    fn finish_call(&mut self, registers: &Registers) -> Result<u64> {
+        let mut has_entered = false;
         loop {
-            ptrace::step(self.tid, 0)?;
+            ptrace::resume_to_syscall(self.tid)?;
             match ptrace::wait_for(self.tid)? {
                 stop @ (Stop::Exited(_) | Stop::Killed(_) | Stop::Event(libc::PTRACE_EVENT_EXIT)) => {
                     // The main loop must handle this report too.
                     ptrace::put_back(self.tid, stop);
                     return Err(self.error(libc::ESRCH));
                 }
-                Stop::Signal(libc::SIGTRAP) => {
+                Stop::Syscall => {
                     let now = ptrace::registers(self.tid)?;
-                    if now.rip == self.gadget.after_syscall() {
+                    // The thread may first return from a call of its own.
+                    if now.rip == self.gadget.after_syscall() && std::mem::replace(&mut has_entered, true) {
                         return self.answer(now.rax);
                     }
+                }
+                Stop::Signal(libc::SIGSYS) if self.is_dispatched() => {
+                    let dispatch = SyscallDispatch::disable(self.tid)?;
+                    ptrace::set_registers(self.tid, registers)?;
+                    let result = self.finish_call(registers);
+                    dispatch.restore(self.tid);
+                    return result;
                 }
                 Stop::Signal(_) => self.held.extend(ptrace::siginfo(self.tid).ok()),
                 Stop::Event(_) | Stop::Group(_) | Stop::Interrupted => {}
             }
         }
+    }
+
+    /// Returns whether system call dispatch has refused the call, so that it was not made.
+    fn is_dispatched(&self) -> bool {
+        /// `si_code` (`asm-generic/siginfo.h`).
+        const SYS_USER_DISPATCH: i32 = 2;
+        ptrace::siginfo(self.tid).is_ok_and(|info| info.code() == SYS_USER_DISPATCH)
     }
 
     fn answer(&self, rax: u64) -> Result<u64> {
@@ -171,6 +236,13 @@ impl Tracee<'_> {
     pub(crate) fn map_again(&mut self, from: u64, len: u64, to: u64) -> Result<()> {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         self.call(libc::SYS_mremap, [from, 0, len, flags as u64, to, 0])
+            .map(drop)
+    }
+
+    /// Moves a mapping to a reserved address.
+    pub(crate) fn move_mapping(&mut self, from: u64, len: u64, to: u64) -> Result<()> {
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        self.call(libc::SYS_mremap, [from, len, len, flags as u64, to, 0])
             .map(drop)
     }
 

@@ -47,3 +47,186 @@ fn process_that_starts_others_survives_attach() {
         assert!(output.status.success(), "{engine}: {}: {said}", output.status);
     }
 }
+
+/// Starts the program of this kind, and returns it with its first line.
+fn waiting(kind: &str) -> (std::process::Child, String) {
+    use std::io::{BufRead, BufReader};
+    const WAITING: Program = Program {
+        name: "waiting",
+        source: "../transparency/waiting.c",
+        flags: &["-O1", "-pthread", "-w"],
+        variants: &[Variant::Pie],
+        ending: Ending::Exit(0),
+        deterministic: false,
+    };
+    let program = build(&WAITING, Variant::Pie).unwrap();
+    let mut process = Command::new(program)
+        .arg(kind)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let output = process.stdout.take().unwrap();
+    BufReader::new(output).read_line(&mut line).unwrap();
+    (process, line)
+}
+
+/// Attaches for a while, and returns the exit status, the error output and the time.
+fn attach(pid: &str, engine: &str, bundle: &std::path::Path) -> (Option<i32>, String, std::time::Duration) {
+    let begun = std::time::Instant::now();
+    let mut recorder = command().unwrap();
+    recorder.args(["record", "--overwrite", "--engine", engine, "--for", "500ms"]);
+    let output = recorder.args(["--pid", pid, "-o"]).arg(bundle).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), said, begun.elapsed())
+}
+
+#[test]
+fn threads_that_cannot_stop_do_not_prevent_attaching() {
+    binary().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("bundle");
+    for engine in ["translate", "step"] {
+        for kind in ["io_uring", "first_ended", "vfork_thread"] {
+            let (mut process, line) = waiting(kind);
+            if line == "no io_uring\n" {
+                eprintln!("skipped: io_uring is not available");
+                continue;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            let (status, said, _) = attach(&process.id().to_string(), engine, &bundle);
+            assert_eq!(status, Some(0), "{engine} {kind}: {said}");
+            assert!(said.contains("1 thread(s)"), "{engine} {kind}: {said}");
+            assert!(
+                process.try_wait().unwrap().is_none(),
+                "{engine} {kind}: the process has ended"
+            );
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+}
+
+#[test]
+fn process_that_cannot_stop_is_refused_at_once() {
+    binary().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("bundle");
+    let (mut process, _) = waiting("vfork");
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let (status, said, _) = attach(&process.id().to_string(), "translate", &bundle);
+    assert_eq!((status, said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("did not stop") && !bundle.exists(), "{said}");
+    assert!(process.try_wait().unwrap().is_none(), "the process has ended");
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+#[test]
+fn stopped_process_stays_stopped_after_a_recording() {
+    binary().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("bundle");
+    for engine in ["translate", "step"] {
+        let (mut process, _) = waiting("stopped");
+        let pid = process.id();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let (status, said, time) = attach(&pid.to_string(), engine, &bundle);
+        assert_eq!(status, Some(0), "{engine}: {said}");
+        assert!(time.as_secs() < 5, "{engine}: {time:?}");
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        assert!(stat.contains(") T "), "{engine}: {stat}");
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+}
+
+#[test]
+fn interrupted_call_is_restarted_after_a_recording() {
+    use std::io::Write;
+    binary().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("bundle");
+    for engine in ["translate", "step"] {
+        let mut process = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let (status, said, _) = attach(&process.id().to_string(), engine, &bundle);
+        assert_eq!(status, Some(0), "{engine}: {said}");
+        process.stdin.take().unwrap().write_all(b"text\n").unwrap();
+        let output = process.wait_with_output().unwrap();
+        assert!(output.status.success(), "{engine}: {output:?}");
+        assert_eq!(output.stdout, b"text\n", "{engine}: {output:?}");
+    }
+}
+
+#[test]
+fn thread_with_another_tracer_refuses_the_attach() {
+    binary().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("bundle");
+    let (mut process, _) = waiting("traced");
+    for engine in ["translate", "step"] {
+        let (status, said, _) = attach(&process.id().to_string(), engine, &bundle);
+        assert_eq!((status, said.lines().count()), (Some(1), 1), "{engine}: {said}");
+        assert!(said.contains(") traces thread"), "{engine}: {said}");
+        assert!(
+            !bundle.exists() && process.try_wait().unwrap().is_none(),
+            "{engine}"
+        );
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+#[test]
+fn sigterm_ends_recordings_of_threads_that_wait_in_the_kernel() {
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+    binary().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("bundle");
+    for kind in ["io_uring", "vfork_thread", "stopped"] {
+        let (mut process, line) = waiting(kind);
+        if line == "no io_uring\n" {
+            continue;
+        }
+        let mut command = command().unwrap();
+        command.args(["record", "--overwrite", "--pid", &process.id().to_string(), "-o"]);
+        let mut recorder = command.arg(&bundle).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        kill(Pid::from_raw(recorder.id() as i32), Signal::SIGTERM).unwrap();
+        let begun = std::time::Instant::now();
+        while recorder.try_wait().unwrap().is_none() {
+            let waited = begun.elapsed().as_secs();
+            assert!(waited < 10, "{kind}: the recording does not end");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert!(
+            process.try_wait().unwrap().is_none(),
+            "{kind}: the process has ended"
+        );
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+}
+
+#[test]
+fn process_that_has_exited_is_named_so() {
+    binary().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("bundle");
+    let (mut process, line) = waiting("ended");
+    let ended = line.trim().trim_start_matches("ready ");
+    for engine in ["translate", "step"] {
+        let (status, said, _) = attach(ended, engine, &bundle);
+        let expected = format!("backtrail: process {ended} has exited\n");
+        assert_eq!((status, said), (Some(1), expected));
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+}

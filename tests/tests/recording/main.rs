@@ -10,3 +10,4 @@ mod rewritten;
 mod signals;
 mod spawned;
 mod stress;
+mod transparent;

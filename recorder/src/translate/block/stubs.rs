@@ -20,6 +20,20 @@ impl Translator {
         self.out.load(Scratch::Rcx, layout::SAVED_RCX);
     }
 
+    /// Traps if the POPF at `ip` sets the trap flag.
+    pub(super) fn check_popped_trap_flag(&mut self, ip: u64) {
+        self.out.store(Scratch::Rcx, layout::SAVED_RCX);
+        self.before(ip, SpilledRegisters::RCX);
+        // The trap flag is bit 8.
+        self.out.second_byte_on_stack();
+        self.out.look_up_byte(layout::ODD);
+        self.out.skip_if_rcx_is_zero(1);
+        let outcomes = self.outcomes;
+        self.trap(BlockTrap::SetsTrapFlag { ip, outcomes });
+        self.out.load(Scratch::Rcx, layout::SAVED_RCX);
+        self.before(ip, SpilledRegisters::NONE);
+    }
+
     /// Logs `outcomes` in one byte. No outcome is pending afterward.
     pub(super) fn log_outcomes(&mut self, ip: u64, next: NextIp, outcomes: u8) {
         self.outcomes = NO_OUTCOMES;

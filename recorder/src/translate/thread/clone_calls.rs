@@ -3,6 +3,7 @@
 use super::{ParentState, ThreadState, Translated};
 use crate::clone_flags::{CloneCall, HIDING};
 use crate::ptrace::RawTid;
+use crate::signal_state::TRAP_FLAG;
 use crate::translate::address_space::{AddressSpaceSharing, MemoryId, address_space_sharing};
 use crate::translate::layout;
 use backtrail_bundle::core::Registers;
@@ -71,6 +72,8 @@ impl Translated {
         Registers {
             rip: parent.next,
             rcx: parent.next,
+            // SYSCALL has saved the trap flag of the step.
+            r11: registers.r11 & !TRAP_FLAG,
             rdi: parent.arguments[0],
             rsi: parent.arguments[1],
             gs_base: parent.gs_base,
@@ -79,9 +82,14 @@ impl Translated {
     }
 }
 
-/// Restores the arguments of a clone call.
+/// Returns whether a system call starts a thread or a process.
+pub(super) fn starts_thread(number: u64) -> bool {
+    CloneCall::of(number).is_some() || [libc::SYS_fork, libc::SYS_vfork].contains(&(number as libc::c_long))
+}
+
+/// Restores the arguments that the recorder may have changed.
 pub(super) fn restore_arguments(number: u64, before: &Registers, now: &mut Registers) {
-    if CloneCall::of(number).is_some() {
+    if CloneCall::of(number).is_some() || number == libc::SYS_prctl as u64 {
         (now.rdi, now.rsi) = (before.rdi, before.rsi);
     }
 }

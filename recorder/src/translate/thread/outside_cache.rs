@@ -1,11 +1,15 @@
 //! Execution outside the cache: system calls that the recorder makes, and single instructions at
 //! their original addresses.
 
-use super::clone_calls::restore_arguments;
+use super::clone_calls::{self, restore_arguments};
 use super::{SYSCALL_LEN, ThreadState, Translated, TrapAction};
+use crate::attributes::AttributeCall;
 use crate::clock;
+use crate::code::{hide_frame_trap_flag, hide_pushed_trap_flag};
 use crate::error::Result;
 use crate::ptrace;
+use crate::signal_state::{self, SignalCall, TRAP_FLAG};
+use crate::stepped::will_restart;
 use crate::translate::encoder::EncoderPool;
 use crate::translate::event::{LogEvent, NO_OUTCOMES};
 use backtrail_bundle::core::Registers;
@@ -13,7 +17,7 @@ use backtrail_pt::cofi::Cofi;
 
 impl Translated {
     /// Starts an intercepted system call, whose next instruction is at `next`.
-    pub(super) fn begin_syscall(
+    pub(crate) fn begin_syscall(
         &mut self,
         registers: &Registers,
         next: u64,
@@ -35,9 +39,17 @@ impl Translated {
             return Ok(TrapAction::InProgramState);
         }
         let before = Box::new(registers);
-        registers.rip = self.space.borrow().gadget.syscall;
+        self.signal_call = SignalCall::read(self.pid, &registers);
+        self.restores_trap_flag = signal_state::restores_trap_flag(self.pid, &registers);
         self.clear_hiding(number, &mut registers);
+        if self.space.borrow().keeps_dumpable {
+            AttributeCall::keep_dumpable(&mut registers);
+        }
         self.leave(&mut registers)?;
+        if clone_calls::starts_thread(number) {
+            // The cache of a child has other addresses.
+            self.correct_x87_pointer();
+        }
         self.state = ThreadState::InSyscall {
             number,
             next,
@@ -48,6 +60,8 @@ impl Translated {
 
     /// Handles the completion of an intercepted system call. Returns its number, and the registers
     /// before and after it.
+    ///
+    /// The kernel first delivers a signal that has interrupted the call, or restarts it.
     pub(crate) fn end_syscall(
         &mut self,
         registers: &Registers,
@@ -60,13 +74,22 @@ impl Translated {
         else {
             return Ok(None);
         };
-        let behind = self.space.borrow().gadget.after_syscall();
+        if will_restart(registers) {
+            return Ok(None);
+        }
         let (number, mut now) = (*number, *registers);
+        self.space.borrow_mut().call_ended(self.tid);
         if number != libc::SYS_rt_sigreturn as u64 {
-            if registers.rip != behind {
+            if registers.rip != *next {
                 return Ok(None);
             }
-            (now.rip, now.rcx) = (*next, *next);
+            now.rcx = *next;
+            // SYSCALL has saved the trap flag of the step.
+            now.r11 &= !TRAP_FLAG | before.rflags;
+        }
+        if std::mem::take(&mut self.restores_trap_flag) {
+            // The kernel takes the restored flag for that of the step, and hides it.
+            now.rflags |= TRAP_FLAG;
         }
         restore_arguments(number, before, &mut now);
         let call = (number, **before, now);
@@ -84,15 +107,25 @@ impl Translated {
         handler: bool,
         encoders: &EncoderPool,
     ) -> bool {
-        let ThreadState::Native { ip, code } = self.state else {
+        let ThreadState::Native {
+            ip,
+            code,
+            has_trap_flag,
+        } = self.state
+        else {
             return false;
         };
         self.state = ThreadState::ProgramState;
         self.gs_base = registers.gs_base;
         let to = registers.rip;
         if handler {
+            if !has_trap_flag {
+                // The kernel may have taken the flag of the step for the program's own.
+                hide_frame_trap_flag(self.pid, registers.rsp);
+            }
             return true;
         }
+        self.has_own_trap = has_trap_flag;
         let time = clock::now().0;
         // The stream may have been interrupted for a signal that was then dropped.
         self.log(LogEvent::Enter { ip, time }, encoders);
@@ -100,6 +133,9 @@ impl Translated {
             self.log(LogEvent::Lost(to), encoders);
             return true;
         };
+        if code.pushes_flags() && !has_trap_flag {
+            hide_pushed_trap_flag(self.pid, registers.rsp);
+        }
         let next = ip + u64::from(code.instruction.len);
         match code.instruction.cofi {
             Cofi::FarTransfer => self.log(LogEvent::Leave { time }, encoders),
@@ -120,7 +156,10 @@ impl Translated {
 
     /// Handles the trap of a breakpoint instruction of the program.
     pub(crate) fn on_breakpoint(&mut self, registers: &Registers, encoders: &EncoderPool) -> bool {
-        let ThreadState::Native { ip, code: Some(code) } = self.state else {
+        let ThreadState::Native {
+            ip, code: Some(code), ..
+        } = self.state
+        else {
             return false;
         };
         if !code.is_breakpoint() || registers.rip == ip {
