@@ -143,7 +143,7 @@ mod tests {
         let expected = ["/symfs/opt/app", "/symfs/usr/lib/debug/opt/app"].map(PathBuf::from);
         assert_eq!(beside("/opt/app/tool (deleted)"), expected);
         for bad in ["", "/", "/opt/../../tool"] {
-            assert_eq!(beside(bad), [PathBuf::new(); 0], "{bad}");
+            assert_eq!(beside(bad), Vec::<PathBuf>::new(), "{bad}");
         }
     }
 }

@@ -111,12 +111,12 @@ mod tests {
             path: b"/opt/dwz/../common.debug",
             id: b"1",
         };
-        assert_eq!(candidates(&link, None, &search(&[])), [PathBuf::new(); 0]);
+        assert_eq!(candidates(&link, None, &search(&[])), Vec::<PathBuf>::new());
         let link = SupplementaryLink {
             path: b"../common.debug",
             id: b"1",
         };
-        assert_eq!(candidates(&link, None, &search(&[])), [PathBuf::new(); 0]);
+        assert_eq!(candidates(&link, None, &search(&[])), Vec::<PathBuf>::new());
         let holder = std::env::current_exe().unwrap().canonicalize().unwrap();
         let expected = holder.parent().unwrap().join("../common.debug");
         assert_eq!(candidates(&link, Some(&holder), &search(&[])), [expected]);

@@ -83,8 +83,8 @@ pub fn template(record: &RecordShape) -> Option<String> {
     Some(template.to_owned())
 }
 
-/// Returns the pointer of a string to its characters. Clang omits the type of the member that begins
-/// with the pointer, unless it is told to describe all types (`-fstandalone-debug`).
+/// Returns the pointer of a string to its characters. Clang omits the type of the member that
+/// begins with the pointer, unless `-fstandalone-debug` asks for all types.
 fn string_pointer(context: &EvalContext<'_>, value: &Value, record: &RecordShape) -> Option<Value> {
     let holder = path(context, value, &["_M_dataplus"])?;
     match holder.ty.shape() {

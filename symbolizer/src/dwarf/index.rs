@@ -2,7 +2,7 @@
 
 use super::budget::Budget;
 use super::sections::{Dwarf, Slice};
-use super::types::is_cpp_language;
+use super::source_language::is_cpp_language;
 use super::unit::Unit;
 use gimli::DebuggingInformationEntry;
 use rustc_hash::FxHashMap;

@@ -3,7 +3,8 @@
 use super::budget::Budget;
 use super::entry::{Entry, budget};
 use super::info::DebugInfo;
-use super::types::{constant, language};
+use super::language::language;
+use super::types::constant;
 use super::unit;
 use crate::entry_id::EntryId;
 use crate::location::LocationExpression;

@@ -4,6 +4,7 @@ use super::budget::Budget;
 use super::entry::{Entry, MAX_ORIGINS, budget};
 use super::index::NameKind;
 use super::info::DebugInfo;
+use super::language::language;
 use crate::entry_id::EntryId;
 use crate::types::{
     Access, Count, DynamicProperty, Encoding, Enumeration, Keyword, Language, Member, MemberLocation,
@@ -244,34 +245,6 @@ fn described(tag: DwTag) -> Option<&'static str> {
         gimli::DW_TAG_subrange_type => "a subrange",
         _ => return None,
     })
-}
-
-/// Returns the source language of an entry's unit.
-pub(super) fn language(entry: &Entry<'_, '_>) -> Language {
-    let stated = match entry.root().and_then(|root| root.value(gimli::DW_AT_language)) {
-        Some(AttributeValue::Language(language)) => language,
-        _ => return Language::C,
-    };
-    match stated {
-        gimli::DW_LANG_Rust => Language::Rust,
-        stated if is_cpp_language(AttributeValue::Language(stated)) => Language::Cpp,
-        _ => Language::C,
-    }
-}
-
-/// Returns whether the value of `DW_AT_language` is C++.
-pub(super) fn is_cpp_language(value: AttributeValue<super::sections::Slice<'_>>) -> bool {
-    matches!(
-        value,
-        AttributeValue::Language(
-            gimli::DW_LANG_C_plus_plus
-                | gimli::DW_LANG_C_plus_plus_03
-                | gimli::DW_LANG_C_plus_plus_11
-                | gimli::DW_LANG_C_plus_plus_14
-                | gimli::DW_LANG_C_plus_plus_17
-                | gimli::DW_LANG_C_plus_plus_20
-        )
-    )
 }
 
 /// Returns the argument of a template parameter, if the entry states it.

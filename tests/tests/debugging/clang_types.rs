@@ -1,4 +1,4 @@
-//! Variables that clang marks as its own, types that it omits, and data beyond the mapping of a file.
+//! Variables that clang marks as its own, types that it omits, and data beyond a file's mapping.
 
 use crate::gdb_answers::ours;
 use backtrail_tests::bundle::Bundle;
