@@ -19,6 +19,7 @@ mod minimise;
 mod mutate;
 mod program;
 mod report;
+mod resync;
 mod run;
 mod trials;
 mod units;

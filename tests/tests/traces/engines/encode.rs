@@ -12,7 +12,7 @@ pub use extras::any_packet;
 
 use crate::engines::assembler::Segment;
 use crate::engines::run::{Run, Step};
-use backtrail_decoder::{AddressFilter, Config, FilterKind, UncompressedReturns};
+use backtrail_decoder::{AddressFilter, Config, FilterKind, Resync, UncompressedReturns};
 use backtrail_pt::encoder::TimingOptions;
 use backtrail_pt::packet::{Packet, Payload};
 use backtrail_pt::{Avma, Cofi, EncoderOptions, TimingParams, Tsc};
@@ -52,6 +52,8 @@ pub struct Style {
     pub extras_every: usize,
     /// The same for lost packets.
     pub losses_every: usize,
+    /// The same for software breakpoints at branches that need a packet.
+    pub breakpoints_every: usize,
     /// Interrupts and system calls go through traced kernel code.
     pub kernel: bool,
     /// Only the first segment is traced.
@@ -111,6 +113,7 @@ impl Style {
             },
             extras_every: random.pick(&[0, 0, 30, 150, 800]),
             losses_every: random.pick(&[0, 0, 0, 100, 700]),
+            breakpoints_every: 0,
             kernel: !filtered && random.once_in(3),
             filtered,
             wild: random.once_in(10),
@@ -136,6 +139,7 @@ pub fn encode(run: &Run, style: Style, random: &mut Random) -> Trace {
         // Engines are compared by libipt's rule. The executed instructions are compared by the
         // SDM's rule too (`unexpected`).
         uncompressed_returns: UncompressedReturns::Keep,
+        resync: Resync::NextPsb,
         ..Config::default()
     };
     let mut code = run.code.clone();
@@ -290,12 +294,15 @@ impl Writing<'_> {
     /// Executes an instruction, and returns whether tracing is enabled after it.
     fn step(&mut self, step: Step, next: Option<Avma>) -> bool {
         let after = step.at + u64::from(step.instruction.len);
-        let encoder = &mut self.writer.encoder;
         let Some(next) = next else {
-            encoder.disable();
+            self.writer.encoder.disable();
             return false;
         };
         let traced = self.traced.as_ref().is_none_or(|range| range.contains(&next.0));
+        if self.random.once_in(self.style.breakpoints_every) {
+            self.breakpoint(step);
+        }
+        let encoder = &mut self.writer.encoder;
         match step.instruction.cofi {
             Cofi::Sequential | Cofi::Jump { .. } => {}
             Cofi::Conditional { target } => encoder.conditional(next == target),
@@ -318,6 +325,19 @@ impl Writing<'_> {
             }
         }
         true
+    }
+
+    /// Hits a software breakpoint at a near branch that needs a packet. The file has the branch, so
+    /// that it is listed before the gap too.
+    fn breakpoint(&mut self, step: Step) {
+        if let Cofi::Conditional { .. } | Cofi::IndirectCall | Cofi::IndirectJump | Cofi::Return =
+            step.instruction.cofi
+        {
+            self.writer.encoder.disable();
+            self.pass();
+            self.writer.encoder.enable(step.at);
+            self.golden.push(step.at.0);
+        }
     }
 
     fn system_call(&mut self, next: Avma) {

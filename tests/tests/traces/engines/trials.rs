@@ -141,12 +141,12 @@ pub fn check(
 
 /// Returns whether libipt does not support the trace or decodes it wrongly, so that another engine
 /// may be better:
-/// - block packets (BBP and its successors), where it stops;
+/// - block packets (BBP and its successors) and trigger packets (TRIG), where it stops;
 /// - EVD of a type above 31, because libipt reads five of its six bits (SDM volume 3, "EVD Packet
 ///   Definition");
 fn is_beyond_libipt(trace: &Trace) -> bool {
     let beyond = |packet| match packet {
-        Packet::Bbp { .. } | Packet::Bep { .. } => true,
+        Packet::Bbp { .. } | Packet::Bep { .. } | Packet::Trig { .. } => true,
         Packet::Evd { kind, .. } => kind > 31,
         _ => false,
     };
