@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::elf::{Elf, Load};
 use crate::manifest::{Mapping, Module, Process, RawImage};
 use crate::{BundlePath, Error, PAGE_SIZE, Result, SharedBytes};
-use backtrail_pt::{Avma, BuildId, FileOffset, Svma};
+use backtrail_pt::{Avma, BuildId, FileOffset, Nanos, Svma};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -22,6 +22,10 @@ pub struct CodeSection {
     pub bytes: SharedBytes,
     /// The index of the process's module that contains the code.
     pub module: Option<usize>,
+    /// See [`Mapping::from`].
+    pub from: Option<Nanos>,
+    /// See [`Mapping::until`].
+    pub until: Option<Nanos>,
 }
 
 /// Returns the code of a process. `core` is the core of that process, if the bundle has one; `open`
@@ -41,6 +45,8 @@ pub(crate) fn sections(
             start: segment.start,
             bytes: bytes.clone(),
             module: None,
+            from: None,
+            until: None,
         }));
     }
     for (index, module) in process.modules.iter().enumerate() {
@@ -118,6 +124,7 @@ impl ModuleFiles {
             start: load.svma.to_avma(bias),
             offset: load.offset,
             size: load.file_size.min(load.mem_size),
+            ..Mapping::default()
         });
         let section = |mapping: Mapping| {
             let bytes = clipped(&file.bytes, mapping.offset, mapping.size);
@@ -125,6 +132,8 @@ impl ModuleFiles {
                 start: mapping.start,
                 bytes,
                 module: Some(index),
+                from: mapping.from,
+                until: mapping.until,
             })
         };
         let mappings = module.mappings.iter().copied().chain(loaded);
@@ -149,6 +158,8 @@ pub(crate) fn image_section(image: &RawImage, bytes: &SharedBytes) -> Result<Cod
         start: image.start,
         bytes,
         module: None,
+        from: None,
+        until: None,
     })
 }
 

@@ -38,6 +38,7 @@
 //! let import = RawImport {
 //!     pt: packets,
 //!     images: Vec::new(),
+//!     pages: Vec::new(),
 //!     filters: Vec::new(),
 //!     cpu: None,
 //!     timing: Default::default(),

@@ -1,7 +1,9 @@
 //! The description of a trace in types that every crate uses, independent of any file format.
 
 use crate::BundlePath;
-use backtrail_pt::{Avma, BuildId, Cpu, CpuModel, FileOffset, Pid, Svma, Tid, TimingParams, TscConversion};
+use backtrail_pt::{
+    Avma, BuildId, Cpu, CpuModel, FileOffset, Nanos, Pid, Svma, Tid, TimingParams, TscConversion,
+};
 
 /// The description of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +92,7 @@ impl Module {
 }
 
 /// A part of a module's file mapped into memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
     /// The first address.
     pub start: Avma,
@@ -98,6 +100,11 @@ pub struct Mapping {
     pub offset: FileOffset,
     /// The size in bytes.
     pub size: u64,
+    /// The time at which it replaced other code, on perf's clock. `None`: there was no other code
+    /// at its addresses before.
+    pub from: Option<Nanos>,
+    /// The time at which its code was replaced or unmapped. `None`: it was not.
+    pub until: Option<Nanos>,
 }
 
 /// Raw code in a file of the bundle.

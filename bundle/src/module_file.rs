@@ -3,19 +3,17 @@
 //! The owner may change such a file at any time. Truncating a mapped file raises SIGBUS in its
 //! reader; truncating a file during a read is only an error.
 
-use crate::elf::Elf;
+use crate::elf::{Class, Elf};
 use crate::platform;
 use crate::{Error, Result, SharedBytes};
 use backtrail_pt::BuildId;
-use object::elf::{ELFCLASS64, ELFDATA2LSB, ELFMAG, EM_X86_64, NT_GNU_BUILD_ID, PT_NOTE};
+use object::elf::{ELFMAG, NT_GNU_BUILD_ID, PT_NOTE};
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// `sizeof(Elf64_Ehdr)`.
+/// `sizeof(Elf64_Ehdr)`, the larger of the two.
 const HEADER: usize = 64;
-/// `sizeof(Elf64_Phdr)`.
-const PROGRAM_HEADER: usize = 56;
 /// The most note segments that are read, and the most bytes of each. Linkers place the build id
 /// early.
 const MAX_NOTE_SEGMENTS: usize = 16;
@@ -39,7 +37,7 @@ pub fn identity(path: &Path) -> io::Result<FileIdentity> {
 /// Returns the build id of an ELF file, if it has one. `place` names the file in errors.
 ///
 /// # Errors
-/// Fails if the file cannot be read, or if it is not an ELF file for x86-64.
+/// Fails if the file cannot be read, or if it is not an ELF file for x86.
 pub fn build_id(file: &File, place: &str) -> Result<Option<BuildId>> {
     let failed = || Error::io("read", place.as_ref());
     let mut header = [0; HEADER];
@@ -47,31 +45,32 @@ pub fn build_id(file: &File, place: &str) -> Result<Option<BuildId>> {
     if got < HEADER || !header.starts_with(&ELFMAG) {
         return Err(Error::malformed(place, "this is not an ELF file"));
     }
-    if header.get(4..6) != Some(&[ELFCLASS64.0, ELFDATA2LSB.0]) {
-        let problem = "only 64-bit little-endian ELF files can be traced";
-        return Err(Error::unsupported(place, problem));
+    let Some(class) = Class::of(header.get(4..6).unwrap_or_default()) else {
+        return Err(Error::unsupported(place, Class::UNSUPPORTED));
+    };
+    if !half(&header, 18).is_some_and(|machine| class.fits(machine)) {
+        return Err(Error::unsupported(place, Class::OTHER_MACHINE));
     }
-    if half(&header, 18) != Some(EM_X86_64.0) {
-        return Err(Error::unsupported(place, "this ELF file is not for x86-64"));
-    }
-    let (Some(offset), Some(PROGRAM_HEADER_HALF), Some(count)) =
-        (long(&header, 32), half(&header, 54), half(&header, 56))
-    else {
+    let layout = Layout::of(class);
+    let Some((offset, count)) = layout.table(&header) else {
         return Err(Error::malformed(place, "the ELF headers are damaged"));
     };
-    let mut table = vec![0; usize::from(count) * PROGRAM_HEADER];
+    let mut table = vec![0; usize::from(count) * layout.entry_size];
     let got = read_at(file, &mut table, offset).map_err(failed())?;
     if got < table.len() {
         return Err(Error::malformed(place, "the ELF headers are damaged (truncated)"));
     }
     let notes = table
-        .chunks_exact(PROGRAM_HEADER)
+        .chunks_exact(layout.entry_size)
         .filter(|segment| word(segment, 0) == Some(PT_NOTE.0))
         .take(MAX_NOTE_SEGMENTS);
     for segment in notes {
-        let (Some(offset), Some(size), Some(align)) =
-            (long(segment, 8), long(segment, 32), long(segment, 48))
-        else {
+        let number = |at| layout.number(segment, at);
+        let (Some(offset), Some(size), Some(align)) = (
+            number(layout.offset),
+            number(layout.file_size),
+            number(layout.align),
+        ) else {
             continue;
         };
         let mut bytes = vec![0; usize::try_from(size.min(MAX_NOTES)).unwrap_or(0)];
@@ -87,7 +86,7 @@ pub fn build_id(file: &File, place: &str) -> Result<Option<BuildId>> {
 /// Returns the build id of an ELF file in memory, if it has one. `place` names the file in errors.
 ///
 /// # Errors
-/// Fails if it is not an ELF file for x86-64.
+/// Fails if it is not an ELF file for x86.
 pub fn build_id_of(bytes: &SharedBytes, place: &str) -> Result<Option<BuildId>> {
     Ok(Elf::parse(bytes, place)?.build_id())
 }
@@ -141,8 +140,59 @@ pub(crate) fn section(file: &File, name: &str, most: u64) -> io::Result<Option<V
     }
 }
 
-/// The value of `e_phentsize` in every 64-bit file.
-const PROGRAM_HEADER_HALF: u16 = PROGRAM_HEADER as u16;
+/// The layout of the program headers of a class: the positions of fields.
+struct Layout {
+    /// The size of addresses and offsets in bytes.
+    word: usize,
+    /// `e_phoff`, `e_phentsize` and `e_phnum`, in the file's header.
+    table: [usize; 3],
+    /// `sizeof(Elf32_Phdr)` or `sizeof(Elf64_Phdr)`.
+    entry_size: usize,
+    /// `p_offset`, in a program header.
+    offset: usize,
+    /// `p_filesz`.
+    file_size: usize,
+    /// `p_align`.
+    align: usize,
+}
+
+impl Layout {
+    fn of(class: Class) -> Self {
+        match class {
+            Class::Bits32 => Self {
+                word: 4,
+                table: [28, 42, 44],
+                entry_size: 32,
+                offset: 4,
+                file_size: 16,
+                align: 28,
+            },
+            Class::Bits64 => Self {
+                word: 8,
+                table: [32, 54, 56],
+                entry_size: 56,
+                offset: 8,
+                file_size: 32,
+                align: 48,
+            },
+        }
+    }
+
+    /// Returns the file offset of the program headers, and their number.
+    fn table(&self, header: &[u8]) -> Option<(u64, u16)> {
+        let [offset, entry_size, count] = self.table;
+        (usize::from(half(header, entry_size)?) == self.entry_size)
+            .then_some((self.number(header, offset)?, half(header, count)?))
+    }
+
+    /// Returns an address, an offset or a size.
+    fn number(&self, bytes: &[u8], at: usize) -> Option<u64> {
+        match self.word {
+            4 => word(bytes, at).map(u64::from),
+            _ => long(bytes, at),
+        }
+    }
+}
 
 /// Returns the build id among the notes of a segment.
 pub(crate) fn build_id_in(mut notes: &[u8], align: usize) -> Option<BuildId> {

@@ -9,6 +9,7 @@ use crate::unpacked::Unpacked;
 use crate::versions::CodeVersions;
 use crate::{BundlePath, CancelToken, CodeSection, Error, Result, SharedBytes, code};
 use backtrail_perf::ContextSwitch;
+use backtrail_perf::switch::AuxEnd;
 use backtrail_pt::Pid;
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
@@ -171,6 +172,15 @@ impl Bundle {
     pub fn switches(&self, cpu: &CpuTrace) -> Result<Vec<ContextSwitch>> {
         let bytes = self.bytes(&cpu.switches)?;
         backtrail_perf::switch::parse(&bytes).map_err(Error::perf(Path::new(cpu.switches.as_str())))
+    }
+
+    /// Returns when parts of a processor's trace were complete, as far as that was recorded.
+    ///
+    /// # Errors
+    /// Fails if a record is malformed.
+    pub fn aux_ends(&self, cpu: &CpuTrace) -> Result<Vec<AuxEnd>> {
+        let bytes = self.bytes(&cpu.switches)?;
+        backtrail_perf::switch::parse_aux(&bytes).map_err(Error::perf(Path::new(cpu.switches.as_str())))
     }
 }
 

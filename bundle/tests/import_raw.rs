@@ -24,6 +24,7 @@ fn raw(target: &Path, capture: &str, images: &[&str], core: Option<&str>) -> Opt
             .iter()
             .map(|image| format!("{}/{image}", dir.display()).parse().unwrap())
             .collect(),
+        pages: Vec::new(),
         filters: Vec::new(),
         cpu: Some("6/85/4".parse().unwrap()),
         timing: TimingParams::default(),

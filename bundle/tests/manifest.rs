@@ -5,7 +5,7 @@
 use backtrail_bundle::manifest::*;
 use backtrail_bundle::{Bundle, BundlePath, Error, Overwrite, Writer, core};
 use backtrail_pt::cpu::Vendor;
-use backtrail_pt::{Avma, BuildId, Cpu, CpuModel, FileOffset, Pid, Tid, TimingParams, TscConversion};
+use backtrail_pt::{Avma, BuildId, Cpu, CpuModel, FileOffset, Nanos, Pid, Tid, TimingParams, TscConversion};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::path::Path;
@@ -26,6 +26,8 @@ fn full(by_cpu: bool, number: u64, text: &str) -> Manifest {
         start: Avma(small),
         offset: FileOffset(small / 2),
         size: small / 4,
+        from: number.is_multiple_of(2).then_some(Nanos(small)),
+        until: number.is_multiple_of(3).then_some(Nanos(number)),
     };
     let module = |file: Option<BundlePath>| Module {
         path: format!("/{text}"),
@@ -68,7 +70,8 @@ fn full(by_cpu: bool, number: u64, text: &str) -> Manifest {
                 offset: FileOffset(0),
                 size: 4,
             }],
-            versions: Some(path("code/v")),
+            // Code changes by boundaries or by times.
+            versions: (!number.is_multiple_of(2) && !number.is_multiple_of(3)).then(|| path("code/v")),
         }],
         cpus: if by_cpu {
             vec![CpuTrace {
@@ -131,6 +134,10 @@ fn full_meta(by_cpu: bool, number: u64, text: &str) -> Meta {
 }
 
 fn write(manifest: &Manifest, target: &Path) {
+    try_write(manifest, target).unwrap();
+}
+
+fn try_write(manifest: &Manifest, target: &Path) -> Result<(), Error> {
     let writer = Writer::create(target, Overwrite::Bundle).unwrap();
     for name in [
         "traces/t",
@@ -143,7 +150,7 @@ fn write(manifest: &Manifest, target: &Path) {
     ] {
         writer.add_bytes(&path(name), b"\x7fELF").unwrap();
     }
-    writer.finish(manifest).unwrap();
+    writer.finish(manifest)
 }
 
 proptest! {
@@ -217,6 +224,55 @@ fn mutate(value: &mut Value, left: &mut usize, choice: usize) {
         }
         *left -= 1;
         mutate(child, left, choice);
+    }
+}
+
+/// Code that changes by boundaries, and by times.
+#[test]
+fn version_is_the_lowest_whose_readers_understand() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("bundle");
+    let plain = Mapping {
+        from: None,
+        until: None,
+        ..full(true, 6, "x").processes[0].modules[0].mappings[0]
+    };
+    let with = |versions: bool, from: Option<u64>, until: Option<u64>| {
+        let mut manifest = full(true, 6, "x");
+        let process = &mut manifest.processes[0];
+        process.versions = versions.then(|| path("code/v"));
+        process.modules.truncate(1);
+        process.modules[0].mappings = vec![Mapping {
+            from: from.map(Nanos),
+            until: until.map(Nanos),
+            ..plain
+        }];
+        manifest
+    };
+    let cases = [
+        (with(false, None, None), 1),
+        (with(true, None, None), 2),
+        (with(false, Some(7), None), 3),
+        (with(false, None, Some(7)), 3),
+        (with(false, Some(7), Some(7)), 3),
+    ];
+    for (manifest, version) in cases {
+        write(&manifest, &target);
+        let file = std::fs::read(target.join("trace.json")).unwrap();
+        let json: Value = serde_json::from_slice(&file).unwrap();
+        assert_eq!(json["backtrail"]["version"], version);
+        assert_eq!(Bundle::open(&target).unwrap().manifest(), &manifest);
+    }
+    let refused = [
+        (with(true, Some(7), None), "not both"),
+        (with(false, Some(8), Some(7)), "cannot end before it starts"),
+    ];
+    for (manifest, problem) in refused {
+        let error = try_write(&manifest, &target).unwrap_err();
+        assert!(
+            error.is_malformed() && error.to_string().contains(problem),
+            "{error}"
+        );
     }
 }
 

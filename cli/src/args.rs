@@ -340,8 +340,11 @@ pub struct ImportRaw {
     pub pt: PathBuf,
     /// Code: FILE[:OFFSET:SIZE][@ADDRESS]; an ELF file has its own addresses, other files need
     /// ADDRESS
-    #[arg(long = "image", value_name = "IMAGE", required = true)]
+    #[arg(long = "image", value_name = "IMAGE", required_unless_present = "pages")]
     pub images: Vec<String>,
+    /// A page list: text lines of an address and the code bytes there, in hexadecimal digits
+    #[arg(long = "pages", value_name = "FILE")]
+    pub pages: Vec<PathBuf>,
     /// A traced address range: FROM-TO
     #[arg(long = "addr-filter", value_name = "FROM-TO")]
     pub filters: Vec<String>,

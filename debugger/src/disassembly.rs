@@ -96,21 +96,23 @@ pub fn disassemble(
     let mut code = vec![0; len as usize];
     let known = process.read(version, range.start, &mut code);
     code.truncate(known);
-    of_bytes(process.symbols_at(version), range.start, &code, count, flavor, pc)
+    of_bytes(process, version, range.start, &code, count, flavor, pc)
 }
 
 /// The first instructions of bytes that stand at an address.
 #[must_use]
 pub fn of_bytes(
-    symbols: &Arc<Symbolizer>,
+    process: &Process,
+    version: Version,
     start: Avma,
     code: &[u8],
     count: usize,
     flavor: Flavor,
     pc: Option<Avma>,
 ) -> Vec<DisassembledLine> {
+    let symbols = process.symbols_at(version);
     let mut formatter = formatter(flavor, symbols);
-    let mut decoder = Decoder::with_ip(64, code, start.0, DecoderOptions::NONE);
+    let mut decoder = Decoder::with_ip(process.mode.bits(), code, start.0, DecoderOptions::NONE);
     let mut lines = Vec::new();
     while decoder.can_decode() && lines.len() < count {
         let at = decoder.position();

@@ -2,6 +2,7 @@
 
 mod thread;
 
+use crate::aux_ends::AuxEnds;
 use crate::meter::Meter;
 use crate::parallel::pool;
 use crate::split::{self, CpuInput};
@@ -141,10 +142,16 @@ impl<'a> Decoder<'a> {
                     image,
                     meter: meter(),
                 }),
-                Input::Cpu { cpu, switches, .. } => cpus.push(CpuInput {
+                Input::Cpu {
+                    cpu,
+                    switches,
+                    aux_ends,
+                    ..
+                } => cpus.push(CpuInput {
                     cpu: *cpu,
                     trace,
                     switches,
+                    aux_ends: AuxEnds::new(aux_ends),
                     meter: meter(),
                 }),
             }

@@ -5,7 +5,7 @@ mod versioned;
 mod versions;
 
 pub(crate) use versioned::VersionedImage;
-pub use versions::{Boundary, Change, Version};
+pub use versions::{Boundary, Change, NewCode, TimedChange, Version};
 
 use backtrail_pt::{Avma, Tid};
 use section_map::SectionMap;
@@ -61,6 +61,12 @@ pub trait Memory {
     fn has_unknown_processes(&self) -> bool {
         false
     }
+
+    /// Returns whether the code depends on the time. Then code that is missing at a PSB may be known
+    /// from it on.
+    fn depends_on_time(&self) -> bool {
+        false
+    }
 }
 
 /// A change of the code.
@@ -104,6 +110,30 @@ impl Image {
         self.versions = Versions::new(later, boundaries);
     }
 
+    /// Sets the changes of the code whose times are known, for traces without boundaries.
+    ///
+    /// If two changes overlap, the later one covers the other. At one time, the later in the list
+    /// does. Flow that may have run before or after a change is decoded only with the code that is
+    /// the same in both cases.
+    pub fn set_timed_versions(&mut self, changes: Vec<TimedChange>) {
+        self.versions = Versions::by_time(changes);
+    }
+
+    /// Returns whether there are versions that begin at times.
+    pub(crate) fn has_timed_versions(&self) -> bool {
+        self.versions.are_timed() && !self.versions.is_empty()
+    }
+
+    /// Returns ranges that contain all code that differs between two versions.
+    pub(crate) fn changed_between(&self, one: Version, other: Version) -> Vec<(Avma, Avma)> {
+        self.versions.covered(one.min(other), one.max(other))
+    }
+
+    /// Removes the bytes from one address to another, the last included.
+    pub fn remove(&mut self, first: Avma, last: Avma) {
+        self.sections.remove(first, last);
+    }
+
     /// Returns the address ranges with bytes in the first version, ascending, as (first, last)
     /// inclusive.
     pub fn ranges(&self) -> impl Iterator<Item = (Avma, Avma)> + '_ {
@@ -136,7 +166,7 @@ impl Image {
         }
         let mut sections = self.sections.around(at, last);
         for change in changes {
-            sections.add(Section::clone(&change.section));
+            change.code.apply(&mut sections);
         }
         sections.read(at, out)
     }
@@ -151,6 +181,7 @@ impl Memory for Image {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use backtrail_pt::Tsc;
 
     fn section(start: u64, bytes: &[u8]) -> Section {
         Section {
@@ -235,6 +266,129 @@ mod tests {
     }
 
     #[test]
+    fn versions_by_time_follow_the_bounds_of_flow() {
+        let mut image = Image::new();
+        image.add(section(0x1000, &[1, 2, 3, 4]));
+        let timed = |at: Option<u64>, code| TimedChange {
+            at: at.map(Tsc),
+            code,
+        };
+        let known = |start, bytes: &[u8]| NewCode::Known(section(start, bytes));
+        let mut changes = vec![
+            timed(Some(200), NewCode::Unknown(Avma(0x1000), Avma(0x1000))),
+            timed(Some(100), known(0x1001, &[20, 21])),
+            timed(Some(200), known(0x1003, &[30])),
+        ];
+        image.set_timed_versions(changes.clone());
+        assert!(image.has_timed_versions());
+        assert_eq!(seen(&image, 0)[0], [1, 2, 3, 4]);
+        assert_eq!(seen(&image, 1)[0], [1, 20, 21, 4]);
+        assert_eq!(
+            (seen(&image, 2)[0].len(), &*seen(&image, 2)[1]),
+            (0, &[20, 21, 30][..])
+        );
+        let between = |image: &Image, after: Option<u64>, before: Option<u64>| {
+            let range = image.versions.between(after.map(Tsc), before.map(Tsc));
+            (range.start().0, range.end().0)
+        };
+        assert_eq!(between(&image, None, Some(99)), (0, 0));
+        assert_eq!(between(&image, Some(50), Some(100)), (0, 1));
+        assert_eq!(between(&image, Some(100), Some(199)), (1, 1));
+        assert_eq!(between(&image, Some(99), None), (0, 2));
+        assert_eq!(between(&image, Some(200), None), (2, 2));
+        assert_eq!(between(&image, None, None), (0, 2));
+        changes.push(timed(None, known(0x1000, &[9])));
+        image.set_timed_versions(changes);
+        assert_eq!(between(&image, Some(100), Some(199)), (1, 3));
+        assert_eq!(
+            image.changed_between(Version(3), Version(2)),
+            [(Avma(0x1000), Avma(0x1000))]
+        );
+    }
+
+    #[test]
+    fn code_that_differs_between_possible_versions_is_unknown() {
+        let mut image = Image::new();
+        image.add(section(0x1000, &[1, 2, 3, 4]));
+        let change = |at, start, bytes: &[u8]| TimedChange {
+            at: Some(Tsc(at)),
+            code: NewCode::Known(section(start, bytes)),
+        };
+        image.set_timed_versions(vec![change(10, 0x1001, &[20]), change(20, 0x1003, &[30])]);
+        let versioned = VersionedImage::timed(&image).unwrap();
+        let read = |at: u64| {
+            let mut out = vec![0; 8];
+            let got = versioned.read(Avma(at), &mut out);
+            out.truncate(got);
+            out
+        };
+        let go_to = |first, last| {
+            let changed = versioned.go_to(Version(first)..=Version(last));
+            changed.map(|list| list.into_iter().map(|(first, _)| first.0).collect::<Vec<_>>())
+        };
+        assert_eq!(read(0x1000), [1, 2, 3, 4]);
+        assert_eq!(go_to(0, 0), None);
+        assert_eq!(go_to(0, 1), Some(vec![0x1001]));
+        assert_eq!(
+            (read(0x1000), read(0x1001), read(0x1002)),
+            (vec![1], vec![], vec![3, 4])
+        );
+        assert!(versioned.is_uncertain(Avma(0x1001)) && !versioned.is_uncertain(Avma(0x1002)));
+        assert_eq!(go_to(0, 2), Some(vec![0x1001, 0x1001, 0x1003]));
+        assert_eq!((read(0x1000), read(0x1002)), (vec![1], vec![3]));
+        assert_eq!(go_to(1, 2), Some(vec![0x1001, 0x1003, 0x1001, 0x1003]));
+        assert_eq!(read(0x1000), [1, 20, 3]);
+        assert_eq!(go_to(2, 2), Some(vec![0x1003, 0x1003]));
+        assert_eq!(read(0x1000), [1, 20, 3, 30]);
+        // Going back counts all as changed.
+        assert_eq!(go_to(0, 0), Some(vec![0x1001, 0x1003]));
+        assert_eq!(read(0x1000), [1, 2, 3, 4]);
+    }
+
+    /// A trace whose times go back and forth.
+    #[test]
+    fn many_switches_between_versions_stay_bounded() {
+        const CHANGES: u32 = 20_000;
+        let mut image = Image::new();
+        image.add(section(0x1000, &[1; 64]));
+        let change = |number| TimedChange {
+            at: Some(Tsc(u64::from(number))),
+            code: NewCode::Known(section(0x1000 + u64::from(number % 8), &[2])),
+        };
+        image.set_timed_versions((0..CHANGES).map(change).collect());
+        let versioned = VersionedImage::timed(&image).unwrap();
+        let [mut first, mut later] = [[0; 4]; 2];
+        versioned.go_to(Version(4)..=Version(4));
+        assert_eq!(versioned.read(Avma(0x1002), &mut first), 4);
+        assert_eq!(first, [2, 2, 1, 1]);
+        let began = std::time::Instant::now();
+        for _ in 0..100_000 {
+            versioned.go_to(Version(0)..=Version(0));
+            versioned.go_to(Version(CHANGES)..=Version(CHANGES));
+        }
+        assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+        // Now only code that never changes is known.
+        versioned.go_to(Version(4)..=Version(4));
+        assert_eq!(versioned.read(Avma(0x1002), &mut later), 0);
+        assert!(versioned.is_uncertain(Avma(0x1007)) && !versioned.is_uncertain(Avma(0x1008)));
+        assert_eq!((versioned.read(Avma(0x1008), &mut later), later), (4, [1; 4]));
+    }
+
+    #[test]
+    fn many_changes_are_covered_by_one_range() {
+        let mut image = Image::new();
+        let change = |number: u32| TimedChange {
+            at: Some(Tsc(u64::from(number))),
+            code: NewCode::Known(section(0x1000 + u64::from(number) * 16, &[2; 4])),
+        };
+        image.set_timed_versions((0..100).map(change).collect());
+        let few = image.changed_between(Version(2), Version(4));
+        assert_eq!(few, [(Avma(0x1020), Avma(0x1023)), (Avma(0x1030), Avma(0x1033))]);
+        let many = image.changed_between(Version(90), Version(1));
+        assert_eq!(many, [(Avma(0x1000), Avma(0x1633))]);
+    }
+
+    #[test]
     fn versions_give_their_bytes_and_report_changes() {
         let mut image = Image::new();
         image.add(section(0x1000, &[1, 2, 3, 4]));
@@ -253,7 +407,7 @@ mod tests {
         let versions = [0, 9, 10, 19, 20, 99].map(|offset| versioned.version_at(offset).0);
         assert_eq!(versions, [0, 0, 1, 1, 3, 3]);
         let changed = [0, 1, 2, 3, 3, 1].map(|version| {
-            let changed = versioned.go_to(Version(version));
+            let changed = versioned.go_to(Version(version)..=Version(version));
             for (skip, expected) in seen(&image, version).into_iter().enumerate() {
                 let mut out = vec![0; 8];
                 let got = versioned.read(Avma(0x1000 + skip as u64), &mut out);

@@ -10,7 +10,8 @@
 //! finds the calls in a history.
 //!
 //! **No stretch of flow spans two versions of the code.** Tracing is off in every thread while code
-//! changes. Each stretch is decoded with the [`Version`] of the code that it ran.
+//! changes. Each stretch is decoded with the [`Version`] of the code that it ran. Where only the
+//! times of changes are known ([`TimedChange`]), code that may be of two versions is a gap.
 //!
 //! **Decoding never fails.** Trace that cannot be decoded becomes a [`Gap`] in the history, with
 //! its place and cause. Only the caller can end a decode early ([`Canceled`]).
@@ -49,6 +50,7 @@
 #![forbid(unsafe_code)]
 
 mod append_vec;
+pub mod aux_ends;
 pub mod block;
 mod cache_throttle;
 pub mod clock;
@@ -75,6 +77,7 @@ mod trace_tail;
 pub mod walk;
 pub mod watch;
 
+pub use aux_ends::AuxEnd;
 pub use block::{BlockId, Instruction};
 pub use clock::TimeEstimate;
 pub use config::{AddressFilter, Config, FilterKind, Resync, UncompressedReturns};
@@ -84,7 +87,7 @@ pub use digest::Digest;
 pub use engine::{Engine, Event, Sink, Stamp};
 pub use forest::{Call, CallId, Entered, Forest, Functions, Left};
 pub use history::{History, HistoryBuilder, Ptwrite};
-pub use image::{Boundary, Bytes, Change, CodeChange, Image, Memory, Section, Version};
+pub use image::{Boundary, Bytes, Change, CodeChange, Image, Memory, NewCode, Section, TimedChange, Version};
 pub use mark::{Gap, GapCause, Mark, MarkKind, Resumed};
 pub use path::{PathIdx, PathTable};
 pub use pcset::PcSet;

@@ -1,5 +1,6 @@
 //! Marks between the instructions of a history: gaps, system calls, signals.
 
+use crate::image::VersionedImage;
 use backtrail_pt::{Avma, Tsc};
 use std::fmt;
 
@@ -81,6 +82,11 @@ pub enum GapCause {
         /// The address of the thread.
         at: Avma,
     },
+    /// The code at this address changed at about this time, and it is unknown which version ran.
+    UncertainCode {
+        /// The address of the thread.
+        at: Avma,
+    },
     /// The trace does not match the code, or is invalid.
     Corrupt {
         /// The error message of the engine.
@@ -122,7 +128,18 @@ impl GapCause {
     /// or if the engine stopped at a limit of its own.
     #[must_use]
     pub fn is_decode_error(&self) -> bool {
-        matches!(self, Self::LostCode { .. } | Self::Corrupt { .. })
+        matches!(
+            self,
+            Self::LostCode { .. } | Self::UncertainCode { .. } | Self::Corrupt { .. }
+        )
+    }
+
+    /// Returns the cause with which flow ended in this code.
+    pub(crate) fn in_code(self, code: &VersionedImage<'_>) -> Self {
+        match self {
+            Self::LostCode { at } if code.is_uncertain(at) => Self::UncertainCode { at },
+            cause => cause,
+        }
     }
 }
 
@@ -132,6 +149,10 @@ impl fmt::Display for GapCause {
             Self::Start => write!(f, "history begins here"),
             Self::Overflow => write!(f, "the trace source dropped packets (overflow)"),
             Self::LostCode { at } => write!(f, "no code bytes for {at}"),
+            Self::UncertainCode { at } => write!(
+                f,
+                "the code at {at} changed at about this time; the version that ran is unknown"
+            ),
             Self::Corrupt { error, at: Some(at) } => write!(f, "{error} at {at}"),
             Self::Corrupt { error, at: None } => write!(f, "{error}"),
             Self::OtherInstruction { at } => write!(

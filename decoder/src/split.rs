@@ -3,7 +3,8 @@
 //! The trace of a processor is decoded once, and cut into pieces wherever another thread could have
 //! started. These are the places where tracing was disabled, or the flow was lost. A piece is
 //! attributed to a thread only if that is certain. Either a timestamp in it is in an execution of
-//! the thread, or all executions between the stamps around it are of that thread. The idle task
+//! the thread, or all executions between the times around it are of that thread. These times are
+//! stamps, and the ends of the parts that perf saved ([`AuxEnd`](crate::AuxEnd)). The idle task
 //! runs no user code, and is skipped. Other pieces are counted and reported with a reason.
 
 mod merge;
@@ -12,8 +13,9 @@ mod pieces;
 
 pub(crate) use merge::merge;
 
+use crate::aux_ends::AuxEnds;
 use crate::decode_cache_pool::CacheScope;
-use crate::engine::native::Native;
+use crate::engine::native::{FlowTimes, Native};
 use crate::meter::{Meter, Metered};
 use crate::switches::executions;
 use crate::trace_tail::TraceTail;
@@ -67,9 +69,9 @@ pub struct Unattributed {
 /// The reason why flow could not be attributed to a thread of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UnattributedReason {
-    /// The trace has no timestamp before it.
+    /// The trace has no time before it.
     NoTime,
-    /// A context switch happened between the timestamps around it.
+    /// A context switch happened between the times around it.
     SwitchBetweenStamps,
     /// No switch record covers it.
     NoSwitch,
@@ -96,6 +98,7 @@ pub(crate) struct CpuInput<'a> {
     pub cpu: Cpu,
     pub trace: TraceTail<'a>,
     pub switches: &'a [Switch],
+    pub aux_ends: AuxEnds,
     pub meter: Meter<'a>,
 }
 
@@ -120,13 +123,19 @@ pub(crate) fn run(
     let owners = Owners::new(&executions);
     let memory = SelectedImage::new(images);
     let disabled = Native::disabled_intervals(trace.bytes, config);
-    let mut cutter = Cutter::new(&owners, &memory, &disabled);
+    let flow_times = match memory.changes() {
+        true => Native::flow_times(trace.bytes, trace.offset as u64, config),
+        false => FlowTimes::default(),
+    };
+    let mut cutter = Cutter::new(&owners, &input.aux_ends, &memory, &disabled, flow_times);
     let mut sink = Metered {
         sink: &mut cutter,
         offset: trace.offset as u64,
         meter: &input.meter,
     };
     match engine {
+        // The caches of changing code are valid at one time only.
+        None if memory.changes() => Native.decode(trace.bytes, &memory, config, &mut sink),
         None => caches.with_cache(CacheScope::of_all(images, config), |cache| {
             Native.decode_with_cache(trace.bytes, &memory, config, &mut sink, cache)
         }),

@@ -1,6 +1,6 @@
 //! The input and the output of a decode.
 
-use crate::{Bytes, CpuReport, Forest, History, Image, Switch};
+use crate::{AuxEnd, Bytes, CpuReport, Forest, History, Image, Switch};
 use backtrail_pt::{Cpu, Tid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub enum Input {
         trace: Bytes,
         /// Its context switches, in order.
         switches: Vec<Switch>,
+        /// The ends of its pieces, if they were recorded.
+        aux_ends: Vec<AuxEnd>,
     },
 }
 

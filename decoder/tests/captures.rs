@@ -255,6 +255,7 @@ fn lldb_cores_split_into_threads() {
             cpu: Cpu(cpu),
             trace: Arc::new(trace),
             switches: switches(&records, conversion),
+            aux_ends: Vec::new(),
         }
     });
     let images = BTreeMap::from([(Pid(3_497_234), Arc::new(image))]);

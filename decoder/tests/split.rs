@@ -92,6 +92,7 @@ fn split_by(traces: Vec<(Encoder, Vec<Switch>)>, config: &Config) -> Decoded {
                 cpu: Cpu(cpu as u32),
                 trace,
                 switches,
+                aux_ends: Vec::new(),
             }
         })
         .collect();
@@ -362,6 +363,7 @@ fn taking_turns(engine: &dyn Engine) -> Decoded {
         cpu: Cpu(0),
         trace: Arc::new(trace.take()),
         switches: switches(&ran),
+        aux_ends: Vec::new(),
     };
     let images = BTreeMap::from([(OURS, Arc::new(image))]);
     Decoder::new(&config)
@@ -490,7 +492,7 @@ proptest! {
         image.add(section);
         let image = Arc::new(image);
         let decoded = |images: &BTreeMap<Pid, Arc<Image>>| {
-            let input = Input::Cpu { cpu: Cpu(0), trace: Arc::new(bytes.clone()), switches: switches(&on) };
+            let input = Input::Cpu { cpu: Cpu(0), trace: Arc::new(bytes.clone()), switches: switches(&on), aux_ends: Vec::new() };
             Decoder::new(&config).decode(&[input], images).unwrap()
         };
         let with = decoded(&BTreeMap::from([(OURS, Arc::clone(&image)), (FOREIGN, Arc::clone(&image))]));

@@ -26,6 +26,9 @@ pub struct IntelPtInfo {
     pub tsc: Option<TscConversion>,
     /// Whether buffers are snapshots, which overlap. Only the last one is complete.
     pub snapshot: bool,
+    /// Whether context switches were recorded for the traced threads alone, with the events of
+    /// those threads. perf does not do so when it traces whole processors.
+    pub switches_of_threads: bool,
     /// Whether there is a buffer for each processor instead of each thread.
     pub per_cpu: bool,
     /// The bit of `perf_event_attr.config` that enables MTC packets.
@@ -74,11 +77,12 @@ impl IntelPtInfo {
         let pmu_type = cursor.u64()? as u32;
         let (shift, mult, zero) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
         let has_zero = cursor.u64()? != 0;
-        let (_tsc_bit, _noretcomp_bit, _have_switch) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+        let (_tsc_bit, _noretcomp_bit, have_switch) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
         let (snapshot, per_cpu) = (cursor.u64()? != 0, cursor.u64()? != 0);
         let mut info = Self {
             pmu_type,
             snapshot,
+            switches_of_threads: have_switch == 2,
             per_cpu,
             ..Self::default()
         };

@@ -1,11 +1,15 @@
 //! Parses a `perf.data` file: header, events, features, records.
 //!
+//! `perf record -o -` writes to a pipe: a shorter header, and records in place of the tables of
+//! events and features. Files of this form are read too.
+//!
 //! The file is read in place. The crate `linux-perf-data` is not used, because it allocates by the
 //! unchecked section sizes in a file, and does not read AUX records.
 
 use crate::Error;
 use crate::auxtrace::{self, AuxData, IntelPtInfo};
 use crate::cursor::Cursor;
+use crate::id_index::{self, IdEntry};
 use crate::record::{RawRecord, Record};
 use crate::sample_id::SampleType;
 use backtrail_pt::TscConversion;
@@ -15,8 +19,20 @@ use std::collections::HashMap;
 const COMPRESSED: [u32; 2] = [81, 83];
 /// The first type of `perf record`'s own records (`PERF_RECORD_USER_TYPE_START`).
 const USER_TYPE_START: u32 = 64;
-/// `sizeof(struct perf_file_header)`. The header of a pipe has 16 bytes.
+/// `sizeof(struct perf_file_header)`.
 const HEADER_SIZE: u64 = 104;
+/// `sizeof(struct perf_pipe_file_header)`.
+const PIPE_HEADER_SIZE: u64 = 16;
+/// `HEADER_BUILD_ID` in `tools/perf/util/header.h`: the feature with build ids.
+const BUILD_ID: u32 = 2;
+/// `PERF_RECORD_HEADER_ATTR` of a pipe: an event.
+const HEADER_ATTR: u32 = 64;
+/// `PERF_RECORD_HEADER_TRACING_DATA` of a pipe, which is followed by its data.
+const HEADER_TRACING_DATA: u32 = 66;
+/// `PERF_RECORD_HEADER_BUILD_ID` of a pipe.
+const HEADER_BUILD_ID: u32 = 67;
+/// `PERF_RECORD_HEADER_FEATURE` of a pipe.
+const HEADER_FEATURE: u32 = 80;
 /// The minimum size of `perf_event_attr`, up to its flags (`PERF_ATTR_SIZE_VER0`).
 const MIN_ATTR_SIZE: u64 = 64;
 /// The maximum number of events.
@@ -40,6 +56,8 @@ pub struct EventAttr {
     pub sample_type: SampleType,
     /// Whether the kernel is excluded.
     pub exclude_kernel: bool,
+    /// Whether it is enabled by `execve`. Only events of a thread can be.
+    pub enable_on_exec: bool,
 }
 
 /// A `perf.data` file.
@@ -51,6 +69,8 @@ pub struct PerfData<'a> {
     pub events: Vec<EventAttr>,
     ids: HashMap<u64, usize>,
     features: HashMap<u32, Section>,
+    /// The build id records of a pipe.
+    build_id_records: Vec<Section>,
 }
 
 /// An item in the data section.
@@ -64,14 +84,15 @@ pub enum DataItem<'a> {
     Aux(AuxData<'a>),
     /// The time conversion.
     Time(TscConversion),
+    /// The threads of event ids.
+    Ids(Vec<IdEntry>),
 }
 
 impl<'a> PerfData<'a> {
     /// Parses the header, the events and the feature table.
     ///
     /// # Errors
-    /// Fails if the file is truncated or invalid, or in pipe mode or big endian, which are not
-    /// supported.
+    /// Fails if the file is truncated or invalid, or big endian, which is not supported.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
         const WHAT: &str = "perf.data header";
         let mut cursor = Cursor::new(bytes, WHAT, 0);
@@ -85,9 +106,11 @@ impl<'a> PerfData<'a> {
             _ => return Err(cursor.invalid("this is not a perf.data file")),
         }
         let size = cursor.u64()?;
+        if size == PIPE_HEADER_SIZE {
+            return Self::parse_pipe(bytes);
+        }
         if size < HEADER_SIZE {
-            let problem = "perf.data in pipe mode is not supported; convert it with `perf inject -o FILE`";
-            return Err(Error::Unsupported(problem.to_owned()));
+            return Err(cursor.invalid(format!("its header has {size} bytes")));
         }
         let attr_size = cursor.u64()?;
         let mut section = || {
@@ -98,17 +121,77 @@ impl<'a> PerfData<'a> {
         };
         let (attrs, data, _event_types) = (section()?, section()?, section()?);
         let feature_bits = [cursor.u64()?, cursor.u64()?, cursor.u64()?, cursor.u64()?];
-        let mut file = Self {
+        let mut file = Self::new(bytes, data);
+        file.section(data, "data section")?;
+        file.read_events(attrs, attr_size)?;
+        file.read_feature_table(feature_bits)?;
+        Ok(file)
+    }
+
+    fn new(bytes: &'a [u8], data: Section) -> Self {
+        Self {
             bytes,
             data,
             events: Vec::new(),
             ids: HashMap::new(),
             features: HashMap::new(),
+            build_id_records: Vec::new(),
+        }
+    }
+
+    /// Reads the events and features of a pipe, which are among its records.
+    fn parse_pipe(bytes: &'a [u8]) -> Result<Self, Error> {
+        let size = (bytes.len() as u64).saturating_sub(PIPE_HEADER_SIZE);
+        let data = Section {
+            offset: PIPE_HEADER_SIZE,
+            size,
         };
-        file.section(data, "data section")?;
-        file.read_events(attrs, attr_size)?;
-        file.read_feature_table(feature_bits)?;
+        let mut file = Self::new(bytes, data);
+        let mut rest = file.section(data, "data section")?;
+        while !rest.is_empty() {
+            let offset = (bytes.len() - rest.len()) as u64;
+            let (raw, _) = take_record(&mut rest, offset)?;
+            let body = |skip: usize| Section {
+                offset: offset + 8 + skip as u64,
+                size: raw.body.len().saturating_sub(skip) as u64,
+            };
+            match raw.kind {
+                HEADER_ATTR => file.add_pipe_event(&raw)?,
+                HEADER_FEATURE => {
+                    let mut cursor = Cursor::new(raw.body, "PERF_RECORD_HEADER_FEATURE", offset);
+                    if let Ok(feature) = u32::try_from(cursor.u64()?) {
+                        file.features.insert(feature, body(8));
+                    }
+                }
+                HEADER_BUILD_ID => file.build_id_records.push(Section {
+                    offset,
+                    size: body(0).size + 8,
+                }),
+                _ => {}
+            }
+        }
+        file.check_sample_types(PIPE_HEADER_SIZE)?;
         Ok(file)
+    }
+
+    /// Adds the event of a `PERF_RECORD_HEADER_ATTR`: the attribute, followed by its ids.
+    fn add_pipe_event(&mut self, raw: &RawRecord<'_>) -> Result<(), Error> {
+        const WHAT: &str = "PERF_RECORD_HEADER_ATTR";
+        let cursor = Cursor::new(raw.body, WHAT, raw.offset);
+        let stated = raw.body.get(4..8).and_then(|size| size.try_into().ok());
+        let size = match stated.map(u32::from_le_bytes) {
+            None | Some(0) => MIN_ATTR_SIZE,
+            Some(size) => u64::from(size),
+        };
+        let (attr, ids) = usize::try_from(size)
+            .ok()
+            .and_then(|size| raw.body.split_at_checked(size))
+            .filter(|_| size >= MIN_ATTR_SIZE)
+            .ok_or_else(|| cursor.invalid(format!("its attribute has {size} bytes")))?;
+        if self.events.len() as u64 >= MAX_EVENTS {
+            return Err(cursor.invalid("the file has too many events"));
+        }
+        self.add_event(attr, ids, raw.offset)
     }
 
     fn section(&self, section: Section, what: &'static str) -> Result<&'a [u8], Error> {
@@ -137,19 +220,7 @@ impl<'a> PerfData<'a> {
         let table = self.section(attrs, WHAT)?;
         let mut ids_left = self.bytes.len() as u64;
         for entry in table.chunks_exact(attr_size as usize) {
-            let mut cursor = Cursor::new(entry, WHAT, attrs.offset);
-            let (kind, _size, config) = (cursor.u32()?, cursor.u32()?, cursor.u64()?);
-            let (_period, sample_type, _read_format) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
-            let flags = cursor.u64()?;
-            let sample_id_all = flags & 1 << 18 != 0;
-            let index = self.events.len();
-            self.events.push(EventAttr {
-                kind,
-                config,
-                sample_type: SampleType(if sample_id_all { sample_type } else { 0 }),
-                exclude_kernel: flags & 1 << 5 != 0,
-            });
-            let (_, ids) = entry.split_at_checked(entry.len() - 16).unwrap_or_default();
+            let (attr, ids) = entry.split_at_checked(entry.len() - 16).unwrap_or_default();
             let mut cursor = Cursor::new(ids, WHAT, attrs.offset);
             let ids = Section {
                 offset: cursor.u64()?,
@@ -159,10 +230,40 @@ impl<'a> PerfData<'a> {
             ids_left = ids_left
                 .checked_sub(ids.size)
                 .ok_or_else(|| bad("its id tables are larger than the file"))?;
-            for id in self.section(ids, "event id table")?.chunks_exact(8) {
-                self.ids.insert(Cursor::new(id, WHAT, ids.offset).u64()?, index);
-            }
+            self.add_event(attr, self.section(ids, "event id table")?, attrs.offset)?;
         }
+        self.check_sample_types(attrs.offset)
+    }
+
+    /// Adds the event of an attribute, with its ids.
+    fn add_event(&mut self, attr: &[u8], ids: &[u8], offset: u64) -> Result<(), Error> {
+        const WHAT: &str = "event attribute";
+        let mut cursor = Cursor::new(attr, WHAT, offset);
+        let (kind, _size, config) = (cursor.u32()?, cursor.u32()?, cursor.u64()?);
+        let (_period, sample_type, _read_format) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+        let flags = cursor.u64()?;
+        let sample_id_all = flags & 1 << 18 != 0;
+        let index = self.events.len();
+        self.events.push(EventAttr {
+            kind,
+            config,
+            sample_type: SampleType(if sample_id_all { sample_type } else { 0 }),
+            exclude_kernel: flags & 1 << 5 != 0,
+            enable_on_exec: flags & 1 << 12 != 0,
+        });
+        for id in ids.chunks_exact(8) {
+            self.ids.insert(Cursor::new(id, WHAT, offset).u64()?, index);
+        }
+        Ok(())
+    }
+
+    /// Checks that there are events, and that records state theirs if the layouts differ.
+    fn check_sample_types(&self, offset: u64) -> Result<(), Error> {
+        let bad = |problem: &str| Error::Invalid {
+            what: "event attribute",
+            offset,
+            problem: problem.to_owned(),
+        };
         let Some(first) = self.events.first() else {
             return Err(bad("the file has no event"));
         };
@@ -209,6 +310,19 @@ impl<'a> PerfData<'a> {
             .and_then(|section| self.section(*section, "feature").ok())
     }
 
+    /// Returns the parts with build ids: the feature, and the records of a pipe.
+    pub(crate) fn build_id_parts(&self) -> impl Iterator<Item = &'a [u8]> {
+        let records = self.build_id_records.iter();
+        let records = records.filter_map(|record| self.section(*record, "build id").ok());
+        self.feature(BUILD_ID).into_iter().chain(records)
+    }
+
+    /// Returns the event with this id.
+    #[must_use]
+    pub fn event_of(&self, id: u64) -> Option<&EventAttr> {
+        self.events.get(*self.ids.get(&id)?)
+    }
+
     /// Returns the items in file order. Ends after an error.
     pub fn items(&self) -> impl Iterator<Item = Result<DataItem<'a>, Error>> {
         let data = self.section(self.data, "data section").unwrap_or_default();
@@ -230,31 +344,15 @@ impl<'a> PerfData<'a> {
     }
 
     fn next_item(&self, rest: &mut &'a [u8], offset: u64) -> Result<Option<DataItem<'a>>, Error> {
-        const WHAT: &str = "record";
-        let cut = Error::Truncated { what: WHAT, offset };
-        let mut header = Cursor::new(rest, WHAT, offset);
-        let (kind, misc, size) = (header.u32()?, header.u16()?, usize::from(header.u16()?));
-        if size < 8 {
-            return Err(header.invalid(format!("its size of {size} bytes is smaller than its header")));
-        }
-        let (record, tail) = rest.split_at_checked(size).ok_or(cut.clone())?;
-        *rest = tail;
-        let raw = RawRecord {
-            kind,
-            misc,
-            body: record.get(8..).unwrap_or_default(),
-            offset,
-        };
-        Ok(match kind {
+        let (raw, bytes) = take_record(rest, offset)?;
+        Ok(match raw.kind {
             auxtrace::AUXTRACE_INFO => Some(DataItem::Info(IntelPtInfo::parse(&raw)?)),
             auxtrace::TIME_CONV => auxtrace::parse_time_conv(&raw)?.map(DataItem::Time),
             auxtrace::AUXTRACE => {
-                let (data, size) = auxtrace::parse_auxtrace(&raw)?;
-                let size = usize::try_from(size).map_err(|_| cut.clone())?;
-                let (bytes, tail) = rest.split_at_checked(size).ok_or(cut)?;
-                *rest = tail;
+                let (data, _) = auxtrace::parse_auxtrace(&raw)?;
                 Some(DataItem::Aux(AuxData { bytes, ..data }))
             }
+            id_index::ID_INDEX => Some(DataItem::Ids(id_index::parse(&raw)?)),
             kind if COMPRESSED.contains(&kind) => {
                 let problem = "compressed records are not supported; record without -z";
                 return Err(Error::Unsupported(problem.to_owned()));
@@ -274,4 +372,31 @@ impl<'a> PerfData<'a> {
             .get(index)
             .map_or(SampleType::default(), |event| event.sample_type)
     }
+}
+
+/// Takes the next record, and the data that follows it, off the front of `rest`.
+fn take_record<'a>(rest: &mut &'a [u8], offset: u64) -> Result<(RawRecord<'a>, &'a [u8]), Error> {
+    const WHAT: &str = "record";
+    let cut = Error::Truncated { what: WHAT, offset };
+    let mut header = Cursor::new(rest, WHAT, offset);
+    let (kind, misc, size) = (header.u32()?, header.u16()?, usize::from(header.u16()?));
+    if size < 8 {
+        return Err(header.invalid(format!("its size of {size} bytes is smaller than its header")));
+    }
+    let (record, tail) = rest.split_at_checked(size).ok_or(cut.clone())?;
+    let raw = RawRecord {
+        kind,
+        misc,
+        body: record.get(8..).unwrap_or_default(),
+        offset,
+    };
+    let following = match kind {
+        auxtrace::AUXTRACE => auxtrace::parse_auxtrace(&raw)?.1,
+        HEADER_TRACING_DATA => Cursor::new(raw.body, WHAT, offset).u32()?.into(),
+        _ => 0,
+    };
+    let following = usize::try_from(following).map_err(|_| cut.clone())?;
+    let (data, tail) = tail.split_at_checked(following).ok_or(cut)?;
+    *rest = tail;
+    Ok((raw, data))
 }

@@ -6,7 +6,6 @@ use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{BuildId, CpuModel};
 
 /// `HEADER_*` in `tools/perf/util/header.h`.
-const BUILD_ID: u32 = 2;
 const HOSTNAME: u32 = 3;
 const OSRELEASE: u32 = 4;
 const CPUID: u32 = 9;
@@ -61,38 +60,7 @@ impl PerfData<'_> {
     /// Returns the build ids of the recorded files, by path.
     #[must_use]
     pub fn build_ids(&self) -> Vec<(String, BuildId)> {
-        /// The length follows the id (`PERF_RECORD_MISC_BUILD_ID_SIZE`).
-        const HAS_SIZE: u16 = 1 << 15;
-        const HEAD: usize = 8 + 4 + 24;
-        let mut rest = self.feature(BUILD_ID).unwrap_or_default();
-        let mut found = Vec::new();
-        while let Some(misc) = rest
-            .get(4..6)
-            .and_then(|bytes| bytes.try_into().ok())
-            .map(u16::from_le_bytes)
-        {
-            let size = rest
-                .get(6..8)
-                .and_then(|bytes| bytes.try_into().ok())
-                .map(u16::from_le_bytes);
-            let Some((entry, tail)) = size.and_then(|size| rest.split_at_checked(size.into())) else {
-                break;
-            };
-            let (Some(id), Some(name)) = (entry.get(12..32), entry.get(HEAD..)) else {
-                break;
-            };
-            rest = tail;
-            let len = if misc & HAS_SIZE != 0 {
-                entry.get(32).map_or(20, |len| usize::from(*len))
-            } else {
-                20
-            };
-            let path = name.split(|byte| *byte == 0).next().unwrap_or_default();
-            if let Some(id) = id.get(..len).and_then(BuildId::new) {
-                found.push((String::from_utf8_lossy(path).into_owned(), id));
-            }
-        }
-        found
+        self.build_id_parts().flat_map(build_ids_in).collect()
     }
 
     fn string(&self, feature: u32) -> Option<String> {
@@ -106,4 +74,39 @@ fn string(cursor: &mut Cursor<'_>) -> Option<String> {
     let bytes = cursor.bytes(len).ok()?;
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     Some(String::from_utf8_lossy(text).into_owned())
+}
+
+/// Returns the build ids in records of `struct perf_record_header_build_id`.
+fn build_ids_in(mut rest: &[u8]) -> Vec<(String, BuildId)> {
+    /// The length follows the id (`PERF_RECORD_MISC_BUILD_ID_SIZE`).
+    const HAS_SIZE: u16 = 1 << 15;
+    const HEAD: usize = 8 + 4 + 24;
+    let mut found = Vec::new();
+    while let Some(misc) = rest
+        .get(4..6)
+        .and_then(|bytes| bytes.try_into().ok())
+        .map(u16::from_le_bytes)
+    {
+        let size = rest
+            .get(6..8)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map(u16::from_le_bytes);
+        let Some((entry, tail)) = size.and_then(|size| rest.split_at_checked(size.into())) else {
+            break;
+        };
+        let (Some(id), Some(name)) = (entry.get(12..32), entry.get(HEAD..)) else {
+            break;
+        };
+        rest = tail;
+        let len = if misc & HAS_SIZE != 0 {
+            entry.get(32).map_or(20, |len| usize::from(*len))
+        } else {
+            20
+        };
+        let path = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        if let Some(id) = id.get(..len).and_then(BuildId::new) {
+            found.push((String::from_utf8_lossy(path).into_owned(), id));
+        }
+    }
+    found
 }

@@ -28,6 +28,7 @@ mod error;
 #[allow(unsafe_code)]
 pub mod event;
 mod feature;
+pub mod id_index;
 pub mod intel_pt;
 pub mod kernel_code;
 #[cfg(target_os = "linux")]

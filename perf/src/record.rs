@@ -8,6 +8,8 @@ use backtrail_pt::{Avma, BuildId, FileOffset, Nanos, Pid, Tid};
 
 /// `PERF_RECORD_MISC_COMM_EXEC`. The bit has other meanings in other records.
 const MISC_COMM_EXEC: u16 = 1 << 13;
+/// `PERF_RECORD_MISC_FORK_EXEC`: perf made the record for a running process.
+const MISC_FORK_EXEC: u16 = 1 << 13;
 /// `PERF_RECORD_MISC_MMAP_BUILD_ID`.
 const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 /// `PERF_RECORD_MISC_CPUMODE_MASK` and `PERF_RECORD_MISC_USER`.
@@ -62,6 +64,9 @@ pub enum RecordEvent {
         tid: Tid,
         /// The parent process.
         parent: Pid,
+        /// Whether a new process has the mappings of its parent. perf describes running processes
+        /// by records of this type, too, which do not say so.
+        copies_mappings: bool,
     },
     /// `PERF_RECORD_EXIT`: a thread ended.
     Exit {
@@ -111,12 +116,35 @@ pub struct Mmap {
     pub path: String,
     /// The build id of the file, if perf recorded it.
     pub build_id: Option<BuildId>,
-    /// Major and minor number of the file's device, and its inode, where there is no build id.
-    pub file: Option<(u32, u32, u64)>,
+    /// The file, where there is no build id.
+    pub file: Option<MappedFile>,
     /// Whether it may be executed.
     pub executable: bool,
     /// Whether it is in user space.
     pub user: bool,
+}
+
+/// The file of a mapping, as the kernel identifies it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappedFile {
+    /// The major number of its device.
+    pub major: u32,
+    /// The minor number of its device.
+    pub minor: u32,
+    /// Its inode.
+    pub inode: u64,
+    /// The generation of the inode, which differs if a removed file had the same one. 0: unknown.
+    pub generation: u64,
+}
+
+impl MappedFile {
+    /// Returns whether two mappings may be of one file.
+    #[must_use]
+    pub fn may_be(&self, other: &Self) -> bool {
+        let generations = [self.generation, other.generation];
+        (self.major, self.minor, self.inode) == (other.major, other.minor, other.inode)
+            && (generations.contains(&0) || self.generation == other.generation)
+    }
 }
 
 /// `PERF_AUX_FLAG_*`: the state of AUX data.
@@ -227,12 +255,18 @@ fn mmap2(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<RecordEvent
     Ok(RecordEvent::Mmap(mmap))
 }
 
-/// Device and inode of `PERF_RECORD_MMAP2`; `None`: there is no file.
-fn file(first: u8, rest: &[u8]) -> Option<(u32, u32, u64)> {
+/// Returns the file of `PERF_RECORD_MMAP2`; `None`: there is no file.
+fn file(first: u8, rest: &[u8]) -> Option<MappedFile> {
     let bytes: Vec<u8> = std::iter::once(first).chain(rest.iter().copied()).collect();
     let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-    let inode = u64::from_le_bytes(bytes.get(8..16)?.try_into().ok()?);
-    (inode != 0).then_some((word(0)?, word(4)?, inode))
+    let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    let file = MappedFile {
+        major: word(0)?,
+        minor: word(4)?,
+        inode: long(8)?,
+        generation: long(16)?,
+    };
+    (file.inode != 0).then_some(file)
 }
 
 fn comm(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<RecordEvent, Error> {
@@ -245,9 +279,14 @@ fn comm(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<RecordEvent,
     })
 }
 
-fn fork(cursor: &mut Cursor<'_>, _: u16, _: &SampleId) -> Result<RecordEvent, Error> {
+fn fork(cursor: &mut Cursor<'_>, misc: u16, _: &SampleId) -> Result<RecordEvent, Error> {
     let (pid, parent, tid) = (Pid(cursor.u32()?), Pid(cursor.u32()?), Tid(cursor.u32()?));
-    Ok(RecordEvent::Fork { pid, tid, parent })
+    Ok(RecordEvent::Fork {
+        pid,
+        tid,
+        parent,
+        copies_mappings: misc & MISC_FORK_EXEC == 0,
+    })
 }
 
 fn exit(cursor: &mut Cursor<'_>, _: u16, _: &SampleId) -> Result<RecordEvent, Error> {
@@ -351,15 +390,50 @@ mod tests {
     #[test]
     fn a_mapping_with_device_and_inode_is_read() {
         let mut words = vec![7 | 8 << 32, 0x40_0000, 0x1000, 0x2000];
-        words.extend([8 | 1 << 32, 0x1234_5678_9abc, 0, PROT_EXEC.into()]);
+        words.extend([8 | 1 << 32, 0x1234_5678_9abc, 77, PROT_EXEC.into()]);
         let mut bytes = body(&words, "/bin/demo");
         bytes.extend(body(&[7 | 8 << 32, 99], ""));
         let record = parse(10, MISC_USER, &bytes).unwrap().unwrap();
         let RecordEvent::Mmap(mmap) = record.event else {
             unreachable!("{record:?}")
         };
-        let file = Some((8, 1, 0x1234_5678_9abc));
-        assert_eq!((mmap.build_id, mmap.file, mmap.executable), (None, file, true));
+        let file = MappedFile {
+            major: 8,
+            minor: 1,
+            inode: 0x1234_5678_9abc,
+            generation: 77,
+        };
+        assert_eq!(
+            (mmap.build_id, mmap.file, mmap.executable),
+            (None, Some(file), true)
+        );
+        let of = |inode, generation| MappedFile {
+            inode,
+            generation,
+            ..file
+        };
+        let same = [of(file.inode, 78), of(file.inode, 0), of(9, 77), file].map(|other| file.may_be(&other));
+        assert_eq!(same, [false, true, false, true]);
+    }
+
+    #[test]
+    fn synthesized_fork_copies_no_mappings() {
+        let bytes = body(&[3 | 4 << 32, 5 | 6 << 32, 0, 1 | 2 << 32, 50], "");
+        let copies = [0, MISC_FORK_EXEC].map(|misc| {
+            let record = parse(7, misc, &bytes).unwrap().unwrap();
+            let RecordEvent::Fork {
+                pid,
+                parent,
+                tid,
+                copies_mappings,
+            } = record.event
+            else {
+                unreachable!("{record:?}")
+            };
+            assert_eq!((pid, parent, tid), (Pid(3), Pid(4), Tid(5)));
+            copies_mappings
+        });
+        assert_eq!(copies, [true, false]);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Context switches of one processor: `PERF_RECORD_SWITCH_CPU_WIDE`.
+//! Context switches of one processor (`PERF_RECORD_SWITCH_CPU_WIDE`), and the ends of the parts of
+//! its trace (`PERF_RECORD_AUX`).
 //!
 //! LLDB's `contextSwitchTrace` file is the raw ring buffer of an event with `sample_type = TID |
 //! TIME`. Each context switch record has 32 bytes: header (8), next or previous pid and tid (8),
@@ -10,12 +11,16 @@ use backtrail_pt::{Nanos, Pid, Tid};
 
 /// `PERF_RECORD_SWITCH_CPU_WIDE`.
 pub(crate) const SWITCH_CPU_WIDE: u32 = 15;
+/// `PERF_RECORD_AUX`.
+const AUX: u32 = 11;
 /// `PERF_RECORD_MISC_SWITCH_OUT`.
 pub(crate) const MISC_SWITCH_OUT: u16 = 1 << 13;
 /// `PERF_RECORD_MISC_SWITCH_OUT_PREEMPT`.
 pub(crate) const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 /// The size of a record in a switch trace: header, other task, own task, time.
 const RECORD_SIZE: u16 = 32;
+/// The size of an AUX record: header, offset, size, flags, task, time.
+const AUX_RECORD_SIZE: u16 = 48;
 /// The maximum record size of the kernel, as LLDB bounds it.
 const MAX_RECORD_SIZE: u16 = 8000;
 /// Larger types are not accepted as records of this or a later kernel, as LLDB bounds them.
@@ -86,6 +91,71 @@ pub(crate) fn direction(misc: u16) -> Direction {
     }
 }
 
+/// The end of a part of the trace: `PERF_RECORD_AUX` in a switch trace. Its offsets are those of
+/// the trace file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AuxEnd {
+    /// The offset after the part.
+    pub offset: u64,
+    /// The time at which the part was complete, on perf's clock.
+    pub time: Nanos,
+}
+
+impl AuxEnd {
+    /// Returns the record in a switch trace, as [`parse_aux`] reads it: a part from the start of
+    /// the trace.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; AUX_RECORD_SIZE as usize] {
+        let header = u64::from(AUX) | u64::from(AUX_RECORD_SIZE) << 48;
+        let mut bytes = [0; AUX_RECORD_SIZE as usize];
+        let fields = [header, 0, self.offset, 0, 0, self.time.0];
+        for (slot, field) in bytes.chunks_exact_mut(8).zip(fields) {
+            slot.copy_from_slice(&field.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// Takes the next record off the front of `rest`, and returns its type, its `misc` and its bytes
+/// with the header.
+fn take<'a>(rest: &mut &'a [u8], offset: u64) -> Result<(u32, u16, &'a [u8]), Error> {
+    const WHAT: &str = "context switch record";
+    let mut header = Cursor::new(rest, WHAT, offset);
+    let (kind, misc, size) = (header.u32()?, header.u16()?, header.u16()?);
+    if !(8..=MAX_RECORD_SIZE).contains(&size) || kind >= MAX_RECORD_TYPE {
+        return Err(header.invalid(format!("it has type {kind} and {size} bytes")));
+    }
+    let (record, tail) = rest
+        .split_at_checked(size.into())
+        .ok_or(Error::Truncated { what: WHAT, offset })?;
+    *rest = tail;
+    Ok((kind, misc, record))
+}
+
+/// Parses the ends of parts of the trace in a switch trace. Records of other types are skipped.
+///
+/// # Errors
+/// Fails if a record is truncated or invalid.
+pub fn parse_aux(bytes: &[u8]) -> Result<Vec<AuxEnd>, Error> {
+    const WHAT: &str = "PERF_RECORD_AUX";
+    let mut ends = Vec::new();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let offset = (bytes.len() - rest.len()) as u64;
+        let (kind, _, record) = take(&mut rest, offset)?;
+        if kind == AUX {
+            let mut fields = Cursor::new(record, WHAT, offset);
+            fields.bytes(8)?;
+            let (start, size, _flags, _task) = (fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?);
+            ends.push(AuxEnd {
+                offset: start.saturating_add(size),
+                time: Nanos(fields.u64()?),
+            });
+        }
+    }
+    Ok(ends)
+}
+
 /// Parses a switch trace. Records of other types are skipped.
 ///
 /// # Errors
@@ -96,15 +166,7 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<ContextSwitch>, Error> {
     let mut rest = bytes;
     while !rest.is_empty() {
         let offset = (bytes.len() - rest.len()) as u64;
-        let mut header = Cursor::new(rest, WHAT, offset);
-        let (kind, misc, size) = (header.u32()?, header.u16()?, header.u16()?);
-        if !(8..=MAX_RECORD_SIZE).contains(&size) || kind >= MAX_RECORD_TYPE {
-            return Err(header.invalid(format!("it has type {kind} and {size} bytes")));
-        }
-        let (record, tail) = rest
-            .split_at_checked(size.into())
-            .ok_or(Error::Truncated { what: WHAT, offset })?;
-        rest = tail;
+        let (kind, misc, record) = take(&mut rest, offset)?;
         if kind != SWITCH_CPU_WIDE {
             continue;
         }
@@ -154,6 +216,31 @@ mod tests {
             parse(&[later.to_bytes(), SWITCH.to_bytes()].concat()),
             Err(Error::Invalid { offset: 32, .. })
         ));
+    }
+
+    #[test]
+    fn ends_of_parts_are_between_the_switches() {
+        let ends = [(0x100, 7), (0x180, 9)].map(|(offset, time)| AuxEnd {
+            offset,
+            time: Nanos(time),
+        });
+        let bytes = [&ends[0].to_bytes()[..], &SWITCH.to_bytes(), &ends[1].to_bytes()].concat();
+        assert_eq!(parse_aux(&bytes).unwrap(), ends);
+        assert_eq!(parse(&bytes).unwrap(), [SWITCH]);
+        let record = ends[0].to_bytes();
+        for end in 1..record.len() {
+            assert!(
+                matches!(parse_aux(&record[..end]), Err(Error::Truncated { .. })),
+                "{end}"
+            );
+        }
+        let mut short = record;
+        short[6..8].copy_from_slice(&40u16.to_le_bytes());
+        assert!(matches!(parse_aux(&short[..40]), Err(Error::Truncated { .. })));
+        // The kernel's records have a start, too.
+        let mut kernel = record;
+        kernel[8] = 0x40;
+        assert_eq!(parse_aux(&kernel).unwrap()[0].offset, 0x140);
     }
 
     #[test]

@@ -72,6 +72,98 @@ fn truncated_file_is_refused_unless_only_features_are_missing() {
     }
 }
 
+/// Returns what `perf record -o -` writes for a file: its events and host name as records.
+fn piped(file: &[u8]) -> Vec<u8> {
+    let word = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap()) as usize;
+    let (attr_size, attrs, attrs_size, data, data_size) = (word(16), word(24), word(32), word(40), word(48));
+    let mut pipe = [&b"PERFILE2"[..], &16u64.to_le_bytes()].concat();
+    let mut record = |kind: u32, body: &[u8]| {
+        pipe.extend(kind.to_le_bytes());
+        pipe.extend([0, 0]);
+        pipe.extend(u16::try_from(8 + body.len()).unwrap().to_le_bytes());
+        pipe.extend(body);
+    };
+    for entry in file[attrs..attrs + attrs_size].chunks_exact(attr_size) {
+        let (attr, ids) = entry.split_at(attr_size - 16);
+        let range = |at: usize| u64::from_le_bytes(ids[at..at + 8].try_into().unwrap()) as usize;
+        let ids = &file[range(0)..range(0) + range(8)];
+        record(64, &[attr, ids].concat());
+    }
+    record(
+        80,
+        &[&3u64.to_le_bytes()[..], &8u32.to_le_bytes(), b"piped\0\0\0"].concat(),
+    );
+    // A build id of 20 bytes, padded to 24.
+    record(67, &[&[0; 4][..], &[7; 24], b"/bin/a\0\0"].concat());
+    pipe.extend(&file[data..data + data_size]);
+    pipe
+}
+
+#[test]
+fn pipe_has_the_records_of_the_file() {
+    let Some(file) = capture("hase/20180404/loopy/loopy-20180404T162955.perf") else {
+        return;
+    };
+    let pipe = piped(&file);
+    assert_eq!(read(&pipe).unwrap(), read(&file).unwrap());
+    let (data, other) = (PerfData::parse(&pipe).unwrap(), PerfData::parse(&file).unwrap());
+    assert_eq!(format!("{:?}", data.events), format!("{:?}", other.events));
+    assert_eq!(data.host().as_deref(), Some("piped"));
+    let ids = data.build_ids();
+    assert_eq!(
+        (ids.len(), &*ids[0].0, ids[0].1.as_bytes()),
+        (1, "/bin/a", &[7; 20][..])
+    );
+    assert!(other.events[0].enable_on_exec && !other.events[1].enable_on_exec);
+    assert_eq!(other.event_of(153).map(|event| event.kind), Some(6));
+    for end in 0..pipe.len() {
+        assert!(
+            read(&pipe[..end]).is_err() || is_cut_between_records(&pipe, end),
+            "{end}"
+        );
+    }
+}
+
+/// Returns whether a pipe is cut where a record ends, so that the rest seems complete.
+fn is_cut_between_records(pipe: &[u8], end: usize) -> bool {
+    let mut at = 16;
+    while at < end {
+        let field = |from: usize, len: usize| {
+            let mut bytes = [0; 8];
+            bytes[..len].copy_from_slice(&pipe[at + from..at + from + len]);
+            u64::from_le_bytes(bytes) as usize
+        };
+        let following = if field(0, 4) == 71 { field(8, 8) } else { 0 };
+        at += field(6, 2) + following;
+    }
+    at == end
+}
+
+#[test]
+fn mutated_pipe_is_read_or_refused() {
+    let Some(file) = capture("hase/20180404/control_flow/control_flow-20180404T163033.perf") else {
+        return;
+    };
+    let pipe = piped(&file);
+    let mut state = 0xdead_beef_u64;
+    let mut below = |bound: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as usize % bound
+    };
+    let mut refused = 0;
+    for _ in 0..20_000 {
+        let mut changed = pipe.clone();
+        for _ in 0..=below(4) {
+            let at = below(2000);
+            changed[at] = [below(256) as u8, 0, 0xff][below(3)];
+        }
+        refused += usize::from(read(&changed).is_err());
+    }
+    assert!((1000..19_999).contains(&refused), "{refused}");
+}
+
 #[test]
 fn mutated_file_is_read_or_refused() {
     let Some(bytes) = capture("hase/20180404/control_flow/control_flow-20180404T163033.perf") else {

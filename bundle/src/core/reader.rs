@@ -167,6 +167,10 @@ fn read_notes<'a>(bytes: &'a SharedBytes, place: &str) -> Result<(Elf<'a>, CoreC
         let problem = format!("this core has more than {MAX_NOTES} bytes of notes");
         return Err(Error::malformed(place, problem));
     }
+    if elf.is_32_bit() {
+        let problem = "this is the core of a 32-bit process; only cores of 64-bit processes can be read";
+        return Err(Error::unsupported(place, problem));
+    }
     let mut contents = CoreContents::default();
     elf.each_note(
         |Note {

@@ -68,7 +68,7 @@ pub fn parse_address_filter(text: &str) -> Result<AddressFilter, String> {
 }
 
 /// Parses a decimal number, or a hexadecimal one with `0x`.
-fn number(text: &str) -> Option<u64> {
+pub(super) fn number(text: &str) -> Option<u64> {
     let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
     let plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     plain.then(|| u64::from_str_radix(digits, radix).ok()).flatten()

@@ -6,6 +6,7 @@
 mod crash;
 mod image;
 mod lldb;
+mod pages;
 mod perf;
 mod raw;
 

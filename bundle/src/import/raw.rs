@@ -2,6 +2,7 @@
 
 use super::ImageArg;
 use super::crash::add_core;
+use super::pages::PageLists;
 use crate::core::{Core, MappedBuild};
 use crate::elf::{Elf, is_elf};
 use crate::manifest::{AddressFilter, Manifest, Meta, Module, Process, RawImage, Source, Thread};
@@ -21,6 +22,8 @@ pub struct RawImport {
     pub pt: PathBuf,
     /// The code. Later images cover earlier ones.
     pub images: Vec<ImageArg>,
+    /// Page lists, whose code covers the images.
+    pub pages: Vec<PathBuf>,
     /// The traced address ranges. If empty, everything was traced.
     pub filters: Vec<AddressFilter>,
     /// The traced processor. If `None`, it is unknown, and no errata workarounds are used.
@@ -32,6 +35,8 @@ pub struct RawImport {
 }
 
 /// Imports raw packets as a bundle of one process and one thread, both with id 1.
+///
+/// A page list has a line for each piece of code: its address, and its bytes in hexadecimal digits.
 ///
 /// # Errors
 /// Fails if a file cannot be read or is malformed, if an image needs an address, or if `cancel` was
@@ -71,6 +76,9 @@ fn import_cancelable(
     };
     for (index, image) in import.images.iter().enumerate() {
         add_image(&writer, &mut process, index, image)?;
+    }
+    if !import.pages.is_empty() {
+        add_pages(&writer, &mut process, &import.pages, &mut meta.notes)?;
     }
     let core = match &import.core {
         Some(path) => {
@@ -171,4 +179,31 @@ fn add_image(writer: &Writer, process: &mut Process, index: usize, image: &Image
         size,
     });
     Ok(())
+}
+
+/// Adds the code of page lists as one file, with an image for each contiguous piece.
+fn add_pages(
+    writer: &Writer,
+    process: &mut Process,
+    lists: &[PathBuf],
+    notes: &mut Vec<String>,
+) -> Result<()> {
+    let PageLists { runs, contradictions } = PageLists::read(lists)?;
+    if contradictions != 0 {
+        notes.push(format!(
+            "the page lists give two different bytes for {contradictions} addresses; the code there is unknown"
+        ));
+    }
+    let file = BundlePath::new("images/pages")?;
+    let mut all = Vec::new();
+    for run in runs {
+        process.images.push(RawImage {
+            start: run.start,
+            file: file.clone(),
+            offset: FileOffset(all.len() as u64),
+            size: run.bytes.len() as u64,
+        });
+        all.extend_from_slice(&run.bytes);
+    }
+    writer.add_bytes(&file, &all)
 }

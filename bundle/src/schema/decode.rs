@@ -4,7 +4,7 @@ use super::{Node, OURS, VERSION, rules};
 use crate::manifest::{AddressFilter, CpuTrace, Manifest, Mapping, Meta, Module, Process, RawImage, Thread};
 use crate::{BundlePath, Error, Result};
 use backtrail_pt::cpu::Vendor;
-use backtrail_pt::{Avma, BuildId, Cpu, CpuModel, FileOffset, Pid, Tid, TimingParams, TscConversion};
+use backtrail_pt::{Avma, BuildId, Cpu, CpuModel, FileOffset, Nanos, Pid, Tid, TimingParams, TscConversion};
 
 /// LLDB's `kDefaultKernelLoadAddress`, where x86-64 Linux links the kernel.
 const KERNEL_BASE: Avma = Avma(0xffff_ffff_8100_0000);
@@ -280,16 +280,29 @@ fn mapping(node: &Node<'_>) -> Option<Mapping> {
     node.object()?;
     let (start, offset) = (node.field("start").number(), node.field("offset").number());
     let size = node.field("size").number();
+    let time = |key| {
+        let field = node.field(key);
+        let time = field.exists().then(|| field.number());
+        time.flatten().map(Nanos)
+    };
+    let (from, until) = (time("from"), time("until"));
+    if until.is_some_and(|until| Some(until) < from) {
+        node.report("a mapping cannot end before it starts");
+    }
     Some(Mapping {
         start: Avma(start?),
         offset: FileOffset(offset?),
         size: size?,
+        from,
+        until,
     })
 }
 
 fn raw_image(node: &Node<'_>, resolve_path: &mut PathResolver<'_>) -> Option<RawImage> {
     let file = path(&node.field("file"), FileRole::Image, resolve_path);
-    let Mapping { start, offset, size } = mapping(node)?;
+    let Mapping {
+        start, offset, size, ..
+    } = mapping(node)?;
     Some(RawImage {
         start,
         file: file?,

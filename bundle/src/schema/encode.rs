@@ -87,9 +87,16 @@ fn ours(manifest: &Manifest) -> Value {
 
 /// Returns the lowest format version whose readers understand this manifest.
 fn version(manifest: &Manifest) -> u64 {
-    let versioned = |process: &Process| process.versions.is_some();
-    if manifest.processes.iter().any(versioned) {
+    let modules = manifest.processes.iter().flat_map(|process| &process.modules);
+    let mut mappings = modules.flat_map(|module| &module.mappings);
+    if mappings.any(|mapping| mapping.from.is_some() || mapping.until.is_some()) {
         VERSION
+    } else if manifest
+        .processes
+        .iter()
+        .any(|process| process.versions.is_some())
+    {
+        2
     } else {
         1
     }
@@ -168,11 +175,19 @@ fn uuid(id: &BuildId) -> Option<String> {
 }
 
 fn mapping(mapping: &Mapping) -> Value {
-    json!({
+    let mut value = json!({
         "start": mapping.start.to_string(),
         "offset": mapping.offset.to_string(),
         "size": mapping.size,
-    })
+    });
+    if let Some(object) = value.as_object_mut() {
+        let times = [("from", mapping.from), ("until", mapping.until)];
+        let times = times
+            .into_iter()
+            .filter_map(|(key, time)| Some((key.to_owned(), time?)));
+        object.extend(times.map(|(key, time)| (key, json!(time.0.to_string()))));
+    }
+    value
 }
 
 fn raw_image(image: &RawImage) -> Value {

@@ -27,8 +27,9 @@ pub(crate) const TRACE_JSON: &str = "trace.json";
 pub(crate) const META_JSON: &str = "meta.json";
 /// The key of our additions in `trace.json`.
 const OURS: &str = "backtrail";
-/// The version of our additions; readers refuse higher ones. Version 2 added `codeVersions`.
-const VERSION: u64 = 2;
+/// The version of our additions; readers refuse higher ones. Version 2 added `codeVersions`, and
+/// version 3 the times of mappings.
+const VERSION: u64 = 3;
 /// The longest accepted description in bytes.
 const MAX_JSON: u64 = 16 << 20;
 

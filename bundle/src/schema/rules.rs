@@ -43,8 +43,15 @@ pub(super) fn apply(root: &Node<'_>, manifest: &Manifest) {
                 node.report(format!("{trace} is the trace of two threads"));
             }
         }
-        let mapped = process.modules.iter().flat_map(|module| &module.mappings);
-        let areas = mapped
+        let mapped = || process.modules.iter().flat_map(|module| &module.mappings);
+        let is_timed = mapped().any(|mapping| mapping.from.or(mapping.until).is_some());
+        if is_timed && process.versions.is_some() {
+            node.report(format!(
+                "code of process {} changes by \"codeVersions\" or by times of mappings, not both",
+                process.pid
+            ));
+        }
+        let areas = mapped()
             .map(|mapping| (mapping.start, mapping.offset, mapping.size))
             .chain(
                 process

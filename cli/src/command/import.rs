@@ -63,6 +63,7 @@ fn request(args: &ImportRaw) -> Result<RawImport, Failure> {
     Ok(RawImport {
         pt: args.pt.clone(),
         images: args.images.iter().map(image).collect::<Result<_, _>>()?,
+        pages: args.pages.clone(),
         filters: args.filters.iter().map(filter).collect::<Result<_, _>>()?,
         cpu: args.cpu,
         timing: TimingParams {

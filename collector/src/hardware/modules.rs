@@ -55,6 +55,7 @@ pub(super) fn modules(
             start: Avma(mapped.start),
             offset: FileOffset(mapped.offset),
             size: mapped.size,
+            ..Mapping::default()
         };
         let index = known.entry((path, base)).or_insert(modules.len());
         if let Some(module) = modules.get_mut(*index) {

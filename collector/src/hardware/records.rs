@@ -105,7 +105,7 @@ fn one(raw: &RawRecord<'_>, files: &mut FileTable) -> ParsedRecord {
             let name = name.into();
             change(id, Change::Comm { pid, tid, name, exec })
         }
-        RecordEvent::Fork { pid, tid, parent } if is_process(pid) => change(
+        RecordEvent::Fork { pid, tid, parent, .. } if is_process(pid) => change(
             id,
             Change::Fork {
                 pid,
@@ -137,9 +137,9 @@ fn mapping(mmap: Mmap, files: &mut FileTable) -> (Pid, ExecutableMapping) {
         file: files.shared(MappedFile {
             path: mmap.path,
             build_id: mmap.build_id,
-            id: mmap.file.map(|(major, minor, inode)| FileId {
-                device: (major, minor),
-                inode,
+            id: mmap.file.map(|file| FileId {
+                device: (file.major, file.minor),
+                inode: file.inode,
             }),
         }),
     };

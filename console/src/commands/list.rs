@@ -309,14 +309,7 @@ pub(super) fn instructions(navigator: &Navigator, at: u64, count: u64, watch: &W
     if lines.is_empty() {
         // Memory that was never executable is read too.
         let read = memory::read(navigator, at, count as u64 * 15, watch)?;
-        lines = of_bytes(
-            process.symbols_at(version),
-            Avma(at),
-            &read.bytes,
-            count,
-            flavor,
-            pc,
-        );
+        lines = of_bytes(process, version, Avma(at), &read.bytes, count, flavor, pc);
     }
     Ok(Output::Disassembly {
         function: None,

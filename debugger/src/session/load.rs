@@ -1,5 +1,6 @@
 //! Opening a bundle.
 
+use super::code_mode;
 use super::decoding::{DecodeInput, UndecodedHistory};
 use super::modules;
 use super::open_core::{self, crash_of_core, program_of_core, search};
@@ -7,19 +8,19 @@ use super::threads::{self, Threads};
 use super::{OpenOptions, Process, Session, SymbolFunctions};
 use crate::error::{Error, Result};
 use crate::time::Timebase;
-use backtrail_bundle::Bundle;
 use backtrail_bundle::core::is_core_file;
 use backtrail_bundle::manifest::{self, Manifest, is_crash};
 use backtrail_bundle::switch::Direction;
 use backtrail_bundle::versions::CodeVersions;
 use backtrail_bundle::versions::{self, Fragment};
+use backtrail_bundle::{Bundle, CodeSection};
 use backtrail_decoder::engine::native::has_errata_table;
 use backtrail_decoder::{
-    AddressFilter, Boundary, Change, Config, DecodeCachePool, FilterKind, Image, Input, Section, Switch,
-    Version, Watch,
+    AddressFilter, AuxEnd, Boundary, Change, Config, DecodeCachePool, FilterKind, Image, Input, NewCode,
+    Section, Switch, TimedChange, Version, Watch,
 };
 use backtrail_pt::cpu::Vendor;
-use backtrail_pt::{Avma, Pid, Tid};
+use backtrail_pt::{Avma, Nanos, Pid, Tid, TscConversion};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -90,9 +91,11 @@ impl Prepared {
         for process in &manifest.processes {
             let core = bundle.core_of(process.pid)?;
             let modules::Mapped { symbols, code } = files.map(&process.modules, core.as_ref());
-            let image = Arc::new(image_of(bundle, process, code)?);
+            let image = Arc::new(image_of(bundle, process, manifest.tsc, code)?);
             images.insert(process.pid, Arc::clone(&image));
-            processes.push(Process::new(process.pid, symbols, image));
+            let mode = code_mode::of_bundle(bundle, process)?;
+            notes.extend(code_mode::note(process, mode));
+            processes.push(Process::new(process.pid, symbols, image, mode));
         }
         notes.append(&mut files.notes);
         let warnings = std::mem::take(&mut files.warnings);
@@ -222,23 +225,31 @@ fn pays(source: &DecodeInput, first: u64, last: Option<u64>) -> bool {
     source.inputs.iter().any(|input| wanted(input) > much) && source.shortens_cleanly(first)
 }
 
-/// Returns the code of a process. `outside` is that of modules whose files are not in the bundle.
-fn image_of(bundle: &Bundle, process: &manifest::Process, outside: Vec<Section>) -> Result<Image> {
+/// Returns the code of a process, and its versions. `outside` is that of modules whose files are
+/// not in the bundle.
+fn image_of(
+    bundle: &Bundle,
+    process: &manifest::Process,
+    tsc: Option<TscConversion>,
+    outside: Vec<Section>,
+) -> Result<Image> {
+    let code = bundle.code(process.pid)?;
+    if code.iter().any(|code| code.from.or(code.until).is_some()) {
+        return Ok(timed_image(code, outside, tsc));
+    }
     let mut image = Image::new();
     // Modules that were mapped in place of others. Fragments cover their executed code.
     let mut changes = Vec::new();
-    for section in bundle.code(process.pid)? {
-        let module = section.module.and_then(|module| process.modules.get(module));
+    for code in code {
+        let module = code.module.and_then(|module| process.modules.get(module));
         let never = module.is_some_and(|module| module.mapped_until == Some(module.mapped_from));
-        let since = Version(module.map_or(0, |module| module.mapped_from));
-        let section = Section {
-            start: section.start,
-            bytes: Arc::new(section.bytes),
-        };
-        match since {
+        match Version(module.map_or(0, |module| module.mapped_from)) {
             _ if never => {}
-            Version(0) => image.add(section),
-            since => changes.push(Change { since, section }),
+            Version(0) => image.add(section(code)),
+            since => changes.push(Change {
+                since,
+                section: section(code),
+            }),
         }
     }
     for section in outside {
@@ -265,6 +276,58 @@ fn image_of(bundle: &Bundle, process: &manifest::Process, outside: Vec<Section>)
     changes.extend(fragments.into_iter().map(change));
     image.set_versions(changes, boundaries.collect());
     Ok(image)
+}
+
+fn section(code: CodeSection) -> Section {
+    Section {
+        start: code.start,
+        bytes: Arc::new(code.bytes),
+    }
+}
+
+/// Returns code of which some was replaced. No other code replaced that in `outside`.
+fn timed_image(code: Vec<CodeSection>, outside: Vec<Section>, tsc: Option<TscConversion>) -> Image {
+    let mut image = Image::new();
+    let mut changes = Vec::new();
+    // Within one time, the new code covers what is unmapped.
+    let mut new_code = Vec::new();
+    let at = |time: Nanos| tsc.map(|conversion| conversion.tsc(time));
+    let last_of = |code: &CodeSection| {
+        let size = code.bytes.len() as u64;
+        Avma(code.start.0.saturating_add(size.saturating_sub(1)))
+    };
+    // A core has the code of the end: it says nothing about code that was replaced.
+    let end = code.iter().position(|code| code.module.is_some()).unwrap_or(0);
+    let mut code = code.into_iter();
+    for code in code.by_ref().take(end) {
+        image.add(section(code));
+    }
+    for section in outside {
+        image.add(section);
+    }
+    let lasts = |code: &CodeSection| code.from.is_none() || code.from != code.until;
+    let code: Vec<CodeSection> = code.filter(lasts).collect();
+    for code in code.iter().filter(|code| code.from.is_some()) {
+        image.remove(code.start, last_of(code));
+    }
+    for code in code {
+        if let Some(until) = code.until {
+            changes.push(TimedChange {
+                at: at(until),
+                code: NewCode::Unknown(code.start, last_of(&code)),
+            });
+        }
+        match code.from {
+            None => image.add(section(code)),
+            Some(from) => new_code.push(TimedChange {
+                at: at(from),
+                code: NewCode::Known(section(code)),
+            }),
+        }
+    }
+    changes.extend(new_code);
+    image.set_timed_versions(changes);
+    image
 }
 
 fn config(manifest: &Manifest) -> Config {
@@ -313,12 +376,68 @@ fn inputs(bundle: &Bundle, images: &BTreeMap<Pid, Arc<Image>>) -> Result<Vec<Inp
             tid: switch.tid,
             out: switch.direction != Direction::In,
         });
-        let (switches, trace) = (switches.collect(), Arc::new(bundle.bytes(&cpu.trace)?));
+        let aux_ends = bundle.aux_ends(cpu)?.into_iter().map(|end| AuxEnd {
+            offset: end.offset,
+            at: conversion.tsc(end.time),
+        });
         inputs.push(Input::Cpu {
             cpu: cpu.cpu,
-            trace,
-            switches,
+            trace: Arc::new(bundle.bytes(&cpu.trace)?),
+            switches: switches.collect(),
+            aux_ends: aux_ends.collect(),
         });
     }
     Ok(inputs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A module's code of two bytes, from one time until another.
+    fn code(start: u64, bytes: &[u8], from: Option<u64>, until: Option<u64>) -> CodeSection {
+        CodeSection {
+            start: Avma(start),
+            bytes: bytes.to_vec().into(),
+            module: Some(0),
+            from: from.map(Nanos),
+            until: until.map(Nanos),
+        }
+    }
+
+    fn read(image: &Image, version: u32, at: u64) -> Vec<u8> {
+        let mut out = vec![0; 8];
+        let got = image.read_version(Version(version), Avma(at), &mut out);
+        out.truncate(got);
+        out
+    }
+
+    #[test]
+    fn code_of_a_core_is_not_taken_for_replaced_code() {
+        let of_core = |start, bytes| CodeSection {
+            module: None,
+            ..code(start, bytes, None, None)
+        };
+        let tsc = TscConversion::new(0, 1, 0);
+        // Anonymous code was replaced by a file, which the core has.
+        let sections = vec![
+            of_core(0x1000, &[7, 7]),
+            of_core(0x2000, &[8, 8]),
+            code(0x1000, &[5, 6], Some(100), None),
+        ];
+        let image = timed_image(sections, Vec::new(), tsc);
+        assert_eq!(read(&image, 0, 0x1000), [0; 0]);
+        assert_eq!(read(&image, 1, 0x1000), [5, 6]);
+        assert_eq!(read(&image, 0, 0x2000), [8, 8]);
+        // A file was replaced by another, and that one by anonymous code.
+        let sections = vec![
+            of_core(0x1000, &[7, 7]),
+            code(0x1000, &[3, 4], Some(100), Some(200)),
+            code(0x1000, &[1, 2], None, Some(100)),
+            code(0x1000, &[9, 9], Some(100), Some(100)),
+        ];
+        let image = timed_image(sections, Vec::new(), tsc);
+        let versions = [0, 1, 2].map(|version| read(&image, version, 0x1000));
+        assert_eq!(versions, [vec![1, 2], vec![3, 4], vec![]]);
+    }
 }

@@ -3,6 +3,7 @@
 
 mod binaries;
 mod call_name;
+mod code_mode;
 mod core_modules;
 mod decoding;
 mod functions;
@@ -27,7 +28,7 @@ pub use call_name::CallName;
 use decoding::UndecodedHistory;
 pub use functions::SymbolFunctions;
 pub use load::Prepared;
-pub use process::Process;
+pub use process::{CodeMode, Process};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

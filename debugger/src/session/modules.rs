@@ -9,7 +9,7 @@ use backtrail_decoder::{Section, Version};
 use backtrail_pt::{BuildId, Svma};
 use backtrail_symbolizer::{self as symbolizer, DebugSearch, SymbolFile, Symbolizer};
 use object::LittleEndian;
-use object::elf::{FileHeader64, PF_X, PT_LOAD};
+use object::elf::{ELFCLASS32, FileHeader32, FileHeader64, PF_X, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -27,7 +27,14 @@ pub(super) struct LoadSegment {
 
 /// Returns the `PT_LOAD` segments of an ELF file.
 pub(super) fn loads(bytes: &[u8]) -> Vec<LoadSegment> {
-    let Ok(header) = FileHeader64::<LittleEndian>::parse(bytes) else {
+    match bytes.get(4) {
+        Some(class) if *class == ELFCLASS32.0 => loads_of::<FileHeader32<LittleEndian>>(bytes),
+        _ => loads_of::<FileHeader64<LittleEndian>>(bytes),
+    }
+}
+
+fn loads_of<H: FileHeader<Endian = LittleEndian>>(bytes: &[u8]) -> Vec<LoadSegment> {
+    let Ok(header) = H::parse(bytes) else {
         return Vec::new();
     };
     let Ok(segments) = header.program_headers(LittleEndian, bytes) else {
@@ -38,11 +45,11 @@ pub(super) fn loads(bytes: &[u8]) -> Vec<LoadSegment> {
         .filter(|segment| segment.p_type(LittleEndian) == PT_LOAD);
     loads
         .map(|segment| LoadSegment {
-            at: Svma(segment.p_vaddr(LittleEndian)),
-            size: segment.p_memsz(LittleEndian),
+            at: Svma(segment.p_vaddr(LittleEndian).into()),
+            size: segment.p_memsz(LittleEndian).into(),
             stored: {
-                let offset = segment.p_offset(LittleEndian);
-                offset..offset.saturating_add(segment.p_filesz(LittleEndian))
+                let offset: u64 = segment.p_offset(LittleEndian).into();
+                offset..offset.saturating_add(segment.p_filesz(LittleEndian).into())
             },
             executable: segment.p_flags(LittleEndian).0 & PF_X.0 != 0,
         })
@@ -180,7 +187,10 @@ impl<'a> BundleFiles<'a> {
             });
             mapped.push((module, pieces.collect()));
             // The code of a module that was mapped for a time is known from the bundle alone.
-            let is_lasting = module.mapped_from == 0 && module.mapped_until.is_none();
+            let mut mappings = module.mappings.iter();
+            let is_lasting = module.mapped_from == 0
+                && module.mapped_until.is_none()
+                && mappings.all(|mapping| mapping.from.or(mapping.until).is_none());
             if file.has_outside_code && is_lasting && refusal.is_none() {
                 code.extend(sections(file, bias));
             }

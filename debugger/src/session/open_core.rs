@@ -1,6 +1,7 @@
 //! Opening a core alone: the state of a process without a history.
 
 use super::core_modules::{CoreModules, Mapped};
+use super::process::CodeMode;
 use super::{OpenOptions, Process, Session, Threads, threads};
 use crate::error::{Error, Result};
 use crate::time::Timebase;
@@ -55,7 +56,12 @@ pub(super) fn open_core(path: &Path, options: &OpenOptions, watch: &Watch<'_>) -
         name: path.display().to_string(),
         program: program_of_core(&core),
         root: directory_of(path),
-        processes: vec![Process::new(pid, symbols.into(), Arc::new(image))],
+        processes: vec![Process::new(
+            pid,
+            symbols.into(),
+            Arc::new(image),
+            CodeMode::default(),
+        )],
         threads: Threads::new(listed),
         cpus: Vec::new(),
         crash,

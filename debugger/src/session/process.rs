@@ -20,12 +20,39 @@ pub struct Process {
     pub image: Arc<Image>,
     /// Its modules over time.
     pub modules: Arc<ModuleHistory>,
+    /// Its instructions, as the trace or its modules say.
+    pub mode: CodeMode,
     code: CodeMap,
+}
+
+/// The operand size of a process's instructions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CodeMode {
+    /// 64-bit code.
+    #[default]
+    Bits64,
+    /// 32-bit code. Flow and disassembly are shown; registers, values and unwinding are for 64-bit
+    /// code.
+    Bits32,
+    /// 16-bit code, as 32-bit code.
+    Bits16,
+}
+
+impl CodeMode {
+    /// Returns the bitness for a disassembler.
+    #[must_use]
+    pub fn bits(self) -> u32 {
+        match self {
+            Self::Bits64 => 64,
+            Self::Bits32 => 32,
+            Self::Bits16 => 16,
+        }
+    }
 }
 
 impl Process {
     /// Returns a process with these modules and this code.
-    pub(super) fn new(pid: Pid, modules: ModuleHistory, image: Arc<Image>) -> Self {
+    pub(super) fn new(pid: Pid, modules: ModuleHistory, image: Arc<Image>, mode: CodeMode) -> Self {
         let modules = Arc::new(modules);
         Self {
             pid,
@@ -33,6 +60,7 @@ impl Process {
             code: CodeMap::new(Arc::clone(&modules), Arc::clone(&image)),
             image,
             modules,
+            mode,
         }
     }
 
@@ -100,8 +128,12 @@ impl Process {
         self.image.read_version(version, at, out)
     }
 
-    /// Decodes the instruction of `len` bytes at an address, in a version of the code.
+    /// Decodes the instruction of `len` bytes at an address, in a version of the code. Only 64-bit
+    /// code is decoded, because registers and values are known by it.
     pub(crate) fn decoded_at(&self, version: Version, pc: Avma, len: u8) -> Option<iced_x86::Instruction> {
+        if self.mode != CodeMode::Bits64 {
+            return None;
+        }
         let mut code = [0; 15];
         let code = code.get_mut(..usize::from(len))?;
         if self.read(version, pc, code) < code.len() {

@@ -1,17 +1,17 @@
 //! Decodes the buffers of one thread to its history.
 
 use crate::decode_cache_pool::CacheScope;
-use crate::engine::native::Native;
+use crate::engine::native::{FlowTimes, Native};
 use crate::image::VersionedImage;
 use crate::meter::{Meter, Metered};
 use crate::parallel::{ParallelDecoder, ParallelError};
 use crate::trace_tail::TraceTail;
 use crate::{
     Canceled, DecodeCachePool, Decoder, Event, Forest, GapCause, History, HistoryBuilder, Image, PathIdx,
-    PathTable, Sink,
+    PathTable, Sink, Version,
 };
 use backtrail_pt::{Avma, Cofi, Tid};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
 /// A buffer of a thread.
@@ -84,15 +84,17 @@ fn add(
     buffer: &Buffer<'_>,
 ) -> Result<(), Canceled> {
     let code = VersionedImage::new(buffer.image, tid);
+    let (trace, config, offset) = (buffer.trace.bytes, decoder.config, buffer.trace.offset as u64);
+    let is_timed = code.as_ref().is_some_and(VersionedImage::is_timed);
     let mut sink = Metered {
         sink: &mut VersionedSink {
             builder,
             code: code.as_ref(),
+            times: is_timed.then(|| Native::flow_times(trace, offset, config)),
         },
-        offset: buffer.trace.offset as u64,
+        offset,
         meter: &buffer.meter,
     };
-    let (trace, config) = (buffer.trace.bytes, decoder.config);
     match (&code, decoder.engine) {
         (Some(code), engine) => engine.unwrap_or(&Native).decode(trace, code, config, &mut sink),
         (None, Some(engine)) => engine.decode(trace, &**buffer.image, config, &mut sink),
@@ -109,6 +111,24 @@ fn add(
 struct VersionedSink<'a> {
     builder: &'a mut HistoryBuilder,
     code: Option<&'a VersionedImage<'a>>,
+    /// The times of the flow, if the version depends on them.
+    times: Option<FlowTimes>,
+}
+
+impl VersionedSink<'_> {
+    /// Returns the versions that flow from an offset on may be of.
+    fn versions_at(&self, code: &VersionedImage<'_>, offset: u64) -> RangeInclusive<Version> {
+        match &self.times {
+            Some(times) => {
+                let (after, before) = times.around(offset);
+                code.versions_between(after, before)
+            }
+            None => {
+                let version = code.version_at(offset);
+                version..=version
+            }
+        }
+    }
 }
 
 impl Sink for VersionedSink<'_> {
@@ -125,12 +145,18 @@ impl Sink for VersionedSink<'_> {
     }
 
     fn event(&mut self, event: Event) {
-        if let (Some(code), Event::Sync { offset } | Event::FlowBegins { offset }) = (self.code, &event) {
-            let version = code.version_at(*offset);
-            if let Some(changed) = code.go_to(version) {
-                self.builder.change_code(version, &changed);
-            }
+        if let (Some(code), Event::Sync { offset } | Event::FlowBegins { offset }) = (self.code, &event)
+            && let Some(changed) = code.go_to(self.versions_at(code, *offset))
+        {
+            self.builder.change_code(code.version(), &changed);
         }
+        let event = match (event, self.code) {
+            (Event::Lost { cause, offset }, Some(code)) => Event::Lost {
+                cause: cause.in_code(code),
+                offset,
+            },
+            (event, _) => event,
+        };
         self.builder.event(event);
     }
 

@@ -14,6 +14,7 @@ mod event;
 mod event_queue;
 mod events;
 mod flow;
+mod flow_times;
 mod packet_cache;
 mod packets;
 mod psb_stamps;
@@ -29,6 +30,7 @@ pub(crate) use disabled_intervals::DisabledIntervals;
 use errata::Errata;
 use flow::FlowDecoder;
 pub(crate) use flow::{Segment, SegmentResult};
+pub(crate) use flow_times::FlowTimes;
 pub(crate) use packets::PsbSplitter;
 use time::TscEstimator;
 pub(crate) use time::{ResolvedTimestamps, TimestampResolver, TimingLog};
@@ -117,6 +119,14 @@ impl Native {
     /// Returns the timestamp of each PSB at which decoding can start, `None` for one without.
     pub(crate) fn psb_stamps(trace: &[u8], config: &Config) -> Vec<Option<Tsc>> {
         errata_of(config).map_or_else(|_| Vec::new(), |errata| psb_stamps::stamps(trace, errata))
+    }
+
+    /// Returns the times of the flow of a trace whose first byte has this offset.
+    pub(crate) fn flow_times(trace: &[u8], offset: u64, config: &Config) -> FlowTimes {
+        errata_of(config).map_or_else(
+            |_| FlowTimes::default(),
+            |errata| FlowTimes::of(trace, offset, errata, config),
+        )
     }
 
     /// Returns a splitter that cuts a trace into independent segments of at least `min_len` bytes.

@@ -43,6 +43,11 @@ impl SectionMap {
         self.by_start.insert(start.0, part);
     }
 
+    /// Removes the bytes from one address to another.
+    pub fn remove(&mut self, first: Avma, last: Avma) {
+        self.cut(first.0, last.0);
+    }
+
     /// Removes `start..=last` from the existing parts.
     fn cut(&mut self, start: u64, last: u64) {
         let overlapping: Vec<u64> = self.over(start, last).map(|(from, _)| from).collect();
@@ -95,6 +100,11 @@ impl SectionMap {
         self.by_start
             .iter()
             .map(|(&first, part)| (Avma(first), Avma(part.last)))
+    }
+
+    /// Returns the number of parts.
+    pub fn len(&self) -> usize {
+        self.by_start.len()
     }
 
     /// Returns whether it has no bytes.

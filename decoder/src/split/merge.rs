@@ -3,7 +3,9 @@
 use super::owner::Owners;
 use super::pieces::Piece;
 use super::{CpuReport, CpuTrace, UnattributedReason};
-use crate::{Event, Execution, Gap, GapCause, History, HistoryBuilder, Image, Mark, MarkKind, Sink, Stamp};
+use crate::{
+    Event, Execution, Gap, GapCause, History, HistoryBuilder, Image, Mark, MarkKind, Sink, Stamp, Version,
+};
 use backtrail_pt::{Pid, Tid, Tsc};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -53,7 +55,7 @@ pub(crate) fn merge(
             .iter()
             .filter(|part| matches!(part.kind, PartKind::Lost { .. }));
         reported.extend(lost.map(|part| (part.trace.cpu, part.number)));
-        histories.push(history(tid, parts));
+        histories.push(history(tid, parts, images));
     }
     for (trace, report) in traces.iter().zip(&mut reports) {
         let pieces = trace.pieces.iter().enumerate();
@@ -126,8 +128,9 @@ fn distribute<'a>(
 }
 
 /// Returns the history of one thread from its parts in order.
-fn history(tid: Tid, parts: &[Part<'_>]) -> History {
+fn history(tid: Tid, parts: &[Part<'_>], images: &BTreeMap<Pid, Arc<Image>>) -> History {
     let mut builder = HistoryBuilder::new(tid);
+    let mut version = Version::default();
     let mut before: Option<&Part<'_>> = None;
     if let Some(part) = parts.first() {
         let resumed_offset = Some(0);
@@ -141,6 +144,14 @@ fn history(tid: Tid, parts: &[Part<'_>]) -> History {
     for part in parts {
         match part.kind {
             PartKind::Flow(execution) => {
+                if let Some(image) = images
+                    .get(&execution.pid)
+                    .filter(|_| part.piece.version != version)
+                {
+                    let changed = image.changed_between(version, part.piece.version);
+                    version = part.piece.version;
+                    builder.change_code(version, &changed);
+                }
                 connect(&mut builder, before, part, execution);
                 copy(&mut builder, part, execution);
             }
@@ -219,7 +230,7 @@ fn copy(builder: &mut HistoryBuilder, part: &Part<'_>, execution: &Execution) {
         }
         builder.instruction(instruction.pc, instruction.len, instruction.cofi);
     }
-    let until = piece.time.before.unwrap_or(Tsc(u64::MAX)).min(execution.end);
+    let until = piece.time.until().unwrap_or(Tsc(u64::MAX)).min(execution.end);
     if until < Tsc(u64::MAX) {
         builder.event(stamp(until));
         builder.pin();

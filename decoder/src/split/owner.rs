@@ -17,12 +17,14 @@ pub(super) struct Owners<'a> {
 /// The times of a stretch of flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PieceTime {
-    /// The last stamp before it.
+    /// The last known time before it: a stamp, or the end of a part of the trace.
     pub after: Option<Tsc>,
     /// The first and last stamp in it.
     pub inside: Option<(Tsc, Tsc)>,
     /// The first stamp after it.
     pub before: Option<Tsc>,
+    /// The time at which its part of the trace was complete.
+    pub complete: Option<Tsc>,
 }
 
 impl PieceTime {
@@ -32,6 +34,16 @@ impl PieceTime {
             .map(|(first, _)| first)
             .or(self.after)
             .unwrap_or_default()
+    }
+
+    /// Returns the first known time after it.
+    pub fn until(&self) -> Option<Tsc> {
+        self.before.into_iter().chain(self.complete).min()
+    }
+
+    /// Returns the time after which it ran; the earliest possible if only its end is known.
+    pub fn since(&self) -> Option<Tsc> {
+        self.after.or(self.complete.map(|_| Tsc(0)))
     }
 }
 
@@ -57,6 +69,15 @@ impl<'a> Owners<'a> {
             .filter(|found| found.tid != IDLE)
     }
 
+    /// Returns a time at which all executions that started up to `before` had ended.
+    pub fn end_of(&self, before: Tsc) -> Option<Tsc> {
+        let next = self
+            .executions
+            .partition_point(|execution| execution.start <= before);
+        let last = next.checked_sub(1).and_then(|last| self.executions.get(last));
+        last.map(|execution| execution.end)
+    }
+
     /// Returns the first execution after a stamp: its code is used for flow that starts there. If
     /// the owner is certain, it is this one.
     pub fn likely(&self, after: Option<Tsc>) -> Option<&'a Execution> {
@@ -75,8 +96,8 @@ impl<'a> Owners<'a> {
                 Err(UnattributedReason::Contradiction)
             };
         }
-        let after = time.after.ok_or(UnattributedReason::NoTime)?;
-        let mut candidates = self.between(after..=time.before.unwrap_or(Tsc(u64::MAX)));
+        let after = time.since().ok_or(UnattributedReason::NoTime)?;
+        let mut candidates = self.between(after..=time.until().unwrap_or(Tsc(u64::MAX)));
         let owner = candidates.next().ok_or(UnattributedReason::NoSwitch)?;
         if candidates.all(|other| same_thread(other, owner)) {
             Ok(owner)
@@ -89,7 +110,7 @@ impl<'a> Owners<'a> {
     pub fn possible(&self, time: &PieceTime) -> impl Iterator<Item = &'a Execution> + use<'a> {
         let (first, last) = time.inside.unwrap_or((
             time.after.unwrap_or_default(),
-            time.before.unwrap_or(Tsc(u64::MAX)),
+            time.until().unwrap_or(Tsc(u64::MAX)),
         ));
         self.between(first..=last)
     }

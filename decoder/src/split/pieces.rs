@@ -1,10 +1,12 @@
 //! Cuts a processor's flow where another thread could start, and selects the code to decode with.
 
 use super::owner::{Owners, PieceTime};
-use crate::engine::native::DisabledIntervals;
+use crate::aux_ends::AuxEnds;
+use crate::engine::native::{DisabledIntervals, FlowTimes};
+use crate::image::VersionedImage;
 use crate::{
     CodeChange, Event, Execution, Gap, GapCause, History, HistoryBuilder, Image, Memory, PathIdx, PathTable,
-    Sink,
+    Sink, Version,
 };
 use backtrail_pt::{Avma, Cofi, Pid, Tid, Tsc};
 use std::cell::Cell;
@@ -18,47 +20,92 @@ pub(super) struct Piece {
     /// Its instructions in the processor's history.
     pub range: Range<u64>,
     pub time: PieceTime,
-    /// The process whose code it was decoded with.
+    /// The process whose code it was decoded with, and the version.
     pub code: Option<Pid>,
+    pub version: Version,
     /// The flow is lost after it; such a piece has no instructions.
     pub gap: Option<Gap>,
 }
 
 /// The code of the selected process.
 pub(super) struct SelectedImage<'a> {
-    images: &'a BTreeMap<Pid, Arc<Image>>,
-    /// The image and its process.
-    current: Cell<Option<(&'a Image, Pid)>>,
+    images: BTreeMap<Pid, CodeOfProcess<'a>>,
+    current: Cell<Option<Pid>>,
+}
+
+/// The code of a process: constant, or by time.
+enum CodeOfProcess<'a> {
+    Constant(&'a Image),
+    Versioned(VersionedImage<'a>),
 }
 
 impl<'a> SelectedImage<'a> {
     pub fn new(images: &'a BTreeMap<Pid, Arc<Image>>) -> Self {
+        let code = |(&pid, image): (&Pid, &'a Arc<Image>)| {
+            let versioned = VersionedImage::timed(image).map(CodeOfProcess::Versioned);
+            (pid, versioned.unwrap_or(CodeOfProcess::Constant(image)))
+        };
         Self {
-            images,
+            images: images.iter().map(code).collect(),
             current: Cell::new(None),
         }
     }
 
-    /// Selects the code of a process; no code for `None` and for an unknown process.
-    fn select(&self, pid: Option<Pid>) {
-        let found = pid.and_then(|pid| Some((&**self.images.get(&pid)?, pid)));
-        self.current.set(found);
+    /// Returns whether the code of a process changes.
+    pub fn changes(&self) -> bool {
+        let mut images = self.images.values();
+        images.any(|code| matches!(code, CodeOfProcess::Versioned(_)))
+    }
+
+    /// Selects the code of a process between two times; no code for `None` and for an unknown
+    /// process.
+    fn select(&self, pid: Option<Pid>, after: Option<Tsc>, before: Option<Tsc>) {
+        self.current.set(pid.filter(|pid| self.images.contains_key(pid)));
+        if let Some(code) = self.versioned() {
+            code.go_to(code.versions_between(after, before));
+        }
+    }
+
+    fn code(&self) -> Option<&CodeOfProcess<'a>> {
+        self.images.get(&self.current.get()?)
+    }
+
+    /// Returns the selected code, if it changes.
+    fn versioned(&self) -> Option<&VersionedImage<'a>> {
+        match self.code()? {
+            CodeOfProcess::Versioned(code) => Some(code),
+            CodeOfProcess::Constant(_) => None,
+        }
+    }
+
+    /// Returns the version of the selected code.
+    fn version(&self) -> Version {
+        self.versioned()
+            .map_or(Version::default(), VersionedImage::version)
     }
 }
 
 impl Memory for SelectedImage<'_> {
     fn read(&self, at: Avma, out: &mut [u8]) -> usize {
-        self.current.get().map_or(0, |(image, _)| image.read(at, out))
+        match self.code() {
+            None => 0,
+            Some(CodeOfProcess::Constant(image)) => image.read(at, out),
+            Some(CodeOfProcess::Versioned(code)) => code.read(at, out),
+        }
     }
 
     fn has_unknown_processes(&self) -> bool {
         self.current.get().is_none()
     }
 
+    fn depends_on_time(&self) -> bool {
+        self.versioned().is_some()
+    }
+
     fn change(&self) -> CodeChange {
         CodeChange {
-            space: self.current.get().map_or(u32::MAX, |(_, pid)| pid.0),
-            ranges: Vec::new(),
+            space: self.current.get().map_or(u32::MAX, |pid| pid.0),
+            ranges: self.versioned().map_or(Vec::new(), |code| code.change().ranges),
         }
     }
 }
@@ -76,8 +123,13 @@ struct ForeignLoss {
 /// The sink that cuts the flow into pieces.
 pub(super) struct Cutter<'a> {
     owners: &'a Owners<'a>,
+    aux_ends: &'a AuxEnds,
     memory: &'a SelectedImage<'a>,
     disabled: &'a DisabledIntervals,
+    /// The times of the flow, if code depends on them.
+    flow_times: FlowTimes,
+    /// The offset of the packet at which the flow began.
+    begin: u64,
     builder: HistoryBuilder,
     pieces: Vec<Piece>,
     /// The number of pieces whose time is complete.
@@ -99,13 +151,18 @@ pub(super) struct Cutter<'a> {
 impl<'a> Cutter<'a> {
     pub fn new(
         owners: &'a Owners<'a>,
+        aux_ends: &'a AuxEnds,
         memory: &'a SelectedImage<'a>,
         disabled: &'a DisabledIntervals,
+        flow_times: FlowTimes,
     ) -> Self {
         Self {
             owners,
+            aux_ends,
             memory,
             disabled,
+            flow_times,
+            begin: 0,
             builder: HistoryBuilder::new(Tid(0)),
             pieces: Vec::new(),
             settled: 0,
@@ -131,18 +188,31 @@ impl<'a> Cutter<'a> {
         self.close();
         self.first = self.builder.len();
         let inside = self.psb.filter(|_| stamped).map(|stamp| (stamp, stamp));
-        self.open = Some(PieceTime {
-            after: self.last,
+        // Tracing stops at the end of a part of the trace. So flow is in the part where it begins.
+        let (end, complete) = self.aux_ends.around(self.begin);
+        let time = PieceTime {
+            after: self.last.max(end),
             inside,
             before: None,
-        });
-        self.choose(self.last);
+            complete,
+        };
+        self.open = Some(time);
+        self.choose(time.since());
     }
 
     /// Selects the code for flow that starts after a stamp.
     fn choose(&mut self, after: Option<Tsc>) {
         self.running = self.owners.likely(after);
-        self.memory.select(self.running.map(|execution| execution.pid));
+        let (stamp, next) = self.flow_times.around(self.begin);
+        let (end, complete) = self.aux_ends.around(self.begin);
+        // The flow is in this execution or a later one.
+        let start = self.running.map(|execution| execution.start);
+        let after = stamp.max(end).max(start);
+        let before = next.into_iter().chain(complete).min();
+        let ended = before.and_then(|before| self.owners.end_of(before));
+        let before = before.into_iter().chain(ended).min();
+        let pid = self.running.map(|execution| execution.pid);
+        self.memory.select(pid, after, before);
     }
 
     fn close(&mut self) {
@@ -154,6 +224,7 @@ impl<'a> Cutter<'a> {
                 range,
                 time,
                 code: self.running.map(|execution| execution.pid),
+                version: self.memory.version(),
                 gap: None,
             });
         }
@@ -166,8 +237,11 @@ impl<'a> Cutter<'a> {
     }
 
     /// Handles a loss of flow. Returns whether to report it.
-    fn lost(&mut self, gap: Gap) -> bool {
+    fn lost(&mut self, mut gap: Gap) -> bool {
         self.close();
+        if let Some(code) = self.memory.versioned() {
+            gap.cause = gap.cause.in_code(code);
+        }
         let foreign = self.memory.has_unknown_processes() && matches!(gap.cause, GapCause::LostCode { .. });
         let execution = self.running.map(|execution| execution.start);
         let next = self.pieces.len();
@@ -184,14 +258,17 @@ impl<'a> Cutter<'a> {
             on: true,
         });
         let at = self.builder.len();
+        // The loss is found after the flow that it begins in.
+        let (end, _) = self.aux_ends.around(self.begin);
         let time = PieceTime {
-            after: self.last,
+            after: self.last.max(end),
             ..PieceTime::default()
         };
         self.pieces.push(Piece {
             range: at..at,
             time,
             code: None,
+            version: Version::default(),
             gap: Some(gap),
         });
         true
@@ -268,9 +345,10 @@ impl Sink for Cutter<'_> {
                     self.stamp_inside();
                 }
             }
-            Event::Sync { .. } => {
+            Event::Sync { offset } => {
                 self.found();
                 self.psb = None;
+                self.begin = *offset;
             }
             // A PSB in the flow repeats that tracing is enabled.
             Event::Enabled { status: true, .. } if self.open.is_some() => {}
@@ -298,8 +376,9 @@ impl Sink for Cutter<'_> {
                 };
                 is_new = self.lost(gap);
             }
-            Event::FlowBegins { .. } => {
+            Event::FlowBegins { offset } => {
                 self.found();
+                self.begin = *offset;
                 // The flow may resume in the middle, without an event of its own.
                 if self.open.is_none() {
                     self.open(false);

@@ -3,6 +3,7 @@
 use backtrail_pt::encoder::TimingOptions;
 use backtrail_pt::{Avma, Encoder, EncoderOptions, TimingParams, Tsc};
 use backtrail_tests::captures;
+use backtrail_tests::perf_data::{Bound, Origin, PerfData};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -132,6 +133,7 @@ pub fn bundle(folder: &Path) -> PathBuf {
     let import = backtrail_bundle::import::RawImport {
         pt,
         images: vec![format!("{}@{CODE_AT:#x}", code.display()).parse().unwrap()],
+        pages: Vec::new(),
         filters: Vec::new(),
         cpu: None,
         timing: backtrail_pt::TimingParams::default(),
@@ -145,6 +147,44 @@ pub fn bundle(folder: &Path) -> PathBuf {
     )
     .unwrap();
     bundle
+}
+
+/// A recording of perf: a process that maps two files at one place, executes a program, and has a
+/// child, on two processors. `program`: the file of its code.
+pub fn perf_data(program: &Path) -> PerfData {
+    let path = program.display().to_string();
+    let mut data = PerfData::new(Bound::Thread(1));
+    let at = |time| Origin {
+        pid: 1,
+        tid: 1,
+        time,
+        cpu: 0,
+    };
+    let area = (CODE_AT & !0xfff, 0x1000, 0x1000);
+    data.comm(at(1), "program", true);
+    data.mmap(at(2), area, &path, 1);
+    data.itrace_start(at(3));
+    data.ran(1, 1, 0, 10..1000);
+    data.mmap(at(500), area, "//anon", 0);
+    data.comm(at(600), "other", true);
+    data.mmap(at(601), area, &path, 2);
+    data.fork(
+        Origin {
+            pid: 2,
+            tid: 2,
+            ..at(700)
+        },
+        1,
+    );
+    data.ran(2, 2, 1, 710..2000);
+    data.lost(at(900), 1);
+    let packets = timed();
+    let half = packets.len() / 2;
+    data.aux(at(1005), 0, half as u64);
+    data.packets(0, 0, &packets[..half]);
+    data.packets(1, 0, &packets);
+    data.packets(0, half as u64, &packets[half..]);
+    data
 }
 
 /// Builds a small core: two threads, one with a signal, three mapped files, two memory areas.

@@ -1,13 +1,18 @@
 //! Every reader of outside bytes.
 
 use crate::harness::fuzz;
+use crate::seeds::{CODE, CODE_AT};
 use crate::{mutate, seeds};
-use backtrail_bundle::import::{self, PerfImport};
+use backtrail_bundle::import::{self, PerfImport, RawImport};
 use backtrail_bundle::{Bundle, CancelToken, Overwrite, SharedBytes, check, core::Core, pack, unpack};
+use backtrail_debugger::OpenOptions;
+use backtrail_debugger::session::Prepared;
 use backtrail_decoder::{
-    Config, DecodeCachePool, Decoder, Forest, Functions, History, Image, Input, Section, Switch, Watch,
+    AuxEnd, Config, DecodeCachePool, Decoder, Forest, Functions, History, Image, Input, NewCode, Section,
+    Switch, TimedChange, Watch,
 };
-use backtrail_pt::{Avma, Cpu, Packet, Parser, Pid, Tid, Tsc};
+use backtrail_pt::{Avma, Cpu, Packet, Parser, Pid, Tid, TimingParams, Tsc};
+use backtrail_tests::perf_data::{elf, page_list};
 use std::collections::BTreeMap;
 use std::fs;
 use std::num::NonZeroUsize;
@@ -195,6 +200,24 @@ fn processor() {
             start: Avma(seeds::CODE_AT),
             bytes: Arc::new(code.to_vec()),
         });
+        // In half of the cases, the code changes at two times.
+        let change = |at, code| TimedChange {
+            at: Some(Tsc(at)),
+            code,
+        };
+        let moved = Section {
+            start: Avma(seeds::CODE_AT + 1),
+            bytes: Arc::new(code.to_vec()),
+        };
+        if packets.len() % 2 == 0 {
+            image.set_timed_versions(vec![
+                change(120, NewCode::Known(moved)),
+                change(
+                    260,
+                    NewCode::Unknown(Avma(seeds::CODE_AT), Avma(seeds::CODE_AT + 3)),
+                ),
+            ]);
+        }
         let mut at = Tsc(0);
         let switches = switches.as_chunks().0.iter().map(|&[low, high, tid, out]| {
             at.0 += u64::from(u16::from_le_bytes([low, high]));
@@ -209,6 +232,12 @@ fn processor() {
             cpu: Cpu(0),
             trace: Arc::new(packets.to_vec()),
             switches: switches.collect(),
+            aux_ends: (1..8)
+                .map(|part| AuxEnd {
+                    offset: part * packets.len() as u64 / 8,
+                    at: Tsc(part * 50),
+                })
+                .collect(),
         };
         let images = BTreeMap::from([(Pid(1), Arc::new(image))]);
         let decoded = Decoder::new(&config).decode(&[input], &images).unwrap();
@@ -287,7 +316,7 @@ fn context_switches() {
     }
     seeds.push(Vec::new());
     fuzz("context_switches", &seeds, mutate::bytes, |bytes| {
-        backtrail_perf::switch::parse(bytes).is_ok()
+        backtrail_perf::switch::parse(bytes).is_ok() && backtrail_perf::switch::parse_aux(bytes).is_ok()
     });
 }
 
@@ -311,14 +340,11 @@ fn core_files() {
 
 #[test]
 fn perf_data() {
-    let seeds = seeds::read_all(&[
+    let mut seeds = seeds::read_all(&[
         "pt/hase/20180404/loopy/loopy-20180404T162955.perf",
         "pt/hase/20180404/control_flow/control_flow-20180404T163033.perf",
         "pt/quipper/perf.data.intel_pt-4.14",
     ]);
-    if seeds.is_empty() {
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("bundle");
     let import = PerfImport {
@@ -326,9 +352,50 @@ fn perf_data() {
         core: None,
         symfs: Vec::new(),
     };
+    let program = folder.path().join("program");
+    fs::write(&program, elf(32, CODE_AT, CODE)).unwrap();
+    seeds.push(seeds::perf_data(&program).into_file());
+    seeds.push(seeds::perf_data(&program).into_pipe());
     fuzz("perf_data", &seeds, mutate::bytes, |bytes| {
         fs::write(&import.data, bytes).unwrap();
         import::perf(&import, &target, Overwrite::Bundle, &CancelToken::default()).is_ok()
-            && Bundle::open(&target).is_ok()
+            && Bundle::open(&target).is_ok_and(|bundle| decodes(&bundle))
+    });
+}
+
+/// Decodes a bundle's threads and processors.
+fn decodes(bundle: &Bundle) -> bool {
+    let Ok(prepared) = Prepared::new(bundle, &OpenOptions::default()) else {
+        return false;
+    };
+    let decoded = Decoder::new(&prepared.config).decode(&prepared.inputs, &prepared.images);
+    decoded.is_ok()
+}
+
+#[test]
+fn page_lists() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pt, pages) = (folder.path().join("pt"), folder.path().join("pages"));
+    fs::write(&pt, &seeds::packets()[0]).unwrap();
+    let target = folder.path().join("bundle");
+    let import = RawImport {
+        pt,
+        images: Vec::new(),
+        pages: vec![pages.clone()],
+        filters: Vec::new(),
+        cpu: None,
+        timing: TimingParams::default(),
+        core: None,
+    };
+    let list = page_list(&[
+        (CODE_AT, CODE),
+        (CODE_AT + 4, &CODE[4..]),
+        (0x7fff_0000, &[0x90; 64]),
+    ]);
+    let seeds = [list.clone(), format!("# comment\n\n{list}4096 90")].map(String::into_bytes);
+    fuzz("page_lists", &seeds, mutate::bytes, |bytes| {
+        fs::write(&pages, bytes).unwrap();
+        import::raw(&import, &target, Overwrite::Bundle, &CancelToken::default()).is_ok()
+            && Bundle::open(&target).is_ok_and(|bundle| decodes(&bundle))
     });
 }

@@ -5,4 +5,5 @@ mod bundles;
 mod captures;
 mod engines;
 mod export;
+mod imports;
 mod profiles;

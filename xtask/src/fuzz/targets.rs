@@ -58,6 +58,7 @@ pub const TARGETS: &[Target] = &[
         "the headers of mapped files in cores",
     ),
     test("perf_data", "targets::perf_data", "perf.data"),
+    test("page_lists", "targets::page_lists", "page lists of raw packets"),
     test("elf", "binaries::elf", "ELF files"),
     test("dwarf", "binaries::dwarf", "debug sections of ELF files"),
     test(

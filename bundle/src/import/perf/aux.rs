@@ -2,6 +2,7 @@
 
 use crate::{BundlePath, Error, Result, Writer};
 use backtrail_perf::auxtrace::AuxData;
+use backtrail_perf::switch::AuxEnd;
 use backtrail_pt::{Cpu, Tid};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,6 +21,9 @@ pub(super) enum Owner {
 pub(super) struct AuxBuffer<'a> {
     pub(super) owner: Owner,
     pieces: Vec<&'a [u8]>,
+    /// For each piece, its start in the stream of the buffer. Empty if pieces are snapshots, whose
+    /// starts are unknown.
+    starts: Vec<u64>,
 }
 
 impl<'a> AuxBuffer<'a> {
@@ -37,9 +41,11 @@ impl<'a> AuxBuffer<'a> {
             .into_iter()
             .map(|(owner, pieces)| {
                 if !snapshot {
+                    let (starts, pieces) = without_overlap(&pieces).into_iter().unzip();
                     return Self {
                         owner,
-                        pieces: without_overlap(&pieces),
+                        pieces,
+                        starts,
                     };
                 }
                 if pieces.len() > 1 {
@@ -52,9 +58,31 @@ impl<'a> AuxBuffer<'a> {
                 Self {
                     owner,
                     pieces: pieces.last().map(|piece| piece.bytes).into_iter().collect(),
+                    starts: Vec::new(),
                 }
             })
             .collect()
+    }
+
+    /// Returns the ends of parts that are recorded in the sideband, with offsets in the trace file.
+    pub(super) fn ends(&self, recorded: &[AuxEnd]) -> Vec<AuxEnd> {
+        let mut at = 0;
+        let mut known = Vec::new();
+        for (start, piece) in self.starts.iter().zip(&self.pieces) {
+            let end = start.saturating_add(piece.len() as u64);
+            known.push((*start, end, at));
+            at += piece.len() as u64;
+        }
+        let place = |end: &AuxEnd| {
+            let index = known.partition_point(|(_, last, _)| *last < end.offset);
+            let (start, _, file) = known.get(index)?;
+            let inside = end.offset.checked_sub(*start).filter(|inside| *inside != 0)?;
+            Some(AuxEnd {
+                offset: file + inside,
+                time: end.time,
+            })
+        };
+        recorded.iter().filter_map(place).collect()
     }
 
     pub(super) fn write(&self, writer: &Writer, path: &BundlePath) -> Result<()> {
@@ -73,13 +101,14 @@ fn name(owner: Owner) -> String {
     }
 }
 
-fn without_overlap<'a>(pieces: &[&AuxData<'a>]) -> Vec<&'a [u8]> {
+/// Returns the bytes of each piece that are in no earlier one, after the offset of their start.
+fn without_overlap<'a>(pieces: &[&AuxData<'a>]) -> Vec<(u64, &'a [u8])> {
     let mut end = 0u64;
     let mut kept = Vec::new();
     for piece in pieces {
         let known = usize::try_from(end.saturating_sub(piece.offset)).unwrap_or(usize::MAX);
         if let Some(new) = piece.bytes.get(known..).filter(|new| !new.is_empty()) {
-            kept.push(new);
+            kept.push((piece.offset.max(end), new));
         }
         end = end.max(piece.offset.saturating_add(piece.bytes.len() as u64));
     }
@@ -89,6 +118,7 @@ fn without_overlap<'a>(pieces: &[&AuxData<'a>]) -> Vec<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use backtrail_pt::Nanos;
 
     fn piece(cpu: Option<u32>, offset: u64, bytes: &'static [u8]) -> AuxData<'static> {
         AuxData {
@@ -120,7 +150,22 @@ mod tests {
             (Owner::Thread(Tid(9)), b"xyz".to_vec())
         );
         assert!(notes.is_empty());
+        let end = |offset| AuxEnd {
+            offset,
+            time: Nanos(offset),
+        };
+        // Beyond the last piece, nothing is known.
+        assert_eq!(
+            buffers[0].ends(&[end(0), end(3), end(5), end(6)]),
+            [end(3), end(5)]
+        );
+        let later = [piece(None, 100, b"abc"), piece(None, 200, b"def")];
+        let later = AuxBuffer::assemble(&later, false, &mut notes);
+        let placed = later[0].ends(&[end(102), end(150), end(203)]);
+        let placed: Vec<u64> = placed.iter().map(|end| end.offset).collect();
+        assert_eq!(placed, [2, 6]);
         let snapshots = AuxBuffer::assemble(&pieces, true, &mut notes);
         assert_eq!((snapshots[0].pieces.concat(), notes.len()), (b"de".to_vec(), 1));
+        assert!(snapshots[0].ends(&[end(4)]).is_empty());
     }
 }

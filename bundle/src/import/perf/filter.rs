@@ -94,6 +94,7 @@ mod tests {
             start: Avma(0x7000_1000),
             offset: FileOffset(0x1000),
             size: 0x2000,
+            ..Mapping::default()
         };
         let module = Module {
             path: "/bin/a".to_owned(),

@@ -1,6 +1,7 @@
 //! Imports `perf.data` with Intel PT, as `perf record -e intel_pt//` writes it.
 
 mod aux;
+mod code_map;
 mod filter;
 mod modules;
 mod sideband;
@@ -12,6 +13,8 @@ use crate::{BundlePath, CancelToken, Error, Overwrite, Result, SharedBytes, Writ
 use aux::{AuxBuffer, Owner};
 use backtrail_perf::auxtrace::IntelPtInfo;
 use backtrail_perf::data::DataItem;
+use backtrail_perf::id_index::IdEntry;
+use backtrail_perf::switch::AuxEnd;
 use backtrail_perf::{ContextSwitch, PerfData};
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{CpuModel, Tid, TimingParams, TscConversion};
@@ -119,7 +122,7 @@ fn import_cancelable(
         &mut processes,
         &mut meta.notes,
     )?;
-    complete_meta(&mut meta, &processes);
+    complete_meta(&mut meta, &processes, &traced);
     let manifest = Manifest {
         cpu: cpu_model(&data, &mut meta.notes),
         timing: timing(&data, &info),
@@ -135,7 +138,7 @@ fn import_cancelable(
 }
 
 /// Adds a note if the core's process has no trace, and the program if it is unknown.
-fn complete_meta(meta: &mut Meta, processes: &[Process]) {
+fn complete_meta(meta: &mut Meta, processes: &[Process], traced: &[TracedProcess<'_>]) {
     if let Some(crash) = meta.crash
         && processes.iter().all(|process| process.pid != crash.pid)
     {
@@ -145,11 +148,8 @@ fn complete_meta(meta: &mut Meta, processes: &[Process]) {
         ));
     }
     if meta.program.is_none() {
-        meta.program = processes
-            .iter()
-            .flat_map(|process| &process.modules)
-            .map(|module| module.path.clone())
-            .next();
+        let program = traced.iter().find_map(|process| process.code.program());
+        meta.program = program.map(str::to_owned);
     }
 }
 
@@ -179,20 +179,37 @@ struct Recording<'a> {
 impl<'a> Recording<'a> {
     fn read(data: &PerfData<'a>) -> std::result::Result<Self, backtrail_perf::Error> {
         let (mut info, mut tsc, mut aux, mut records) = (None, None, Vec::new(), Vec::new());
+        let mut ids = Vec::new();
         for item in data.items() {
             match item? {
                 DataItem::Record(record) => records.push(record),
                 DataItem::Info(found) => info = Some(found),
                 DataItem::Aux(piece) => aux.push(piece),
                 DataItem::Time(conversion) => tsc = Some(conversion),
+                DataItem::Ids(entries) => ids.extend(entries),
             }
         }
+        let task_bound = info.as_ref().is_some_and(|info| is_task_bound(data, info, &ids));
         Ok(Self {
             info,
             tsc,
             aux,
-            sideband: Sideband::new(records),
+            sideband: Sideband::new(records, task_bound),
         })
+    }
+}
+
+/// Returns whether the trace is certainly bound to threads: the kernel traced a processor only
+/// while one of them ran.
+fn is_task_bound(data: &PerfData<'_>, info: &IntelPtInfo, ids: &[IdEntry]) -> bool {
+    let traces = |entry: &&IdEntry| {
+        let event = data.event_of(entry.id);
+        event.is_some_and(|event| event.kind == info.pmu_type)
+    };
+    let mut opened = ids.iter().filter(traces).peekable();
+    match opened.peek() {
+        Some(_) => opened.all(|entry| entry.tid.is_some()),
+        None => info.switches_of_threads || trace_event(data, info).is_some_and(|event| event.enable_on_exec),
     }
 }
 
@@ -241,6 +258,20 @@ fn import_process(
     Ok(process)
 }
 
+/// Returns the file of the context switches and the ends of parts of the trace, in order of time.
+fn switch_trace(switches: &[ContextSwitch], ends: &[AuxEnd]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut ends = ends.iter().peekable();
+    for switch in switches {
+        while let Some(end) = ends.next_if(|end| end.time < switch.time) {
+            bytes.extend(end.to_bytes());
+        }
+        bytes.extend(switch.to_bytes());
+    }
+    ends.for_each(|end| bytes.extend(end.to_bytes()));
+    bytes
+}
+
 /// Writes the packets, and the context switches of each processor that has some.
 fn add_traces(
     writer: &Writer,
@@ -258,11 +289,10 @@ fn add_traces(
                 let trace = BundlePath::new(&format!("traces/cpu{cpu}.pt"))?;
                 buffer.write(writer, &trace)?;
                 let switches = BundlePath::new(&format!("sideband/cpu{cpu}.switches"))?;
-                let records: Vec<u8> = sideband
-                    .switches(cpu, notes)
-                    .iter()
-                    .flat_map(ContextSwitch::to_bytes)
-                    .collect();
+                let records = switch_trace(
+                    &sideband.switches(cpu, notes),
+                    &buffer.ends(sideband.aux_ends(cpu)),
+                );
                 writer.add_bytes(&switches, &records)?;
                 cpus.push(CpuTrace { cpu, trace, switches });
             }

@@ -1,10 +1,11 @@
 //! Finds the binaries of the mappings, and computes their load addresses.
 
+use super::code_map::{CodeMap, is_file};
 use super::sideband::TracedProcess;
 use crate::core::{Core, MappedBuild};
 use crate::elf::{Elf, Load};
 use crate::manifest::{Mapping, Module, Process};
-use crate::{Result, SharedBytes, Writer};
+use crate::{BundlePath, Result, SharedBytes, Writer};
 use backtrail_perf::PerfData;
 use backtrail_perf::record::Mmap;
 use backtrail_pt::{Avma, BuildId, Svma};
@@ -58,8 +59,9 @@ impl Binary {
         })
     }
 
-    /// Returns actual minus stated addresses if an executable segment contains the mapping.
-    fn bias(&self, mmap: &Mmap) -> Option<u64> {
+    /// Returns actual minus stated addresses, and the size of the rest of the segment in whole
+    /// pages. `None`: no executable segment contains the start of the mapping.
+    fn bias(&self, mmap: &Mmap) -> Option<(u64, u64)> {
         let holds = |start: u64, size: u64| {
             let start_page = start & !(crate::PAGE_SIZE - 1);
             (start_page..start.saturating_add(size)).contains(&mmap.offset.0)
@@ -73,14 +75,18 @@ impl Binary {
             .0
             .wrapping_add(mmap.offset.0)
             .wrapping_sub(load.offset.0);
-        Some(mmap.start.0.wrapping_sub(svma))
+        let end = load.offset.0.saturating_add(load.file_size);
+        let end = end.checked_next_multiple_of(crate::PAGE_SIZE).unwrap_or(u64::MAX);
+        Some((mmap.start.0.wrapping_sub(svma), end.saturating_sub(mmap.offset.0)))
     }
 }
 
-/// The mapped file, and the address of its lowest page.
+/// The mapped file, the address of its lowest page, and the size of the mapped segment from the
+/// start of the mapping on.
 struct MappedBinary {
     path: PathBuf,
     base: Avma,
+    code_size: u64,
 }
 
 impl<'a> BinaryFinder<'a> {
@@ -163,11 +169,12 @@ impl<'a> BinaryFinder<'a> {
                         path.display()
                     );
                 }
-                (_, Some(bias)) => {
+                (_, Some((bias, code_size))) => {
                     let lowest_page = binary.lowest_load.0 & !(crate::PAGE_SIZE - 1);
                     return Ok(MappedBinary {
                         path: path.clone(),
                         base: Avma(lowest_page.wrapping_add(bias)),
+                        code_size,
                     });
                 }
                 (_, None) => {
@@ -182,6 +189,9 @@ impl<'a> BinaryFinder<'a> {
     }
 }
 
+/// The path, base, build id and file of a module.
+type ModuleKey<'a> = (&'a str, Avma, Option<BuildId>, Option<BundlePath>);
+
 /// Returns the build id that the core has for the file of a mapping.
 fn id_in_core(core: &Core, mmap: &Mmap) -> Option<BuildId> {
     let files = core.contents().files.iter();
@@ -195,15 +205,6 @@ fn id_in_core(core: &Core, mmap: &Mmap) -> Option<BuildId> {
     }
 }
 
-/// Returns whether a mapping's name is a file path.
-fn is_file(path: &str) -> bool {
-    path.starts_with('/')
-        && !path.starts_with("//anon")
-        && !path.starts_with("/dev/zero")
-        && !path.starts_with("/memfd:")
-        && !path.starts_with("/SYSV")
-}
-
 /// Adds the modules that were mapped into the process. Notes executable files that only the core
 /// lists.
 pub(super) fn add_modules(
@@ -215,21 +216,30 @@ pub(super) fn add_modules(
     notes: &mut Vec<String>,
 ) -> Result<()> {
     let mut missing: HashSet<&str> = HashSet::new();
-    let mut known: HashMap<(&str, Avma), usize> = HashMap::new();
-    let is_anonymous = |mmap: &&Mmap| mmap.path.starts_with("//anon");
-    for mmap in traced.mappings.iter().filter(|mmap| is_file(&mmap.path)) {
-        let mapping = Mapping {
-            start: mmap.start,
-            offset: mmap.offset,
-            size: mmap.size,
-        };
-        let core_id = core
-            .filter(|core| core.contents().process.pid == process.pid.0)
-            .and_then(|core| id_in_core(core, mmap));
+    let mut known: HashMap<ModuleKey<'_>, usize> = HashMap::new();
+    let core_of_process = core.filter(|core| core.contents().process.pid == process.pid.0);
+    let wanted = |mmap: &Mmap| {
         let recorded = mmap.build_id.clone().or(finder.recorded_id(mmap).cloned());
-        let wanted = recorded.or(core_id);
-        let (file, base, build_id) = match finder.find(mmap, wanted.as_ref()) {
-            Ok(MappedBinary { path, base }) => {
+        recorded.or_else(|| id_in_core(core_of_process?, mmap))
+    };
+    let find = |mmap: &Mmap| match traced.files.supersede(mmap) {
+        true => Err("was replaced by another file of that name: its first code is missing".to_owned()),
+        false => finder.find(mmap, wanted(mmap).as_ref()),
+    };
+    let code = traced
+        .code
+        .code(|mmap| find(mmap).map_or(mmap.size, |found| found.code_size));
+    for part in code.parts().filter(|part| is_file(&part.mmap.path)) {
+        let mmap = &part.mmap;
+        let mapping = Mapping {
+            start: part.address(),
+            offset: part.offset(),
+            size: part.size(),
+            from: part.from,
+            until: part.until,
+        };
+        let (file, base, build_id) = match find(mmap) {
+            Ok(MappedBinary { path, base, .. }) => {
                 let (file, build_id) = writer.add_module(&path, &mmap.path)?;
                 (Some(file), base, build_id)
             }
@@ -238,10 +248,11 @@ pub(super) fn add_modules(
                     notes.push(format!("module {:?} {reason}", mmap.path));
                 }
                 // Most files map their first page lowest.
-                (None, Avma(mmap.start.0.wrapping_sub(mmap.offset.0)), wanted)
+                (None, Avma(mmap.start.0.wrapping_sub(mmap.offset.0)), wanted(mmap))
             }
         };
-        let index = *known.entry((&mmap.path, base)).or_insert(process.modules.len());
+        let key = (&*mmap.path, base, build_id.clone(), file.clone());
+        let index = *known.entry(key).or_insert(process.modules.len());
         match process.modules.get_mut(index) {
             Some(module) => module.mappings.push(mapping),
             None => process.modules.push(Module {
@@ -254,19 +265,32 @@ pub(super) fn add_modules(
             }),
         }
     }
-    let anonymous = traced.mappings.iter().filter(is_anonymous).count();
+    note_changes(process, &code, notes);
+    if let Some(core) = core_of_process {
+        note_unrecorded(process, core, notes);
+    }
+    Ok(())
+}
+
+/// Notes code that was replaced, and code that is in no file.
+fn note_changes(process: &Process, code: &CodeMap, notes: &mut Vec<String>) {
+    let replacements = code.replacements();
+    if replacements != 0 {
+        notes.push(format!(
+            "process {} mapped other code over its code (parts: {replacements}); the trace is decoded with the code of each time, but names are those of the last module",
+            process.pid
+        ));
+    }
+    let anonymous = code
+        .parts()
+        .filter(|part| part.mmap.path.starts_with("//anon"))
+        .count();
     if anonymous != 0 {
         notes.push(format!(
             "process {} mapped anonymous executable memory {anonymous} times; code generated there is missing",
             process.pid
         ));
     }
-    if let Some(core) = core
-        && core.contents().process.pid == process.pid.0
-    {
-        note_unrecorded(process, core, notes);
-    }
-    Ok(())
 }
 
 /// Notes executable files that the core lists but no record mentions.

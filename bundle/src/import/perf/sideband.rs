@@ -2,22 +2,34 @@
 //! switches.
 
 use super::aux::{AuxBuffer, Owner};
+use super::code_map::{CodeRecords, NewestFiles};
 use backtrail_perf::ContextSwitch;
 use backtrail_perf::record::{Mmap, Record, RecordEvent};
-use backtrail_perf::switch::Direction;
+use backtrail_perf::switch::{AuxEnd, Direction};
 use backtrail_pt::{Cpu, Nanos, Pid, Tid};
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The most bytes of mappings that are copied from parents to children. Further forks count as
 /// lost, so that a file of forks cannot fill the memory.
 const MAX_INHERITED: usize = 256 << 20;
 
+/// The kernel's id of a thread that exits, in its last switch.
+const EXITED: Tid = Tid(u32::MAX);
+
+/// A thread of no process, for threads that are unknown because records were lost.
+const UNKNOWN: (Pid, Tid) = (Pid(u32::MAX - 1), Tid(u32::MAX - 1));
+
 /// The state built from the records, in time order.
 #[derive(Debug, Default)]
 pub(super) struct Sideband {
     processes: BTreeMap<Pid, ProcessRecords>,
+    files: NewestFiles,
     switches: BTreeMap<Cpu, Vec<ContextSwitch>>,
+    /// The ends of the parts of each processor's trace, with offsets in the stream of its buffer.
+    aux_ends: BTreeMap<Cpu, Vec<AuxEnd>>,
+    /// Whether only threads of the known processes were traced, whatever else ran.
+    task_bound: bool,
     /// Threads with an `ITRACE_START` record.
     traced: BTreeSet<Tid>,
     /// The cached result of [`Self::find_only_traced`].
@@ -32,7 +44,7 @@ pub(super) struct Sideband {
 
 #[derive(Clone, Debug, Default)]
 struct ProcessRecords {
-    mappings: Vec<Mmap>,
+    code: CodeRecords,
     /// The size of a copy of the mappings in bytes.
     mapping_bytes: usize,
     threads: BTreeMap<Tid, Option<String>>,
@@ -44,17 +56,24 @@ pub(super) struct TracedProcess<'a> {
     pub(super) pid: Pid,
     /// The process's threads and their names.
     pub(super) threads: Vec<(Tid, Option<&'a str>)>,
-    /// Executable memory mapped since the last `execve`, in order.
-    pub(super) mappings: &'a [Mmap],
+    /// The code that was mapped.
+    pub(super) code: &'a CodeRecords,
+    /// The last files of all processes.
+    pub(super) files: &'a NewestFiles,
 }
 
 impl Sideband {
-    /// Processes the records of a file, which are in time order only per processor.
-    pub(super) fn new(mut records: Vec<Record>) -> Self {
+    /// Processes the records of a file, which are in time order only per processor. `task_bound`:
+    /// the trace was bound to threads, not to processors.
+    pub(super) fn new(mut records: Vec<Record>, task_bound: bool) -> Self {
+        bound_losses(&mut records);
         // Records that perf synthesized at its start have no time and come first. The sort is
         // stable.
         records.sort_by_key(|record| record.id.time.unwrap_or(Nanos(0)));
-        let mut sideband = Self::default();
+        let mut sideband = Self {
+            task_bound,
+            ..Self::default()
+        };
         for record in records {
             sideband.add(record);
         }
@@ -64,22 +83,29 @@ impl Sideband {
     fn add(&mut self, record: Record) {
         match record.event {
             RecordEvent::Mmap(mmap) if mmap.user && mmap.executable => {
+                self.files.add(&mmap);
                 let process = self.process(mmap.pid);
                 process.mapping_bytes += size_of::<Mmap>() + mmap.path.len();
-                process.mappings.push(mmap);
+                process.code.map(mmap, record.id.time);
             }
             RecordEvent::Mmap(_) => {}
             RecordEvent::Comm { pid, tid, name, exec } => {
                 let process = self.process(pid);
                 if exec {
-                    process.mappings.clear();
-                    process.mapping_bytes = 0;
+                    process.code.execute();
                 }
                 process.threads.insert(tid, Some(name));
             }
-            RecordEvent::Fork { pid, tid, parent } => {
-                if pid != parent {
-                    self.inherit(pid, parent);
+            RecordEvent::Fork {
+                pid,
+                tid,
+                parent,
+                copies_mappings,
+            } => {
+                // perf's own records of running processes have no time.
+                let is_new = record.id.time.is_some_and(|time| time.0 != 0);
+                if pid != parent && copies_mappings && is_new {
+                    self.inherit(pid, parent, record.id.time);
                 }
                 self.process(pid).threads.entry(tid).or_default();
             }
@@ -90,7 +116,13 @@ impl Sideband {
                 self.process(pid).threads.entry(tid).or_default();
                 self.traced.insert(tid);
             }
-            RecordEvent::Aux { flags, .. } => {
+            RecordEvent::Aux { flags, offset, size } => {
+                if let (Some(cpu), Some(time)) = (record.id.cpu, record.id.time) {
+                    self.aux_ends.entry(cpu).or_default().push(AuxEnd {
+                        offset: offset.saturating_add(size),
+                        time,
+                    });
+                }
                 self.truncated += u64::from(flags.truncated());
                 self.partial += u64::from(flags.partial());
                 self.collided += u64::from(flags.collision());
@@ -108,24 +140,44 @@ impl Sideband {
                     process.threads.entry(switch.tid).or_default();
                 }
             }
-            RecordEvent::Lost { count } => self.lost = self.lost.saturating_add(count),
+            RecordEvent::Lost { count } => {
+                self.lost = self.lost.saturating_add(count);
+                self.lose_switches(record.id.cpu, record.id.time);
+            }
         }
     }
 
+    /// Notes that switches may be missing since the last one on a processor: an unknown thread may
+    /// have run.
+    fn lose_switches(&mut self, cpu: Option<Cpu>, time: Option<Nanos>) {
+        let (Some(cpu), Some(time)) = (cpu, time) else {
+            return;
+        };
+        self.switches.entry(cpu).or_default().push(ContextSwitch {
+            time,
+            pid: UNKNOWN.0,
+            tid: UNKNOWN.1,
+            direction: Direction::Out { preempted: false },
+            next_prev_pid: Pid(0),
+            next_prev_tid: Tid(0),
+        });
+    }
+
     /// Copies the parent's mappings into a new process.
-    fn inherit(&mut self, pid: Pid, parent: Pid) {
+    fn inherit(&mut self, pid: Pid, parent: Pid, at: Option<Nanos>) {
         let inherited = self.inherited;
         let parent_records = self.process(parent);
-        let after = inherited.saturating_add(parent_records.mapping_bytes);
+        let copied = parent_records.mapping_bytes + parent_records.code.memory();
+        let after = inherited.saturating_add(copied);
         if after > MAX_INHERITED {
             self.lost = self.lost.saturating_add(1);
             return;
         }
-        let (mappings, mapping_bytes) = (parent_records.mappings.clone(), parent_records.mapping_bytes);
+        let (code, mapping_bytes) = (parent_records.code.clone(), parent_records.mapping_bytes);
         self.inherited = after;
         let child = self.process(pid);
-        child.mappings = mappings;
-        child.mapping_bytes = mapping_bytes;
+        child.code.fork(&code, at);
+        child.mapping_bytes = child.mapping_bytes.saturating_add(mapping_bytes);
     }
 
     fn process(&mut self, pid: Pid) -> &mut ProcessRecords {
@@ -183,7 +235,7 @@ impl Sideband {
             pid.0 != 0 && pid.0 != u32::MAX && process.threads.keys().any(|tid| tids.contains(tid))
         };
         let traced = self.processes.iter().filter(is_traced);
-        let found = traced.filter(|(_, process)| !process.mappings.is_empty());
+        let found = traced.filter(|(_, process)| !process.code.is_empty());
         found
             .map(|(pid, process)| TracedProcess {
                 pid: *pid,
@@ -192,30 +244,59 @@ impl Sideband {
                     .iter()
                     .map(|(tid, name)| (*tid, name.as_deref()))
                     .collect(),
-                mappings: &process.mappings,
+                code: &process.code,
+                files: &self.files,
             })
             .collect()
     }
 
-    /// Returns the traced thread, if there is only one.
+    /// Returns the traced thread, if there certainly is only one.
+    ///
+    /// A trace that is bound to threads has records about each of them: of its start, or of its
+    /// state when recording began.
     fn find_only_traced(&self) -> Option<(Pid, Tid)> {
-        let mut traced = self.processes.iter().flat_map(|(pid, process)| {
-            process
-                .threads
-                .keys()
-                .filter(|tid| self.traced.contains(tid))
-                .map(|tid| (*pid, *tid))
+        let mut known = self.processes.iter().flat_map(|(pid, process)| {
+            let threads = process.threads.keys();
+            threads.map(|tid| (*pid, *tid))
         });
-        traced.next().filter(|_| traced.next().is_none())
+        let first = known.next().filter(|_| known.next().is_none());
+        first.filter(|_| self.task_bound && self.lost == 0)
+    }
+
+    /// Returns the ends of the parts of a processor's trace, with offsets in the stream of its
+    /// buffer.
+    pub(super) fn aux_ends(&self, cpu: Cpu) -> &[AuxEnd] {
+        self.aux_ends.get(&cpu).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the switches of threads that may have been traced. Other threads made no packets, so
+    /// it does not matter when they ran.
+    fn traced_switches(&self, switches: &[ContextSwitch]) -> Vec<ContextSwitch> {
+        // With lost records, any thread may have been traced.
+        if !self.task_bound || self.lost != 0 {
+            return switches.to_vec();
+        }
+        let mut runs = false;
+        let may_be_traced = |switch: &&ContextSwitch| {
+            let known = self.processes.contains_key(&switch.pid);
+            match switch.direction {
+                Direction::In => runs = known,
+                // An exited thread has no id any more. It is the one that ran.
+                Direction::Out { .. } if switch.tid == EXITED => return std::mem::take(&mut runs),
+                Direction::Out { .. } => runs = false,
+            }
+            known
+        };
+        switches.iter().filter(may_be_traced).copied().collect()
     }
 
     /// Returns the context switches of a processor, in time order.
     ///
-    /// If none were recorded and only one thread was traced, that thread is assumed to have run all
-    /// the time, and a note says so.
+    /// If none were recorded and only one thread was traced, that thread ran whenever there is a
+    /// trace, and a note says so.
     pub(super) fn switches(&self, cpu: Cpu, notes: &mut Vec<String>) -> Vec<ContextSwitch> {
         if let Some(switches) = self.switches.get(&cpu) {
-            return switches.clone();
+            return self.traced_switches(switches);
         }
         let Some((pid, tid)) = *self.only_traced.get_or_init(|| self.find_only_traced()) else {
             notes.push(format!(
@@ -238,6 +319,23 @@ impl Sideband {
     }
 }
 
+/// Sets the times of losses. The kernel reports a loss with the next record that fits: that record
+/// follows, and may have an earlier time.
+fn bound_losses(records: &mut [Record]) {
+    let mut next: HashMap<Cpu, Nanos> = HashMap::new();
+    for record in records.iter_mut().rev() {
+        let (Some(cpu), Some(time)) = (record.id.cpu, &mut record.id.time) else {
+            continue;
+        };
+        if matches!(record.event, RecordEvent::Lost { .. })
+            && let Some(next) = next.get(&cpu)
+        {
+            *time = (*time).min(Nanos(next.0.saturating_sub(1)));
+        }
+        next.insert(cpu, *time);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,10 +344,11 @@ mod tests {
     use std::time::{Duration, Instant};
 
     fn record(event: RecordEvent) -> Record {
-        Record {
-            id: SampleId::default(),
-            event,
-        }
+        let id = SampleId {
+            time: Some(Nanos(1)),
+            ..SampleId::default()
+        };
+        Record { id, event }
     }
 
     fn mapping(pid: u32, path: String) -> Record {
@@ -278,13 +377,120 @@ mod tests {
                 pid: Pid(pid),
                 tid: Tid(pid),
                 parent: Pid(1),
+                copies_mappings: true,
             })
         }));
-        let sideband = Sideband::new(records);
+        let sideband = Sideband::new(records, false);
         let copied = sideband.processes.values();
-        let copied: usize = copied.map(|process| process.mappings.len()).sum();
+        let copied: usize = copied.map(|process| process.code.len()).sum();
         assert!((40_000..400_000).contains(&copied), "{copied}");
         assert!(sideband.lost > 19_000, "{}", sideband.lost);
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn processes_that_ran_before_the_recording_inherit_nothing() {
+        let fork = |pid, copies_mappings| RecordEvent::Fork {
+            pid: Pid(pid),
+            tid: Tid(pid),
+            parent: Pid(1),
+            copies_mappings,
+        };
+        let synthesized = Record {
+            id: SampleId {
+                time: Some(Nanos(0)),
+                ..SampleId::default()
+            },
+            event: fork(2, true),
+        };
+        let own = Record {
+            event: mapping(2, "/b".to_owned()).event,
+            ..synthesized
+        };
+        let sideband = Sideband::new(
+            vec![
+                mapping(1, "/a".to_owned()),
+                synthesized,
+                own,
+                record(fork(3, false)),
+                record(fork(4, true)),
+            ],
+            false,
+        );
+        let lens = [1, 2, 3, 4].map(|pid| sideband.processes[&Pid(pid)].code.len());
+        assert_eq!(lens, [1, 1, 0, 1]);
+        assert_eq!(sideband.processes[&Pid(2)].code.program(), Some("/b"));
+    }
+
+    /// Each child of a chain has the mappings of its parent, and no more.
+    #[test]
+    fn a_chain_of_forks_stays_small() {
+        let mut records = vec![mapping(1, "/a".to_owned())];
+        for pid in 2..50_000 {
+            records.push(record(RecordEvent::Fork {
+                pid: Pid(pid),
+                tid: Tid(pid),
+                parent: Pid(pid - 1),
+                copies_mappings: true,
+            }));
+            let exec = RecordEvent::Comm {
+                pid: Pid(pid),
+                tid: Tid(pid),
+                name: String::new(),
+                exec: true,
+            };
+            records.extend([record(exec.clone()), record(exec)]);
+        }
+        let sideband = Sideband::new(records, false);
+        assert_eq!(sideband.lost, 0);
+        let last = &sideband.processes[&Pid(49_999)].code;
+        assert!(last.len() == 1 && last.memory() < 1000, "{}", last.memory());
+        let all: usize = sideband
+            .processes
+            .values()
+            .map(|process| process.code.len())
+            .sum();
+        assert_eq!(all, 49_999);
+    }
+
+    /// The kernel reports a loss with the time of the next record, or a later one.
+    #[test]
+    fn an_unknown_thread_may_have_run_where_records_were_lost() {
+        let at = |time, event| Record {
+            id: SampleId {
+                time: Some(Nanos(time)),
+                cpu: Some(Cpu(0)),
+                ..SampleId::default()
+            },
+            event,
+        };
+        let switch = |time, direction| {
+            let switch = ContextSwitch {
+                time: Nanos(time),
+                pid: Pid(1),
+                tid: Tid(1),
+                direction,
+                next_prev_pid: Pid(0),
+                next_prev_tid: Tid(0),
+            };
+            at(time, RecordEvent::Switch(switch))
+        };
+        let out = Direction::Out { preempted: false };
+        for lost in [30, 31, 35] {
+            let sideband = Sideband::new(
+                vec![
+                    mapping(1, "/a".to_owned()),
+                    switch(10, Direction::In),
+                    at(lost, RecordEvent::Lost { count: 3 }),
+                    switch(30, Direction::In),
+                    switch(40, out),
+                ],
+                true,
+            );
+            let switches = sideband.switches(Cpu(0), &mut Vec::new());
+            let found: Vec<_> = switches.iter().map(|one| (one.time.0, one.pid)).collect();
+            let expected = [(10, Pid(1)), (29, UNKNOWN.0), (30, Pid(1)), (40, Pid(1))];
+            assert_eq!(found, expected);
+        }
     }
 }

@@ -86,7 +86,9 @@ impl MarkBuilder {
             Event::Lost { cause, offset } => {
                 self.errors += u64::from(cause.is_decode_error());
                 self.end = match cause {
-                    GapCause::LostCode { at } | GapCause::OtherInstruction { at } => Some(at),
+                    GapCause::LostCode { at }
+                    | GapCause::UncertainCode { at }
+                    | GapCause::OtherInstruction { at } => Some(at),
                     _ => None,
                 };
                 self.gap(

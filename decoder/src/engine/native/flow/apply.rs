@@ -63,7 +63,8 @@ impl FlowDecoder<'_, '_> {
             if !self.enabled {
                 return Err(Error::BadStatus);
             }
-            self.passed_psb = (self.ip != at.0).then_some((packet, self.ip));
+            let is_elsewhere = self.ip != at.0 || self.memory.depends_on_time();
+            self.passed_psb = is_elsewhere.then_some((packet, self.ip));
             self.emit_timed(event, Event::Enabled { at, status });
             self.runaway.pass_psb(packet);
             self.pass_boundary(packet, at.0);
