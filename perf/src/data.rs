@@ -11,6 +11,7 @@ use crate::auxtrace::{self, AuxData, IntelPtInfo};
 use crate::cursor::Cursor;
 use crate::id_index::{self, IdEntry};
 use crate::record::{RawRecord, Record};
+use crate::sample::{self, Sample, SampleLayout};
 use crate::sample_id::SampleType;
 use backtrail_pt::TscConversion;
 use std::collections::HashMap;
@@ -58,6 +59,10 @@ pub struct EventAttr {
     pub exclude_kernel: bool,
     /// Whether it is enabled by `execve`. Only events of a thread can be.
     pub enable_on_exec: bool,
+    /// The layout of its samples.
+    pub layout: SampleLayout,
+    /// The number of events between two samples. `None`: the kernel adapts it to a frequency.
+    pub period: Option<u64>,
 }
 
 /// A `perf.data` file.
@@ -86,6 +91,8 @@ pub enum DataItem<'a> {
     Time(TscConversion),
     /// The threads of event ids.
     Ids(Vec<IdEntry>),
+    /// A sample, which [`PerfData::sample`] reads.
+    Sample(RawRecord<'a>),
 }
 
 impl<'a> PerfData<'a> {
@@ -240,8 +247,14 @@ impl<'a> PerfData<'a> {
         const WHAT: &str = "event attribute";
         let mut cursor = Cursor::new(attr, WHAT, offset);
         let (kind, _size, config) = (cursor.u32()?, cursor.u32()?, cursor.u64()?);
-        let (_period, sample_type, _read_format) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+        let (period, sample_type, read_format) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
         let flags = cursor.u64()?;
+        // `wakeup_events`, `bp_type`, `config1`, `config2`. Early attributes end before them.
+        let branch_sample_type = cursor
+            .bytes(4 + 4 + 8 + 8)
+            .and_then(|_| cursor.u64())
+            .unwrap_or(0);
+        let is_frequency = flags & 1 << 10 != 0;
         let sample_id_all = flags & 1 << 18 != 0;
         let index = self.events.len();
         self.events.push(EventAttr {
@@ -250,6 +263,12 @@ impl<'a> PerfData<'a> {
             sample_type: SampleType(if sample_id_all { sample_type } else { 0 }),
             exclude_kernel: flags & 1 << 5 != 0,
             enable_on_exec: flags & 1 << 12 != 0,
+            layout: SampleLayout {
+                sample_type,
+                read_format,
+                branch_sample_type,
+            },
+            period: (!is_frequency).then_some(period),
         });
         for id in ids.chunks_exact(8) {
             self.ids.insert(Cursor::new(id, WHAT, offset).u64()?, index);
@@ -358,8 +377,32 @@ impl<'a> PerfData<'a> {
                 return Err(Error::Unsupported(problem.to_owned()));
             }
             kind if kind >= USER_TYPE_START => None,
+            sample::PERF_RECORD_SAMPLE => Some(DataItem::Sample(raw)),
             _ => Record::parse(&raw, self.sample_type(raw.body))?.map(DataItem::Record),
         })
+    }
+
+    /// Reads a sample, and returns the index of its event with it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the sample is too short for its event's layout.
+    pub fn sample(&self, raw: &RawRecord<'_>) -> Result<(usize, Sample), Error> {
+        let layout = |index: usize| {
+            self.events
+                .get(index)
+                .map_or(SampleLayout::default(), |event| event.layout)
+        };
+        let index = |id: Option<u64>| id.and_then(|id| self.ids.get(&id)).copied();
+        let first = layout(0);
+        // The identifier comes first, so that the layout of the rest is known by it.
+        let identifier = raw
+            .body
+            .first_chunk::<8>()
+            .map(|bytes| u64::from_le_bytes(*bytes));
+        let event = index(identifier.filter(|_| first.has_identifier()));
+        let sample = Sample::parse(raw, &event.map_or(first, layout))?;
+        Ok((event.or_else(|| index(sample.id)).unwrap_or(0), sample))
     }
 
     /// Returns the `sample_type` of a record. With several events, the id at the end of the record

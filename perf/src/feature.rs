@@ -10,6 +10,7 @@ const HOSTNAME: u32 = 3;
 const OSRELEASE: u32 = 4;
 const CPUID: u32 = 9;
 const CMDLINE: u32 = 11;
+const EVENT_DESC: u32 = 12;
 
 impl PerfData<'_> {
     /// Returns the processor, from `VENDOR,FAMILY,MODEL,STEPPING`.
@@ -61,6 +62,27 @@ impl PerfData<'_> {
     #[must_use]
     pub fn build_ids(&self) -> Vec<(String, BuildId)> {
         self.build_id_parts().flat_map(build_ids_in).collect()
+    }
+
+    /// Returns the names of the events as the user wrote them, in the order of
+    /// [`events`](PerfData::events). Empty: the file does not have them.
+    #[must_use]
+    pub fn event_names(&self) -> Vec<String> {
+        let Some(bytes) = self.feature(EVENT_DESC) else {
+            return Vec::new();
+        };
+        let mut cursor = Cursor::new(bytes, "event descriptions", 0);
+        let (Ok(count), Ok(attr_size)) = (cursor.u32(), cursor.u32()) else {
+            return Vec::new();
+        };
+        let mut name = || {
+            cursor.bytes(attr_size as usize).ok()?;
+            let ids = cursor.u32().ok()?;
+            let name = string(&mut cursor)?;
+            cursor.bytes(8 * ids as usize).ok()?;
+            Some(name)
+        };
+        (0..count).map_while(|_| name()).collect()
     }
 
     fn string(&self, feature: u32) -> Option<String> {

@@ -40,6 +40,7 @@ mod refusal;
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub mod ring;
+pub mod sample;
 pub mod sample_id;
 pub mod switch;
 

@@ -20,6 +20,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod address_spaces;
 mod columns;
 mod diff;
 mod error;

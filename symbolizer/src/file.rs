@@ -4,7 +4,7 @@ use crate::source::FileBytes;
 use crate::sources::Sources;
 use crate::tables::Tables;
 use crate::{DebugSearch, Error, Frame, Function, InlinedCopy, LineMatch, LineRow, UnwindRow};
-use backtrail_pt::{BuildId, Svma};
+use backtrail_pt::{BuildId, FileOffset, Svma};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -53,6 +53,15 @@ impl SymbolFile {
     #[must_use]
     pub fn build_id(&self) -> Option<BuildId> {
         self.cell.with_dependent(|_, tables| tables.build_id.clone())
+    }
+
+    /// Returns the address of a byte of the file, by its `PT_LOAD` segments. `None`: the byte is
+    /// not loaded.
+    #[must_use]
+    pub fn address_of(&self, offset: FileOffset) -> Option<Svma> {
+        self.cell
+            .with_dependent(|_, tables| tables.address_of(offset.0))
+            .map(Svma)
     }
 
     /// Returns why debug information is missing, or `None` if none is known to be missing.

@@ -12,7 +12,7 @@ use crate::types::Type;
 use crate::unwind::{UnwindRow, UnwindTables};
 use crate::{Error, Frame, Function, FunctionKind, InlinedCopy, LineMatch, LineRow, SourceLocation};
 use backtrail_pt::{BuildId, Svma};
-use object::elf::PT_TLS;
+use object::elf::{PT_LOAD, PT_TLS};
 use object::read::elf::ProgramHeader;
 use object::{LittleEndian, Object};
 use rustc_hash::FxHashMap;
@@ -66,6 +66,17 @@ impl<'d> Tables<'d> {
             Some(info)
         };
         self.debug.get_or_init(open).as_ref()
+    }
+
+    /// Returns the address of a byte of the file, by the segments that are loaded.
+    pub fn address_of(&self, offset: u64) -> Option<u64> {
+        let elf = self.sources.module.elf().ok()?;
+        let mut headers = elf.elf_program_headers().iter();
+        headers.find_map(|header| {
+            let (start, size) = header.file_range(LittleEndian);
+            let is_here = header.p_type(LittleEndian) == PT_LOAD && offset.checked_sub(start)? < size;
+            is_here.then(|| header.p_vaddr(LittleEndian).wrapping_add(offset - start))
+        })
     }
 
     pub fn debug_gap(&self) -> Option<String> {

@@ -18,7 +18,7 @@ pub enum Profile {
 /// `backtrail profile report`.
 #[derive(Debug, Args)]
 pub struct ProfileReport {
-    /// A profile: pprof or folded stacks
+    /// A profile: perf.data, pprof or folded stacks
     pub file: PathBuf,
     /// The view
     #[arg(long, value_enum, default_value_t = ProfileView::Top)]
@@ -79,7 +79,7 @@ pub struct ProfileDiff {
 /// `backtrail profile export`.
 #[derive(Debug, Args)]
 pub struct ProfileExport {
-    /// A profile: pprof or folded stacks
+    /// A profile: perf.data, pprof or folded stacks
     pub file: PathBuf,
     /// The output format
     #[arg(long, value_enum)]

@@ -3,7 +3,9 @@
 use super::export;
 use backtrail_tests::backtrail::{Run, backtrail};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use tempfile::TempDir;
 
 const BEFORE: &str = "main;parse;memcpy 30\nmain;parse 20\nmain;idle 50\n";
@@ -137,6 +139,7 @@ fn damaged_profiles_are_refused_in_a_sentence() {
         (b"\x1f\x8b\x08\x00rubbish", "the gzip data is damaged"),
         (b"\x0a\xff\x01", "the profile ends within a message"),
         (b"PERFILE2", "perf.data"),
+        (b"2ELIFREP", "big-endian"),
     ] {
         std::fs::write(files.path("out"), bytes).unwrap();
         let run = files.run(&["report", "out"]);
@@ -156,4 +159,73 @@ fn recording_is_a_profile() {
     let report = files.json(&["report", "out", "--event", "calls", "--limit", "100000", "--json"]);
     let functions = report["functions"].as_array().unwrap();
     assert!(functions.iter().any(|row| row["name"] == "main"), "{report}");
+}
+
+const WORK: &str = "
+#include <stdio.h>
+__attribute__((noinline)) long work(int n) { long s = 0; for (int i = 0; i < n; i++) s += (long)i * i % 7; return s; }
+__attribute__((noinline)) long other(int n) { return work(n) + 1; }
+int main() { long t = 0; for (int i = 0; i < 3000; i++) { t += work(30000 + i); t += other(10000 + i); } return t == 0; }
+";
+
+/// Returns the number of samples by innermost function, as `perf script` prints them.
+fn samples_by_perf(file: &Path) -> BTreeMap<String, i64> {
+    let mut script = Command::new("perf");
+    script.args(["script", "-F", "ip,sym", "-G", "-i"]).arg(file);
+    let text = String::from_utf8(script.output().unwrap().stdout).unwrap();
+    let mut counts = BTreeMap::new();
+    for (_, name) in text.lines().filter_map(|line| line.trim().split_once(' ')) {
+        *counts.entry(name.to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn perf_data_has_the_samples_that_perf_prints() {
+    if Command::new("perf").arg("--version").output().is_err() {
+        eprintln!("skipped: perf is not installed");
+        return;
+    }
+    let files = Files::new();
+    let (source, program, data) = (files.path("work.c"), files.path("work"), files.path("out"));
+    std::fs::write(&source, WORK).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O0", "-g", "-o"]);
+    assert!(compiler.arg(&program).arg(&source).status().unwrap().success());
+    let mut perf = Command::new("perf");
+    perf.args(["record", "-q", "-g", "-e", "cpu-clock:u", "-c", "1000000", "-o"]);
+    assert!(
+        perf.arg(&data)
+            .arg("--")
+            .arg(&program)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let report = files.json(&["report", "out", "--json"]);
+    let by_perf = samples_by_perf(&data);
+    assert!(by_perf.values().sum::<i64>() > 20, "{by_perf:?}");
+    let rows = report["functions"].as_array().unwrap().iter();
+    let ours: BTreeMap<String, i64> = rows
+        .map(|row| {
+            (
+                row["name"].as_str().unwrap().to_owned(),
+                row["own"].as_i64().unwrap() / 1_000_000,
+            )
+        })
+        .filter(|(_, own)| *own > 0)
+        .collect();
+    assert_eq!(ours, by_perf);
+    let callers = files.json(&[
+        "report",
+        "out",
+        "--view",
+        "callers",
+        "--function",
+        "other",
+        "--json",
+    ]);
+    let names = callers["calls"].as_array().unwrap().iter();
+    let names: Vec<_> = names.take(2).map(|call| call["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["other", "main"]);
 }

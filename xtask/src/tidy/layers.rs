@@ -20,7 +20,7 @@ const USES: &[(&str, &[&str])] = &[
         &["pt", "bundle", "decoder", "symbolizer", "values", "debugger"],
     ),
     ("export", &["pt", "decoder", "symbolizer", "debugger"]),
-    ("profile", &["pt"]),
+    ("profile", &["pt", "perf"]),
     ("dap-adapter", &["pt", "decoder", "debugger", "console"]),
     (
         "cli",

@@ -187,6 +187,7 @@ impl<'a> Recording<'a> {
                 DataItem::Aux(piece) => aux.push(piece),
                 DataItem::Time(conversion) => tsc = Some(conversion),
                 DataItem::Ids(entries) => ids.extend(entries),
+                DataItem::Sample(_) => {}
             }
         }
         let task_bound = info.as_ref().is_some_and(|info| is_task_bound(data, info, &ids));

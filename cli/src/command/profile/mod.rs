@@ -4,6 +4,7 @@ mod diff;
 mod export;
 mod report;
 mod selected;
+mod symbolize;
 mod weight;
 
 use crate::args::Profile;

@@ -1,8 +1,10 @@
 //! Reading a profile, and selecting the samples and frames of a view.
 
+use super::symbolize::symbolize;
 use crate::args::ProfileSelection;
 use crate::exit::Failure;
 use backtrail_profile::{Collapse, EventId, Filter, FunctionProfile, Profile, Rules, SymbolId, format};
+use backtrail_symbolizer::DebugSearch;
 use std::path::Path;
 
 /// The selected samples of a profile, by functions.
@@ -92,8 +94,11 @@ impl Selected {
 pub fn read(path: &Path) -> Result<Profile, Failure> {
     let bytes = std::fs::read(path)
         .map_err(|error| Failure::failed(format_args!("cannot read {}: {error}", path.display())))?;
-    format::read(&bytes)
-        .map_err(|error| Failure::of(format_args!("{}: {error}", path.display()), error.is_refused()))
+    let mut profile = format::read(&bytes)
+        .map_err(|error| Failure::of(format_args!("{}: {error}", path.display()), error.is_refused()))?;
+    let notes = symbolize(&mut profile, &DebugSearch::default())?;
+    profile.notes.extend(notes);
+    Ok(profile)
 }
 
 /// Returns the event of this name, or the last one.

@@ -1,0 +1,84 @@
+//! Names and lines of a profile's code, from the files on this machine.
+
+use backtrail_profile::{Frame, FrameId, Function, Line, ModuleId, Profile, Result};
+use backtrail_symbolizer::{DebugSearch, SymbolFile};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Adds lines to the frames that have none. A file whose build id is not that of the profile is not
+/// used. Returns a sentence for each module that has frames but no symbols.
+pub fn symbolize(profile: &mut Profile, search: &DebugSearch) -> Result<Vec<String>> {
+    let mut frames: BTreeMap<ModuleId, Vec<FrameId>> = BTreeMap::new();
+    for (id, frame) in profile.frames.iter() {
+        if let Frame::Code { module, .. } = frame
+            && profile.lines_of(id).is_empty()
+        {
+            frames.entry(*module).or_default().push(id);
+        }
+    }
+    let mut notes = Vec::new();
+    for (module, frames) in frames {
+        match open(profile, module, search) {
+            Err(note) => notes.push(note),
+            Ok(symbols) => {
+                for frame in frames {
+                    add_lines(profile, &symbols, frame)?;
+                }
+            }
+        }
+    }
+    Ok(notes)
+}
+
+/// Opens the file of a module, if it is the build that was profiled.
+fn open(
+    profile: &Profile,
+    module: ModuleId,
+    search: &DebugSearch,
+) -> std::result::Result<SymbolFile, String> {
+    let Some(module) = profile.modules.get(module) else {
+        return Err("a module is missing".to_owned());
+    };
+    let path = profile.text(module.path);
+    if !path.starts_with('/') {
+        return Err(format!("{path} is no file; its symbols are unknown"));
+    }
+    let symbols = SymbolFile::open(Path::new(path), search)
+        .map_err(|error| format!("the symbols of {path} are unknown: {error}"))?;
+    match (&module.build_id, symbols.build_id()) {
+        (Some(profiled), found) if found.as_ref() != Some(profiled) => Err(format!(
+            "{path} is of another build than the one that was profiled; its symbols are unknown"
+        )),
+        _ => Ok(symbols),
+    }
+}
+
+fn add_lines(profile: &mut Profile, symbols: &SymbolFile, frame: FrameId) -> Result<()> {
+    let Some(Frame::Code { offset, .. }) = profile.frames.get(frame).copied() else {
+        return Ok(());
+    };
+    let Some(at) = symbols.address_of(offset) else {
+        return Ok(());
+    };
+    let mut lines = Vec::new();
+    for found in symbols.frames_at(at) {
+        let declared = found.declared.as_ref();
+        let file = found.location.as_ref().map(|location| &location.file);
+        let function = Function {
+            name: profile.string(&found.function)?,
+            linkage_name: profile.string(&found.linkage_name)?,
+            file: match declared.map(|(file, _)| file).or(file) {
+                None => None,
+                Some(file) => Some(profile.string(file)?),
+            },
+            start_line: declared.map_or(0, |(_, line)| *line),
+        };
+        let function = profile.functions.intern(function)?;
+        let line = found.location.as_ref().map_or(0, |location| location.line);
+        lines.push(Line { function, line });
+    }
+    if !lines.is_empty() {
+        profile.lines.insert(frame, lines.into());
+    }
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! The mapped files of processes over time.
+
+use crate::frame::{Frame, ModuleId};
+use backtrail_pt::{FileOffset, Pid};
+use std::collections::{BTreeMap, HashMap};
+
+/// A mapped part of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MappedModule {
+    /// The module.
+    pub module: ModuleId,
+    /// The file offset of the first byte.
+    pub offset: FileOffset,
+}
+
+/// A mapping with the address after its last byte.
+#[derive(Clone, Copy, Debug)]
+struct Mapping {
+    end: u64,
+    mapped: MappedModule,
+}
+
+/// The mappings of one process by their first addresses. They do not overlap.
+#[derive(Clone, Debug, Default)]
+struct AddressSpace {
+    mappings: BTreeMap<u64, Mapping>,
+}
+
+impl AddressSpace {
+    /// Adds a mapping, which replaces what was there.
+    fn map(&mut self, start: u64, end: u64, mapped: MappedModule) {
+        self.unmap(start, end);
+        self.mappings.insert(start, Mapping { end, mapped });
+    }
+
+    /// Removes mappings between two addresses. Parts outside of them stay.
+    fn unmap(&mut self, start: u64, end: u64) {
+        let before = self.mappings.range(..start).next_back();
+        let first = before
+            .filter(|(_, mapping)| mapping.end > start)
+            .map(|(at, _)| *at);
+        let first = first.unwrap_or(start);
+        let overlapping: Vec<_> = self.mappings.range(first..end).map(|(at, _)| *at).collect();
+        for at in overlapping {
+            let Some(old) = self.mappings.remove(&at) else {
+                continue;
+            };
+            if at < start {
+                let head = Mapping { end: start, ..old };
+                self.mappings.insert(at, head);
+            }
+            if old.end > end {
+                let mut tail = old;
+                tail.mapped.offset = old.mapped.offset + (end - at);
+                self.mappings.insert(end, tail);
+            }
+        }
+    }
+
+    fn find(&self, address: u64) -> Option<Frame> {
+        let (start, mapping) = self.mappings.range(..=address).next_back()?;
+        (address < mapping.end).then(|| Frame::Code {
+            module: mapping.mapped.module,
+            offset: mapping.mapped.offset + (address - start),
+        })
+    }
+}
+
+/// The mappings of all processes and of the kernel at one time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AddressSpaces {
+    processes: HashMap<Pid, AddressSpace>,
+    kernel: AddressSpace,
+}
+
+impl AddressSpaces {
+    /// Maps a part of a module. `None`: in the kernel.
+    pub fn map(&mut self, pid: Option<Pid>, start: u64, size: u64, mapped: MappedModule) {
+        let space = match pid {
+            None => &mut self.kernel,
+            Some(pid) => self.processes.entry(pid).or_default(),
+        };
+        if size > 0 {
+            space.map(start, start.saturating_add(size), mapped);
+        }
+    }
+
+    /// Copies the mappings of a parent to its new child.
+    pub fn fork(&mut self, parent: Pid, child: Pid) {
+        let copy = self.processes.get(&parent).cloned().unwrap_or_default();
+        self.processes.insert(child, copy);
+    }
+
+    /// Removes all mappings of a process, because it executes another program or ended.
+    pub fn clear(&mut self, pid: Pid) {
+        self.processes.remove(&pid);
+    }
+
+    /// Returns the frame of an address of a process, or of the kernel.
+    pub fn frame(&self, pid: Option<Pid>, address: u64) -> Frame {
+        let space = match pid {
+            None => Some(&self.kernel),
+            Some(pid) => self.processes.get(&pid),
+        };
+        let frame = space.and_then(|space| space.find(address));
+        frame.unwrap_or(Frame::Address(address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Id;
+
+    const PID: Pid = Pid(7);
+
+    fn mapped(module: u32, offset: u64) -> MappedModule {
+        MappedModule {
+            module: ModuleId::from_index(module),
+            offset: FileOffset(offset),
+        }
+    }
+
+    fn at(spaces: &AddressSpaces, pid: Pid, address: u64) -> Option<(usize, u64)> {
+        match spaces.frame(Some(pid), address) {
+            Frame::Code { module, offset } => Some((module.index(), offset.0)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn newer_mapping_replaces_a_part_of_an_older_one() {
+        let mut spaces = AddressSpaces::default();
+        spaces.map(Some(PID), 0x1000, 0x3000, mapped(0, 0x100));
+        spaces.map(Some(PID), 0x2000, 0x1000, mapped(1, 0));
+        assert_eq!(at(&spaces, PID, 0x1fff), Some((0, 0x10ff)));
+        assert_eq!(at(&spaces, PID, 0x2000), Some((1, 0)));
+        assert_eq!(at(&spaces, PID, 0x3001), Some((0, 0x2101)));
+        assert_eq!(at(&spaces, PID, 0x4000), None);
+        spaces.map(Some(PID), 0, 0x5000, mapped(2, 0));
+        assert_eq!(at(&spaces, PID, 0x2000), Some((2, 0x2000)));
+    }
+
+    #[test]
+    fn child_has_the_mappings_of_its_parent() {
+        let mut spaces = AddressSpaces::default();
+        spaces.map(Some(PID), 0x1000, 0x1000, mapped(0, 0));
+        spaces.fork(PID, Pid(8));
+        spaces.clear(PID);
+        assert_eq!(at(&spaces, PID, 0x1000), None);
+        assert_eq!(at(&spaces, Pid(8), 0x1000), Some((0, 0)));
+        assert_eq!(spaces.frame(None, 0x1000), Frame::Address(0x1000));
+    }
+
+    proptest::proptest! {
+        /// Every address belongs to the last mapping that covers it.
+        #[test]
+        fn last_mapping_holds(maps in proptest::collection::vec((0u64..60, 1u64..20), 0..20)) {
+            let mut spaces = AddressSpaces::default();
+            for (index, (start, size)) in maps.iter().enumerate() {
+                spaces.map(Some(PID), *start, *size, mapped(index as u32, *start));
+            }
+            for address in 0..90 {
+                let mut covering = maps.iter().enumerate().rev();
+                let last = covering.find(|(_, (start, size))| (*start..start + size).contains(&address));
+                proptest::prop_assert_eq!(at(&spaces, PID, address), last.map(|(index, _)| (index, address)));
+            }
+        }
+    }
+}
