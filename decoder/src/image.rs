@@ -62,8 +62,8 @@ pub trait Memory {
         false
     }
 
-    /// Returns whether the code depends on the time. Then code that is missing at a PSB may be known
-    /// from it on.
+    /// Returns whether the code depends on the time. Then code that is missing at a PSB may be
+    /// known from it on.
     fn depends_on_time(&self) -> bool {
         false
     }

@@ -24,10 +24,6 @@ const LICENSES: &[&str] = &[
 
 /// Crates that may be there in several versions, and why.
 const DOUBLES: &[(&str, &str)] = &[
-    (
-        "cpufeatures",
-        "sha2 0.10 has 0.2; what proptest draws random numbers with has 0.3; test only",
-    ),
     ("getrandom", "ring has 0.2; tempfile has 0.4"),
     ("object", "aya 0.14 has 0.39, and reads the eBPF objects with it"),
     (

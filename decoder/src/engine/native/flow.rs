@@ -59,8 +59,8 @@ pub(super) struct FlowDecoder<'a, 'b> {
     since_address: u32,
     /// The offset from which the next PSB to start at is searched.
     search_from: usize,
-    /// The last PSB in the flow and the address of the flow there, if the PSB+ has another address or
-    /// the code depends on the time.
+    /// The last PSB in the flow and the address of the flow there. Set if the PSB+ has another
+    /// address, or if the code depends on the time.
     passed_psb: Option<(usize, u64)>,
     cache: DecodeCache,
     /// The number of times the code changed.
