@@ -50,9 +50,9 @@ impl CurrentVersion {
 impl<'a> VersionedImage<'a> {
     /// The most steps for code that changes at known times. Beyond it, code that ever changes is
     /// unknown: a trace whose times go back and forth could take very long.
-    const MAX_STEPS: usize = 1 << 24;
+    const MAX_STEPS: usize = 1 << 21;
     /// The steps of a switch, besides one for each changed range.
-    const SWITCH_STEPS: usize = 64;
+    const SWITCH_STEPS: usize = 16;
 
     /// Returns the code of `image` as the thread `tid` sees it; `None` if it never changes for the
     /// thread.
