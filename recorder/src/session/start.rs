@@ -84,6 +84,8 @@ impl Session<'_> {
                 match ptrace::seize(tid, EVENTS) {
                     Ok(()) => seized.push(tid),
                     Err(error) if error.is_gone() || status::has_ended(tid) => {}
+                    // A seized thread has started it just now.
+                    Err(_) if is_traced_by_us(tid) => {}
                     // A thread that is not traced could write to code that the others translate.
                     Err(error) => return Err(fail(tid, error)),
                 }
@@ -136,6 +138,12 @@ impl Session<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns whether this process traces a thread.
+fn is_traced_by_us(tid: RawTid) -> bool {
+    let own = RawTid::try_from(std::process::id()).ok();
+    status::tracer(tid).is_some_and(|tracer| status::thread_group(tracer) == own)
 }
 
 fn attach_hint(tid: RawTid, source: &std::io::Error) -> String {
