@@ -7,7 +7,7 @@ mod agreed;
 
 use agreed::decode_agreed;
 use backtrail_decoder::{
-    AuxEnd, Config, Decoded, GapCause, History, Image, Input, NewCode, Section, Switch, TimedChange,
+    AuxEnd, Config, Decoded, Decoder, GapCause, History, Image, Input, NewCode, Section, Switch, TimedChange,
     UnattributedReason, Version,
 };
 use backtrail_pt::encoder::TimingOptions;
@@ -334,4 +334,30 @@ fn cycles_do_not_bound_the_time_of_code() {
     // Each flow is lost, also that after the first one.
     let uncertain = GapCause::UncertainCode { at: CODE };
     assert_eq!(causes(&estimated), [uncertain.clone(), uncertain]);
+}
+
+/// Decoding does not start again at the PSB at which it started.
+#[test]
+fn unknown_code_at_a_psb_is_passed() {
+    let mut trace = encoder(true);
+    stamped_burst(&mut trace, 1100, 4);
+    stamped_burst(&mut trace, 1300, 4);
+    let changes = vec![
+        (500, NewCode::Unknown(CODE, Avma(0x100f))),
+        (1200, NewCode::Known(section(&TWO))),
+    ];
+    let input = Input::Thread {
+        tid: Tid(1),
+        trace: Arc::new(trace.take()),
+        image: Arc::new(image(changes)),
+    };
+    let config = Config::default();
+    let decoded = Decoder::new(&config).decode(&[input], &BTreeMap::new()).unwrap();
+    let history = &decoded.threads[0];
+    assert_eq!(executed(history), [(0, 2), (2, 2)]);
+    assert!(
+        causes(history)
+            .iter()
+            .all(|cause| matches!(cause, GapCause::LostCode { .. } | GapCause::UncertainCode { .. }))
+    );
 }

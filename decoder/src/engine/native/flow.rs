@@ -208,7 +208,7 @@ impl<'a, 'b> FlowDecoder<'a, 'b> {
                     self.progress.note_missing_call();
                     return Ok(());
                 }
-                Stop::AtPsb(psb) => self.search_from = psb,
+                Stop::AtPsb(psb) => self.search_from = psb.max(after_sync),
                 Stop::Canceled => return Err(Canceled),
                 Stop::Overlong(at) => self.emit_lost(GapCause::Overlong { at: Avma(at) }),
                 Stop::RunAway(at) => self.emit_lost(GapCause::RunAway { at: Avma(at) }),

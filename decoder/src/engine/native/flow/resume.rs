@@ -23,6 +23,7 @@ impl FlowDecoder<'_, '_> {
             // No instruction ran since the PSB, so its address is the next one that is known.
             if let (&Stop::Error(_, Some(at)), Some((psb, ip))) = (&stop, self.passed_psb)
                 && at == ip
+                && Some(psb) > self.events.sync_offset()
                 && self.config.resync == Resync::NextAddress
             {
                 return Stop::AtPsb(psb);
