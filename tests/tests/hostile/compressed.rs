@@ -120,6 +120,7 @@ fn bomb_is_refused_at_the_limit() {
 /// Every file claims all memory, and every segment is a page.
 #[test]
 fn many_segments_and_files_open_in_time() {
+    let _alone = alone();
     const COUNT: u64 = 40_000;
     let segment = |index: u64| Segment {
         start: Avma(0x10_0000 + index * 0x2000),
