@@ -18,8 +18,15 @@ pub fn crash() -> Option<&'static Crash> {
         .as_ref()
 }
 
-/// Builds the extension with debug symbols.
+/// Returns the extension with debug symbols. It is built once, because other tests may have it
+/// open.
 pub fn extension() -> Option<PathBuf> {
+    static EXTENSION: OnceLock<Option<PathBuf>> = OnceLock::new();
+    EXTENSION.get_or_init(built).clone()
+}
+
+/// Builds the extension. Returns `None` if the header of sqlite3 is not installed.
+fn built() -> Option<PathBuf> {
     present("/usr/include/sqlite3ext.h")?;
     let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rates.so");
     let output = Command::new("cc")
