@@ -48,7 +48,7 @@ fn is_refused() -> Outcome {
             victim.0.id(),
             "no recorder of this user claims the process",
         ),
-        ("crash", victim.0.id(), "by the kernel alone"),
+        ("crash", victim.0.id(), "only the kernel may report crashes"),
         ("handler", victim.0.id(), "Permission denied"),
     ] {
         let mut stranger = stranger(what, of)?;
