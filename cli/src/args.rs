@@ -8,9 +8,13 @@ pub use collector::{Collect, CrashSelection, Crashes, CrashesDebug, CrashesList,
 
 mod export;
 #[cfg(feature = "profile")]
+mod fdo;
+#[cfg(feature = "profile")]
 mod profile;
 
 pub use export::{Export, ExportClock, ExportFormat};
+#[cfg(feature = "profile")]
+pub use fdo::{Fdo, FdoFormat};
 #[cfg(feature = "profile")]
 pub use profile::{
     Profile, ProfileDiff, ProfileExport, ProfileFormat, ProfileReport, ProfileSelection, ProfileView,
@@ -81,6 +85,9 @@ pub enum Command {
     /// Show, compare and convert profiles
     #[command(subcommand)]
     Profile(Profile),
+    #[cfg(feature = "profile")]
+    /// Write what a binary executed as input for its next build: AutoFDO for clang, BOLT
+    Fdo(Fdo),
     /// Pack a bundle directory into one .btz file
     Pack(Pack),
     /// Unpack a .btz file into a bundle directory

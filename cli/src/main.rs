@@ -65,6 +65,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Export(args) => command::export::run(&args),
         #[cfg(feature = "profile")]
         Command::Profile(args) => command::profile::run(&args),
+        #[cfg(feature = "profile")]
+        Command::Fdo(args) => command::fdo::run(&args),
         Command::Pack(args) => command::pack::pack(&args),
         Command::Unpack(args) => command::pack::unpack(&args),
         Command::LastWord(args) => command::last_word::run(&args),

@@ -12,6 +12,8 @@
 
 mod chrome;
 mod error;
+#[cfg(feature = "fdo")]
+pub mod fdo;
 mod firefox;
 mod folded;
 mod format;

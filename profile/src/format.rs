@@ -2,6 +2,7 @@
 
 pub mod folded;
 pub mod perf_data;
+pub mod perf_script;
 pub mod pprof;
 pub mod speedscope;
 

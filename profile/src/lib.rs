@@ -24,6 +24,7 @@ mod address_spaces;
 mod columns;
 mod diff;
 mod error;
+pub mod fdo;
 mod filter;
 pub mod format;
 mod frame;

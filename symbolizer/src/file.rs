@@ -3,7 +3,7 @@
 use crate::source::FileBytes;
 use crate::sources::Sources;
 use crate::tables::Tables;
-use crate::{DebugSearch, Error, Frame, Function, InlinedCopy, LineMatch, LineRow, UnwindRow};
+use crate::{DebugSearch, Error, Frame, Function, InlinedCopy, LineMatch, LineRow, SampleFrame, UnwindRow};
 use backtrail_pt::{BuildId, FileOffset, Svma};
 use std::ops::Range;
 use std::path::Path;
@@ -81,6 +81,14 @@ impl SymbolFile {
     #[must_use]
     pub fn frames_at(&self, at: Svma) -> Vec<Frame> {
         self.cell.with_dependent(|_, tables| tables.frames_at(at.0))
+    }
+
+    /// Returns the calls active at `at` as sample profiles for compilers name them: the innermost
+    /// inlined copy first. The result is empty if DWARF describes no function or line there.
+    #[must_use]
+    pub fn sample_frames_at(&self, at: Svma) -> Vec<SampleFrame> {
+        self.cell
+            .with_dependent(|_, tables| tables.sample_frames_at(at.0))
     }
 
     /// Returns the line table row that covers `at`.

@@ -65,6 +65,21 @@ pub struct Frame<A = Svma> {
     pub inlined: bool,
 }
 
+/// One frame of a symbolic stack as compilers read it in sample profiles: a line relative to its
+/// function, and a discriminator.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SampleFrame {
+    /// The linkage name as DWARF states it, or the source name of a C function.
+    pub linkage_name: Arc<str>,
+    /// The line of the address, or of the inlined call that leads to the next inner frame; 0 if
+    /// there is none.
+    pub line: u32,
+    /// The line of the function's declaration; 0 if unknown.
+    pub declared_line: u32,
+    /// DWARF's discriminator, which separates blocks of one line (DWARF 5, section 6.2.2).
+    pub discriminator: u32,
+}
+
 /// A position in source code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SourceLocation {

@@ -2,7 +2,7 @@
 
 use crate::code::CodeRanges;
 use crate::constants::Constants;
-use crate::dwarf::{DebugInfo, FunctionAt, PrologueEnd, Statement};
+use crate::dwarf::{DebugInfo, FunctionAt, PrologueEnd, ResolvedName, Statement};
 use crate::entry_id::EntryId;
 use crate::names;
 use crate::objects::ObjectTable;
@@ -10,7 +10,9 @@ use crate::sources::Sources;
 use crate::symbols::SymbolTable;
 use crate::types::Type;
 use crate::unwind::{UnwindRow, UnwindTables};
-use crate::{Error, Frame, Function, FunctionKind, InlinedCopy, LineMatch, LineRow, SourceLocation};
+use crate::{
+    Error, Frame, Function, FunctionKind, InlinedCopy, LineMatch, LineRow, SampleFrame, SourceLocation,
+};
 use backtrail_pt::{BuildId, Svma};
 use object::elf::{PT_LOAD, PT_TLS};
 use object::read::elf::ProgramHeader;
@@ -174,6 +176,32 @@ impl<'d> Tables<'d> {
             entry: function.entry,
             inlined: false,
         });
+        frames
+    }
+
+    /// Returns the frames of an address, innermost first, by DWARF alone.
+    pub fn sample_frames_at(&self, at: u64) -> Vec<SampleFrame> {
+        let Some(debug) = self.debug() else {
+            return Vec::new();
+        };
+        let (Some(function), Some(row)) = (debug.function_at(at), debug.sample_row_at(at)) else {
+            return Vec::new();
+        };
+        let mut place = (row.line, row.discriminator);
+        let mut frames = Vec::new();
+        let mut push = |name: &ResolvedName, (line, discriminator): (u32, u32)| {
+            frames.push(SampleFrame {
+                linkage_name: name.name.linkage.clone(),
+                line,
+                declared_line: name.declared.as_ref().map_or(0, |(_, line)| *line),
+                discriminator,
+            });
+        };
+        for copy in debug.inlined_at(at, MAX_INLINED) {
+            push(copy.name, place);
+            place = (copy.call.line, copy.call_discriminator);
+        }
+        push(function.name, place);
         frames
     }
 

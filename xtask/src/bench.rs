@@ -7,6 +7,7 @@ mod collect;
 mod costs;
 mod debug;
 mod decode;
+mod fdo;
 mod machine;
 mod options;
 mod peers;
@@ -51,6 +52,12 @@ pub fn debug(options: &DebugOptions) -> Result<(), Failure> {
     let binary = release()?;
     on_two_cores()?;
     debug::run(options, &binary)
+}
+
+/// `bench fdo`: lua as `-O2` builds it, and rebuilt with the branches of a recording.
+pub fn fdo() -> Result<(), Failure> {
+    packages::ensure(&[packages::FDO])?;
+    fdo::run(&release()?)
 }
 
 /// `bench collect`: how soon the collector knows of crashes, and what it costs.

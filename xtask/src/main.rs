@@ -70,6 +70,7 @@ cargo xtask bench decode [PROGRAM…]   decoding speed of our engines, libipt an
 cargo xtask bench debug               times of the debugger's commands on a history of 100 million
                                       instructions [--quick] [--json] [--fresh] [--places N]
 cargo xtask bench adapter [BUNDLE]    times of the debug adapter on the last 64 MiB of a trace
+cargo xtask bench fdo                 lua, rebuilt with the branches of a recording by clang and BOLT
 cargo xtask bench collect             a thousand crashes under the collector, and its cost when idle
                                       (root)";
 
@@ -122,6 +123,7 @@ fn main() -> ExitCode {
             bench::DecodeOptions::parse(options).and_then(|options| bench::decode(&options))
         }
         ["bench", "collect"] => bench::collect(),
+        ["bench", "fdo"] => bench::fdo(),
         ["bench", "adapter"] => bench::adapter(None),
         ["bench", "adapter", bundle] => bench::adapter(Some(bundle)),
         ["bench", "debug", options @ ..] => {

@@ -116,6 +116,11 @@ pub const TEST: &[Need] = &[
         "compiles test programs as LLVM describes them",
     ),
     wish(
+        "llvm-19",
+        Sign::Tool("llvm-profgen-19"),
+        "counts lines of executed code; its counts are compared with ours",
+    ),
+    wish(
         "lldb-22",
         Sign::Tool("lldb-22"),
         "loads our bundles; its listings are compared with ours",
@@ -164,6 +169,18 @@ pub const DIST: &[Need] = &[
         Sign::Tool("objcopy"),
         "splits debug information off the binary",
     ),
+];
+
+/// Requirements of `cargo xtask bench fdo`, in addition to [`BUILD`].
+pub const FDO: &[Need] = &[
+    need(
+        "clang-19",
+        Sign::Tool("clang-19"),
+        "compiles with a sample profile",
+    ),
+    need("llvm-19", Sign::Tool("llvm-profgen-19"), "makes a sample profile"),
+    need("bolt-19", Sign::Tool("llvm-bolt-19"), "lays out a binary again"),
+    need("dpkg-dev", Sign::Tool("dpkg-source"), "unpacks Debian's source"),
 ];
 
 /// Requirements to install the package in a bare Debian.

@@ -19,6 +19,8 @@ pub mod debug;
 pub mod doctor;
 pub mod dump;
 pub mod export;
+#[cfg(feature = "profile")]
+pub mod fdo;
 pub mod import;
 pub mod info;
 #[cfg(feature = "collector")]

@@ -26,6 +26,62 @@ const MAX_FRAMES: usize = 1 << 12;
 pub fn read(bytes: &[u8]) -> Result<Profile> {
     let data = PerfData::parse(bytes).map_err(malformed)?;
     let mut reader = Reader::new(&data)?;
+    for item in in_order(&data)? {
+        match item {
+            Item::Record(record) => reader.record(record)?,
+            Item::Sample(event, sample) => reader.sample(event, &sample)?,
+        }
+    }
+    Ok(reader.finish())
+}
+
+/// The branches of a sample, the newest first.
+pub type BranchStack = [BranchFrames];
+
+/// A last branch record, with the code of both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BranchFrames {
+    /// The branch instruction.
+    pub from: Frame,
+    /// The target.
+    pub to: Frame,
+    /// Whether the target was mispredicted. `None`: the processor does not report it.
+    pub is_mispredicted: Option<bool>,
+}
+
+/// Reads the branches of a file of `perf record -b` instead of its samples. `visit` receives those
+/// of each sample, and the profile with the modules found so far.
+///
+/// # Errors
+///
+/// [`Error::Malformed`] with the reason and the place in the file.
+pub fn read_branches(bytes: &[u8], visit: &mut dyn FnMut(&Profile, &BranchStack)) -> Result<()> {
+    let data = PerfData::parse(bytes).map_err(malformed)?;
+    let mut reader = Reader::new(&data)?;
+    let mut stack = Vec::new();
+    for item in in_order(&data)? {
+        match item {
+            Item::Record(record) => reader.record(record)?,
+            Item::Sample(_, sample) => {
+                let frame = |address: u64| {
+                    let is_kernel = address.cast_signed() < 0;
+                    reader.spaces.frame(sample.pid.filter(|_| !is_kernel), address)
+                };
+                stack.clear();
+                stack.extend(sample.branches.iter().map(|record| BranchFrames {
+                    from: frame(record.from),
+                    to: frame(record.to),
+                    is_mispredicted: record.is_mispredicted,
+                }));
+                visit(&reader.profile, &stack);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the records and samples in the order of their times.
+fn in_order(data: &PerfData<'_>) -> Result<impl Iterator<Item = Item>> {
     // Records of several processors are not in the order of time.
     let mut items = Vec::new();
     for item in data.items() {
@@ -39,13 +95,7 @@ pub fn read(bytes: &[u8]) -> Result<Profile> {
         }
     }
     items.sort_by_key(|(time, _)| *time);
-    for (_, item) in items {
-        match item {
-            Item::Record(record) => reader.record(record)?,
-            Item::Sample(event, sample) => reader.sample(event, &sample)?,
-        }
-    }
-    Ok(reader.finish())
+    Ok(items.into_iter().map(|(_, item)| item))
 }
 
 fn malformed(error: backtrail_perf::Error) -> Error {

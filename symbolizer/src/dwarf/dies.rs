@@ -81,6 +81,8 @@ pub(crate) struct InlinedCall {
     pub call_file: u64,
     pub call_line: u32,
     pub call_column: u32,
+    /// `DW_AT_GNU_discriminator`.
+    pub call_discriminator: u32,
 }
 
 /// A namespace, type or function that contains other names.
@@ -309,6 +311,9 @@ impl<'d> Reader<'_, 'd> {
                         .unwrap_or(0),
                     call_column: number(gimli::DW_AT_call_column)
                         .and_then(|column| column.try_into().ok())
+                        .unwrap_or(0),
+                    call_discriminator: number(gimli::DW_AT_GNU_discriminator)
+                        .and_then(|discriminator| discriminator.try_into().ok())
                         .unwrap_or(0),
                 });
                 self.found.inlined.len() as u32 - 1

@@ -26,6 +26,8 @@ pub(crate) struct InlinedAt<'i> {
     pub part: Range<u64>,
     /// The source location of the inlined call.
     pub call: SourceLocation,
+    /// The discriminator of the call's line.
+    pub call_discriminator: u32,
 }
 
 impl<'d> DebugInfo<'d> {
@@ -78,6 +80,7 @@ impl<'d> DebugInfo<'d> {
                 line: copy.call_line,
                 column: copy.call_column,
             },
+            call_discriminator: copy.call_discriminator,
         })
     }
 }

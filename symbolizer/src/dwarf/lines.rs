@@ -3,6 +3,7 @@
 use super::budget::Budget;
 use super::line_row::{Row, is_canonical};
 use super::paths::{self, MAX_PATH};
+use super::sample_lines::SampleLines;
 use super::sections::{Dwarf, Slice};
 use super::unit::Unit;
 use crate::LineRow;
@@ -21,6 +22,7 @@ pub(crate) struct LineProgram<'d> {
     comp_name: Option<Slice<'d>>,
     files: OnceLock<Vec<Arc<str>>>,
     table: OnceLock<LineTable>,
+    sample_lines: OnceLock<SampleLines>,
 }
 
 /// The rows of one line program.
@@ -56,6 +58,7 @@ impl<'d> LineProgram<'d> {
             comp_name: unit.gimli.name,
             files: OnceLock::new(),
             table: OnceLock::new(),
+            sample_lines: OnceLock::new(),
         }
     }
 
@@ -101,6 +104,18 @@ impl<'d> LineProgram<'d> {
             let table = LineTable::new(program, code, rows.left().min(MAX_ROWS) as usize);
             let _ = rows.spend(table.rows.len());
             table
+        })
+    }
+
+    /// Returns the rows with discriminators, at most as many as the budget `rows` allows.
+    pub fn sample_lines(&self, code: &CodeRanges, rows: &Budget) -> &SampleLines {
+        self.sample_lines.get_or_init(|| {
+            let Some(program) = self.parse() else {
+                return SampleLines::default();
+            };
+            let lines = SampleLines::new(program, code, rows.left().min(MAX_ROWS) as usize);
+            let _ = rows.spend(lines.len());
+            lines
         })
     }
 }

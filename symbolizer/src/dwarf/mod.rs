@@ -17,6 +17,7 @@ mod name_table;
 mod named;
 mod paths;
 mod resolve;
+mod sample_lines;
 mod scopes;
 mod sections;
 mod source_language;

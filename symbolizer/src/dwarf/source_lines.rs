@@ -3,6 +3,7 @@
 use super::info::{DebugInfo, LazyUnit};
 use super::lines::PrologueEnd;
 use super::paths;
+use super::sample_lines::SampleRow;
 use crate::LineRow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -20,6 +21,12 @@ impl<'d> DebugInfo<'d> {
     pub fn line_at(&self, at: u64) -> Option<LineRow> {
         let (table, files) = self.program(self.unit_at(at)?)?;
         table.row_at(at, files)
+    }
+
+    /// Returns the line and the discriminator of `at`, for sample profiles.
+    pub fn sample_row_at(&self, at: u64) -> Option<SampleRow> {
+        let program = self.programs.get(self.unit_at(at)?.program?)?;
+        program.sample_lines(&self.code, &self.line_rows).row_at(at)
     }
 
     /// Returns the rows that overlap `range`, in address order.

@@ -5,5 +5,6 @@ mod bundles;
 mod captures;
 mod engines;
 mod export;
+mod fdo;
 mod imports;
 mod profiles;

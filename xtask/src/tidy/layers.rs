@@ -19,7 +19,7 @@ const USES: &[(&str, &[&str])] = &[
         "console",
         &["pt", "bundle", "decoder", "symbolizer", "values", "debugger"],
     ),
-    ("export", &["pt", "decoder", "symbolizer", "debugger"]),
+    ("export", &["pt", "decoder", "symbolizer", "debugger", "profile"]),
     ("profile", &["pt", "perf"]),
     ("dap-adapter", &["pt", "decoder", "debugger", "console"]),
     (

@@ -7,7 +7,7 @@ use crate::debian::sqlite::{extension, values_are_gdbs};
 use crate::debian::walk::{Crash, Step, present};
 use crate::debian::{redis, sqlite};
 use crate::gdb_answers::have_gdb;
-use std::fs;
+use backtrail_tests::debian_source;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -20,96 +20,15 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("debian-sources")
 }
 
-/// Runs a command. After a failure, prints the end of its output.
-fn done(command: &mut Command) -> bool {
-    let Ok(output) = command.output() else {
-        eprintln!("cannot run {:?}", command.get_program());
-        return false;
-    };
-    if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr);
-        let end: Vec<&str> = text.lines().rev().take(8).collect();
-        eprintln!("{command:?} failed: {end:#?}");
-    }
-    output.status.success()
-}
-
-/// Writes apt's package sources, with source packages in place of binary ones. The system's own
-/// lists are unchanged.
-fn source_lists(into: &Path) {
-    let changed = |text: &str| {
-        let lines = text.lines().map(|line| match line.strip_prefix("deb ") {
-            Some(rest) => format!("deb-src {rest}\n"),
-            None if line.trim() == "Types: deb" => "Types: deb-src\n".to_owned(),
-            None => format!("{line}\n"),
-        });
-        lines.collect::<String>()
-    };
-    let apt = Path::new("/etc/apt");
-    let parts = fs::read_dir(apt.join("sources.list.d"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let files = parts.map(|part| part.path()).chain([apt.join("sources.list")]);
-    for file in files {
-        let kind = file.extension().and_then(|extension| extension.to_str());
-        if let (Some("list" | "sources"), Ok(text)) = (kind, fs::read_to_string(&file)) {
-            fs::write(into.join(file.file_name().unwrap()), changed(&text)).unwrap();
-        }
-    }
-}
-
-/// Returns the unpacked source of a package, or `None` with a message on stderr if it is
-/// unavailable.
-fn unpacked(package: &str) -> Option<PathBuf> {
-    let folder = folder().join(package);
-    let found = || {
-        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-        let mut folders = entries.map(|entry| entry.path()).filter(|path| {
-            let name = path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            path.is_dir() && name.starts_with(package)
-        });
-        folders.next()
-    };
-    if let Some(found) = found() {
-        return Some(found);
-    }
-    let (parts, lists) = (folder.join("parts"), folder.join("lists/partial"));
-    fs::create_dir_all(&parts).unwrap();
-    fs::create_dir_all(&lists).unwrap();
-    source_lists(&parts);
-    let apt_get = || {
-        let mut command = Command::new("apt-get");
-        command
-            .current_dir(&folder)
-            .args(["-q", "-o", "Dir::Etc::sourcelist=/dev/null", "-o"])
-            .arg(format!("Dir::Etc::sourceparts={}", parts.display()))
-            .arg("-o")
-            .arg(format!("Dir::State::lists={}", folder.join("lists").display()));
-        command
-    };
-    // An unreachable source is not fatal: the packages are Debian's.
-    done(apt_get().arg("update"));
-    if !done(apt_get().args(["source", package])) {
-        eprintln!("skipped: no source of {package} is to be had here");
-        return None;
-    }
-    found()
-}
-
 /// Builds a program of a package with `commands`.
 fn built(package: &str, program: &str, commands: &[&[&str]]) -> Option<PathBuf> {
-    let source = unpacked(package)?;
+    let source = debian_source::unpacked(package, &folder())?;
     let program = source.join(program);
     if !program.exists() {
         for command in commands {
             let mut command_line = Command::new(command[0]);
             assert!(
-                done(command_line.current_dir(&source).args(&command[1..])),
+                debian_source::succeeds(command_line.current_dir(&source).args(&command[1..])),
                 "{package}"
             );
         }

@@ -1,0 +1,146 @@
+//! `backtrail fdo`.
+
+use crate::args::{Fdo, FdoFormat};
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+use crate::progress::Bar;
+use crate::{open, output_file, terminal};
+use backtrail_decoder::{Progress, Watch};
+use backtrail_export::fdo::{self, FdoBinary};
+use backtrail_profile::fdo::autofdo::SampleProfile;
+use backtrail_profile::fdo::{BranchProfile, bolt};
+use backtrail_symbolizer::DebugSearch;
+use std::fs::File;
+use std::io::{BufReader, Read, Write};
+use std::path::Path;
+
+/// Counts the branches of a binary in the inputs, and writes them for its next build.
+pub fn run(args: &Fdo) -> Result<(), Failure> {
+    if let Some(path) = &args.output {
+        output_file::refuse_existing(path, args.overwrite)?;
+    }
+    let interrupt = Interrupt::install();
+    let mut search = DebugSearch::default();
+    search.roots.splice(..0, args.decode.symfs.iter().cloned());
+    let binary = FdoBinary::open(&args.binary, &search)
+        .map_err(|error| Failure::failed(format_args!("{}: {error}", args.binary.display())))?;
+    let needs_lines = args.format == FdoFormat::Autofdo;
+    if let Some(gap) = binary.debug_gap().filter(|_| needs_lines) {
+        terminal::print_error(&format!(
+            "warning: {}: {gap}; build it with -g to have all lines",
+            args.binary.display()
+        ));
+    }
+    let mut branches = BranchProfile::default();
+    for input in &args.inputs {
+        let found = read(input, args, &binary, &interrupt)?;
+        if found.is_empty() {
+            terminal::print_error(&format!(
+                "warning: {} has no branch of {}, of the build in {}",
+                input.display(),
+                binary.name(),
+                args.binary.display()
+            ));
+        }
+        branches.merge(&found);
+    }
+    if branches.is_empty() {
+        return Err(Failure::failed(format_args!(
+            "no input has a branch of {}; is it the build that was recorded?",
+            args.binary.display()
+        )));
+    }
+    if branches.refused_ranges() > 0 {
+        terminal::print_error(&format!(
+            "warning: {} ranges of code were left out, because branches in them are missing",
+            branches.refused_ranges()
+        ));
+    }
+    match &args.output {
+        Some(path) => output_file::write_atomically(path, args.overwrite, |out| {
+            write(args.format, &branches, &binary, out)
+        }),
+        None => {
+            let mut output = Output::new();
+            write(args.format, &branches, &binary, &mut output)?;
+            output.finish()
+        }
+    }
+}
+
+fn write(
+    format: FdoFormat,
+    branches: &BranchProfile,
+    binary: &FdoBinary,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    match format {
+        FdoFormat::Autofdo => {
+            let text = SampleProfile::new(branches, binary).text();
+            out.write_all(text.as_bytes())
+                .map_err(backtrail_profile::Error::from)?;
+        }
+        FdoFormat::Preagg => bolt::write_preaggregated(branches, out)?,
+    }
+    Ok(())
+}
+
+/// Counts the branches in one input, whose first bytes decide what it is.
+fn read(
+    path: &Path,
+    args: &Fdo,
+    binary: &FdoBinary,
+    interrupt: &Interrupt,
+) -> Result<BranchProfile, Failure> {
+    let cannot =
+        |error: std::io::Error| Failure::failed(format_args!("cannot read {}: {error}", path.display()));
+    let of_profile = |error: backtrail_profile::Error| {
+        Failure::of(format_args!("{}: {error}", path.display()), error.is_refused())
+    };
+    match kind(path).map_err(cannot)? {
+        InputKind::PerfData => {
+            let bytes = std::fs::read(path).map_err(cannot)?;
+            fdo::branches_of_perf_data(&bytes, binary).map_err(of_profile)
+        }
+        InputKind::PerfScript => {
+            let file = File::open(path).map_err(cannot)?;
+            fdo::branches_of_script(BufReader::new(file), binary).map_err(of_profile)
+        }
+        InputKind::Trace => {
+            let session = open::session(path, &open::options(&args.decode), interrupt)?;
+            let bar = Bar::default();
+            let progress = |progress: Progress| bar.update(progress);
+            let watch = Watch {
+                cancel: interrupt.flag(),
+                progress: &progress,
+            };
+            Ok(fdo::branches_of_session(&session, binary, &watch)?)
+        }
+    }
+}
+
+/// The kind of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InputKind {
+    PerfData,
+    PerfScript,
+    /// A bundle, packed or not.
+    Trace,
+}
+
+fn kind(path: &Path) -> std::io::Result<InputKind> {
+    if path.is_dir() {
+        return Ok(InputKind::Trace);
+    }
+    let mut start = Vec::new();
+    File::open(path)?.take(4096).read_to_end(&mut start)?;
+    if start.starts_with(b"PERFILE2") || start.starts_with(b"2ELIFREP") {
+        return Ok(InputKind::PerfData);
+    }
+    let is_text = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~') || *byte >= 0x80;
+    Ok(match !start.is_empty() && start.iter().all(is_text) {
+        true => InputKind::PerfScript,
+        false => InputKind::Trace,
+    })
+}

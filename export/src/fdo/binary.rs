@@ -1,0 +1,230 @@
+//! A binary with its instructions, functions and lines.
+
+use backtrail_profile::fdo::{Binary, CodeRange, SourceFrame};
+use backtrail_pt::instruction::{Mode, decode};
+use backtrail_pt::{Avma, BuildId, Cofi, FileOffset, Svma};
+use backtrail_symbolizer::{DebugSearch, Error, Function, SymbolFile};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The binary that a build with feedback replaces.
+///
+/// Functions are disassembled when they are first asked for, each from its start.
+pub struct FdoBinary {
+    symbols: SymbolFile,
+    name: String,
+    parts: RefCell<BTreeMap<Svma, Rc<FunctionPart>>>,
+}
+
+/// A contiguous part of a function, disassembled.
+struct FunctionPart {
+    range: Range<Svma>,
+    instructions: Vec<PartInstruction>,
+}
+
+/// An instruction of a part.
+#[derive(Clone, Copy)]
+struct PartInstruction {
+    /// The distance from the start of the part.
+    offset: u32,
+    len: u8,
+    /// Whether the next instruction in memory never follows it.
+    is_barrier: bool,
+}
+
+/// The most bytes of one part of a function that are disassembled.
+const MAX_PART: u64 = 16 << 20;
+/// The most instructions of straight code that are checked.
+const MAX_STRAIGHT: usize = 1 << 20;
+/// The most parts of functions without instructions that are skipped.
+const MAX_EMPTY_PARTS: usize = 64;
+
+impl FdoBinary {
+    /// Opens a binary with its debug information.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SymbolFile::open`].
+    pub fn open(path: &Path, search: &DebugSearch) -> Result<Self, Error> {
+        let name = path.file_name().unwrap_or_default();
+        Ok(Self {
+            symbols: SymbolFile::open(path, search)?,
+            name: name.to_string_lossy().into_owned(),
+            parts: RefCell::default(),
+        })
+    }
+
+    /// Returns the name of the file, without its folder.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the `NT_GNU_BUILD_ID` note.
+    #[must_use]
+    pub fn build_id(&self) -> Option<BuildId> {
+        self.symbols.build_id()
+    }
+
+    /// Returns why lines are missing, or `None` if none are known to be missing.
+    #[must_use]
+    pub fn debug_gap(&self) -> Option<String> {
+        self.symbols.debug_gap()
+    }
+
+    /// Returns the address of a byte of the file, if it is code.
+    #[must_use]
+    pub fn code_at(&self, offset: FileOffset) -> Option<Svma> {
+        self.symbols.address_of(offset).filter(|at| self.is_code(*at))
+    }
+
+    /// Returns whether there is code at an address.
+    #[must_use]
+    pub fn is_code(&self, at: Svma) -> bool {
+        self.symbols.contains_code(at)
+    }
+
+    fn part_at(&self, at: Svma) -> Option<Rc<FunctionPart>> {
+        let known = self
+            .parts
+            .borrow()
+            .range(..=at)
+            .next_back()
+            .map(|(_, part)| part.clone());
+        if let Some(part) = known.filter(|part| part.range.contains(&at)) {
+            return Some(part);
+        }
+        let function = self.symbols.function_at(at)?;
+        let range = self.part_of(&function, at)?;
+        let part = Rc::new(self.disassemble(range));
+        self.parts.borrow_mut().insert(part.range.start, Rc::clone(&part));
+        Some(part)
+    }
+
+    /// Returns the part of a function that contains an address.
+    fn part_of(&self, function: &Function, at: Svma) -> Option<Range<Svma>> {
+        if function.range.contains(&at) {
+            return Some(function.range.clone());
+        }
+        let mut parts = self.symbols.parts_of(function).into_iter();
+        parts.find(|part| part.contains(&at))
+    }
+
+    fn disassemble(&self, range: Range<Svma>) -> FunctionPart {
+        let size = range.end.0.saturating_sub(range.start.0).min(MAX_PART);
+        let mut code = vec![0; usize::try_from(size).unwrap_or(0)];
+        let read = self.symbols.read_constant(range.start, &mut code);
+        code.truncate(read);
+        let mut instructions = Vec::new();
+        let mut rest = &code[..];
+        while !rest.is_empty() {
+            let offset = code.len() - rest.len();
+            let at = Avma(range.start.0.wrapping_add(offset as u64));
+            let len = match decode(rest, at, Mode::Bits64) {
+                Ok(instruction) => {
+                    instructions.push(PartInstruction {
+                        offset: offset as u32,
+                        len: instruction.len,
+                        is_barrier: matches!(
+                            instruction.cofi,
+                            Cofi::Jump { .. } | Cofi::IndirectJump | Cofi::Return
+                        ),
+                    });
+                    usize::from(instruction.len)
+                }
+                // Data among code.
+                Err(_) => 1,
+            };
+            rest = rest.get(len..).unwrap_or_default();
+        }
+        FunctionPart { range, instructions }
+    }
+
+    /// Returns the first instruction at or after an address, in the part that contains it or in the
+    /// next one.
+    fn instruction_at_or_after(&self, at: Svma) -> Option<(Svma, PartInstruction)> {
+        let mut at = at;
+        for _ in 0..MAX_EMPTY_PARTS {
+            let part = self.part_at(at)?;
+            let offset = at.0.checked_sub(part.range.start.0)?;
+            let first = part
+                .instructions
+                .partition_point(|here| u64::from(here.offset) < offset);
+            if let Some(found) = part.instructions.get(first) {
+                return Some((part.range.start + u64::from(found.offset), *found));
+            }
+            at = part.range.end;
+        }
+        None
+    }
+}
+
+impl Binary for FdoBinary {
+    fn instruction(&self, at: Svma) -> Option<(Svma, u8)> {
+        let (start, instruction) = self.instruction_at_or_after(at)?;
+        Some((start, instruction.len))
+    }
+
+    fn is_interrupted(&self, range: CodeRange) -> bool {
+        let mut at = range.first;
+        for _ in 0..MAX_STRAIGHT {
+            let Some((start, instruction)) = self.instruction_at_or_after(at) else {
+                return false;
+            };
+            if start >= range.last {
+                return false;
+            }
+            if instruction.is_barrier {
+                return true;
+            }
+            at = start + u64::from(instruction.len);
+        }
+        true
+    }
+
+    fn source_frames(&self, at: Svma) -> Vec<SourceFrame> {
+        let frames = self.symbols.sample_frames_at(at).into_iter().rev();
+        let frames = frames.map(|frame| SourceFrame {
+            function: frame.linkage_name,
+            line: frame.line,
+            declared_line: frame.declared_line,
+            discriminator: frame.discriminator,
+        });
+        frames.collect()
+    }
+
+    fn function_ranges(&self, at: Svma) -> Vec<Range<Svma>> {
+        match self.symbols.function_at(at) {
+            Some(function) => self.symbols.parts_of(&function),
+            None => Vec::new(),
+        }
+    }
+
+    fn entry(&self, at: Svma) -> Option<Arc<str>> {
+        let function = self
+            .symbols
+            .function_at(at)
+            .filter(|function| function.entry == at)?;
+        let frames = self.symbols.sample_frames_at(at);
+        // A stub of the PLT has no lines.
+        (!frames.is_empty()).then_some(())?;
+        frames
+            .last()
+            .map(|frame| frame.linkage_name.clone())
+            .or(Some(function.linkage_name))
+    }
+
+    fn symbol(&self, at: Svma) -> Option<(Arc<str>, u64)> {
+        let function = self.symbols.function_at(at)?;
+        // A part apart from the entry has a symbol of its own, which is not known here.
+        let offset = at.0.checked_sub(function.entry.0)?;
+        function
+            .range
+            .contains(&function.entry)
+            .then_some((function.linkage_name, offset))
+    }
+}

@@ -1,0 +1,42 @@
+//! The questions about a binary that feedback needs answered.
+
+use super::branch_profile::CodeRange;
+use backtrail_pt::Svma;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A place in the source, of a function that may be inlined.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceFrame {
+    /// The linkage name of the function.
+    pub function: Arc<str>,
+    /// The line.
+    pub line: u32,
+    /// The line of the function's declaration.
+    pub declared_line: u32,
+    /// DWARF's discriminator of the line.
+    pub discriminator: u32,
+}
+
+/// A binary: its instructions, functions and lines.
+pub trait Binary {
+    /// Returns the address and the length of the first instruction at or after an address. `None`:
+    /// no function of the binary has one.
+    fn instruction(&self, at: Svma) -> Option<(Svma, u8)>;
+
+    /// Returns whether straight code has an unconditional jump or a return before its last
+    /// instruction. Then branches were lost, and it did not run as a whole.
+    fn is_interrupted(&self, range: CodeRange) -> bool;
+
+    /// Returns the places of an instruction, the outermost function first. Empty: unknown.
+    fn source_frames(&self, at: Svma) -> Vec<SourceFrame>;
+
+    /// Returns the address ranges of the function at an address. Empty: unknown.
+    fn function_ranges(&self, at: Svma) -> Vec<Range<Svma>>;
+
+    /// Returns the linkage name of the function whose entry is at an address.
+    fn entry(&self, at: Svma) -> Option<Arc<str>>;
+
+    /// Returns the symbol at an address, and the distance from its start.
+    fn symbol(&self, at: Svma) -> Option<(Arc<str>, u64)>;
+}
