@@ -59,6 +59,16 @@ pub const TARGETS: &[Target] = &[
     ),
     test("perf_data", "targets::perf_data", "perf.data"),
     test("page_lists", "targets::page_lists", "page lists of raw packets"),
+    test(
+        "profiles",
+        "profiles::profiles",
+        "profiles: perf.data, pprof, folded stacks",
+    ),
+    test(
+        "branch_records",
+        "profiles::branch_records",
+        "last branch records of perf.data and perf script",
+    ),
     test("elf", "binaries::elf", "ELF files"),
     test("dwarf", "binaries::dwarf", "debug sections of ELF files"),
     test(
