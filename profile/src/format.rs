@@ -1,6 +1,8 @@
 //! Formats of other tools.
 
+pub mod firefox;
 pub mod folded;
+pub mod otlp;
 pub mod perf_data;
 pub mod perf_script;
 pub mod pprof;
@@ -9,8 +11,8 @@ pub mod speedscope;
 use crate::Result;
 use crate::profile::Profile;
 
-/// Reads a profile of a format that its first bytes decide: `perf.data`, pprof with gzip or
-/// without, or folded stacks.
+/// Reads a profile of a format that its bytes decide: `perf.data`, pprof with gzip or without,
+/// OTLP, or folded stacks.
 ///
 /// # Errors
 ///
@@ -22,6 +24,7 @@ pub fn read(bytes: &[u8]) -> Result<Profile> {
     let is_text = |byte: &u8| !matches!(byte, 0..=8 | 14..=31);
     match bytes.iter().take(4096).all(is_text) {
         true => folded::read(bytes),
+        false if otlp::is_otlp(bytes) => otlp::read(bytes),
         false => pprof::read(bytes),
     }
 }

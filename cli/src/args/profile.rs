@@ -18,7 +18,7 @@ pub enum Profile {
 /// `backtrail profile report`.
 #[derive(Debug, Args)]
 pub struct ProfileReport {
-    /// A profile: perf.data, pprof or folded stacks
+    /// A profile: perf.data, pprof, OTLP or folded stacks
     pub file: PathBuf,
     /// The view
     #[arg(long, value_enum, default_value_t = ProfileView::Top)]
@@ -79,7 +79,7 @@ pub struct ProfileDiff {
 /// `backtrail profile export`.
 #[derive(Debug, Args)]
 pub struct ProfileExport {
-    /// A profile: perf.data, pprof or folded stacks
+    /// A profile: perf.data, pprof, OTLP or folded stacks
     pub file: PathBuf,
     /// The output format
     #[arg(long, value_enum)]
@@ -90,7 +90,7 @@ pub struct ProfileExport {
     /// Replace an existing file
     #[arg(long)]
     pub overwrite: bool,
-    /// Write only this event [default: the last one for folded, all for others]
+    /// Write only this event [default: the last one for folded and firefox, all for others]
     #[arg(long, value_name = "NAME")]
     pub event: Option<String>,
 }
@@ -104,6 +104,10 @@ pub enum ProfileFormat {
     Folded,
     /// speedscope's JSON
     Speedscope,
+    /// The Firefox Profiler's JSON
+    Firefox,
+    /// OpenTelemetry's profiles (v1development), as protobuf
+    Otlp,
 }
 
 /// The samples and frames that a view has.

@@ -3,7 +3,7 @@
 use crate::harness::fuzz;
 use crate::mutate;
 use crate::seeds::{self, CODE, CODE_AT};
-use backtrail_profile::format::{self, folded, perf_data, perf_script, pprof, speedscope};
+use backtrail_profile::format::{self, firefox, folded, otlp, perf_data, perf_script, pprof, speedscope};
 use backtrail_profile::{CallTree, FunctionProfile, top};
 use backtrail_tests::perf_data::elf;
 use flate2::read::GzDecoder;
@@ -34,9 +34,14 @@ fn is_usable(bytes: &[u8]) -> bool {
     pprof::write(&profile, &mut written).unwrap();
     assert!(format::read(&written).is_ok(), "what is written is read");
     written.clear();
+    otlp::write(&profile, &mut written).unwrap();
+    assert!(otlp::read(&written).is_ok(), "what is written is read");
+    written.clear();
     speedscope::write(&profile, &functions, "case", &mut written).unwrap();
     if let Some((event, _)) = profile.events.iter().last() {
         folded::write(&functions, event, &mut written).unwrap();
+        // A weight may exceed the format's limit.
+        let _ = firefox::write(&profile, &functions, event, "case", &mut written);
     }
     true
 }
@@ -48,12 +53,15 @@ fn profiles() {
     fs::write(&program, elf(32, CODE_AT, CODE)).unwrap();
     let mut packed = Vec::new();
     pprof::write(&format::read(FOLDED.as_bytes()).unwrap(), &mut packed).unwrap();
+    let mut request = Vec::new();
+    otlp::write(&format::read(FOLDED.as_bytes()).unwrap(), &mut request).unwrap();
     let mut unpacked = Vec::new();
     GzDecoder::new(&packed[..]).read_to_end(&mut unpacked).unwrap();
     let seeds = [
         FOLDED.as_bytes().to_vec(),
         packed,
         unpacked,
+        request,
         seeds::perf_data(&program).into_file(),
         seeds::perf_data(&program).into_pipe(),
     ];

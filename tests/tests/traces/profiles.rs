@@ -118,14 +118,16 @@ fn diff_names_new_and_removed_functions() {
 }
 
 #[test]
-fn pprof_round_trip_keeps_stacks() {
-    let files = Files::new();
-    let run = files.run(&["export", "before", "--format", "pprof", "-o", "out"]);
-    assert_eq!((&*run.stdout, &*run.stderr), ("", ""));
-    let run = files.run(&["export", "out", "--format", "folded"]);
-    let mut expected: Vec<_> = BEFORE.lines().collect();
-    expected.sort_unstable();
-    assert_eq!(run.stdout.lines().collect::<Vec<_>>(), expected);
+fn round_trips_keep_stacks() {
+    for format in ["pprof", "otlp"] {
+        let files = Files::new();
+        let run = files.run(&["export", "before", "--format", format, "-o", "out"]);
+        assert_eq!((&*run.stdout, &*run.stderr), ("", ""));
+        let run = files.run(&["export", "out", "--format", "folded"]);
+        let mut expected: Vec<_> = BEFORE.lines().collect();
+        expected.sort_unstable();
+        assert_eq!(run.stdout.lines().collect::<Vec<_>>(), expected, "{format}");
+    }
 }
 
 #[test]

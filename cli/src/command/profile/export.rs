@@ -5,13 +5,13 @@ use crate::args::{ProfileExport, ProfileFormat};
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::output_file;
-use backtrail_profile::format::{folded, pprof, speedscope};
+use backtrail_profile::format::{firefox, folded, otlp, pprof, speedscope};
 use backtrail_profile::{FunctionProfile, Profile};
 use std::io::{IsTerminal, Write};
 
 /// Converts a profile to another format.
 pub fn run(args: &ProfileExport) -> Result<(), Failure> {
-    let is_binary = args.format == ProfileFormat::Pprof;
+    let is_binary = matches!(args.format, ProfileFormat::Pprof | ProfileFormat::Otlp);
     if args.output.is_none() && is_binary && std::io::stdout().is_terminal() {
         return Err(Failure::usage(
             "this format is binary; write it to a file with -o, or redirect the output",
@@ -45,6 +45,12 @@ fn write(args: &ProfileExport, profile: &Profile, mut out: &mut dyn Write) -> Re
         ProfileFormat::Folded => {
             let event = event(profile, args.event.as_deref(), &args.file)?;
             folded::write(&functions()?, event, &mut out)?;
+        }
+        ProfileFormat::Otlp => otlp::write(profile, &mut out)?,
+        ProfileFormat::Firefox => {
+            let event = event(profile, args.event.as_deref(), &args.file)?;
+            let name = args.file.display().to_string();
+            firefox::write(profile, &functions()?, event, &name, &mut out)?;
         }
         ProfileFormat::Speedscope => {
             let name = args.file.display().to_string();

@@ -4,9 +4,10 @@
 //! third.
 
 use super::{export, is_call, recording};
+use backtrail_tests::backtrail::backtrail;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -246,6 +247,48 @@ fn the_firefox_profiler_opens_its_format() {
         let markers = profiler.ask(&["thread", "markers", "--thread", handle, "--json"]);
         assert_eq!(markers["totalMarkerCount"], written["markers"]["length"]);
     }
+}
+
+/// A profile without a trace, by `backtrail profile export`.
+#[test]
+fn the_firefox_profiler_opens_profiles() {
+    let Some((node, packages)) = node() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (folded, file) = (folder.path().join("folded"), folder.path().join("profile.json"));
+    std::fs::write(&folded, "main;parse;copy 30\nmain;parse 20\nmain;idle 50\n").unwrap();
+    let arguments: [&OsStr; 7] = [
+        "profile".as_ref(),
+        "export".as_ref(),
+        folded.as_ref(),
+        "--format".as_ref(),
+        "firefox".as_ref(),
+        "-o".as_ref(),
+        file.as_ref(),
+    ];
+    assert_eq!(backtrail(arguments).unwrap().status, Some(0));
+    let profiler = Profiler::load(node, &packages, &file);
+    let listed = profiler.ask(&["thread", "list", "--json"]);
+    let handle = listed["threads"][0]["threadHandle"].as_str().unwrap();
+    let question = [
+        "thread",
+        "functions",
+        "--thread",
+        handle,
+        "--limit",
+        "0",
+        "--json",
+    ];
+    let functions = profiler.ask(&question);
+    let count = |name: &str| {
+        let mut functions = functions["functions"].as_array().unwrap().iter();
+        let function = functions.find(|function| function["name"] == name).unwrap();
+        let samples = |key: &str| function[key].as_u64().unwrap();
+        (samples("selfSamples"), samples("totalSamples"))
+    };
+    assert_eq!(count("copy"), (30, 30));
+    assert_eq!(count("parse"), (20, 50));
+    assert_eq!(count("idle"), (50, 50));
+    assert_eq!(count("main"), (0, 100));
 }
 
 /// Runs `go tool pprof OPTIONS FILE`. Returns `None` without Go.

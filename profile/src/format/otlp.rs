@@ -1,0 +1,26 @@
+//! OTLP profiles of OpenTelemetry, version `v1development`, as protobuf.
+//!
+//! Source: `opentelemetry/proto/profiles/v1development/profiles.proto` of opentelemetry-proto, and
+//! the semantic conventions for the names of attributes.
+
+mod read;
+mod write;
+
+pub use read::{is_otlp, read};
+pub use write::write;
+
+/// Attributes of samples and mappings.
+const PID: &str = "process.pid";
+const PROCESS: &str = "process.executable.name";
+const TID: &str = "thread.id";
+const THREAD: &str = "thread.name";
+const CPU: &str = "cpu.logical_number";
+const BUILD_ID: &str = "process.executable.build_id.gnu";
+/// Labels that stand for a link.
+const TRACE_ID: &str = "trace_id";
+const SPAN_ID: &str = "span_id";
+/// The name of frames that end a stack too early.
+const LOST: &str = "[the stack could not be read further]";
+
+#[cfg(test)]
+mod tests;

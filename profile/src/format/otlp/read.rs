@@ -1,0 +1,379 @@
+//! Reading OTLP profiles.
+
+use super::{BUILD_ID, CPU, LOST, PID, PROCESS, SPAN_ID, THREAD, TID, TRACE_ID};
+use crate::frame::{Frame, FrameId, Function, FunctionId, Line, Module, ModuleId};
+use crate::profile::Profile;
+use crate::sample::{EventId, Label, LabelSetId, LabelValue, Sample, Thread, ThreadId, UnixNanos};
+use crate::stacks::StackId;
+use crate::{Error, Result};
+use backtrail_pt::{BuildId, Cpu, FileOffset, Pid, Tid};
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::profiles::v1development as otlp;
+use prost::Message;
+use prost::encoding::{WireType, decode_key, decode_varint};
+use std::collections::HashMap;
+
+/// The largest accepted request in bytes.
+const MAX_BYTES: usize = 1 << 30;
+/// The most functions that are inlined into one location.
+const MAX_INLINED: usize = 200;
+/// The most frames of all stacks.
+const MAX_FRAMES: usize = 1 << 26;
+
+/// Returns whether a message has only the fields of an export request. A pprof profile has others.
+#[must_use]
+pub fn is_otlp(mut bytes: &[u8]) -> bool {
+    let mut has_dictionary = false;
+    while !bytes.is_empty() {
+        let Ok((tag @ 1..=2, WireType::LengthDelimited)) = decode_key(&mut bytes) else {
+            return false;
+        };
+        has_dictionary |= tag == 2;
+        let Some(rest) = decode_varint(&mut bytes)
+            .ok()
+            .and_then(|length| bytes.get(usize::try_from(length).ok()?..))
+        else {
+            return false;
+        };
+        bytes = rest;
+    }
+    has_dictionary
+}
+
+/// Reads all profiles of an export request as one.
+///
+/// Attributes of processes, threads and processors become those of samples, and the others become
+/// labels. A link becomes the labels `trace_id` and `span_id`.
+///
+/// # Errors
+///
+/// [`Error::Malformed`] if the message refers to something that is not there, or is no message.
+/// [`Error::TooLarge`] beyond 1 GiB.
+pub fn read(bytes: &[u8]) -> Result<Profile> {
+    if bytes.len() > MAX_BYTES {
+        return Err(Error::TooLarge {
+            limit: MAX_BYTES as u64,
+        });
+    }
+    let request = ExportProfilesServiceRequest::decode(bytes)
+        .map_err(|error| malformed(format!("the request is damaged: {error}")))?;
+    let mut reader = Reader::new(request.dictionary.unwrap_or_default());
+    reader.add_tables()?;
+    let scopes = request
+        .resource_profiles
+        .iter()
+        .flat_map(|resource| &resource.scope_profiles);
+    for profile in scopes.flat_map(|scope| &scope.profiles) {
+        reader.add(profile)?;
+    }
+    Ok(reader.profile)
+}
+
+fn malformed(problem: impl Into<String>) -> Error {
+    Error::Malformed {
+        format: "OTLP",
+        problem: problem.into(),
+    }
+}
+
+/// Returns an element of a table.
+fn element<'t, T>(table: &'t [T], index: i32, name: &str) -> Result<&'t T> {
+    let found = usize::try_from(index).ok().and_then(|index| table.get(index));
+    found.ok_or_else(|| malformed(format!("there is no {name} {index}")))
+}
+
+/// The tables of a request, and the profile that is built.
+struct Reader {
+    dictionary: otlp::ProfilesDictionary,
+    profile: Profile,
+    modules: Vec<Option<ModuleId>>,
+    functions: Vec<FunctionId>,
+    /// The frames of each location, the innermost first.
+    locations: Vec<Vec<FrameId>>,
+    stacks: HashMap<i32, StackId>,
+    frames: usize,
+}
+
+/// The attributes of a sample.
+#[derive(Default)]
+struct Attributes {
+    pid: Option<u32>,
+    tid: Option<u32>,
+    process_name: String,
+    thread_name: String,
+    cpu: Option<Cpu>,
+    labels: Vec<Label>,
+}
+
+impl Reader {
+    fn new(dictionary: otlp::ProfilesDictionary) -> Self {
+        Self {
+            dictionary,
+            profile: Profile::default(),
+            modules: Vec::new(),
+            functions: Vec::new(),
+            locations: Vec::new(),
+            stacks: HashMap::new(),
+            frames: 0,
+        }
+    }
+
+    /// Returns a string. Number 0 is the empty one, even if the table lacks it.
+    fn text(&self, index: i32) -> Result<&str> {
+        match (index, self.dictionary.string_table.is_empty()) {
+            (0, true) => Ok(""),
+            _ => element(&self.dictionary.string_table, index, "string").map(String::as_str),
+        }
+    }
+
+    fn add_tables(&mut self) -> Result<()> {
+        for mapping in std::mem::take(&mut self.dictionary.mapping_table) {
+            let mut build_id: Option<BuildId> = None;
+            for index in &mapping.attribute_indices {
+                let attribute = element(&self.dictionary.attribute_table, *index, "attribute")?;
+                let value = attribute.value.as_ref().and_then(|value| value.value.as_ref());
+                if let Some(Value::StringValue(text)) = value
+                    && self.text(attribute.key_strindex)? == BUILD_ID
+                {
+                    build_id = text.parse().ok();
+                }
+            }
+            let path = self.text(mapping.filename_strindex)?.to_owned();
+            let module = match build_id.is_some() || !path.is_empty() {
+                false => None,
+                true => {
+                    let path = self.profile.string(&path)?;
+                    Some(self.profile.modules.intern(Module { build_id, path })?)
+                }
+            };
+            self.modules.push(module);
+        }
+        for function in std::mem::take(&mut self.dictionary.function_table) {
+            let function = self.function(&function)?;
+            self.functions.push(function);
+        }
+        for location in std::mem::take(&mut self.dictionary.location_table) {
+            let frames = self.location(&location)?;
+            self.locations.push(frames);
+        }
+        Ok(())
+    }
+
+    fn function(&mut self, function: &otlp::Function) -> Result<FunctionId> {
+        let name = self.text(function.name_strindex)?.to_owned();
+        let linkage_name = match function.system_name_strindex {
+            0 => name.clone(),
+            index => self.text(index)?.to_owned(),
+        };
+        let file = match function.filename_strindex {
+            0 => None,
+            index => Some(self.text(index)?.to_owned()),
+        };
+        let name = if name.is_empty() { &linkage_name } else { &name };
+        let function = Function {
+            name: self.profile.string(name)?,
+            linkage_name: self.profile.string(&linkage_name)?,
+            file: file.map(|file| self.profile.string(&file)).transpose()?,
+            start_line: u32::try_from(function.start_line).unwrap_or(0),
+        };
+        self.profile.functions.intern(function)
+    }
+
+    fn location(&mut self, location: &otlp::Location) -> Result<Vec<FrameId>> {
+        if location.lines.len() > MAX_INLINED {
+            return Err(malformed(format!(
+                "a location has more than {MAX_INLINED} inlined functions"
+            )));
+        }
+        let lines = location.lines.iter().map(|line| {
+            Ok(Line {
+                function: *element(&self.functions, line.function_index, "function")?,
+                line: u32::try_from(line.line).unwrap_or(0),
+            })
+        });
+        let lines = lines.collect::<Result<Vec<_>>>()?;
+        let module = match (location.mapping_index, self.modules.is_empty()) {
+            (0, true) => None,
+            (index, _) => *element(&self.modules, index, "mapping")?,
+        };
+        let frame = match module {
+            Some(module) if location.address != 0 => Frame::Code {
+                module,
+                offset: FileOffset(location.address),
+            },
+            _ if location.address == 0 && !lines.is_empty() => {
+                let frames = lines.iter().map(|line| {
+                    let frame = match self.is_lost(line.function) {
+                        true => Frame::Lost,
+                        false => Frame::Function {
+                            function: line.function,
+                            line: line.line,
+                        },
+                    };
+                    self.profile.frames.intern(frame)
+                });
+                // The closure borrows the profile in turn.
+                return frames.collect();
+            }
+            _ => Frame::Address(location.address),
+        };
+        let frame = self.profile.frames.intern(frame)?;
+        if !lines.is_empty() {
+            self.profile.lines.insert(frame, lines.into());
+        }
+        Ok(vec![frame])
+    }
+
+    fn is_lost(&self, function: FunctionId) -> bool {
+        let function = self.profile.functions.get(function);
+        function.is_some_and(|function| self.profile.text(function.name) == LOST)
+    }
+
+    fn stack(&mut self, index: i32) -> Result<StackId> {
+        if let Some(known) = self.stacks.get(&index) {
+            return Ok(*known);
+        }
+        let mut stack = StackId::EMPTY;
+        if index != 0 || !self.dictionary.stack_table.is_empty() {
+            let found = element(&self.dictionary.stack_table, index, "stack")?;
+            for location in found.location_indices.iter().rev() {
+                let frames = element(&self.locations, *location, "location")?;
+                self.frames = self.frames.saturating_add(frames.len());
+                if self.frames > MAX_FRAMES {
+                    return Err(Error::Full);
+                }
+                for frame in frames.iter().rev() {
+                    stack = self.profile.stacks.push(stack, *frame)?;
+                }
+            }
+        }
+        self.stacks.insert(index, stack);
+        Ok(stack)
+    }
+
+    fn add(&mut self, profile: &otlp::Profile) -> Result<()> {
+        let event = self.event(profile)?;
+        if profile.time_unix_nano != 0 {
+            let start = UnixNanos(profile.time_unix_nano);
+            self.profile.start = Some(self.profile.start.map_or(start, |known| known.min(start)));
+        }
+        if profile.duration_nano != 0 {
+            let duration = self.profile.duration.unwrap_or(0).max(profile.duration_nano);
+            self.profile.duration = Some(duration);
+        }
+        for sample in &profile.samples {
+            self.sample(event, sample)?;
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, profile: &otlp::Profile) -> Result<EventId> {
+        let kind = profile.sample_type.unwrap_or_default();
+        let period = match profile.period_type == profile.sample_type {
+            true => u64::try_from(profile.period).unwrap_or(0),
+            false => 0,
+        };
+        let name = self.text(kind.type_strindex)?.to_owned();
+        let unit = self.text(kind.unit_strindex)?.to_owned();
+        self.profile.event(&name, &unit, period)
+    }
+
+    fn sample(&mut self, event: EventId, sample: &otlp::Sample) -> Result<()> {
+        let (values, times) = (&sample.values, &sample.timestamps_unix_nano);
+        if !times.is_empty() && !values.is_empty() && times.len() != values.len() {
+            return Err(malformed(format!(
+                "a sample has {} values and {} times",
+                values.len(),
+                times.len()
+            )));
+        }
+        let stack = self.stack(sample.stack_index)?;
+        let attributes = self.attributes(sample)?;
+        let thread = self.thread(&attributes)?;
+        let labels: LabelSetId = self.profile.label_set(attributes.labels)?;
+        for index in 0..values.len().max(times.len()) {
+            // A time without a value is one event.
+            let weight = values.get(index).copied().unwrap_or(1);
+            if weight == 0 {
+                continue;
+            }
+            self.profile.samples.push(Sample {
+                event,
+                weight,
+                stack,
+                time: times.get(index).map(|time| UnixNanos(*time)),
+                thread,
+                cpu: attributes.cpu,
+                labels,
+            });
+        }
+        Ok(())
+    }
+
+    fn attributes(&mut self, sample: &otlp::Sample) -> Result<Attributes> {
+        let mut found = Attributes::default();
+        for index in &sample.attribute_indices {
+            let attribute = element(&self.dictionary.attribute_table, *index, "attribute")?.clone();
+            let key = self.text(attribute.key_strindex)?.to_owned();
+            let value = attribute.value.and_then(|value| value.value);
+            match (&*key, value) {
+                (PID, Some(Value::IntValue(id))) => found.pid = u32::try_from(id).ok(),
+                (TID, Some(Value::IntValue(id))) => found.tid = u32::try_from(id).ok(),
+                (CPU, Some(Value::IntValue(cpu))) => found.cpu = u32::try_from(cpu).ok().map(Cpu),
+                (PROCESS, Some(Value::StringValue(name))) => found.process_name = name,
+                (THREAD, Some(Value::StringValue(name))) => found.thread_name = name,
+                (_, Some(Value::IntValue(number))) => {
+                    let unit = self.text(attribute.unit_strindex)?.to_owned();
+                    let unit = self.profile.string(&unit)?;
+                    let key = self.profile.string(&key)?;
+                    let value = LabelValue::Number(number, unit);
+                    found.labels.push(Label { key, value });
+                }
+                (_, Some(Value::StringValue(text))) => {
+                    let label = self.text_label(&key, &text)?;
+                    found.labels.push(label);
+                }
+                (_, Some(Value::BoolValue(is_true))) => {
+                    let label = self.text_label(&key, if is_true { "true" } else { "false" })?;
+                    found.labels.push(label);
+                }
+                // Other values are no labels.
+                _ => {}
+            }
+        }
+        if sample.link_index != 0 {
+            let link = element(&self.dictionary.link_table, sample.link_index, "link")?;
+            let (trace, span) = (hexadecimal(&link.trace_id), hexadecimal(&link.span_id));
+            for (key, id) in [(TRACE_ID, trace), (SPAN_ID, span)] {
+                let label = self.text_label(key, &id)?;
+                found.labels.push(label);
+            }
+        }
+        Ok(found)
+    }
+
+    fn text_label(&mut self, key: &str, text: &str) -> Result<Label> {
+        Ok(Label {
+            key: self.profile.string(key)?,
+            value: LabelValue::Text(self.profile.string(text)?),
+        })
+    }
+
+    fn thread(&mut self, attributes: &Attributes) -> Result<Option<ThreadId>> {
+        let Some((pid, tid)) = attributes.pid.zip(attributes.tid) else {
+            return Ok(None);
+        };
+        let thread = Thread {
+            pid: Pid(pid),
+            tid: Tid(tid),
+            process_name: self.profile.string(&attributes.process_name)?,
+            name: self.profile.string(&attributes.thread_name)?,
+        };
+        Ok(Some(self.profile.threads.intern(thread)?))
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,146 @@
+//! Profiles that are written and read back, and damaged ones.
+
+use super::*;
+use crate::frame::{Frame, Module};
+use crate::profile::Profile;
+use crate::sample::{Label, LabelValue, Sample, Thread, UnixNanos};
+use crate::stacks::StackId;
+use crate::{FunctionProfile, format};
+use backtrail_pt::{BuildId, Cpu, FileOffset, Pid, Tid};
+
+/// Returns a profile with two events, times, a thread, labels and a link.
+fn rich() -> Profile {
+    let mut profile = Profile::default();
+    let cpu = profile.event("cpu", "nanoseconds", 10_000_000).unwrap();
+    let count = profile.event("samples", "count", 0).unwrap();
+    let text = |profile: &mut Profile, text: &str| profile.string(text).unwrap();
+    let module = Module {
+        build_id: BuildId::new(&[0xab; 20]),
+        path: text(&mut profile, "/usr/bin/server"),
+    };
+    let module = profile.modules.intern(module).unwrap();
+    let function = profile.function("serve").unwrap();
+    let mut stack = StackId::EMPTY;
+    for frame in [
+        Frame::Lost,
+        Frame::Address(0x7fff_1234),
+        Frame::Code {
+            module,
+            offset: FileOffset(0x1234),
+        },
+        Frame::Function { function, line: 7 },
+    ] {
+        let frame = profile.frames.intern(frame).unwrap();
+        stack = profile.stacks.push(stack, frame).unwrap();
+    }
+    let thread = Thread {
+        pid: Pid(7),
+        tid: Tid(8),
+        process_name: text(&mut profile, "server"),
+        name: text(&mut profile, "worker"),
+    };
+    let thread = profile.threads.intern(thread).unwrap();
+    let labels = [
+        ("route", "/pay"),
+        (TRACE_ID, "0123456789abcdef0123456789abcdef"),
+        (SPAN_ID, "0123456789abcdef"),
+    ];
+    let labels = labels.map(|(key, value)| Label {
+        key: text(&mut profile, key),
+        value: LabelValue::Text(text(&mut profile, value)),
+    });
+    let labels = profile.label_set(labels.to_vec()).unwrap();
+    for (event, weight, time) in [(cpu, 5, Some(1000)), (cpu, 6, Some(2000)), (count, 2, None)] {
+        profile.samples.push(Sample {
+            event,
+            weight,
+            stack,
+            time: time.map(UnixNanos),
+            thread: Some(thread),
+            cpu: Some(Cpu(3)),
+            labels,
+        });
+    }
+    profile.start = Some(UnixNanos(500));
+    profile.duration = Some(9000);
+    profile
+}
+
+fn written(profile: &Profile) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(profile, &mut bytes).unwrap();
+    bytes
+}
+
+/// Returns what a sample says, with texts in place of ids.
+fn described(profile: &Profile) -> Vec<String> {
+    let describe = |sample: &Sample| {
+        let frames = profile.stacks.frames(sample.stack);
+        let frames: Vec<_> = frames.map(|frame| *profile.frames.get(frame).unwrap()).collect();
+        let thread = profile.threads.get(sample.thread.unwrap()).unwrap();
+        let mut labels: Vec<String> = profile
+            .labels(sample.labels)
+            .iter()
+            .map(|label| match label.value {
+                LabelValue::Text(text) => {
+                    format!("{}={}", profile.text(label.key), profile.text(text))
+                }
+                LabelValue::Number(number, _) => format!("{}={number}", profile.text(label.key)),
+            })
+            .collect();
+        labels.sort();
+        let event = profile.events.get(sample.event).unwrap();
+        format!(
+            "{} {} {:?} {:?} {} {} {} {labels:?} {} frames, {:?}",
+            profile.text(event.name),
+            sample.weight,
+            sample.time,
+            sample.cpu,
+            thread.tid,
+            profile.text(thread.process_name),
+            profile.text(thread.name),
+            frames.len(),
+            frames.last()
+        )
+    };
+    let mut all: Vec<_> = profile.samples.iter().map(describe).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn written_profile_is_read_back() {
+    let profile = rich();
+    let bytes = written(&profile);
+    assert!(is_otlp(&bytes));
+    let again = format::read(&bytes).unwrap();
+    assert_eq!(described(&again), described(&profile));
+    assert_eq!(described(&profile).len(), 3);
+    assert!(described(&profile)[0].contains("trace_id=0123456789abcdef0123456789abcdef"));
+    assert_eq!((again.start, again.duration), (profile.start, profile.duration));
+    let module = again.modules.iter().next().unwrap().1.clone();
+    assert_eq!(module.build_id, BuildId::new(&[0xab; 20]));
+    assert!(FunctionProfile::new(&again).is_ok());
+}
+
+#[test]
+fn pprof_is_not_taken_for_otlp() {
+    let mut bytes = Vec::new();
+    format::pprof::write(&rich(), &mut bytes).unwrap();
+    assert!(!is_otlp(&bytes));
+    assert!(!is_otlp(b""));
+    assert!(!is_otlp(b"main;f 2\n"));
+}
+
+#[test]
+fn missing_elements_are_errors() {
+    use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+    use prost::Message;
+    let mut request = ExportProfilesServiceRequest::decode(&written(&rich())[..]).unwrap();
+    let dictionary = request.dictionary.as_mut().unwrap();
+    dictionary.stack_table.truncate(1);
+    let error = read(&request.encode_to_vec()).unwrap_err().to_string();
+    assert_eq!(error, "OTLP: there is no stack 1");
+    let error = read(&[0x0a, 0xff]).unwrap_err().to_string();
+    assert!(error.starts_with("OTLP: the request is damaged"), "{error}");
+}
