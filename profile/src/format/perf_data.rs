@@ -25,7 +25,7 @@ const MAX_FRAMES: usize = 1 << 12;
 /// [`Error::Malformed`] with the reason and the place in the file.
 pub fn read(bytes: &[u8]) -> Result<Profile> {
     let data = PerfData::parse(bytes).map_err(malformed)?;
-    let mut reader = Reader::new(&data)?;
+    let mut reader = PerfDataReader::new(&data)?;
     // Records of several processors are not in the order of time.
     let mut items = Vec::new();
     for item in data.items() {
@@ -81,7 +81,7 @@ enum Item {
 }
 
 /// The state at the time of the record that is read.
-struct Reader {
+struct PerfDataReader {
     profile: Profile,
     events: Vec<EventId>,
     spaces: AddressSpaces,
@@ -91,7 +91,7 @@ struct Reader {
     lost: u64,
 }
 
-impl Reader {
+impl PerfDataReader {
     fn new(data: &PerfData<'_>) -> Result<Self> {
         let mut profile = Profile::default();
         let mut events = Vec::new();
