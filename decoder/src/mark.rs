@@ -17,6 +17,7 @@ pub struct Mark {
 
 /// The kinds of marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MarkKind {
     /// History is missing here.
     Gap(Gap),
@@ -37,7 +38,7 @@ pub enum MarkKind {
         /// The last timestamp when it was back.
         back: Option<Tsc>,
     },
-    /// The thread was off the processor between two of its executions. Nothing is missing.
+    /// The thread was off-CPU between two of its executions. Nothing is missing.
     Descheduled {
         /// The timestamp of the switch back in.
         back: Option<Tsc>,
@@ -71,6 +72,7 @@ pub struct Gap {
 
 /// The cause of a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GapCause {
     /// The history starts in the middle of the run: the trace buffer is a ring, or the recorder
     /// attached to a running thread.

@@ -2,7 +2,7 @@
 
 use super::binaries::{self, Found, Wanted};
 use crate::module_history::ModuleHistory;
-use backtrail_bundle::core::{Core, FileBuild, MappedBuild};
+use backtrail_bundle::core::{Core, FileBuild};
 use backtrail_bundle::manifest::Module;
 use backtrail_bundle::{Bundle, BundlePath, SharedBytes, module_file};
 use backtrail_decoder::{Section, Version};
@@ -75,7 +75,7 @@ pub(super) struct BundleFiles<'a> {
 }
 
 /// The modules of a process.
-pub(super) struct Mapped {
+pub(super) struct MappedModules {
     pub symbols: ModuleHistory,
     /// The code of modules whose files are not in the bundle.
     pub code: Vec<Section>,
@@ -163,7 +163,7 @@ impl<'a> BundleFiles<'a> {
     }
 
     /// Maps the modules of a process. `core` is that of the process.
-    pub fn map(&mut self, modules: &[Module], core: Option<&Core>) -> Mapped {
+    pub fn map(&mut self, modules: &[Module], core: Option<&Core>) -> MappedModules {
         let mut mapped: Vec<(&Module, Vec<symbolizer::Module>)> = Vec::new();
         let mut code = Vec::new();
         for module in modules {
@@ -197,7 +197,7 @@ impl<'a> BundleFiles<'a> {
             self.warnings.extend(refusal);
         }
         let symbols = over_time(&mapped, &mut self.notes);
-        Mapped { symbols, code }
+        MappedModules { symbols, code }
     }
 
     /// Returns the note that a module's file is another build than the one in the core.
@@ -207,9 +207,7 @@ impl<'a> BundleFiles<'a> {
         let mut listed = core.contents().files.iter();
         listed.find(|file| file.start == module.base && file.path == module.path)?;
         // Without a build id in the core, only the recorder's own description counts.
-        let MappedBuild::Id(mapped) = core.mapped_build(module.base) else {
-            return None;
-        };
+        let mapped = core.mapped_build_id(module.base)?;
         let file = match &module.file {
             Some(path) => self.get(path, &module.path),
             None => self.get_outside(module),
