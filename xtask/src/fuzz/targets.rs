@@ -58,6 +58,16 @@ pub const TARGETS: &[Target] = &[
         "the headers of mapped files in cores",
     ),
     test("perf_data", "targets::perf_data", "perf.data"),
+    test(
+        "profile_recordings",
+        "profiles::profile_recordings",
+        "recordings of the profiler",
+    ),
+    test(
+        "profiler_tables",
+        "profiles::profiler_tables",
+        "unwind tables of the profiler",
+    ),
     test("page_lists", "targets::page_lists", "page lists of raw packets"),
     test("elf", "binaries::elf", "ELF files"),
     test("dwarf", "binaries::dwarf", "debug sections of ELF files"),
