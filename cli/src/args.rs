@@ -19,6 +19,8 @@ pub use fdo::{Fdo, FdoFormat};
 pub use profile::{
     Profile, ProfileDiff, ProfileExport, ProfileFormat, ProfileReport, ProfileSelection, ProfileView,
 };
+#[cfg(feature = "profiler")]
+pub use profile::{ProfileEvent, ProfileRecord};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;

@@ -124,6 +124,13 @@ impl From<backtrail_profile::Error> for Failure {
     }
 }
 
+#[cfg(feature = "profiler")]
+impl From<backtrail_profiler::Error> for Failure {
+    fn from(error: backtrail_profiler::Error) -> Self {
+        Self::failed(error)
+    }
+}
+
 impl From<std::io::Error> for Failure {
     /// The only I/O of this crate itself is writing to stdout.
     fn from(error: std::io::Error) -> Self {

@@ -254,6 +254,7 @@ impl<'a> PerfData<'a> {
             .bytes(4 + 4 + 8 + 8)
             .and_then(|_| cursor.u64())
             .unwrap_or(0);
+        let user_registers = cursor.u64().unwrap_or(0);
         let is_frequency = flags & 1 << 10 != 0;
         let sample_id_all = flags & 1 << 18 != 0;
         let index = self.events.len();
@@ -267,6 +268,7 @@ impl<'a> PerfData<'a> {
                 sample_type,
                 read_format,
                 branch_sample_type,
+                user_registers,
             },
             period: (!is_frequency).then_some(period),
         });

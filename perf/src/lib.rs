@@ -42,6 +42,8 @@ mod refusal;
 pub mod ring;
 pub mod sample;
 pub mod sample_id;
+#[cfg(target_os = "linux")]
+pub mod sampling;
 pub mod switch;
 
 pub use data::PerfData;

@@ -1,4 +1,4 @@
-//! `PERF_RECORD_SAMPLE`: a sample with its call chain and last branches.
+//! `PERF_RECORD_SAMPLE`: a sample with its call chain, last branches, registers and stack.
 //!
 //! Source: `enum perf_event_type` in `linux/perf_event.h`.
 
@@ -23,6 +23,8 @@ const PERIOD: u64 = 1 << 8;
 const STREAM_ID: u64 = 1 << 9;
 const RAW: u64 = 1 << 10;
 const BRANCH_STACK: u64 = 1 << 11;
+const REGS_USER: u64 = 1 << 12;
+const STACK_USER: u64 = 1 << 13;
 const IDENTIFIER: u64 = 1 << 16;
 
 /// `PERF_FORMAT_*` bits of `perf_event_attr.read_format`.
@@ -51,6 +53,8 @@ pub struct SampleLayout {
     pub read_format: u64,
     /// `branch_sample_type`.
     pub branch_sample_type: u64,
+    /// `sample_regs_user`.
+    pub user_registers: u64,
 }
 
 impl SampleLayout {
@@ -82,6 +86,20 @@ pub struct Sample {
     pub chain: Vec<ChainEntry>,
     /// The branches, the newest first.
     pub branches: Vec<BranchRecord>,
+    /// The registers and the stack of the program, as they were when it entered the kernel or was
+    /// interrupted. `None`: not sampled, or the thread runs no program.
+    pub user: Option<UserState>,
+}
+
+/// The registers and the innermost part of the stack of a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserState {
+    /// Whether the program runs 32-bit code.
+    pub is_32_bit: bool,
+    /// The registers that the event asks for, in ascending order of their bits.
+    pub registers: Vec<u64>,
+    /// The bytes from the stack pointer upward.
+    pub stack: Vec<u8>,
 }
 
 /// An address of a call chain. Those of callers are return addresses.
@@ -107,7 +125,7 @@ pub struct BranchRecord {
 }
 
 impl Sample {
-    /// Parses the body of a `PERF_RECORD_SAMPLE`. Parts after the branches are not read.
+    /// Parses the body of a `PERF_RECORD_SAMPLE`. Parts after the user stack are not read.
     ///
     /// # Errors
     ///
@@ -156,6 +174,15 @@ impl Sample {
         }
         if has(BRANCH_STACK) {
             sample.branches = branches(&mut cursor, layout.branch_sample_type)?;
+        }
+        if has(REGS_USER) {
+            sample.user = registers(&mut cursor, layout.user_registers)?;
+        }
+        if has(STACK_USER) {
+            let stack = user_stack(&mut cursor)?;
+            if let Some(user) = &mut sample.user {
+                user.stack = stack.to_vec();
+            }
         }
         Ok(sample)
     }
@@ -229,6 +256,37 @@ fn branches(cursor: &mut Cursor<'_>, branch_sample_type: u64) -> Result<Vec<Bran
     Ok(structures(cursor, count, 24)?.map(entry).collect())
 }
 
+/// Reads the registers of a mask: the ABI, and the registers unless it is
+/// `PERF_SAMPLE_REGS_ABI_NONE`.
+fn registers(cursor: &mut Cursor<'_>, mask: u64) -> Result<Option<UserState>, Error> {
+    const ABI_NONE: u64 = 0;
+    const ABI_32: u64 = 1;
+    let abi = cursor.u64()?;
+    if abi == ABI_NONE {
+        return Ok(None);
+    }
+    let words = structures(cursor, mask.count_ones().into(), 8)?;
+    let registers = words.map(|word| word.try_into().map_or(0, u64::from_le_bytes));
+    Ok(Some(UserState {
+        is_32_bit: abi == ABI_32,
+        registers: registers.collect(),
+        stack: Vec::new(),
+    }))
+}
+
+/// Returns the bytes of the stack that the kernel could read.
+fn user_stack<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], Error> {
+    let size = usize::try_from(cursor.u64()?).unwrap_or(usize::MAX);
+    if size == 0 {
+        return Ok(&[]);
+    }
+    let bytes = cursor.bytes(size)?;
+    let valid = usize::try_from(cursor.u64()?).unwrap_or(usize::MAX);
+    bytes
+        .get(..valid)
+        .ok_or_else(|| cursor.invalid("its stack is shorter than it says"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,9 +307,10 @@ mod tests {
     /// Returns a layout with every part before the branches, and a body for it.
     fn full() -> (SampleLayout, Vec<u8>) {
         let layout = SampleLayout {
-            sample_type: 0x1_0fff,
+            sample_type: 0x1_3fff,
             read_format: FORMAT_GROUP | FORMAT_ID | FORMAT_TOTAL_TIME_ENABLED,
             branch_sample_type: BRANCH_HW_INDEX,
+            user_registers: 1 << 6 | 1 << 7 | 1 << 8,
         };
         let mut body = bytes(&[
             7,
@@ -277,6 +336,7 @@ mod tests {
         ]);
         body.extend([4, 0, 0, 0, 1, 2, 3, 4]);
         body.extend(bytes(&[2, 0, 0x10, 0x20, 1 | 33 << 4, 0x30, 0x40, 0]));
+        body.extend(bytes(&[2, 0x7ffe, 0x7ff0, 0x401000, 16, 0x11, 0x22, 8]));
         (layout, body)
     }
 
@@ -304,6 +364,12 @@ mod tests {
             sample.branches,
             [branch(0x10, 0x20, Some(true), 33), branch(0x30, 0x40, None, 0)]
         );
+        let user = UserState {
+            is_32_bit: false,
+            registers: vec![0x7ffe, 0x7ff0, 0x401000],
+            stack: bytes(&[0x11]),
+        };
+        assert_eq!(sample.user, Some(user));
     }
 
     #[test]
@@ -315,6 +381,20 @@ mod tests {
                 "{length}"
             );
         }
+    }
+
+    #[test]
+    fn thread_without_a_program_has_no_registers() {
+        let layout = SampleLayout {
+            sample_type: REGS_USER | STACK_USER,
+            user_registers: 7,
+            ..SampleLayout::default()
+        };
+        let sample = Sample::parse(&record(&bytes(&[0, 0])), &layout).unwrap();
+        assert_eq!(sample, Sample::default());
+        // The stack has fewer bytes than it says are valid.
+        assert!(Sample::parse(&record(&bytes(&[2, 1, 2, 3, 8, 5, 9])), &layout).is_err());
+        assert!(Sample::parse(&record(&bytes(&[2, 1, 2, 3, 8, 5, 8])), &layout).is_ok());
     }
 
     #[test]

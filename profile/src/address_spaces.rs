@@ -1,34 +1,41 @@
 //! The mapped files of processes over time.
 
-use crate::frame::{Frame, ModuleId};
 use backtrail_pt::{FileOffset, Pid};
 use std::collections::{BTreeMap, HashMap};
 
 /// A mapped part of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MappedModule {
+pub struct MappedModule<M> {
     /// The module.
-    pub module: ModuleId,
+    pub module: M,
     /// The file offset of the first byte.
     pub offset: FileOffset,
 }
 
 /// A mapping with the address after its last byte.
 #[derive(Clone, Copy, Debug)]
-struct Mapping {
+struct Mapping<M> {
     end: u64,
-    mapped: MappedModule,
+    mapped: MappedModule<M>,
 }
 
 /// The mappings of one process by their first addresses. They do not overlap.
-#[derive(Clone, Debug, Default)]
-struct AddressSpace {
-    mappings: BTreeMap<u64, Mapping>,
+#[derive(Clone, Debug)]
+struct AddressSpace<M> {
+    mappings: BTreeMap<u64, Mapping<M>>,
 }
 
-impl AddressSpace {
+impl<M> Default for AddressSpace<M> {
+    fn default() -> Self {
+        Self {
+            mappings: BTreeMap::new(),
+        }
+    }
+}
+
+impl<M: Copy> AddressSpace<M> {
     /// Adds a mapping, which replaces what was there.
-    fn map(&mut self, start: u64, end: u64, mapped: MappedModule) {
+    fn map(&mut self, start: u64, end: u64, mapped: MappedModule<M>) {
         self.unmap(start, end);
         self.mappings.insert(start, Mapping { end, mapped });
     }
@@ -57,25 +64,34 @@ impl AddressSpace {
         }
     }
 
-    fn find(&self, address: u64) -> Option<Frame> {
+    fn find(&self, address: u64) -> Option<MappedModule<M>> {
         let (start, mapping) = self.mappings.range(..=address).next_back()?;
-        (address < mapping.end).then(|| Frame::Code {
+        (address < mapping.end).then(|| MappedModule {
             module: mapping.mapped.module,
             offset: mapping.mapped.offset + (address - start),
         })
     }
 }
 
-/// The mappings of all processes and of the kernel at one time.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct AddressSpaces {
-    processes: HashMap<Pid, AddressSpace>,
-    kernel: AddressSpace,
+/// The mappings of all processes and of the kernel at one time. `M` identifies a module.
+#[derive(Clone, Debug)]
+pub struct AddressSpaces<M> {
+    processes: HashMap<Pid, AddressSpace<M>>,
+    kernel: AddressSpace<M>,
 }
 
-impl AddressSpaces {
+impl<M> Default for AddressSpaces<M> {
+    fn default() -> Self {
+        Self {
+            processes: HashMap::new(),
+            kernel: AddressSpace::default(),
+        }
+    }
+}
+
+impl<M: Copy> AddressSpaces<M> {
     /// Maps a part of a module. `None`: in the kernel.
-    pub fn map(&mut self, pid: Option<Pid>, start: u64, size: u64, mapped: MappedModule) {
+    pub fn map(&mut self, pid: Option<Pid>, start: u64, size: u64, mapped: MappedModule<M>) {
         let space = match pid {
             None => &mut self.kernel,
             Some(pid) => self.processes.entry(pid).or_default(),
@@ -96,36 +112,39 @@ impl AddressSpaces {
         self.processes.remove(&pid);
     }
 
-    /// Returns the frame of an address of a process, or of the kernel.
-    pub fn frame(&self, pid: Option<Pid>, address: u64) -> Frame {
+    /// Returns the module and offset of an address of a process, or of the kernel.
+    #[must_use]
+    pub fn find(&self, pid: Option<Pid>, address: u64) -> Option<MappedModule<M>> {
         let space = match pid {
             None => Some(&self.kernel),
             Some(pid) => self.processes.get(&pid),
         };
-        let frame = space.and_then(|space| space.find(address));
-        frame.unwrap_or(Frame::Address(address))
+        space.and_then(|space| space.find(address))
+    }
+
+    /// Returns whether mappings of a process are known.
+    #[must_use]
+    pub fn has(&self, pid: Pid) -> bool {
+        self.processes.contains_key(&pid)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Id;
 
     const PID: Pid = Pid(7);
 
-    fn mapped(module: u32, offset: u64) -> MappedModule {
+    fn mapped(module: usize, offset: u64) -> MappedModule<usize> {
         MappedModule {
-            module: ModuleId::from_index(module),
+            module,
             offset: FileOffset(offset),
         }
     }
 
-    fn at(spaces: &AddressSpaces, pid: Pid, address: u64) -> Option<(usize, u64)> {
-        match spaces.frame(Some(pid), address) {
-            Frame::Code { module, offset } => Some((module.index(), offset.0)),
-            _ => None,
-        }
+    fn at(spaces: &AddressSpaces<usize>, pid: Pid, address: u64) -> Option<(usize, u64)> {
+        let found = spaces.find(Some(pid), address)?;
+        Some((found.module, found.offset.0))
     }
 
     #[test]
@@ -149,7 +168,8 @@ mod tests {
         spaces.clear(PID);
         assert_eq!(at(&spaces, PID, 0x1000), None);
         assert_eq!(at(&spaces, Pid(8), 0x1000), Some((0, 0)));
-        assert_eq!(spaces.frame(None, 0x1000), Frame::Address(0x1000));
+        assert_eq!(spaces.find(None, 0x1000), None);
+        assert!(!spaces.has(PID) && spaces.has(Pid(8)));
     }
 
     proptest::proptest! {
@@ -158,7 +178,7 @@ mod tests {
         fn last_mapping_holds(maps in proptest::collection::vec((0u64..60, 1u64..20), 0..20)) {
             let mut spaces = AddressSpaces::default();
             for (index, (start, size)) in maps.iter().enumerate() {
-                spaces.map(Some(PID), *start, *size, mapped(index as u32, *start));
+                spaces.map(Some(PID), *start, *size, mapped(index, *start));
             }
             for address in 0..90 {
                 let mut covering = maps.iter().enumerate().rev();

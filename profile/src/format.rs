@@ -1,4 +1,4 @@
-//! Formats of other tools.
+//! Formats: our recordings, and those of other tools.
 
 pub mod firefox;
 pub mod folded;
@@ -6,13 +6,14 @@ pub mod otlp;
 pub mod perf_data;
 pub mod perf_script;
 pub mod pprof;
+pub mod recording;
 pub mod speedscope;
 
 use crate::Result;
 use crate::profile::Profile;
 
-/// Reads a profile of a format that its bytes decide: `perf.data`, pprof with gzip or without,
-/// OTLP, or folded stacks.
+/// Reads a profile of a format that its bytes decide: a recording, `perf.data`, pprof with gzip or
+/// without, OTLP, or folded stacks.
 ///
 /// # Errors
 ///
@@ -20,6 +21,9 @@ use crate::profile::Profile;
 pub fn read(bytes: &[u8]) -> Result<Profile> {
     if bytes.starts_with(b"PERFILE2") || bytes.starts_with(b"2ELIFREP") {
         return perf_data::read(bytes);
+    }
+    if bytes.starts_with(&recording::HEADER) {
+        return recording::read(bytes);
     }
     let is_text = |byte: &u8| !matches!(byte, 0..=8 | 14..=31);
     match bytes.iter().take(4096).all(is_text) {

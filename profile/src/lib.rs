@@ -38,6 +38,7 @@ mod table;
 mod top;
 mod tree;
 
+pub use address_spaces::{AddressSpaces, MappedModule};
 pub use diff::{Change, Comparison};
 pub use error::{Error, Result};
 pub use filter::Filter;

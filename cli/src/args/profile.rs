@@ -7,6 +7,9 @@ use std::path::PathBuf;
 /// `backtrail profile`.
 #[derive(Debug, Subcommand)]
 pub enum Profile {
+    /// Sample programs with their stacks, and write a profile while they run
+    #[cfg(feature = "profiler")]
+    Record(ProfileRecord),
     /// Show where a profile's weight is: by function, as a tree, or around one function
     Report(ProfileReport),
     /// Compare two profiles by function
@@ -15,10 +18,71 @@ pub enum Profile {
     Export(ProfileExport),
 }
 
+/// `backtrail profile record`.
+#[cfg(feature = "profiler")]
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("target").required(true).args(["pid", "cgroup", "all", "program"]))]
+pub struct ProfileRecord {
+    /// Sample this process, and the processes that it starts
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Sample the processes of this control group
+    #[arg(long, value_name = "GROUP")]
+    pub cgroup: Option<PathBuf>,
+    /// Sample all processes and the kernel
+    #[arg(long)]
+    pub all: bool,
+    /// The event; may be repeated
+    #[arg(long, value_enum, value_name = "EVENT", default_value = "cpu")]
+    pub event: Vec<ProfileEvent>,
+    /// Samples a second of each busy processor
+    #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u64).range(1..=20_000))]
+    pub freq: u64,
+    /// Stop after this time (500ms, 10s, 2m); Ctrl-C also stops
+    #[arg(long, value_name = "DURATION", value_parser = super::parse_duration)]
+    pub duration: Option<std::time::Duration>,
+    /// The file to write
+    #[arg(short, long, value_name = "FILE", default_value = "backtrail.prof")]
+    pub output: PathBuf,
+    /// Replace an existing file
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Keep the newest SIZE bytes of samples (K, M, G)
+    #[arg(long, value_name = "SIZE", value_parser = super::parse_size, default_value = "256M")]
+    pub max_size: u64,
+    /// Lower the rate rather than take more of all processors' time
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    pub cpu_budget: f64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The program to start and its arguments
+    #[arg(last = true, value_name = "PROG")]
+    pub program: Vec<std::ffi::OsString>,
+}
+
+/// Events of `backtrail profile record`.
+#[cfg(feature = "profiler")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProfileEvent {
+    /// Processor time
+    Cpu,
+    /// Time in which threads wait
+    OffCpu,
+    /// Cycles, or processor time on machines that do not count them
+    Cycles,
+    /// Instructions
+    Instructions,
+    /// Cache misses
+    CacheMisses,
+    /// Page faults
+    PageFaults,
+}
+
 /// `backtrail profile report`.
 #[derive(Debug, Args)]
 pub struct ProfileReport {
-    /// A profile: perf.data, pprof, OTLP or folded stacks
+    /// A profile: a recording, perf.data, pprof, OTLP or folded stacks
     pub file: PathBuf,
     /// The view
     #[arg(long, value_enum, default_value_t = ProfileView::Top)]
@@ -79,7 +143,7 @@ pub struct ProfileDiff {
 /// `backtrail profile export`.
 #[derive(Debug, Args)]
 pub struct ProfileExport {
-    /// A profile: perf.data, pprof, OTLP or folded stacks
+    /// A profile: a recording, perf.data, pprof, OTLP or folded stacks
     pub file: PathBuf,
     /// The output format
     #[arg(long, value_enum)]

@@ -42,6 +42,8 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
     rows.extend(probe::try_kinds().into_iter().map(probe_row));
     rows.push(core_pattern_row(&Sysctl::default(), Path::new(KERNEL)));
     rows.extend(recorder_rows(&backtrail_recorder::capabilities()));
+    #[cfg(feature = "profiler")]
+    rows.push(profiler_row(&backtrail_profiler::stack_support()));
     rows.push(priority_row(try_priority()));
     // This check comes last, because it locks all later memory of this process.
     rows.push(memory_row(realtime::lock_memory()));
@@ -166,6 +168,36 @@ fn core_pattern_row(sysctl: &Sysctl, kernel: &Path) -> CapabilityRow {
             Some("`backtrail collect --restore`, or start the collector again"),
         ),
         None => row("works", format!("core_pattern can be set: {current}"), None),
+    }
+}
+
+/// Reports which programs the profiler can sample, and which part of their stacks.
+#[cfg(feature = "profiler")]
+fn profiler_row(support: &Result<backtrail_profiler::StackSupport, String>) -> CapabilityRow {
+    let row = |state, reason: String, fix: Option<&str>| CapabilityRow {
+        name: "profiler".to_owned(),
+        state,
+        reason,
+        fix: fix.map(str::to_owned),
+    };
+    let fix = "run as root, give CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=-1`";
+    match support {
+        Err(reason) => row("missing", reason.clone(), Some(fix)),
+        Ok(support) => {
+            let kernel = match support.kernel {
+                true => "stacks of programs and of the kernel",
+                false => "stacks of programs",
+            };
+            let processes = match support.all {
+                true => "all processes",
+                false => "processes of this user only",
+            };
+            let reason = format!(
+                "samples {processes} with {kernel}; walks programs without frame pointers by .eh_frame in user space"
+            );
+            let is_complete = support.kernel && support.all;
+            row("works", reason, (!is_complete).then_some(fix))
+        }
     }
 }
 

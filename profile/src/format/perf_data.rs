@@ -1,7 +1,7 @@
 //! `perf.data`: samples with call chains, from `perf record`.
 
 use crate::address_spaces::{AddressSpaces, MappedModule};
-use crate::frame::{Frame, FrameId, Module};
+use crate::frame::{Frame, FrameId, Module, ModuleId};
 use crate::profile::Profile;
 use crate::sample::{EventId, Sample, Thread, ThreadId, UnixNanos};
 use crate::stacks::StackId;
@@ -65,7 +65,7 @@ pub fn read_branches(bytes: &[u8], visit: &mut dyn FnMut(&Profile, &BranchStack)
             Item::Sample(_, sample) => {
                 let frame = |address: u64| {
                     let is_kernel = address.cast_signed() < 0;
-                    reader.spaces.frame(sample.pid.filter(|_| !is_kernel), address)
+                    frame_at(&reader.spaces, sample.pid.filter(|_| !is_kernel), address)
                 };
                 stack.clear();
                 stack.extend(sample.branches.iter().map(|record| BranchFrames {
@@ -134,7 +134,7 @@ enum Item {
 struct PerfDataReader {
     profile: Profile,
     events: Vec<EventId>,
-    spaces: AddressSpaces,
+    spaces: AddressSpaces<ModuleId>,
     /// The name of each thread, and of each process as that of its first thread.
     names: HashMap<Tid, String>,
     build_ids: HashMap<String, BuildId>,
@@ -262,7 +262,7 @@ impl PerfDataReader {
             false => entry.address,
         };
         let pid = pid.filter(|_| !entry.is_kernel);
-        self.profile.frames.intern(self.spaces.frame(pid, address))
+        self.profile.frames.intern(frame_at(&self.spaces, pid, address))
     }
 
     fn thread(&mut self, sample: &PerfSample) -> Result<Option<ThreadId>> {
@@ -289,6 +289,14 @@ impl PerfDataReader {
             self.profile.notes.push(note);
         }
         self.profile
+    }
+}
+
+/// Returns the frame of an address of a process, or of the kernel.
+fn frame_at(spaces: &AddressSpaces<ModuleId>, pid: Option<Pid>, address: u64) -> Frame {
+    match spaces.find(pid, address) {
+        Some(MappedModule { module, offset }) => Frame::Code { module, offset },
+        None => Frame::Address(address),
     }
 }
 

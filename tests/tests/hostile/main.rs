@@ -13,6 +13,7 @@ mod harness;
 mod memory;
 mod messages;
 mod mutate;
+mod profile_recordings;
 mod profiles;
 mod seeds;
 mod stacks;

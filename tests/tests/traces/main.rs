@@ -7,4 +7,5 @@ mod engines;
 mod export;
 mod fdo;
 mod imports;
+mod profile_recordings;
 mod profiles;

@@ -58,6 +58,16 @@ pub const TARGETS: &[Target] = &[
         "the headers of mapped files in cores",
     ),
     test("perf_data", "targets::perf_data", "perf.data"),
+    test(
+        "profile_recordings",
+        "profile_recordings::profile_recordings",
+        "recordings of the profiler",
+    ),
+    test(
+        "profiler_tables",
+        "profile_recordings::profiler_tables",
+        "unwind tables of the profiler",
+    ),
     test("page_lists", "targets::page_lists", "page lists of raw packets"),
     test(
         "profiles",

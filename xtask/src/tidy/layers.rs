@@ -21,6 +21,7 @@ const USES: &[(&str, &[&str])] = &[
     ),
     ("export", &["pt", "decoder", "symbolizer", "debugger", "profile"]),
     ("profile", &["pt", "perf"]),
+    ("profiler", &["pt", "perf", "process", "profile"]),
     ("dap-adapter", &["pt", "decoder", "debugger", "console"]),
     (
         "cli",
@@ -36,6 +37,7 @@ const USES: &[(&str, &[&str])] = &[
             "console",
             "export",
             "profile",
+            "profiler",
             "dap",
         ],
     ),

@@ -1,7 +1,9 @@
-//! `backtrail profile`: views and conversions of profiles.
+//! `backtrail profile`: takes, shows and converts profiles.
 
 mod diff;
 mod export;
+#[cfg(feature = "profiler")]
+mod record;
 mod report;
 mod selected;
 mod symbolize;
@@ -13,6 +15,8 @@ use crate::exit::Failure;
 /// Runs a command of `backtrail profile`.
 pub fn run(args: &Profile) -> Result<(), Failure> {
     match args {
+        #[cfg(feature = "profiler")]
+        Profile::Record(args) => record::run(args),
         Profile::Report(args) => report::run(args),
         Profile::Diff(args) => diff::run(args),
         Profile::Export(args) => export::run(args),

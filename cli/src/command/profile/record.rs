@@ -1,0 +1,155 @@
+//! `backtrail profile record`.
+
+use crate::args::{ProfileEvent, ProfileRecord};
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+use crate::output_file;
+use crate::shell;
+use backtrail_profiler::{ProgramEnd, Progress, RecordOptions, SampledEvent, Summary, Target, record};
+use backtrail_pt::Pid;
+use serde::Serialize;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+
+/// Samples until the target ends, the time is over, or Ctrl-C.
+pub fn run(args: &ProfileRecord) -> Result<(), Failure> {
+    output_file::refuse_existing(&args.output, args.overwrite)?;
+    let interrupt = Interrupt::install();
+    let is_terminal = std::io::stderr().is_terminal();
+    let mut progress = |progress: Progress| {
+        if is_terminal {
+            show(progress);
+        }
+    };
+    let summary = record(&options(args), interrupt.flag(), &mut progress);
+    if is_terminal {
+        eprint!("\r\x1b[K");
+    }
+    report(args, &summary?)
+}
+
+fn options(args: &ProfileRecord) -> RecordOptions {
+    let mut events: Vec<_> = args.event.iter().map(|event| sampled(*event)).collect();
+    let mut seen = Vec::new();
+    events.retain(|event| {
+        !seen.contains(event) && {
+            seen.push(*event);
+            true
+        }
+    });
+    RecordOptions {
+        target: match (args.pid, &args.cgroup) {
+            (Some(pid), _) => Target::Process(Pid(pid)),
+            (None, Some(path)) => Target::Cgroup(path.clone()),
+            (None, None) if args.all => Target::All,
+            (None, None) => Target::Program(args.program.clone()),
+        },
+        events,
+        frequency: args.freq,
+        duration: args.duration,
+        output: args.output.clone(),
+        overwrite: args.overwrite,
+        max_bytes: args.max_size,
+        cpu_budget: args.cpu_budget,
+    }
+}
+
+fn sampled(event: ProfileEvent) -> SampledEvent {
+    match event {
+        ProfileEvent::Cpu => SampledEvent::Cpu,
+        ProfileEvent::OffCpu => SampledEvent::OffCpu,
+        ProfileEvent::Cycles => SampledEvent::Cycles,
+        ProfileEvent::Instructions => SampledEvent::Instructions,
+        ProfileEvent::CacheMisses => SampledEvent::CacheMisses,
+        ProfileEvent::PageFaults => SampledEvent::PageFaults,
+    }
+}
+
+fn show(progress: Progress) {
+    let Progress {
+        elapsed,
+        samples,
+        lost,
+        bytes,
+    } = progress;
+    let lost = match lost {
+        0 => String::new(),
+        lost => format!(", {lost} lost"),
+    };
+    let seconds = elapsed.as_secs();
+    eprint!("\r\x1b[Kprofiling for {seconds} s: {samples} samples{lost}, {bytes} bytes; Ctrl-C stops it ");
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    file: &'a Path,
+    seconds: f64,
+    samples: u64,
+    lost: u64,
+    bytes: u64,
+    stacks: u64,
+    incomplete: u64,
+    ending: Option<&'static str>,
+    status: Option<i32>,
+    notes: &'a [String],
+}
+
+fn report(args: &ProfileRecord, summary: &Summary) -> Result<(), Failure> {
+    let Progress {
+        elapsed,
+        samples,
+        lost,
+        bytes,
+    } = summary.progress;
+    let (ending, status) = match summary.program {
+        None => (None, None),
+        Some(ProgramEnd::Exited(status)) => (Some("exited"), Some(status)),
+        Some(ProgramEnd::Killed(signal)) => (Some("killed"), Some(signal)),
+    };
+    if args.json {
+        let mut output = Output::new();
+        let report = Report {
+            file: &args.output,
+            seconds: elapsed.as_secs_f64(),
+            samples,
+            lost,
+            bytes,
+            stacks: summary.stacks,
+            incomplete: summary.incomplete,
+            ending,
+            status,
+            notes: &summary.notes,
+        };
+        output.json("backtrail-profile-record/1", &report)?;
+        return output.finish();
+    }
+    // Standard output is the program's.
+    let mut out = std::io::stderr().lock();
+    let ending = match (ending, status) {
+        (Some("exited"), Some(status)) => format!("the program exited with status {status}: "),
+        (Some(_), Some(signal)) => format!("signal {signal} killed the program: "),
+        _ => String::new(),
+    };
+    let seconds = elapsed.as_secs_f64();
+    writeln!(
+        out,
+        "{ending}{samples} samples in {seconds:.1} s, {bytes} bytes, {lost} records lost"
+    )?;
+    if summary.incomplete > 0 {
+        writeln!(
+            out,
+            "{} of {} stacks of programs do not reach the start of their thread",
+            summary.incomplete, summary.stacks
+        )?;
+    }
+    for note in &summary.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    writeln!(
+        out,
+        "next: backtrail profile report {}",
+        shell::path(&args.output)
+    )?;
+    Ok(())
+}

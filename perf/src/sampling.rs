@@ -1,0 +1,161 @@
+//! Attributes of events that take samples with stacks.
+//!
+//! Source: `include/uapi/linux/perf_event.h` (`struct perf_event_attr`).
+
+use crate::attr::{Attr, SIZE};
+use crate::sample::SampleLayout;
+use crate::sample_id::SampleType;
+use perf_event_open_sys::bindings as sys;
+
+/// The registers of [`UserState::registers`](crate::sample::UserState::registers) in their order:
+/// frame pointer, stack pointer, instruction pointer (`arch/x86/include/uapi/asm/perf_regs.h`).
+pub const USER_REGISTERS: [u64; 3] = [6, 7, 8];
+
+/// An event that can be sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Counter {
+    /// Nanoseconds of processor time, by a timer (`PERF_COUNT_SW_CPU_CLOCK`).
+    CpuClock,
+    /// Page faults (`PERF_COUNT_SW_PAGE_FAULTS`).
+    PageFaults,
+    /// Switches away from a thread (`PERF_COUNT_SW_CONTEXT_SWITCHES`).
+    ContextSwitches,
+    /// Cycles of the processor (`PERF_COUNT_HW_CPU_CYCLES`).
+    Cycles,
+    /// Instructions (`PERF_COUNT_HW_INSTRUCTIONS`).
+    Instructions,
+    /// Cache misses (`PERF_COUNT_HW_CACHE_MISSES`).
+    CacheMisses,
+}
+
+impl Counter {
+    fn type_and_config(self) -> (u32, u32) {
+        let software = |config| (sys::PERF_TYPE_SOFTWARE, config);
+        let hardware = |config| (sys::PERF_TYPE_HARDWARE, config);
+        match self {
+            Self::CpuClock => software(sys::PERF_COUNT_SW_CPU_CLOCK),
+            Self::PageFaults => software(sys::PERF_COUNT_SW_PAGE_FAULTS),
+            Self::ContextSwitches => software(sys::PERF_COUNT_SW_CONTEXT_SWITCHES),
+            Self::Cycles => hardware(sys::PERF_COUNT_HW_CPU_CYCLES),
+            Self::Instructions => hardware(sys::PERF_COUNT_HW_INSTRUCTIONS),
+            Self::CacheMisses => hardware(sys::PERF_COUNT_HW_CACHE_MISSES),
+        }
+    }
+}
+
+/// The samples that an event takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// Samples per second of the event's activity. The kernel adapts the period.
+    Frequency(u64),
+    /// A sample each time that the event has counted so much.
+    Period(u64),
+}
+
+/// The settings of a sampled event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampling {
+    /// The event.
+    pub counter: Counter,
+    /// The rate of samples.
+    pub rate: Rate,
+    /// The most bytes of a program's stack in a sample, a multiple of 8.
+    pub stack_bytes: u32,
+    /// Whether samples in the kernel are taken, with the kernel's stack.
+    pub kernel: bool,
+    /// Whether new threads and children are sampled, too.
+    pub inherit: bool,
+    /// Whether the event is enabled by the first `execve`.
+    pub enable_on_exec: bool,
+    /// Whether the event records mappings, names, starts and ends of threads.
+    pub sideband: bool,
+    /// Whether the event records context switches.
+    pub switches: bool,
+    /// The number of unread bytes that wakes the reader.
+    pub watermark: u32,
+}
+
+impl Sampling {
+    /// Returns the layout of the samples.
+    #[must_use]
+    pub fn layout(&self) -> SampleLayout {
+        SampleLayout {
+            sample_type: sample_type().0,
+            read_format: sys::PERF_FORMAT_ID.into(),
+            branch_sample_type: 0,
+            user_registers: USER_REGISTERS.iter().fold(0, |mask, bit| mask | 1 << bit),
+        }
+    }
+
+    /// Returns the fields that end every other record.
+    #[must_use]
+    pub fn sample_type(&self) -> SampleType {
+        sample_type()
+    }
+}
+
+fn sample_type() -> SampleType {
+    SampleType(
+        u64::from(sys::PERF_SAMPLE_IDENTIFIER)
+            | u64::from(sys::PERF_SAMPLE_IP)
+            | u64::from(sys::PERF_SAMPLE_TID)
+            | u64::from(sys::PERF_SAMPLE_TIME)
+            | u64::from(sys::PERF_SAMPLE_CPU)
+            | u64::from(sys::PERF_SAMPLE_PERIOD)
+            | u64::from(sys::PERF_SAMPLE_CALLCHAIN)
+            | u64::from(sys::PERF_SAMPLE_REGS_USER)
+            | u64::from(sys::PERF_SAMPLE_STACK_USER),
+    )
+}
+
+impl Attr {
+    /// Returns the attributes of a disabled event that takes samples with the kernel's call chain,
+    /// and with the registers and the stack of the program. Its clock is `CLOCK_MONOTONIC`.
+    #[must_use]
+    pub fn sampling(sampling: &Sampling) -> Self {
+        let (kind, config) = sampling.counter.type_and_config();
+        let layout = sampling.layout();
+        let mut attr = sys::perf_event_attr {
+            type_: kind,
+            size: SIZE as u32,
+            config: config.into(),
+            sample_type: layout.sample_type,
+            read_format: layout.read_format,
+            sample_regs_user: layout.user_registers,
+            sample_stack_user: sampling.stack_bytes,
+            clockid: libc::CLOCK_MONOTONIC,
+            ..Default::default()
+        };
+        attr.__bindgen_anon_1 = match sampling.rate {
+            Rate::Frequency(sample_freq) => {
+                attr.set_freq(1);
+                sys::perf_event_attr__bindgen_ty_1 { sample_freq }
+            }
+            Rate::Period(sample_period) => sys::perf_event_attr__bindgen_ty_1 { sample_period },
+        };
+        attr.__bindgen_anon_2 = sys::perf_event_attr__bindgen_ty_2 {
+            wakeup_watermark: sampling.watermark,
+        };
+        attr.set_watermark(1);
+        attr.set_disabled(1);
+        attr.set_use_clockid(1);
+        attr.set_sample_id_all(1);
+        attr.set_exclude_hv(1);
+        attr.set_exclude_guest(1);
+        attr.set_exclude_idle(1);
+        attr.set_exclude_kernel((!sampling.kernel).into());
+        // The kernel's call chains of programs need frame pointers. The stack's bytes do not.
+        attr.set_exclude_callchain_user(1);
+        attr.set_inherit(sampling.inherit.into());
+        attr.set_enable_on_exec(sampling.enable_on_exec.into());
+        let sideband = sampling.sideband.into();
+        attr.set_mmap(sideband);
+        attr.set_mmap2(sideband);
+        attr.set_build_id(sideband);
+        attr.set_comm(sideband);
+        attr.set_comm_exec(sideband);
+        attr.set_task(sideband);
+        attr.set_context_switch(sampling.switches.into());
+        Self(attr)
+    }
+}

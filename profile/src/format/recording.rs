@@ -1,0 +1,21 @@
+//! Recordings by `backtrail profile record`: blocks of samples that a kill cannot damage.
+//!
+//! A recording is a [`HEADER`], and then blocks in any order, each with a checksum (`block.rs`). A
+//! block belongs to a segment. Each block adds texts, modules, frames, stacks and threads to the
+//! tables of its segment, and has samples that refer to them (`encode.rs`, `decode.rs`). Segments
+//! are independent, so that a writer may replace the oldest ones.
+
+mod block;
+mod decode;
+mod encode;
+mod scan;
+mod varint;
+
+pub use decode::read;
+pub use encode::SegmentEncoder;
+
+/// The first bytes of a recording. The digit is the version of the format.
+pub const HEADER: [u8; 16] = *b"backtrail-prof1\n";
+
+#[cfg(test)]
+mod tests;

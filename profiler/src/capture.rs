@@ -1,0 +1,527 @@
+//! Takes a recording: the loop that moves samples from the rings to the file.
+
+use crate::address::CodeFrame;
+use crate::budget::Budget;
+use crate::modules::Modules;
+use crate::off_cpu::{OffCpu, Wait};
+use crate::options::{RecordOptions, SampledEvent, Target};
+use crate::program::{ProgramEnd, RunningProgram, WaitingProgram};
+use crate::record_queue::RecordQueue;
+use crate::sampler::{RingRecord, Sampler, SamplerOptions};
+use crate::segment::RecordingFile;
+use crate::stack_walker::StackWalker;
+use crate::tasks::Tasks;
+use crate::{Error, Result};
+use backtrail_perf::record::{Record, RecordEvent};
+use backtrail_perf::sample::Sample as RingSample;
+use backtrail_profile::{EventId, FrameId, Module, Sample, StackId, Thread, ThreadId, UnixNanos};
+use backtrail_pt::{Cpu, Nanos, Pid, Tid};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
+use std::collections::HashMap;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The longest wait for samples.
+const WAIT: Duration = Duration::from_millis(100);
+/// The time between blocks.
+const BLOCK: Duration = Duration::from_millis(900);
+/// The rings are read this often even while a file's unwind table is built...
+const READ_AT_LEAST: Duration = Duration::from_millis(20);
+/// ... unless this number of records waits already.
+const MAX_WAITING: usize = 500;
+/// The memory of all unwind tables.
+const TABLE_BUDGET: usize = 40 << 20;
+
+/// The state of a recording, about once a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The time since the start.
+    pub elapsed: Duration,
+    /// The number of samples.
+    pub samples: u64,
+    /// The number of records that the kernel dropped.
+    pub lost: u64,
+    /// The number of bytes written.
+    pub bytes: u64,
+}
+
+/// The result of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The state at the end.
+    pub progress: Progress,
+    /// The number of stacks of programs.
+    pub stacks: u64,
+    /// The number of those that do not reach the start of their thread.
+    pub incomplete: u64,
+    /// The end of the program, if one was started.
+    pub program: Option<ProgramEnd>,
+    /// Sentences about what the recording lacks.
+    pub notes: Vec<String>,
+}
+
+/// Records until the program or process ends, the time is over, or `stop` is set. `progress` is
+/// called about once a second.
+///
+/// # Errors
+///
+/// The reason why nothing can be recorded, or why the recording ended early.
+pub fn record(
+    options: &RecordOptions,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Summary> {
+    let waiting = match &options.target {
+        Target::Program(arguments) => Some(WaitingProgram::start(arguments)?),
+        _ => None,
+    };
+    let sampler = Sampler::open(&SamplerOptions {
+        target: &options.target,
+        program: waiting.as_ref().map(WaitingProgram::pid),
+        events: &options.events,
+        frequency: options.frequency,
+    })?;
+    let clock = Clock::now();
+    let start = clock.unix(monotonic());
+    let file = RecordingFile::create(&options.output, options.overwrite, options.max_bytes, start)?;
+    let mut capture = Capture::new(options, sampler, file, clock);
+    let mut program = match waiting {
+        // The events begin with its `execve`.
+        Some(waiting) => Some(waiting.release().inspect_err(|_| capture.remove_empty(options))?),
+        None => {
+            capture.sampler.enable()?;
+            capture.look_up_running(&options.target);
+            None
+        }
+    };
+    let looped = capture.run(options, program.as_mut(), stop, progress);
+    let ended = program.as_mut().and_then(RunningProgram::terminate);
+    looped?;
+    capture.finish(ended)
+}
+
+/// The difference between perf's clock and the time of day.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    offset: u64,
+}
+
+impl Clock {
+    fn now() -> Self {
+        Self {
+            offset: nanos(ClockId::CLOCK_REALTIME).saturating_sub(monotonic()),
+        }
+    }
+
+    fn unix(self, time: u64) -> UnixNanos {
+        UnixNanos(time.saturating_add(self.offset))
+    }
+}
+
+fn monotonic() -> u64 {
+    nanos(ClockId::CLOCK_MONOTONIC)
+}
+
+fn nanos(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock).map(|time| Duration::from(time).as_nanos());
+    time.map_or(0, |nanos| u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// Returns the processor time of this process.
+fn processor_time() -> Duration {
+    let usage = getrusage(UsageWho::RUSAGE_SELF);
+    let micros = usage.map_or(0, |usage| {
+        usage.user_time().num_microseconds() + usage.system_time().num_microseconds()
+    });
+    Duration::from_micros(micros.cast_unsigned())
+}
+
+/// The ids in the segment that is written of frames, threads and events.
+#[derive(Debug, Default)]
+struct SegmentIds {
+    segment: u32,
+    frames: HashMap<CodeFrame, FrameId>,
+    threads: HashMap<(Tid, Rc<str>, Rc<str>), ThreadId>,
+    events: HashMap<usize, EventId>,
+}
+
+/// A sample before it gets the ids of a segment.
+struct NewSample {
+    event: usize,
+    weight: u64,
+    time: u64,
+    pid: Pid,
+    tid: Tid,
+    cpu: Option<Cpu>,
+    frames: Vec<CodeFrame>,
+}
+
+struct Capture {
+    sampler: Sampler,
+    file: RecordingFile,
+    clock: Clock,
+    frequency: u64,
+    queue: RecordQueue<RingRecord>,
+    /// The time until which all records are in the queue or processed.
+    drained: u64,
+    last_read: Instant,
+    modules: Modules,
+    tasks: Tasks,
+    walker: StackWalker,
+    off_cpu: OffCpu,
+    ids: SegmentIds,
+    budget: Budget,
+    began: Instant,
+    samples: u64,
+    lost: u64,
+    block_lost: u64,
+    notes: Vec<String>,
+}
+
+impl Capture {
+    fn new(options: &RecordOptions, sampler: Sampler, file: RecordingFile, clock: Clock) -> Self {
+        let mut modules = Modules::new(TABLE_BUDGET);
+        let mut tasks = Tasks::default();
+        let mut notes = Vec::new();
+        if sampler.has_kernel() {
+            tasks.map_kernel(&mut modules);
+        } else {
+            notes.push("the kernel was not sampled, because this user may not do that".to_owned());
+        }
+        if options.events.contains(&SampledEvent::Cycles) && !sampler.events().contains(&SampledEvent::Cycles)
+        {
+            notes.push(
+                "this machine does not count cycles; the samples are of processor time instead".to_owned(),
+            );
+        }
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            sampler,
+            file,
+            clock,
+            frequency: options.frequency,
+            queue: RecordQueue::default(),
+            drained: monotonic(),
+            last_read: Instant::now(),
+            modules,
+            tasks,
+            walker: StackWalker::default(),
+            off_cpu: OffCpu::default(),
+            ids: SegmentIds::default(),
+            budget: Budget::new(options.cpu_budget, cpus, options.frequency),
+            began: Instant::now(),
+            samples: 0,
+            lost: 0,
+            block_lost: 0,
+            notes,
+        }
+    }
+
+    /// Removes a recording of a program that did not start.
+    fn remove_empty(&self, options: &RecordOptions) {
+        // If this fails, an empty recording stays.
+        let _ = std::fs::remove_file(&options.output);
+    }
+
+    /// Reads the mappings of processes that run already.
+    fn look_up_running(&mut self, target: &Target) {
+        match target {
+            Target::Process(pid) => self.tasks.look_up(*pid, &mut self.modules),
+            Target::All => {
+                let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+                let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+                for pid in pids {
+                    self.tasks.look_up(Pid(pid), &mut self.modules);
+                }
+            }
+            Target::Cgroup(_) | Target::Program(_) => {}
+        }
+    }
+
+    fn run(
+        &mut self,
+        options: &RecordOptions,
+        mut program: Option<&mut RunningProgram>,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        let mut last_block = Instant::now();
+        let mut last_used = processor_time().saturating_sub(self.first_looks());
+        loop {
+            let elapsed = self.began.elapsed();
+            let left = options
+                .duration
+                .map_or(WAIT, |duration| duration.saturating_sub(elapsed));
+            let is_over = stop.load(Ordering::Relaxed)
+                || left.is_zero()
+                || program.as_mut().is_some_and(|program| program.end().is_some())
+                || matches!(&options.target, Target::Process(pid) if !Path::new(&format!("/proc/{pid}")).exists());
+            if is_over {
+                return Ok(());
+            }
+            self.sampler.wait(left.min(WAIT))?;
+            self.drain()?;
+            let since = last_block.elapsed();
+            if since >= BLOCK {
+                last_block = Instant::now();
+                self.write_block()?;
+                // A lower rate does not make the first reading of a file cheaper.
+                let used = processor_time().saturating_sub(self.first_looks());
+                if let Some(frequency) = self.budget.update(used.saturating_sub(last_used), since) {
+                    self.sampler.set_frequency(frequency)?;
+                }
+                last_used = used;
+                self.tasks.forget_ended();
+                progress(self.progress());
+            }
+        }
+    }
+
+    /// Returns the time that went into reading the files and mappings of processes.
+    fn first_looks(&self) -> Duration {
+        self.modules.reading() + self.tasks.reading()
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            elapsed: self.began.elapsed(),
+            samples: self.samples,
+            lost: self.lost,
+            bytes: self.file.written(),
+        }
+    }
+
+    /// Reads all rings, and processes the records of the time before the last reading.
+    fn drain(&mut self) -> Result<()> {
+        let now = monotonic();
+        self.read_rings()?;
+        let complete = std::mem::replace(&mut self.drained, now);
+        self.process(complete)
+    }
+
+    /// Moves all records from the rings to the queue.
+    fn read_rings(&mut self) -> Result<()> {
+        let queue = &mut self.queue;
+        self.last_read = Instant::now();
+        self.sampler.drain(|record| {
+            let time = match &record {
+                RingRecord::Sample(_, sample) => sample.time,
+                RingRecord::Other(record) => record.id.time,
+            };
+            queue.push(time.map_or(0, |Nanos(time)| time), record);
+        })
+    }
+
+    fn process(&mut self, until: u64) -> Result<()> {
+        let records: Vec<_> = self.queue.take_until(until).collect();
+        for (time, record) in records {
+            if self.last_read.elapsed() > READ_AT_LEAST && self.queue.len() < MAX_WAITING {
+                self.read_rings()?;
+            }
+            match record {
+                RingRecord::Sample(event, sample) => self.sample(event, &sample, time)?,
+                RingRecord::Other(record) => self.other(&record, time)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self, event: usize, sample: &RingSample, time: u64) -> Result<()> {
+        let Some((pid, tid)) = sample.pid.zip(sample.tid) else {
+            return Ok(());
+        };
+        self.tasks.look_up(pid, &mut self.modules);
+        let frames = self.walker.walk(sample, &self.tasks, &mut self.modules);
+        let is_off_cpu = self.sampler.events().get(event) == Some(&SampledEvent::OffCpu);
+        if is_off_cpu {
+            self.off_cpu.leave(Wait {
+                pid,
+                tid,
+                cpu: sample.cpu,
+                frames,
+                since: time,
+            });
+            return Ok(());
+        }
+        self.add(NewSample {
+            event,
+            weight: sample.period.unwrap_or(0).max(1),
+            time,
+            pid,
+            tid,
+            cpu: sample.cpu,
+            frames,
+        })
+    }
+
+    fn other(&mut self, record: &Record, time: u64) -> Result<()> {
+        match &record.event {
+            RecordEvent::Lost { count } => {
+                self.lost = self.lost.saturating_add(*count);
+                self.block_lost = self.block_lost.saturating_add(*count);
+            }
+            RecordEvent::Switch(switch) => {
+                if let Some((wait, length)) = self.off_cpu.switch(switch.tid, switch.direction, time) {
+                    self.add_wait(wait, length)?;
+                }
+            }
+            RecordEvent::Exit { tid, .. } => {
+                self.off_cpu.end(*tid);
+                self.tasks.apply(record, &mut self.modules);
+            }
+            _ => self.tasks.apply(record, &mut self.modules),
+        }
+        Ok(())
+    }
+
+    fn add_wait(&mut self, wait: Wait, length: u64) -> Result<()> {
+        let events = self.sampler.events();
+        let event = events.iter().position(|event| *event == SampledEvent::OffCpu);
+        self.add(NewSample {
+            event: event.unwrap_or(0),
+            weight: length,
+            time: wait.since,
+            pid: wait.pid,
+            tid: wait.tid,
+            cpu: wait.cpu,
+            frames: wait.frames,
+        })
+    }
+
+    /// Adds a sample to the segment.
+    fn add(&mut self, new: NewSample) -> Result<()> {
+        let names = (self.tasks.name(Tid(new.pid.0)), self.tasks.name(new.tid));
+        let (segment, number) = self.file.segment();
+        if self.ids.segment != number {
+            self.ids = SegmentIds {
+                segment: number,
+                ..SegmentIds::default()
+            };
+        }
+        let profile = &mut segment.profile;
+        let event = match self.ids.events.get(&new.event) {
+            Some(event) => *event,
+            None => {
+                let sampled = self
+                    .sampler
+                    .events()
+                    .get(new.event)
+                    .copied()
+                    .unwrap_or(SampledEvent::Cpu);
+                let period = Sampler::period(sampled, self.frequency);
+                let event = profile.event(sampled.name(), sampled.unit(), period)?;
+                *self.ids.events.entry(new.event).or_insert(event)
+            }
+        };
+        let mut stack = StackId::EMPTY;
+        for frame in new.frames.iter().rev() {
+            let frame = match self.ids.frames.get(frame) {
+                Some(known) => *known,
+                None => {
+                    let added = frame_of(profile, &self.modules, *frame)?;
+                    *self.ids.frames.entry(*frame).or_insert(added)
+                }
+            };
+            stack = profile.stacks.push(stack, frame)?;
+        }
+        let (process_name, name) = names;
+        let key = (new.tid, Rc::clone(&process_name), Rc::clone(&name));
+        let thread = match self.ids.threads.get(&key) {
+            Some(thread) => *thread,
+            None => {
+                let thread = Thread {
+                    pid: new.pid,
+                    tid: new.tid,
+                    process_name: profile.string(&process_name)?,
+                    name: profile.string(&name)?,
+                };
+                let thread = profile.threads.intern(thread)?;
+                *self.ids.threads.entry(key).or_insert(thread)
+            }
+        };
+        let labels = profile.label_set(Vec::new())?;
+        profile.samples.push(Sample {
+            event,
+            weight: i64::try_from(new.weight).unwrap_or(i64::MAX),
+            stack,
+            time: Some(self.clock.unix(new.time)),
+            thread: Some(thread),
+            cpu: new.cpu,
+            labels,
+        });
+        self.samples += 1;
+        Ok(())
+    }
+
+    fn write_block(&mut self) -> Result<()> {
+        let (segment, _) = self.file.segment();
+        if segment.blocks() == 0 {
+            segment.profile.notes.clone_from(&self.notes);
+        }
+        let lost = std::mem::take(&mut self.block_lost);
+        self.file.write_block(self.clock.unix(self.drained), lost)
+    }
+
+    fn finish(mut self, program: Option<ProgramEnd>) -> Result<Summary> {
+        // The threads of a process that ended have no events to disable.
+        let _ = self.sampler.disable();
+        self.drain()?;
+        self.process(u64::MAX)?;
+        let waits: Vec<_> = self.off_cpu.finish(self.drained).collect();
+        for (wait, length) in waits {
+            self.add_wait(wait, length)?;
+        }
+        let mut last = Vec::new();
+        if let Some(frequency) = self.budget.lowered_to() {
+            last.push(format!(
+                "the rate was lowered to {frequency} samples a second, to stay within the budget of processor time"
+            ));
+        }
+        if self.modules.excluded() > 0 {
+            last.push(format!(
+                "the unwind tables of {} files exceed the memory for tables; stacks end there",
+                self.modules.excluded()
+            ));
+        }
+        self.notes.extend(last.iter().cloned());
+        let (segment, _) = self.file.segment();
+        if segment.blocks() > 0 {
+            segment.profile.notes.extend(last);
+        }
+        self.write_block()?;
+        Ok(Summary {
+            progress: self.progress(),
+            stacks: self.walker.stacks,
+            incomplete: self.walker.incomplete,
+            program,
+            notes: self.notes,
+        })
+    }
+}
+
+/// Adds a frame to the tables of a segment.
+fn frame_of(
+    profile: &mut backtrail_profile::Profile,
+    modules: &Modules,
+    frame: CodeFrame,
+) -> Result<FrameId> {
+    use backtrail_profile::Frame;
+    let frame = match frame {
+        CodeFrame::Lost => Frame::Lost,
+        CodeFrame::Address(address) => Frame::Address(address),
+        CodeFrame::Module(index, offset) => match modules.key(index) {
+            None => Frame::Lost,
+            Some(key) => {
+                let path = profile.string(&key.path)?;
+                let build_id = key.build_id.clone();
+                let module = profile.modules.intern(Module { build_id, path })?;
+                Frame::Code { module, offset }
+            }
+        },
+    };
+    profile.frames.intern(frame).map_err(Error::Profile)
+}

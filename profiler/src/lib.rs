@@ -1,0 +1,33 @@
+//! Takes profiles of running programs.
+//!
+//! [`record`] samples by perf events. A [`sampler`] reads samples and mappings from the rings of
+//! all processors. [`unwind`] walks stacks by compact tables ([`unwind_table`]). A file of segments
+//! ([`segment`]) gets a block each second. No debug information is read while recording: a frame
+//! is a build id and a file offset, and names come later.
+
+mod address;
+mod budget;
+mod capture;
+mod cgroup;
+mod error;
+mod kernel;
+mod module_file;
+mod module_key;
+mod modules;
+mod off_cpu;
+mod options;
+mod program;
+mod record_queue;
+pub mod sampler;
+pub mod segment;
+mod stack_walker;
+mod support;
+mod tasks;
+pub mod unwind;
+pub mod unwind_table;
+
+pub use capture::{Progress, Summary, record};
+pub use error::{Error, Result};
+pub use options::{RecordOptions, SampledEvent, Target};
+pub use program::ProgramEnd;
+pub use support::{StackSupport, stack_support};

@@ -1,0 +1,413 @@
+//! Perf events that take samples, and the rings of their records.
+
+use crate::cgroup;
+use crate::options::{SampledEvent, Target};
+use crate::{Error, Result};
+use backtrail_perf::attr::Attr;
+use backtrail_perf::cpu_list;
+use backtrail_perf::event::{self, Event, Refusal};
+use backtrail_perf::record::Record;
+use backtrail_perf::ring::{self, Ring};
+use backtrail_perf::sample::{PERF_RECORD_SAMPLE, Sample};
+use backtrail_perf::sampling::{Counter, Rate, Sampling};
+use backtrail_pt::{Cpu, Pid, Tid};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Duration;
+
+const NANOS: u64 = 1_000_000_000;
+const PAGE: usize = 4096;
+/// The wait between readings of rings whose descriptors no longer wake up.
+const HUNG_WAIT: Duration = Duration::from_millis(20);
+/// The memory of all rings together.
+const RINGS: usize = 1 << 25;
+
+/// The size of a ring and the stack bytes of a sample, the best first. Without privileges, a user's
+/// locked memory is limited (`kernel.perf_event_mlock_kb`, 516 KiB a processor).
+const SIZES: [(usize, u32); 3] = [(1 << 22, 60 << 10), (1 << 19, 16 << 10), (1 << 17, 8 << 10)];
+/// The stack bytes of a second of samples of one processor. The kernel copies them, and so does the
+/// reader.
+const STACK_BYTES_PER_SECOND: u64 = 16 << 20;
+/// The fewest stack bytes of a sample.
+const MIN_STACK_BYTES: u32 = 8 << 10;
+
+/// A record of a ring.
+#[derive(Debug)]
+pub enum RingRecord {
+    /// A sample of the event with this index in [`Sampler::events`].
+    Sample(usize, Box<Sample>),
+    /// A change of a process or thread, a context switch, or lost records.
+    Other(Record),
+}
+
+/// Open events that write to one ring for each processor.
+#[derive(Debug)]
+pub struct Sampler {
+    events: Vec<SampledEvent>,
+    open: Vec<OpenEvent>,
+    rings: Vec<Ring>,
+    /// The index in `open` of the event that owns each ring.
+    owners: Vec<usize>,
+    indexes: HashMap<u64, usize>,
+    sampling: Sampling,
+    buffer: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct OpenEvent {
+    event: Event,
+    counter: Counter,
+}
+
+/// The wish for samples that a sampler is opened with.
+#[derive(Clone, Copy, Debug)]
+pub struct SamplerOptions<'a> {
+    /// The programs that are sampled. A started program must wait for its `execve`.
+    pub target: &'a Target,
+    /// The process that becomes the program of [`Target::Program`].
+    pub program: Option<Pid>,
+    /// The events.
+    pub events: &'a [SampledEvent],
+    /// The samples a second of each busy processor.
+    pub frequency: u64,
+}
+
+impl Sampler {
+    /// Opens disabled events. Cycles that the machine cannot count become processor time. Without
+    /// the permission to sample the kernel, only programs are sampled.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotAllowed`], [`Error::NoEvent`] or [`Error::NoTarget`] with the reason.
+    pub fn open(options: &SamplerOptions<'_>) -> Result<Self> {
+        let mut events = options.events.to_vec();
+        let mut kernel = true;
+        let mut sizes = SIZES.into_iter();
+        let mut size = sizes.next().unwrap_or((1 << 17, 8 << 10));
+        loop {
+            let error = match Self::open_with(options, &events, kernel, size) {
+                Ok(sampler) => return Ok(sampler),
+                Err(error) => error,
+            };
+            match refusal(&error) {
+                Some(Refusal::NoEvent | Refusal::Unsupported) if events.contains(&SampledEvent::Cycles) => {
+                    let cpu = events.contains(&SampledEvent::Cpu);
+                    events.retain(|event| *event != SampledEvent::Cycles);
+                    if !cpu {
+                        events.push(SampledEvent::Cpu);
+                    }
+                }
+                Some(Refusal::NotAllowed) if kernel && !events.contains(&SampledEvent::OffCpu) => {
+                    kernel = false
+                }
+                Some(Refusal::NotAllowed) => return Err(not_allowed(options.target)),
+                None if matches!(error, Error::Perf(backtrail_perf::Error::Call { .. })) => {
+                    size = sizes.next().ok_or(error)?;
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+
+    fn open_with(
+        options: &SamplerOptions<'_>,
+        events: &[SampledEvent],
+        kernel: bool,
+        (ring_bytes, stack_bytes): (usize, u32),
+    ) -> Result<Self> {
+        let cpus = cpu_list::read(Path::new("/sys/devices/system/cpu/online"))?;
+        let share = (RINGS / cpus.len().max(1)).max(PAGE);
+        let ring_bytes = ring_bytes.min(1 << share.ilog2());
+        let is_program = options.program.is_some();
+        let affordable = u32::try_from(STACK_BYTES_PER_SECOND / options.frequency.max(1)).unwrap_or(u32::MAX);
+        let stack_bytes = stack_bytes.min(affordable.max(MIN_STACK_BYTES)) & !7;
+        let sampling = Sampling {
+            counter: Counter::CpuClock,
+            rate: Rate::Period(1),
+            stack_bytes,
+            kernel,
+            inherit: !matches!(options.target, Target::All | Target::Cgroup(_)),
+            enable_on_exec: is_program,
+            sideband: false,
+            switches: false,
+            watermark: (ring_bytes / 4) as u32,
+        };
+        let mut sampler = Self {
+            events: events.to_vec(),
+            open: Vec::new(),
+            rings: Vec::new(),
+            owners: Vec::new(),
+            indexes: HashMap::new(),
+            sampling,
+            buffer: Vec::new(),
+        };
+        let mut ring_of = HashMap::new();
+        match (options.target, options.program) {
+            (Target::All, _) => {
+                sampler.open_on(
+                    &cpus,
+                    event::Target::Everyone,
+                    options.frequency,
+                    &mut ring_of,
+                    ring_bytes,
+                )?;
+            }
+            (Target::Cgroup(path), _) => {
+                let directory = cgroup::open(path)?;
+                let target = event::Target::Cgroup(directory.as_fd());
+                sampler.open_on(&cpus, target, options.frequency, &mut ring_of, ring_bytes)?;
+            }
+            (&Target::Process(pid), _) | (Target::Program(_), Some(pid)) => {
+                sampler.open_process(pid, &cpus, options.frequency, &mut ring_of, ring_bytes)?;
+            }
+            (Target::Program(_), None) => {
+                return Err(Error::NoTarget("the program is not started".to_owned()));
+            }
+        }
+        Ok(sampler)
+    }
+
+    /// Opens events of all threads of a process. Threads that start during that inherit the events
+    /// of the thread that starts them, or are found by the next search.
+    fn open_process(
+        &mut self,
+        pid: Pid,
+        cpus: &[Cpu],
+        frequency: u64,
+        ring_of: &mut HashMap<Cpu, usize>,
+        ring_bytes: usize,
+    ) -> Result<()> {
+        /// The most searches for new threads.
+        const SEARCHES: usize = 5;
+        let gone = || Error::NoTarget(format!("there is no process {pid}"));
+        let raw = i32::try_from(pid.0).map_err(|_| gone())?;
+        let mut known = HashSet::new();
+        for _ in 0..SEARCHES {
+            let threads = backtrail_process::status::threads(raw);
+            let new: Vec<_> = threads.into_iter().filter(|tid| known.insert(*tid)).collect();
+            if new.is_empty() {
+                break;
+            }
+            for tid in new {
+                let target = event::Target::Thread(Tid(tid.cast_unsigned()));
+                match self.open_on(cpus, target, frequency, ring_of, ring_bytes) {
+                    Err(error) if refusal(&error) == Some(Refusal::NoThread) => {}
+                    opened => opened?,
+                }
+            }
+        }
+        match self.rings.is_empty() {
+            true => Err(gone()),
+            false => Ok(()),
+        }
+    }
+
+    fn open_on(
+        &mut self,
+        cpus: &[Cpu],
+        target: event::Target<'_>,
+        frequency: u64,
+        ring_of: &mut HashMap<Cpu, usize>,
+        ring_bytes: usize,
+    ) -> Result<()> {
+        for cpu in cpus {
+            for index in 0..self.events.len() {
+                let Some(sampled) = self.events.get(index).copied() else {
+                    continue;
+                };
+                let sampling = Sampling {
+                    counter: sampled.counter(),
+                    rate: rate(sampled.counter(), frequency),
+                    sideband: index == 0,
+                    switches: sampled == SampledEvent::OffCpu,
+                    ..self.sampling
+                };
+                let opened = Event::open(
+                    sampled.name(),
+                    &Attr::sampling(&sampling),
+                    target,
+                    Some(*cpu),
+                    None,
+                );
+                let event = opened.map_err(|error| named(error, sampled))?;
+                match ring_of.get(cpu) {
+                    Some(owner) => {
+                        if let Some(owner) = self.open.get(*owner) {
+                            event.set_output(&owner.event)?;
+                        }
+                    }
+                    None => {
+                        self.rings.push(Ring::map(&event, ring_bytes / PAGE)?);
+                        self.owners.push(self.open.len());
+                        ring_of.insert(*cpu, self.open.len());
+                    }
+                }
+                self.indexes.insert(event.id()?, index);
+                self.open.push(OpenEvent {
+                    event,
+                    counter: sampling.counter,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the events that are sampled.
+    #[must_use]
+    pub fn events(&self) -> &[SampledEvent] {
+        &self.events
+    }
+
+    /// Returns whether the kernel is sampled, too.
+    #[must_use]
+    pub fn has_kernel(&self) -> bool {
+        self.sampling.kernel
+    }
+
+    /// Returns the weight of a sample of an event at a frequency, or 0 if the kernel decides.
+    #[must_use]
+    pub fn period(event: SampledEvent, frequency: u64) -> u64 {
+        match rate(event.counter(), frequency) {
+            Rate::Period(period) if event != SampledEvent::OffCpu => period,
+            _ => 0,
+        }
+    }
+
+    /// Begins to take samples.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Perf`] if the kernel refuses.
+    pub fn enable(&self) -> Result<()> {
+        self.open.iter().try_for_each(|open| open.event.enable())?;
+        Ok(())
+    }
+
+    /// Ends to take samples. The rings keep theirs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Perf`] if the kernel refuses.
+    pub fn disable(&self) -> Result<()> {
+        self.open.iter().try_for_each(|open| open.event.disable())?;
+        Ok(())
+    }
+
+    /// Changes the rate. Events that threads have inherited keep theirs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Perf`] if the kernel refuses.
+    pub fn set_frequency(&self, frequency: u64) -> Result<()> {
+        for OpenEvent { event, counter } in &self.open {
+            match rate(*counter, frequency) {
+                Rate::Period(1) => {}
+                Rate::Period(value) | Rate::Frequency(value) => event.set_period(value)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a ring is filled in part, or a time is over.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Call`]. A signal is none: the wait ends.
+    pub fn wait(&self, time: Duration) -> Result<()> {
+        let owners = self.owners.iter().filter_map(|owner| self.open.get(*owner));
+        let mut fds: Vec<_> = owners
+            .map(|open| PollFd::new(open.event.as_fd(), PollFlags::POLLIN))
+            .collect();
+        let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO);
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => {
+                return Err(Error::Call {
+                    call: "poll",
+                    error: error.into(),
+                });
+            }
+        }
+        // The events of threads that have ended hang up, and would end every wait.
+        let hung = |fd: &PollFd<'_>| {
+            fd.revents()
+                .is_some_and(|found| found.contains(PollFlags::POLLHUP))
+        };
+        if fds.iter().any(hung) {
+            std::thread::sleep(time.min(HUNG_WAIT));
+        }
+        Ok(())
+    }
+
+    /// Takes all records of all rings. Those of a ring are in the order of time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Perf`] if the kernel's records are malformed.
+    pub fn drain(&mut self, mut each: impl FnMut(RingRecord)) -> Result<()> {
+        let (layout, sample_type) = (self.sampling.layout(), self.sampling.sample_type());
+        for ring in &mut self.rings {
+            self.buffer.clear();
+            ring.take(&mut self.buffer)?;
+            for raw in ring::records(&self.buffer) {
+                let raw = raw?;
+                if raw.kind == PERF_RECORD_SAMPLE {
+                    let sample = Sample::parse(&raw, &layout)?;
+                    if let Some(event) = sample.id.and_then(|id| self.indexes.get(&id)) {
+                        each(RingRecord::Sample(*event, Box::new(sample)));
+                    }
+                } else if let Some(record) = Record::parse(&raw, sample_type)? {
+                    each(RingRecord::Other(record));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the rate of a counter. The timer of the clock has a period only.
+fn rate(counter: Counter, frequency: u64) -> Rate {
+    match counter {
+        Counter::CpuClock => Rate::Period((NANOS / frequency.max(1)).max(1)),
+        Counter::ContextSwitches => Rate::Period(1),
+        _ => Rate::Frequency(frequency),
+    }
+}
+
+fn refusal(error: &Error) -> Option<Refusal> {
+    match error {
+        Error::Perf(backtrail_perf::Error::Open { refusal, .. }) => Some(*refusal),
+        _ => None,
+    }
+}
+
+/// Names the event that a machine lacks. [`SampledEvent::Cycles`] has a substitute.
+fn named(error: backtrail_perf::Error, sampled: SampledEvent) -> Error {
+    let error = Error::Perf(error);
+    match refusal(&error) {
+        Some(Refusal::NoEvent | Refusal::Unsupported) if sampled != SampledEvent::Cycles => Error::NoEvent {
+            event: sampled.name(),
+            reason: "this processor or virtual machine has no such counter (`backtrail doctor`); use cpu"
+                .to_owned(),
+        },
+        _ => error,
+    }
+}
+
+fn not_allowed(target: &Target) -> Error {
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    let (target, needed) = match target {
+        Target::All => ("all processes".to_owned(), 0),
+        Target::Cgroup(_) => ("a control group".to_owned(), 0),
+        Target::Process(pid) => (format!("process {pid}"), 1),
+        Target::Program(_) => ("the program".to_owned(), 1),
+    };
+    Error::NotAllowed {
+        target,
+        paranoid: paranoid.trim().to_owned(),
+        needed,
+    }
+}

@@ -1,0 +1,35 @@
+//! The permissions of the profiler on this machine, for `doctor`.
+
+use crate::options::{SampledEvent, Target};
+use crate::sampler::{Sampler, SamplerOptions};
+use backtrail_pt::Pid;
+
+/// The samples that this user may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackSupport {
+    /// Whether samples in the kernel can be taken.
+    pub kernel: bool,
+    /// Whether all processes can be sampled.
+    pub all: bool,
+}
+
+/// Opens and closes the events of a recording.
+///
+/// # Errors
+///
+/// The reason why not even this process can be sampled.
+pub fn stack_support() -> Result<StackSupport, String> {
+    let open = |target: &Target| {
+        Sampler::open(&SamplerOptions {
+            target,
+            program: None,
+            events: &[SampledEvent::Cpu],
+            frequency: 1,
+        })
+    };
+    let own = open(&Target::Process(Pid(std::process::id()))).map_err(|error| error.to_string())?;
+    Ok(StackSupport {
+        kernel: own.has_kernel(),
+        all: open(&Target::All).is_ok(),
+    })
+}
