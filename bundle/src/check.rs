@@ -12,6 +12,7 @@ use std::path::Path;
 
 /// The faults found in a bundle.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Report {
     /// Each fault that a reader would refuse, in the order in which a reader would meet it.
     pub findings: Vec<Error>,

@@ -318,7 +318,7 @@ fn describe_entered(entered: Entered) -> Option<String> {
         Entered::HistoryStart => "history begins inside".to_owned(),
         Entered::AfterGap => "after a gap".to_owned(),
         Entered::Resumed => "resumed on its own stack".to_owned(),
-        Entered::Unknown => "entered in an unknown way".to_owned(),
+        _ => "entered in an unknown way".to_owned(),
     })
 }
 

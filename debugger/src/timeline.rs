@@ -379,7 +379,7 @@ pub fn signals(
         let elsewhere = match mark.kind {
             MarkKind::Interrupted { from, .. } => history.pc(mark.index).is_some_and(|at| at != from),
             MarkKind::LeftUser { resumed, .. } => matches!(resumed, Resumed::Elsewhere(_)),
-            MarkKind::Gap(_) | MarkKind::Descheduled { .. } | MarkKind::Ptwrite(_) => false,
+            _ => false,
         };
         let Some(at) = history.departure(mark.index).filter(|_| elsewhere) else {
             continue;

@@ -21,6 +21,7 @@ pub struct Config {
 
 /// The effect of an uncompressed near return, whose target is in a TIP packet, on the return stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum UncompressedReturns {
     /// Pops the innermost call, as every near return does (SDM volume 3, "Indirect Transfer
     /// Compression for Returns (RET)"; so does perf).
@@ -32,6 +33,7 @@ pub enum UncompressedReturns {
 
 /// The place at which decoding resumes where the code does not fit the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Resync {
     /// The next packet with an address of the flow, as in libipt 2.3 and perf. Where another
     /// instruction than that of the code disabled tracing, the next TIP.PGE. In any case, no PSB

@@ -76,6 +76,7 @@ pub struct Stamp {
 
 /// An event in the flow that is not an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Event {
     /// The engine found a PSB and starts there: at the beginning and after [`Event::Lost`].
     Sync {

@@ -109,6 +109,7 @@ impl Call {
 
 /// How a call started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Entered {
     /// A call by the instruction at this index.
     Call {

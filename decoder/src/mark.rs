@@ -17,6 +17,7 @@ pub struct Mark {
 
 /// The kinds of marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MarkKind {
     /// History is missing here.
     Gap(Gap),
@@ -71,6 +72,7 @@ pub struct Gap {
 
 /// The cause of a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GapCause {
     /// The history starts in the middle of the run: the trace buffer is a ring, or the recorder
     /// attached to a running thread.

@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 /// The result for one processor's trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CpuReport {
     /// The processor.
     pub cpu: Cpu,
@@ -59,6 +60,7 @@ impl CpuReport {
 
 /// Flow that could not be attributed to a thread of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Unattributed {
     /// The number of instructions.
     pub instructions: u64,
@@ -68,6 +70,7 @@ pub struct Unattributed {
 
 /// The reason why flow could not be attributed to a thread of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum UnattributedReason {
     /// The trace has no time before it.
     NoTime,

@@ -32,6 +32,7 @@ pub enum Input {
 
 /// The threads of a trace.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Decoded {
     /// The histories, by thread.
     pub threads: Vec<History>,

@@ -15,6 +15,7 @@ pub struct Progress {
 
 /// The kinds of long work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Stage {
     /// Downloading the trace; the unit is a byte.
     Fetch,

@@ -361,7 +361,7 @@ fn pause(mark: &Mark) -> Option<(&'static str, Tsc, Tsc)> {
     let (name, back) = match &mark.kind {
         MarkKind::Descheduled { back } => ("[off-CPU]", back),
         MarkKind::LeftUser { back, .. } | MarkKind::Interrupted { back, .. } => ("[not traced]", back),
-        MarkKind::Gap(_) | MarkKind::Ptwrite(_) => return None,
+        _ => return None,
     };
     let (from, back) = (mark.tsc?, (*back)?);
     (from < back).then_some((name, from, back))
@@ -373,5 +373,6 @@ fn describe(mark: &Mark) -> Option<String> {
         MarkKind::Gap(gap) => Some(format!("gap: {}", gap.cause)),
         MarkKind::Ptwrite(value) => Some(format!("ptwrite {value:#x}")),
         MarkKind::Descheduled { .. } | MarkKind::LeftUser { .. } | MarkKind::Interrupted { .. } => None,
+        other => Some(format!("mark of an unknown kind: {other:?}")),
     }
 }

@@ -30,6 +30,7 @@ pub enum Mode {
 
 /// An effect of an instruction, beside its change of flow, that trace packets may bind to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Role {
     /// None.
     Plain,

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// A packet, with its fields as encoded. No field depends on an earlier packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Packet {
     /// Padding, one byte.
     Pad,

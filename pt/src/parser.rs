@@ -17,6 +17,7 @@ pub struct ParseError {
 
 /// The kind of a parse error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ParseErrorKind {
     /// The packet exceeds the end of the data.
     Truncated,

@@ -65,6 +65,7 @@ pub enum VariableLocation {
 
 /// The meaning of a name that is not a local variable.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Global {
     /// A variable.
     Variable(Variable),

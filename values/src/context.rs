@@ -5,7 +5,7 @@ use super::source::{Frame, ValueSource};
 use super::symbols::code_symbol;
 use super::text::ELEMENTS;
 use super::types::{ModuleRef, Ty};
-use super::value::Value;
+use super::value::{Gap, Value};
 use crate::error::{Error, Result};
 use backtrail_pt::Avma;
 use backtrail_symbolizer::types::{Language, TypeKind};
@@ -124,6 +124,7 @@ impl<'a> EvalContext<'a> {
             let in_unit = found.iter().find(|global| match global {
                 Global::Variable(variable) => module.file.same_unit(variable.entry, unit),
                 Global::Enumerator { entry, .. } => module.file.same_unit(*entry, unit),
+                _ => false,
             });
             if let Some(global) = in_unit {
                 return Ok(self.global(global, module));
@@ -149,6 +150,7 @@ impl<'a> EvalContext<'a> {
                 near.is_some_and(|near| module.file.same_unit(variable.entry, near))
             }
             Global::Enumerator { .. } => true,
+            _ => false,
         });
         if places.len() > 1 && !nearest {
             return Err(Error(format!(
@@ -166,6 +168,10 @@ impl<'a> EvalContext<'a> {
         match global {
             Global::Variable(variable) => self.value_of(variable, module),
             Global::Enumerator { entry, value } => Value::number(Ty::of(module, Some(*entry)), *value),
+            _ => Value::gap(
+                Ty::of(module, None),
+                Gap::Unknown("its kind of name is not supported".into()),
+            ),
         }
     }
 

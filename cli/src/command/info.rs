@@ -344,5 +344,6 @@ fn reason_text(reason: &UnattributedReason) -> String {
         UnattributedReason::OtherCode => {
             "decoded with another process's code before a timestamp identified the thread".to_owned()
         }
+        other => format!("another reason ({other:?})"),
     }
 }

@@ -230,7 +230,7 @@ impl<'a> CallTimer<'a> {
             Entered::Adopted | Entered::HistoryStart => return Err(Unmeasured::BeganBeforeHistory),
             Entered::AfterGap => return Err(Unmeasured::BeganInGap),
             Entered::Resumed => return Err(Unmeasured::Resumed),
-            Entered::Unknown => return Err(Unmeasured::BeganUnseen),
+            _ => return Err(Unmeasured::BeganUnseen),
         }
         match call.left {
             Left::HistoryEnd => return Err(Unmeasured::NotEnded),

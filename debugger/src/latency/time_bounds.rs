@@ -101,7 +101,7 @@ impl OffCpu {
                 MarkKind::LeftUser { back, .. }
                 | MarkKind::Interrupted { back, .. }
                 | MarkKind::Descheduled { back } => back,
-                MarkKind::Gap(_) | MarkKind::Ptwrite(_) => continue,
+                _ => continue,
             };
             match &mut known {
                 Some(known) => known.back = known.back.max(back),

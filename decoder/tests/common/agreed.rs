@@ -108,6 +108,7 @@ fn of(history: &History) -> (u64, u64, u64, Vec<(u64, String)>) {
             MarkKind::Interrupted { from, .. } => format!("{from}"),
             MarkKind::Descheduled { .. } => "descheduled".to_owned(),
             MarkKind::Ptwrite(value) => format!("{value}"),
+            other => format!("{other:?}"),
         };
         (mark.index, kind)
     };

@@ -34,7 +34,7 @@ pub fn calls(
             Entered::HistoryStart => "begins",
             Entered::AfterGap => "after-gap",
             Entered::Resumed => "resumed",
-            Entered::Unknown => "unknown",
+            _ => "unknown",
         };
         let left = match call.left {
             Left::Return => "returns",

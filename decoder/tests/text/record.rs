@@ -87,7 +87,7 @@ impl Recording<'_> {
                 assert_eq!(cause.is_decode_error(), is_error, "{text}");
                 text
             }
-            other @ Event::Cpu(_) => format!("{other:?}"),
+            other => format!("{other:?}"),
         }
     }
 }

@@ -200,6 +200,7 @@ fn ask(symbols: &SymbolFile) {
             match global {
                 Global::Variable(variable) => look_at(symbols, &variable, None),
                 Global::Enumerator { entry, .. } => follow(symbols, Some(entry), 0),
+                _ => {}
             }
         }
         follow(symbols, symbols.type_named(name, None), 0);

@@ -121,6 +121,7 @@ fn kind(item: &Item) -> &'static str {
                 ..
             } => "no code",
             Event::Lost { .. } => "lost",
+            _ => "other event",
         },
     }
 }

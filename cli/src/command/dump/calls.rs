@@ -84,7 +84,7 @@ fn entered(how: &Entered) -> &'static str {
         Entered::HistoryStart => "running at the start",
         Entered::AfterGap => "running after a gap",
         Entered::Resumed => "resumed",
-        Entered::Unknown => "entered unexplained",
+        _ => "entered unexplained",
     }
 }
 

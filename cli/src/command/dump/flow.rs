@@ -180,5 +180,6 @@ fn describe(mark: &Mark) -> String {
         MarkKind::Interrupted { from, .. } => format!("interrupted before {from}"),
         MarkKind::Descheduled { .. } => "off-CPU".to_owned(),
         MarkKind::Ptwrite(value) => format!("ptwrite {value:#x}"),
+        other => format!("mark of an unknown kind: {other:?}"),
     }
 }

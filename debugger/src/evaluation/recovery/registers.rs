@@ -237,7 +237,8 @@ impl<'a> Registers<'a> {
                     && before == Cofi::FarTransfer
                     && !is_changed_by_the_kernel(register)
             }
-            MarkKind::Gap(_) => false,
+            // Nothing is known about the registers after a gap, or a mark of another kind.
+            _ => false,
         }
     }
 }

@@ -112,6 +112,8 @@ impl<'a> PacketCursor<'a> {
                         ParseErrorKind::Truncated => Error::End,
                         ParseErrorKind::UnknownOpcode => Error::UnknownPacket,
                         ParseErrorKind::BadPayload => Error::BadPacket,
+                        // Of another kind, so nothing is known about the packet.
+                        _ => Error::UnknownPacket,
                     });
                 }
             };
