@@ -21,7 +21,7 @@ mod sample;
 mod signals;
 mod tracefs;
 
-pub use error::{ProbeError, Result};
+pub use error::ProbeError;
 pub(crate) use event::BUFFER;
 pub use event::RawEvent;
 pub use function::{Condition, FunctionHit, FunctionTrigger};
@@ -47,7 +47,7 @@ impl Probe {
     ///
     /// # Errors
     /// When no kind works, with the reason for each.
-    pub fn attach(options: &ProbeOptions) -> Result<Self> {
+    pub fn attach(options: &ProbeOptions) -> Result<Self, ProbeError> {
         let kinds = match &options.attach {
             Some(kind) => std::slice::from_ref(kind),
             None => &AttachKind::ALL,
@@ -113,7 +113,7 @@ impl Probe {
 
 /// Attaches and detaches with each kind. Returns which kinds work, and why the others fail.
 #[must_use]
-pub fn try_kinds() -> Vec<(AttachKind, std::result::Result<(), String>)> {
+pub fn try_kinds() -> Vec<(AttachKind, Result<(), String>)> {
     let loader = bpf::Loader::new();
     let options = ProbeOptions {
         ring: 1 << 16,
@@ -129,7 +129,7 @@ fn attach(
     loader: &bpf::Loader,
     kind: AttachKind,
     options: &ProbeOptions,
-) -> std::result::Result<Box<dyn EventSource>, String> {
+) -> Result<Box<dyn EventSource>, String> {
     Ok(match kind {
         AttachKind::PerfTracepoint => Box::new(perf::PerfSource::attach(options)?),
         kind => Box::new(loader.attach(kind, options)?),

@@ -9,21 +9,24 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
 use rustc_hash::FxHashMap;
-use schema::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
+use schema::{
+    FunctionMessage, LabelMessage, LineMessage, LocationMessage, MappingMessage, ProfileMessage,
+    SampleMessage, ValueTypeMessage,
+};
 use std::io::Write;
 
 /// Writes the self cost of each stack.
 pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<'_>) -> Result<()> {
     let mut functions = Functions::default();
     let mut strings = Strings::new();
-    let mut profile = Profile {
+    let mut profile = ProfileMessage {
         sample_type: value_types(timeline.unit(), &mut strings),
-        ..Profile::default()
+        ..ProfileMessage::default()
     };
     let thread_key = strings.number("thread");
     for track in timeline.tracks() {
         let stacks = Stacks::of(timeline, track, &mut functions, watch)?;
-        let label = Label {
+        let label = LabelMessage {
             key: thread_key,
             text: strings.number(&track.label()),
         };
@@ -50,7 +53,7 @@ pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<
 }
 
 /// Returns the types of a sample's values. pprof shows the last one by default.
-fn value_types(unit: Unit, strings: &mut Strings) -> Vec<ValueType> {
+fn value_types(unit: Unit, strings: &mut Strings) -> Vec<ValueTypeMessage> {
     let counts = [("calls", "count"), ("instructions", "count")].into_iter();
     let time = match unit {
         Unit::Nanoseconds => Some(("time", "nanoseconds")),
@@ -59,17 +62,17 @@ fn value_types(unit: Unit, strings: &mut Strings) -> Vec<ValueType> {
     };
     counts
         .chain(time)
-        .map(|(kind, unit)| ValueType {
+        .map(|(kind, unit)| ValueTypeMessage {
             kind: strings.number(kind),
             unit: strings.number(unit),
         })
         .collect()
 }
 
-fn sample(stacks: &Stacks, stack: &Stack, unit: Unit, thread: &Label) -> Sample {
+fn sample(stacks: &Stacks, stack: &Stack, unit: Unit, thread: &LabelMessage) -> SampleMessage {
     let cost = stack.cost;
     let time = (unit != Unit::Instructions).then_some(cost.time);
-    Sample {
+    SampleMessage {
         location_id: stacks.functions(stack).map(|id| u64::from(id.0) + 1).collect(),
         value: [cost.calls, cost.instructions]
             .into_iter()
@@ -85,7 +88,7 @@ fn add_functions(
     timeline: &Timeline<'_>,
     functions: &Functions,
     strings: &mut Strings,
-    profile: &mut Profile,
+    profile: &mut ProfileMessage,
 ) {
     let mut mappings = FxHashMap::default();
     let session = timeline.session();
@@ -108,7 +111,7 @@ fn add_functions(
             let id = *mappings.entry(key).or_insert(next);
             if id == next {
                 let build_id = module.file.as_ref().and_then(|file| file.build_id());
-                profile.mapping.push(Mapping {
+                profile.mapping.push(MappingMessage {
                     id,
                     memory_start: module.range.start.0,
                     memory_limit: module.range.end.0,
@@ -122,7 +125,7 @@ fn add_functions(
         });
         let number = u64::from(id.0) + 1;
         let line = function.declared.as_ref().map_or(0, |&(_, line)| i64::from(line));
-        profile.function.push(Function {
+        profile.function.push(FunctionMessage {
             id: number,
             name: strings.number(&function.name),
             system_name: strings.number(&function.linkage_name),
@@ -132,11 +135,11 @@ fn add_functions(
                 .map_or(0, |(file, _)| strings.number(file)),
             start_line: line,
         });
-        profile.location.push(Location {
+        profile.location.push(LocationMessage {
             id: number,
             mapping_id,
             address: function.entry.0,
-            line: vec![Line {
+            line: vec![LineMessage {
                 function_id: number,
                 line,
             }],

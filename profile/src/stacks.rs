@@ -20,7 +20,7 @@ table_id! {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Node<F> {
+struct StackNode<F> {
     caller: StackId,
     frame: F,
 }
@@ -39,7 +39,7 @@ struct Node<F> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Stacks<F> {
-    nodes: Table<NodeId, Node<F>>,
+    nodes: Table<NodeId, StackNode<F>>,
 }
 
 impl<F> Default for Stacks<F> {
@@ -57,7 +57,7 @@ impl<F: Copy + Eq + Hash> Stacks<F> {
     ///
     /// [`Error::Full`](crate::Error::Full) beyond 2^32 − 2 stacks.
     pub fn push(&mut self, caller: StackId, frame: F) -> Result<StackId> {
-        let node = self.nodes.intern(Node { caller, frame })?;
+        let node = self.nodes.intern(StackNode { caller, frame })?;
         Ok(StackId::from_index(node.index() as u32 + 1))
     }
 

@@ -5,7 +5,7 @@ use super::float::{half, to_half};
 use super::number::{Complex, Number, real};
 use super::source::ValueSource;
 use super::types::{Base, Shape, Ty};
-use super::value::{Gap, Value};
+use super::value::{Unavailable, Value};
 use backtrail_symbolizer::types::Encoding;
 
 /// A type of C by its name, as GDB knows it without debug information.
@@ -79,7 +79,7 @@ pub fn float(bytes: &[u8]) -> Option<f64> {
 }
 
 /// A value as a number, and the type it has in arithmetic; `None`: it is none.
-pub fn number(value: &Value, source: &dyn ValueSource) -> Result<Option<(Number, Ty)>, Gap> {
+pub fn number(value: &Value, source: &dyn ValueSource) -> Result<Option<(Number, Ty)>, Unavailable> {
     let signed = match value.ty.shape() {
         Shape::Base(base) if is_integer(base.encoding) => is_signed(base.encoding),
         Shape::Base(base) => {
@@ -93,22 +93,22 @@ pub fn number(value: &Value, source: &dyn ValueSource) -> Result<Option<(Number,
     let bytes = value.bytes(source)?;
     let bits = value.bit_count(bytes.len());
     if !signed && bits == 128 && bytes.last().is_some_and(|byte| byte >> 7 == 1) {
-        return Err(Gap::Unknown("it is too large for arithmetic".into()));
+        return Err(Unavailable::Unknown("it is too large for arithmetic".into()));
     }
     match integer(&bytes, signed, bits) {
         Some(number) => Ok(Some((Number::Integer(number), value.ty.clone()))),
-        None => Err(Gap::Unknown("it has too many bits for arithmetic".into())),
+        None => Err(Unavailable::Unknown("it has too many bits for arithmetic".into())),
     }
 }
 
 /// A number with a fraction, or with an imaginary part.
-fn fraction(bytes: &[u8], base: &Base) -> Result<Number, Gap> {
+fn fraction(bytes: &[u8], base: &Base) -> Result<Number, Unavailable> {
     if !is_supported(base) {
         return Err(unsupported(base));
     }
     let part = |bytes: &[u8]| {
         let why = "it has more digits than are supported";
-        float(bytes).ok_or_else(|| Gap::Unknown(why.into()))
+        float(bytes).ok_or_else(|| Unavailable::Unknown(why.into()))
     };
     if base.encoding != Encoding::ComplexFloat {
         return part(bytes).map(Number::Float);
@@ -137,12 +137,12 @@ pub fn is_supported(base: &Base) -> bool {
 }
 
 /// Returns the reason why numbers of a type have no value here.
-pub fn unsupported(base: &Base) -> Gap {
+pub fn unsupported(base: &Base) -> Unavailable {
     let why = match base.encoding {
         Encoding::BigEndian => "big-endian numbers are not supported".to_owned(),
         _ => format!("numbers of type {} are not supported", base.name),
     };
-    Gap::Unknown(why.into())
+    Unavailable::Unknown(why.into())
 }
 
 /// Returns why operations on numbers of a type have no result, or `None` if they have one.
@@ -209,7 +209,7 @@ pub fn converted(number: Number, ty: Ty) -> Value {
     };
     let unsupported = |ty| {
         let why = "a conversion to this type is not supported";
-        Value::gap(ty, Gap::Unknown(why.into()))
+        Value::unavailable(ty, Unavailable::Unknown(why.into()))
     };
     let real = match number {
         Number::Integer(number) => number as f64,
@@ -241,7 +241,10 @@ pub fn converted(number: Number, ty: Ty) -> Value {
             let bits = size.saturating_mul(8).min(127) as i32;
             match real.abs() < 2f64.powi(bits) {
                 true => Value::number(ty, real as i128),
-                false => Value::gap(ty, Gap::Unknown("the number does not fit into the type".into())),
+                false => Value::unavailable(
+                    ty,
+                    Unavailable::Unknown("the number does not fit into the type".into()),
+                ),
             }
         }
         _ => unsupported(ty),
@@ -376,7 +379,7 @@ mod tests {
         Value::new(Ty::base("complex double", 16, Encoding::ComplexFloat), bytes)
     }
 
-    fn read(value: &Value) -> Result<Option<Number>, Gap> {
+    fn read(value: &Value) -> Result<Option<Number>, Unavailable> {
         let source = crate::source::NoSource::because("nothing is known here");
         Ok(number(value, &source)?.map(|(number, _)| number))
     }
@@ -409,7 +412,7 @@ mod tests {
             let value = Value::new(Ty::base(name, size, encoding), vec![1; size as usize]);
             assert!(read(&value).is_err(), "{name}");
             let made = converted(Number::Integer(1), Ty::base(name, size, encoding));
-            let is_refused = matches!(made.data, crate::value::Data::Gap(_));
+            let is_refused = matches!(made.data, crate::value::Data::Unavailable(_));
             assert!(is_refused || encoding == Encoding::Float && size == 2, "{name}");
         }
     }

@@ -4,7 +4,7 @@
 use super::context::EvalContext;
 use super::members;
 use super::types::{ArrayCount, Shape, Ty};
-use super::value::{Gap, Value};
+use super::value::{Unavailable, Value};
 use backtrail_pt::Avma;
 use backtrail_symbolizer::VariableLocation;
 use backtrail_symbolizer::types::{DynamicProperty, Language};
@@ -25,7 +25,7 @@ const MAX_DEPTH: u32 = 32;
 
 impl EvalContext<'_> {
     /// The number of elements that the type of an array states; `None`: it states none.
-    pub(crate) fn element_count(&self, count: &ArrayCount) -> Result<Option<u64>, Gap> {
+    pub(crate) fn element_count(&self, count: &ArrayCount) -> Result<Option<u64>, Unavailable> {
         let (module, property, less) = match count {
             ArrayCount::Known(count) => return Ok(Some(*count)),
             ArrayCount::Unknown => return Ok(None),
@@ -35,7 +35,7 @@ impl EvalContext<'_> {
                 less,
             } => (module, property, *less),
         };
-        let unknown = || Gap::Unknown("the number of elements is not known".into());
+        let unknown = || Unavailable::Unknown("the number of elements is not known".into());
         // The value is one of the frame, if it is one of its module.
         let here = self.here.as_ref().ok_or_else(unknown)?;
         if !Arc::ptr_eq(&here.file, &module.file) {
@@ -69,10 +69,10 @@ impl EvalContext<'_> {
         Ok(Some(u64::try_from(number.saturating_sub(less)).unwrap_or(0)))
     }
 
-    fn whole_of(&self, value: &Value) -> Result<Option<i64>, Gap> {
-        let unknown = |gap: Gap| {
-            let why = format!("the number of elements is not known: {}", gap.reason());
-            Gap::Unknown(why.into())
+    fn whole_of(&self, value: &Value) -> Result<Option<i64>, Unavailable> {
+        let unknown = |cause: Unavailable| {
+            let why = format!("the number of elements is not known: {}", cause.reason());
+            Unavailable::Unknown(why.into())
         };
         value.bytes(self.source).map_err(unknown)?;
         Ok(members::number(self, value).and_then(|number| i64::try_from(number).ok()))
@@ -85,7 +85,7 @@ impl EvalContext<'_> {
         value: &Value,
         element: &Ty,
         count: &ArrayCount,
-    ) -> Result<Option<u64>, Gap> {
+    ) -> Result<Option<u64>, Unavailable> {
         match is_open(&value.ty, count) {
             true => Ok(self.to_end_of_object(value, element)),
             false => self.element_count(count),
@@ -122,11 +122,11 @@ impl EvalContext<'_> {
     }
 
     /// The size of a type in bytes, with the bounds of the frame; `None`: it is not stated.
-    pub(crate) fn size_of_type(&self, ty: &Ty) -> Result<Option<u64>, Gap> {
+    pub(crate) fn size_of_type(&self, ty: &Ty) -> Result<Option<u64>, Unavailable> {
         self.size_at_depth(ty, 0)
     }
 
-    fn size_at_depth(&self, ty: &Ty, depth: u32) -> Result<Option<u64>, Gap> {
+    fn size_at_depth(&self, ty: &Ty, depth: u32) -> Result<Option<u64>, Unavailable> {
         match ty.shape() {
             Shape::Array { element, count, .. } if depth < MAX_DEPTH => {
                 let size = self.size_at_depth(&element, depth + 1)?;

@@ -7,7 +7,7 @@ use super::context::EvalContext;
 use super::failure::{Evaluated, wrong};
 use super::members::value_of;
 use super::types::{RecordShape, Shape, Ty};
-use super::value::{Data, Gap, Value};
+use super::value::{Data, Unavailable, Value};
 use backtrail_symbolizer::types::{Language, Member, MemberLocation, PointerKind};
 
 /// Bases of bases are searched this deep, and no more of them than this.
@@ -67,8 +67,8 @@ impl EvalContext<'_> {
         let mut left = MAX_BASES;
         if let Some(base) = self.base_of(object, from, to_class.name(), 0, &mut left) {
             // An unknown location of the base is the reason why there is no value.
-            if let Data::Gap(gap) = &base.data {
-                return Err(gap.clone().into());
+            if let Data::Unavailable(cause) = &base.data {
+                return Err(cause.clone().into());
             }
             return Ok(Some(base.with_type(to.clone())));
         }
@@ -117,11 +117,11 @@ impl EvalContext<'_> {
             return unknown("the enclosing object cannot be found: the value has no vtable");
         };
         let mut word = [0; 8];
-        self.source.memory(at, &mut word).map_err(Gap::from)?;
+        self.source.memory(at, &mut word).map_err(Unavailable::from)?;
         let table = u64::from_le_bytes(word);
         self.source
             .memory(table.wrapping_sub(16), &mut word)
-            .map_err(Gap::from)?;
+            .map_err(Unavailable::from)?;
         let start = at.wrapping_add(u64::from_le_bytes(word));
         let symbol = self.symbol(table).unwrap_or_default();
         let name = symbol
@@ -148,7 +148,7 @@ impl EvalContext<'_> {
 }
 
 fn unknown<T>(what: &'static str) -> Evaluated<T> {
-    Err(Gap::Unknown(what.into()).into())
+    Err(Unavailable::Unknown(what.into()).into())
 }
 
 /// The location of a base in the objects of a class.

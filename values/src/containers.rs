@@ -256,7 +256,11 @@ impl CppArray {
     }
 
     /// The bytes of its first elements.
-    pub fn bytes(&self, context: &EvalContext<'_>, count: u64) -> Option<Result<Vec<u8>, super::value::Gap>> {
+    pub fn bytes(
+        &self,
+        context: &EvalContext<'_>,
+        count: u64,
+    ) -> Option<Result<Vec<u8>, super::value::Unavailable>> {
         let size = count.min(self.count).checked_mul(self.size)?;
         let mut bytes = vec![0; usize::try_from(size).ok()?];
         let read = context.source.memory(self.start, &mut bytes);
@@ -297,7 +301,7 @@ impl CppBitVector {
                 let byte = bytes.get((number % 64 / 8) as usize).copied().unwrap_or(0);
                 Value::new(self.element.clone(), vec![byte >> (number % 8) & 1])
             }
-            Err(gap) => Value::gap(self.element.clone(), gap),
+            Err(cause) => Value::unavailable(self.element.clone(), cause),
         }
     }
 }

@@ -5,7 +5,7 @@ use super::source::{Frame, ValueSource};
 use super::symbols::code_symbol;
 use super::text::ELEMENTS;
 use super::types::{ModuleRef, Ty};
-use super::value::{Gap, Value};
+use super::value::{Unavailable, Value};
 use crate::error::{Error, Result};
 use backtrail_pt::Avma;
 use backtrail_symbolizer::types::{Language, TypeKind};
@@ -168,9 +168,9 @@ impl<'a> EvalContext<'a> {
         match global {
             Global::Variable(variable) => self.value_of(variable, module),
             Global::Enumerator { entry, value } => Value::number(Ty::of(module, Some(*entry)), *value),
-            _ => Value::gap(
+            _ => Value::unavailable(
                 Ty::of(module, None),
-                Gap::Unknown("its kind of name is not supported".into()),
+                Unavailable::Unknown("its kind of name is not supported".into()),
             ),
         }
     }

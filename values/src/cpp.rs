@@ -58,9 +58,9 @@ fn string(formatter: &ValueFormatter<'_>, value: &Value, record: &RecordShape) -
     let units = row.units()?;
     Some(match row.bytes(formatter.context, limit as u64)? {
         Ok(bytes) => text(units.quoted(&bytes, row.count > limit as u64, limit)),
-        Err(gap) => FormattedValue {
-            unknown: Some(gap.reason()),
-            ..text(gap.text())
+        Err(cause) => FormattedValue {
+            unknown: Some(cause.reason()),
+            ..text(cause.text())
         },
     })
 }

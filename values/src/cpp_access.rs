@@ -7,7 +7,7 @@ use super::cpp::{alternative, owned, pointed_by_shared, tuple_part};
 use super::failure::{Evaluated, outside, wrong};
 use super::members::{address, number, path};
 use super::types::{RecordShape, Shape, Ty};
-use super::value::{Gap, Value};
+use super::value::{Unavailable, Value};
 
 /// An element by its number or key; `None`: it is no such container, or its insides are not as they
 /// are known.
@@ -303,12 +303,14 @@ pub fn text(
     value: &Value,
     record: &RecordShape,
     most: u64,
-) -> Option<Result<Vec<u8>, Gap>> {
+) -> Option<Result<Vec<u8>, Unavailable>> {
     match CppContainer::of(context, value, record)? {
         CppContainer::Array(row) if template(record)?.starts_with("basic_string") => {
             row.units()?;
             match row.count > most {
-                true => Some(Err(Gap::Unknown("the string is too long to compare".into()))),
+                true => Some(Err(Unavailable::Unknown(
+                    "the string is too long to compare".into(),
+                ))),
                 false => row.bytes(context, most),
             }
         }

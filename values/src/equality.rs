@@ -5,7 +5,7 @@ use super::context::EvalContext;
 use super::failure::{Evaluated, Failure, wrong};
 use super::types::Shape;
 use super::units::Units;
-use super::value::{Data, Gap, MAX_SIZE, Value};
+use super::value::{Data, MAX_SIZE, Unavailable, Value};
 use super::{cpp_access, rust_access};
 
 impl EvalContext<'_> {
@@ -91,7 +91,7 @@ impl EvalContext<'_> {
     }
 
     /// The characters at an address, without the zero that ends them.
-    fn text_at(&self, at: u64, units: Units) -> Result<Vec<u8>, Gap> {
+    fn text_at(&self, at: u64, units: Units) -> Result<Vec<u8>, Unavailable> {
         let mut bytes = Vec::new();
         for offset in (0..MAX_SIZE).step_by(units.size as usize) {
             let mut wide = [0; 4];
@@ -102,7 +102,7 @@ impl EvalContext<'_> {
             }
             bytes.extend_from_slice(unit);
         }
-        Err(Gap::Unknown("the string has no terminator".into()))
+        Err(Unavailable::Unknown("the string has no terminator".into()))
     }
 }
 

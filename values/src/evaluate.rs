@@ -8,7 +8,7 @@ use super::members::{active, member};
 use super::number::{Complex, Number};
 use super::parser::{Expression, Suffix, TypeName};
 use super::types::{RecordShape, Shape, Ty};
-use super::value::{Data, Gap, Value};
+use super::value::{Data, Unavailable, Value};
 use super::{cpp_access, rust_access};
 use backtrail_symbolizer::types::{Encoding, Language, PointerKind};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const MAX_REFERENCES: u32 = 8;
 impl EvalContext<'_> {
     /// Evaluates an expression.
     ///
-    /// An unknown result is a value with a gap. An unknown operand of an operation is a failure.
+    /// An unknown result is an unavailable value. An unknown operand of an operation is a failure.
     pub fn evaluate(&self, expression: &Expression) -> Evaluated {
         match expression {
             Expression::Integer(number, suffix) => Ok(literal(*number, suffix)),
@@ -122,9 +122,9 @@ impl EvalContext<'_> {
             return None;
         };
         // Without an object, only static members are known.
-        let object = Value::gap(ty.clone(), Gap::OptimizedOut);
+        let object = Value::unavailable(ty.clone(), Unavailable::OptimizedOut);
         let found = member(self, &record, &object, name)?;
-        (!matches!(found.data, Data::Gap(_))).then_some(found)
+        (!matches!(found.data, Data::Unavailable(_))).then_some(found)
     }
 
     fn dollar(&self, name: &str) -> Evaluated {
@@ -197,7 +197,7 @@ impl EvalContext<'_> {
         let value = self.without_reference(value)?;
         match (value.address(), &value.data) {
             (Some(at), _) => Ok(Value::number(value.ty.pointer(), i128::from(at))),
-            (None, Data::Gap(gap)) => Err(Failure::Gap(gap.clone())),
+            (None, Data::Unavailable(cause)) => Err(Failure::Unavailable(cause.clone())),
             _ => wrong("it is not in memory, so it has no address"),
         }
     }
@@ -381,10 +381,10 @@ impl EvalContext<'_> {
                     return wrong("the pointer has type void *; cast it first");
                 }
                 match value.read(self.source, 8) {
-                    Err(Gap::ImplicitPointer(entry, offset)) => {
+                    Err(Unavailable::ImplicitPointer(entry, offset)) => {
                         Ok(self.implicit_target(entry, offset, target))
                     }
-                    Err(gap) => Err(gap.into()),
+                    Err(cause) => Err(cause.into()),
                     Ok(bytes) => {
                         let at = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
                         let value = Value::at(target, at);
@@ -459,9 +459,9 @@ impl EvalContext<'_> {
     pub fn index(&self, value: &Value, index: i128) -> Evaluated {
         let value = self.without_reference(value.clone())?;
         let distance = |element: &Ty| {
-            let size = self
-                .size_of_type(element)?
-                .ok_or(Gap::Unknown("the size of the element is not known".into()))?;
+            let size = self.size_of_type(element)?.ok_or(Unavailable::Unknown(
+                "the size of the element is not known".into(),
+            ))?;
             Ok::<_, Failure>(index.wrapping_mul(i128::from(size)))
         };
         match value.ty.shape() {

@@ -1,19 +1,19 @@
 //! The reasons why an expression has no value.
 
-use super::value::{Gap, Value};
+use super::value::{Unavailable, Value};
 use crate::error::Error;
 
 /// The reason why an expression has no value.
 pub enum Failure {
     /// A value that it depends on is unknown.
-    Gap(Gap),
+    Unavailable(Unavailable),
     /// The expression is invalid.
     Error(Error),
 }
 
-impl From<Gap> for Failure {
-    fn from(gap: Gap) -> Self {
-        Self::Gap(gap)
+impl From<Unavailable> for Failure {
+    fn from(cause: Unavailable) -> Self {
+        Self::Unavailable(cause)
     }
 }
 

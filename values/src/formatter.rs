@@ -10,7 +10,7 @@ use super::scalar;
 use super::text::REPEATS;
 use super::types::{ArrayCount, Base, RecordShape, Shape, Ty};
 use super::units::Units;
-use super::value::{Gap, MAX_SIZE, Value};
+use super::value::{MAX_SIZE, Unavailable, Value};
 use backtrail_symbolizer::types::{Encoding, Language, MemberLocation, PointerKind, TypeKind};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -90,9 +90,9 @@ impl<'a> ValueFormatter<'a> {
         } else {
             match self.shown(value, depth) {
                 Ok(shown) => shown,
-                Err(gap) => FormattedValue {
-                    text: gap.text(),
-                    unknown: Some(gap.reason()),
+                Err(cause) => FormattedValue {
+                    text: cause.text(),
+                    unknown: Some(cause.reason()),
                     ..FormattedValue::default()
                 },
             }
@@ -103,9 +103,9 @@ impl<'a> ValueFormatter<'a> {
         shown
     }
 
-    fn shown(&self, value: &Value, depth: u32) -> Result<FormattedValue, Gap> {
-        if let super::value::Data::Gap(gap) = &value.data {
-            return Err(gap.clone());
+    fn shown(&self, value: &Value, depth: u32) -> Result<FormattedValue, Unavailable> {
+        if let super::value::Data::Unavailable(cause) = &value.data {
+            return Err(cause.clone());
         }
         match value.ty.shape() {
             Shape::Void => Ok(text("void")),
@@ -131,11 +131,11 @@ impl<'a> ValueFormatter<'a> {
                 Ok(text(format!("{{{}}} {}", value.ty.name(), self.with_symbol(at))))
             }
             Shape::MemberPointer { class, target } => self.member_pointer(value, &class, &target).map(text),
-            Shape::Other(why) => Err(Gap::Unknown(why.into())),
+            Shape::Other(why) => Err(Unavailable::Unknown(why.into())),
         }
     }
 
-    fn base(&self, value: &Value, base: &Base) -> Result<String, Gap> {
+    fn base(&self, value: &Value, base: &Base) -> Result<String, Unavailable> {
         let bytes = value.bytes(self.context.source)?;
         let bits = value.bit_count(bytes.len());
         let is_number = is_integer(base.encoding);
@@ -179,7 +179,7 @@ impl<'a> ValueFormatter<'a> {
         }
     }
 
-    fn pointer(&self, value: &Value, target: &Ty) -> Result<String, Gap> {
+    fn pointer(&self, value: &Value, target: &Ty) -> Result<String, Unavailable> {
         let bytes = value.read(self.context.source, 8)?;
         let at = u64::from_le_bytes(bytes.as_slice().try_into().unwrap_or_default());
         match self.letter {
@@ -229,9 +229,9 @@ impl<'a> ValueFormatter<'a> {
         (units.quoted(shown, true, elements), Some(limit))
     }
 
-    fn reference(&self, value: &Value, target: &Ty, depth: u32) -> Result<FormattedValue, Gap> {
+    fn reference(&self, value: &Value, target: &Ty, depth: u32) -> Result<FormattedValue, Unavailable> {
         let bytes = match value.read(self.context.source, 8) {
-            Err(Gap::ImplicitPointer(entry, offset)) => {
+            Err(Unavailable::ImplicitPointer(entry, offset)) => {
                 let inner = self.context.implicit_target(entry, offset, target.clone());
                 return self.shown(&inner, depth + 1);
             }
@@ -259,14 +259,14 @@ impl<'a> ValueFormatter<'a> {
     }
 
     /// Memory that is not there at all is said once, not for every member.
-    fn is_there(&self, value: &Value) -> Result<(), Gap> {
+    fn is_there(&self, value: &Value) -> Result<(), Unavailable> {
         if value.address().is_some() && value.ty.size().is_none_or(|size| size > 0) {
             value.read(self.context.source, 1)?;
         }
         Ok(())
     }
 
-    fn record(&self, value: &Value, record: &RecordShape, depth: u32) -> Result<FormattedValue, Gap> {
+    fn record(&self, value: &Value, record: &RecordShape, depth: u32) -> Result<FormattedValue, Unavailable> {
         if self.base_next.take() {
             return self.record_or_base(value, record, depth);
         }
@@ -285,7 +285,12 @@ impl<'a> ValueFormatter<'a> {
         first
     }
 
-    fn record_or_base(&self, value: &Value, record: &RecordShape, depth: u32) -> Result<FormattedValue, Gap> {
+    fn record_or_base(
+        &self,
+        value: &Value,
+        record: &RecordShape,
+        depth: u32,
+    ) -> Result<FormattedValue, Unavailable> {
         self.is_there(value)?;
         if record.record().declaration {
             return Ok(text("<incomplete type>"));
@@ -323,7 +328,10 @@ impl<'a> ValueFormatter<'a> {
             // A static member of the type itself would not end.
             let endless = is_static && depth > 0 && !inner.ty.is_scalar();
             let inner = if endless {
-                let mut shown = self.show(&Value::gap(inner.ty, Gap::OptimizedOut), depth + 1);
+                let mut shown = self.show(
+                    &Value::unavailable(inner.ty, Unavailable::OptimizedOut),
+                    depth + 1,
+                );
                 shown.text = "...".to_owned();
                 shown
             } else {
@@ -356,9 +364,9 @@ impl<'a> ValueFormatter<'a> {
     }
 
     /// An array without a bound: its address, and its text if it is one.
-    fn open_array(&self, value: &Value, element: &Ty) -> Result<FormattedValue, Gap> {
+    fn open_array(&self, value: &Value, element: &Ty) -> Result<FormattedValue, Unavailable> {
         let Some(at) = value.address() else {
-            return Err(Gap::Unknown("the number of elements is not known".into()));
+            return Err(Unavailable::Unknown("the number of elements is not known".into()));
         };
         let shown = self.with_symbol(at);
         let units = Units::of(element).filter(|_| matches!(self.letter, None | Some('s')));
@@ -374,7 +382,7 @@ impl<'a> ValueFormatter<'a> {
         element: &Ty,
         count: &ArrayCount,
         depth: u32,
-    ) -> Result<FormattedValue, Gap> {
+    ) -> Result<FormattedValue, Unavailable> {
         let Some(count) = self.context.elements_of(value, element, count)? else {
             return self.open_array(value, element);
         };
@@ -384,7 +392,11 @@ impl<'a> ValueFormatter<'a> {
         let size = match self.context.size_of_type(element)? {
             Some(size) => size,
             None if count == 0 => 0,
-            None => return Err(Gap::Unknown("the size of its elements is not known".into())),
+            None => {
+                return Err(Unavailable::Unknown(
+                    "the size of its elements is not known".into(),
+                ));
+            }
         };
         let units = Units::of(element).filter(|_| {
             matches!(self.letter, None | Some('s')) && value.ty.language() != Some(Language::Rust)
@@ -517,9 +529,9 @@ impl ValueFormatter<'_> {
     pub fn failed(failure: Failure) -> crate::error::Result<FormattedValue> {
         match failure {
             Failure::Error(error) => Err(error),
-            Failure::Gap(gap) => Ok(FormattedValue {
-                unknown: Some(gap.reason()),
-                ..text(gap.text())
+            Failure::Unavailable(cause) => Ok(FormattedValue {
+                unknown: Some(cause.reason()),
+                ..text(cause.text())
             }),
         }
     }

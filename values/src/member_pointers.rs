@@ -2,7 +2,7 @@
 
 use super::formatter::ValueFormatter;
 use super::types::{RecordShape, Shape, Ty};
-use super::value::{Gap, Value};
+use super::value::{Unavailable, Value};
 use backtrail_symbolizer::types::MemberLocation;
 
 /// Bases of bases are searched this deep.
@@ -10,11 +10,16 @@ const MAX_DEPTH: u32 = 16;
 
 impl ValueFormatter<'_> {
     /// `&Node::value`, `(int (Node::*)(const Node * const)) 0x401136 <Node::get() const>`.
-    pub(crate) fn member_pointer(&self, value: &Value, class: &Ty, target: &Ty) -> Result<String, Gap> {
+    pub(crate) fn member_pointer(
+        &self,
+        value: &Value,
+        class: &Ty,
+        target: &Ty,
+    ) -> Result<String, Unavailable> {
         let word = |offset: u64| {
             let part = value.part(Ty::unsigned_long(), offset);
             let bytes = part.read(self.context.source, 8)?;
-            Ok::<_, Gap>(u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
+            Ok::<_, Unavailable>(u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
         };
         let first = word(0)?;
         if !matches!(target.shape(), Shape::Function) {

@@ -4,7 +4,7 @@
 use super::arithmetic::{integer, is_integer, is_signed};
 use super::context::EvalContext;
 use super::types::{ArrayCount, RecordShape, Shape, Ty};
-use super::value::{BitField, Data, Gap, Value};
+use super::value::{BitField, Data, Unavailable, Value};
 use backtrail_symbolizer::types::{Keyword, Language, Member, MemberLocation, TypeKind, Variant, Variants};
 use std::cell::Cell;
 
@@ -29,21 +29,21 @@ pub fn value_of(context: &EvalContext<'_>, record: &RecordShape, whole: &Value, 
         MemberLocation::Computed(expression) => match (whole.address(), &whole.data) {
             (Some(object), _) => match context.member_at(expression, object, &record.module) {
                 Ok(at) => Value::at(ty, at),
-                Err(why) => Value::gap(ty, Gap::Unknown(why)),
+                Err(why) => Value::unavailable(ty, Unavailable::Unknown(why)),
             },
-            (None, Data::Gap(gap)) => Value::gap(ty, gap.clone()),
+            (None, Data::Unavailable(cause)) => Value::unavailable(ty, cause.clone()),
             (None, _) => {
                 let why = "the location of a virtual base depends on the object, which is not in memory";
-                Value::gap(ty, Gap::Unknown(why.into()))
+                Value::unavailable(ty, Unavailable::Unknown(why.into()))
             }
         },
         MemberLocation::Unknown => {
             let why = "its location in the object has an unsupported form";
-            Value::gap(ty, Gap::Unknown(why.into()))
+            Value::unavailable(ty, Unavailable::Unknown(why.into()))
         }
         MemberLocation::Static(declaration) => match record.module.file.definition_of(*declaration) {
             Some(variable) => context.value_of(&variable, &record.module),
-            None => Value::gap(ty, Gap::OptimizedOut),
+            None => Value::unavailable(ty, Unavailable::OptimizedOut),
         },
     }
 }
@@ -81,7 +81,11 @@ fn search(
 }
 
 /// The form that a value of a record with several has; `None`: it has no forms.
-pub fn active(context: &EvalContext<'_>, record: &RecordShape, whole: &Value) -> Result<Option<Value>, Gap> {
+pub fn active(
+    context: &EvalContext<'_>,
+    record: &RecordShape,
+    whole: &Value,
+) -> Result<Option<Value>, Unavailable> {
     let Some(variants) = &record.record().variants else {
         return Ok(None);
     };
@@ -90,8 +94,8 @@ pub fn active(context: &EvalContext<'_>, record: &RecordShape, whole: &Value) ->
     Ok(Some(value_of(context, record, whole, member)))
 }
 
-fn no_variant() -> Gap {
-    Gap::Unknown("its discriminant matches no variant of the type".into())
+fn no_variant() -> Unavailable {
+    Unavailable::Unknown("its discriminant matches no variant of the type".into())
 }
 
 /// The variant that the tag of a value selects.
@@ -100,7 +104,7 @@ fn active_variant<'v>(
     record: &RecordShape,
     variants: &'v Variants,
     whole: &Value,
-) -> Result<&'v Variant, Gap> {
+) -> Result<&'v Variant, Unavailable> {
     if let Some(member) = &variants.discriminant {
         let tag = value_of(context, record, whole, member);
         let bits = match (tag.bits, tag.ty.shape()) {
@@ -109,7 +113,7 @@ fn active_variant<'v>(
             (None, _) => tag.ty.size().and_then(|size| size.checked_mul(8)),
         };
         let bytes = tag.bytes(context.source)?;
-        let unsupported = || Gap::Unknown("its discriminant has an unsupported type".into());
+        let unsupported = || Unavailable::Unknown("its discriminant has an unsupported type".into());
         let bits = bits
             .filter(|bits| (1..=128).contains(bits))
             .ok_or_else(unsupported)?;

@@ -2,7 +2,7 @@
 
 use super::context::EvalContext;
 use super::types::Ty;
-use super::value::{Bytes, Data, Gap, MAX_SIZE, Value};
+use super::value::{Bytes, Data, MAX_SIZE, Unavailable, Value};
 use backtrail_symbolizer::{Piece, ValueLocation};
 use std::sync::Arc;
 
@@ -20,26 +20,26 @@ impl EvalContext<'_> {
             return self.in_place(place, ty);
         }
         let Some(size) = ty.size().filter(|size| *size <= MAX_SIZE) else {
-            return Value::gap(
+            return Value::unavailable(
                 ty,
-                Gap::Unknown("it is in pieces, and its size is unknown".into()),
+                Unavailable::Unknown("it is in pieces, and its size is unknown".into()),
             );
         };
         let mut bytes = Bytes {
             bytes: vec![0; size as usize],
-            gaps: Vec::new(),
+            unavailable: Vec::new(),
         };
         let (mut start, all) = (0, size * 8);
         for piece in pieces {
             let bits = piece.bits.unwrap_or(all).min(all - start);
             match self.piece(piece, bits) {
                 Ok(found) => copy_bits(&found, piece.bit_offset % 8, &mut bytes.bytes, start, bits),
-                Err(gap) => bytes.gaps.push((start..start + bits, gap)),
+                Err(cause) => bytes.unavailable.push((start..start + bits, cause)),
             }
             start += bits;
         }
         if start < all {
-            bytes.gaps.push((start..all, Gap::OptimizedOut));
+            bytes.unavailable.push((start..all, Unavailable::OptimizedOut));
         }
         Value {
             ty,
@@ -49,8 +49,8 @@ impl EvalContext<'_> {
     }
 
     /// Returns the bytes that contain the bits of a piece, from the byte of its first bit on.
-    fn piece(&self, piece: &Piece, bits: u64) -> Result<Vec<u8>, Gap> {
-        let too_large = || Gap::Unknown("a piece is larger than its location".into());
+    fn piece(&self, piece: &Piece, bits: u64) -> Result<Vec<u8>, Unavailable> {
+        let too_large = || Unavailable::Unknown("a piece is larger than its location".into());
         let skipped = piece.bit_offset / 8;
         let length = (piece.bit_offset % 8 + bits).div_ceil(8) as usize;
         let part = |bytes: &[u8]| {
@@ -59,8 +59,8 @@ impl EvalContext<'_> {
             found.map(<[u8]>::to_vec).ok_or_else(too_large)
         };
         match &piece.location {
-            ValueLocation::OptimizedOut => Err(Gap::OptimizedOut),
-            ValueLocation::Unknown(why) => Err(Gap::Unknown(why.clone())),
+            ValueLocation::OptimizedOut => Err(Unavailable::OptimizedOut),
+            ValueLocation::Unknown(why) => Err(Unavailable::Unknown(why.clone())),
             ValueLocation::Register(register) => {
                 let end = usize::try_from(skipped).unwrap_or(usize::MAX);
                 part(&self.register_bytes(*register, end.saturating_add(length))?)
@@ -72,7 +72,9 @@ impl EvalContext<'_> {
             }
             ValueLocation::Value(bytes) => part(bytes),
             ValueLocation::Bytes(bytes) => part(bytes),
-            ValueLocation::ImplicitPointer { entry, offset } => Err(Gap::ImplicitPointer(*entry, *offset)),
+            ValueLocation::ImplicitPointer { entry, offset } => {
+                Err(Unavailable::ImplicitPointer(*entry, *offset))
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::context::EvalContext;
 use super::failure::{Evaluated, wrong};
 use super::types::Ty;
-use super::value::{Gap, Value};
+use super::value::{Unavailable, Value};
 use backtrail_symbolizer::types::Encoding;
 use std::sync::Arc;
 
@@ -47,7 +47,10 @@ impl EvalContext<'_> {
             let ty = Ty::Function(Arc::new(Ty::Void)).pointer();
             return Ok(match self.pc {
                 Some(pc) => Value::number(ty, i128::from(pc)),
-                None => Value::gap(ty, Gap::Unknown("the position of the thread is unknown".into())),
+                None => Value::unavailable(
+                    ty,
+                    Unavailable::Unknown("the position of the thread is unknown".into()),
+                ),
             });
         }
         let found = (0..).zip(&GENERAL).find_map(|(number, names)| {
@@ -64,7 +67,7 @@ impl EvalContext<'_> {
             };
             return Ok(match self.source.register(number) {
                 Ok(value) => Value::number(ty, i128::from(value)),
-                Err(why) => Value::gap(ty, why.into()),
+                Err(why) => Value::unavailable(ty, why.into()),
             });
         }
         let vector = plain.strip_prefix("xmm").and_then(|number| number.parse().ok());
@@ -73,7 +76,7 @@ impl EvalContext<'_> {
             let ty = Ty::base("uint128_t", 16, Encoding::Unsigned);
             return Ok(match self.source.vector(number) {
                 Ok(bytes) => Value::number(ty, i128::from_le_bytes(bytes)),
-                Err(why) => Value::gap(ty, why.into()),
+                Err(why) => Value::unavailable(ty, why.into()),
             });
         }
         let ty = match plain {
@@ -93,7 +96,7 @@ impl EvalContext<'_> {
         };
         Ok(match self.source.special(plain) {
             Ok(value) => Value::number(ty, i128::from(value)),
-            Err(why) => Value::gap(ty, why.into()),
+            Err(why) => Value::unavailable(ty, why.into()),
         })
     }
 }

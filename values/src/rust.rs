@@ -7,7 +7,7 @@ use super::members::{self, active, number, path};
 use super::rust_containers::{RustContainer, RustHashTable, RustSlice};
 use super::text::quoted;
 use super::types::{RecordShape, Shape};
-use super::value::{Gap, Value};
+use super::value::{Unavailable, Value};
 use backtrail_symbolizer::types::MemberLocation;
 
 impl ValueFormatter<'_> {
@@ -17,7 +17,7 @@ impl ValueFormatter<'_> {
         value: &Value,
         record: &RecordShape,
         depth: u32,
-    ) -> Result<FormattedValue, Gap> {
+    ) -> Result<FormattedValue, Unavailable> {
         self::record(self, value, record, depth)
     }
 
@@ -38,12 +38,12 @@ fn record(
     value: &Value,
     record: &RecordShape,
     depth: u32,
-) -> Result<FormattedValue, Gap> {
+) -> Result<FormattedValue, Unavailable> {
     if let Some(form) = active(formatter.context, record, value)? {
         return Ok(variant(formatter, record, &form, depth));
     }
     if record.record().variants.is_some() {
-        return Err(Gap::Unknown("its layout is not known".into()));
+        return Err(Unavailable::Unknown("its layout is not known".into()));
     }
     Ok(fields(formatter, value, record, record.name(), depth))
 }
@@ -170,9 +170,9 @@ fn string(formatter: &ValueFormatter<'_>, row: &RustSlice) -> Option<FormattedVa
     let limit = formatter.context.elements;
     Some(match row.bytes(formatter.context, limit as u64)? {
         Ok(bytes) => text(quoted(&bytes, row.count > limit as u64, limit)),
-        Err(gap) => FormattedValue {
-            unknown: Some(gap.reason()),
-            ..text(gap.text())
+        Err(cause) => FormattedValue {
+            unknown: Some(cause.reason()),
+            ..text(cause.text())
         },
     })
 }

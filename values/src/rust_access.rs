@@ -5,7 +5,7 @@ use super::context::EvalContext;
 use super::failure::{Evaluated, outside, wrong};
 use super::rust_containers::{RustContainer, RustHashTable};
 use super::types::{RecordShape, Ty};
-use super::value::{Gap, Value};
+use super::value::{Unavailable, Value};
 
 /// An element by its number or key.
 pub fn element(context: &EvalContext<'_>, value: &Value, record: &RecordShape, key: &Value) -> Evaluated {
@@ -82,11 +82,11 @@ pub fn text(
     value: &Value,
     record: &RecordShape,
     most: u64,
-) -> Option<Result<Vec<u8>, Gap>> {
+) -> Option<Result<Vec<u8>, Unavailable>> {
     match RustContainer::of(context, value, record)? {
-        RustContainer::Text(row) if row.count > most => {
-            Some(Err(Gap::Unknown("the string is too long to compare".into())))
-        }
+        RustContainer::Text(row) if row.count > most => Some(Err(Unavailable::Unknown(
+            "the string is too long to compare".into(),
+        ))),
         RustContainer::Text(row) => row.bytes(context, most),
         _ => None,
     }

@@ -3,7 +3,7 @@
 use super::context::EvalContext;
 use super::members::{self, address, number, path};
 use super::types::{RecordShape, Shape, Ty};
-use super::value::{Gap, Value};
+use super::value::{Unavailable, Value};
 
 /// A container of elements.
 pub enum RustContainer {
@@ -174,7 +174,7 @@ impl RustSlice {
     }
 
     /// Its first bytes, of a text.
-    pub fn bytes(&self, context: &EvalContext<'_>, count: u64) -> Option<Result<Vec<u8>, Gap>> {
+    pub fn bytes(&self, context: &EvalContext<'_>, count: u64) -> Option<Result<Vec<u8>, Unavailable>> {
         let mut bytes = vec![0; usize::try_from(count.min(self.count)).ok()?];
         let read = context.source.memory(self.at, &mut bytes);
         Some(read.map(|()| bytes).map_err(Into::into))

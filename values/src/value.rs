@@ -37,7 +37,7 @@ pub enum Data {
     /// These, of which some may not be known.
     Bytes(Arc<Bytes>, Range<usize>),
     /// None of them is known.
-    Gap(Gap),
+    Unavailable(Unavailable),
 }
 
 /// Bytes out of registers and pieces.
@@ -46,12 +46,12 @@ pub struct Bytes {
     /// Zero where they are not known.
     pub bytes: Vec<u8>,
     /// Which bits are not known of them, and why.
-    pub gaps: Vec<(Range<u64>, Gap)>,
+    pub unavailable: Vec<(Range<u64>, Unavailable)>,
 }
 
 /// The reason why bytes are unknown.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Gap {
+pub enum Unavailable {
     /// They are nowhere.
     OptimizedOut,
     /// For this reason.
@@ -60,7 +60,7 @@ pub enum Gap {
     ImplicitPointer(EntryId, i64),
 }
 
-impl Gap {
+impl Unavailable {
     /// As it is shown in the place of a value.
     pub fn text(&self) -> String {
         match self {
@@ -71,7 +71,7 @@ impl Gap {
     }
 }
 
-impl Gap {
+impl Unavailable {
     /// The reason why there is no value.
     pub fn reason(&self) -> String {
         match self {
@@ -82,7 +82,7 @@ impl Gap {
     }
 }
 
-impl From<Unknown> for Gap {
+impl From<Unknown> for Unavailable {
     fn from(why: Unknown) -> Self {
         Self::Unknown(why)
     }
@@ -94,7 +94,7 @@ impl Value {
         let length = bytes.len();
         let bytes = Bytes {
             bytes,
-            gaps: Vec::new(),
+            unavailable: Vec::new(),
         };
         Self {
             ty,
@@ -120,10 +120,10 @@ impl Value {
     }
 
     /// Not known.
-    pub fn gap(ty: Ty, gap: Gap) -> Self {
+    pub fn unavailable(ty: Ty, cause: Unavailable) -> Self {
         Self {
             ty,
-            data: Data::Gap(gap),
+            data: Data::Unavailable(cause),
             bits: None,
         }
     }
@@ -156,7 +156,7 @@ impl Value {
                     .map_or(range.end, |start| start.min(range.end));
                 Data::Bytes(Arc::clone(bytes), start..range.end)
             }
-            Data::Gap(gap) => Data::Gap(gap.clone()),
+            Data::Unavailable(cause) => Data::Unavailable(cause.clone()),
         };
         Self { ty, data, bits: None }
     }
@@ -167,14 +167,19 @@ impl Value {
     }
 
     /// Its first `size` bytes.
-    pub fn read(&self, source: &dyn ValueSource, size: u64) -> Result<Vec<u8>, Gap> {
+    pub fn read(&self, source: &dyn ValueSource, size: u64) -> Result<Vec<u8>, Unavailable> {
         self.read_for(source, size, 0..size.saturating_mul(8))
     }
 
     /// Its first `size` bytes, of which these bits are meant.
-    fn read_for(&self, source: &dyn ValueSource, size: u64, meant: Range<u64>) -> Result<Vec<u8>, Gap> {
+    fn read_for(
+        &self,
+        source: &dyn ValueSource,
+        size: u64,
+        meant: Range<u64>,
+    ) -> Result<Vec<u8>, Unavailable> {
         if size > MAX_SIZE {
-            return Err(Gap::Unknown(
+            return Err(Unavailable::Unknown(
                 format!("it has {size} bytes, more than the limit for one value").into(),
             ));
         }
@@ -189,28 +194,28 @@ impl Value {
                 let wanted = range.start..range.start.saturating_add(size);
                 let before = range.start as u64 * 8;
                 let meant = before + meant.start..before + meant.end;
-                let gap = bytes
-                    .gaps
+                let cause = bytes
+                    .unavailable
                     .iter()
-                    .find(|(gap, _)| gap.start < meant.end && meant.start < gap.end);
-                if let Some((_, gap)) = gap {
-                    return Err(gap.clone());
+                    .find(|(bits, _)| bits.start < meant.end && meant.start < bits.end);
+                if let Some((_, cause)) = cause {
+                    return Err(cause.clone());
                 }
                 let found = bytes.bytes.get(wanted).filter(|_| range.len() >= size);
                 found
                     .map(<[u8]>::to_vec)
-                    .ok_or_else(|| Gap::Unknown("its location is smaller than its type".into()))
+                    .ok_or_else(|| Unavailable::Unknown("its location is smaller than its type".into()))
             }
-            Data::Gap(gap) => Err(gap.clone()),
+            Data::Unavailable(cause) => Err(cause.clone()),
         }
     }
 
     /// Its bytes as its type has them.
-    pub fn bytes(&self, source: &dyn ValueSource) -> Result<Vec<u8>, Gap> {
+    pub fn bytes(&self, source: &dyn ValueSource) -> Result<Vec<u8>, Unavailable> {
         let size = self
             .ty
             .size()
-            .ok_or_else(|| Gap::Unknown("the size of its type is not known".into()))?;
+            .ok_or_else(|| Unavailable::Unknown("the size of its type is not known".into()))?;
         match self.bits {
             None => self.read(source, size),
             Some(bits) => {
@@ -255,7 +260,7 @@ mod tests {
     fn a_gap_hides_what_it_covers_and_nothing_else() {
         let bytes = Bytes {
             bytes: vec![1, 2, 3, 4],
-            gaps: vec![(16..32, Gap::OptimizedOut)],
+            unavailable: vec![(16..32, Unavailable::OptimizedOut)],
         };
         let value = Value {
             ty: Ty::int(),
@@ -263,7 +268,7 @@ mod tests {
             bits: None,
         };
         let source = NoSource::because("nothing is known here");
-        assert_eq!(value.bytes(&source), Err(Gap::OptimizedOut));
+        assert_eq!(value.bytes(&source), Err(Unavailable::OptimizedOut));
         assert_eq!(value.read(&source, 2), Ok(vec![1, 2]));
         assert_eq!(value.part(Ty::char(), 1).bytes(&source), Ok(vec![2]));
         assert!(value.part(Ty::char(), 9).bytes(&source).is_err());
@@ -272,14 +277,14 @@ mod tests {
             ..value.part(Ty::char(), 1)
         };
         assert_eq!(field(0, 8).bytes(&source), Ok(vec![2]));
-        assert_eq!(field(0, 9).bytes(&source), Err(Gap::OptimizedOut));
+        assert_eq!(field(0, 9).bytes(&source), Err(Unavailable::OptimizedOut));
     }
 
     #[test]
     fn a_field_is_known_beside_one_that_is_not() {
         let bytes = Bytes {
             bytes: vec![0b101],
-            gaps: vec![(3..8, Gap::OptimizedOut)],
+            unavailable: vec![(3..8, Unavailable::OptimizedOut)],
         };
         let value = Value {
             ty: Ty::char(),
@@ -293,6 +298,6 @@ mod tests {
             bits: Some(next),
             ..value
         };
-        assert_eq!(next.bytes(&source), Err(Gap::OptimizedOut));
+        assert_eq!(next.bytes(&source), Err(Unavailable::OptimizedOut));
     }
 }

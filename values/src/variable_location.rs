@@ -4,7 +4,7 @@ use super::context::EvalContext;
 use super::source::ValueSource;
 use super::thread_local::Linker;
 use super::types::{ModuleRef, Ty};
-use super::value::{Gap, MAX_SIZE, Value};
+use super::value::{MAX_SIZE, Unavailable, Value};
 use backtrail_pt::Svma;
 use backtrail_symbolizer::{
     EntryId, FrameState, Global, LocationExpression, Piece, Unknown, ValueLocation, Variable,
@@ -20,9 +20,9 @@ impl EvalContext<'_> {
     pub fn value_of(&self, variable: &Variable, module: &Arc<ModuleRef>) -> Value {
         let ty = Ty::of(module, variable.type_entry);
         if variable.type_entry.is_none() {
-            return Value::gap(
+            return Value::unavailable(
                 ty,
-                Gap::Unknown("the debug information does not state its type".into()),
+                Unavailable::Unknown("the debug information does not state its type".into()),
             );
         }
         if variable.location == VariableLocation::DeclaredOnly {
@@ -44,14 +44,17 @@ impl EvalContext<'_> {
         }
         match self.data_named(&variable.name) {
             Some(at) => Value::at(ty, at),
-            None => Value::gap(ty, Gap::Unknown("more than one module may define it".into())),
+            None => Value::unavailable(
+                ty,
+                Unavailable::Unknown("more than one module may define it".into()),
+            ),
         }
     }
 
     /// The value at a location.
     pub fn at_location(&self, location: &VariableLocation, module: &Arc<ModuleRef>, ty: Ty) -> Value {
-        let gap = match location {
-            VariableLocation::OptimizedOut => Gap::OptimizedOut,
+        let cause = match location {
+            VariableLocation::OptimizedOut => Unavailable::OptimizedOut,
             VariableLocation::Constant(number) => return Value::number(ty, *number),
             VariableLocation::Bytes(bytes) => {
                 let mut bytes = bytes.to_vec();
@@ -61,12 +64,12 @@ impl EvalContext<'_> {
             }
             VariableLocation::Expression(expression) => match self.pieces(expression, module) {
                 Ok(pieces) => return self.assembled(&pieces, ty),
-                Err(why) => Gap::Unknown(why),
+                Err(why) => Unavailable::Unknown(why),
             },
-            VariableLocation::DeclaredOnly => Gap::Unknown("it is defined elsewhere".into()),
-            VariableLocation::Unknown(why) => Gap::Unknown((*why).into()),
+            VariableLocation::DeclaredOnly => Unavailable::Unknown("it is defined elsewhere".into()),
+            VariableLocation::Unknown(why) => Unavailable::Unknown((*why).into()),
         };
-        Value::gap(ty, gap)
+        Value::unavailable(ty, cause)
     }
 
     /// The pieces of a value.
@@ -107,21 +110,24 @@ impl EvalContext<'_> {
         let size = ty.size().unwrap_or(8).min(MAX_SIZE) as usize;
         let bytes = match place {
             ValueLocation::Memory(address) => return Value::at(ty, *address),
-            ValueLocation::OptimizedOut => return Value::gap(ty, Gap::OptimizedOut),
-            ValueLocation::Unknown(why) => return Value::gap(ty, Gap::Unknown(why.clone())),
+            ValueLocation::OptimizedOut => return Value::unavailable(ty, Unavailable::OptimizedOut),
+            ValueLocation::Unknown(why) => return Value::unavailable(ty, Unavailable::Unknown(why.clone())),
             ValueLocation::ImplicitPointer { entry, offset } => {
-                return Value::gap(ty, Gap::ImplicitPointer(*entry, *offset));
+                return Value::unavailable(ty, Unavailable::ImplicitPointer(*entry, *offset));
             }
             ValueLocation::Register(register) => match self.register_bytes(*register, size) {
                 Ok(bytes) => bytes,
-                Err(why) => return Value::gap(ty, Gap::Unknown(why)),
+                Err(why) => return Value::unavailable(ty, Unavailable::Unknown(why)),
             },
             ValueLocation::Value(bytes) => bytes.to_vec(),
             ValueLocation::Bytes(bytes) => bytes.to_vec(),
         };
         match bytes.get(..size) {
             Some(bytes) => Value::new(ty, bytes.to_vec()),
-            None => Value::gap(ty, Gap::Unknown("its location is smaller than its type".into())),
+            None => Value::unavailable(
+                ty,
+                Unavailable::Unknown("its location is smaller than its type".into()),
+            ),
         }
     }
 
@@ -137,19 +143,19 @@ impl EvalContext<'_> {
     /// Returns the target of an implicit pointer.
     pub fn implicit_target(&self, entry: EntryId, offset: i64, target: Ty) -> Value {
         let Some(here) = &self.here else {
-            return Value::gap(target, Gap::OptimizedOut);
+            return Value::unavailable(target, Unavailable::OptimizedOut);
         };
         let at = self.look_up.map_or(Svma(0), |at| at.to_svma(here.bias));
         let value = match here.file.variable_at(entry, at) {
             Some(variable) => self.value_of(&variable, here),
             None => match here.file.location_at(entry, at) {
                 Some(location) => self.at_location(&location, here, target.clone()),
-                None => Value::gap(target.clone(), Gap::OptimizedOut),
+                None => Value::unavailable(target.clone(), Unavailable::OptimizedOut),
             },
         };
         match u64::try_from(offset) {
             Ok(offset) => value.part(target, offset),
-            Err(_) => Value::gap(target, Gap::OptimizedOut),
+            Err(_) => Value::unavailable(target, Unavailable::OptimizedOut),
         }
     }
 }

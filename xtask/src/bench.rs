@@ -17,8 +17,8 @@ mod table;
 mod typed;
 
 use crate::{Failure, packages, shell};
-pub use debug::Options as DebugOptions;
-pub use decode::Options as DecodeOptions;
+pub use debug::DebugOptions;
+pub use decode::DecodeOptions;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 pub use options::Options;

@@ -221,7 +221,7 @@ mod tests {
     fn table_sums_the_slices() {
         let report = |cases, slowest| Outcome {
             took: Duration::from_secs(60),
-            result: Ok(slice::Report {
+            result: Ok(slice::SliceReport {
                 cases,
                 accepted: 1,
                 slowest: Duration::from_millis(slowest),

@@ -88,7 +88,9 @@ fn main() -> ExitCode {
         ["test", "--times"] => test::run(test::Extent::Usual, true),
         ["test-all"] => test::run(test::Extent::All, false),
         ["test-all", "--times"] => test::run(test::Extent::All, true),
-        ["test-vm", options @ ..] => vm::Options::parse(options).and_then(|options| vm::run(&options, None)),
+        ["test-vm", options @ ..] => {
+            vm::VmOptions::parse(options).and_then(|options| vm::run(&options, None))
+        }
         ["readers"] => readers::run(),
         ["package-extension"] => extension::run(),
         ["dist"] => dist::run(),

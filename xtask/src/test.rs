@@ -85,7 +85,7 @@ fn all(extent: Extent, steps: &mut Steps) -> Result<(), Failure> {
         return Err(format!("tests failed in {}", failed.join(", ")));
     }
     steps.step("test in virtual machines", || {
-        vm::run(&vm::Options::all(extent == Extent::All), Some(backtrail))
+        vm::run(&vm::VmOptions::all(extent == Extent::All), Some(backtrail))
     })?;
     if extent == Extent::All {
         steps.step("install the packages", dist::test)?;

@@ -38,7 +38,7 @@ const MANY_LOSSES: usize = 12;
 
 /// Options of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options<'a> {
+pub struct VmOptions<'a> {
     /// Kernels, by the beginning of their versions.
     pub series: Vec<&'a str>,
     /// A whole system under systemd too, which takes longer than all else here.
@@ -49,7 +49,7 @@ pub struct Options<'a> {
     pub losses: usize,
 }
 
-impl<'a> Options<'a> {
+impl<'a> VmOptions<'a> {
     /// All of it; with more of what is left to chance where `long`.
     pub fn all(long: bool) -> Self {
         Self {
@@ -100,7 +100,7 @@ impl<'a> Options<'a> {
 }
 
 /// `cargo xtask test-vm`. `backtrail` is the program to try, which is built where none is given.
-pub fn run(options: &Options<'_>, backtrail: Option<PathBuf>) -> Result<(), Failure> {
+pub fn run(options: &VmOptions<'_>, backtrail: Option<PathBuf>) -> Result<(), Failure> {
     packages::ensure(&[packages::BUILD, packages::VM])?;
     let folder = folder()?;
     let backtrail = product(backtrail)?;
@@ -119,7 +119,7 @@ pub fn run(options: &Options<'_>, backtrail: Option<PathBuf>) -> Result<(), Fail
 }
 
 /// The tests in each kernel; what failed.
-fn in_kernels(options: &Options<'_>, folder: &Path, backtrail: PathBuf) -> Result<Vec<String>, Failure> {
+fn in_kernels(options: &VmOptions<'_>, folder: &Path, backtrail: PathBuf) -> Result<Vec<String>, Failure> {
     let programs = build(backtrail)?;
     let recordings = recordings::make(folder, &programs.backtrail)?;
     let mut failed = Vec::new();
@@ -156,7 +156,7 @@ struct World<'a> {
     kernel: &'a Kernel,
     archive: PathBuf,
     folder: &'a Path,
-    programs: &'a Programs,
+    programs: &'a MachinePrograms,
     recordings: &'a [Recording],
 }
 
@@ -199,7 +199,7 @@ impl World<'_> {
 }
 
 /// The contents of a machine.
-struct Programs {
+struct MachinePrograms {
     /// The first process of the machine, which runs the tests.
     init: PathBuf,
     backtrail: PathBuf,
@@ -219,14 +219,14 @@ fn product(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
     Ok(shell::target().join("debug/backtrail"))
 }
 
-fn build(backtrail: PathBuf) -> Result<Programs, Failure> {
+fn build(backtrail: PathBuf) -> Result<MachinePrograms, Failure> {
     shell::run(shell::cargo().args(["build", "--quiet", "--package", "backtrail-vm-init"]))?;
     let built = shell::target().join("debug");
     let suites = SUITES
         .iter()
         .map(|&name| Ok((format!("tests/{name}"), suite(name)?)))
         .collect::<Result<_, Failure>>()?;
-    Ok(Programs {
+    Ok(MachinePrograms {
         suites,
         init: built.join("vm-init"),
         backtrail,
@@ -260,7 +260,7 @@ fn folder() -> Result<PathBuf, Failure> {
 fn archive(
     kernel: &Kernel,
     folder: &Path,
-    programs: &Programs,
+    programs: &MachinePrograms,
     recordings: &[Recording],
     only: Option<&str>,
 ) -> Result<PathBuf, Failure> {
@@ -321,14 +321,14 @@ mod tests {
 
     #[test]
     fn words_are_read_or_refused() {
-        let all = Options::parse(&[]).unwrap();
-        assert_eq!(all, Options::all(false));
+        let all = VmOptions::parse(&[]).unwrap();
+        assert_eq!(all, VmOptions::all(false));
         assert!(all.wants(power::NAME));
-        let some = Options::parse(&["6.12", "--only", "daemon/", "--power-losses", "9"]).unwrap();
+        let some = VmOptions::parse(&["6.12", "--only", "daemon/", "--power-losses", "9"]).unwrap();
         assert_eq!((some.series.as_slice(), some.losses), (["6.12"].as_slice(), 9));
         assert!(!some.wants(power::NAME));
         for wrong in [&["5.10"][..], &["--only"], &["--power-losses", "many"]] {
-            assert!(Options::parse(wrong).is_err(), "{wrong:?}");
+            assert!(VmOptions::parse(wrong).is_err(), "{wrong:?}");
         }
     }
 }

@@ -24,9 +24,6 @@ pub enum ProbeError {
     Harmless(i32),
 }
 
-/// The result type of this module.
-pub type Result<T> = std::result::Result<T, ProbeError>;
-
 fn listed(refused: &[(AttachKind, String)]) -> String {
     let listed: Vec<String> = refused
         .iter()

@@ -6,7 +6,7 @@
 
 use super::bpf::take;
 use super::reason::{error_reason, program_error};
-use super::{FunctionLocation, ProbeError, Result};
+use super::{FunctionLocation, ProbeError};
 use aya::maps::{Array, MapData, RingBuf};
 use aya::programs::UProbe;
 use aya::programs::uprobe::{UProbeAttachLocation, UProbeScope};
@@ -64,7 +64,7 @@ impl FunctionTrigger {
         location: &FunctionLocation,
         condition: Condition,
         pid: Option<Pid>,
-    ) -> Result<Self> {
+    ) -> Result<Self, ProbeError> {
         attach(path, location, condition, pid).map_err(|reason| ProbeError::Function {
             path: path.to_owned(),
             location: location.clone(),
@@ -108,7 +108,7 @@ fn attach(
     location: &FunctionLocation,
     condition: Condition,
     pid: Option<Pid>,
-) -> std::result::Result<FunctionTrigger, String> {
+) -> Result<FunctionTrigger, String> {
     // A bare name would be searched among libraries.
     let path = std::path::absolute(path).map_err(|error| error.to_string())?;
     let (names, longer_than): (&[&str], u64) = match condition {

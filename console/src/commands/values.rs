@@ -156,9 +156,9 @@ fn typed(
                 text: show(&ty, named),
             }),
             Err(Failure::Error(error)) => Err(error.into()),
-            Err(Failure::Gap(gap)) => Err(Error::UnknownValue {
+            Err(Failure::Unavailable(cause)) => Err(Error::UnknownValue {
                 name: expression.to_owned(),
-                why: gap
+                why: cause
                     .text()
                     .trim_matches(['<', '>'])
                     .trim_start_matches("unknown: ")

@@ -144,9 +144,9 @@ fn address(eval: &EvalContext<'_>, text: &str) -> Result<u64> {
         });
     found.map_err(|failure| match failure {
         Failure::Error(error) => error.into(),
-        Failure::Gap(gap) => Error::UnknownValue {
+        Failure::Unavailable(cause) => Error::UnknownValue {
             name: text.to_owned(),
-            why: gap.reason(),
+            why: cause.reason(),
         },
     })
 }

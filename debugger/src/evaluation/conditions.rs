@@ -18,7 +18,7 @@ pub(crate) fn truth(navigator: &Navigator, expression: &str, watch: &Watch<'_>) 
     let context = EvalContext::new(navigator.symbols()?, &frame, &navigator.printed);
     match context.is_true(&parse(expression, &context)?) {
         Ok(truth) => Ok(Truth::Known(truth)),
-        Err(Failure::Gap(gap)) => Ok(Truth::Unknown(format!("{expression} is {}", gap.text()))),
+        Err(Failure::Unavailable(cause)) => Ok(Truth::Unknown(format!("{expression} is {}", cause.text()))),
         Err(Failure::Error(error)) => Err(error.into()),
     }
 }
@@ -45,6 +45,6 @@ pub(crate) fn check(navigator: &Navigator, at: Option<Avma>, expression: &str) -
     let context = EvalContext::new(symbols, &frame, &navigator.printed);
     match context.is_true(&parse(expression, &context)?) {
         Err(Failure::Error(error)) => Err(error.into()),
-        Ok(_) | Err(Failure::Gap(_)) => Ok(()),
+        Ok(_) | Err(Failure::Unavailable(_)) => Ok(()),
     }
 }

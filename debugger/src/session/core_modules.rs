@@ -30,7 +30,7 @@ pub(super) struct CoreModules<'a> {
 }
 
 /// The modules of a core, and notes about them.
-pub(super) struct Mapped {
+pub(super) struct MappedCore {
     pub symbols: Symbolizer,
     /// Files that are not used, or that may be wrong.
     pub warnings: Vec<String>,
@@ -78,7 +78,7 @@ impl<'a> CoreModules<'a> {
     }
 
     /// Maps the files. Their code is added to `image`, where the core has no memory.
-    pub fn map(mut self, image: &mut Image) -> Mapped {
+    pub fn map(mut self, image: &mut Image) -> MappedCore {
         let mut mapped = Vec::new();
         for file in by_path(&self.core.contents().files) {
             let (instances, symbols) = self.open(&file, image);
@@ -100,7 +100,7 @@ impl<'a> CoreModules<'a> {
                 .finish("cannot be compared with those of this machine"),
         );
         self.notes.extend(self.missing.finish("are not on this machine"));
-        Mapped {
+        MappedCore {
             symbols,
             warnings,
             notes: self.notes,

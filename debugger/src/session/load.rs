@@ -90,7 +90,7 @@ impl Prepared {
         let mut files = modules::BundleFiles::new(bundle, &search);
         for process in &manifest.processes {
             let core = bundle.core_of(process.pid)?;
-            let modules::Mapped { symbols, code } = files.map(&process.modules, core.as_ref());
+            let modules::MappedModules { symbols, code } = files.map(&process.modules, core.as_ref());
             let image = Arc::new(image_of(bundle, process, manifest.tsc, code)?);
             images.insert(process.pid, Arc::clone(&image));
             let mode = code_mode::of_bundle(bundle, process)?;

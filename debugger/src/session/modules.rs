@@ -75,7 +75,7 @@ pub(super) struct BundleFiles<'a> {
 }
 
 /// The modules of a process.
-pub(super) struct Mapped {
+pub(super) struct MappedModules {
     pub symbols: ModuleHistory,
     /// The code of modules whose files are not in the bundle.
     pub code: Vec<Section>,
@@ -163,7 +163,7 @@ impl<'a> BundleFiles<'a> {
     }
 
     /// Maps the modules of a process. `core` is that of the process.
-    pub fn map(&mut self, modules: &[Module], core: Option<&Core>) -> Mapped {
+    pub fn map(&mut self, modules: &[Module], core: Option<&Core>) -> MappedModules {
         let mut mapped: Vec<(&Module, Vec<symbolizer::Module>)> = Vec::new();
         let mut code = Vec::new();
         for module in modules {
@@ -197,7 +197,7 @@ impl<'a> BundleFiles<'a> {
             self.warnings.extend(refusal);
         }
         let symbols = over_time(&mapped, &mut self.notes);
-        Mapped { symbols, code }
+        MappedModules { symbols, code }
     }
 
     /// Returns the note that a module's file is another build than the one in the core.

@@ -1,6 +1,6 @@
 //! Opening a core alone: the state of a process without a history.
 
-use super::core_modules::{CoreModules, Mapped};
+use super::core_modules::{CoreModules, MappedCore};
 use super::process::CodeMode;
 use super::{OpenOptions, Process, Session, Threads, threads};
 use crate::error::{Error, Result};
@@ -34,7 +34,7 @@ pub(super) fn open_core(path: &Path, options: &OpenOptions, watch: &Watch<'_>) -
     let mut image = Image::new();
     let search = search(options);
     let mapped = CoreModules::new(&core, &search).map(&mut image);
-    let Mapped {
+    let MappedCore {
         symbols,
         warnings,
         notes: of_modules,

@@ -5,17 +5,17 @@
 use prost::Message;
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Profile {
+pub struct ProfileMessage {
     #[prost(message, repeated, tag = "1")]
-    pub sample_type: Vec<ValueType>,
+    pub sample_type: Vec<ValueTypeMessage>,
     #[prost(message, repeated, tag = "2")]
-    pub sample: Vec<Sample>,
+    pub sample: Vec<SampleMessage>,
     #[prost(message, repeated, tag = "3")]
-    pub mapping: Vec<Mapping>,
+    pub mapping: Vec<MappingMessage>,
     #[prost(message, repeated, tag = "4")]
-    pub location: Vec<Location>,
+    pub location: Vec<LocationMessage>,
     #[prost(message, repeated, tag = "5")]
-    pub function: Vec<Function>,
+    pub function: Vec<FunctionMessage>,
     #[prost(string, repeated, tag = "6")]
     pub string_table: Vec<String>,
     #[prost(int64, tag = "10")]
@@ -25,7 +25,7 @@ pub struct Profile {
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub struct ValueType {
+pub struct ValueTypeMessage {
     #[prost(int64, tag = "1")]
     pub kind: i64,
     #[prost(int64, tag = "2")]
@@ -33,18 +33,18 @@ pub struct ValueType {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Sample {
+pub struct SampleMessage {
     /// The stack, innermost first.
     #[prost(uint64, repeated, tag = "1")]
     pub location_id: Vec<u64>,
     #[prost(int64, repeated, tag = "2")]
     pub value: Vec<i64>,
     #[prost(message, repeated, tag = "3")]
-    pub label: Vec<Label>,
+    pub label: Vec<LabelMessage>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub struct Label {
+pub struct LabelMessage {
     #[prost(int64, tag = "1")]
     pub key: i64,
     #[prost(int64, tag = "2")]
@@ -52,7 +52,7 @@ pub struct Label {
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub struct Mapping {
+pub struct MappingMessage {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     #[prost(uint64, tag = "2")]
@@ -70,7 +70,7 @@ pub struct Mapping {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Location {
+pub struct LocationMessage {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// The mapping's number; 0 for none.
@@ -79,11 +79,11 @@ pub struct Location {
     #[prost(uint64, tag = "3")]
     pub address: u64,
     #[prost(message, repeated, tag = "4")]
-    pub line: Vec<Line>,
+    pub line: Vec<LineMessage>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub struct Line {
+pub struct LineMessage {
     #[prost(uint64, tag = "1")]
     pub function_id: u64,
     #[prost(int64, tag = "2")]
@@ -91,7 +91,7 @@ pub struct Line {
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
-pub struct Function {
+pub struct FunctionMessage {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     #[prost(int64, tag = "2")]

@@ -25,7 +25,7 @@ const MAX_FRAMES: usize = 1 << 12;
 /// [`Error::Malformed`] with the reason and the place in the file.
 pub fn read(bytes: &[u8]) -> Result<Profile> {
     let data = PerfData::parse(bytes).map_err(malformed)?;
-    let mut reader = Reader::new(&data)?;
+    let mut reader = PerfDataReader::new(&data)?;
     for item in in_order(&data)? {
         match item {
             Item::Record(record) => reader.record(record)?,
@@ -57,7 +57,7 @@ pub struct BranchFrames {
 /// [`Error::Malformed`] with the reason and the place in the file.
 pub fn read_branches(bytes: &[u8], visit: &mut dyn FnMut(&Profile, &BranchStack)) -> Result<()> {
     let data = PerfData::parse(bytes).map_err(malformed)?;
-    let mut reader = Reader::new(&data)?;
+    let mut reader = PerfDataReader::new(&data)?;
     let mut stack = Vec::new();
     for item in in_order(&data)? {
         match item {
@@ -131,7 +131,7 @@ enum Item {
 }
 
 /// The state at the time of the record that is read.
-struct Reader {
+struct PerfDataReader {
     profile: Profile,
     events: Vec<EventId>,
     spaces: AddressSpaces,
@@ -141,7 +141,7 @@ struct Reader {
     lost: u64,
 }
 
-impl Reader {
+impl PerfDataReader {
     fn new(data: &PerfData<'_>) -> Result<Self> {
         let mut profile = Profile::default();
         let mut events = Vec::new();

@@ -23,11 +23,11 @@ struct File<'a> {
 
 #[derive(Serialize)]
 struct Shared<'a> {
-    frames: Vec<Frame<'a>>,
+    frames: Vec<SpeedscopeFrame<'a>>,
 }
 
 #[derive(Serialize)]
-struct Frame<'a> {
+struct SpeedscopeFrame<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<&'a str>,
@@ -63,7 +63,7 @@ pub fn write(profile: &Profile, functions: &FunctionProfile, name: &str, out: &m
         samples.sort_by_key(|sample| sample.time);
         profiles.push(sampled(profile, functions, event, thread, &samples));
     }
-    let frames = functions.symbols.iter().map(|(_, symbol)| Frame {
+    let frames = functions.symbols.iter().map(|(_, symbol)| SpeedscopeFrame {
         name: &symbol.name,
         file: Some(&*symbol.file).filter(|file| !file.is_empty()),
     });

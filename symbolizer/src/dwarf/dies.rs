@@ -19,7 +19,7 @@ pub(crate) struct UnitFunctions<'d> {
     pub named: Vec<NamedEntry<'d>>,
     pub functions: Vec<PhysicalFunction>,
     pub inlined: Vec<InlinedCall>,
-    scopes: Vec<Scope<'d>>,
+    scopes: Vec<EnclosingScope<'d>>,
     /// Maps addresses to indexes of `functions`.
     pub function_map: RangeMap,
     /// Maps addresses to indexes of `inlined`: the innermost copy.
@@ -86,7 +86,7 @@ pub(crate) struct InlinedCall {
 }
 
 /// A namespace, type or function that contains other names.
-struct Scope<'d> {
+struct EnclosingScope<'d> {
     parent: Option<u32>,
     name: &'d [u8],
 }
@@ -349,7 +349,7 @@ impl<'d> Reader<'_, 'd> {
 
     fn scope(&mut self, name: Option<&'d [u8]>, around: OpenEntry) -> Option<u32> {
         let Some(name) = name else { return around.scope };
-        self.found.scopes.push(Scope {
+        self.found.scopes.push(EnclosingScope {
             parent: around.scope,
             name,
         });

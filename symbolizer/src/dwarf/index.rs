@@ -64,7 +64,7 @@ pub(super) struct IndexedName<'d> {
 
 /// An entry whose children are being read.
 #[derive(Clone, Copy)]
-struct OpenEntry {
+struct OpenIndexEntry {
     depth: isize,
     scope: Option<u32>,
     in_function: bool,
@@ -88,7 +88,7 @@ impl<'d> UnitIndex<'d> {
     fn read(&mut self, unit: &Unit<'d>, sections: &Dwarf<'d>, budget: &Budget) -> Option<()> {
         let mut entries = unit.entries(None)?;
         let mut die = DebuggingInformationEntry::null();
-        let mut open: Vec<OpenEntry> = Vec::new();
+        let mut open: Vec<OpenIndexEntry> = Vec::new();
         let mut is_cpp = false;
         while !entries.is_empty() {
             let depth = entries.next_depth();
@@ -99,7 +99,7 @@ impl<'d> UnitIndex<'d> {
             while open.last().is_some_and(|around| around.depth >= depth) {
                 open.pop();
             }
-            let around = open.last().copied().unwrap_or(OpenEntry {
+            let around = open.last().copied().unwrap_or(OpenIndexEntry {
                 depth: -1,
                 scope: None,
                 in_function: false,
@@ -117,24 +117,24 @@ impl<'d> UnitIndex<'d> {
             let count = self.named.len();
             let here = self
                 .entry((unit, sections, budget), &die, around)
-                .unwrap_or(OpenEntry {
+                .unwrap_or(OpenIndexEntry {
                     own_name: None,
                     own_scope: None,
                     ..around
                 });
-            let here = OpenEntry {
+            let here = OpenIndexEntry {
                 own_name: (self.named.len() > count).then_some(count as u32),
                 ..here
             };
             if die.has_children() {
-                open.push(OpenEntry { depth, ..here });
+                open.push(OpenIndexEntry { depth, ..here });
             }
         }
         Some(())
     }
 
     /// Notes that an entry has template arguments, unless they are in its name.
-    fn mark_template(&mut self, entry: OpenEntry) {
+    fn mark_template(&mut self, entry: OpenIndexEntry) {
         let is_plain = |name: &ScopedName<'d>| !name.text.contains(&b'<');
         // The entry of the name is the last one that was opened.
         let own = entry.own_name.and_then(|own| self.named.get_mut(own as usize));
@@ -162,8 +162,8 @@ impl<'d> UnitIndex<'d> {
         &mut self,
         (unit, sections, budget): (&Unit<'d>, &Dwarf<'d>, &Budget),
         die: &DebuggingInformationEntry<Slice<'d>>,
-        around: OpenEntry,
-    ) -> Option<OpenEntry> {
+        around: OpenIndexEntry,
+    ) -> Option<OpenIndexEntry> {
         let kind = match die.tag() {
             gimli::DW_TAG_structure_type
             | gimli::DW_TAG_class_type
@@ -225,7 +225,7 @@ impl<'d> UnitIndex<'d> {
             });
             self.scopes.len() as u32 - 1
         });
-        Some(OpenEntry {
+        Some(OpenIndexEntry {
             scope: inner.or(scope),
             in_function: around.in_function || die.tag() == gimli::DW_TAG_subprogram,
             enumeration: die.offset().0,

@@ -19,9 +19,9 @@ const LIMIT: Duration = Duration::from_secs(1200);
 /// How often the compute program does its work: 100 million instructions, about, and a quarter.
 const ROUNDS: (u32, u32) = (4, 1);
 
-/// Options of the measurement.
+/// DebugOptions of the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct DebugOptions {
     /// Small runs and few positions: shows that the benchmark works, no figures.
     pub quick: bool,
     /// One JSON object a program instead of the tables.
@@ -32,7 +32,7 @@ pub struct Options {
     places: Option<u32>,
 }
 
-impl Options {
+impl DebugOptions {
     /// Reads them.
     pub fn parse(arguments: &[&str]) -> Result<Self, Failure> {
         let mut options = Self::default();
@@ -69,7 +69,7 @@ impl Options {
 }
 
 /// Records what is not there yet, measures, prints.
-pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
+pub fn run(options: &DebugOptions, backtrail: &Path) -> Result<(), Failure> {
     packages::ensure(&[packages::BUILD])?;
     let folder = folder(match options.quick {
         true => "bench/debug-quick",
@@ -102,7 +102,7 @@ pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
 }
 
 /// Returns the bundle of a run of the compute program with debug information, recorded if needed.
-pub(super) fn recorded(options: &Options, folder: &Path, backtrail: &Path) -> Result<PathBuf, Failure> {
+pub(super) fn recorded(options: &DebugOptions, folder: &Path, backtrail: &Path) -> Result<PathBuf, Failure> {
     let bundle = folder.join("bundle");
     if bundle.is_dir() && !options.fresh {
         return Ok(bundle);
@@ -179,9 +179,9 @@ mod tests {
     #[test]
     fn options_read_back_as_typed() {
         let typed = ["--quick", "--places", "7"];
-        let options = Options::parse(&typed).unwrap();
+        let options = DebugOptions::parse(&typed).unwrap();
         assert_eq!((options.shown(), options.places()), (typed.join(" "), 7));
-        assert!(Options::parse(&["xz"]).is_err());
+        assert!(DebugOptions::parse(&["xz"]).is_err());
     }
 
     #[test]

@@ -14,13 +14,13 @@ use super::{folder, machine, sentence};
 use crate::{Failure, packages};
 use backtrail_tests::real::{self, Recorder};
 use meter::{Binaries, Meter};
-pub use options::Options;
+pub use options::DecodeOptions;
 use std::fs;
 use std::path::Path;
 use streams::{Purpose, Streams};
 
 /// Makes the streams that are not there yet, measures, prints.
-pub fn run(options: &Options, backtrail: &Path) -> Result<(), Failure> {
+pub fn run(options: &DecodeOptions, backtrail: &Path) -> Result<(), Failure> {
     let names: Vec<&str> = streams::STREAMS.iter().map(|stream| stream.name).collect();
     packages::ensure(&[
         &packages::of_programs(&names),

@@ -5,7 +5,7 @@ use super::{GLIBC, VERSION, archive};
 use crate::Failure;
 
 /// A binary package.
-pub struct Package {
+pub struct DebianPackage {
     /// Its name.
     pub name: &'static str,
     /// Fields of its control file in addition to those of every package.
@@ -19,7 +19,7 @@ pub struct Package {
 }
 
 /// The product.
-pub const PRODUCT: Package = Package {
+pub const PRODUCT: DebianPackage = DebianPackage {
     name: "backtrail",
     fields: "\
 Section: devel
@@ -39,7 +39,7 @@ Description: reverse debugger for crashes
 };
 
 /// Its debug information.
-pub const DEBUG: Package = Package {
+pub const DEBUG: DebianPackage = DebianPackage {
     name: "backtrail-dbgsym",
     fields: "\
 Section: debug
@@ -88,7 +88,7 @@ fi
 ";
 
 /// Returns the package with the files of a tree.
-pub fn package(package: &Package, tree: &Tree, time: u64) -> Result<Vec<u8>, Failure> {
+pub fn package(package: &DebianPackage, tree: &Tree, time: u64) -> Result<Vec<u8>, Failure> {
     let mut control = Tree::default();
     control.add("control".to_owned(), 0o644, fields(package, tree).into_bytes());
     if !package.configuration.is_empty() {
@@ -118,7 +118,7 @@ pub fn package(package: &Package, tree: &Tree, time: u64) -> Result<Vec<u8>, Fai
 }
 
 /// Returns the control file.
-fn fields(package: &Package, tree: &Tree) -> String {
+fn fields(package: &DebianPackage, tree: &Tree) -> String {
     let (major, minor) = GLIBC;
     let needs = match package.needs {
         Some(other) => format!("{other} (= {VERSION})"),

@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(900);
 
 /// The report of a slice at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct SliceReport {
     pub cases: u64,
     pub accepted: u64,
     pub slowest: Duration,
@@ -31,7 +31,7 @@ pub struct Report {
 pub struct Outcome {
     pub took: Duration,
     /// The finding of a failed slice, and the command that repeats it.
-    pub result: Result<Report, String>,
+    pub result: Result<SliceReport, String>,
 }
 
 /// The programs that slices run.
@@ -174,7 +174,7 @@ fn is_starved(pid: u32, limit: Duration) -> bool {
 }
 
 /// Reads the line `NAME: N cases, M accepted; at most T and K KiB a case`.
-fn report(name: &str, said: &str) -> Option<Report> {
+fn report(name: &str, said: &str) -> Option<SliceReport> {
     let line = said.lines().find_map(|line| {
         let at = line.find(&format!("{name}: "))?;
         line.get(at + name.len() + 2..)?
@@ -186,7 +186,7 @@ fn report(name: &str, said: &str) -> Option<Report> {
     let (accepted, rest) = rest.split_once(" accepted; at most ")?;
     let (time, rest) = rest.split_once(" and ")?;
     let (kib, _) = rest.split_once(" KiB a case")?;
-    Some(Report {
+    Some(SliceReport {
         cases: cases.parse().ok()?,
         accepted: accepted.parse().ok()?,
         slowest: duration(time)?,
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn the_line_of_the_harness_is_read() {
         let said = "running 1 test\ntest targets::decoder ... decoder: 9216 cases, 12 accepted; at most 1.25ms and 310 KiB a case\nok";
-        let expected = Report {
+        let expected = SliceReport {
             cases: 9216,
             accepted: 12,
             slowest: Duration::from_micros(1250),

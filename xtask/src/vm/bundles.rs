@@ -1,7 +1,7 @@
 //! The bundles that machines made, decoded here: they must hold what was recorded.
 
 use super::recordings::{Decoded, Recording, digests};
-use super::report::{Bundle, Report};
+use super::report::{Bundle, MachineReport};
 use super::{cannot, output_of};
 use crate::Failure;
 use std::fs;
@@ -11,7 +11,7 @@ use std::process::Command;
 /// Returns each bundle of a machine that does not decode to its recording. Bundles stay in
 /// `folder`.
 pub fn decode(
-    report: &Report,
+    report: &MachineReport,
     recordings: &[Recording],
     backtrail: &Path,
     folder: &Path,

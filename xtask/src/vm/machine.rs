@@ -2,7 +2,7 @@
 
 use super::cannot;
 use super::kernel::Kernel;
-use super::report::Report;
+use super::report::MachineReport;
 use crate::Failure;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ impl Machine {
 
     /// Waits for the machine's end and returns its report. After a failure, shows the end of its
     /// console.
-    pub fn finish(mut self, limit: Duration) -> Result<Report, Failure> {
+    pub fn finish(mut self, limit: Duration) -> Result<MachineReport, Failure> {
         let status = wait(&mut self.process, limit)?;
         let report = self.report()?;
         match status {
@@ -71,9 +71,9 @@ impl Machine {
     }
 
     /// Returns its report up to now.
-    pub fn report(&self) -> Result<Report, Failure> {
+    pub fn report(&self) -> Result<MachineReport, Failure> {
         let bytes = fs::read(&self.reported).map_err(|error| cannot("read", &self.reported, &error))?;
-        Ok(Report::parse(&bytes))
+        Ok(MachineReport::parse(&bytes))
     }
 
     /// Whether it has ended itself.
@@ -85,7 +85,7 @@ impl Machine {
     }
 
     /// Takes its power: what it has not written to its disk is gone.
-    pub fn lose_power(mut self) -> Result<Report, Failure> {
+    pub fn lose_power(mut self) -> Result<MachineReport, Failure> {
         let failed = |error| format!("cannot end qemu: {error}");
         self.process.kill().map_err(failed)?;
         self.process.wait().map_err(failed)?;

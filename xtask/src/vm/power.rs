@@ -8,7 +8,7 @@ use super::bundles;
 use super::kernel::Kernel;
 use super::machine::{Machine, Start};
 use super::recordings::Recording;
-use super::report::Report;
+use super::report::MachineReport;
 use super::{cannot, output_of};
 use crate::Failure;
 use std::collections::BTreeMap;
@@ -104,7 +104,7 @@ fn format(disk: &Path) -> Result<(), Failure> {
 }
 
 /// Runs a machine, and kills it on its request, or at a moment after it has saved a crash.
-fn worked(mut machine: Machine, task: &str) -> Result<Report, Failure> {
+fn worked(mut machine: Machine, task: &str) -> Result<MachineReport, Failure> {
     let begin = Instant::now();
     loop {
         let report = machine.report()?;
@@ -136,7 +136,7 @@ fn some(limit: Duration) -> Duration {
 }
 
 /// Compares a machine's findings with the bundles that earlier ones had saved.
-fn look(report: &Report, saved: &BTreeMap<String, String>, half: bool) -> Vec<String> {
+fn look(report: &MachineReport, saved: &BTreeMap<String, String>, half: bool) -> Vec<String> {
     let spool = report.spool();
     let mut failures = report.failed();
     if report.planned().is_empty() {
@@ -155,7 +155,7 @@ fn look(report: &Report, saved: &BTreeMap<String, String>, half: bool) -> Vec<St
     failures
 }
 
-fn told(report: &Report, losses: usize) -> String {
+fn told(report: &MachineReport, losses: usize) -> String {
     let spool = report.spool();
     format!(
         "{NAME}: after {losses}, {} whole and {} unfinished; then {} more saved",
@@ -171,17 +171,17 @@ mod tests {
 
     #[test]
     fn saved_bundles_must_be_found_unchanged() {
-        let saved = Report::parse(b"SAVED 1-x-1 aa\nSAVED 2-x-2 bb\n")
+        let saved = MachineReport::parse(b"SAVED 1-x-1 aa\nSAVED 2-x-2 bb\n")
             .spool()
             .saved
             .clone();
         let whole =
-            Report::parse(b"PLAN a\nLEFT 1\nKEPT 1-x-1 aa\nKEPT 2-x-2 bb\nKEPT 3-x-3 cc\nTEST a ok\n");
+            MachineReport::parse(b"PLAN a\nLEFT 1\nKEPT 1-x-1 aa\nKEPT 2-x-2 bb\nKEPT 3-x-3 cc\nTEST a ok\n");
         assert_eq!(look(&whole, &saved, true), Vec::<String>::new());
-        let spoilt = Report::parse(b"PLAN a\nLEFT 0\nKEPT 2-x-2 cc\nTEST a ok\n");
+        let spoilt = MachineReport::parse(b"PLAN a\nLEFT 0\nKEPT 2-x-2 cc\nTEST a ok\n");
         let failures = look(&spoilt, &saved, true);
         assert_eq!(failures.len(), 3, "{failures:?}");
-        assert_eq!(look(&Report::parse(b""), &BTreeMap::new(), false).len(), 1);
+        assert_eq!(look(&MachineReport::parse(b""), &BTreeMap::new(), false).len(), 1);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 /// The report of a machine.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct MachineReport {
     planned: Vec<String>,
     results: Vec<TestResult>,
     notes: Vec<String>,
@@ -60,7 +60,7 @@ pub struct Spool {
     pub half: bool,
 }
 
-impl Report {
+impl MachineReport {
     /// Reads the lines. Unknown lines are ignored, because a test without a report has failed.
     pub fn parse(bytes: &[u8]) -> Self {
         let mut report = Self::default();
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_whole_report_is_read() {
-        let report = Report::parse(
+        let report = MachineReport::parse(
             b"PLAN a\nPLAN b\nTEST a ok\nFILE x.btz 6\nTEST b\nBUNDLE b x.btz crash tail\nTEST b ok\nNOTE 3 s\nDONE\n",
         );
         assert_eq!(report.failures(), Vec::<String>::new());
@@ -219,8 +219,9 @@ mod tests {
 
     #[test]
     fn contents_of_a_disk_are_read() {
-        let report =
-            Report::parse(b"PLAN a\nLEFT 1\nKEPT 1-x-2 aa\nTEST a ok\nSAVED 2-x-3 bb\nHALF\nSAVED 3-x-4 c");
+        let report = MachineReport::parse(
+            b"PLAN a\nLEFT 1\nKEPT 1-x-2 aa\nTEST a ok\nSAVED 2-x-3 bb\nHALF\nSAVED 3-x-4 c",
+        );
         let spool = report.spool();
         assert_eq!((spool.left, spool.half), (Some(1), true));
         assert_eq!(spool.kept, BTreeMap::from([("1-x-2".into(), "aa".into())]));
@@ -230,7 +231,7 @@ mod tests {
 
     #[test]
     fn failed_and_missing_tests_and_an_early_end_are_failures() {
-        let report = Report::parse(b"PLAN a\nPLAN b\nPLAN c\nTEST a ok\nTEST b failed: no\nTEST");
+        let report = MachineReport::parse(b"PLAN a\nPLAN b\nPLAN c\nTEST a ok\nTEST b failed: no\nTEST");
         assert_eq!(
             report.failures(),
             [
@@ -239,9 +240,9 @@ mod tests {
                 "c has no result"
             ]
         );
-        assert_eq!(Report::parse(b"DONE\n").failures(), ["no test started"]);
+        assert_eq!(MachineReport::parse(b"DONE\n").failures(), ["no test started"]);
         assert!(
-            Report::parse(b"PLAN a\nFILE x 999\nTEST a ok\nDONE\n")
+            MachineReport::parse(b"PLAN a\nFILE x 999\nTEST a ok\nDONE\n")
                 .complete()
                 .is_err()
         );

@@ -17,11 +17,11 @@ struct Difference<'a> {
     totals: [i64; 2],
     /// The weights of the second profile are multiplied by this.
     scale: f64,
-    functions: Vec<Row<'a>>,
+    functions: Vec<DiffRow<'a>>,
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct DiffRow<'a> {
     name: &'a str,
     change: &'static str,
     own: [i64; 2],
@@ -70,8 +70,8 @@ fn scaled(profile: &FunctionProfile, scale: f64) -> FunctionProfile {
     profile
 }
 
-fn rows(comparison: &Comparison, limit: usize) -> Vec<Row<'_>> {
-    let row = |(change, weights): (Change, FunctionWeight<2>)| Row {
+fn rows(comparison: &Comparison, limit: usize) -> Vec<DiffRow<'_>> {
+    let row = |(change, weights): (Change, FunctionWeight<2>)| DiffRow {
         name: comparison.name(weights.symbol),
         change: match change {
             Change::New => "new",

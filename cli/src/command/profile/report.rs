@@ -22,14 +22,14 @@ struct Report<'a> {
     samples: usize,
     notes: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
-    functions: Option<Vec<Row<'a>>>,
+    functions: Option<Vec<FunctionRow<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     calls: Option<Vec<Call<'a>>>,
 }
 
 /// A function.
 #[derive(Serialize)]
-struct Row<'a> {
+struct FunctionRow<'a> {
     #[serde(flatten)]
     name: Name<'a>,
     own: i64,
@@ -100,9 +100,9 @@ fn name(selected: &Selected, symbol: SymbolId) -> Name<'_> {
     }
 }
 
-fn rows<'a>(selected: &'a Selected, tree: &CallTree<1>, limit: usize) -> Vec<Row<'a>> {
+fn rows<'a>(selected: &'a Selected, tree: &CallTree<1>, limit: usize) -> Vec<FunctionRow<'a>> {
     let rows = top(tree).into_iter().take(limit);
-    rows.map(|row| Row {
+    rows.map(|row| FunctionRow {
         name: name(selected, row.symbol),
         own: row.own[0],
         total: row.total[0],

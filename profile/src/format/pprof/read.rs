@@ -31,7 +31,7 @@ const MAX_INLINED: usize = 200;
 /// [`Error::TooLarge`] beyond 1 GiB.
 pub fn read(bytes: &[u8]) -> Result<Profile> {
     let bytes = unpacked(bytes)?;
-    let mut reader = Reader::default();
+    let mut reader = PprofReader::default();
     // The tables first: samples may come before the strings that they refer to.
     each_field(&bytes, |tag, field| reader.table_field(tag, field))?;
     reader.finish_tables()?;
@@ -103,22 +103,22 @@ fn each_field<'a>(mut bytes: &'a [u8], mut visit: impl FnMut(u32, Field<'a>) -> 
 
 /// The tables of a profile by their ids, and the profile that is built.
 #[derive(Default)]
-struct Reader {
+struct PprofReader {
     profile: Profile,
     strings: Vec<StringId>,
-    sample_types: Vec<schema::ValueType>,
+    sample_types: Vec<schema::ValueTypeMessage>,
     events: Vec<EventId>,
-    period_type: Option<schema::ValueType>,
+    period_type: Option<schema::ValueTypeMessage>,
     period: u64,
     comments: Vec<i64>,
-    mappings: Vec<schema::Mapping>,
-    functions: Vec<schema::Function>,
-    locations: Vec<schema::Location>,
+    mappings: Vec<schema::MappingMessage>,
+    functions: Vec<schema::FunctionMessage>,
+    locations: Vec<schema::LocationMessage>,
     /// The frames of each location, the innermost first.
     frames: HashMap<u64, Vec<FrameId>>,
 }
 
-impl Reader {
+impl PprofReader {
     fn table_field(&mut self, tag: u32, field: Field<'_>) -> Result<()> {
         match (tag, field) {
             (tag::SAMPLE_TYPE, Field::Bytes(bytes)) => {
@@ -205,7 +205,7 @@ impl Reader {
         Ok(())
     }
 
-    fn function(&mut self, function: &schema::Function) -> Result<FunctionId> {
+    fn function(&mut self, function: &schema::FunctionMessage) -> Result<FunctionId> {
         let name = self.string(function.name)?;
         let linkage_name = match function.system_name {
             0 => name,
@@ -230,8 +230,8 @@ impl Reader {
     /// Returns the frames of a location, the innermost first.
     fn location(
         &mut self,
-        location: &schema::Location,
-        modules: &HashMap<u64, Option<(ModuleId, schema::Mapping)>>,
+        location: &schema::LocationMessage,
+        modules: &HashMap<u64, Option<(ModuleId, schema::MappingMessage)>>,
         functions: &HashMap<u64, FunctionId>,
     ) -> Result<Vec<FrameId>> {
         if location.line.len() > MAX_INLINED {
@@ -284,7 +284,7 @@ impl Reader {
         Ok(vec![frame])
     }
 
-    fn sample(&mut self, sample: schema::Sample) -> Result<()> {
+    fn sample(&mut self, sample: schema::SampleMessage) -> Result<()> {
         if sample.value.len() != self.events.len() {
             return Err(malformed(format!(
                 "a sample has {} values, but there are {} sample types",
@@ -321,7 +321,7 @@ impl Reader {
         Ok(())
     }
 
-    fn labels(&mut self, labels: &[schema::Label]) -> Result<(Option<ThreadId>, LabelSetId)> {
+    fn labels(&mut self, labels: &[schema::LabelMessage]) -> Result<(Option<ThreadId>, LabelSetId)> {
         let mut set = Vec::with_capacity(labels.len());
         for label in labels {
             let key = self.string(label.key)?;

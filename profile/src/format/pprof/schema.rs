@@ -3,17 +3,17 @@
 use prost::Message;
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Profile {
+pub struct ProfileMessage {
     #[prost(message, repeated, tag = "1")]
-    pub sample_type: Vec<ValueType>,
+    pub sample_type: Vec<ValueTypeMessage>,
     #[prost(message, repeated, tag = "2")]
-    pub sample: Vec<Sample>,
+    pub sample: Vec<SampleMessage>,
     #[prost(message, repeated, tag = "3")]
-    pub mapping: Vec<Mapping>,
+    pub mapping: Vec<MappingMessage>,
     #[prost(message, repeated, tag = "4")]
-    pub location: Vec<Location>,
+    pub location: Vec<LocationMessage>,
     #[prost(message, repeated, tag = "5")]
-    pub function: Vec<Function>,
+    pub function: Vec<FunctionMessage>,
     #[prost(string, repeated, tag = "6")]
     pub string_table: Vec<String>,
     /// Nanoseconds since the Unix epoch.
@@ -22,7 +22,7 @@ pub struct Profile {
     #[prost(int64, tag = "10")]
     pub duration_nanos: i64,
     #[prost(message, optional, tag = "11")]
-    pub period_type: Option<ValueType>,
+    pub period_type: Option<ValueTypeMessage>,
     #[prost(int64, tag = "12")]
     pub period: i64,
     #[prost(int64, repeated, tag = "13")]
@@ -45,7 +45,7 @@ pub mod tag {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct ValueType {
+pub struct ValueTypeMessage {
     #[prost(int64, tag = "1")]
     pub kind: i64,
     #[prost(int64, tag = "2")]
@@ -53,18 +53,18 @@ pub struct ValueType {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Sample {
+pub struct SampleMessage {
     /// The stack, the innermost location first.
     #[prost(uint64, repeated, tag = "1")]
     pub location_id: Vec<u64>,
     #[prost(int64, repeated, tag = "2")]
     pub value: Vec<i64>,
     #[prost(message, repeated, tag = "3")]
-    pub label: Vec<Label>,
+    pub label: Vec<LabelMessage>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct Label {
+pub struct LabelMessage {
     #[prost(int64, tag = "1")]
     pub key: i64,
     /// 0: the label is a number.
@@ -77,7 +77,7 @@ pub struct Label {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct Mapping {
+pub struct MappingMessage {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     #[prost(uint64, tag = "2")]
@@ -101,7 +101,7 @@ pub struct Mapping {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Location {
+pub struct LocationMessage {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     #[prost(uint64, tag = "2")]
@@ -110,11 +110,11 @@ pub struct Location {
     pub address: u64,
     /// The innermost inlined function first.
     #[prost(message, repeated, tag = "4")]
-    pub line: Vec<Line>,
+    pub line: Vec<LineMessage>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct Line {
+pub struct LineMessage {
     #[prost(uint64, tag = "1")]
     pub function_id: u64,
     #[prost(int64, tag = "2")]
@@ -122,7 +122,7 @@ pub struct Line {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct Function {
+pub struct FunctionMessage {
     #[prost(uint64, tag = "1")]
     pub id: u64,
     #[prost(int64, tag = "2")]

@@ -173,35 +173,35 @@ fn samples_of_one_stack_are_added_up() {
     assert_eq!(weights, [40_000_000, 4]);
 }
 
-fn message(change: impl FnOnce(&mut schema::Profile)) -> Vec<u8> {
-    let mut message = schema::Profile {
-        sample_type: vec![schema::ValueType { kind: 1, unit: 2 }],
+fn message(change: impl FnOnce(&mut schema::ProfileMessage)) -> Vec<u8> {
+    let mut message = schema::ProfileMessage {
+        sample_type: vec![schema::ValueTypeMessage { kind: 1, unit: 2 }],
         string_table: ["", "cpu", "count", "main"].map(str::to_owned).into(),
-        function: vec![schema::Function {
+        function: vec![schema::FunctionMessage {
             id: 1,
             name: 3,
-            ..schema::Function::default()
+            ..schema::FunctionMessage::default()
         }],
-        location: vec![schema::Location {
+        location: vec![schema::LocationMessage {
             id: 1,
-            line: vec![schema::Line {
+            line: vec![schema::LineMessage {
                 function_id: 1,
                 line: 4,
             }],
-            ..schema::Location::default()
+            ..schema::LocationMessage::default()
         }],
-        sample: vec![schema::Sample {
+        sample: vec![schema::SampleMessage {
             location_id: vec![1],
             value: vec![9],
             label: Vec::new(),
         }],
-        ..schema::Profile::default()
+        ..schema::ProfileMessage::default()
     };
     change(&mut message);
     message.encode_to_vec()
 }
 
-fn problem(change: impl FnOnce(&mut schema::Profile)) -> String {
+fn problem(change: impl FnOnce(&mut schema::ProfileMessage)) -> String {
     read(&message(change)).unwrap_err().to_string()
 }
 
@@ -242,7 +242,9 @@ fn references_to_nothing_are_reported() {
         problem(|message| message.location[0].mapping_id = 8),
         "pprof: there is no mapping 8"
     );
-    let many = |message: &mut schema::Profile| message.location[0].line = vec![schema::Line::default(); 201];
+    let many = |message: &mut schema::ProfileMessage| {
+        message.location[0].line = vec![schema::LineMessage::default(); 201]
+    };
     assert_eq!(
         problem(many),
         "pprof: location 1 has more than 200 inlined functions"

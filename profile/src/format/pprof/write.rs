@@ -29,13 +29,13 @@ const ALIGNMENT: u64 = 1 << 16;
 pub fn write(profile: &Profile, out: &mut dyn Write) -> Result<()> {
     let mut strings = Strings::default();
     strings.number("")?;
-    let mut message = schema::Profile {
+    let mut message = schema::ProfileMessage {
         time_nanos: profile.start.map_or(0, |start| start.0 as i64),
         duration_nanos: profile.duration.unwrap_or(0) as i64,
-        ..schema::Profile::default()
+        ..schema::ProfileMessage::default()
     };
     for (_, event) in profile.events.iter() {
-        let kind = schema::ValueType {
+        let kind = schema::ValueTypeMessage {
             kind: strings.of(profile, event.name)?,
             unit: strings.of(profile, event.unit)?,
         };
@@ -88,7 +88,11 @@ fn number(id: impl Id) -> u64 {
 }
 
 /// Adds the modules, and returns the invented address of each.
-fn mappings(profile: &Profile, strings: &mut Strings, message: &mut schema::Profile) -> Result<Vec<u64>> {
+fn mappings(
+    profile: &Profile,
+    strings: &mut Strings,
+    message: &mut schema::ProfileMessage,
+) -> Result<Vec<u64>> {
     let mut ends = vec![0_u64; profile.modules.len()];
     let mut is_symbolized = vec![true; profile.modules.len()];
     let mut has_inlined = vec![false; profile.modules.len()];
@@ -114,7 +118,7 @@ fn mappings(profile: &Profile, strings: &mut Strings, message: &mut schema::Prof
         let end = ends.get(id.index()).copied().unwrap_or(0);
         let limit = next.saturating_add(end).max(next.saturating_add(1));
         let is_symbolized = is_symbolized.get(id.index()) == Some(&true);
-        message.mapping.push(schema::Mapping {
+        message.mapping.push(schema::MappingMessage {
             id: number(id),
             memory_start: next,
             memory_limit: limit,
@@ -132,9 +136,9 @@ fn mappings(profile: &Profile, strings: &mut Strings, message: &mut schema::Prof
     Ok(starts)
 }
 
-fn functions(profile: &Profile, strings: &mut Strings, message: &mut schema::Profile) -> Result<()> {
+fn functions(profile: &Profile, strings: &mut Strings, message: &mut schema::ProfileMessage) -> Result<()> {
     for (id, function) in profile.functions.iter() {
-        message.function.push(schema::Function {
+        message.function.push(schema::FunctionMessage {
             id: number(id),
             name: strings.of(profile, function.name)?,
             system_name: strings.of(profile, function.linkage_name)?,
@@ -152,7 +156,7 @@ fn locations(
     profile: &Profile,
     starts: &[u64],
     strings: &mut Strings,
-    message: &mut schema::Profile,
+    message: &mut schema::ProfileMessage,
 ) -> Result<()> {
     let mut lost = None;
     for (id, frame) in profile.frames.iter() {
@@ -162,18 +166,18 @@ fn locations(
             Frame::Function { .. } | Frame::Lost => (0, 0),
         };
         let line = match *frame {
-            Frame::Function { function, line } => vec![schema::Line {
+            Frame::Function { function, line } => vec![schema::LineMessage {
                 function_id: number(function),
                 line: i64::from(line),
             }],
             Frame::Lost => {
                 let function_id = profile.functions.len() as u64 + 1;
                 lost = Some(function_id);
-                vec![schema::Line { function_id, line: 0 }]
+                vec![schema::LineMessage { function_id, line: 0 }]
             }
             Frame::Code { .. } | Frame::Address(_) => lines(profile, id),
         };
-        message.location.push(schema::Location {
+        message.location.push(schema::LocationMessage {
             id: number(id),
             mapping_id,
             address,
@@ -182,7 +186,7 @@ fn locations(
     }
     if let Some(id) = lost {
         let name = strings.number(LOST)?;
-        message.function.push(schema::Function {
+        message.function.push(schema::FunctionMessage {
             id,
             name,
             system_name: name,
@@ -201,17 +205,17 @@ fn address(starts: &[u64], module: ModuleId, offset: u64) -> Result<u64> {
     start.checked_add(offset).ok_or(Error::Full)
 }
 
-fn lines(profile: &Profile, frame: FrameId) -> Vec<schema::Line> {
+fn lines(profile: &Profile, frame: FrameId) -> Vec<schema::LineMessage> {
     let lines = profile.lines_of(frame).iter();
     lines
-        .map(|line| schema::Line {
+        .map(|line| schema::LineMessage {
             function_id: number(line.function),
             line: i64::from(line.line),
         })
         .collect()
 }
 
-fn samples(profile: &Profile, strings: &mut Strings, message: &mut schema::Profile) -> Result<()> {
+fn samples(profile: &Profile, strings: &mut Strings, message: &mut schema::ProfileMessage) -> Result<()> {
     type Key = (StackId, Option<ThreadId>, LabelSetId);
     let mut sums: BTreeMap<Key, Vec<i64>> = BTreeMap::new();
     for sample in &profile.samples {
@@ -229,7 +233,7 @@ fn samples(profile: &Profile, strings: &mut Strings, message: &mut schema::Profi
         for one in profile.labels(labels) {
             label.push(pprof_label(profile, one, strings)?);
         }
-        message.sample.push(schema::Sample {
+        message.sample.push(schema::SampleMessage {
             location_id: profile.stacks.frames(stack).map(number).collect(),
             value,
             label,
@@ -238,19 +242,19 @@ fn samples(profile: &Profile, strings: &mut Strings, message: &mut schema::Profi
     Ok(())
 }
 
-fn pprof_label(profile: &Profile, label: &Label, strings: &mut Strings) -> Result<schema::Label> {
+fn pprof_label(profile: &Profile, label: &Label, strings: &mut Strings) -> Result<schema::LabelMessage> {
     let key = strings.of(profile, label.key)?;
     Ok(match label.value {
-        LabelValue::Text(text) => schema::Label {
+        LabelValue::Text(text) => schema::LabelMessage {
             key,
             text: strings.of(profile, text)?,
-            ..schema::Label::default()
+            ..schema::LabelMessage::default()
         },
-        LabelValue::Number(number, unit) => schema::Label {
+        LabelValue::Number(number, unit) => schema::LabelMessage {
             key,
             number,
             unit: strings.of(profile, unit)?,
-            ..schema::Label::default()
+            ..schema::LabelMessage::default()
         },
     })
 }
@@ -259,26 +263,26 @@ fn add_thread(
     profile: &Profile,
     thread: ThreadId,
     strings: &mut Strings,
-    labels: &mut Vec<schema::Label>,
+    labels: &mut Vec<schema::LabelMessage>,
 ) -> Result<()> {
     let Some(thread) = profile.threads.get(thread) else {
         return Ok(());
     };
     for (key, id) in [(PID, thread.pid.0), (TID, thread.tid.0)] {
-        labels.push(schema::Label {
+        labels.push(schema::LabelMessage {
             key: strings.number(key)?,
             number: i64::from(id),
-            ..schema::Label::default()
+            ..schema::LabelMessage::default()
         });
     }
     for (key, name) in [(PROCESS, thread.process_name), (THREAD, thread.name)] {
         let text = strings.of(profile, name)?;
         if text != 0 {
             let key = strings.number(key)?;
-            labels.push(schema::Label {
+            labels.push(schema::LabelMessage {
                 key,
                 text,
-                ..schema::Label::default()
+                ..schema::LabelMessage::default()
             });
         }
     }

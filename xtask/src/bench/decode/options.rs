@@ -5,9 +5,9 @@ use crate::Failure;
 use crate::bench::typed;
 use std::time::Duration;
 
-/// Options of the measurement.
+/// DecodeOptions of the measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Options {
+pub struct DecodeOptions {
     /// Small streams and short prefixes: shows that the benchmark works, no figures.
     pub quick: bool,
     /// One JSON object a program instead of the tables.
@@ -36,7 +36,7 @@ pub struct Options {
     names: Vec<String>,
 }
 
-impl Options {
+impl DecodeOptions {
     /// Reads them.
     pub fn parse(arguments: &[&str]) -> Result<Self, Failure> {
         let mut options = Self::default();
@@ -141,11 +141,11 @@ mod tests {
             "gzip",
             "lua",
         ];
-        let options = Options::parse(&typed).unwrap();
+        let options = DecodeOptions::parse(&typed).unwrap();
         assert_eq!(options.shown(), typed.join(" "));
         assert_eq!(options.runs(), 5);
         assert!(options.wants("lua") && !options.wants("python"));
-        assert!(Options::parse(&["xz"]).is_err());
-        assert!(Options::parse(&["--seconds", "0"]).is_err());
+        assert!(DecodeOptions::parse(&["xz"]).is_err());
+        assert!(DecodeOptions::parse(&["--seconds", "0"]).is_err());
     }
 }

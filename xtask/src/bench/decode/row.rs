@@ -3,7 +3,7 @@
 //! A failed measurement is `{"error": …}`, and one that would take too long `{"skipped": …}`.
 
 use super::meter::{Engine, Meter, SLOW_RUNS};
-use super::options::Options;
+use super::options::DecodeOptions;
 use super::streams::{Purpose, Streams};
 use crate::Failure;
 use crate::bench::machine;
@@ -20,7 +20,7 @@ const COUNT_TO: u64 = 256 << 10;
 const SEARCHED: u64 = 20_000_000;
 
 /// Everything that the options want, but for the threads, which are measured in rounds.
-pub fn measure(streams: &Streams<'_>, meter: &Meter, options: &Options) -> Result<Value, Failure> {
+pub fn measure(streams: &Streams<'_>, meter: &Meter, options: &DecodeOptions) -> Result<Value, Failure> {
     let whole = streams.bundle(Purpose::Whole)?;
     let mut row = json!({
         "schema": "backtrail-bench-decode/1",
@@ -83,7 +83,7 @@ fn prefix(meter: &Meter, bundle: &Path, seconds: f64) -> Result<Prefix, Failure>
 }
 
 /// libipt's decoders and ours on a prefix.
-fn peers(meter: &Meter, bundle: &Path, prefix: &Prefix, options: &Options) -> Value {
+fn peers(meter: &Meter, bundle: &Path, prefix: &Prefix, options: &DecodeOptions) -> Value {
     let peer = |kind: &str, runs: u32| {
         let asked = [
             ("--bytes", prefix.bytes.to_string()),
@@ -103,7 +103,7 @@ fn peers(meter: &Meter, bundle: &Path, prefix: &Prefix, options: &Options) -> Va
 /// Measures the edge analyzer and ours on a stream without compressed returns.
 ///
 /// The whole stream is measured too, because the analyzer decodes a prefix in milliseconds.
-fn plain_returns(streams: &Streams<'_>, meter: &Meter, options: &Options) -> Result<Value, Failure> {
+fn plain_returns(streams: &Streams<'_>, meter: &Meter, options: &DecodeOptions) -> Result<Value, Failure> {
     let bundle = streams.bundle(Purpose::PlainReturns)?;
     let prefix = prefix(meter, &bundle, options.seconds() / 2.0)?;
     let edges = |bytes: u64| edges(meter, &bundle, bytes, options.runs());
@@ -140,7 +140,7 @@ fn ours(meter: &Meter, engine: &Engine, bundle: &Path, bytes: u64, runs: u32) ->
 }
 
 /// Returns why an engine does not decode this number of bytes, from its speed on the prefix.
-fn beyond(prefix: &Value, engine: &Engine, bytes: u64, options: &Options) -> Option<Value> {
+fn beyond(prefix: &Value, engine: &Engine, bytes: u64, options: &DecodeOptions) -> Option<Value> {
     let list = prefix["ours"].as_array()?;
     let same = |entry: &&Value| entry["engine"] == *engine.name && entry["jobs"] == engine.jobs;
     let known = list.iter().find(same)?;

@@ -1,13 +1,13 @@
 //! Markdown tables of `bench decode`, from the rows' JSON.
 
-use super::options::Options;
+use super::options::DecodeOptions;
 use super::threads::Figures;
 use crate::bench::machine;
 use serde_json::Value;
 use std::fmt::Write;
 
 /// The tables that the rows have figures for, with the command and the machine.
-pub fn markdown(options: &Options, rows: &[Value]) -> String {
+pub fn markdown(options: &DecodeOptions, rows: &[Value]) -> String {
     let clock = if options.cpu {
         "processor time"
     } else {
@@ -183,7 +183,7 @@ impl Page<'_> {
     }
 
     /// One thread and two.
-    fn threads(&self, options: &Options) -> String {
+    fn threads(&self, options: &DecodeOptions) -> String {
         let mut text = format!(
             "\nOne thread and two, all of ours, whole streams. Warm: in turn in one process, medians of the turns in {} rounds of {} s for each stream, wall \
              clock; × is how many times as fast two are, in parentheses by the best of each. Cold: the first decode of a process, medians of processes in turn.\n\n\
@@ -415,7 +415,7 @@ mod tests {
                 "cold": { "one": [3.0], "together": [2.0] },
             },
         });
-        let text = markdown(&Options::parse(&[]).unwrap(), &[row]);
+        let text = markdown(&DecodeOptions::parse(&[]).unwrap(), &[row]);
         for expected in [
             "| lua | 1.0 | 9 | 10 | 0.80 | 20.0 | – | libipt, 2 threads | 10.0 (5.0) | 0.50 (0.25) | – (–) |",
             "| lua | libipt, 2 threads | prefix | 1.0 | 10 | 9.00 | 1.00 | 1.00 | 5.0 | 2.000 | 0.500 | 3 |",

@@ -1,7 +1,7 @@
 //! One thread and two, on all of each stream.
 
 use super::meter::Meter;
-use super::options::Options;
+use super::options::DecodeOptions;
 use crate::Failure;
 use crate::bench::machine;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ const JOBS: u64 = 2;
 ///
 /// The machine's speed varies by the minute, so the turns of a stream are spread over the rounds.
 /// In a round each stream has the same time, so slow streams have fewer turns.
-pub fn measure(meter: &Meter, streams: &[PathBuf], options: &Options) -> Vec<Result<Value, Failure>> {
+pub fn measure(meter: &Meter, streams: &[PathBuf], options: &DecodeOptions) -> Vec<Result<Value, Failure>> {
     let mut measured: Vec<Result<Measured, Failure>> =
         streams.iter().map(|_| Ok(Measured::default())).collect();
     for round in 1..=options.rounds() {
