@@ -2,6 +2,7 @@
 
 use crate::interrupt;
 use crate::terminal;
+use backtrail_console::batch::BatchError;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -85,9 +86,18 @@ impl From<backtrail_bundle::Error> for Failure {
 impl From<backtrail_debugger::Error> for Failure {
     fn from(error: backtrail_debugger::Error) -> Self {
         match error {
-            backtrail_debugger::Error::Output(error) => error.into(),
             backtrail_debugger::Error::Canceled => Self::canceled(error),
             error => Self::of(&error, error.is_refused()),
+        }
+    }
+}
+
+impl From<BatchError> for Failure {
+    fn from(error: BatchError) -> Self {
+        match error {
+            BatchError::Debugger(error) => error.into(),
+            BatchError::Output(error) => error.into(),
+            error => Self::failed(error),
         }
     }
 }

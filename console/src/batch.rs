@@ -31,6 +31,18 @@ struct Record<'a> {
     error: Option<String>,
 }
 
+/// The reason why a batch ended early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BatchError {
+    /// The session cannot be debugged.
+    #[error(transparent)]
+    Debugger(#[from] backtrail_debugger::Error),
+    /// The output cannot be written.
+    #[error("cannot write the output: {0}")]
+    Output(io::Error),
+}
+
 /// The options of a batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatchOptions {
@@ -52,10 +64,10 @@ pub fn run<'a>(
     options: BatchOptions,
     watch: &Watch<'_>,
     out: &mut dyn Write,
-) -> Result<usize> {
+) -> std::result::Result<usize, BatchError> {
     let mut navigator = Navigator::new(session)?;
     let failed = run_all(&mut navigator, commands, options, watch, out);
-    failed.map_err(backtrail_debugger::Error::Output)
+    failed.map_err(BatchError::Output)
 }
 
 fn run_all<'a>(

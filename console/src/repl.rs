@@ -80,13 +80,8 @@ pub fn run(session: Session, options: ReplOptions, progress: &(dyn Fn(Progress) 
         let _ = editor.load_history(file);
     }
     let cancel = Arc::new(AtomicBool::new(false));
-    let registered =
-        signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&cancel)).map_err(|source| {
-            Error::Io {
-                path: "the interrupt signal".to_owned(),
-                source,
-            }
-        })?;
+    let registered = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&cancel))
+        .map_err(|source| Error::Cannot(format!("cannot handle the interrupt signal: {source}")))?;
     let watch = Watch {
         cancel: &cancel,
         progress,

@@ -1,4 +1,4 @@
-//! The errors of commands and of opening a session, each a sentence that says what to do.
+//! The errors of opening a session and of moving in it, each a sentence that says what to do.
 
 use backtrail_decoder::{Canceled, Position};
 use backtrail_pt::Tid;
@@ -10,17 +10,6 @@ pub enum Error {
     /// The bundle could not be opened.
     #[error(transparent)]
     Bundle(#[from] backtrail_bundle::Error),
-    /// A file could not be read or written.
-    #[error("cannot read {path}: {source}")]
-    Io {
-        /// The file.
-        path: String,
-        /// The system's answer.
-        source: std::io::Error,
-    },
-    /// The output cannot be written.
-    #[error("cannot write the output: {0}")]
-    Output(std::io::Error),
     /// The user stopped it.
     #[error("canceled")]
     Canceled,
@@ -78,25 +67,6 @@ pub enum Error {
         pattern: String,
         /// The problem.
         problem: String,
-    },
-    /// Arguments that the command does not take.
-    #[error("{problem}; usage: {usage}")]
-    Usage {
-        /// The problem.
-        problem: String,
-        /// The command's form.
-        usage: String,
-    },
-    /// No such command.
-    #[error("undefined command: \"{0}\"; try `help`")]
-    UnknownCommand(String),
-    /// An abbreviation of several commands.
-    #[error("ambiguous command \"{name}\": {candidates}")]
-    AmbiguousCommand {
-        /// As given.
-        name: String,
-        /// The commands it can mean.
-        candidates: String,
     },
     /// No such breakpoint.
     #[error("no breakpoint number {0}; `info breakpoints` lists them")]

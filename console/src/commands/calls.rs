@@ -1,5 +1,6 @@
 //! The commands about the path to a position: `calls`, `callers`, `history`.
 
+use super::error::misuse;
 use super::{Context, number};
 use crate::output::Output;
 use crate::views;
@@ -37,9 +38,11 @@ pub(super) fn calls(context: &mut Context<'_>, arguments: &str) -> Result<Output
                     Ok(name) => thread.call_named(calls.forest(), name)?,
                     Err(()) => None,
                 };
-                let none = || Error::Usage {
-                    problem: format!("no call \"{word}\""),
-                    usage: "calls [cN|all] [--depth N] [--limit N]".to_owned(),
+                let none = || {
+                    misuse(
+                        &format!("no call \"{word}\""),
+                        "calls [cN|all] [--depth N] [--limit N]",
+                    )
                 };
                 top = Some(Some(id.ok_or_else(none)?));
             }

@@ -1,6 +1,7 @@
 //! Moving anywhere: positions, times, calls, bookmarks, threads.
 
 use super::Context;
+use super::error::misuse;
 use crate::output::{Output, PositionView};
 use crate::views;
 use backtrail_debugger::navigator::Stop;
@@ -69,11 +70,10 @@ pub(super) fn position(context: &Context<'_>, text: &str) -> Result<Position> {
             let thread = crashed.ok_or_else(none)?;
             Ok(thread.position(thread.history.len()))
         }
-        _ => Err(Error::Usage {
-            problem: format!("\"{text}\" is not a place in the trace"),
-            usage: "goto start|end|crash|tTHREAD#INDEX|#INDEX|#-INDEX|@TIME|cCALL|BOOKMARK, with TIME like @-1.5ms"
-                .to_owned(),
-        }),
+        _ => Err(misuse(
+            &format!("\"{text}\" is not a place in the trace"),
+            "goto start|end|crash|tTHREAD#INDEX|#INDEX|#-INDEX|@TIME|cCALL|BOOKMARK, with TIME like @-1.5ms",
+        )),
     }
 }
 

@@ -8,6 +8,7 @@ mod calls;
 mod compare;
 mod crash;
 mod display;
+mod error;
 mod format_argument;
 mod frame_info;
 mod goto;
@@ -29,6 +30,8 @@ mod timeline;
 mod unsupported_gdb;
 mod values;
 mod x;
+
+pub use error::LineError;
 
 use crate::output::Output;
 use backtrail_debugger::navigator::Navigator;
@@ -140,10 +143,7 @@ impl Command {
     /// The error for arguments that it does not take.
     #[must_use]
     pub fn misuse(&self, problem: impl Into<String>) -> Error {
-        Error::Usage {
-            problem: problem.into(),
-            usage: self.usage(),
-        }
+        error::misuse(&problem.into(), &self.usage())
     }
 }
 
@@ -156,7 +156,7 @@ pub fn commands() -> impl Iterator<Item = &'static Command> {
 ///
 /// # Errors
 /// When there is no such command, or the abbreviation is of several.
-pub fn parse(line: &str) -> Result<(&'static Command, &str)> {
+pub fn parse(line: &str) -> std::result::Result<(&'static Command, &str), LineError> {
     let line = line.trim();
     let (first, rest) = split_name(line);
     let (second, arguments) = split_word(rest);
@@ -168,7 +168,7 @@ pub fn parse(line: &str) -> Result<(&'static Command, &str)> {
     let two_words = commands().any(|command| is_prefixed(command.name, first));
     if two_words && exact(first).is_none() {
         if second.is_empty() {
-            return Err(Error::AmbiguousCommand {
+            return Err(LineError::Ambiguous {
                 name: first.to_owned(),
                 candidates: subcommands(first),
             });
@@ -260,7 +260,7 @@ fn exact(name: &str) -> Option<&'static Command> {
 ///
 /// # Errors
 /// When there is none, or several.
-pub fn find(name: &str) -> Result<&'static Command> {
+pub fn find(name: &str) -> std::result::Result<&'static Command, LineError> {
     if let Some(command) = exact(name) {
         return Ok(command);
     }
@@ -274,11 +274,11 @@ pub fn find(name: &str) -> Result<&'static Command> {
     };
     let found: Vec<&'static Command> = commands().filter(abbreviated).collect();
     match found.as_slice() {
-        [] => Err(Error::UnknownCommand(name.to_owned())),
+        [] => Err(LineError::Unknown(name.to_owned())),
         [command] => Ok(command),
-        thread_apply => Err(Error::AmbiguousCommand {
+        several => Err(LineError::Ambiguous {
             name: name.to_owned(),
-            candidates: thread_apply
+            candidates: several
                 .iter()
                 .map(|command| command.name)
                 .collect::<Vec<_>>()

@@ -1,11 +1,12 @@
 //! `echo`, `output` and `printf`.
 
 use super::Context;
+use super::error::misuse;
 use super::format_argument::format_of;
 use super::values::evaluated;
 use crate::output::Output;
+use backtrail_debugger::Result;
 use backtrail_debugger::evaluation::with_context;
-use backtrail_debugger::{Error, Result};
 use backtrail_values::{EvalContext, Failure, Number, Value, ValueFormatter, parse};
 
 /// No field of `printf` is made wider.
@@ -28,9 +29,11 @@ pub(super) fn output(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
 
 /// `printf "FORMAT", EXPRESSION…`.
 pub(super) fn printf(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let wrong = || Error::Usage {
-        problem: "printf requires a format in quotes, and one value for each conversion".to_owned(),
-        usage: "printf \"FORMAT\", EXPRESSION…".to_owned(),
+    let wrong = || {
+        misuse(
+            "printf requires a format in quotes, and one value for each conversion",
+            "printf \"FORMAT\", EXPRESSION…",
+        )
     };
     let (format, rest) = quoted(arguments).ok_or_else(wrong)?;
     let mut values = split(rest).into_iter();

@@ -127,7 +127,7 @@ pub(super) fn take(navigator: &mut Navigator, line: &str) -> Result<bool> {
                 command.name
             )));
         }
-        Err(error) => return Err(error),
+        Err(error) => return Err(error.into()),
     }
     let breakpoint = breakpoints.get_mut(number)?;
     breakpoint.commands.push(line.to_owned());

@@ -39,7 +39,7 @@ impl<'a> TimelineArguments<'a> {
     fn read(arguments: &'a str) -> Result<Self> {
         let misuse = |problem: String| match find("timeline") {
             Ok(command) => command.misuse(problem),
-            Err(error) => error,
+            Err(error) => error.into(),
         };
         let mut parsed = Self::default();
         let mut function = Vec::new();

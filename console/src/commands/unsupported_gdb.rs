@@ -1,6 +1,6 @@
 //! GDB commands that a recording does not support, each with a sentence that names the alternative.
 
-use backtrail_debugger::Error;
+use super::error::LineError;
 
 /// GDB commands by all their names, with the reason and the alternative.
 const UNSUPPORTED: &[(&[&str], &str)] = &[
@@ -138,7 +138,7 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
 /// Returns the error for an unsupported GDB command; `None` if `first` is not one.
 ///
 /// `second` is the word after `first`.
-pub(super) fn instead(first: &str, second: &str, line: &str) -> Option<Error> {
+pub(super) fn instead(first: &str, second: &str, line: &str) -> Option<LineError> {
     let both = format!("{first} {second}");
     let name = [first, &*both].into_iter().find_map(|name| {
         let row = UNSUPPORTED.iter().find(|(names, _)| names.contains(&name))?;
@@ -150,7 +150,10 @@ pub(super) fn instead(first: &str, second: &str, line: &str) -> Option<Error> {
         (first == "set" && line.contains('=')).then_some(("set", *what))
     };
     let (name, why) = name.or_else(assignment)?;
-    Some(Error::Cannot(format!("`{name}` is not supported: {why}")))
+    Some(LineError::Unsupported {
+        name: name.to_owned(),
+        reason: why,
+    })
 }
 
 #[cfg(test)]

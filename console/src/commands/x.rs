@@ -1,5 +1,6 @@
 //! `x`: memory at an address.
 
+use super::error::misuse;
 use super::{Context, list};
 use crate::output::{MemoryLine, Output};
 use backtrail_debugger::evaluation::with_context;
@@ -100,10 +101,7 @@ impl MemoryFormat {
 /// `info symbol ADDRESS`.
 pub(super) fn symbol(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     if arguments.is_empty() {
-        return Err(Error::Usage {
-            problem: "info symbol requires an address".to_owned(),
-            usage: "info symbol ADDRESS".to_owned(),
-        });
+        return Err(misuse("info symbol requires an address", "info symbol ADDRESS"));
     }
     let found = with_context(context.navigator, context.watch, |eval| {
         let at = address(eval, arguments)?;

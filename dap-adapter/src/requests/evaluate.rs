@@ -10,9 +10,9 @@ use crate::handles::FrameKey;
 use crate::protocol::types::{EvaluateArguments, EvaluateContext, EvaluateResponseBody};
 use crate::session::StopCause;
 use crate::session::{ClientSession, FollowUp};
+use backtrail_console::Output;
+use backtrail_console::commands::{self, LineError};
 use backtrail_console::output::Text;
-use backtrail_console::{Output, commands};
-use backtrail_debugger::Error;
 use backtrail_debugger::evaluation::variables::{self, Format};
 use backtrail_debugger::navigator::Stop;
 use backtrail_decoder::Watch;
@@ -86,7 +86,7 @@ fn command(
 ) -> Result<EvaluateResponseBody> {
     client.debuggee()?;
     let line = line.trim();
-    if matches!(commands::parse(line), Err(Error::UnknownCommand(_))) && !line.is_empty() {
+    if matches!(commands::parse(line), Err(LineError::Unknown(_))) && !line.is_empty() {
         return value(client, frame, line, format, watch);
     }
     let debuggee = client.debuggee()?;
