@@ -11,7 +11,7 @@ mod example;
 mod reader;
 mod words;
 
-pub use daemon::{DIRECTORIES, NAME, TargetMachine, collector, directories};
+pub use daemon::{DIRECTORIES, Installer, NAME, TargetMachine, collector, directories};
 pub use drop_in::{DropIn, drop_in};
 pub use example::example;
 pub use reader::Service;

@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use crate::output::Output;
 use crate::shell;
 use backtrail_collector::config::{Config, DEFAULT_FILE};
-use backtrail_collector::unit::{self, DropIn, TargetMachine};
+use backtrail_collector::unit::{self, DropIn, Installer, TargetMachine};
 use serde::Serialize;
 use std::fs::Permissions;
 use std::io::{self, ErrorKind, Write};
@@ -72,11 +72,15 @@ fn plan(args: &Install) -> Result<(Vec<File>, Option<DropIn>), Failure> {
         // The user owns the configuration, so it is never replaced.
         example.state = State::Kept;
     }
-    let text = unit::collector(&binary, Path::new(DEFAULT_FILE), &config, machine())?;
+    let installer = Installer::Command;
+    let text = unit::collector(&binary, Path::new(DEFAULT_FILE), &config, machine(), installer)?;
     let units = root.join(UNITS);
     let mut files = vec![
         example,
-        compare(units.join(unit::DIRECTORIES), unit::directories(&config)?)?,
+        compare(
+            units.join(unit::DIRECTORIES),
+            unit::directories(&config, installer)?,
+        )?,
         compare(units.join(unit::NAME), text)?,
     ];
     let drop_in = match &args.service {

@@ -3,7 +3,7 @@
 use crate::args::{CommandLine, PackageFiles};
 use crate::exit::Failure;
 use backtrail_collector::config::{Config, DEFAULT_FILE};
-use backtrail_collector::unit::{self, TargetMachine};
+use backtrail_collector::unit::{self, Installer, TargetMachine};
 use clap::CommandFactory;
 use clap_complete::Shell;
 use std::fs;
@@ -45,7 +45,13 @@ pub fn run(args: &PackageFiles) -> Result<(), Failure> {
 fn texts() -> Result<Vec<(PathBuf, Vec<u8>)>, Failure> {
     let config = Config::default();
     let units = Path::new(UNITS);
-    let daemon = unit::collector(Path::new(BINARY), Path::new(DEFAULT_FILE), &config, ANY_MACHINE)?;
+    let daemon = unit::collector(
+        Path::new(BINARY),
+        Path::new(DEFAULT_FILE),
+        &config,
+        ANY_MACHINE,
+        Installer::Package,
+    )?;
     let mut texts = vec![
         (
             DEFAULT_FILE.trim_start_matches('/').into(),
@@ -54,7 +60,7 @@ fn texts() -> Result<Vec<(PathBuf, Vec<u8>)>, Failure> {
         (units.join(unit::NAME), daemon.into_bytes()),
         (
             units.join(unit::DIRECTORIES),
-            unit::directories(&config)?.into_bytes(),
+            unit::directories(&config, Installer::Package)?.into_bytes(),
         ),
     ];
     for (shell, path) in COMPLETIONS {
@@ -92,9 +98,14 @@ mod tests {
         assert!(
             unit.contains("\nExecStart=/usr/bin/backtrail collect --config /etc/backtrail/collect.toml\n")
         );
-        assert!(
-            read("usr/lib/systemd/system/backtrail-directories.service").contains("/var/spool/backtrail")
-        );
+        let directories = read("usr/lib/systemd/system/backtrail-directories.service");
+        assert!(directories.contains("/var/spool/backtrail"));
+        for unit in [unit, directories] {
+            assert!(
+                unit.starts_with("# Installed by the package `backtrail`"),
+                "{unit}"
+            );
+        }
         assert_eq!(read("etc/backtrail/collect.toml"), unit::example());
         for (_, path) in COMPLETIONS {
             assert!(read(path).contains("print-config"), "{path}");

@@ -41,6 +41,42 @@ pub struct TargetMachine {
     pub restricted: bool,
 }
 
+/// The program that puts the units on a machine. Their first lines say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Installer {
+    /// `backtrail install`.
+    Command,
+    /// The package manager.
+    Package,
+}
+
+impl Installer {
+    /// Returns the beginning of the first line of a unit.
+    fn origin(self) -> &'static str {
+        match self {
+            Self::Command => "Written by `backtrail install`",
+            Self::Package => "Installed by the package `backtrail`",
+        }
+    }
+
+    /// Returns the comment at the top of the collector's unit.
+    fn head(self, file: &Path) -> String {
+        let after = match self {
+            Self::Command => "run `backtrail install --overwrite`.",
+            Self::Package => "run `backtrail install`: its unit replaces this one.",
+        };
+        format!(
+            "\
+# {}. Put your own changes into a drop-in: systemctl edit {NAME}
+# It depends on the spool, the runtime directory and the ring size in {}.
+# After changing one of them, {after}
+",
+            self.origin(),
+            file.display()
+        )
+    }
+}
+
 /// Memory for the daemon and the bundle that is being written, without trace copies and sideband.
 const MEMORY: u64 = 512 << 20;
 
@@ -48,7 +84,13 @@ const MEMORY: u64 = 512 << 20;
 ///
 /// # Errors
 /// When a path cannot be written in a unit.
-pub fn collector(binary: &Path, file: &Path, config: &Config, machine: TargetMachine) -> Result<String> {
+pub fn collector(
+    binary: &Path,
+    file: &Path,
+    config: &Config,
+    machine: TargetMachine,
+    installer: Installer,
+) -> Result<String> {
     let processors = machine.processors;
     let command = format!("{} collect --config {}", program(binary)?, argument(file)?);
     let (runtime, made) = runtime(&config.runtime)?;
@@ -62,12 +104,10 @@ pub fn collector(binary: &Path, file: &Path, config: &Config, machine: TargetMac
         .saturating_add(config.trace.sideband.0)
         .saturating_add(copies.saturating_mul(2));
     let (memory, ring) = (memory.div_ceil(1 << 20), config.trace.ring);
+    let head = installer.head(file);
     Ok(format!(
         "\
-# Written by `backtrail install`. Put your own changes into a drop-in: systemctl edit {NAME}
-# It depends on the spool, the runtime directory and the ring size in {}.
-# After changing one of them, run `backtrail install --overwrite`.
-
+{head}
 [Unit]
 Description=Backtrail collector: keeps the last moments of processes that crash
 # Services that set core_pattern at boot come first, so that their value can be chained to and restored.
@@ -135,7 +175,6 @@ MemoryMax={memory}M
 [Install]
 WantedBy=multi-user.target
 ",
-        file.display(),
         MEMORY >> 20,
     ))
 }
@@ -148,7 +187,7 @@ WantedBy=multi-user.target
 ///
 /// # Errors
 /// When a path cannot be written in a unit.
-pub fn directories(config: &Config) -> Result<String> {
+pub fn directories(config: &Config, installer: Installer) -> Result<String> {
     let mut paths = listed(&config.spool)?;
     // Cores contain secrets of programs.
     let mut commands = format!("ExecStart=/bin/mkdir -p -m 0700 {}\n", argument(&config.spool)?);
@@ -157,9 +196,10 @@ pub fn directories(config: &Config) -> Result<String> {
         let path = argument(&config.runtime)?;
         write_to(&mut commands, format_args!("ExecStart=/bin/mkdir -p {path}\n"));
     }
+    let origin = installer.origin();
     Ok(format!(
         "\
-# Written by `backtrail install`, for {NAME}, which starts it.
+# {origin}, for {NAME}, which starts it.
 
 [Unit]
 Description=Backtrail collector: its directories
@@ -235,6 +275,7 @@ mod tests {
             Path::new("/etc/backtrail/collect.toml"),
             config,
             MACHINE,
+            Installer::Command,
         )
         .unwrap()
     }
@@ -284,7 +325,7 @@ mod tests {
             runtime: "/srv/run".into(),
             ..Config::default()
         };
-        let made = directories(&config).unwrap();
+        let made = directories(&config, Installer::Command).unwrap();
         for line in [
             "RequiresMountsFor=\"/srv/crash spool\" /srv/run",
             "ExecStart=/bin/mkdir -p -m 0700 \"/srv/crash spool\"",
@@ -292,17 +333,41 @@ mod tests {
         ] {
             assert!(has(&made, line), "{line}\n{made}");
         }
-        assert!(!directories(&Config::default()).unwrap().contains("/run"));
+        let usual = directories(&Config::default(), Installer::Command).unwrap();
+        assert!(!usual.contains("/run"));
         let unit = unit(&config);
         assert!(has(&unit, "ReadWritePaths=\"/srv/crash spool\" /srv/run"));
         assert!(!unit.contains("RuntimeDirectory="));
     }
 
     #[test]
+    fn units_name_their_installer() {
+        let config = Config::default();
+        for (installer, origin, other) in [
+            (Installer::Command, "Written by `backtrail install`", "package"),
+            (
+                Installer::Package,
+                "Installed by the package `backtrail`",
+                "Written",
+            ),
+        ] {
+            let (binary, file) = (Path::new("/usr/bin/backtrail"), Path::new("/etc/x.toml"));
+            for unit in [
+                collector(binary, file, &config, MACHINE, installer).unwrap(),
+                directories(&config, installer).unwrap(),
+            ] {
+                let first = unit.lines().next().unwrap();
+                assert!(first.starts_with(&format!("# {origin}")), "{first}");
+                assert!(!unit.contains(other), "{unit}");
+            }
+        }
+    }
+
+    #[test]
     fn sys_admin_is_granted_only_where_needed() {
         let admin = |config: &Config, machine| {
             let (path, file) = (Path::new("/b"), Path::new("/c"));
-            let unit = collector(path, file, config, machine).unwrap();
+            let unit = collector(path, file, config, machine, Installer::Package).unwrap();
             unit.lines()
                 .any(|line| line.starts_with("CapabilityBoundingSet=") && line.contains("CAP_SYS_ADMIN"))
         };
@@ -331,11 +396,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join(NAME);
         let binary = Path::new("/bin/true");
-        let text = collector(binary, Path::new("/etc/x.toml"), &Config::default(), MACHINE).unwrap();
+        let (file_of_config, config) = (Path::new("/etc/x.toml"), Config::default());
+        let text = collector(binary, file_of_config, &config, MACHINE, Installer::Command).unwrap();
         std::fs::write(&file, &text).unwrap();
         std::fs::write(
             directory.path().join(DIRECTORIES),
-            directories(&Config::default()).unwrap(),
+            directories(&Config::default(), Installer::Command).unwrap(),
         )
         .unwrap();
         let verify = |file: &Path| {
