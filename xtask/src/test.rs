@@ -47,7 +47,16 @@ fn all(extent: Extent, steps: &mut Steps) -> Result<(), Failure> {
     steps.step("check dependencies", deps::check)?;
     steps.step("check eBPF objects", bpf::check)?;
     steps.step("lint", || {
-        shell::run(shell::cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+        // Features that are off by default are compiled here only.
+        shell::run(shell::cargo().args([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--all-features",
+            "--",
+            "-D",
+            "warnings",
+        ]))
     })?;
     steps.step("check other systems", portable::check)?;
     // The demo's binary has fewer features than the one that the tests run.
