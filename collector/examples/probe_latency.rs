@@ -6,9 +6,9 @@
 //! each processor. The reader thread has real-time priority (SCHED_FIFO) or none.
 //!
 //! Two times are measured, both until the reader has the event. The first starts at the crashing
-//! instruction, and may include time in which the process had no processor. SIGABRT has no such
-//! time because `abort` overwrites the register. The second starts at the timestamp of the probe.
-//! Each crash must cause exactly one event.
+//! instruction, and may include off-CPU time of the process. SIGABRT has no such time, because
+//! `abort` overwrites the register. The second starts at the timestamp of the probe. Each crash
+//! must cause exactly one event.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a measuring tool, not shipped
 
 #[path = "../tests/crasher/mod.rs"]

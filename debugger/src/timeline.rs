@@ -1,4 +1,4 @@
-//! The states of a thread over time: running, off CPU, or in a gap, with time bounds for each
+//! The states of a thread over time: running, off-CPU, or in a gap, with time bounds for each
 //! beginning and end.
 //!
 //! Only the marks between instructions are read, so the cost depends on the number of system calls.

@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn stamp_bounds_arrival_and_departure() {
-        // Off the processor between 2000 and 3000, before instruction 100.
+        // Off-CPU time between 2000 and 3000, before instruction 100.
         let clock = clock(&[(5, 1000), (100, 2000), (100, 3000), (200, 3100)]);
         let bounds = |time: Option<TimeEstimate>| time.map(|time| (time.tsc.0, time.uncertainty));
         assert_eq!(bounds(clock.arrival(100)), Some((2000, 0)));

@@ -120,8 +120,8 @@ impl History {
         self.clock.at(index)
     }
 
-    /// Returns the time when `index` instructions had run, before anything that followed, such as a
-    /// time off the processor. `None`: the trace has none.
+    /// Returns the time when `index` instructions had run, before anything that followed, such as
+    /// off-CPU time. `None`: the trace has none.
     #[must_use]
     pub fn arrival(&self, index: u64) -> Option<TimeEstimate> {
         self.clock.arrival(index)

@@ -38,7 +38,7 @@ pub enum MarkKind {
         /// The last timestamp when it was back.
         back: Option<Tsc>,
     },
-    /// The thread was off the processor between two of its executions. Nothing is missing.
+    /// The thread was off-CPU between two of its executions. Nothing is missing.
     Descheduled {
         /// The timestamp of the switch back in.
         back: Option<Tsc>,

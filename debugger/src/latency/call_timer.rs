@@ -86,8 +86,8 @@ pub struct Split {
     pub own: Span,
     /// In the code of what it called.
     pub callees: Span,
-    /// Outside of the traced code, in it or in what it called: in the kernel, or waiting for
-    /// something or for a processor.
+    /// Off-CPU, in it or in what it called: in the kernel, or waiting for something or for a
+    /// processor.
     pub off_cpu: Span,
 }
 
@@ -343,7 +343,7 @@ struct SplitSums<'a> {
     away_least: u64,
     away_in_callees: IntervalUnion,
     away_in_callees_least: u64,
-    /// Returns the longest possible time in callees or off CPU, of the time that is certainly in
+    /// Returns the longest possible time in callees or off-CPU, of the time that is certainly in
     /// the call.
     not_own: IntervalUnion,
 }

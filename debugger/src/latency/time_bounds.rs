@@ -64,7 +64,7 @@ impl<'a> TimeBounds<'a> {
     /// Returns the times at which the thread was out of the traced code before instructions of a
     /// range.
     pub fn aways(self, range: Range<u64>) -> impl Iterator<Item = OffCpu> + 'a {
-        // A system call during which the thread was off CPU has two marks.
+        // A system call during which the thread was off-CPU has two marks.
         let groups = self
             .history
             .marks_in(range)

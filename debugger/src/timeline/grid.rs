@@ -18,7 +18,7 @@ pub enum GridCell {
     Nothing,
     /// The thread ran for at least seven eighths of the column.
     Ran,
-    /// The thread was off CPU for at least seven eighths of the column.
+    /// The thread was off-CPU for at least seven eighths of the column.
     OffCpu,
     /// The column has several states, or a part of it is unknown.
     Both,

@@ -1,4 +1,4 @@
-//! Calls in a small history with few time stamps, and time off CPU.
+//! Calls in a small history with few time stamps, and off-CPU time.
 
 use super::*;
 use crate::latency::recording::Recording;
