@@ -23,13 +23,7 @@ pub fn processor(procfs: &Path) -> Option<CpuModel> {
 /// hardware errata do not apply to software-encoded packets.
 #[must_use]
 pub fn cpu_model() -> CpuModel {
-    let unknown = CpuModel {
-        vendor: Vendor::Other,
-        family: 0,
-        model: 0,
-        stepping: 0,
-    };
-    processor(Path::new("/proc")).map_or(unknown, |known| CpuModel {
+    processor(Path::new("/proc")).map_or(CpuModel::UNKNOWN, |known| CpuModel {
         vendor: Vendor::Other,
         ..known
     })

@@ -16,6 +16,16 @@ pub struct CpuModel {
     pub stepping: u8,
 }
 
+impl CpuModel {
+    /// An unknown processor, without errata.
+    pub const UNKNOWN: Self = Self {
+        vendor: Vendor::Other,
+        family: 0,
+        model: 0,
+        stepping: 0,
+    };
+}
+
 /// The vendor of a processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Vendor {

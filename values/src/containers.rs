@@ -2,7 +2,7 @@
 //! are.
 
 use super::context::EvalContext;
-use super::members::{address, number, path};
+use super::members::{address, bytes_at, number, path};
 use super::types::{ArrayCount, RecordShape, Shape, Ty};
 use super::units::Units;
 use super::value::Value;
@@ -262,9 +262,7 @@ impl CppArray {
         count: u64,
     ) -> Option<Result<Vec<u8>, super::value::Unavailable>> {
         let size = count.min(self.count).checked_mul(self.size)?;
-        let mut bytes = vec![0; usize::try_from(size).ok()?];
-        let read = context.source.memory(self.start, &mut bytes);
-        Some(read.map(|()| bytes).map_err(Into::into))
+        bytes_at(context, self.start, size)
     }
 }
 

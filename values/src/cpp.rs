@@ -3,7 +3,7 @@
 
 use super::containers::CppContainer;
 use super::context::EvalContext;
-use super::formatted::{FormattedMember, FormattedValue, listed, text};
+use super::formatted::{FormattedMember, FormattedValue, listed, numbered, text};
 use super::formatter::ValueFormatter;
 use super::members::{address, number, path};
 use super::type_formatter::short;
@@ -58,11 +58,17 @@ fn string(formatter: &ValueFormatter<'_>, value: &Value, record: &RecordShape) -
     let units = row.units()?;
     Some(match row.bytes(formatter.context, limit as u64)? {
         Ok(bytes) => text(units.quoted(&bytes, row.count > limit as u64, limit)),
-        Err(cause) => FormattedValue {
-            unknown: Some(cause.reason()),
-            ..text(cause.text())
-        },
+        Err(cause) => FormattedValue::unavailable(&cause),
     })
+}
+
+/// Returns a title and the parts, or the title alone if there are none.
+fn titled(title: String, parts: Vec<FormattedMember>, more: bool, named: bool) -> FormattedValue {
+    let text = match parts.is_empty() {
+        true => title,
+        false => format!("{title} = {{{}}}", listed(&parts, more, named)),
+    };
+    FormattedValue::with_members(text, parts)
 }
 
 /// `std::vector of length 2 = {1, 2}`.
@@ -74,14 +80,7 @@ fn container(
     depth: u32,
 ) -> FormattedValue {
     let (shown, more) = formatter.elements(values, depth);
-    FormattedValue {
-        text: match shown.is_empty() {
-            true => title,
-            false => format!("{title} = {{{}}}", listed(&shown, more, named)),
-        },
-        members: shown,
-        ..FormattedValue::default()
-    }
+    titled(title, shown, more, named)
 }
 
 fn vector(
@@ -97,13 +96,13 @@ fn vector(
     match CppContainer::of(context, value, record)? {
         CppContainer::BitVector(bits) => {
             let title = title("std::vector<bool>", bits.count, bits.capacity)?;
-            let values = (0..bits.count).map(|number| (format!("[{number}]"), bits.at(context, number)));
-            Some(container(formatter, title, values, false, depth))
+            let values = (0..bits.count).map(|number| bits.at(context, number));
+            Some(container(formatter, title, numbered(values), false, depth))
         }
         CppContainer::Array(row) => {
             let title = title("std::vector", row.count, row.capacity)?;
-            let values = (0..row.count).map(|number| (format!("[{number}]"), row.at(number)));
-            Some(container(formatter, title, values, false, depth))
+            let values = (0..row.count).map(|number| row.at(number));
+            Some(container(formatter, title, numbered(values), false, depth))
         }
         _ => None,
     }
@@ -123,20 +122,7 @@ fn key_and_value(
         shown.push(FormattedMember::new(format!("[{}]", key.text), value));
     }
     let more = count > shown.len() as u64;
-    Some(FormattedValue {
-        text: match shown.is_empty() {
-            true => title,
-            false => format!("{title} = {{{}}}", listed(&shown, more, true)),
-        },
-        members: shown,
-        ..FormattedValue::default()
-    })
-}
-
-fn numbered(values: Vec<Value>) -> impl Iterator<Item = (String, Value)> {
-    (0..)
-        .zip(values)
-        .map(|(number, value): (usize, _)| (format!("[{number}]"), value))
+    Some(titled(title, shown, more, true))
 }
 
 /// Formats a tree or a hash table.
@@ -176,11 +162,10 @@ fn pair(formatter: &ValueFormatter<'_>, value: &Value, depth: u32) -> Option<For
         Some(FormattedMember::new(name, formatter.show(&part, depth + 1)))
     };
     let members = vec![part("first")?, part("second")?];
-    Some(FormattedValue {
-        text: format!("{{{}}}", listed(&members, false, true)),
+    Some(FormattedValue::with_members(
+        format!("{{{}}}", listed(&members, false, true)),
         members,
-        ..FormattedValue::default()
-    })
+    ))
 }
 
 /// The base of a record, or of a base of it, whose name begins so.
@@ -270,14 +255,7 @@ fn bitset(
         let set = formatter.show(&Value::number(Ty::int(), 1), depth + 1);
         shown.push(FormattedMember::new(format!("[{number}]"), set));
     }
-    Some(FormattedValue {
-        text: match shown.is_empty() {
-            true => "std::bitset".to_owned(),
-            false => format!("std::bitset = {{{}}}", listed(&shown, more, true)),
-        },
-        members: shown,
-        ..FormattedValue::default()
-    })
+    Some(titled("std::bitset".to_owned(), shown, more, true))
 }
 
 /// `std::tuple containing = {[1] = 1, [2] = "t"}`.
@@ -288,14 +266,11 @@ fn tuple(formatter: &ValueFormatter<'_>, value: &Value, depth: u32) -> Option<Fo
         let name = format!("[{}]", shown.len() + 1);
         shown.push(FormattedMember::new(name, formatter.show(&held, depth + 1)));
     }
-    Some(FormattedValue {
-        text: match shown.is_empty() {
-            true => "empty std::tuple".to_owned(),
-            false => format!("std::tuple containing = {{{}}}", listed(&shown, false, true)),
-        },
-        members: shown,
-        ..FormattedValue::default()
-    })
+    let title = match shown.is_empty() {
+        true => "empty std::tuple",
+        false => "std::tuple containing",
+    };
+    Some(titled(title.to_owned(), shown, false, true))
 }
 
 /// A part of a tuple, by its number from 0.
@@ -320,11 +295,10 @@ fn variant(
         return Some(text(format!("{title} [no contained value]")));
     };
     let shown = formatter.show(&held, depth + 1);
-    Some(FormattedValue {
-        text: format!("{title} [index {index}] = {{{}}}", shown.text),
-        members: vec![FormattedMember::new("[contained value]", shown)],
-        ..FormattedValue::default()
-    })
+    Some(FormattedValue::with_members(
+        format!("{title} [index {index}] = {{{}}}", shown.text),
+        vec![FormattedMember::new("[contained value]", shown)],
+    ))
 }
 
 /// Returns the value of a `variant` and the index of its type; `Some(None)` if it has no value.
@@ -364,11 +338,10 @@ fn optional(
     }
     let held = path(context, &payload, &["_M_payload", "_M_value"])?;
     let shown = formatter.show(&held, depth + 1);
-    Some(FormattedValue {
-        text: format!("{title} = {{[contained value] = {}}}", shown.text),
-        members: vec![FormattedMember::new("[contained value]", shown)],
-        ..FormattedValue::default()
-    })
+    Some(FormattedValue::with_members(
+        format!("{title} = {{[contained value] = {}}}", shown.text),
+        vec![FormattedMember::new("[contained value]", shown)],
+    ))
 }
 
 /// `get() = …`.
@@ -381,11 +354,10 @@ fn getter(
 ) -> FormattedValue {
     let pointer = pointer.with_type(target.pointer());
     let shown = formatter.show(&pointer, depth + 1);
-    FormattedValue {
-        text: format!("{title} = {{get() = {}}}", shown.text),
-        members: vec![FormattedMember::new("get()", shown)],
-        ..FormattedValue::default()
-    }
+    FormattedValue::with_members(
+        format!("{title} = {{get() = {}}}", shown.text),
+        vec![FormattedMember::new("get()", shown)],
+    )
 }
 
 fn unique(

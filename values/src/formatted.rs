@@ -1,7 +1,7 @@
 //! A value as text, with the parts that it is made of.
 
 use super::text::REPEATS;
-use super::value::Value;
+use super::value::{Unavailable, Value};
 use serde::Serialize;
 use std::fmt;
 
@@ -32,6 +32,25 @@ pub struct FormattedValue {
     /// The underlying value.
     #[serde(skip)]
     pub of: UnderlyingValue,
+}
+
+impl FormattedValue {
+    /// Builds a value of parts; `text` has all of them.
+    pub fn with_members(text: String, members: Vec<FormattedMember>) -> Self {
+        Self {
+            text,
+            members,
+            ..Self::default()
+        }
+    }
+
+    /// Builds the text that replaces an unavailable value.
+    pub fn unavailable(cause: &Unavailable) -> Self {
+        Self {
+            unknown: Some(cause.reason()),
+            ..text(cause.text())
+        }
+    }
 }
 
 /// The value that is shown, for opening it further. Formatted values that differ only in it are
@@ -109,6 +128,13 @@ fn number_after(name: &str, after: u64) -> String {
         Some(number) if after > 0 => format!("[{}]", number.saturating_add(after)),
         _ => name.to_owned(),
     }
+}
+
+/// Returns values with the names `[0]`, `[1]` and so on.
+pub fn numbered(values: impl IntoIterator<Item = Value>) -> impl Iterator<Item = (String, Value)> {
+    (0u64..)
+        .zip(values)
+        .map(|(number, value)| (format!("[{number}]"), value))
 }
 
 /// Text alone.

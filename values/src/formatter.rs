@@ -90,11 +90,7 @@ impl<'a> ValueFormatter<'a> {
         } else {
             match self.shown(value, depth) {
                 Ok(shown) => shown,
-                Err(cause) => FormattedValue {
-                    text: cause.text(),
-                    unknown: Some(cause.reason()),
-                    ..FormattedValue::default()
-                },
+                Err(cause) => FormattedValue::unavailable(&cause),
             }
         };
         shown.type_name = value.ty.name();
@@ -356,11 +352,10 @@ impl<'a> ValueFormatter<'a> {
         if members.iter().all(|member| member.base) {
             parts.push("<No data fields>".to_owned());
         }
-        Ok(FormattedValue {
-            text: format!("{{{}}}", parts.join(", ")),
-            members: shown,
-            ..FormattedValue::default()
-        })
+        Ok(FormattedValue::with_members(
+            format!("{{{}}}", parts.join(", ")),
+            shown,
+        ))
     }
 
     /// An array without a bound: its address, and its text if it is one.
@@ -420,11 +415,10 @@ impl<'a> ValueFormatter<'a> {
             Language::Rust => ("[", "]"),
             _ => ("{", "}"),
         };
-        Ok(FormattedValue {
-            text: format!("{open}{}{close}", listed(&shown, more, false)),
-            members: shown,
-            ..FormattedValue::default()
-        })
+        Ok(FormattedValue::with_members(
+            format!("{open}{}{close}", listed(&shown, more, false)),
+            shown,
+        ))
     }
 
     /// Elements, those that are the same in a row as one, and whether there are more.
@@ -529,10 +523,7 @@ impl ValueFormatter<'_> {
     pub fn failed(failure: Failure) -> crate::error::Result<FormattedValue> {
         match failure {
             Failure::Error(error) => Err(error),
-            Failure::Unavailable(cause) => Ok(FormattedValue {
-                unknown: Some(cause.reason()),
-                ..text(cause.text())
-            }),
+            Failure::Unavailable(cause) => Ok(FormattedValue::unavailable(&cause)),
         }
     }
 }

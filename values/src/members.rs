@@ -209,6 +209,13 @@ pub fn path(context: &EvalContext<'_>, value: &Value, names: &[&str]) -> Option<
     Some(value)
 }
 
+/// Reads bytes of memory; `None`: more than this machine can hold.
+pub fn bytes_at(context: &EvalContext<'_>, at: u64, size: u64) -> Option<Result<Vec<u8>, Unavailable>> {
+    let mut bytes = vec![0; usize::try_from(size).ok()?];
+    let read = context.source.memory(at, &mut bytes);
+    Some(read.map(|()| bytes).map_err(Into::into))
+}
+
 /// A whole number that is known.
 pub fn number(context: &EvalContext<'_>, value: &Value) -> Option<i128> {
     let bytes = value.bytes(context.source).ok()?;

@@ -1,7 +1,7 @@
 //! Values of Rust: records as the source writes them, and types of the standard library as what
 //! they hold.
 
-use super::formatted::{FormattedMember, FormattedValue, listed, text};
+use super::formatted::{FormattedMember, FormattedValue, listed, numbered, text};
 use super::formatter::ValueFormatter;
 use super::members::{self, active, number, path};
 use super::rust_containers::{RustContainer, RustHashTable, RustSlice};
@@ -105,11 +105,7 @@ fn fields(
     } else {
         format!("{name} {{{}}}", texts(true).join(", "))
     };
-    FormattedValue {
-        text,
-        members: shown,
-        ..FormattedValue::default()
-    }
+    FormattedValue::with_members(text, shown)
 }
 
 /// A type of the standard library as what it holds; `None`: it is none, or its insides are not as
@@ -130,7 +126,7 @@ fn show(
         }
         Some(RustContainer::Slice(row)) => return Some(elements(formatter, &row, "&", depth)),
         Some(RustContainer::Deque(deque)) => {
-            let values = (0..deque.count).map(|number| (format!("[{number}]"), deque.at(number)));
+            let values = (0..deque.count).map(|number| deque.at(number));
             return Some(counted_list(formatter, "VecDeque", deque.count, values, depth));
         }
         Some(RustContainer::HashTable(found)) => {
@@ -157,11 +153,10 @@ fn show(
         let held = path(context, value, &["value", "value"])?;
         let borrow = number(context, &borrow)?;
         let held = formatter.show(&held, depth + 1);
-        return Some(FormattedValue {
-            text: format!("RefCell(borrow={borrow}) {{{}}}", held.text),
-            members: vec![FormattedMember::new("value", held)],
-            ..FormattedValue::default()
-        });
+        return Some(FormattedValue::with_members(
+            format!("RefCell(borrow={borrow}) {{{}}}", held.text),
+            vec![FormattedMember::new("value", held)],
+        ));
     }
     None
 }
@@ -170,15 +165,12 @@ fn string(formatter: &ValueFormatter<'_>, row: &RustSlice) -> Option<FormattedVa
     let limit = formatter.context.elements;
     Some(match row.bytes(formatter.context, limit as u64)? {
         Ok(bytes) => text(quoted(&bytes, row.count > limit as u64, limit)),
-        Err(cause) => FormattedValue {
-            unknown: Some(cause.reason()),
-            ..text(cause.text())
-        },
+        Err(cause) => FormattedValue::unavailable(&cause),
     })
 }
 
 fn elements(formatter: &ValueFormatter<'_>, row: &RustSlice, name: &str, depth: u32) -> FormattedValue {
-    let values = (0..row.count).map(|number| (format!("[{number}]"), row.at(number)));
+    let values = (0..row.count).map(|number| row.at(number));
     counted_list(formatter, name, row.count, values, depth)
 }
 
@@ -186,19 +178,16 @@ fn counted_list(
     formatter: &ValueFormatter<'_>,
     name: &str,
     count: u64,
-    values: impl Iterator<Item = (String, Value)>,
+    values: impl Iterator<Item = Value>,
     depth: u32,
 ) -> FormattedValue {
-    let (shown, more) = formatter.elements(values, depth);
+    let (shown, more) = formatter.elements(numbered(values), depth);
     let listed = listed(&shown, more, false);
-    FormattedValue {
-        text: match name {
-            "&" => format!("&[{listed}]"),
-            name => format!("{name}(size={count}) = {{{listed}}}"),
-        },
-        members: shown,
-        ..FormattedValue::default()
-    }
+    let text = match name {
+        "&" => format!("&[{listed}]"),
+        name => format!("{name}(size={count}) = {{{listed}}}"),
+    };
+    FormattedValue::with_members(text, shown)
 }
 
 /// `Rc` and `Arc`: what is counted, and how often it is held.
@@ -221,11 +210,10 @@ fn counted(formatter: &ValueFormatter<'_>, value: &Value, depth: u32) -> Option<
     };
     // All strong ones together hold one weak.
     let weak = weak.saturating_sub(1);
-    Some(FormattedValue {
-        text: format!("{kind}(strong={strong}, weak={weak}) = {{{}}}", held.text),
-        members: vec![FormattedMember::new("value", held)],
-        ..FormattedValue::default()
-    })
+    Some(FormattedValue::with_members(
+        format!("{kind}(strong={strong}, weak={weak}) = {{{}}}", held.text),
+        vec![FormattedMember::new("value", held)],
+    ))
 }
 
 /// `HashMap(size=1) = {["a"]: 1}`, and its like of sets.
@@ -248,13 +236,12 @@ fn table(
         let value = formatter.show(&value, depth + 1);
         shown.push(FormattedMember::new(format!("[{}]", key.text), value));
     }
-    Some(FormattedValue {
-        text: format!(
+    Some(FormattedValue::with_members(
+        format!(
             "{name}(size={}) = {{{}}}",
             table.count,
             listed(&shown, more, !is_set)
         ),
-        members: shown,
-        ..FormattedValue::default()
-    })
+        shown,
+    ))
 }

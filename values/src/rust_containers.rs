@@ -175,9 +175,7 @@ impl RustSlice {
 
     /// Its first bytes, of a text.
     pub fn bytes(&self, context: &EvalContext<'_>, count: u64) -> Option<Result<Vec<u8>, Unavailable>> {
-        let mut bytes = vec![0; usize::try_from(count.min(self.count)).ok()?];
-        let read = context.source.memory(self.at, &mut bytes);
-        Some(read.map(|()| bytes).map_err(Into::into))
+        members::bytes_at(context, self.at, count.min(self.count))
     }
 }
 

@@ -59,6 +59,15 @@ struct Header {
 }
 
 impl Core {
+    /// Returns the build id of the ELF file whose first page is at `base`, if the core has it.
+    #[must_use]
+    pub fn mapped_build_id(&self, base: Avma) -> Option<BuildId> {
+        match self.mapped_build(base) {
+            MappedBuild::Id(id) => Some(id),
+            MappedBuild::Unknown | MappedBuild::WithoutId => None,
+        }
+    }
+
     /// Returns what the core says about the build of the ELF file whose first page is at `base`.
     #[must_use]
     pub fn mapped_build(&self, base: Avma) -> MappedBuild {

@@ -23,9 +23,16 @@ fn crash_of(core: &Core) -> Option<Crash> {
     })
 }
 
-/// Copies the core into the bundle, unpacked, and stores the program and crash that it describes in
-/// `meta`.
-pub(super) fn add_core(writer: &Writer, source: &Path, meta: &mut Meta) -> Result<(BundlePath, Core)> {
+/// Copies the core, if there is one, into the bundle, unpacked. Stores the program and crash that
+/// it describes in `meta`. Returns its path in the bundle and the core.
+pub(super) fn add_core(
+    writer: &Writer,
+    source: Option<&Path>,
+    meta: &mut Meta,
+) -> Result<(Option<BundlePath>, Option<Core>)> {
+    let Some(source) = source else {
+        return Ok((None, None));
+    };
     let cancel = writer.cancel_token();
     let file = open_core_file(source, &UnpackLimits::default(), |_, _| !cancel.is_canceled())?;
     let core = Core::parse(file.bytes.clone(), source.display())?;
@@ -52,5 +59,5 @@ pub(super) fn add_core(writer: &Writer, source: &Path, meta: &mut Meta) -> Resul
     if meta.command_line.is_empty() {
         meta.command_line = process.arguments.split_whitespace().map(str::to_owned).collect();
     }
-    Ok((path, core))
+    Ok((Some(path), Some(core)))
 }

@@ -3,12 +3,11 @@
 use super::ImageArg;
 use super::crash::add_core;
 use super::pages::PageLists;
-use crate::core::{Core, MappedBuild};
+use crate::core::Core;
 use crate::elf::{Elf, is_elf};
 use crate::manifest::{AddressFilter, Manifest, Meta, Module, Process, RawImage, Source, Thread};
 use crate::writer::plain_name;
 use crate::{BundlePath, CancelToken, Error, Overwrite, PAGE_SIZE, Result, SharedBytes, Writer};
-use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, CpuModel, FileOffset, Pid, Tid, TimingParams};
 use std::path::{Path, PathBuf};
 
@@ -80,14 +79,10 @@ fn import_cancelable(
     if !import.pages.is_empty() {
         add_pages(&writer, &mut process, &import.pages, &mut meta.notes)?;
     }
-    let core = match &import.core {
-        Some(path) => {
-            let (copy, core) = add_core(&writer, path, &mut meta)?;
-            refuse_other_builds(&core, &process, path)?;
-            Some(copy)
-        }
-        None => None,
-    };
+    let (core_path, core) = add_core(&writer, import.core.as_deref(), &mut meta)?;
+    if let Some((path, core)) = import.core.as_deref().zip(core.as_ref()) {
+        refuse_other_builds(core, &process, path)?;
+    }
     if let Some(crash) = &mut meta.crash {
         meta.notes.push(format!(
             "the core names the crashed thread {}; raw packets have thread {ONLY}",
@@ -95,20 +90,14 @@ fn import_cancelable(
         ));
         (crash.pid, crash.tid) = (Pid(ONLY), Tid(ONLY));
     }
-    let unknown = CpuModel {
-        vendor: Vendor::Other,
-        family: 0,
-        model: 0,
-        stepping: 0,
-    };
     let manifest = Manifest {
-        cpu: import.cpu.unwrap_or(unknown),
+        cpu: import.cpu.unwrap_or(CpuModel::UNKNOWN),
         timing: import.timing,
         tsc: None,
         filters: import.filters.clone(),
         processes: vec![process],
         cpus: Vec::new(),
-        core,
+        core: core_path,
         meta,
     };
     writer.finish_checked(&manifest)?;
@@ -118,11 +107,9 @@ fn import_cancelable(
 /// Refuses images of other builds than those in the core. They would decode to a wrong flow.
 fn refuse_other_builds(core: &Core, process: &Process, path: &Path) -> Result<()> {
     for module in &process.modules {
-        let (MappedBuild::Id(mapped), Some(given)) = (core.mapped_build(module.base), &module.build_id)
-        else {
-            continue;
-        };
-        if mapped != *given {
+        if let (Some(mapped), Some(given)) = (core.mapped_build_id(module.base), &module.build_id)
+            && mapped != *given
+        {
             return Err(Error::Usage(format!(
                 "image {} has build id {given}, but {} has build id {mapped} at {}; pass the file of that build",
                 module.path,

@@ -2,7 +2,7 @@
 
 use super::binaries::{self, Found, Wanted};
 use crate::module_history::ModuleHistory;
-use backtrail_bundle::core::{Core, FileBuild, MappedBuild};
+use backtrail_bundle::core::{Core, FileBuild};
 use backtrail_bundle::manifest::Module;
 use backtrail_bundle::{Bundle, BundlePath, SharedBytes, module_file};
 use backtrail_decoder::{Section, Version};
@@ -207,9 +207,7 @@ impl<'a> BundleFiles<'a> {
         let mut listed = core.contents().files.iter();
         listed.find(|file| file.start == module.base && file.path == module.path)?;
         // Without a build id in the core, only the recorder's own description counts.
-        let MappedBuild::Id(mapped) = core.mapped_build(module.base) else {
-            return None;
-        };
+        let mapped = core.mapped_build_id(module.base)?;
         let file = match &module.file {
             Some(path) => self.get(path, &module.path),
             None => self.get_outside(module),

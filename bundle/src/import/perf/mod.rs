@@ -16,7 +16,6 @@ use backtrail_perf::data::DataItem;
 use backtrail_perf::id_index::IdEntry;
 use backtrail_perf::switch::AuxEnd;
 use backtrail_perf::{ContextSwitch, PerfData};
-use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{CpuModel, Tid, TimingParams, TscConversion};
 use modules::{BinaryFinder, add_modules};
 use sideband::{Sideband, TracedProcess};
@@ -85,10 +84,7 @@ fn import_cancelable(
             "the kernel was traced too; its code is not in the bundle, so it appears as gaps".to_owned(),
         );
     }
-    let (core_path, core) = match &import.core {
-        Some(path) => Some(add_core(&writer, path, &mut meta)?).unzip(),
-        None => (None, None),
-    };
+    let (core_path, core) = add_core(&writer, import.core.as_deref(), &mut meta)?;
     let buffers = AuxBuffer::assemble(&recording.aux, info.snapshot, &mut meta.notes);
     if buffers.len() > MAX_TRACES {
         let problem = format!("it holds the traces of more than {MAX_TRACES} threads or processors");
@@ -159,12 +155,7 @@ fn cpu_model(data: &PerfData<'_>, notes: &mut Vec<String>) -> CpuModel {
         notes.push(
             "the file does not state the traced processor; decoding without errata workarounds".to_owned(),
         );
-        CpuModel {
-            vendor: Vendor::Other,
-            family: 0,
-            model: 0,
-            stepping: 0,
-        }
+        CpuModel::UNKNOWN
     })
 }
 

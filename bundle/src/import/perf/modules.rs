@@ -2,7 +2,7 @@
 
 use super::code_map::{CodeMap, is_file};
 use super::sideband::TracedProcess;
-use crate::core::{Core, MappedBuild};
+use crate::core::Core;
 use crate::elf::{Elf, Load};
 use crate::manifest::{Mapping, Module, Process};
 use crate::{BundlePath, Result, SharedBytes, Writer};
@@ -199,10 +199,7 @@ fn id_in_core(core: &Core, mmap: &Mmap) -> Option<BuildId> {
     let base = first_pages
         .map(|file| file.start)
         .filter(|start| *start <= mmap.start);
-    match core.mapped_build(base.max()?) {
-        MappedBuild::Id(id) => Some(id),
-        MappedBuild::Unknown | MappedBuild::WithoutId => None,
-    }
+    core.mapped_build_id(base.max()?)
 }
 
 /// Adds the modules that were mapped into the process. Notes executable files that only the core
