@@ -332,20 +332,22 @@ impl Bytes<'_> {
             _ => match second & !ext::IP {
                 ext::EXSTOP => Packet::Exstop { ip },
                 ext::BEP => Packet::Bep { ip },
-                _ if second & 0x1f == ext::PTW => match second >> 5 & 3 {
-                    0 => Packet::Ptw {
-                        value: Payload::Four(self.u32()?),
-                        ip,
-                    },
-                    1 => Packet::Ptw {
-                        value: Payload::Eight(self.u64()?),
-                        ip,
-                    },
-                    _ => return Err(ParseErrorKind::BadPayload),
+                _ if second & 0x1f == ext::PTW => Packet::Ptw {
+                    value: self.ptw_value(second >> 5 & 3)?,
+                    ip,
                 },
                 _ => return Err(ParseErrorKind::UnknownOpcode),
             },
         })
+    }
+
+    /// Reads the operand of PTWRITE, whose size is coded in two bits.
+    fn ptw_value(&mut self, size: u8) -> ParseResult<Payload> {
+        match size {
+            0 => Ok(Payload::Four(self.u32()?)),
+            1 => Ok(Payload::Eight(self.u64()?)),
+            _ => Err(ParseErrorKind::BadPayload),
+        }
     }
 
     fn mode(&mut self) -> ParseResult<Packet> {
