@@ -49,7 +49,7 @@ pub struct CallView {
 pub struct CallTree {
     /// In order of time, parents before children.
     pub calls: Vec<CallView>,
-    /// There are more calls than were asked for.
+    /// Whether there are more calls than requested.
     pub more: bool,
 }
 

@@ -307,7 +307,7 @@ fn difference(one: u64, other: u64) -> i64 {
 }
 
 impl ComparisonWalk<'_> {
-    /// Compares calls that both made; says whether they differ.
+    /// Compares calls that both made. Returns whether they differ.
     fn pair(&mut self, one: CallId, other: CallId, depth: usize) -> Result<bool> {
         self.look_at(1)?;
         let at = self.rows.len();
@@ -352,7 +352,7 @@ impl ComparisonWalk<'_> {
         Ok(differs)
     }
 
-    /// Compares what two calls called; says whether that differs. `None`: it was not compared.
+    /// Compares the callees of two calls. Returns whether they differ. `None`: not compared.
     fn callees(
         &mut self,
         one: CallId,
@@ -461,7 +461,7 @@ impl ComparisonWalk<'_> {
         }
     }
 
-    /// Lists a difference; says whether there was room.
+    /// Lists a difference. Returns whether there was room.
     fn show(&mut self, row: Difference) -> bool {
         let room = self.rows.len() < self.bounds.rows;
         if room {

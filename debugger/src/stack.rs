@@ -122,7 +122,7 @@ struct StackWalk<'a> {
     symbols: Option<&'a Arc<Symbolizer>>,
     frames: Vec<StackFrame>,
     needs_earlier: bool,
-    /// No more frames than these are wanted.
+    /// The maximum number of frames.
     limit: usize,
 }
 

@@ -262,20 +262,20 @@ impl<'t> StateBuilder<'t> {
             left: mark.tsc,
             back: departure.map(|departure| departure.tsc),
         };
-        let away = OffCpu::of(group).filter(|_| !missing).unwrap_or(gap);
-        self.add_off_cpu(state, away, visit)
+        let off_cpu = OffCpu::of(group).filter(|_| !missing).unwrap_or(gap);
+        self.add_off_cpu(state, off_cpu, visit)
     }
 
     /// The instructions up to one, and the time before it.
     fn add_off_cpu(
         &mut self,
         state: ThreadState,
-        away: OffCpu,
+        off_cpu: OffCpu,
         visit: &mut dyn FnMut(StateSpan) -> Result<()>,
     ) -> Result<()> {
-        let index = away.index;
+        let index = off_cpu.index;
         let history = self.moments.history;
-        let ends = match self.moments.stretch(&away) {
+        let ends = match self.moments.stretch(&off_cpu) {
             Some(stretch) => Some((estimate(stretch.begin), estimate(stretch.end))),
             // Without a following time stamp, the end is unknown.
             None => history.arrival(index).zip(history.departure(index)),

@@ -20,7 +20,7 @@ pub(crate) fn is_open(ty: &Ty, count: &ArrayCount) -> bool {
     }
 }
 
-/// Arrays of arrays are looked into this deep.
+/// The maximum depth of nested arrays.
 const MAX_DEPTH: u32 = 32;
 
 impl EvalContext<'_> {

@@ -23,7 +23,7 @@ impl ValueFormatter<'_> {
     }
 }
 
-/// A container as what it holds; `None`: it is none, or its insides are not as they are known.
+/// A container as what it holds; `None`: it is none, or its layout is unknown.
 fn show(
     formatter: &ValueFormatter<'_>,
     value: &Value,

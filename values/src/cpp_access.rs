@@ -9,8 +9,8 @@ use super::members::{address, number, path};
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{Unavailable, Value};
 
-/// An element by its number or key; `None`: it is no such container, or its insides are not as they
-/// are known.
+/// An element by its number or key; `None`: it is no such container, or its layout is
+/// unknown.
 pub fn element(
     context: &EvalContext<'_>,
     value: &Value,
@@ -84,7 +84,7 @@ pub fn part(context: &EvalContext<'_>, value: &Value, record: &RecordShape, name
     (template(record)? == "tuple").then(|| tuple_part(context, value, number))?
 }
 
-/// The values of a key, as many as are asked for.
+/// Returns up to `most` values of a key.
 fn with_key(context: &EvalContext<'_>, nodes: &CppNodes, key: &Value, most: usize) -> Evaluated<Vec<Value>> {
     let Some(elements) = nodes.values(context, CppNodes::MOST) else {
         return wrong("the container is inconsistent");
@@ -296,8 +296,8 @@ fn is_empty(context: &EvalContext<'_>, container: &CppContainer) -> bool {
     }
 }
 
-/// The characters of a string, as bytes; `None`: it is none, or its insides are not as they are
-/// known.
+/// The characters of a string, as bytes; `None`: it is none, or its layout is
+/// unknown.
 pub fn text(
     context: &EvalContext<'_>,
     value: &Value,

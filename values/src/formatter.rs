@@ -24,7 +24,7 @@ const MAX_PARTS: usize = 4000;
 pub struct ValueFormatter<'a> {
     /// The frame.
     pub context: &'a EvalContext<'a>,
-    /// The form of numbers that was asked for.
+    /// The requested form of numbers.
     pub letter: Option<char>,
     /// Types of libraries are shown as they are inside.
     pub raw: bool,
@@ -42,7 +42,7 @@ pub struct ValueFormatter<'a> {
 }
 
 impl<'a> ValueFormatter<'a> {
-    /// As many as are asked for are shown, in any case.
+    /// At least the requested number of parts is shown.
     fn most_parts(&self) -> usize {
         MAX_PARTS.max(self.context.elements.saturating_mul(2))
     }
@@ -254,7 +254,7 @@ impl<'a> ValueFormatter<'a> {
         })
     }
 
-    /// Memory that is not there at all is said once, not for every member.
+    /// Reports memory that is completely absent once, not for each member.
     fn is_there(&self, value: &Value) -> Result<(), Unavailable> {
         if value.address().is_some() && value.ty.size().is_none_or(|size| size > 0) {
             value.read(self.context.source, 1)?;

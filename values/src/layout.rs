@@ -3,8 +3,9 @@
 use super::types::{Shape, Ty};
 use backtrail_symbolizer::types::MemberLocation;
 
-/// Records in records are looked into this deep, and no more types at all.
+/// The maximum depth of nested records.
 const MAX_DEPTH: u32 = 32;
+/// The maximum number of types.
 const MAX_TYPES: u32 = 1 << 12;
 
 /// Returns the alignment of a type, as computed from its members. Additional alignment in the

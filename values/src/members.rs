@@ -8,9 +8,9 @@ use super::value::{BitField, Data, Unavailable, Value};
 use backtrail_symbolizer::types::{Keyword, Language, Member, MemberLocation, TypeKind, Variant, Variants};
 use std::cell::Cell;
 
-/// Records in records are searched this deep.
+/// The maximum depth at which nested records are searched.
 const MAX_DEPTH: u32 = 32;
-/// The most types that are looked into for one answer.
+/// The maximum number of types that one lookup inspects.
 const MAX_TYPES: u32 = 1 << 12;
 
 /// The value of a member.

@@ -108,8 +108,7 @@ fn fields(
     FormattedValue::with_members(text, shown)
 }
 
-/// A type of the standard library as what it holds; `None`: it is none, or its insides are not as
-/// they are known.
+/// A type of the standard library as what it holds; `None`: it is none, or its layout is unknown.
 fn show(
     formatter: &ValueFormatter<'_>,
     value: &Value,

@@ -76,7 +76,7 @@ pub fn method(
     }
 }
 
-/// The bytes of a string; `None`: it is none, or its insides are not as they are known.
+/// The bytes of a string; `None`: it is none, or its layout is unknown.
 pub fn text(
     context: &EvalContext<'_>,
     value: &Value,

@@ -4,7 +4,7 @@ use super::scalar::character;
 
 /// The default number of shown elements of a string or an array.
 pub const ELEMENTS: usize = 200;
-/// No more can be asked for.
+/// The maximum of that number.
 pub const MAX_ELEMENTS: usize = 1 << 16;
 /// The number of equal elements that are shown as one.
 pub const REPEATS: usize = 10;

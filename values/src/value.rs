@@ -32,7 +32,7 @@ pub struct BitField {
 /// The bytes of a value.
 #[derive(Clone)]
 pub enum Data {
-    /// In memory, read when they are wanted.
+    /// The bytes at an address, read on demand.
     Memory(u64),
     /// These, of which some may not be known.
     Bytes(Arc<Bytes>, Range<usize>),

@@ -131,7 +131,7 @@ impl EvalContext<'_> {
         }
     }
 
-    /// A register's bytes; the first `size` are asked for.
+    /// Returns the bytes of a register, of which the caller needs the first `size`.
     pub(crate) fn register_bytes(&self, register: u16, size: usize) -> std::result::Result<Vec<u8>, Unknown> {
         match register.checked_sub(XMM0) {
             Some(number) if number < 16 => Ok(self.source.vector(number)?.to_vec()),

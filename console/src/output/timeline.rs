@@ -77,7 +77,7 @@ pub struct ThreadRow {
     pub signals: Vec<SignalView>,
     /// The number of further signals.
     pub more_signals: u64,
-    /// The calls that were asked for.
+    /// The calls of the requested function.
     pub calls: Option<CallsRow>,
     #[serde(skip)]
     pub(crate) cells: Vec<GridCell>,

@@ -12,7 +12,7 @@ pub struct Hit<'a> {
     pub tid: u32,
     /// The number of hits of the breakpoint, including this one.
     pub count: u64,
-    /// The calling function, if it is asked for.
+    /// The calling function, if the condition needs it.
     pub caller: Option<&'a str>,
     /// The duration of the call, in nanoseconds; `None` if it is unknown or not needed.
     pub duration: Option<Span>,

@@ -101,17 +101,17 @@ pub struct CallTimer<'a> {
     conversion: Option<TscConversion>,
 }
 
-/// The length of what is covered by stretches that come in the order of their beginnings.
+/// The length of the union of intervals, which are added in the order of their starts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IntervalUnion {
     until: u64,
     end: u64,
-    /// So much is covered.
+    /// The covered length.
     pub length: u64,
 }
 
 impl Unit {
-    /// The one of a trace's times.
+    /// Returns the unit of the times of a trace.
     #[must_use]
     pub fn of_time(times: &Timebase) -> Self {
         times.conversion.map_or(Self::Ticks, |_| Self::Ns)
@@ -134,7 +134,7 @@ impl Span {
         }
     }
 
-    /// The length of both together.
+    /// Returns the sum of two spans.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -303,9 +303,9 @@ impl<'a> CallTimer<'a> {
             callees: IntervalUnion::within(begin, end),
             callees_least: 0,
             off_cpu: IntervalUnion::within(begin, end),
-            away_least: 0,
-            away_in_callees: IntervalUnion::within(begin, end),
-            away_in_callees_least: 0,
+            off_cpu_least: 0,
+            off_cpu_in_callees: IntervalUnion::within(begin, end),
+            off_cpu_in_callees_least: 0,
             not_own: IntervalUnion::within(whole.begin.latest, whole.end.earliest),
         };
         let mut marks = self.off_cpu(call.first, call.end).peekable();
@@ -330,7 +330,7 @@ impl<'a> CallTimer<'a> {
             Unit::Instructions => 0..0,
             Unit::Ns | Unit::Ticks => first.saturating_add(1)..end,
         };
-        self.moments().aways(range)
+        self.moments().off_cpu_intervals(range)
     }
 }
 
@@ -340,9 +340,9 @@ struct SplitSums<'a> {
     callees: IntervalUnion,
     callees_least: u64,
     off_cpu: IntervalUnion,
-    away_least: u64,
-    away_in_callees: IntervalUnion,
-    away_in_callees_least: u64,
+    off_cpu_least: u64,
+    off_cpu_in_callees: IntervalUnion,
+    off_cpu_in_callees_least: u64,
     /// Returns the longest possible time in callees or off-CPU, of the time that is certainly in
     /// the call.
     not_own: IntervalUnion,
@@ -363,28 +363,28 @@ impl SplitSums<'_> {
         };
         let least = stretch.span().least;
         self.off_cpu.add(stretch.widest());
-        self.away_least = self.away_least.saturating_add(least);
+        self.off_cpu_least = self.off_cpu_least.saturating_add(least);
         if in_callee {
-            self.away_in_callees.add(stretch.widest());
-            self.away_in_callees_least = self.away_in_callees_least.saturating_add(least);
+            self.off_cpu_in_callees.add(stretch.widest());
+            self.off_cpu_in_callees_least = self.off_cpu_in_callees_least.saturating_add(least);
         } else {
             self.not_own.add(stretch.widest());
         }
     }
 
     fn split(&self, whole: Span) -> Split {
-        let own_away_least = self.away_least.saturating_sub(self.away_in_callees_least);
+        let own_off_cpu_least = self.off_cpu_least.saturating_sub(self.off_cpu_in_callees_least);
         let own_most = whole.most.saturating_sub(self.callees_least);
         let own = Span {
             least: whole.least.saturating_sub(self.not_own.length),
-            most: own_most.saturating_sub(own_away_least),
+            most: own_most.saturating_sub(own_off_cpu_least),
         };
         let callees = Span {
-            least: self.callees_least.saturating_sub(self.away_in_callees.length),
-            most: self.callees.length.saturating_sub(self.away_in_callees_least),
+            least: self.callees_least.saturating_sub(self.off_cpu_in_callees.length),
+            most: self.callees.length.saturating_sub(self.off_cpu_in_callees_least),
         };
         let off_cpu = Span {
-            least: self.away_least,
+            least: self.off_cpu_least,
             most: self.off_cpu.length,
         };
         Split {

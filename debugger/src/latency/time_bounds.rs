@@ -1,18 +1,17 @@
-//! Moments between the earliest and the latest that the time stamps allow, and when a thread was
-//! out of the traced code.
+//! Bounds of times by the time stamps of a trace, and the off-CPU intervals of a thread.
 
 use backtrail_decoder::{History, Mark, MarkKind, TimeEstimate};
 use backtrail_pt::{Tsc, TscConversion};
 use std::ops::Range;
 
-/// A point in time, or in the count of instructions: not before the one, not after the other.
+/// The bounds of a point in time, or in the count of instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeBound {
     pub earliest: u64,
     pub latest: u64,
 }
 
-/// From one moment to another.
+/// An interval whose ends have bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeInterval {
     pub begin: TimeBound,
@@ -26,14 +25,14 @@ pub(crate) struct TimeBounds<'a> {
     pub conversion: Option<TscConversion>,
 }
 
-/// A time out of the traced code: in the kernel, waiting, or in code that is not traced.
+/// An off-CPU interval: in the kernel, waiting, or in code that is not traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OffCpu {
-    /// The instruction before which it was.
+    /// The index of the next instruction.
     pub index: u64,
-    /// The last time stamp before it.
+    /// The last time stamp before the interval.
     pub left: Option<Tsc>,
-    /// The last one when it was over.
+    /// The last time stamp at its end.
     pub back: Option<Tsc>,
 }
 
@@ -47,7 +46,7 @@ impl TimeBound {
 }
 
 impl<'a> TimeBounds<'a> {
-    /// `None`: no later stamp bounds it.
+    /// Returns the bounds of an estimate. `None`: no later time stamp bounds it.
     pub fn moment(&self, estimate: TimeEstimate) -> Option<TimeBound> {
         Some(TimeBound {
             earliest: self.convert(estimate.tsc),
@@ -61,9 +60,8 @@ impl<'a> TimeBounds<'a> {
         })
     }
 
-    /// Returns the times at which the thread was out of the traced code before instructions of a
-    /// range.
-    pub fn aways(self, range: Range<u64>) -> impl Iterator<Item = OffCpu> + 'a {
+    /// Returns the off-CPU intervals before the instructions of a range.
+    pub fn off_cpu_intervals(self, range: Range<u64>) -> impl Iterator<Item = OffCpu> + 'a {
         // A system call during which the thread was off-CPU has two marks.
         let groups = self
             .history
@@ -72,16 +70,16 @@ impl<'a> TimeBounds<'a> {
         groups.filter_map(OffCpu::of)
     }
 
-    /// From when to when; `None`: the trace has no time before it, or none after it.
-    pub fn stretch(&self, away: &OffCpu) -> Option<TimeInterval> {
-        let left = self.moment(self.history.arrival(away.index)?)?;
-        let back = self.moment(self.history.departure(away.index)?)?;
+    /// Returns the bounds of an interval. `None`: the trace has no time before or after it.
+    pub fn stretch(&self, off_cpu: &OffCpu) -> Option<TimeInterval> {
+        let left = self.moment(self.history.arrival(off_cpu.index)?)?;
+        let back = self.moment(self.history.departure(off_cpu.index)?)?;
         let left = TimeBound {
-            earliest: away.left.map_or(left.earliest, |left| self.convert(left)),
+            earliest: off_cpu.left.map_or(left.earliest, |left| self.convert(left)),
             ..left
         };
         let back = TimeBound {
-            earliest: away.back.map_or(left.earliest, |back| self.convert(back)),
+            earliest: off_cpu.back.map_or(left.earliest, |back| self.convert(back)),
             ..back
         };
         Some(TimeInterval {
@@ -92,8 +90,7 @@ impl<'a> TimeBounds<'a> {
 }
 
 impl OffCpu {
-    /// Returns the interval that the marks before one instruction describe; `None` if the thread
-    /// did not leave.
+    /// Returns the interval that the marks before one instruction describe. `None`: there is none.
     pub fn of(marks: &[Mark]) -> Option<Self> {
         let mut known: Option<Self> = None;
         for mark in marks {

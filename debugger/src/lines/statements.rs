@@ -3,7 +3,7 @@
 use backtrail_decoder::PcSet;
 use std::cell::OnceCell;
 
-/// The executed instructions of a history that belong to a statement; found when first asked for.
+/// The executed instructions of a history that belong to a statement; found on first use.
 #[derive(Clone, Debug, Default)]
 pub struct Statements {
     pub(super) all: OnceCell<PcSet>,

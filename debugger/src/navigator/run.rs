@@ -118,7 +118,7 @@ impl Navigator {
         }
     }
 
-    /// Takes note of a hit, and says whether to stop there.
+    /// Records a hit, and returns whether to stop there.
     fn counts(&mut self, index: u64, number: u32, watch: &Watch<'_>) -> Result<bool> {
         let condition = self.breakpoints.get_mut(number)?.condition.clone();
         let condition = condition.as_ref();

@@ -36,7 +36,7 @@ struct KnownFunction {
 }
 
 impl SymbolFunctions {
-    /// Returns those of modules that stay mapped, none asked yet.
+    /// Builds the functions of modules that stay mapped, without cached ones.
     #[must_use]
     pub fn new(symbols: Arc<Symbolizer>) -> Self {
         Self {

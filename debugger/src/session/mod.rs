@@ -152,7 +152,7 @@ impl Session {
         })
     }
 
-    /// The calls of a thread; found when first asked for.
+    /// The calls of a thread; found on first use.
     ///
     /// # Errors
     /// When canceled.

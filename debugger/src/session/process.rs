@@ -123,7 +123,7 @@ impl Process {
         self.code.after_prologue(epoch, function)
     }
 
-    /// Copies code bytes from `at`, as they were in a version, and says how many there are.
+    /// Copies the code bytes of a version from `at`, and returns their number.
     pub fn read(&self, version: Version, at: Avma, out: &mut [u8]) -> usize {
         self.image.read_version(version, at, out)
     }

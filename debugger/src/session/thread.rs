@@ -19,7 +19,7 @@ pub struct Thread {
     pub history: History,
     /// The number of its process.
     pub(super) process: usize,
-    /// Its calls, once they were asked for.
+    /// The calls, found on first use.
     pub(super) forest: OnceCell<Forest>,
     /// The execution counts of its lines, once computed.
     pub(super) coverage: OnceCell<Coverage>,

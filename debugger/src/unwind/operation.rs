@@ -17,7 +17,7 @@ pub(crate) enum Operation {
     Store(MemoryOperand, Operand),
     /// A register gets an address.
     Address(u16, MemoryOperand),
-    /// So much is added to a register.
+    /// A number is added to a register.
     Add(u16, i64),
     /// Anything else.
     Other {
