@@ -7,7 +7,7 @@ mod versions;
 pub(crate) use versioned::VersionedImage;
 pub use versions::{Boundary, Change, NewCode, TimedChange, Version};
 
-use backtrail_pt::{Avma, Tid};
+use backtrail_pt::{Avma, Tid, Tsc};
 use section_map::SectionMap;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -119,6 +119,13 @@ impl Image {
         self.versions = Versions::by_time(changes);
     }
 
+    /// Returns the version that holds from the changes of a time on, if versions begin at times;
+    /// `None`: an unknown time.
+    #[must_use]
+    pub fn version_since(&self, at: Option<Tsc>) -> Version {
+        self.versions.since(at)
+    }
+
     /// Returns whether there are versions that begin at times.
     pub(crate) fn has_timed_versions(&self) -> bool {
         self.versions.are_timed() && !self.versions.is_empty()
@@ -181,7 +188,6 @@ impl Memory for Image {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use backtrail_pt::Tsc;
 
     fn section(start: u64, bytes: &[u8]) -> Section {
         Section {

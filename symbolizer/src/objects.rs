@@ -26,7 +26,10 @@ impl<'d> ObjectTable<'d> {
         for file in files {
             for table in [file.elf_symbol_table(), file.elf_dynamic_symbol_table()] {
                 for symbol in table.iter() {
-                    let is_data = symbol.st_type() == elf::STT_OBJECT && !symbol.is_undefined(LittleEndian);
+                    // Versions (`GLIBC_2.2.5`) are absolute symbols, and no data.
+                    let is_data = symbol.st_type() == elf::STT_OBJECT
+                        && !symbol.is_undefined(LittleEndian)
+                        && !symbol.is_absolute(LittleEndian);
                     let name = symbol.name(LittleEndian, table.strings()).unwrap_or_default();
                     if is_data && !name.is_empty() {
                         objects.push(Object {

@@ -18,6 +18,15 @@ pub enum Language {
     Cpp,
     /// Rust.
     Rust,
+    /// Go.
+    Go,
+}
+
+impl Language {
+    /// Returns whether types are written as in C: `struct point`.
+    pub fn is_written_as_c(self) -> bool {
+        matches!(self, Self::C | Self::Go)
+    }
 }
 
 /// A type.
@@ -135,6 +144,8 @@ pub enum Encoding {
     Float,
     ComplexFloat,
     Address,
+    /// A floating-point number of 128 bits (IEEE 754, binary128), or a complex number of two.
+    Quadruple,
     /// A decimal floating-point number.
     DecimalFloat,
     /// A fixed-point number.
@@ -183,6 +194,17 @@ pub struct Record {
     pub typedefs: Vec<MemberTypedef>,
     /// Whether other types are declared in it.
     pub nested: bool,
+    /// The kind of a type of Go that is no structure in the source.
+    pub go_kind: Option<GoKind>,
+}
+
+/// A kind of types of Go that its compiler describes as structures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoKind {
+    /// A string: `str` and `len`.
+    String,
+    /// A slice: `array`, `len` and `cap`.
+    Slice,
 }
 
 /// A member function.

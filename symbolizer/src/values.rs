@@ -96,6 +96,22 @@ impl SymbolFile {
         })
     }
 
+    /// Returns the same for an expression that computes the value itself, and not its location.
+    ///
+    /// # Errors
+    /// The reason why the value is unknown.
+    pub fn evaluate_value(
+        &self,
+        expression: &LocationExpression,
+        frame_base: Option<&LocationExpression>,
+        frame: &dyn FrameState,
+    ) -> Result<Vec<Piece>, Unknown> {
+        self.cell.with_dependent(|_, tables| {
+            let debug = tables.debug().ok_or("the file has no DWARF")?;
+            debug.evaluate_value(expression, frame_base, frame)
+        })
+    }
+
     /// Returns the address of a member whose location depends on the object.
     ///
     /// # Errors

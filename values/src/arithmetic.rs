@@ -406,6 +406,7 @@ mod tests {
             ("_Accum", 4, Encoding::Fixed),
             ("complex int", 8, Encoding::Unknown),
             ("__float128", 16, Encoding::Float),
+            ("long double", 16, Encoding::Quadruple),
             ("__bf16", 2, Encoding::Float),
             ("int", 4, Encoding::BigEndian),
         ] {

@@ -267,7 +267,7 @@ impl Names for EvalContext<'_> {
             Some(ty) => {
                 // In C, a record and a variable can share a name; `struct` distinguishes them.
                 let tagged = ty.described().is_some_and(|(_, described)| {
-                    described.language == Language::C
+                    described.language.is_written_as_c()
                         && matches!(described.kind, TypeKind::Record(_) | TypeKind::Enumeration(_))
                 });
                 !tagged || !is_value()

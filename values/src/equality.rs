@@ -6,7 +6,7 @@ use super::failure::{Evaluated, Failure, wrong};
 use super::types::Shape;
 use super::units::Units;
 use super::value::{Data, MAX_SIZE, Unavailable, Value};
-use super::{cpp_access, rust_access};
+use super::{cpp_access, go, rust_access};
 
 impl EvalContext<'_> {
     /// Both are numbers, or texts of the same characters; `other` is taken as `one` is.
@@ -64,7 +64,8 @@ impl EvalContext<'_> {
         let (at, units) = match value.ty.shape() {
             Shape::Record(record) => {
                 let found = cpp_access::text(self, value, &record, MAX_SIZE)
-                    .or_else(|| rust_access::text(self, value, &record, MAX_SIZE));
+                    .or_else(|| rust_access::text(self, value, &record, MAX_SIZE))
+                    .or_else(|| go::string(self, value, &record, MAX_SIZE));
                 return Ok(found.transpose()?);
             }
             Shape::Array { element, .. } => {

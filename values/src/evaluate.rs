@@ -9,7 +9,7 @@ use super::number::{Complex, Number};
 use super::parser::{Expression, Suffix, TypeName};
 use super::types::{RecordShape, Shape, Ty};
 use super::value::{Data, Unavailable, Value};
-use super::{cpp_access, rust_access};
+use super::{cpp_access, go, rust_access};
 use backtrail_symbolizer::types::{Encoding, Language, PointerKind};
 use std::sync::Arc;
 
@@ -489,6 +489,7 @@ impl EvalContext<'_> {
         let key = self.without_reference(key)?;
         match self.held_record(&value)? {
             Some((value, record)) => cpp_access::element(self, &value, &record, &key)
+                .or_else(|| go::element(self, &value, &record, &key))
                 .unwrap_or_else(|| rust_access::element(self, &value, &record, &key)),
             None => self.index(&value, self.whole_number(&key)?),
         }
@@ -587,7 +588,7 @@ impl EvalContext<'_> {
     /// C has numbers for truth values.
     pub fn truth(&self, truth: bool) -> Value {
         let ty = match self.language() {
-            Language::C => Ty::int(),
+            Language::C | Language::Go => Ty::int(),
             _ => boolean(),
         };
         Value::number(ty, i128::from(truth))

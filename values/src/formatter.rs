@@ -10,7 +10,7 @@ use super::scalar;
 use super::text::REPEATS;
 use super::types::{ArrayCount, Base, RecordShape, Shape, Ty};
 use super::units::Units;
-use super::value::{MAX_SIZE, Unavailable, Value};
+use super::value::{Data, MAX_SIZE, Unavailable, Value};
 use backtrail_symbolizer::types::{Encoding, Language, MemberLocation, PointerKind, TypeKind};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -100,10 +100,16 @@ impl<'a> ValueFormatter<'a> {
     }
 
     fn shown(&self, value: &Value, depth: u32) -> Result<FormattedValue, Unavailable> {
-        if let super::value::Data::Unavailable(cause) = &value.data {
-            return Err(cause.clone());
+        let shape = value.ty.shape();
+        // As in GDB, references to temporary objects have no value then: gcc states registers for
+        // them that the program uses again.
+        let is_reference = matches!(shape, Shape::Pointer(PointerKind::Reference, _));
+        match &value.data {
+            Data::Unavailable(Unavailable::ImplicitPointer(..)) if is_reference => {}
+            Data::Unavailable(cause) => return Err(cause.clone()),
+            _ => {}
         }
-        match value.ty.shape() {
+        match shape {
             Shape::Void => Ok(text("void")),
             Shape::Base(base) => self.base(value, &base).map(text),
             Shape::Enumeration(described, size) => {
@@ -131,7 +137,29 @@ impl<'a> ValueFormatter<'a> {
         }
     }
 
+    /// The text of a complex number of which one part is not known.
+    fn incomplete_complex(&self, value: &Value, base: &Base) -> Option<String> {
+        let size = base.size / 2;
+        let part = |offset| {
+            let ty = Ty::base("part", size, Encoding::Float);
+            self.shown(&value.part(ty, offset), 0)
+        };
+        let text = |part: Result<FormattedValue, Unavailable>| {
+            part.map_or_else(|cause| cause.text(), |part| part.text)
+        };
+        let (real, imaginary) = (part(0), part(size));
+        let is_one = real.is_ok() != imaginary.is_ok();
+        is_one.then(|| format!("{} + {}i", text(real), text(imaginary)))
+    }
+
     fn base(&self, value: &Value, base: &Base) -> Result<String, Unavailable> {
+        if base.encoding == Encoding::ComplexFloat
+            && self.letter.is_none()
+            && is_supported(base)
+            && let Some(found) = self.incomplete_complex(value, base)
+        {
+            return Ok(found);
+        }
         let bytes = value.bytes(self.context.source)?;
         let bits = value.bit_count(bytes.len());
         let is_number = is_integer(base.encoding);
@@ -226,24 +254,30 @@ impl<'a> ValueFormatter<'a> {
     }
 
     fn reference(&self, value: &Value, target: &Ty, depth: u32) -> Result<FormattedValue, Unavailable> {
-        let bytes = match value.read(self.context.source, 8) {
-            Err(Unavailable::ImplicitPointer(entry, offset)) => {
-                let inner = self.context.implicit_target(entry, offset, target.clone());
-                return self.shown(&inner, depth + 1);
+        let (name, inner) = match value.read(self.context.source, 8) {
+            Ok(bytes) => {
+                let at = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+                (format!("@{at:#x}"), Value::at(target.clone(), at))
             }
-            other => other?,
+            // The target is in no memory.
+            Err(cause) => match cause {
+                Unavailable::ImplicitPointer(entry, offset) => {
+                    let inner = self.context.implicit_target(entry, offset, target.clone());
+                    (cause.text(), inner)
+                }
+                cause => return Err(cause),
+            },
         };
-        let at = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-        let inner = self.show(&Value::at(target.clone(), at), depth + 1);
+        let inner = self.show(&inner, depth + 1);
         if inner.pretty {
             return Ok(inner);
         }
         let shown = match depth {
             // GDB shows what members refer to by its address alone.
-            0 => format!("@{at:#x}: {}", inner.text),
+            0 => format!("{name}: {}", inner.text),
             _ => match target.shape() {
-                Shape::Record(_) | Shape::Array { .. } => format!("@{at:#x}"),
-                _ => format!("@{at:#x}: {}", inner.text),
+                Shape::Record(_) | Shape::Array { .. } => name,
+                _ => format!("{name}: {}", inner.text),
             },
         };
         Ok(FormattedValue {
@@ -295,6 +329,7 @@ impl<'a> ValueFormatter<'a> {
             let pretty = match record.described.language {
                 Language::Rust => self.format_rust(value, record, depth),
                 Language::Cpp => self.format_cpp(value, record, depth),
+                Language::Go => self.format_go(value, record, depth),
                 _ => None,
             };
             if let Some(shown) = pretty {
@@ -399,12 +434,18 @@ impl<'a> ValueFormatter<'a> {
         if let Some(units) = units {
             let limit = self.context.elements;
             let wanted = count.min(limit as u64 + 1);
-            let mut bytes = value.read(self.context.source, wanted * units.size)?;
-            let last = bytes.len().saturating_sub(units.size as usize);
-            if count <= limit as u64 && bytes.iter().skip(last).all(|byte| *byte == 0) {
-                bytes.truncate(last);
+            match value.read(self.context.source, wanted * units.size) {
+                Ok(mut bytes) => {
+                    let last = bytes.len().saturating_sub(units.size as usize);
+                    if count <= limit as u64 && bytes.iter().skip(last).all(|byte| *byte == 0) {
+                        bytes.truncate(last);
+                    }
+                    return Ok(text(units.quoted(&bytes, false, limit)));
+                }
+                // The characters of which pieces are known are shown one by one.
+                Err(_) if value.has_known_bytes() => {}
+                Err(cause) => return Err(cause),
             }
-            return Ok(text(units.quoted(&bytes, false, limit)));
         }
         let elements = (0..count).map(|number| {
             let element = value.part(element.clone(), number.saturating_mul(size));
@@ -436,7 +477,7 @@ impl<'a> ValueFormatter<'a> {
             }
         }
         let mut shown: Vec<FormattedMember> = Vec::new();
-        let mut last: Option<Vec<u8>> = None;
+        let mut last: Option<Result<Vec<u8>, Unavailable>> = None;
         let limit = self.context.elements;
         let mut printed = 0;
         let mut looked_at = 0u64;
@@ -448,9 +489,14 @@ impl<'a> ValueFormatter<'a> {
             if looked_at > MAX_SIZE || self.parts.get() > self.most_parts() {
                 return (shown, true);
             }
-            let bytes = element.bytes(self.context.source).ok();
-            if bytes.is_some()
-                && bytes == last
+            let bytes = element.bytes(self.context.source);
+            let is_comparable = match bytes {
+                Ok(_) => true,
+                Err(Unavailable::OptimizedOut) => !element.has_known_bytes(),
+                Err(_) => false,
+            };
+            if is_comparable
+                && last.as_ref() == Some(&bytes)
                 && !*is_open.get_or_insert_with(|| self.context.has_open_array(&element.ty))
                 && let Some(run) = shown.last_mut()
             {
@@ -461,7 +507,7 @@ impl<'a> ValueFormatter<'a> {
             if printed >= limit {
                 return (shown, true);
             }
-            last = bytes;
+            last = Some(bytes).filter(|_| is_comparable);
             shown.push(FormattedMember::new(name, self.show(&element, depth + 1)));
         }
         // A run at the end may have more than are shown.

@@ -19,6 +19,7 @@ mod failure;
 mod float;
 mod formatted;
 mod formatter;
+mod go;
 mod layout;
 mod lexer;
 mod member_pointers;

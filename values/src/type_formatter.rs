@@ -222,7 +222,7 @@ fn declare_named(described: &Type, inner: &str) -> String {
     let kind = &described.kind;
     let name = described.name.as_deref().unwrap_or("{...}");
     let short = match (kind, described.language) {
-        (TypeKind::Base(_), Language::C | Language::Cpp) => canonical(name).to_owned(),
+        (TypeKind::Base(_), Language::C | Language::Cpp | Language::Go) => canonical(name).to_owned(),
         (TypeKind::Record(_), Language::Cpp) => short(name),
         _ => name.to_owned(),
     };
@@ -232,7 +232,7 @@ fn declare_named(described: &Type, inner: &str) -> String {
         TypeKind::Enumeration(_) => Some("enum"),
         _ => None,
     };
-    let shown = described.language == Language::C || described.name.is_none();
+    let shown = described.language.is_written_as_c() || described.name.is_none();
     match keyword.filter(|_| shown) {
         Some(keyword) => spaced(&format!("{keyword} {name}"), inner),
         None => spaced(name, inner),

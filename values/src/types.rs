@@ -154,6 +154,7 @@ impl RecordShape {
             methods: Vec::new(),
             typedefs: Vec::new(),
             nested: false,
+            go_kind: None,
         };
         match &self.described.kind {
             TypeKind::Record(record) => record,

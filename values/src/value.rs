@@ -210,6 +210,20 @@ impl Value {
         }
     }
 
+    /// Returns whether some of its bytes are known and in no memory.
+    pub fn has_known_bytes(&self) -> bool {
+        let (Data::Bytes(bytes, range), Some(size)) = (&self.data, self.ty.size()) else {
+            return false;
+        };
+        let size = usize::try_from(size).unwrap_or(usize::MAX).min(range.len());
+        (range.start..range.start.saturating_add(size)).any(|byte| {
+            let first = byte as u64 * 8;
+            let is_missing =
+                |(bits, _): &(Range<u64>, Unavailable)| bits.start < first + 8 && first < bits.end;
+            byte < bytes.bytes.len() && !bytes.unavailable.iter().any(is_missing)
+        })
+    }
+
     /// Its bytes as its type has them.
     pub fn bytes(&self, source: &dyn ValueSource) -> Result<Vec<u8>, Unavailable> {
         let size = self
@@ -270,6 +284,7 @@ mod tests {
         let source = NoSource::because("nothing is known here");
         assert_eq!(value.bytes(&source), Err(Unavailable::OptimizedOut));
         assert_eq!(value.read(&source, 2), Ok(vec![1, 2]));
+        assert!(value.has_known_bytes() && !value.part(Ty::char(), 2).has_known_bytes());
         assert_eq!(value.part(Ty::char(), 1).bytes(&source), Ok(vec![2]));
         assert!(value.part(Ty::char(), 9).bytes(&source).is_err());
         let field = |offset, size| Value {

@@ -90,12 +90,10 @@ impl<'a> CoreSource<'a> {
             caller: &caller,
             depth: depth + 1,
         };
-        let pieces = file.evaluate(expression, site.frame_base.as_ref(), &state)?;
+        let pieces = file.evaluate_value(expression, site.frame_base.as_ref(), &state)?;
         match pieces.as_slice() {
             [piece] => match piece.location {
                 backtrail_symbolizer::ValueLocation::Value(bytes) => Ok(u64::from_le_bytes(bytes)),
-                // An expression for a value leaves it on the stack, as it would an address.
-                backtrail_symbolizer::ValueLocation::Memory(value) => Ok(value),
                 backtrail_symbolizer::ValueLocation::Register(register) => state.register(register),
                 _ => Err(not_stated()),
             },

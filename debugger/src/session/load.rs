@@ -90,8 +90,10 @@ impl Prepared {
         let mut files = modules::BundleFiles::new(bundle, &search);
         for process in &manifest.processes {
             let core = bundle.core_of(process.pid)?;
-            let modules::MappedModules { symbols, code } = files.map(&process.modules, core.as_ref());
+            let (mapped, code) = files.map(&process.modules, core.as_ref());
             let image = Arc::new(image_of(bundle, process, manifest.tsc, code)?);
+            let since = |time| image.version_since(manifest.tsc.map(|tsc| tsc.tsc(time)));
+            let symbols = mapped.over_time(since, &mut files.notes);
             images.insert(process.pid, Arc::clone(&image));
             let mode = code_mode::of_bundle(bundle, process)?;
             notes.extend(code_mode::note(process, mode));

@@ -6,7 +6,7 @@ use backtrail_bundle::core::{Core, FileBuild};
 use backtrail_bundle::manifest::Module;
 use backtrail_bundle::{Bundle, BundlePath, SharedBytes, module_file};
 use backtrail_decoder::{Section, Version};
-use backtrail_pt::{BuildId, Svma};
+use backtrail_pt::{BuildId, Nanos, Svma};
 use backtrail_symbolizer::{self as symbolizer, DebugSearch, SymbolFile, Symbolizer};
 use object::LittleEndian;
 use object::elf::{ELFCLASS32, FileHeader32, FileHeader64, PF_X, PT_LOAD};
@@ -76,9 +76,16 @@ pub(super) struct BundleFiles<'a> {
 
 /// The modules of a process.
 pub(super) struct MappedModules {
-    pub symbols: ModuleHistory,
-    /// The code of modules whose files are not in the bundle.
-    pub code: Vec<Section>,
+    pieces: Vec<Piece>,
+}
+
+/// A mapping of a module, and the period in which it held.
+struct Piece {
+    mapped: symbolizer::Module,
+    /// The boundaries of the module.
+    versions: (Version, Option<Version>),
+    /// The times of the mapping.
+    times: (Option<Nanos>, Option<Nanos>),
 }
 
 /// A module's file.
@@ -162,10 +169,10 @@ impl<'a> BundleFiles<'a> {
         })
     }
 
-    /// Maps the modules of a process. `core` is that of the process.
-    pub fn map(&mut self, modules: &[Module], core: Option<&Core>) -> MappedModules {
-        let mut mapped: Vec<(&Module, Vec<symbolizer::Module>)> = Vec::new();
-        let mut code = Vec::new();
+    /// Maps the modules of a process, and returns the code of those whose files are not in the
+    /// bundle, too. `core` is that of the process.
+    pub fn map(&mut self, modules: &[Module], core: Option<&Core>) -> (MappedModules, Vec<Section>) {
+        let (mut mapped, mut code) = (Vec::new(), Vec::new());
         for module in modules {
             let refusal = self.refusal(module, core);
             let file = match &module.file {
@@ -174,18 +181,27 @@ impl<'a> BundleFiles<'a> {
             };
             let bias = lowest(&file.loads).map_or(module.base.0, |lowest| module.bias(lowest));
             let stated = module.mappings.iter();
-            let stated = stated.map(|mapping| mapping.start..mapping.start + mapping.size);
+            let stated = stated.map(|mapping| {
+                let range = mapping.start..mapping.start + mapping.size;
+                (range, (mapping.from, mapping.until))
+            });
             let loaded = file.loads.iter().filter(|_| module.mappings.is_empty());
-            let loaded = loaded.map(|load| load.at.to_avma(bias)..load.at.to_avma(bias) + load.size);
+            let loaded = loaded.map(|load| {
+                let range = load.at.to_avma(bias)..load.at.to_avma(bias) + load.size;
+                (range, (None, None))
+            });
             let name: Arc<str> = module.path.as_str().into();
             let symbols = file.symbols.clone().filter(|_| refusal.is_none());
-            let pieces = stated.chain(loaded).map(|range| symbolizer::Module {
-                range,
-                bias,
-                name: Arc::clone(&name),
-                file: symbols.clone(),
-            });
-            mapped.push((module, pieces.collect()));
+            mapped.extend(stated.chain(loaded).map(|(range, times)| Piece {
+                mapped: symbolizer::Module {
+                    range,
+                    bias,
+                    name: Arc::clone(&name),
+                    file: symbols.clone(),
+                },
+                versions: (Version(module.mapped_from), module.mapped_until.map(Version)),
+                times,
+            }));
             // The code of a module that was mapped for a time is known from the bundle alone.
             let mut mappings = module.mappings.iter();
             let is_lasting = module.mapped_from == 0
@@ -196,8 +212,7 @@ impl<'a> BundleFiles<'a> {
             }
             self.warnings.extend(refusal);
         }
-        let symbols = over_time(&mapped, &mut self.notes);
-        MappedModules { symbols, code }
+        (MappedModules { pieces: mapped }, code)
     }
 
     /// Returns the note that a module's file is another build than the one in the core.
@@ -237,53 +252,66 @@ fn in_words(id: Option<BuildId>) -> String {
 /// names in those of the later periods.
 const MAX_EPOCHS: usize = 256;
 
-/// Returns the symbols of modules with their mappings over time. `notes` receives what is unknown.
-fn over_time(mapped: &[(&Module, Vec<symbolizer::Module>)], notes: &mut Vec<String>) -> ModuleHistory {
-    let modules = || mapped.iter().map(|(module, _)| module);
-    let mut starts: Vec<u32> = vec![0];
-    starts.extend(modules().map(|module| module.mapped_from));
-    starts.extend(modules().filter_map(|module| module.mapped_until));
-    starts.sort_unstable();
-    starts.dedup();
-    let of_version = |version: u32| {
-        let here = mapped.iter().filter(|(module, _)| {
-            module.mapped_from <= version && module.mapped_until.is_none_or(|until| version < until)
-        });
-        let mut symbols = Symbolizer::new();
-        symbols.add_modules(here.flat_map(|(_, pieces)| pieces.iter().cloned()));
-        symbols
-    };
-    if starts.len() == 1 {
-        return of_version(0).into();
+impl MappedModules {
+    /// Returns the symbols of the modules over time. `since` returns the version of the code that
+    /// holds from a time on. `notes` receives what is unknown.
+    pub fn over_time(self, since: impl Fn(Nanos) -> Version, notes: &mut Vec<String>) -> ModuleHistory {
+        let period = |piece: &Piece| {
+            let (from, until) = piece.times;
+            let from = from.map(&since).unwrap_or_default().max(piece.versions.0);
+            let until = until.map(&since).into_iter().chain(piece.versions.1).min();
+            (from, until)
+        };
+        let pieces: Vec<_> = self
+            .pieces
+            .into_iter()
+            .map(|piece| (period(&piece), piece.mapped))
+            .collect();
+        let mut starts = vec![Version::default()];
+        starts.extend(pieces.iter().map(|((from, _), _)| *from));
+        starts.extend(pieces.iter().filter_map(|((_, until), _)| *until));
+        starts.sort_unstable();
+        starts.dedup();
+        let of_version = |version: Version| {
+            let holds = |from: Version, until: Option<Version>| {
+                from <= version && until.is_none_or(|until| version < until)
+            };
+            let here = pieces.iter().filter(|((from, until), _)| holds(*from, *until));
+            let mut symbols = Symbolizer::new();
+            symbols.add_modules(here.map(|(_, mapped)| mapped.clone()));
+            symbols
+        };
+        if starts.len() == 1 {
+            return of_version(Version::default()).into();
+        }
+        if starts.len() > MAX_EPOCHS {
+            notes.push(format!(
+                "modules were replaced {} times; the names of those after {MAX_EPOCHS} replacements are unknown",
+                starts.len() - 1
+            ));
+        }
+        let of = |wanted: bool| {
+            let lasts =
+                |(from, until): (Version, Option<Version>)| from == Version::default() && until.is_none();
+            let pieces = pieces.iter().filter(move |(period, _)| lasts(*period) == wanted);
+            pieces.map(|(_, mapped)| mapped.clone())
+        };
+        let mut stable = Symbolizer::new();
+        stable.add_modules(of(true));
+        // Modules that are mapped for a time hide those that last. They may have replaced a part.
+        stable.add_modules(of(false).map(|mapped| symbolizer::Module {
+            file: None,
+            name: "(replaced modules)".into(),
+            ..mapped
+        }));
+        let replaced = of(false).map(|mapped| mapped.range).collect();
+        let known = starts.iter().take(MAX_EPOCHS);
+        let mut epochs: Vec<(Version, Symbolizer)> = known.map(|&start| (start, of_version(start))).collect();
+        if let Some(&next) = starts.get(MAX_EPOCHS) {
+            epochs.push((next, stable.clone()));
+        }
+        ModuleHistory::new(stable, epochs, replaced)
     }
-    if starts.len() > MAX_EPOCHS {
-        notes.push(format!(
-            "modules were replaced {} times; the names of those after {MAX_EPOCHS} replacements are unknown",
-            starts.len() - 1
-        ));
-    }
-    let lasting = |module: &Module| module.mapped_from == 0 && module.mapped_until.is_none();
-    let of = |wanted: bool| {
-        let modules = mapped.iter().filter(move |(module, _)| lasting(module) == wanted);
-        modules.flat_map(|(_, pieces)| pieces.iter().cloned())
-    };
-    let mut stable = Symbolizer::new();
-    stable.add_modules(of(true));
-    // Modules that are mapped for a time hide those that last, as they may have replaced a part.
-    let replaced: Vec<symbolizer::Module> = of(false).collect();
-    stable.add_modules(replaced.iter().map(|piece| symbolizer::Module {
-        file: None,
-        name: "(replaced modules)".into(),
-        ..piece.clone()
-    }));
-    let known = starts.iter().take(MAX_EPOCHS);
-    let mut epochs: Vec<(Version, Symbolizer)> =
-        known.map(|&start| (Version(start), of_version(start))).collect();
-    if let Some(&next) = starts.get(MAX_EPOCHS) {
-        epochs.push((Version(next), stable.clone()));
-    }
-    let replaced = replaced.into_iter().map(|piece| piece.range).collect();
-    ModuleHistory::new(stable, epochs, replaced)
 }
 
 /// Compares a file with the build id of a module.

@@ -172,13 +172,21 @@ impl Versions {
         Some(Version::default()..=Version(last))
     }
 
+    /// Returns the version that holds from the changes of a time on; `None`: an unknown time. It
+    /// is the first one if no version begins at a time.
+    pub fn since(&self, at: Option<Tsc>) -> Version {
+        let times = self.times.as_deref().unwrap_or_default();
+        let begun = match at {
+            Some(_) => times.partition_point(|time| time.is_some_and(|time| Some(time) <= at)),
+            None => times.len(),
+        };
+        Version(u32::try_from(begun).unwrap_or(u32::MAX))
+    }
+
     /// Returns the versions that flow between two times may be of.
     pub fn between(&self, after: Option<Tsc>, before: Option<Tsc>) -> RangeInclusive<Version> {
         let times = self.times.as_deref().unwrap_or_default();
-        let begun = |at: Option<Tsc>| {
-            let passed = times.partition_point(|time| time.is_some_and(|time| Some(time) <= at));
-            Version(u32::try_from(passed).unwrap_or(u32::MAX))
-        };
+        let begun = |at: Option<Tsc>| at.map_or(Version::default(), |at| self.since(Some(at)));
         let all = Version(u32::try_from(times.len()).unwrap_or(u32::MAX));
         // A change at an unknown time may be before any flow.
         let is_known = times.last().is_none_or(Option::is_some);

@@ -9,6 +9,7 @@ use crate::entry_id::EntryId;
 use crate::location::{FrameState, LocationExpression, Piece, Unknown, ValueLocation};
 use crate::variables::VariableLocation;
 use gimli::{EvaluationResult, LittleEndian, Location, Operation, Value, ValueType};
+use std::borrow::Cow;
 
 /// The most operations of a genuine expression.
 const MAX_OPERATIONS: u32 = 4096;
@@ -20,6 +21,10 @@ const MAX_DEPTH: u32 = 4;
 const MAX_PIECES: usize = 4096;
 
 const DAMAGED: Unknown = Unknown::Borrowed("its location expression is malformed");
+const UNKNOWN_TYPE: Unknown = Unknown::Borrowed("its location expression uses an unsupported type");
+/// Clang loads 16 bytes for a spilled number of 8.
+const WIDE_LOAD: Unknown =
+    Unknown::Borrowed("its location expression is malformed: it loads more bytes than an address has");
 
 /// The context of an evaluation.
 #[derive(Clone, Copy)]
@@ -46,6 +51,25 @@ impl<'d> DebugInfo<'d> {
             depth: 0,
         };
         self.evaluate_in(expression, context)
+    }
+
+    /// Returns the pieces of a value whose expression computes the value itself, not a location.
+    pub fn evaluate_value(
+        &self,
+        expression: &LocationExpression,
+        frame_base: Option<&LocationExpression>,
+        frame: &dyn FrameState,
+    ) -> Result<Vec<Piece>, Unknown> {
+        let owner = self.entry(expression.unit).ok_or(DAMAGED)?;
+        if is_location(&expression.code, owner.unit.unit.gimli.encoding()) {
+            return self.evaluate(expression, frame_base, frame);
+        }
+        let code = [&*expression.code, &[gimli::DW_OP_stack_value.0]].concat();
+        let expression = LocationExpression {
+            code: code.into(),
+            unit: expression.unit,
+        };
+        self.evaluate(&expression, frame_base, frame)
     }
 
     /// Returns the address of a member of the object at an address (DWARF 5, section 5.7.6).
@@ -81,9 +105,11 @@ impl<'d> DebugInfo<'d> {
             return Err("its location depends on too many other values".into());
         }
         let owner = self.entry(expression.unit).ok_or(DAMAGED)?;
-        let parts = parts(&expression.code, owner.unit.unit.gimli.encoding()).ok_or(DAMAGED)?;
+        let encoding = owner.unit.unit.gimli.encoding();
+        let code = without_marks(&expression.code, encoding);
+        let parts = parts(&code, encoding).ok_or(DAMAGED)?;
         if parts.is_empty() {
-            let location = self.locate(&owner, &expression.code, context)?;
+            let location = self.locate(&owner, &code, context)?;
             return Ok(vec![Piece {
                 bits: None,
                 bit_offset: 0,
@@ -118,7 +144,10 @@ impl<'d> DebugInfo<'d> {
         if let Some(object) = context.object {
             evaluation.set_initial_value(object);
         }
-        let malformed = |_| DAMAGED;
+        let malformed = |error| match error {
+            gimli::Error::InvalidDerefSize(_) => WIDE_LOAD,
+            _ => DAMAGED,
+        };
         let mut state = evaluation.evaluate().map_err(malformed)?;
         for _ in 0..MAX_LOOKUPS {
             state = match state {
@@ -158,10 +187,10 @@ impl<'d> DebugInfo<'d> {
                     evaluation.resume_with_tls(context.frame.thread_local(offset)?)
                 }
                 EvaluationResult::RequiresEntryValue(inner) => {
-                    let register = sole_register(inner, unit.encoding())
+                    let (register, base_type) = typed_register(inner, unit.encoding())
                         .ok_or("it depends on memory at the function's entry")?;
                     let value = context.frame.entry_value(register)?;
-                    evaluation.resume_with_entry_value(Value::Generic(value))
+                    evaluation.resume_with_entry_value(typed(owner, base_type, value)?)
                 }
                 EvaluationResult::RequiresRelocatedAddress(address) => {
                     evaluation.resume_with_relocated_address(address.wrapping_add(context.frame.bias()))
@@ -172,7 +201,7 @@ impl<'d> DebugInfo<'d> {
                     evaluation.resume_with_indexed_address(address.wrapping_add(bias))
                 }
                 EvaluationResult::RequiresBaseType(offset) => {
-                    evaluation.resume_with_base_type(base_type(owner, offset).ok_or(DAMAGED)?)
+                    evaluation.resume_with_base_type(base_type(owner, offset).ok_or(UNKNOWN_TYPE)?)
                 }
                 EvaluationResult::RequiresParameterRef(_) => {
                     return Err("the caller does not state this parameter".into());
@@ -211,6 +240,50 @@ impl<'d> DebugInfo<'d> {
         match constant(&entry) {
             Some(value) => Some(VariableLocation::Constant(value)),
             None => Some(entry.location(gimli::DW_AT_location, at)),
+        }
+    }
+}
+
+/// Returns an expression without gcc's marks for variables that may not be initialized
+/// (`DW_OP_GNU_uninit`).
+fn without_marks(code: &[u8], encoding: gimli::Encoding) -> Cow<'_, [u8]> {
+    if !code.contains(&gimli::DW_OP_GNU_uninit.0) {
+        return Cow::Borrowed(code);
+    }
+    let expression = gimli::Expression(Slice::new(code, LittleEndian));
+    let mut operations = expression.operations(encoding);
+    let (mut kept, mut start) = (Vec::with_capacity(code.len()), 0);
+    while let Ok(Some(operation)) = operations.next() {
+        let end = operations.offset_from(&expression);
+        match operation {
+            Operation::Uninitialized => {}
+            // The target of a branch would move.
+            Operation::Bra { .. } | Operation::Skip { .. } => return Cow::Borrowed(code),
+            _ => kept.extend_from_slice(code.get(start..end).unwrap_or_default()),
+        }
+        start = end;
+    }
+    kept.extend_from_slice(code.get(start..).unwrap_or_default());
+    Cow::Owned(kept)
+}
+
+/// Returns whether an expression describes a location or an implicit value. Malformed ones count,
+/// too.
+fn is_location(code: &[u8], encoding: gimli::Encoding) -> bool {
+    let expression = gimli::Expression(Slice::new(code, LittleEndian));
+    let mut operations = expression.operations(encoding);
+    loop {
+        match operations.next() {
+            Ok(None) => return false,
+            Err(_)
+            | Ok(Some(
+                Operation::Register { .. }
+                | Operation::StackValue
+                | Operation::ImplicitValue { .. }
+                | Operation::ImplicitPointer { .. }
+                | Operation::Piece { .. },
+            )) => return true,
+            Ok(Some(_)) => {}
         }
     }
 }
@@ -271,12 +344,23 @@ pub(super) fn sole_register(
     expression: gimli::Expression<Slice<'_>>,
     encoding: gimli::Encoding,
 ) -> Option<u16> {
+    typed_register(expression, encoding).map(|(register, _)| register)
+}
+
+/// Returns the register of `DW_OP_regN`, `DW_OP_regval_type` or their equivalents, and the type of
+/// its value.
+fn typed_register(
+    expression: gimli::Expression<Slice<'_>>,
+    encoding: gimli::Encoding,
+) -> Option<(u16, gimli::UnitOffset)> {
     let mut operations = expression.operations(encoding);
     let found = match operations.next().ok()?? {
-        Operation::Register { register } => register.0,
+        Operation::Register { register } => (register.0, gimli::UnitOffset(0)),
         Operation::RegisterOffset {
-            register, offset: 0, ..
-        } => register.0,
+            register,
+            offset: 0,
+            base_type,
+        } => (register.0, base_type),
         _ => return None,
     };
     operations.next().ok()?.is_none().then_some(found)
@@ -291,7 +375,7 @@ fn base_type(owner: &Entry<'_, '_>, offset: gimli::UnitOffset) -> Option<ValueTy
 }
 
 fn typed(owner: &Entry<'_, '_>, offset: gimli::UnitOffset, value: u64) -> Result<Value, Unknown> {
-    let as_type = base_type(owner, offset).ok_or("its location expression uses an unknown type")?;
+    let as_type = base_type(owner, offset).ok_or(UNKNOWN_TYPE)?;
     match as_type {
         ValueType::F32 => Ok(Value::F32(f32::from_bits(value as u32))),
         ValueType::F64 => Ok(Value::F64(f64::from_bits(value))),

@@ -13,6 +13,7 @@ pub(super) fn language(entry: &Entry<'_, '_>) -> Language {
     };
     match stated {
         gimli::DW_LANG_Rust => Language::Rust,
+        gimli::DW_LANG_Go => Language::Go,
         stated if is_cpp_language(AttributeValue::Language(stated)) => Language::Cpp,
         _ => Language::C,
     }

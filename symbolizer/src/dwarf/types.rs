@@ -7,7 +7,7 @@ use super::info::DebugInfo;
 use super::language::language;
 use crate::entry_id::EntryId;
 use crate::types::{
-    Access, Count, DynamicProperty, Encoding, Enumeration, Keyword, Language, Member, MemberLocation,
+    Access, Count, DynamicProperty, Encoding, Enumeration, GoKind, Keyword, Language, Member, MemberLocation,
     MemberTypedef, Method, Parameter, PointerKind, Qualifier, Record, TemplateArgument, Type, TypeKind,
 };
 use gimli::{AttributeValue, DwTag};
@@ -110,6 +110,7 @@ impl<'d> DebugInfo<'d> {
         let mut record = Record {
             keyword,
             declaration: entry.flag(gimli::DW_AT_declaration),
+            go_kind: go_kind(entry),
             ..Record::default()
         };
         let default = match keyword {
@@ -231,8 +232,23 @@ impl<'d> DebugInfo<'d> {
             variadic: children
                 .iter()
                 .any(|child| child.tag() == gimli::DW_TAG_unspecified_parameters),
-            prototyped: described.flag(gimli::DW_AT_prototyped) || language(entry) != Language::C,
+            prototyped: described.flag(gimli::DW_AT_prototyped) || !language(entry).is_written_as_c(),
         }
+    }
+}
+
+/// Returns the kind that Go's compiler states with a structure.
+fn go_kind(entry: &Entry<'_, '_>) -> Option<GoKind> {
+    /// The attribute, and the numbers of kinds (package `reflect` of Go).
+    const ATTRIBUTE: gimli::DwAt = gimli::DwAt(0x2900);
+    const SLICE: u64 = 23;
+    const STRING: u64 = 24;
+    let kind = entry.number(ATTRIBUTE)?;
+    match kind {
+        _ if language(entry) != Language::Go => None,
+        SLICE => Some(GoKind::Slice),
+        STRING => Some(GoKind::String),
+        _ => None,
     }
 }
 
@@ -261,6 +277,17 @@ fn template_argument(entry: &Entry<'_, '_>) -> Option<TemplateArgument> {
     })
 }
 
+/// Returns whether a floating-point or complex type is known to have the format binary128.
+/// Fortran's names state it, and gcc's option for `long double` does.
+fn is_quadruple(entry: &Entry<'_, '_>) -> bool {
+    let has = |text: Option<&[u8]>, word: &[u8]| {
+        text.is_some_and(|text| text.windows(word.len()).any(|found| found == word))
+    };
+    let name = entry.text(gimli::DW_AT_name);
+    let producer = || entry.root()?.text(gimli::DW_AT_producer);
+    has(name, b"(kind=16)") || has(name, b"long double") && has(producer(), b"-mlong-double-128")
+}
+
 fn encoding(entry: &Entry<'_, '_>) -> Encoding {
     let Some(AttributeValue::Encoding(encoding)) = entry.value(gimli::DW_AT_encoding) else {
         return Encoding::Unknown;
@@ -283,6 +310,7 @@ fn encoding(entry: &Entry<'_, '_>) -> Encoding {
         gimli::DW_ATE_unsigned_char => Encoding::UnsignedChar,
         gimli::DW_ATE_UTF | gimli::DW_ATE_ASCII | gimli::DW_ATE_UCS => Encoding::Utf,
         gimli::DW_ATE_boolean => Encoding::Boolean,
+        gimli::DW_ATE_float | gimli::DW_ATE_complex_float if is_quadruple(entry) => Encoding::Quadruple,
         gimli::DW_ATE_float => Encoding::Float,
         gimli::DW_ATE_complex_float => Encoding::ComplexFloat,
         gimli::DW_ATE_address => Encoding::Address,

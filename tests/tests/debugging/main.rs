@@ -15,6 +15,7 @@ mod lazily;
 mod lldb;
 mod locals_matrix;
 mod modules;
+mod partial_values;
 mod past;
 mod search;
 mod split_dwarf;

@@ -196,6 +196,7 @@ impl CodeMap {
     }
 
     /// Returns how often code was replaced.
+    #[cfg(test)]
     pub(super) fn replacements(&self) -> usize {
         self.replaced.len()
     }

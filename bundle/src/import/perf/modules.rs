@@ -262,22 +262,15 @@ pub(super) fn add_modules(
             }),
         }
     }
-    note_changes(process, &code, notes);
+    note_anonymous(process, &code, notes);
     if let Some(core) = core_of_process {
         note_unrecorded(process, core, notes);
     }
     Ok(())
 }
 
-/// Notes code that was replaced, and code that is in no file.
-fn note_changes(process: &Process, code: &CodeMap, notes: &mut Vec<String>) {
-    let replacements = code.replacements();
-    if replacements != 0 {
-        notes.push(format!(
-            "process {} mapped other code over its code (parts: {replacements}); the trace is decoded with the code of each time, but names are those of the last module",
-            process.pid
-        ));
-    }
+/// Notes code that is in no file.
+fn note_anonymous(process: &Process, code: &CodeMap, notes: &mut Vec<String>) {
     let anonymous = code
         .parts()
         .filter(|part| part.mmap.path.starts_with("//anon"))

@@ -1,8 +1,10 @@
 # Runs inside GDB. Opens each core, and writes the variables of the frames of the program's own
-# source, as a line of JSON for each core. `LOCALS_ANSWERS` has the settings as JSON.
+# source, as a line of JSON for each core. `LOCALS_ANSWERS` has the settings as JSON. An internal
+# error ends GDB; the file `current` names the core and the frame.
 import gdb
 import json
 import os
+import runpy
 import sys
 
 settings = json.loads(os.environ["LOCALS_ANSWERS"])
@@ -26,6 +28,21 @@ def place_of(frame):
     return None
 
 
+def beginning(frame):
+    """The lines that begin at the address where the frame's line begins."""
+    place = frame.find_sal()
+    return [row.line for row in place.symtab.linetable() if row.pc == place.pc]
+
+
+def printer_of_go(value):
+    """Go's printer of a string or a slice."""
+    for name in ["StringTypePrinter", "SliceTypePrinter"]:
+        is_named = script[name].pattern.match(str(value.type))
+        if value.type.code == gdb.TYPE_CODE_STRUCT and is_named:
+            return script[name](value)
+    return None
+
+
 def declared(frame):
     """The lines of the declarations, by name; of several, that of the innermost."""
     lines, block = {}, frame.block()
@@ -38,22 +55,32 @@ def declared(frame):
     return lines
 
 
-def frames():
+def variables_of(frame, core, number):
+    """The variables as text; nothing if they ended GDB in an earlier run."""
+    if [core, number] in settings["failed"]:
+        return None
+    with open(settings["current"], "w") as current:
+        json.dump([core, number], current)
+    frame.select()
+    return said("info args") + said("info locals")
+
+
+def frames(core):
     """The frames of the source. Frames of tail calls are GDB's own estimate, and not counted."""
     found, frame, number = [], gdb.newest_frame(), 0
     while frame and number < DEPTH and len(found) < settings["frames"]:
         if frame.type() != gdb.TAILCALL_FRAME:
             line = place_of(frame)
             if line is not None and frame.function():
-                frame.select()
                 found.append(
                     {
                         "number": number,
                         "pc": frame.pc(),
                         "line": line,
                         "function": str(frame.function()),
+                        "beginning": beginning(frame),
                         "declared": declared(frame),
-                        "variables": said("info args") + said("info locals"),
+                        "variables": variables_of(frame, core, number),
                     }
                 )
             number += 1
@@ -64,18 +91,24 @@ def frames():
     return found
 
 
-for setting in ["pagination off", "confirm off", "width 0"]:
+# The caches would keep memory of the core before.
+for setting in ["pagination off", "confirm off", "width 0", "stack-cache off", "code-cache off"]:
     gdb.execute("set " + setting)
 for setting in settings["settings"]:
     gdb.execute("set " + setting)
-if settings["rust"]:
-    sys.path.append(settings["rust"])
+if settings["language"] == "Rust":
+    sys.path.append(settings["scripts"])
     import gdb_lookup
 
     gdb.pretty_printers.append(gdb_lookup.printer)
+if settings["language"] == "Go":
+    script = runpy.run_path(settings["scripts"] + "/runtime-gdb.py")
+    script["goobjfile"].pretty_printers = []
+    gdb.pretty_printers.append(printer_of_go)
 
-with open(settings["answers"], "w") as answers:
-    for number in range(settings["count"]):
-        gdb.execute("core-file %s/core.%d" % (settings["folder"], number), to_string=True)
+with open(settings["answers"], "a") as answers:
+    for core in range(settings["first"], settings["count"]):
+        gdb.execute("core-file %s/core.%d" % (settings["folder"], core), to_string=True)
         thread = gdb.selected_thread().ptid
-        answers.write(json.dumps({"thread": thread[1] or thread[0], "frames": frames()}) + "\n")
+        answers.write(json.dumps({"thread": thread[1] or thread[0], "frames": frames(core)}) + "\n")
+        answers.flush()

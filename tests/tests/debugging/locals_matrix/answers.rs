@@ -32,9 +32,12 @@ pub struct GdbFrame {
     pub pc: u64,
     pub line: u64,
     pub function: String,
+    /// The lines that begin where GDB's line of the instruction begins.
+    pub beginning: Vec<u64>,
     /// The lines of declarations, by name.
     pub declared: BTreeMap<String, u64>,
-    variables: String,
+    /// GDB's listing; `None` if it ended GDB.
+    variables: Option<String>,
 }
 
 /// A variable, its value, and its type if it is known.
@@ -54,10 +57,10 @@ pub struct OurFrame {
 }
 
 impl GdbFrame {
-    /// Returns the arguments and the locals, in order.
-    pub fn variables(&self) -> Vec<Variable> {
+    /// Returns the arguments and the locals, in order; `None` if they ended GDB.
+    pub fn variables(&self) -> Option<Vec<Variable>> {
         let mut variables: Vec<Variable> = Vec::new();
-        for line in self.variables.lines() {
+        for line in self.variables.as_ref()?.lines() {
             match (line.split_once(" = "), variables.last_mut()) {
                 _ if line.starts_with("No ") && line.ends_with('.') => {}
                 (Some((name, text)), _) if !name.contains(['{', ' ']) => variables.push(Variable {
@@ -69,7 +72,7 @@ impl GdbFrame {
                 (_, None) => panic!("{}: {line}", self.function),
             }
         }
-        variables
+        Some(variables)
     }
 }
 
@@ -83,37 +86,62 @@ fn rust_scripts() -> PathBuf {
     sysroot.join("lib/rustlib/etc")
 }
 
-/// Returns GDB's answers for each core.
+/// Returns the folder of Go's scripts for GDB.
+fn go_scripts() -> PathBuf {
+    let output = Command::new("go").args(["env", "GOROOT"]).output().unwrap();
+    let root = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+    root.join("src/runtime")
+}
+
+/// Returns GDB's answers for each core. GDB is started again after an internal error, and does not
+/// list the variables of that frame.
 pub fn by_gdb(build: &Build, executable: &Path, cores: &Cores) -> Vec<Answer> {
-    let path = cores.folder().join("answers");
-    if !path.exists() {
-        // Backtrail shows Go's values as C's.
-        let in_c: &[&str] = match build.source {
-            Source::Go => &["language c"],
-            _ => &[],
-        };
-        let rust = (build.source == Source::Rust).then(rust_scripts);
+    let (path, current) = (cores.folder().join("answers"), cores.folder().join("current"));
+    let read = || -> Vec<Answer> {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    // Backtrail writes Go's structures as C's.
+    let in_c: &[&str] = match build.source {
+        Source::Go => &["language c"],
+        _ => &[],
+    };
+    let scripts = match build.source {
+        Source::Rust => Some(rust_scripts()),
+        Source::Go => Some(go_scripts()),
+        _ => None,
+    };
+    let mut failed: Vec<(usize, usize)> = Vec::new();
+    loop {
+        let answers = read();
+        if answers.len() == cores.count {
+            return answers;
+        }
         let settings = json!({
             "source": build.source.file(),
+            "first": answers.len(),
             "count": cores.count,
             "frames": FRAMES,
             "folder": cores.folder(),
             "answers": path,
+            "current": current,
+            "failed": failed,
             "settings": in_c,
-            "rust": rust,
+            "language": format!("{:?}", build.source),
+            "scripts": scripts,
         });
-        run_gdb(
-            cores.folder(),
-            "answers.py",
-            SCRIPT,
-            executable,
-            ("LOCALS_ANSWERS", settings.to_string()),
-        );
+        let settings = ("LOCALS_ANSWERS", settings.to_string());
+        let run = run_gdb(cores.folder(), "answers.py", SCRIPT, executable, settings);
+        if read().len() < cores.count {
+            let text = fs::read_to_string(&current).unwrap();
+            let frame: (usize, usize) = serde_json::from_str(&text).unwrap();
+            let again = failed.contains(&frame) || !run.contains("internal");
+            assert!(!again, "{}: GDB failed: {run}", build.name());
+            failed.push(frame);
+        }
     }
-    let text = fs::read_to_string(path).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
 }
 
 /// Returns Backtrail's answers for the frames that GDB listed of a core.

@@ -6,8 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
-/// The compilers of LLVM for C and C++, by version.
-const CLANG: [(&str, &str); 2] = [("clang-16", "clang++-16"), ("clang-19", "clang++-19")];
+/// The compilers for C and C++, and the options that they need for C++.
+const COMPILERS: [(&str, &str, &[&str]); 3] = [
+    ("gcc", "g++", &[]),
+    // Without the option, clang omits types of the library that GDB needs.
+    ("clang-16", "clang++-16", &["-fstandalone-debug"]),
+    ("clang-19", "clang++-19", &["-fstandalone-debug"]),
+];
 /// Checks that compilers build in.
 const SANITIZERS: [&str; 3] = ["-fsanitize=address", "-fsanitize=thread", "-fsanitize=undefined"];
 
@@ -88,12 +93,11 @@ pub fn all() -> Vec<Build> {
             flags: flags.to_vec(),
         });
     };
-    for (c, cpp) in CLANG {
+    for (c, cpp, options) in COMPILERS {
         for level in ["-O0", "-O1", "-O2"] {
             for dwarf in ["-gdwarf-4", "-gdwarf-5"] {
                 add(Source::C, c, &[level, dwarf]);
-                // Without the option, clang omits types of the library that GDB needs.
-                add(Source::Cpp, cpp, &[level, dwarf, "-fstandalone-debug"]);
+                add(Source::Cpp, cpp, &[&[level, dwarf], options].concat());
             }
         }
         for (source, compiler) in [(Source::C, c), (Source::Cpp, cpp)] {
@@ -147,7 +151,8 @@ impl Build {
             output => output.unwrap(),
         };
         let text = String::from_utf8_lossy(&output.stderr);
-        if text.contains("libclang_rt") {
+        let missing = ["libclang_rt", "cannot find -l"];
+        if missing.iter().any(|missing| text.contains(missing)) {
             eprintln!("skipped: {} has no runtime of sanitizers", self.compiler);
             return None;
         }

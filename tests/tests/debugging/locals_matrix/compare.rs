@@ -12,6 +12,9 @@ pub const NOT_LISTED: &str = "<not listed>";
 /// The name of a line that differs.
 pub const LINE: &str = "the line";
 
+/// The name of a frame whose variables ended GDB.
+pub const INTERNAL_ERROR: &str = "internal error";
+
 /// A variable with different values.
 pub struct Difference<'a> {
     pub build: &'a Build,
@@ -79,28 +82,38 @@ impl<'a> Comparison<'a> {
         self.positions += 1;
         for (frame, our) in gdb.frames.iter().zip(ours) {
             self.frames += 1;
-            if our.pc != Some(frame.pc) || our.line != Some(frame.line) {
-                let place = |pc: Option<u64>, line: Option<u64>| {
-                    format!("{:#x}:{}", pc.unwrap_or(0), line.unwrap_or(0))
-                };
-                self.explain(&Difference {
-                    build: self.build,
-                    core,
-                    frame,
-                    name: "frame",
-                    ty: "",
-                    ours: place(our.pc, our.line),
-                    gdb: place(Some(frame.pc), Some(frame.line)),
-                });
+            let build = self.build;
+            let difference = |name, ours, gdb| Difference {
+                build,
+                core,
+                frame,
+                name,
+                ty: "",
+                ours,
+                gdb,
+            };
+            let (pc, line) = (our.pc.unwrap_or(0), our.line.unwrap_or(0));
+            if pc != frame.pc {
+                let (ours, gdb) = (format!("{pc:#x}"), format!("{:#x}", frame.pc));
+                self.explain(&difference("the frame", ours, gdb));
                 continue;
             }
-            self.add_frame(core, frame, our);
+            if line != frame.line {
+                self.explain(&difference(LINE, line.to_string(), frame.line.to_string()));
+            }
+            match frame.variables() {
+                Some(theirs) => self.add_frame(core, frame, our, &theirs),
+                None => self.explain(&difference(
+                    INTERNAL_ERROR,
+                    String::new(),
+                    INTERNAL_ERROR.to_owned(),
+                )),
+            }
         }
     }
 
-    fn add_frame(&mut self, core: usize, frame: &GdbFrame, ours: &OurFrame) {
-        let theirs = frame.variables();
-        let (our_values, their_values) = (by_name(&ours.variables), by_name(&theirs));
+    fn add_frame(&mut self, core: usize, frame: &GdbFrame, ours: &OurFrame, theirs: &[Variable]) {
+        let (our_values, their_values) = (by_name(&ours.variables), by_name(theirs));
         let mut names: Vec<&str> = our_values.keys().chain(their_values.keys()).copied().collect();
         names.sort_unstable();
         names.dedup();

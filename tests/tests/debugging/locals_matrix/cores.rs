@@ -55,13 +55,9 @@ impl Cores {
             "seed": SEED,
             "folder": self.folder,
         });
-        run_gdb(
-            &self.folder,
-            "stops.py",
-            SCRIPT,
-            executable,
-            ("LOCALS_STOPS", settings.to_string()),
-        );
+        let settings = ("LOCALS_STOPS", settings.to_string());
+        let errors = run_gdb(&self.folder, "stops.py", SCRIPT, executable, settings);
+        assert!(!errors.contains("Traceback"), "{}: {errors}", build.name());
     }
 
     /// Returns the path of a core.
@@ -75,8 +71,15 @@ impl Cores {
     }
 }
 
-/// Runs a script inside GDB, with its settings in a variable of the environment.
-pub fn run_gdb(folder: &Path, name: &str, script: &str, executable: &Path, settings: (&str, String)) {
+/// Runs a script inside GDB, with its settings in a variable of the environment, and returns the
+/// errors.
+pub fn run_gdb(
+    folder: &Path,
+    name: &str,
+    script: &str,
+    executable: &Path,
+    settings: (&str, String),
+) -> String {
     let path = folder.join(name);
     fs::write(&path, script).unwrap();
     let output = Command::new("gdb")
@@ -91,7 +94,5 @@ pub fn run_gdb(folder: &Path, name: &str, script: &str, executable: &Path, setti
         .current_dir(folder)
         .output()
         .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let failed = !output.status.success() || errors.contains("Traceback");
-    assert!(!failed, "{}: {errors}", executable.display());
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -20,6 +20,10 @@ static WORDING: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
             r"<unknown: the core does not have the memory at (0x[0-9a-f]+)>",
             "<no memory at $1>",
         ),
+        // Second names in the debug files of libraries, which GDB is run without.
+        (r"<__GI_(\w+)", "<$1"),
+        // Bytes at the end of a text that are no character.
+        (r#"", <incomplete sequence ((?:\\[0-7]{3})+)>"#, r#"$1""#),
         (r"@0x[0-9a-f]+: <no memory at (0x[0-9a-f]+)>", "<no memory at $1>"),
     ])
 });
@@ -39,6 +43,9 @@ static RUST_WORDING: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         ),
     ])
 });
+/// Replacements in the values of Go: the types of functions.
+static GO_WORDING: LazyLock<Vec<(Regex, &str)>> =
+    LazyLock::new(|| compiled(&[(r"\{[^{}=]*\} (0x[0-9a-f]+)", "{function} $1")]));
 /// The beginning of a slice with its length.
 static SLICE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"&(?:mut ?)?\[[^={}]*\]\(size=\d+\) ?= ?\{").unwrap());
@@ -56,6 +63,9 @@ fn compiled(pairs: &[(&str, &'static str)]) -> Vec<(Regex, &'static str)> {
 /// Returns a value in a form that both debuggers have in common.
 pub fn normalized(text: &str, source: Source) -> String {
     let mut text = replaced(text.trim_end(), &WORDING);
+    if source == Source::Go {
+        text = replaced(&text, &GO_WORDING);
+    }
     if source == Source::Rust {
         text = without_lengths(replaced(&text, &RUST_WORDING));
         if let Some((counts, parts)) = text.split_once(" =")

@@ -1,7 +1,7 @@
 //! The reasons for which GDB shows another value: the rules of `docs/gdb.md`.
 
 use super::builds::Source;
-use super::compare::{Difference, LINE, NOT_LISTED};
+use super::compare::{Difference, INTERNAL_ERROR, LINE, NOT_LISTED};
 use super::normalize::normalized;
 use regex::Regex;
 use std::sync::LazyLock;
@@ -23,7 +23,7 @@ const OPTIMIZED_OUT: &str = "<optimized out>";
 pub const REASONS: &[Reason] = &[
     Reason {
         name: "wording",
-        sentence: "GDB writes missing memory as an error, slices of Rust with their length, and `Rc` with its counts",
+        sentence: "GDB writes missing memory as an error, slices of Rust with their length, `Rc` with its counts, and Go's functions as C's",
         applies: |it| normalized(&it.ours, it.source()) == normalized(&it.gdb, it.source()),
     },
     Reason {
@@ -44,8 +44,31 @@ pub const REASONS: &[Reason] = &[
             let reasons = [
                 "<unknown: the debug information of the caller does not describe the argument>",
                 "<unknown: the caller may have called another function",
+                "<unknown: the caller's register was not saved>",
+                "<unknown: the caller does not state this parameter>",
             ];
             it.gdb == OPTIMIZED_OUT && reasons.iter().any(|reason| it.ours.starts_with(reason))
+        },
+    },
+    Reason {
+        name: "recursive calls",
+        sentence: "gcc describes the target of some recursive calls by a function without an address; GDB shows passed arguments as `<optimized out>`, and Backtrail their values",
+        applies: |it| {
+            let is_passed = match (it.name, it.ours.parse::<u32>()) {
+                ("left", Ok(number)) => number % 2 == 0,
+                ("right", Ok(number)) => number % 2 == 1,
+                ("node", Ok(_)) => true,
+                _ => false,
+            };
+            it.gdb == OPTIMIZED_OUT && it.frame.function == "depth_of" && is_passed
+        },
+    },
+    Reason {
+        name: "indirect calls",
+        sentence: "GDB proves a passed argument by a register that held the target of the call; Backtrail shows `<unknown>`",
+        applies: |it| {
+            it.ours
+                .starts_with("<unknown: the caller may have called another function")
         },
     },
     Reason {
@@ -88,19 +111,27 @@ pub const REASONS: &[Reason] = &[
     },
     Reason {
         name: "missing tags",
-        sentence: "GDB reads a missing tag, length or pointer of a library type as zero; Backtrail shows `<optimized out>`",
+        sentence: "GDB reads missing tags, lengths, pointers and bytes as zero; Backtrail shows `<optimized out>`",
         applies: |it| {
             let is_zero = match it.source() {
-                Source::Rust => it.gdb.ends_with("::None") || it.gdb.contains("(size=0)"),
-                _ => it.ours.contains("_M_"),
+                Source::Rust => {
+                    let zeros = ["::None", "(size=0)", "Cannot access memory at address 0x0)"];
+                    zeros.iter().any(|zero| it.gdb.contains(zero))
+                }
+                Source::Cpp => it.ours.contains("_M_"),
+                Source::C => it.gdb.contains(r"'\000' <repeats"),
+                Source::Go => false,
             };
             it.ours.contains(OPTIMIZED_OUT) && is_zero
         },
     },
     Reason {
         name: "missing parts of numbers",
-        sentence: "GDB reads the missing part of a complex number as zero; Backtrail shows `<optimized out>`",
-        applies: |it| it.ty.contains("complex") && it.ours == OPTIMIZED_OUT,
+        sentence: "GDB reads the missing part of a complex number or of one of 128 bits as zero; Backtrail shows `<optimized out>`",
+        applies: |it| {
+            let has_parts = ["complex", "128"].iter().any(|part| it.ty.contains(part));
+            has_parts && it.ours.contains(OPTIMIZED_OUT)
+        },
     },
     Reason {
         name: "failing printers",
@@ -136,8 +167,19 @@ pub const REASONS: &[Reason] = &[
     },
     Reason {
         name: "bytes of Go",
-        sentence: "without its support of Go, GDB shows bytes as characters and strings without their end",
-        applies: |it| it.source() == Source::Go && without_texts(&it.gdb) == it.ours,
+        sentence: "GDB shows bytes of Go as characters",
+        applies: |it| it.source() == Source::Go && without_texts(&it.gdb) == without_texts(&it.ours),
+    },
+    Reason {
+        name: "parts of Go",
+        sentence: "before strings and slices of Go are set, Go's printers for GDB show nothing or fail; Backtrail shows the parts or some text",
+        applies: |it| {
+            let is_impossible = it.ours.starts_with("{array = ") && it.gdb.starts_with("[]");
+            let is_unreadable = it
+                .gdb
+                .starts_with("<error reading variable: Cannot access memory");
+            it.source() == Source::Go && (is_impossible || is_unreadable && it.ty == "struct string")
+        },
     },
     Reason {
         name: "rejected expressions",
@@ -147,6 +189,7 @@ pub const REASONS: &[Reason] = &[
                 "That operation is not available on integers of more than 8 bytes",
                 "Incompatible types on DWARF stack",
                 "invalid dwarf2 offset",
+                "access outside bounds of object referenced via synthetic pointer",
                 "Asked for position 0 of stack",
             ];
             let is_missing = it.ours.contains(OPTIMIZED_OUT) || it.ours.contains("<unknown: ");
@@ -174,11 +217,44 @@ pub const REASONS: &[Reason] = &[
     },
     Reason {
         name: "invalid numbers",
-        sentence: "GDB shows `<invalid float value>` for bytes that are no `long double`; Backtrail shows `<unknown>`",
+        sentence: "GDB shows `<invalid float value>` for bytes that are no `long double`, and tiny numbers; Backtrail shows `<unknown>`",
         applies: |it| {
-            let unknown = "<unknown: it has more digits than are supported>";
-            it.ours.contains(unknown) && it.ours.replace(unknown, "<invalid float value>") == it.gdb
+            let (ours, gdb) = (
+                normalized(&it.ours, it.source()),
+                normalized(&it.gdb, it.source()),
+            );
+            let known: Vec<String> = ours
+                .split("<unknown: it has more digits than are supported>")
+                .map(regex::escape)
+                .collect();
+            let pattern = format!("^{}$", known.join("(?:<invalid float value>|[-+.e0-9]+)"));
+            known.len() > 1 && Regex::new(&pattern).is_ok_and(|pattern| pattern.is_match(&gdb))
         },
+    },
+    Reason {
+        name: "omitted bases",
+        sentence: "compilers omit the types of some bases; GDB shows no fields, and Backtrail `<incomplete type>`",
+        applies: |it| {
+            it.ours != it.gdb && it.ours.replace("<incomplete type>", "{<No data fields>}") == it.gdb
+        },
+    },
+    Reason {
+        name: "internal errors",
+        sentence: "GDB 13 ends with an internal error in some frames of optimized Rust, which are not compared",
+        applies: |it| it.name == INTERNAL_ERROR && it.source() == Source::Rust,
+    },
+    Reason {
+        name: "unset bounds",
+        sentence: "the bound of an array of variable length is not set yet; GDB refuses the size or shows an address, and Backtrail shows elements",
+        applies: |it| {
+            let is_empty = it.ours == "{}" && it.gdb.starts_with("0x");
+            it.gdb.contains("which is more than max-value-size") || is_empty && it.ty.contains("[0]")
+        },
+    },
+    Reason {
+        name: "lines at one address",
+        sentence: "of several lines that begin at one address, GDB shows one that begins a statement, and Backtrail the last",
+        applies: |it| it.name == LINE && it.frame.beginning.iter().any(|line| line.to_string() == it.ours),
     },
     Reason {
         name: "code without a line",
@@ -191,8 +267,8 @@ pub const REASONS: &[Reason] = &[
 static SYMBOL: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"<[^<> ]+>").unwrap());
 /// Characters and texts after a number, as GDB writes them.
 static TEXT: LazyLock<Regex> = LazyLock::new(|| {
-    let part = r#"(?:"(?:[^"\\]|\\.)*"(?:\.\.\.)?|'(?:[^'\\]|\\.)*'(?: <repeats \d+ times>)?(?:\.\.\.)?|<incomplete sequence [^>]*>)"#;
-    Regex::new(&format!(" {part}(?:, {part})*")).unwrap()
+    let part = r#"(?:"(?:[^"\\]|\\.)*"(?:\.\.\.)?|'(?:[^'\\]|\\.)*'(?: <repeats \d+ times>)?(?:\.\.\.)?|<incomplete sequence [^>]*>|<error: Cannot access memory at address [^>]*>)"#;
+    Regex::new(&format!("([0-9a-f>]) {part}(?:, {part})*")).unwrap()
 });
 
 fn without_symbols(text: &str) -> String {
@@ -200,7 +276,7 @@ fn without_symbols(text: &str) -> String {
 }
 
 fn without_texts(text: &str) -> String {
-    TEXT.replace_all(text, "").into_owned()
+    TEXT.replace_all(text, "$1").into_owned()
 }
 
 fn is_number(text: &str) -> bool {

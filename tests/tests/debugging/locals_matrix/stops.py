@@ -18,7 +18,7 @@ IGNORED = [0, 0, 1, 2, 3, 5, 8, 13, 21]
 # After a breakpoint, the program runs fewer instructions than this.
 STEPS = 6
 # Mappings of this size and more are left out of cores if they are nearly empty.
-LARGE = 1 << 20
+LARGE = 16 << 20
 # The number of the system call, and the advice.
 MADVISE, MADV_DONTDUMP = 28, 16
 
