@@ -11,7 +11,9 @@ mod branch_profile;
 mod discriminator;
 mod disjoint;
 mod function_samples;
+mod report;
 
 pub use binary::{Binary, SourceFrame};
 pub use branch_profile::{Branch, BranchCount, BranchProfile, CodeRange};
 pub use function_samples::{FunctionSamples, SourceLine};
+pub use report::{BranchReport, CodePlace, Loop, MispredictedBranch};

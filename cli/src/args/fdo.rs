@@ -34,4 +34,6 @@ pub enum FdoFormat {
     Autofdo,
     /// Branches by addresses, for perf2bolt --pa
     Preagg,
+    /// Loops with their numbers of iterations, and mispredicted branches, for people
+    Report,
 }

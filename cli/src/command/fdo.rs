@@ -9,7 +9,7 @@ use crate::{open, output_file, terminal};
 use backtrail_decoder::{Progress, Watch};
 use backtrail_export::fdo::{self, FdoBinary};
 use backtrail_profile::fdo::autofdo::SampleProfile;
-use backtrail_profile::fdo::{BranchProfile, bolt};
+use backtrail_profile::fdo::{BranchProfile, BranchReport, CodePlace, bolt};
 use backtrail_symbolizer::DebugSearch;
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -25,7 +25,7 @@ pub fn run(args: &Fdo) -> Result<(), Failure> {
     search.roots.splice(..0, args.decode.symfs.iter().cloned());
     let binary = FdoBinary::open(&args.binary, &search)
         .map_err(|error| Failure::failed(format_args!("{}: {error}", args.binary.display())))?;
-    let needs_lines = args.format == FdoFormat::Autofdo;
+    let needs_lines = args.format != FdoFormat::Preagg;
     if let Some(gap) = binary.debug_gap().filter(|_| needs_lines) {
         terminal::print_error(&format!(
             "warning: {}: {gap}; build it with -g to have all lines",
@@ -82,8 +82,55 @@ fn write(
                 .map_err(backtrail_profile::Error::from)?;
         }
         FdoFormat::Preagg => bolt::write_preaggregated(branches, out)?,
+        FdoFormat::Report => {
+            let text = report(&BranchReport::new(branches, binary));
+            out.write_all(text.as_bytes())
+                .map_err(backtrail_profile::Error::from)?;
+        }
     }
     Ok(())
+}
+
+/// The most rows of a table for people.
+const MAX_ROWS: usize = 40;
+
+/// Returns a report as two tables.
+fn report(report: &BranchReport) -> String {
+    let place = |place: &CodePlace| {
+        let function = match place.function.is_empty() {
+            true => "unknown",
+            false => &*place.function,
+        };
+        format!("{:#x} {function}:{}", place.address.0, place.line)
+    };
+    let mut text = format!("{:>14} {:>12} {:>10}  loop\n", "iterations", "entries", "mean");
+    for found in report.loops.iter().take(MAX_ROWS) {
+        let mean = found
+            .mean()
+            .map_or_else(|| "?".to_owned(), |mean| format!("{mean:.1}"));
+        let (iterations, entries) = (found.iterations, found.entries);
+        text.push_str(&format!(
+            "{iterations:>14} {entries:>12} {mean:>10}  {}\n",
+            place(&found.head)
+        ));
+    }
+    if report.mispredicted.is_empty() {
+        text.push_str("\nNo branch is marked as mispredicted. Traces do not say it.\n");
+        return text;
+    }
+    text.push_str(&format!(
+        "\n{:>14} {:>12} {:>10}  branch\n",
+        "mispredicted", "taken", "part"
+    ));
+    for branch in report.mispredicted.iter().take(MAX_ROWS) {
+        let part = 100.0 * branch.mispredicted as f64 / branch.taken.max(1) as f64;
+        let (missed, taken) = (branch.mispredicted, branch.taken);
+        text.push_str(&format!(
+            "{missed:>14} {taken:>12} {part:>9.1}%  {}\n",
+            place(&branch.from)
+        ));
+    }
+    text
 }
 
 /// Counts the branches in one input, whose first bytes decide what it is.

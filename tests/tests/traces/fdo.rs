@@ -207,6 +207,20 @@ fn last_branch_records_are_counted() {
     );
 }
 
+/// `total` runs 20 times over 600 parcels. Its loop is the one with that mean.
+#[test]
+fn report_counts_iterations_of_loops() {
+    let recording = Recording::new("c++", &["-O0"]);
+    let report = recording.fdo("report", "bundle").stdout;
+    let loops: Vec<Vec<&str>> = report
+        .lines()
+        .filter(|line| line.contains(" _Z5totalI6ParcelElRKSt6vectorIT_SaIS2_EE:"))
+        .map(|line| line.split_whitespace().take(3).collect())
+        .collect();
+    assert_eq!(loops, [["12000", "20", "600.0"]], "{report}");
+    assert!(report.contains("Traces do not say it."), "{report}");
+}
+
 #[test]
 fn inputs_of_another_build_are_refused() {
     let recording = Recording::new("c++", &["-O0"]);

@@ -65,8 +65,11 @@ fn recording<'a>(blocks: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {
     [&HEADER[..], &blocks].concat()
 }
 
+/// A sample: the name of the thread, the weight, the processor, the time and the frames.
+type SeenSample = (String, i64, u32, Option<UnixNanos>, Vec<Frame>);
+
 /// Returns what a reader sees of a profile's samples.
-fn seen(profile: &Profile) -> Vec<(String, i64, u32, Option<UnixNanos>, Vec<Frame>)> {
+fn seen(profile: &Profile) -> Vec<SeenSample> {
     let sample = |sample: &Sample| {
         let thread = profile.threads.get(sample.thread.unwrap()).unwrap();
         let frames = profile.stacks.frames(sample.stack);
