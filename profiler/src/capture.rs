@@ -6,6 +6,7 @@ use crate::modules::Modules;
 use crate::off_cpu::{OffCpu, Wait};
 use crate::options::{RecordOptions, SampledEvent, Target};
 use crate::program::{ProgramEnd, RunningProgram, WaitingProgram};
+use crate::reader::{Batch, ReaderThread};
 use crate::record_queue::RecordQueue;
 use crate::sampler::{RingRecord, Sampler, SamplerOptions};
 use crate::segment::RecordingFile;
@@ -15,13 +16,14 @@ use crate::{Error, Result};
 use backtrail_perf::record::{Record, RecordEvent};
 use backtrail_perf::sample::Sample as RingSample;
 use backtrail_profile::{EventId, FrameId, Module, Sample, StackId, Thread, ThreadId, UnixNanos};
-use backtrail_pt::{Cpu, Nanos, Pid, Tid};
+use backtrail_pt::{Cpu, Pid, Tid};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -29,10 +31,6 @@ use std::time::{Duration, Instant};
 const WAIT: Duration = Duration::from_millis(100);
 /// The time between blocks.
 const BLOCK: Duration = Duration::from_millis(900);
-/// The rings are read this often even while a file's unwind table is built...
-const READ_AT_LEAST: Duration = Duration::from_millis(20);
-/// ... unless this number of records waits already.
-const MAX_WAITING: usize = 500;
 /// The memory of all unwind tables.
 const TABLE_BUDGET: usize = 40 << 20;
 
@@ -79,7 +77,7 @@ pub fn record(
         Target::Program(arguments) => Some(WaitingProgram::start(arguments)?),
         _ => None,
     };
-    let sampler = Sampler::open(&SamplerOptions {
+    let (sampler, rings) = Sampler::open(&SamplerOptions {
         target: &options.target,
         program: waiting.as_ref().map(WaitingProgram::pid),
         events: &options.events,
@@ -88,7 +86,8 @@ pub fn record(
     let clock = Clock::now();
     let start = clock.unix(monotonic());
     let file = RecordingFile::create(&options.output, options.overwrite, options.max_bytes, start)?;
-    let mut capture = Capture::new(options, sampler, file, clock);
+    let reader = ReaderThread::start(rings, monotonic)?;
+    let mut capture = Capture::new(options, (sampler, reader), file, clock);
     let mut program = match waiting {
         // The events begin with its `execve`.
         Some(waiting) => Some(waiting.release().inspect_err(|_| capture.remove_empty(options))?),
@@ -161,14 +160,14 @@ struct NewSample {
 }
 
 struct Capture {
-    sampler: Sampler,
+    sampler: Arc<Sampler>,
+    reader: ReaderThread,
     file: RecordingFile,
     clock: Clock,
     frequency: u64,
     queue: RecordQueue<RingRecord>,
     /// The time until which all records are in the queue or processed.
     drained: u64,
-    last_read: Instant,
     modules: Modules,
     tasks: Tasks,
     walker: StackWalker,
@@ -183,7 +182,12 @@ struct Capture {
 }
 
 impl Capture {
-    fn new(options: &RecordOptions, sampler: Sampler, file: RecordingFile, clock: Clock) -> Self {
+    fn new(
+        options: &RecordOptions,
+        (sampler, reader): (Arc<Sampler>, ReaderThread),
+        file: RecordingFile,
+        clock: Clock,
+    ) -> Self {
         let mut modules = Modules::new(TABLE_BUDGET);
         let mut tasks = Tasks::default();
         let mut notes = Vec::new();
@@ -201,12 +205,12 @@ impl Capture {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             sampler,
+            reader,
             file,
             clock,
             frequency: options.frequency,
             queue: RecordQueue::default(),
             drained: monotonic(),
-            last_read: Instant::now(),
             modules,
             tasks,
             walker: StackWalker::default(),
@@ -263,8 +267,9 @@ impl Capture {
             if is_over {
                 return Ok(());
             }
-            self.sampler.wait(left.min(WAIT))?;
-            self.drain()?;
+            if let Some(batch) = self.reader.receive(left.min(WAIT))? {
+                self.process_batch(batch)?;
+            }
             let since = last_block.elapsed();
             if since >= BLOCK {
                 last_block = Instant::now();
@@ -295,33 +300,19 @@ impl Capture {
         }
     }
 
-    /// Reads all rings, and processes the records of the time before the last reading.
-    fn drain(&mut self) -> Result<()> {
-        let now = monotonic();
-        self.read_rings()?;
-        let complete = std::mem::replace(&mut self.drained, now);
+    /// Processes the records of the time before the last batch. A ring that was read before another
+    /// one may lack a record of the batch's own time.
+    fn process_batch(&mut self, batch: Batch) -> Result<()> {
+        for (time, record) in batch.records {
+            self.queue.push(time, record);
+        }
+        let complete = std::mem::replace(&mut self.drained, batch.until);
         self.process(complete)
-    }
-
-    /// Moves all records from the rings to the queue.
-    fn read_rings(&mut self) -> Result<()> {
-        let queue = &mut self.queue;
-        self.last_read = Instant::now();
-        self.sampler.drain(|record| {
-            let time = match &record {
-                RingRecord::Sample(_, sample) => sample.time,
-                RingRecord::Other(record) => record.id.time,
-            };
-            queue.push(time.map_or(0, |Nanos(time)| time), record);
-        })
     }
 
     fn process(&mut self, until: u64) -> Result<()> {
         let records: Vec<_> = self.queue.take_until(until).collect();
         for (time, record) in records {
-            if self.last_read.elapsed() > READ_AT_LEAST && self.queue.len() < MAX_WAITING {
-                self.read_rings()?;
-            }
             match record {
                 RingRecord::Sample(event, sample) => self.sample(event, &sample, time)?,
                 RingRecord::Other(record) => self.other(&record, time)?,
@@ -469,7 +460,9 @@ impl Capture {
     fn finish(mut self, program: Option<ProgramEnd>) -> Result<Summary> {
         // The threads of a process that ended have no events to disable.
         let _ = self.sampler.disable();
-        self.drain()?;
+        for batch in self.reader.finish()? {
+            self.process_batch(batch)?;
+        }
         self.process(u64::MAX)?;
         let waits: Vec<_> = self.off_cpu.finish(self.drained).collect();
         for (wait, length) in waits {

@@ -17,6 +17,7 @@ mod modules;
 mod off_cpu;
 mod options;
 mod program;
+mod reader;
 mod record_queue;
 pub mod sampler;
 pub mod segment;

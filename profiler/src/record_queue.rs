@@ -21,11 +21,6 @@ impl<T> RecordQueue<T> {
         self.records.push((time, record));
     }
 
-    /// Returns the number of records that wait.
-    pub fn len(&self) -> usize {
-        self.records.len()
-    }
-
     /// Removes the records up to a time, the oldest first. Records of one time stay in the order in
     /// which they were added.
     pub fn take_until(&mut self, time: u64) -> impl Iterator<Item = (u64, T)> {

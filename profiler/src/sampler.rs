@@ -16,6 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 const NANOS: u64 = 1_000_000_000;
@@ -48,12 +49,24 @@ pub enum RingRecord {
 pub struct Sampler {
     events: Vec<SampledEvent>,
     open: Vec<OpenEvent>,
-    rings: Vec<Ring>,
     /// The index in `open` of the event that owns each ring.
     owners: Vec<usize>,
     indexes: HashMap<u64, usize>,
     sampling: Sampling,
+}
+
+/// The rings of a sampler. Another thread than that of the sampler may read them.
+#[derive(Debug)]
+pub struct Rings {
+    sampler: Arc<Sampler>,
+    rings: Vec<Ring>,
     buffer: Vec<u8>,
+}
+
+/// A sampler that is being opened.
+struct Opening {
+    sampler: Sampler,
+    rings: Vec<Ring>,
 }
 
 #[derive(Debug)]
@@ -82,14 +95,22 @@ impl Sampler {
     /// # Errors
     ///
     /// [`Error::NotAllowed`], [`Error::NoEvent`] or [`Error::NoTarget`] with the reason.
-    pub fn open(options: &SamplerOptions<'_>) -> Result<Self> {
+    pub fn open(options: &SamplerOptions<'_>) -> Result<(Arc<Self>, Rings)> {
         let mut events = options.events.to_vec();
         let mut kernel = true;
         let mut sizes = SIZES.into_iter();
         let mut size = sizes.next().unwrap_or((1 << 17, 8 << 10));
         loop {
-            let error = match Self::open_with(options, &events, kernel, size) {
-                Ok(sampler) => return Ok(sampler),
+            let error = match Opening::new(options, &events, kernel, size) {
+                Ok(Opening { sampler, rings }) => {
+                    let sampler = Arc::new(sampler);
+                    let rings = Rings {
+                        sampler: Arc::clone(&sampler),
+                        rings,
+                        buffer: Vec::new(),
+                    };
+                    return Ok((sampler, rings));
+                }
                 Err(error) => error,
             };
             match refusal(&error) {
@@ -110,149 +131,6 @@ impl Sampler {
                 _ => return Err(error),
             }
         }
-    }
-
-    fn open_with(
-        options: &SamplerOptions<'_>,
-        events: &[SampledEvent],
-        kernel: bool,
-        (ring_bytes, stack_bytes): (usize, u32),
-    ) -> Result<Self> {
-        let cpus = cpu_list::read(Path::new("/sys/devices/system/cpu/online"))?;
-        let share = (RINGS / cpus.len().max(1)).max(PAGE);
-        let ring_bytes = ring_bytes.min(1 << share.ilog2());
-        let is_program = options.program.is_some();
-        let affordable = u32::try_from(STACK_BYTES_PER_SECOND / options.frequency.max(1)).unwrap_or(u32::MAX);
-        let stack_bytes = stack_bytes.min(affordable.max(MIN_STACK_BYTES)) & !7;
-        let sampling = Sampling {
-            counter: Counter::CpuClock,
-            rate: Rate::Period(1),
-            stack_bytes,
-            kernel,
-            inherit: !matches!(options.target, Target::All | Target::Cgroup(_)),
-            enable_on_exec: is_program,
-            sideband: false,
-            switches: false,
-            watermark: (ring_bytes / 4) as u32,
-        };
-        let mut sampler = Self {
-            events: events.to_vec(),
-            open: Vec::new(),
-            rings: Vec::new(),
-            owners: Vec::new(),
-            indexes: HashMap::new(),
-            sampling,
-            buffer: Vec::new(),
-        };
-        let mut ring_of = HashMap::new();
-        match (options.target, options.program) {
-            (Target::All, _) => {
-                sampler.open_on(
-                    &cpus,
-                    event::Target::Everyone,
-                    options.frequency,
-                    &mut ring_of,
-                    ring_bytes,
-                )?;
-            }
-            (Target::Cgroup(path), _) => {
-                let directory = cgroup::open(path)?;
-                let target = event::Target::Cgroup(directory.as_fd());
-                sampler.open_on(&cpus, target, options.frequency, &mut ring_of, ring_bytes)?;
-            }
-            (&Target::Process(pid), _) | (Target::Program(_), Some(pid)) => {
-                sampler.open_process(pid, &cpus, options.frequency, &mut ring_of, ring_bytes)?;
-            }
-            (Target::Program(_), None) => {
-                return Err(Error::NoTarget("the program is not started".to_owned()));
-            }
-        }
-        Ok(sampler)
-    }
-
-    /// Opens events of all threads of a process. Threads that start during that inherit the events
-    /// of the thread that starts them, or are found by the next search.
-    fn open_process(
-        &mut self,
-        pid: Pid,
-        cpus: &[Cpu],
-        frequency: u64,
-        ring_of: &mut HashMap<Cpu, usize>,
-        ring_bytes: usize,
-    ) -> Result<()> {
-        /// The most searches for new threads.
-        const SEARCHES: usize = 5;
-        let gone = || Error::NoTarget(format!("there is no process {pid}"));
-        let raw = i32::try_from(pid.0).map_err(|_| gone())?;
-        let mut known = HashSet::new();
-        for _ in 0..SEARCHES {
-            let threads = backtrail_process::status::threads(raw);
-            let new: Vec<_> = threads.into_iter().filter(|tid| known.insert(*tid)).collect();
-            if new.is_empty() {
-                break;
-            }
-            for tid in new {
-                let target = event::Target::Thread(Tid(tid.cast_unsigned()));
-                match self.open_on(cpus, target, frequency, ring_of, ring_bytes) {
-                    Err(error) if refusal(&error) == Some(Refusal::NoThread) => {}
-                    opened => opened?,
-                }
-            }
-        }
-        match self.rings.is_empty() {
-            true => Err(gone()),
-            false => Ok(()),
-        }
-    }
-
-    fn open_on(
-        &mut self,
-        cpus: &[Cpu],
-        target: event::Target<'_>,
-        frequency: u64,
-        ring_of: &mut HashMap<Cpu, usize>,
-        ring_bytes: usize,
-    ) -> Result<()> {
-        for cpu in cpus {
-            for index in 0..self.events.len() {
-                let Some(sampled) = self.events.get(index).copied() else {
-                    continue;
-                };
-                let sampling = Sampling {
-                    counter: sampled.counter(),
-                    rate: rate(sampled.counter(), frequency),
-                    sideband: index == 0,
-                    switches: sampled == SampledEvent::OffCpu,
-                    ..self.sampling
-                };
-                let opened = Event::open(
-                    sampled.name(),
-                    &Attr::sampling(&sampling),
-                    target,
-                    Some(*cpu),
-                    None,
-                );
-                let event = opened.map_err(|error| named(error, sampled))?;
-                match ring_of.get(cpu) {
-                    Some(owner) => {
-                        if let Some(owner) = self.open.get(*owner) {
-                            event.set_output(&owner.event)?;
-                        }
-                    }
-                    None => {
-                        self.rings.push(Ring::map(&event, ring_bytes / PAGE)?);
-                        self.owners.push(self.open.len());
-                        ring_of.insert(*cpu, self.open.len());
-                    }
-                }
-                self.indexes.insert(event.id()?, index);
-                self.open.push(OpenEvent {
-                    event,
-                    counter: sampling.counter,
-                });
-            }
-        }
-        Ok(())
     }
 
     /// Returns the events that are sampled.
@@ -310,14 +188,163 @@ impl Sampler {
         }
         Ok(())
     }
+}
 
+impl Opening {
+    fn new(
+        options: &SamplerOptions<'_>,
+        events: &[SampledEvent],
+        kernel: bool,
+        (ring_bytes, stack_bytes): (usize, u32),
+    ) -> Result<Self> {
+        let cpus = cpu_list::read(Path::new("/sys/devices/system/cpu/online"))?;
+        let share = (RINGS / cpus.len().max(1)).max(PAGE);
+        let ring_bytes = ring_bytes.min(1 << share.ilog2());
+        let is_program = options.program.is_some();
+        let affordable = u32::try_from(STACK_BYTES_PER_SECOND / options.frequency.max(1)).unwrap_or(u32::MAX);
+        let stack_bytes = stack_bytes.min(affordable.max(MIN_STACK_BYTES)) & !7;
+        let sampling = Sampling {
+            counter: Counter::CpuClock,
+            rate: Rate::Period(1),
+            stack_bytes,
+            kernel,
+            inherit: !matches!(options.target, Target::All | Target::Cgroup(_)),
+            enable_on_exec: is_program,
+            sideband: false,
+            switches: false,
+            watermark: (ring_bytes / 4) as u32,
+        };
+        let mut opening = Self {
+            sampler: Sampler {
+                events: events.to_vec(),
+                open: Vec::new(),
+                owners: Vec::new(),
+                indexes: HashMap::new(),
+                sampling,
+            },
+            rings: Vec::new(),
+        };
+        let mut ring_of = HashMap::new();
+        match (options.target, options.program) {
+            (Target::All, _) => {
+                opening.open_on(
+                    &cpus,
+                    event::Target::Everyone,
+                    options.frequency,
+                    &mut ring_of,
+                    ring_bytes,
+                )?;
+            }
+            (Target::Cgroup(path), _) => {
+                let directory = cgroup::open(path)?;
+                let target = event::Target::Cgroup(directory.as_fd());
+                opening.open_on(&cpus, target, options.frequency, &mut ring_of, ring_bytes)?;
+            }
+            (&Target::Process(pid), _) | (Target::Program(_), Some(pid)) => {
+                opening.open_process(pid, &cpus, options.frequency, &mut ring_of, ring_bytes)?;
+            }
+            (Target::Program(_), None) => {
+                return Err(Error::NoTarget("the program is not started".to_owned()));
+            }
+        }
+        Ok(opening)
+    }
+
+    /// Opens events of all threads of a process. Threads that start during that inherit the events
+    /// of the thread that starts them, or are found by the next search.
+    fn open_process(
+        &mut self,
+        pid: Pid,
+        cpus: &[Cpu],
+        frequency: u64,
+        ring_of: &mut HashMap<Cpu, usize>,
+        ring_bytes: usize,
+    ) -> Result<()> {
+        /// The most searches for new threads.
+        const SEARCHES: usize = 5;
+        let gone = || Error::NoTarget(format!("there is no process {pid}"));
+        let raw = i32::try_from(pid.0).map_err(|_| gone())?;
+        let mut known = HashSet::new();
+        for _ in 0..SEARCHES {
+            let threads = backtrail_process::status::threads(raw);
+            let new: Vec<_> = threads.into_iter().filter(|tid| known.insert(*tid)).collect();
+            if new.is_empty() {
+                break;
+            }
+            for tid in new {
+                let target = event::Target::Thread(Tid(tid.cast_unsigned()));
+                match self.open_on(cpus, target, frequency, ring_of, ring_bytes) {
+                    Err(error) if refusal(&error) == Some(Refusal::NoThread) => {}
+                    opened => opened?,
+                }
+            }
+        }
+        match self.rings.is_empty() {
+            true => Err(gone()),
+            false => Ok(()),
+        }
+    }
+
+    fn open_on(
+        &mut self,
+        cpus: &[Cpu],
+        target: event::Target<'_>,
+        frequency: u64,
+        ring_of: &mut HashMap<Cpu, usize>,
+        ring_bytes: usize,
+    ) -> Result<()> {
+        for cpu in cpus {
+            for index in 0..self.sampler.events.len() {
+                let Some(sampled) = self.sampler.events.get(index).copied() else {
+                    continue;
+                };
+                let sampling = Sampling {
+                    counter: sampled.counter(),
+                    rate: rate(sampled.counter(), frequency),
+                    sideband: index == 0,
+                    switches: sampled == SampledEvent::OffCpu,
+                    ..self.sampler.sampling
+                };
+                let opened = Event::open(
+                    sampled.name(),
+                    &Attr::sampling(&sampling),
+                    target,
+                    Some(*cpu),
+                    None,
+                );
+                let event = opened.map_err(|error| named(error, sampled))?;
+                match ring_of.get(cpu) {
+                    Some(owner) => {
+                        if let Some(owner) = self.sampler.open.get(*owner) {
+                            event.set_output(&owner.event)?;
+                        }
+                    }
+                    None => {
+                        self.rings.push(Ring::map(&event, ring_bytes / PAGE)?);
+                        self.sampler.owners.push(self.sampler.open.len());
+                        ring_of.insert(*cpu, self.sampler.open.len());
+                    }
+                }
+                self.sampler.indexes.insert(event.id()?, index);
+                self.sampler.open.push(OpenEvent {
+                    event,
+                    counter: sampling.counter,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Rings {
     /// Waits until a ring is filled in part, or a time is over.
     ///
     /// # Errors
     ///
     /// [`Error::Call`]. A signal is none: the wait ends.
     pub fn wait(&self, time: Duration) -> Result<()> {
-        let owners = self.owners.iter().filter_map(|owner| self.open.get(*owner));
+        let sampler = &self.sampler;
+        let owners = sampler.owners.iter().filter_map(|owner| sampler.open.get(*owner));
         let mut fds: Vec<_> = owners
             .map(|open| PollFd::new(open.event.as_fd(), PollFlags::POLLIN))
             .collect();
@@ -342,21 +369,24 @@ impl Sampler {
         Ok(())
     }
 
-    /// Takes all records of all rings. Those of a ring are in the order of time.
+    /// Takes all records of all rings, and returns their bytes. Those of a ring are in the order of
+    /// time.
     ///
     /// # Errors
     ///
     /// [`Error::Perf`] if the kernel's records are malformed.
-    pub fn drain(&mut self, mut each: impl FnMut(RingRecord)) -> Result<()> {
-        let (layout, sample_type) = (self.sampling.layout(), self.sampling.sample_type());
+    pub fn drain(&mut self, mut each: impl FnMut(RingRecord)) -> Result<usize> {
+        let sampling = &self.sampler.sampling;
+        let (layout, sample_type) = (sampling.layout(), sampling.sample_type());
+        let mut bytes = 0;
         for ring in &mut self.rings {
             self.buffer.clear();
-            ring.take(&mut self.buffer)?;
+            bytes += ring.take(&mut self.buffer)?;
             for raw in ring::records(&self.buffer) {
                 let raw = raw?;
                 if raw.kind == PERF_RECORD_SAMPLE {
                     let sample = Sample::parse(&raw, &layout)?;
-                    if let Some(event) = sample.id.and_then(|id| self.indexes.get(&id)) {
+                    if let Some(event) = sample.id.and_then(|id| self.sampler.indexes.get(&id)) {
                         each(RingRecord::Sample(*event, Box::new(sample)));
                     }
                 } else if let Some(record) = Record::parse(&raw, sample_type)? {
@@ -364,7 +394,7 @@ impl Sampler {
                 }
             }
         }
-        Ok(())
+        Ok(bytes)
     }
 }
 

@@ -28,6 +28,7 @@ pub fn stack_support() -> Result<StackSupport, String> {
         })
     };
     let own = open(&Target::Process(Pid(std::process::id()))).map_err(|error| error.to_string())?;
+    let (own, _) = own;
     Ok(StackSupport {
         kernel: own.has_kernel(),
         all: open(&Target::All).is_ok(),
