@@ -137,6 +137,19 @@ impl Writer {
         Ok(removed)
     }
 
+    /// Returns the number of unfinished bundles in a directory, of killed writers and of others.
+    ///
+    /// # Errors
+    /// Fails if the directory cannot be read.
+    #[cfg(target_os = "linux")]
+    pub fn count_unfinished(directory: &Path) -> Result<usize> {
+        let entries = fs::read_dir(directory).map_err(Error::io("read", directory))?;
+        let names = entries.flatten().map(|entry| entry.file_name());
+        Ok(names
+            .filter(|name| name.to_string_lossy().starts_with(PREFIX))
+            .count())
+    }
+
     /// Returns the temporary directory.
     pub(crate) fn root(&self) -> &Path {
         self.temporary.path()

@@ -24,6 +24,7 @@ use std::os::unix::fs::{DirBuilderExt, DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// The file with the number of bundles that were removed unsent.
 const DROPPED: &str = ".dropped";
@@ -84,7 +85,7 @@ impl Spool {
         // Cores contain secrets of programs. Only the collector's user may read them, unless the
         // directory has other permissions.
         make_directory(directory)?;
-        let removed = Writer::remove_abandoned(directory)?;
+        let removed = remove_unfinished(directory)?;
         if removed != 0 {
             tracing::warn!("removed {removed} unfinished bundle(s) of a killed collector");
         }
@@ -457,6 +458,22 @@ fn remove(path: &Path) -> std::io::Result<()> {
         .tempdir_in(parent)?;
     fs::rename(path, aside.path().join("gone"))?;
     aside.close()
+}
+
+/// Removes unfinished bundles of killed writers. A worker may outlive its killed daemon by
+/// milliseconds, and has its bundle locked until it ends.
+fn remove_unfinished(directory: &Path) -> Result<usize> {
+    const PAUSE: Duration = Duration::from_millis(10);
+    const MOST: u32 = 100;
+    let mut removed = Writer::remove_abandoned(directory)?;
+    for _ in 0..MOST {
+        if Writer::count_unfinished(directory)? == 0 {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+        removed += Writer::remove_abandoned(directory)?;
+    }
+    Ok(removed)
 }
 
 #[cfg(test)]

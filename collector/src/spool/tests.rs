@@ -196,3 +196,25 @@ fn modules_are_removed_with_their_last_bundle() {
     spool.make_room().unwrap();
     assert_eq!((ids(&spool).len(), shared()), (1, 0));
 }
+
+/// A worker that outlives its killed daemon has its bundle locked. Here another thread has it.
+#[test]
+fn bundle_of_a_dying_worker_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = Spool::create(folder.path(), Size(1 << 30), Size(0)).unwrap();
+    let unfinished = folder.path().join(".backtrail-unfinished");
+    fs::create_dir(&unfinished).unwrap();
+    let lock = nix::fcntl::Flock::lock(
+        fs::File::open(&unfinished).unwrap(),
+        nix::fcntl::FlockArg::LockExclusive,
+    );
+    let lock = lock.unwrap();
+    let dying = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        drop(lock);
+    });
+    drop(spool);
+    Spool::create(folder.path(), Size(1 << 30), Size(0)).unwrap();
+    assert!(!unfinished.exists());
+    dying.join().unwrap();
+}
