@@ -19,7 +19,7 @@ use crate::profile::Profile;
 ///
 /// Those of the format, and [`Error::Malformed`] if the format is not known.
 pub fn read(bytes: &[u8]) -> Result<Profile> {
-    if bytes.starts_with(b"PERFILE2") || bytes.starts_with(b"2ELIFREP") {
+    if perf_data::is_perf_data(bytes) {
         return perf_data::read(bytes);
     }
     if bytes.starts_with(&recording::HEADER) {

@@ -20,6 +20,9 @@ table_id! {
     StringId
 }
 
+/// The name of [`Frame::Lost`] in views and in formats that only have names.
+pub(crate) const LOST: &str = "[the stack could not be read further]";
+
 /// A file with code. Its build id and a file offset are the only key of a symbol.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Module {

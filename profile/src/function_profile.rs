@@ -1,7 +1,7 @@
 //! A profile by functions: what views and rules work on.
 
 use crate::Result;
-use crate::frame::{Frame, FrameId, Line, StringId};
+use crate::frame::{Frame, FrameId, LOST, Line, StringId};
 use crate::profile::Profile;
 use crate::sample::{EventId, LabelSetId, Sample, ThreadId, UnixNanos};
 use crate::stacks::{StackId, Stacks};
@@ -130,7 +130,7 @@ impl FunctionProfile {
             }
             Frame::Code { offset, .. } => named(format!("{module}+{offset}").into()),
             Frame::Address(address) => named(format!("{address:#x}").into()),
-            Frame::Lost => named("[the stack could not be read further]".into()),
+            Frame::Lost => named(LOST.into()),
         };
         let symbol = self.symbols.intern(symbol)?;
         Ok(vec![Site {

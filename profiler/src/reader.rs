@@ -115,11 +115,11 @@ fn read(mut rings: Rings, clock: fn() -> u64, shared: &Shared, batches: &Sender<
             std::thread::sleep(FULL_WAIT);
             continue;
         }
-        let batch = match is_last {
+        let waited = match is_last {
             true => Ok(()),
             false => rings.wait(WAIT),
         };
-        let batch = batch.and_then(|()| read_once(&mut rings, clock));
+        let batch = waited.and_then(|()| read_once(&mut rings, clock));
         let is_over = is_last || batch.is_err();
         if let Ok(batch) = &batch {
             shared.waiting.fetch_add(batch.bytes, Ordering::Relaxed);

@@ -75,23 +75,17 @@ impl ValueFormatter<'_> {
         if array.kind == GoKind::String {
             return Some(match array.bytes(self.context, limit as u64) {
                 Ok(bytes) => text(quoted(&bytes, array.count > limit as u64, limit)),
-                Err(cause) => FormattedValue {
-                    unknown: Some(cause.reason()),
-                    ..text(cause.text())
-                },
+                Err(cause) => FormattedValue::unavailable(&cause),
             });
         }
         let values = (0..array.count).map(|number| (format!("[{number}]"), array.at(number)));
         let (members, more): (Vec<FormattedMember>, bool) = self.elements(values, depth);
         let elements = listed(&members, more, false);
-        Some(FormattedValue {
-            text: match members.is_empty() {
-                true => record.name().to_owned(),
-                false => format!("{} = {{{elements}}}", record.name()),
-            },
-            members,
-            ..FormattedValue::default()
-        })
+        let text = match members.is_empty() {
+            true => record.name().to_owned(),
+            false => format!("{} = {{{elements}}}", record.name()),
+        };
+        Some(FormattedValue::with_members(text, members))
     }
 }
 

@@ -10,6 +10,7 @@ use backtrail_decoder::{Progress, Watch};
 use backtrail_export::fdo::{self, FdoBinary};
 use backtrail_profile::fdo::autofdo::SampleProfile;
 use backtrail_profile::fdo::{BranchProfile, BranchReport, CodePlace, bolt};
+use backtrail_profile::format::perf_data::is_perf_data;
 use backtrail_symbolizer::DebugSearch;
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -182,7 +183,7 @@ fn kind(path: &Path) -> std::io::Result<InputKind> {
     }
     let mut start = Vec::new();
     File::open(path)?.take(4096).read_to_end(&mut start)?;
-    if start.starts_with(b"PERFILE2") || start.starts_with(b"2ELIFREP") {
+    if is_perf_data(&start) {
         return Ok(InputKind::PerfData);
     }
     let is_text = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~') || *byte >= 0x80;

@@ -205,26 +205,10 @@ impl Binary for FdoBinary {
     }
 
     fn entry(&self, at: Svma) -> Option<Arc<str>> {
-        let function = self
-            .symbols
-            .function_at(at)
-            .filter(|function| function.entry == at)?;
+        let function = self.symbols.function_at(at);
+        function.filter(|function| function.entry == at)?;
+        // A stub of the PLT has no frames.
         let frames = self.symbols.sample_frames_at(at);
-        // A stub of the PLT has no lines.
-        (!frames.is_empty()).then_some(())?;
-        frames
-            .last()
-            .map(|frame| frame.linkage_name.clone())
-            .or(Some(function.linkage_name))
-    }
-
-    fn symbol(&self, at: Svma) -> Option<(Arc<str>, u64)> {
-        let function = self.symbols.function_at(at)?;
-        // A part apart from the entry has a symbol of its own, which is not known here.
-        let offset = at.0.checked_sub(function.entry.0)?;
-        function
-            .range
-            .contains(&function.entry)
-            .then_some((function.linkage_name, offset))
+        frames.last().map(|frame| frame.linkage_name.clone())
     }
 }

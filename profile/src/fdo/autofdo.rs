@@ -212,10 +212,6 @@ mod tests {
         fn entry(&self, at: Svma) -> Option<Arc<str>> {
             (at.0 == 0x200).then(|| "callee.llvm.77".into())
         }
-
-        fn symbol(&self, _: Svma) -> Option<(Arc<str>, u64)> {
-            None
-        }
     }
 
     #[test]

@@ -36,7 +36,4 @@ pub trait Binary {
 
     /// Returns the linkage name of the function whose entry is at an address.
     fn entry(&self, at: Svma) -> Option<Arc<str>>;
-
-    /// Returns the symbol at an address, and the distance from its start.
-    fn symbol(&self, at: Svma) -> Option<(Arc<str>, u64)>;
 }

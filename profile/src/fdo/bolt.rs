@@ -1,12 +1,10 @@
-//! Input for BOLT: pre-aggregated branches for `perf2bolt --pa`, and `fdata` for `llvm-bolt -data`.
+//! Input for BOLT: pre-aggregated branches for `perf2bolt --pa`.
 //!
-//! Source: LLVM, `bolt/include/bolt/Profile/DataAggregator.h` and `DataReader.h`.
+//! Source: LLVM, `bolt/include/bolt/Profile/DataAggregator.h`.
 
-use super::binary::Binary;
-use super::branch_profile::{Branch, BranchProfile};
+use super::branch_profile::BranchProfile;
 use crate::Result;
 use backtrail_pt::Svma;
-use std::collections::BTreeMap;
 use std::io::Write;
 
 /// Writes pre-aggregated branches and straight code, with the addresses of the binary's program
@@ -33,41 +31,10 @@ pub fn write_preaggregated(profile: &BranchProfile, out: &mut dyn Write) -> Resu
     Ok(())
 }
 
-/// A place in `fdata`: the symbol, or an unknown place, and the offset.
-type Place = (bool, String, u64);
-
-/// Writes branches by symbol and offset.
-///
-/// # Errors
-///
-/// Those of `out`.
-pub fn write_fdata(profile: &BranchProfile, binary: &impl Binary, out: &mut dyn Write) -> Result<()> {
-    let mut sums: BTreeMap<(Place, Place), (u64, u64)> = BTreeMap::new();
-    let place = |at: Option<Svma>| match at.and_then(|at| binary.symbol(at)) {
-        Some((name, offset)) => (true, name.to_string(), offset),
-        None => (false, "[unknown]".to_owned(), 0),
-    };
-    let mut add = |Branch { from, to }: Branch, taken: u64, mispredicted: u64| {
-        let (from, to) = (place(from), place(to));
-        if from.0 || to.0 {
-            let sum = sums.entry((from, to)).or_default();
-            sum.0 = sum.0.saturating_add(mispredicted);
-            sum.1 = sum.1.saturating_add(taken);
-        }
-    };
-    for (branch, count) in profile.branches() {
-        add(branch, count.taken, count.mispredicted);
-    }
-    for ((from, to), (mispredicted, taken)) in sums {
-        let place = |(is_symbol, name, offset): &Place| format!("{} {name} {offset:x}", u8::from(*is_symbol));
-        writeln!(out, "{} {} {mispredicted} {taken}", place(&from), place(&to))?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fdo::Branch;
 
     #[test]
     fn branches_and_ranges_have_hexadecimal_addresses() {

@@ -185,10 +185,6 @@ mod tests {
         fn entry(&self, at: Svma) -> Option<Arc<str>> {
             (at.0 == 0x100).then(|| "work".into())
         }
-
-        fn symbol(&self, _: Svma) -> Option<(Arc<str>, u64)> {
-            None
-        }
     }
 
     #[test]

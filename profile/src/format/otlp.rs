@@ -19,8 +19,6 @@ const BUILD_ID: &str = "process.executable.build_id.gnu";
 /// Labels that stand for a link.
 const TRACE_ID: &str = "trace_id";
 const SPAN_ID: &str = "span_id";
-/// The name of frames that end a stack too early.
-const LOST: &str = "[the stack could not be read further]";
 
 #[cfg(test)]
 mod tests;

@@ -35,6 +35,12 @@ pub fn read(bytes: &[u8]) -> Result<Profile> {
     Ok(reader.finish())
 }
 
+/// Returns whether these are the first bytes of a `perf.data` file, of either byte order.
+#[must_use]
+pub fn is_perf_data(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"PERFILE2") || bytes.starts_with(b"2ELIFREP")
+}
+
 /// The branches of a sample, the newest first.
 pub type BranchStack = [BranchFrames];
 

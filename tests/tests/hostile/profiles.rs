@@ -75,7 +75,7 @@ fn branch_records() {
     fs::write(&program, elf(32, CODE_AT, CODE)).unwrap();
     let seeds = [SCRIPT.as_bytes().to_vec(), seeds::perf_data(&program).into_file()];
     fuzz("branch_records", &seeds, mutate::bytes, |bytes| {
-        if bytes.starts_with(b"PERFILE2") {
+        if perf_data::is_perf_data(bytes) {
             return perf_data::read_branches(bytes, &mut |_, _| {}).is_ok();
         }
         perf_script::read(bytes).is_ok_and(|script| !script.samples.is_empty())

@@ -20,7 +20,7 @@ const SCRIPTS: [(&str, &str, &str); 2] = [
 /// The number of times that all builds run, one after the other.
 const ROUNDS: usize = 11;
 
-/// The builds, in the order of the columns.
+/// The builds of lua, all in one folder.
 struct Builds {
     folder: PathBuf,
     source: PathBuf,

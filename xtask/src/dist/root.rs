@@ -12,7 +12,7 @@ use std::process::Command;
 /// The oldest Debian that archives still have. Its glibc 2.31 is also that of Ubuntu 20.04.
 const OLD: &str = "bullseye";
 /// The folder of the test in the root directory.
-const WORK: &str = "work";
+const WORK: &str = "package-test";
 /// dpkg's own records, which every installation and removal of any package changes.
 const RECORDS: &[&str] = &[
     "var/lib/dpkg/available",
@@ -48,7 +48,7 @@ pub fn test() -> Result<(), Failure> {
     let root = Root::create()?;
     root.prepare(package)?;
     let before = files(&root.0)?;
-    root.run(&["dpkg", "--install", "/work/backtrail.deb"])?;
+    root.run(&["dpkg", "--install", "/package-test/backtrail.deb"])?;
     let installed = root.use_it();
     root.run(&["dpkg", "--remove", "backtrail"])?;
     let removed = files(&root.0)?;
@@ -146,9 +146,9 @@ impl Root {
         let recorded = self.run(&[
             "sh",
             "-c",
-            "cd /work && backtrail record -o ledger.bundle -- ./ledger 2>&1",
+            "cd /package-test && backtrail record -o ledger.bundle -- ./ledger 2>&1",
         ])?;
-        let mut debug = vec!["backtrail", "debug", "/work/ledger.bundle", "--batch"];
+        let mut debug = vec!["backtrail", "debug", "/package-test/ledger.bundle", "--batch"];
         let readme = fs::read_to_string("README.md")
             .map_err(|error| cannot("read", Path::new("README.md"), &error))?;
         for command in commands(&readme) {

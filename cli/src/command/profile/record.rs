@@ -30,14 +30,12 @@ pub fn run(args: &ProfileRecord) -> Result<(), Failure> {
 }
 
 fn options(args: &ProfileRecord) -> RecordOptions {
-    let mut events: Vec<_> = args.event.iter().map(|event| sampled(*event)).collect();
-    let mut seen = Vec::new();
-    events.retain(|event| {
-        !seen.contains(event) && {
-            seen.push(*event);
-            true
+    let mut events = Vec::new();
+    for event in args.event.iter().map(|event| sampled(*event)) {
+        if !events.contains(&event) {
+            events.push(event);
         }
-    });
+    }
     RecordOptions {
         target: match (args.pid, &args.cgroup) {
             (Some(pid), _) => Target::Process(Pid(pid)),

@@ -1,7 +1,7 @@
 //! Reading OTLP profiles.
 
-use super::{BUILD_ID, CPU, LOST, PID, PROCESS, SPAN_ID, THREAD, TID, TRACE_ID};
-use crate::frame::{Frame, FrameId, Function, FunctionId, Line, Module, ModuleId};
+use super::{BUILD_ID, CPU, PID, PROCESS, SPAN_ID, THREAD, TID, TRACE_ID};
+use crate::frame::{Frame, FrameId, Function, FunctionId, LOST, Line, Module, ModuleId};
 use crate::profile::Profile;
 use crate::sample::{EventId, Label, LabelSetId, LabelValue, Sample, Thread, ThreadId, UnixNanos};
 use crate::stacks::StackId;
@@ -213,7 +213,6 @@ impl Reader {
                     };
                     self.profile.frames.intern(frame)
                 });
-                // The closure borrows the profile in turn.
                 return frames.collect();
             }
             _ => Frame::Address(location.address),

@@ -1,7 +1,7 @@
 //! Writing OTLP profiles.
 
-use super::{BUILD_ID, CPU, LOST, PID, PROCESS, SPAN_ID, THREAD, TID, TRACE_ID};
-use crate::frame::{Frame, FrameId, ModuleId};
+use super::{BUILD_ID, CPU, PID, PROCESS, SPAN_ID, THREAD, TID, TRACE_ID};
+use crate::frame::{Frame, FrameId, LOST};
 use crate::profile::Profile;
 use crate::sample::{EventId, Label, LabelSetId, LabelValue, Sample, ThreadId};
 use crate::stacks::StackId;
@@ -281,7 +281,7 @@ impl Dictionary {
 
 fn location(profile: &Profile, id: FrameId, frame: Frame, lost: i32) -> Result<otlp::Location> {
     let (mapping_index, address) = match frame {
-        Frame::Code { module, offset } => (module_number(module)?, offset.0),
+        Frame::Code { module, offset } => (one_after(module)?, offset.0),
         Frame::Address(address) => (0, address),
         Frame::Function { .. } | Frame::Lost => (0, 0),
     };
@@ -305,10 +305,6 @@ fn location(profile: &Profile, id: FrameId, frame: Frame, lost: i32) -> Result<o
         lines,
         attribute_indices: Vec::new(),
     })
-}
-
-fn module_number(module: ModuleId) -> Result<i32> {
-    one_after(module)
 }
 
 /// Returns the index of an id in its table, which begins with a zero value.

@@ -2,7 +2,7 @@
 
 use super::schema;
 use super::{PID, PROCESS, THREAD, TID};
-use crate::frame::{Frame, FrameId, ModuleId, StringId};
+use crate::frame::{Frame, FrameId, LOST, ModuleId, StringId};
 use crate::profile::Profile;
 use crate::sample::{Label, LabelSetId, LabelValue, ThreadId};
 use crate::stacks::StackId;
@@ -196,9 +196,6 @@ fn locations(
     }
     Ok(())
 }
-
-/// The name of frames that end a stack too early.
-const LOST: &str = "[the stack could not be read further]";
 
 fn address(starts: &[u64], module: ModuleId, offset: u64) -> Result<u64> {
     let start = starts.get(module.index()).copied().unwrap_or(0);

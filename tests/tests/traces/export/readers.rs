@@ -168,6 +168,20 @@ impl Profiler {
         serde_json::from_str(&stdout(self.run(question))).unwrap()
     }
 
+    /// Returns all functions of a thread with their samples.
+    #[track_caller]
+    fn functions(&self, thread: &str) -> Value {
+        self.ask(&[
+            "thread",
+            "functions",
+            "--thread",
+            thread,
+            "--limit",
+            "0",
+            "--json",
+        ])
+    }
+
     fn run(&self, arguments: &[&str]) -> Output {
         let mut command = profiler(&self.node, &self.script, &self.sessions);
         command
@@ -223,16 +237,7 @@ fn the_firefox_profiler_opens_its_format() {
     assert!(tids.iter().eq(recording().calls.keys()));
     for thread in threads {
         let handle = thread["threadHandle"].as_str().unwrap();
-        let question = [
-            "thread",
-            "functions",
-            "--thread",
-            handle,
-            "--limit",
-            "0",
-            "--json",
-        ];
-        let functions = profiler.ask(&question);
+        let functions = profiler.functions(handle);
         let counts = functions["functions"].as_array().unwrap().iter();
         let counts: BTreeMap<String, u64> = counts
             .map(|function| {
@@ -269,16 +274,7 @@ fn the_firefox_profiler_opens_profiles() {
     let profiler = Profiler::load(node, &packages, &file);
     let listed = profiler.ask(&["thread", "list", "--json"]);
     let handle = listed["threads"][0]["threadHandle"].as_str().unwrap();
-    let question = [
-        "thread",
-        "functions",
-        "--thread",
-        handle,
-        "--limit",
-        "0",
-        "--json",
-    ];
-    let functions = profiler.ask(&question);
+    let functions = profiler.functions(handle);
     let count = |name: &str| {
         let mut functions = functions["functions"].as_array().unwrap().iter();
         let function = functions.find(|function| function["name"] == name).unwrap();
