@@ -8,6 +8,8 @@ use backtrail_tests::backtrail::backtrail;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -152,8 +154,10 @@ impl Profiler {
             sessions,
             loaded: loaded.unwrap(),
         };
+        // A query that comes too early removes the process's socket, so that none succeeds.
+        let socket = profiler.sessions.path().join("test.sock");
         let begin = Instant::now();
-        while !profiler.run(&["thread", "list", "--json"]).status.success() {
+        while !is_loaded(&socket).unwrap_or(false) {
             assert!(
                 begin.elapsed() < Duration::from_secs(60),
                 "it does not load the profile"
@@ -190,6 +194,18 @@ impl Profiler {
             .output()
             .unwrap()
     }
+}
+
+/// Asks the process at a socket whether it has loaded its profile.
+fn is_loaded(socket: &Path) -> std::io::Result<bool> {
+    let mut process = UnixStream::connect(socket)?;
+    process.set_read_timeout(Some(Duration::from_secs(10)))?;
+    process.write_all(b"{\"type\":\"status\"}\n")?;
+    let mut answer = String::new();
+    BufReader::new(process).read_line(&mut answer)?;
+    let answer: Value = serde_json::from_str(&answer)?;
+    assert_ne!(answer["type"], "error", "{answer}");
+    Ok(answer["type"] == "ready")
 }
 
 fn profiler(node: &OsString, script: &Path, sessions: &TempDir) -> Command {
