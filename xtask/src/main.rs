@@ -29,8 +29,9 @@ type Failure = String;
 
 const USAGE: &str = "\
 cargo xtask demo [--program c|rust]   build Backtrail, record a crash, and walk back to its cause
-cargo xtask test [--times]            install the tests' requirements, and run every check and test;
-                                      --times prints the time of each step and test program
+cargo xtask test [--times] [--again]  install the tests' requirements, and run every check and test
+                                      but those that passed with the same inputs; --again runs
+                                      these too; --times prints the time of each step
 cargo xtask test-all [--times]        the same with long fuzzing, all programs, and real programs
 cargo xtask test-vm [SERIES…]         tests in virtual machines with Debian's kernels 6.1 and 6.12,
                                       or only these; `systemd`: the units of `backtrail install`
@@ -74,6 +75,10 @@ cargo xtask bench fdo                 lua, rebuilt with the branches of a record
 cargo xtask bench collect             a thousand crashes under the collector, and its cost when idle
                                       (root)";
 
+fn run_tests(extent: test::Extent, options: &[&str]) -> Result<(), Failure> {
+    test::Options::parse(extent, options).and_then(test::run)
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -84,10 +89,8 @@ fn main() -> ExitCode {
     let result = match arguments.as_slice() {
         ["demo"] => demo::run(demo::Demo::C),
         ["demo", "--program", name] => demo::Demo::named(name).and_then(demo::run),
-        ["test"] => test::run(test::Extent::Usual, false),
-        ["test", "--times"] => test::run(test::Extent::Usual, true),
-        ["test-all"] => test::run(test::Extent::All, false),
-        ["test-all", "--times"] => test::run(test::Extent::All, true),
+        ["test", options @ ..] => run_tests(test::Extent::Usual, options),
+        ["test-all", options @ ..] => run_tests(test::Extent::All, options),
         ["test-vm", options @ ..] => {
             vm::VmOptions::parse(options).and_then(|options| vm::run(&options, None))
         }

@@ -2,10 +2,13 @@
 
 mod programs;
 mod steps;
+mod unchanged;
 
 use crate::{Failure, bpf, deps, dist, guard, packages, portable, readers, shell, tidy, vm, vscode};
+use std::collections::BTreeMap;
 use std::path::Path;
 use steps::Steps;
+use unchanged::{Inputs, Passed};
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +19,54 @@ pub enum Extent {
     All,
 }
 
+/// Options of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    pub extent: Extent,
+    /// Print the time of each step.
+    times: bool,
+    /// Run what passed with the same inputs too.
+    again: bool,
+}
+
+impl Options {
+    /// Reads `[--times] [--again]`.
+    pub fn parse(extent: Extent, words: &[&str]) -> Result<Self, Failure> {
+        let mut options = Self {
+            extent,
+            times: false,
+            again: extent == Extent::All,
+        };
+        for &word in words {
+            match word {
+                "--times" => options.times = true,
+                "--again" => options.again = true,
+                _ => return Err(format!("no option '{word}': choose --times and --again")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// The steps after the test programs.
+const MACHINES: &str = "test in virtual machines";
+const COUNT: &str = "count instructions";
+
+/// Packages, and folders of others, that the tests in virtual machines depend on.
+const IN_MACHINES: (&[&str], &[&str]) = (
+    &[
+        "backtrail-vm-init",
+        "backtrail-collector",
+        "backtrail-recorder",
+        "backtrail-decoder",
+        "backtrail-symbolizer",
+    ],
+    &["cli", "xtask/src/vm"],
+);
+
+/// Packages and folders that the counted instructions depend on.
+const COUNTED: (&[&str], &[&str]) = (&["backtrail-bench"], &["xtask/src/guard.rs"]);
+
 /// The slowest test programs. They start first, so that none of them runs alone at the end.
 const LONGEST: &[&str] = &[
     "backtrail-tests/debugging",
@@ -25,20 +76,20 @@ const LONGEST: &[&str] = &[
 ];
 
 /// Installs requirements, checks the repository, builds, tests, and counts the cost of decoding.
-/// With `times`, prints the time of each step.
 ///
 /// The checks cover format, invariants, dependencies, eBPF objects and lints. Tests run here and in
-/// virtual machines.
-pub fn run(extent: Extent, times: bool) -> Result<(), Failure> {
+/// virtual machines. A test that passed with the same inputs is not repeated.
+pub fn run(options: Options) -> Result<(), Failure> {
     let mut steps = Steps::default();
-    let result = all(extent, &mut steps);
-    if times {
+    let result = all(options, &mut steps);
+    if options.times {
         println!("\n{}", steps.table());
     }
     result
 }
 
-fn all(extent: Extent, steps: &mut Steps) -> Result<(), Failure> {
+fn all(options: Options, steps: &mut Steps) -> Result<(), Failure> {
+    let extent = options.extent;
     steps.step("install packages", || install(extent))?;
     steps.step("check format", || {
         shell::run(shell::cargo().args(["fmt", "--all", "--check"]))
@@ -69,21 +120,42 @@ fn all(extent: Extent, steps: &mut Steps) -> Result<(), Failure> {
     })?;
     let backtrail = shell::target().join("debug/backtrail");
     let variables = steps.step("install readers and editors", || variables(&backtrail))?;
-    let built = steps.step("build tests", programs::build)?;
-    let (alone, together): (Vec<_>, Vec<_>) = built.into_iter().partition(runs_alone);
+    let built = steps.step("build tests", || programs::build(&backtrail))?;
+    let inputs = Inputs::find()?;
+    let mut passed = Passed::read(shell::target().join("passed-tests.txt"));
+    let built = built
+        .into_iter()
+        .map(|program| (inputs.of_program(&program), program));
+    let is_same = |name: &str, inputs| !options.again && passed.contains(name, inputs);
+    let (same, changed): (Vec<_>, Vec<_>) =
+        built.partition(|(inputs, program)| is_same(&program.name, *inputs));
+    let mut same: Vec<&str> = same.iter().map(|(_, program)| program.name.as_str()).collect();
+    let machines = inputs.of_packages(IN_MACHINES.0, IN_MACHINES.1);
+    let counted = inputs.of_packages(COUNTED.0, COUNTED.1);
+    let rest = [(MACHINES, machines), (COUNT, counted)];
+    same.extend(
+        rest.iter()
+            .filter(|(name, inputs)| is_same(name, *inputs))
+            .map(|(name, _)| *name),
+    );
+    if !same.is_empty() {
+        let same = same.join(", ");
+        println!("Passed with the same inputs, and not repeated without --again: {same}");
+    }
+    let [run_machines, run_count] = rest.map(|(name, inputs)| !is_same(name, inputs));
+    let hashes: BTreeMap<String, u64> = changed
+        .iter()
+        .map(|(inputs, program)| (program.name.clone(), *inputs))
+        .collect();
+    let changed = changed.into_iter().map(|(_, program)| program);
     let ended = steps.step("run tests", || {
-        let arguments: &[&str] = match extent {
-            Extent::Usual => &[],
-            Extent::All => &["--include-ignored"],
-        };
-        let mut ended = programs::run(together, LONGEST, arguments, &variables)?;
-        for program in alone {
-            ended.extend(programs::run(vec![program], &[], arguments, &variables)?);
-        }
-        Ok(ended)
+        run_programs(changed.collect(), extent, &variables)
     })?;
     for program in &ended {
         steps.add(&format!("  {}", program.name), program.time);
+        if let Some(inputs) = hashes.get(&program.name) {
+            passed.note(&program.name, *inputs, program.passed)?;
+        }
     }
     let failed: Vec<&str> = ended
         .iter()
@@ -93,13 +165,38 @@ fn all(extent: Extent, steps: &mut Steps) -> Result<(), Failure> {
     if !failed.is_empty() {
         return Err(format!("tests failed in {}", failed.join(", ")));
     }
-    steps.step("test in virtual machines", || {
-        vm::run(&vm::VmOptions::all(extent == Extent::All), Some(backtrail))
-    })?;
+    if run_machines {
+        steps.step(MACHINES, || {
+            vm::run(&vm::VmOptions::all(extent == Extent::All), Some(backtrail))
+        })?;
+        passed.note(MACHINES, machines, true)?;
+    }
     if extent == Extent::All {
         steps.step("install the packages", dist::test)?;
     }
-    steps.step("count instructions", || guard::run(false))
+    if run_count {
+        steps.step(COUNT, || guard::run(false))?;
+        passed.note(COUNT, counted, true)?;
+    }
+    Ok(())
+}
+
+/// Runs those side by side that may.
+fn run_programs(
+    programs: Vec<programs::TestProgram>,
+    extent: Extent,
+    variables: &[(String, String)],
+) -> Result<Vec<programs::Ended>, Failure> {
+    let arguments: &[&str] = match extent {
+        Extent::Usual => &[],
+        Extent::All => &["--include-ignored"],
+    };
+    let (alone, together): (Vec<_>, Vec<_>) = programs.into_iter().partition(runs_alone);
+    let mut ended = programs::run(together, LONGEST, arguments, variables)?;
+    for program in alone {
+        ended.extend(programs::run(vec![program], &[], arguments, variables)?);
+    }
+    Ok(ended)
 }
 
 /// Returns whether a program runs while no other does. The collector sees the crashes of all
@@ -140,4 +237,18 @@ fn variables(backtrail: &Path) -> Result<Vec<(String, String)>, Failure> {
     variables.extend(readers.variables().into_iter().map(own));
     variables.extend(vscode.variables().into_iter().map(own));
     Ok(variables)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_or_refused() {
+        let usual = Options::parse(Extent::Usual, &["--times"]).unwrap();
+        assert!(usual.times && !usual.again);
+        assert!(Options::parse(Extent::Usual, &["--again"]).unwrap().again);
+        assert!(Options::parse(Extent::All, &[]).unwrap().again);
+        assert!(Options::parse(Extent::Usual, &["--fast"]).is_err());
+    }
 }

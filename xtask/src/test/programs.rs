@@ -20,6 +20,8 @@ pub struct TestProgram {
     program: Option<PathBuf>,
     /// The folder of its package, in which it runs.
     folder: PathBuf,
+    /// Programs of its package that its tests may run.
+    others: Vec<PathBuf>,
 }
 
 /// How a program ended.
@@ -33,8 +35,11 @@ pub struct Ended {
     pub time: Duration,
 }
 
-/// Builds the test programs of the workspace.
-pub fn build() -> Result<Vec<TestProgram>, Failure> {
+/// The package with tests of all other packages' programs.
+const END_TO_END: &str = "backtrail-tests";
+
+/// Builds the test programs of the workspace, which may run `backtrail`.
+pub fn build(backtrail: &Path) -> Result<Vec<TestProgram>, Failure> {
     let mut cargo = shell::cargo();
     cargo.args(["test", "--workspace", "--no-run"]);
     println!("$ cargo test --workspace --no-run");
@@ -47,36 +52,65 @@ pub fn build() -> Result<Vec<TestProgram>, Failure> {
         return Err("`cargo test --workspace --no-run` failed".to_owned());
     }
     let mut programs = parse(&String::from_utf8_lossy(&output.stdout));
+    for program in &mut programs {
+        if program.name.starts_with(END_TO_END) {
+            program.others.push(backtrail.to_owned());
+        }
+    }
     programs.push(TestProgram {
         name: "examples in documentation".to_owned(),
         program: None,
         folder: ".".into(),
+        others: Vec::new(),
     });
     Ok(programs)
 }
 
 /// Reads cargo's messages: an artifact with an executable of the test profile is a test program.
+/// The other executables belong to the tests of their package, and to the end-to-end tests.
 fn parse(messages: &str) -> Vec<TestProgram> {
-    let program = |line: &str| {
-        let message: Value = serde_json::from_str(line).ok()?;
-        let is_test = message["reason"] == "compiler-artifact" && message["profile"]["test"] == true;
-        let program = message["executable"].as_str().filter(|_| is_test)?;
-        let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
-        let package = message["package_id"].as_str()?;
-        // `path+file:///…/decoder#backtrail-decoder@0.1.0`; without a name that is the folder's.
-        let package = package.rsplit_once('#').map_or(package, |(_, name)| name);
-        let package = package.split('@').next().filter(|name| !name.contains('.'));
-        let package = package.or_else(|| folder.file_name()?.to_str())?;
-        Some(TestProgram {
-            name: format!("{package}/{}", message["target"]["name"].as_str()?),
-            program: Some(program.into()),
-            folder: folder.to_owned(),
-        })
+    let executables: Vec<(String, bool, TestProgram)> = messages.lines().filter_map(executable).collect();
+    let of = |package: &str| {
+        let others = executables
+            .iter()
+            .filter(|(owner, is_test, _)| !is_test && (owner == package || package == END_TO_END));
+        others.filter_map(|(_, _, other)| other.program.clone()).collect()
     };
-    messages.lines().filter_map(program).collect()
+    let tests = executables.iter().filter(|(_, is_test, _)| *is_test);
+    tests
+        .map(|(package, _, program)| TestProgram {
+            others: of(package),
+            ..program.clone()
+        })
+        .collect()
+}
+
+/// Reads a message of cargo. Returns the package of an executable, and whether it is a test.
+fn executable(line: &str) -> Option<(String, bool, TestProgram)> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let program = message["executable"].as_str()?;
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
+    let package = message["package_id"].as_str()?;
+    // `path+file:///…/decoder#backtrail-decoder@0.1.0`; without a name that is the folder's.
+    let package = package.rsplit_once('#').map_or(package, |(_, name)| name);
+    let package = package.split('@').next().filter(|name| !name.contains('.'));
+    let package = package.or_else(|| folder.file_name()?.to_str())?;
+    let is_test = message["profile"]["test"] == true;
+    let program = TestProgram {
+        name: format!("{package}/{}", message["target"]["name"].as_str()?),
+        program: Some(program.into()),
+        folder: folder.to_owned(),
+        others: Vec::new(),
+    };
+    Some((package.to_owned(), is_test, program))
 }
 
 impl TestProgram {
+    /// Returns the program's file, and all programs that it may run. Documentation has none.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.program.iter().chain(&self.others).map(PathBuf::as_path)
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = match &self.program {
             Some(program) => Command::new(program),
@@ -171,14 +205,31 @@ mod tests {
         let messages = [
             r#"{"reason":"compiler-artifact","package_id":"path+file:///x/decoder#backtrail-decoder@0.1.0","manifest_path":"/x/decoder/Cargo.toml","target":{"name":"overlong"},"profile":{"test":true},"executable":"/x/target/overlong-1"}"#,
             r#"{"reason":"compiler-artifact","package_id":"path+file:///x/xtask#0.1.0","manifest_path":"/x/xtask/Cargo.toml","target":{"name":"xtask"},"profile":{"test":true},"executable":"/x/target/xtask-1"}"#,
+            r#"{"reason":"compiler-artifact","package_id":"path+file:///x/decoder#backtrail-decoder@0.1.0","manifest_path":"/x/decoder/Cargo.toml","target":{"name":"decode"},"profile":{"test":false},"executable":"/x/target/decode"}"#,
+            r#"{"reason":"compiler-artifact","package_id":"path+file:///x/tests#backtrail-tests@0.1.0","manifest_path":"/x/tests/Cargo.toml","target":{"name":"traces"},"profile":{"test":true},"executable":"/x/target/traces-1"}"#,
             r#"{"reason":"compiler-artifact","package_id":"path+file:///x/cli#backtrail@0.1.0","manifest_path":"/x/cli/Cargo.toml","target":{"name":"backtrail"},"profile":{"test":false},"executable":"/x/target/backtrail"}"#,
             r#"{"reason":"build-finished","success":true}"#,
             "no JSON",
         ];
         let found = parse(&messages.join("\n"));
         let names: Vec<&str> = found.iter().map(|program| program.name.as_str()).collect();
-        assert_eq!(names, ["backtrail-decoder/overlong", "xtask/xtask"]);
+        let expected = [
+            "backtrail-decoder/overlong",
+            "xtask/xtask",
+            "backtrail-tests/traces",
+        ];
+        assert_eq!(names, expected);
         assert_eq!(found[0].folder, Path::new("/x/decoder"));
+        let files = |at: usize| -> Vec<&str> {
+            let files = found[at].files();
+            files.filter_map(Path::to_str).collect()
+        };
+        assert_eq!(files(0), ["/x/target/overlong-1", "/x/target/decode"]);
+        assert_eq!(files(1), ["/x/target/xtask-1"]);
+        assert_eq!(
+            files(2),
+            ["/x/target/traces-1", "/x/target/decode", "/x/target/backtrail"]
+        );
     }
 
     #[test]
@@ -187,6 +238,7 @@ mod tests {
             name: name.to_owned(),
             program: Some(program.into()),
             folder: "/".into(),
+            others: Vec::new(),
         };
         let programs = vec![program("x/good", "/bin/true"), program("x/bad", "/bin/false")];
         let mut ended = run(programs, &["x/bad"], &[], &[]).unwrap();
