@@ -6,6 +6,8 @@
 use crate::intel_pt::{IntelPt, PtSetting};
 use crate::sample_id::SampleType;
 use perf_event_open_sys::bindings as sys;
+use std::ffi::CStr;
+use std::sync::Arc;
 
 /// The fields at the end of every record of our events: thread, time, processor, and last the event
 /// id.
@@ -21,8 +23,12 @@ pub const SAMPLE_TYPE: SampleType = SampleType(
 pub const SIZE: usize = size_of::<sys::perf_event_attr>();
 
 /// The attributes of an event.
-#[derive(Clone, Copy, Debug)]
-pub struct Attr(pub(crate) sys::perf_event_attr);
+#[derive(Clone, Debug)]
+pub struct Attr {
+    pub(crate) raw: sys::perf_event_attr,
+    /// The string that `raw.uprobe_path` points to.
+    path: Option<Arc<CStr>>,
+}
 
 /// The effect of an event on the AUX trace of its group leader, at each overflow (Linux 6.13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,11 +53,24 @@ impl Attr {
         attr.set_disabled(1);
         attr.set_exclude_hv(1);
         attr.set_sample_id_all(1);
-        Self(attr)
+        Self::from_raw(attr)
+    }
+
+    pub(crate) fn from_raw(raw: sys::perf_event_attr) -> Self {
+        Self { raw, path: None }
+    }
+
+    /// Makes the attributes those of an instruction of a file.
+    pub(crate) fn with_path(mut self, path: Arc<CStr>) -> Self {
+        self.raw.__bindgen_anon_3 = sys::perf_event_attr__bindgen_ty_3 {
+            uprobe_path: path.as_ptr() as u64,
+        };
+        self.path = Some(path);
+        self
     }
 
     fn period(mut self, period: u64) -> Self {
-        self.0.__bindgen_anon_1 = sys::perf_event_attr__bindgen_ty_1 {
+        self.raw.__bindgen_anon_1 = sys::perf_event_attr__bindgen_ty_1 {
             sample_period: period,
         };
         self
@@ -62,19 +81,19 @@ impl Attr {
     pub fn intel_pt(pt: &IntelPt, setting: &PtSetting, kernel: bool) -> Self {
         let mut attr = Self::new(pt.pmu.kind).period(1);
         let [config, config1, config2, config3, config4] = setting.config.0;
-        attr.0.config = config;
-        attr.0.__bindgen_anon_3 = sys::perf_event_attr__bindgen_ty_3 { config1 };
-        attr.0.__bindgen_anon_4 = sys::perf_event_attr__bindgen_ty_4 { config2 };
-        attr.0.config3 = config3;
-        attr.0.config4 = config4;
-        attr.0.set_exclude_kernel((!kernel).into());
+        attr.raw.config = config;
+        attr.raw.__bindgen_anon_3 = sys::perf_event_attr__bindgen_ty_3 { config1 };
+        attr.raw.__bindgen_anon_4 = sys::perf_event_attr__bindgen_ty_4 { config2 };
+        attr.raw.config3 = config3;
+        attr.raw.config4 = config4;
+        attr.raw.set_exclude_kernel((!kernel).into());
         attr
     }
 
     /// Makes threads and children of the target inherit the event.
     #[must_use]
     pub fn inherited(mut self) -> Self {
-        self.0.set_inherit(1);
+        self.raw.set_inherit(1);
         self
     }
 
@@ -86,21 +105,21 @@ impl Attr {
     #[must_use]
     pub fn sideband(watermark: u32) -> Self {
         let mut attr = Self::new(sys::PERF_TYPE_SOFTWARE).period(1);
-        attr.0.config = sys::PERF_COUNT_SW_DUMMY.into();
+        attr.raw.config = sys::PERF_COUNT_SW_DUMMY.into();
         // Without this, only privileged users get records of kernel code. Nothing is sampled
         // anyway.
-        attr.0.set_exclude_kernel(1);
-        attr.0.set_mmap(1);
-        attr.0.set_mmap2(1);
-        attr.0.set_build_id(1);
-        attr.0.set_comm(1);
-        attr.0.set_comm_exec(1);
-        attr.0.set_task(1);
-        attr.0.set_context_switch(1);
-        attr.0.set_ksymbol(1);
-        attr.0.set_bpf_event(1);
-        attr.0.set_watermark(1);
-        attr.0.__bindgen_anon_2 = sys::perf_event_attr__bindgen_ty_2 {
+        attr.raw.set_exclude_kernel(1);
+        attr.raw.set_mmap(1);
+        attr.raw.set_mmap2(1);
+        attr.raw.set_build_id(1);
+        attr.raw.set_comm(1);
+        attr.raw.set_comm_exec(1);
+        attr.raw.set_task(1);
+        attr.raw.set_context_switch(1);
+        attr.raw.set_ksymbol(1);
+        attr.raw.set_bpf_event(1);
+        attr.raw.set_watermark(1);
+        attr.raw.__bindgen_anon_2 = sys::perf_event_attr__bindgen_ty_2 {
             wakeup_watermark: watermark,
         };
         attr
@@ -110,10 +129,10 @@ impl Attr {
     /// `bpf_event` with 5.1.
     #[must_use]
     pub fn without_newer(mut self, level: SidebandLevel) -> Self {
-        self.0.set_build_id(0);
+        self.raw.set_build_id(0);
         if level == SidebandLevel::Linux4 {
-            self.0.set_ksymbol(0);
-            self.0.set_bpf_event(0);
+            self.raw.set_ksymbol(0);
+            self.raw.set_bpf_event(0);
         }
         self
     }
@@ -123,7 +142,7 @@ impl Attr {
     #[must_use]
     pub fn tracepoint(id: u64, action: Option<AuxAction>) -> Self {
         let mut attr = Self::new(sys::PERF_TYPE_TRACEPOINT).period(1);
-        attr.0.config = id;
+        attr.raw.config = id;
         attr.with_action(action)
     }
 
@@ -132,7 +151,7 @@ impl Attr {
     #[must_use]
     pub fn timer(period: u64, action: AuxAction) -> Self {
         let mut attr = Self::new(sys::PERF_TYPE_SOFTWARE).period(period);
-        attr.0.config = sys::PERF_COUNT_SW_CPU_CLOCK.into();
+        attr.raw.config = sys::PERF_COUNT_SW_CPU_CLOCK.into();
         attr.with_action(Some(action))
     }
 
@@ -140,7 +159,7 @@ impl Attr {
         let mut bits = sys::perf_event_attr__bindgen_ty_5__bindgen_ty_1::default();
         bits.set_aux_pause((action == Some(AuxAction::Pause)).into());
         bits.set_aux_resume((action == Some(AuxAction::Resume)).into());
-        self.0.__bindgen_anon_5 = sys::perf_event_attr__bindgen_ty_5 {
+        self.raw.__bindgen_anon_5 = sys::perf_event_attr__bindgen_ty_5 {
             __bindgen_anon_1: bits,
         };
         self
@@ -152,7 +171,7 @@ impl Attr {
     pub fn to_bytes(&self) -> [u8; SIZE] {
         // SAFETY: the struct is plain old data of exactly this size without padding. The sizes of
         // its fields add up to it, and the bindings assert the offset of every field.
-        unsafe { std::mem::transmute_copy(&self.0) }
+        unsafe { std::mem::transmute_copy(&self.raw) }
     }
 }
 

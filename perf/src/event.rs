@@ -41,7 +41,7 @@ impl Event {
         cpu: Option<Cpu>,
         leader: Option<&Self>,
     ) -> Result<Self, Error> {
-        let mut attributes = attr.0;
+        let mut attributes = attr.raw;
         let (pid, flags) = match target {
             Target::Everyone => (-1, 0),
             Target::Thread(tid) => (tid.0 as i32, 0),

@@ -45,6 +45,9 @@ pub mod sample_id;
 #[cfg(target_os = "linux")]
 pub mod sampling;
 pub mod switch;
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub mod tracefs;
 
 pub use data::PerfData;
 pub use error::Error;

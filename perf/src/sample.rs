@@ -84,6 +84,8 @@ pub struct Sample {
     pub period: Option<u64>,
     /// The call chain, the innermost address first.
     pub chain: Vec<ChainEntry>,
+    /// The payload of a tracepoint, with padding.
+    pub payload: Vec<u8>,
     /// The branches, the newest first.
     pub branches: Vec<BranchRecord>,
     /// The registers and the stack of the program, as they were when it entered the kernel or was
@@ -170,7 +172,7 @@ impl Sample {
         }
         if has(RAW) {
             let size = cursor.u32()?;
-            cursor.bytes(size as usize)?;
+            sample.payload = cursor.bytes(size as usize)?.to_vec();
         }
         if has(BRANCH_STACK) {
             sample.branches = branches(&mut cursor, layout.branch_sample_type)?;

@@ -6,13 +6,16 @@ use crate::attr::{Attr, SIZE};
 use crate::sample::SampleLayout;
 use crate::sample_id::SampleType;
 use perf_event_open_sys::bindings as sys;
+use std::ffi::CStr;
+use std::sync::Arc;
 
 /// The registers of [`UserState::registers`](crate::sample::UserState::registers) in their order:
 /// frame pointer, stack pointer, instruction pointer (`arch/x86/include/uapi/asm/perf_regs.h`).
 pub const USER_REGISTERS: [u64; 3] = [6, 7, 8];
 
 /// An event that can be sampled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Counter {
     /// Nanoseconds of processor time, by a timer (`PERF_COUNT_SW_CPU_CLOCK`).
     CpuClock,
@@ -26,12 +29,23 @@ pub enum Counter {
     Instructions,
     /// Cache misses (`PERF_COUNT_HW_CACHE_MISSES`).
     CacheMisses,
+    /// A tracepoint of the kernel, by its [id](crate::tracefs::tracepoint_id).
+    Tracepoint(u64),
+    /// Executions of an instruction of a file.
+    Uprobe {
+        /// The type of the kernel's PMU `uprobe`.
+        pmu: u32,
+        /// The file.
+        path: Arc<CStr>,
+        /// The offset of the instruction in the file.
+        offset: u64,
+    },
 }
 
 impl Counter {
-    fn type_and_config(self) -> (u32, u32) {
-        let software = |config| (sys::PERF_TYPE_SOFTWARE, config);
-        let hardware = |config| (sys::PERF_TYPE_HARDWARE, config);
+    fn type_and_config(&self) -> (u32, u64) {
+        let software = |config: u32| (sys::PERF_TYPE_SOFTWARE, config.into());
+        let hardware = |config: u32| (sys::PERF_TYPE_HARDWARE, config.into());
         match self {
             Self::CpuClock => software(sys::PERF_COUNT_SW_CPU_CLOCK),
             Self::PageFaults => software(sys::PERF_COUNT_SW_PAGE_FAULTS),
@@ -39,6 +53,8 @@ impl Counter {
             Self::Cycles => hardware(sys::PERF_COUNT_HW_CPU_CYCLES),
             Self::Instructions => hardware(sys::PERF_COUNT_HW_INSTRUCTIONS),
             Self::CacheMisses => hardware(sys::PERF_COUNT_HW_CACHE_MISSES),
+            Self::Tracepoint(id) => (sys::PERF_TYPE_TRACEPOINT, *id),
+            Self::Uprobe { pmu, .. } => (*pmu, 0),
         }
     }
 }
@@ -53,7 +69,7 @@ pub enum Rate {
 }
 
 /// The settings of a sampled event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sampling {
     /// The event.
     pub counter: Counter,
@@ -71,6 +87,8 @@ pub struct Sampling {
     pub sideband: bool,
     /// Whether the event records context switches.
     pub switches: bool,
+    /// Whether samples have the payload of a tracepoint.
+    pub payload: bool,
     /// The number of unread bytes that wakes the reader.
     pub watermark: u32,
 }
@@ -80,7 +98,7 @@ impl Sampling {
     #[must_use]
     pub fn layout(&self) -> SampleLayout {
         SampleLayout {
-            sample_type: sample_type().0,
+            sample_type: self.sample_type().0,
             read_format: sys::PERF_FORMAT_ID.into(),
             branch_sample_type: 0,
             user_registers: USER_REGISTERS.iter().fold(0, |mask, bit| mask | 1 << bit),
@@ -90,23 +108,25 @@ impl Sampling {
     /// Returns the fields that end every other record.
     #[must_use]
     pub fn sample_type(&self) -> SampleType {
-        sample_type()
+        let payload = if self.payload {
+            u64::from(sys::PERF_SAMPLE_RAW)
+        } else {
+            0
+        };
+        SampleType(SAMPLE_TYPE | payload)
     }
 }
 
-fn sample_type() -> SampleType {
-    SampleType(
-        u64::from(sys::PERF_SAMPLE_IDENTIFIER)
-            | u64::from(sys::PERF_SAMPLE_IP)
-            | u64::from(sys::PERF_SAMPLE_TID)
-            | u64::from(sys::PERF_SAMPLE_TIME)
-            | u64::from(sys::PERF_SAMPLE_CPU)
-            | u64::from(sys::PERF_SAMPLE_PERIOD)
-            | u64::from(sys::PERF_SAMPLE_CALLCHAIN)
-            | u64::from(sys::PERF_SAMPLE_REGS_USER)
-            | u64::from(sys::PERF_SAMPLE_STACK_USER),
-    )
-}
+/// The fields that all samples have.
+const SAMPLE_TYPE: u64 = sys::PERF_SAMPLE_IDENTIFIER as u64
+    | sys::PERF_SAMPLE_IP as u64
+    | sys::PERF_SAMPLE_TID as u64
+    | sys::PERF_SAMPLE_TIME as u64
+    | sys::PERF_SAMPLE_CPU as u64
+    | sys::PERF_SAMPLE_PERIOD as u64
+    | sys::PERF_SAMPLE_CALLCHAIN as u64
+    | sys::PERF_SAMPLE_REGS_USER as u64
+    | sys::PERF_SAMPLE_STACK_USER as u64;
 
 impl Attr {
     /// Returns the attributes of a disabled event that takes samples with the kernel's call chain,
@@ -118,7 +138,7 @@ impl Attr {
         let mut attr = sys::perf_event_attr {
             type_: kind,
             size: SIZE as u32,
-            config: config.into(),
+            config,
             sample_type: layout.sample_type,
             read_format: layout.read_format,
             sample_regs_user: layout.user_registers,
@@ -156,6 +176,14 @@ impl Attr {
         attr.set_comm_exec(sideband);
         attr.set_task(sideband);
         attr.set_context_switch(sampling.switches.into());
-        Self(attr)
+        match &sampling.counter {
+            Counter::Uprobe { path, offset, .. } => {
+                attr.__bindgen_anon_4 = sys::perf_event_attr__bindgen_ty_4 {
+                    probe_offset: *offset,
+                };
+                Self::from_raw(attr).with_path(Arc::clone(path))
+            }
+            _ => Self::from_raw(attr),
+        }
     }
 }

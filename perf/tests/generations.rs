@@ -334,7 +334,10 @@ fn sideband_attributes_have_expected_bytes() {
     let attr = Attr::sideband(0x4_0000);
     assert_eq!(words(&attr), words_of);
     words_of[5] &= !(1 << 34);
-    assert_eq!(words(&attr.without_newer(SidebandLevel::Linux5)), words_of);
+    assert_eq!(
+        words(&attr.clone().without_newer(SidebandLevel::Linux5)),
+        words_of
+    );
     words_of[5] &= !(3 << 29);
     assert_eq!(words(&attr.without_newer(SidebandLevel::Linux4)), words_of);
 }

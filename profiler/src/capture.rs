@@ -2,9 +2,10 @@
 
 use crate::address::CodeFrame;
 use crate::budget::Budget;
+use crate::event::{SampledEvent, Wakeup};
 use crate::modules::Modules;
-use crate::off_cpu::{OffCpu, Wait};
-use crate::options::{RecordOptions, SampledEvent, Target};
+use crate::off_cpu::{OffCpu, Wait, Waker};
+use crate::options::{RecordOptions, Target};
 use crate::program::{ProgramEnd, RunningProgram, WaitingProgram};
 use crate::reader::{Batch, ReaderThread};
 use crate::record_queue::RecordQueue;
@@ -15,7 +16,9 @@ use crate::tasks::Tasks;
 use crate::{Error, Result};
 use backtrail_perf::record::{Record, RecordEvent};
 use backtrail_perf::sample::Sample as RingSample;
-use backtrail_profile::{EventId, FrameId, Module, Sample, StackId, Thread, ThreadId, UnixNanos};
+use backtrail_profile::{
+    EventId, FrameId, Label, LabelValue, Module, Profile, Sample, StackId, Thread, ThreadId, UnixNanos,
+};
 use backtrail_pt::{Cpu, Pid, Tid};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -157,6 +160,8 @@ struct NewSample {
     tid: Tid,
     cpu: Option<Cpu>,
     frames: Vec<CodeFrame>,
+    /// The labels, by key.
+    labels: Vec<(&'static str, String)>,
 }
 
 struct Capture {
@@ -200,6 +205,13 @@ impl Capture {
         {
             notes.push(
                 "this machine does not count cycles; the samples are of processor time instead".to_owned(),
+            );
+        }
+        let has_wakeups = |event: &SampledEvent| matches!(event, SampledEvent::Wakeups(_));
+        if options.events.contains(&SampledEvent::OffCpu) && !sampler.events().iter().any(has_wakeups) {
+            notes.push(
+                "the threads that end waits were not recorded, because this user may not read tracepoints"
+                    .to_owned(),
             );
         }
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -325,6 +337,13 @@ impl Capture {
         let Some((pid, tid)) = sample.pid.zip(sample.tid) else {
             return Ok(());
         };
+        if let Some(SampledEvent::Wakeups(tracepoint)) = self.sampler.events().get(event) {
+            let wakeup = tracepoint.parse(&sample.payload);
+            if let Some(wakeup) = wakeup.filter(|wakeup| self.off_cpu.is_waiting(wakeup.woken)) {
+                self.wake(wakeup, sample, (pid, tid), time);
+            }
+            return Ok(());
+        }
         self.tasks.look_up(pid, &mut self.modules);
         let frames = self.walker.walk(sample, &self.tasks, &mut self.modules);
         let is_off_cpu = self.sampler.events().get(event) == Some(&SampledEvent::OffCpu);
@@ -335,6 +354,7 @@ impl Capture {
                 cpu: sample.cpu,
                 frames,
                 since: time,
+                waker: None,
             });
             return Ok(());
         }
@@ -346,7 +366,26 @@ impl Capture {
             tid,
             cpu: sample.cpu,
             frames,
+            labels: Vec::new(),
         })
+    }
+
+    /// Notes what ended a wait.
+    fn wake(&mut self, wakeup: Wakeup, sample: &RingSample, (pid, tid): (Pid, Tid), time: u64) {
+        let waker = match wakeup.by_interrupt {
+            true => Waker::Interrupt,
+            false => {
+                self.tasks.look_up(pid, &mut self.modules);
+                Waker::Thread {
+                    pid,
+                    tid,
+                    cpu: sample.cpu,
+                    frames: self.walker.walk(sample, &self.tasks, &mut self.modules),
+                    time,
+                }
+            }
+        };
+        self.off_cpu.wake(wakeup.woken, waker);
     }
 
     fn other(&mut self, record: &Record, time: u64) -> Result<()> {
@@ -369,44 +408,64 @@ impl Capture {
         Ok(())
     }
 
+    /// Adds a sample of a wait, and one of the thread that ended it.
     fn add_wait(&mut self, wait: Wait, length: u64) -> Result<()> {
-        let events = self.sampler.events();
-        let event = events.iter().position(|event| *event == SampledEvent::OffCpu);
+        let event = |wanted: fn(&SampledEvent) -> bool| self.sampler.events().iter().position(wanted);
+        let waits = event(|event| *event == SampledEvent::OffCpu).unwrap_or(0);
+        let wakeups = event(|event| matches!(event, SampledEvent::Wakeups(_))).unwrap_or(0);
+        let mut named = |tid: Tid| format!("{} ({tid})", self.tasks.name(tid));
+        let mut labels = Vec::new();
+        let mut waking = None;
+        match wait.waker {
+            None => {}
+            Some(Waker::Interrupt) => labels.push(("waker", "interrupt".to_owned())),
+            Some(Waker::Thread {
+                pid,
+                tid,
+                cpu,
+                frames,
+                time,
+            }) => {
+                labels.push(("waker", named(tid)));
+                waking = Some(NewSample {
+                    event: wakeups,
+                    weight: length,
+                    time,
+                    pid,
+                    tid,
+                    cpu,
+                    frames,
+                    labels: vec![("woken", named(wait.tid))],
+                });
+            }
+        }
         self.add(NewSample {
-            event: event.unwrap_or(0),
+            event: waits,
             weight: length,
             time: wait.since,
             pid: wait.pid,
             tid: wait.tid,
             cpu: wait.cpu,
             frames: wait.frames,
-        })
+            labels,
+        })?;
+        waking.map_or(Ok(()), |waking| self.add(waking))
     }
 
     /// Adds a sample to the segment.
     fn add(&mut self, new: NewSample) -> Result<()> {
         let names = (self.tasks.name(Tid(new.pid.0)), self.tasks.name(new.tid));
         let (segment, number) = self.file.segment();
-        if self.ids.segment != number {
+        let profile = &mut segment.profile;
+        if self.ids.segment != number || self.ids.events.is_empty() {
             self.ids = SegmentIds {
                 segment: number,
+                events: add_events(profile, self.sampler.events(), self.frequency)?,
                 ..SegmentIds::default()
             };
         }
-        let profile = &mut segment.profile;
-        let event = match self.ids.events.get(&new.event) {
-            Some(event) => *event,
-            None => {
-                let sampled = self
-                    .sampler
-                    .events()
-                    .get(new.event)
-                    .copied()
-                    .unwrap_or(SampledEvent::Cpu);
-                let period = Sampler::period(sampled, self.frequency);
-                let event = profile.event(sampled.name(), sampled.unit(), period)?;
-                *self.ids.events.entry(new.event).or_insert(event)
-            }
+        let Some(event) = self.ids.events.get(&new.event).copied() else {
+            return Ok(());
         };
         let mut stack = StackId::EMPTY;
         for frame in new.frames.iter().rev() {
@@ -434,7 +493,14 @@ impl Capture {
                 *self.ids.threads.entry(key).or_insert(thread)
             }
         };
-        let labels = profile.label_set(Vec::new())?;
+        let mut labels = Vec::new();
+        for (key, value) in &new.labels {
+            labels.push(Label {
+                key: profile.string(key)?,
+                value: LabelValue::Text(profile.string(value)?),
+            });
+        }
+        let labels = profile.label_set(labels)?;
         profile.samples.push(Sample {
             event,
             weight: i64::try_from(new.weight).unwrap_or(i64::MAX),
@@ -496,12 +562,25 @@ impl Capture {
     }
 }
 
+/// Adds the events to a segment, the last one of the user last, which views show first. Returns
+/// their ids by their indexes in the sampler.
+fn add_events(
+    profile: &mut Profile,
+    events: &[SampledEvent],
+    frequency: u64,
+) -> Result<HashMap<usize, EventId>> {
+    let mut order: Vec<_> = events.iter().enumerate().collect();
+    order.sort_by_key(|(_, event)| !matches!(event, SampledEvent::Wakeups(_)));
+    let mut ids = HashMap::new();
+    for (index, event) in order {
+        let period = Sampler::period(event, frequency);
+        ids.insert(index, profile.event(event.name(), event.unit(), period)?);
+    }
+    Ok(ids)
+}
+
 /// Adds a frame to the tables of a segment.
-fn frame_of(
-    profile: &mut backtrail_profile::Profile,
-    modules: &Modules,
-    frame: CodeFrame,
-) -> Result<FrameId> {
+fn frame_of(profile: &mut Profile, modules: &Modules, frame: CodeFrame) -> Result<FrameId> {
     use backtrail_profile::Frame;
     let frame = match frame {
         CodeFrame::Lost => Frame::Lost,

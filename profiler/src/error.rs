@@ -22,7 +22,7 @@ pub enum Error {
     #[error("{event} cannot be sampled: {reason}")]
     NoEvent {
         /// The event.
-        event: &'static str,
+        event: String,
         /// The reason.
         reason: String,
     },

@@ -10,6 +10,7 @@ mod budget;
 mod capture;
 mod cgroup;
 mod error;
+mod event;
 mod kernel;
 mod module_file;
 mod module_key;
@@ -29,6 +30,7 @@ pub mod unwind_table;
 
 pub use capture::{Progress, Summary, record};
 pub use error::{Error, Result};
-pub use options::{RecordOptions, SampledEvent, Target};
+pub use event::{SampledEvent, Tracepoint, Uprobe, WakeupTracepoint};
+pub use options::{RecordOptions, Target};
 pub use program::ProgramEnd;
 pub use support::{StackSupport, stack_support};

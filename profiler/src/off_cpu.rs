@@ -22,6 +22,28 @@ pub(crate) struct Wait {
     pub frames: Vec<CodeFrame>,
     /// The start.
     pub since: u64,
+    /// The end of the wait, where it was sampled.
+    pub waker: Option<Waker>,
+}
+
+/// The end of a wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Waker {
+    /// An interrupt, as of a timer or a disk.
+    Interrupt,
+    /// A thread.
+    Thread {
+        /// The process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+        /// The processor.
+        cpu: Option<Cpu>,
+        /// The stack.
+        frames: Vec<CodeFrame>,
+        /// The time.
+        time: u64,
+    },
 }
 
 /// The threads that wait.
@@ -59,6 +81,18 @@ impl OffCpu {
         }
     }
 
+    /// Returns whether a thread waits, so that its waker matters.
+    pub fn is_waiting(&self, tid: Tid) -> bool {
+        self.waits.get(&tid).is_some_and(|(_, is_waiting)| *is_waiting)
+    }
+
+    /// Adds what ended a wait.
+    pub fn wake(&mut self, tid: Tid, waker: Waker) {
+        if let Some((wait, true)) = self.waits.get_mut(&tid) {
+            wait.waker = Some(waker);
+        }
+    }
+
     /// Forgets a thread that ended.
     pub fn end(&mut self, tid: Tid) {
         self.waits.remove(&tid);
@@ -85,6 +119,7 @@ mod tests {
             cpu: None,
             frames: vec![CodeFrame::Address(tid.into())],
             since,
+            waker: None,
         }
     }
 
@@ -104,6 +139,28 @@ mod tests {
         // A thread that came back has nothing open, and one without a sample never had.
         assert_eq!(off_cpu.switch(Tid(1), Direction::In, 120), None);
         assert_eq!(off_cpu.switch(Tid(9), Direction::In, 120), None);
+    }
+
+    #[test]
+    fn wakers_belong_to_waits() {
+        let mut off_cpu = OffCpu::default();
+        off_cpu.wake(Tid(1), Waker::Interrupt);
+        off_cpu.leave(wait(1, 10));
+        // Threads that are woken before they leave the processor do not wait.
+        off_cpu.wake(Tid(1), Waker::Interrupt);
+        assert!(!off_cpu.is_waiting(Tid(1)));
+        off_cpu.switch(Tid(1), Direction::Out { preempted: false }, 11);
+        assert!(off_cpu.is_waiting(Tid(1)));
+        let waker = Waker::Thread {
+            pid: Pid(7),
+            tid: Tid(8),
+            cpu: None,
+            frames: Vec::new(),
+            time: 19,
+        };
+        off_cpu.wake(Tid(1), waker.clone());
+        let (found, length) = off_cpu.switch(Tid(1), Direction::In, 20).unwrap();
+        assert_eq!((found.waker, length), (Some(waker), 9));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The options of a recording.
 
-use backtrail_perf::sampling::Counter;
+use crate::event::SampledEvent;
 use backtrail_pt::Pid;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,58 +17,6 @@ pub enum Target {
     Cgroup(PathBuf),
     /// A program that is started for the recording, with the processes that it starts.
     Program(Vec<OsString>),
-}
-
-/// An event that samples are taken of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SampledEvent {
-    /// Processor time.
-    Cpu,
-    /// Time in which threads wait.
-    OffCpu,
-    /// Cycles of the processor. Where the machine cannot count them, processor time.
-    Cycles,
-    /// Instructions.
-    Instructions,
-    /// Cache misses.
-    CacheMisses,
-    /// Page faults.
-    PageFaults,
-}
-
-impl SampledEvent {
-    /// Returns the name in profiles.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::OffCpu => "off-cpu",
-            Self::Cycles => "cycles",
-            Self::Instructions => "instructions",
-            Self::CacheMisses => "cache-misses",
-            Self::PageFaults => "page-faults",
-        }
-    }
-
-    /// Returns the unit of weights.
-    #[must_use]
-    pub fn unit(self) -> &'static str {
-        match self {
-            Self::Cpu | Self::OffCpu => "nanoseconds",
-            _ => "count",
-        }
-    }
-
-    pub(crate) fn counter(self) -> Counter {
-        match self {
-            Self::Cpu => Counter::CpuClock,
-            Self::OffCpu => Counter::ContextSwitches,
-            Self::Cycles => Counter::Cycles,
-            Self::Instructions => Counter::Instructions,
-            Self::CacheMisses => Counter::CacheMisses,
-            Self::PageFaults => Counter::PageFaults,
-        }
-    }
 }
 
 /// The options of [`record`](crate::record).

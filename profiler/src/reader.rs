@@ -149,7 +149,8 @@ fn read_once(rings: &mut Rings, clock: fn() -> u64) -> Result<Batch> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{SampledEvent, Target};
+    use crate::event::SampledEvent;
+    use crate::options::Target;
     use crate::sampler::{Sampler, SamplerOptions};
     use backtrail_pt::Pid;
     use std::time::Instant;

@@ -1,7 +1,8 @@
 //! Perf events that take samples, and the rings of their records.
 
 use crate::cgroup;
-use crate::options::{SampledEvent, Target};
+use crate::event::{SampledEvent, WakeupTracepoint};
+use crate::options::Target;
 use crate::{Error, Result};
 use backtrail_perf::attr::Attr;
 use backtrail_perf::cpu_list;
@@ -32,6 +33,8 @@ const SIZES: [(usize, u32); 3] = [(1 << 22, 60 << 10), (1 << 19, 16 << 10), (1 <
 /// The stack bytes of a second of samples of one processor. The kernel copies them, and so does the
 /// reader.
 const STACK_BYTES_PER_SECOND: u64 = 16 << 20;
+/// The most stack bytes of events that have a sample of each occurrence, which may be many.
+const OCCURRENCE_STACK_BYTES: u32 = 16 << 10;
 /// The fewest stack bytes of a sample.
 const MIN_STACK_BYTES: u32 = 8 << 10;
 
@@ -97,6 +100,10 @@ impl Sampler {
     /// [`Error::NotAllowed`], [`Error::NoEvent`] or [`Error::NoTarget`] with the reason.
     pub fn open(options: &SamplerOptions<'_>) -> Result<(Arc<Self>, Rings)> {
         let mut events = options.events.to_vec();
+        if events.contains(&SampledEvent::OffCpu) {
+            events.extend(WakeupTracepoint::find().ok().map(SampledEvent::Wakeups));
+        }
+        let is_wakeups = |event: &SampledEvent| matches!(event, SampledEvent::Wakeups(_));
         let mut kernel = true;
         let mut sizes = SIZES.into_iter();
         let mut size = sizes.next().unwrap_or((1 << 17, 8 << 10));
@@ -120,6 +127,10 @@ impl Sampler {
                     if !cpu {
                         events.push(SampledEvent::Cpu);
                     }
+                }
+                // The payload needs more privileges than samples.
+                Some(Refusal::NotAllowed) if events.iter().any(is_wakeups) => {
+                    events.retain(|event| !is_wakeups(event));
                 }
                 Some(Refusal::NotAllowed) if kernel && !events.contains(&SampledEvent::OffCpu) => {
                     kernel = false
@@ -147,9 +158,9 @@ impl Sampler {
 
     /// Returns the weight of a sample of an event at a frequency, or 0 if the kernel decides.
     #[must_use]
-    pub fn period(event: SampledEvent, frequency: u64) -> u64 {
-        match rate(event.counter(), frequency) {
-            Rate::Period(period) if event != SampledEvent::OffCpu => period,
+    pub fn period(event: &SampledEvent, frequency: u64) -> u64 {
+        match rate(&event.counter(), frequency) {
+            Rate::Period(period) if event.unit() == "count" || *event == SampledEvent::Cpu => period,
             _ => 0,
         }
     }
@@ -181,7 +192,7 @@ impl Sampler {
     /// [`Error::Perf`] if the kernel refuses.
     pub fn set_frequency(&self, frequency: u64) -> Result<()> {
         for OpenEvent { event, counter } in &self.open {
-            match rate(*counter, frequency) {
+            match rate(counter, frequency) {
                 Rate::Period(1) => {}
                 Rate::Period(value) | Rate::Frequency(value) => event.set_period(value)?,
             }
@@ -212,6 +223,9 @@ impl Opening {
             enable_on_exec: is_program,
             sideband: false,
             switches: false,
+            payload: events
+                .iter()
+                .any(|event| matches!(event, SampledEvent::Wakeups(_))),
             watermark: (ring_bytes / 4) as u32,
         };
         let mut opening = Self {
@@ -295,15 +309,23 @@ impl Opening {
     ) -> Result<()> {
         for cpu in cpus {
             for index in 0..self.sampler.events.len() {
-                let Some(sampled) = self.sampler.events.get(index).copied() else {
+                let Some(sampled) = self.sampler.events.get(index).cloned() else {
                     continue;
                 };
+                let stack_bytes = self.sampler.sampling.stack_bytes;
                 let sampling = Sampling {
+                    stack_bytes: match sampled {
+                        SampledEvent::Tracepoint(_)
+                        | SampledEvent::Uprobe(_)
+                        | SampledEvent::OffCpu
+                        | SampledEvent::Wakeups(_) => stack_bytes.min(OCCURRENCE_STACK_BYTES),
+                        _ => stack_bytes,
+                    },
                     counter: sampled.counter(),
-                    rate: rate(sampled.counter(), frequency),
+                    rate: rate(&sampled.counter(), frequency),
                     sideband: index == 0,
                     switches: sampled == SampledEvent::OffCpu,
-                    ..self.sampler.sampling
+                    ..self.sampler.sampling.clone()
                 };
                 let opened = Event::open(
                     sampled.name(),
@@ -312,7 +334,7 @@ impl Opening {
                     Some(*cpu),
                     None,
                 );
-                let event = opened.map_err(|error| named(error, sampled))?;
+                let event = opened.map_err(|error| named(error, &sampled))?;
                 match ring_of.get(cpu) {
                     Some(owner) => {
                         if let Some(owner) = self.sampler.open.get(*owner) {
@@ -399,10 +421,10 @@ impl Rings {
 }
 
 /// Returns the rate of a counter. The timer of the clock has a period only.
-fn rate(counter: Counter, frequency: u64) -> Rate {
+fn rate(counter: &Counter, frequency: u64) -> Rate {
     match counter {
         Counter::CpuClock => Rate::Period((NANOS / frequency.max(1)).max(1)),
-        Counter::ContextSwitches => Rate::Period(1),
+        Counter::ContextSwitches | Counter::Tracepoint(_) | Counter::Uprobe { .. } => Rate::Period(1),
         _ => Rate::Frequency(frequency),
     }
 }
@@ -415,11 +437,11 @@ fn refusal(error: &Error) -> Option<Refusal> {
 }
 
 /// Names the event that a machine lacks. [`SampledEvent::Cycles`] has a substitute.
-fn named(error: backtrail_perf::Error, sampled: SampledEvent) -> Error {
+fn named(error: backtrail_perf::Error, sampled: &SampledEvent) -> Error {
     let error = Error::Perf(error);
     match refusal(&error) {
-        Some(Refusal::NoEvent | Refusal::Unsupported) if sampled != SampledEvent::Cycles => Error::NoEvent {
-            event: sampled.name(),
+        Some(Refusal::NoEvent | Refusal::Unsupported) if *sampled != SampledEvent::Cycles => Error::NoEvent {
+            event: sampled.name().to_owned(),
             reason: "this processor or virtual machine has no such counter (`backtrail doctor`); use cpu"
                 .to_owned(),
         },

@@ -1,6 +1,7 @@
 //! The permissions of the profiler on this machine, for `doctor`.
 
-use crate::options::{SampledEvent, Target};
+use crate::event::SampledEvent;
+use crate::options::Target;
 use crate::sampler::{Sampler, SamplerOptions};
 use backtrail_pt::Pid;
 

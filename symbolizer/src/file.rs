@@ -64,6 +64,15 @@ impl SymbolFile {
             .map(Svma)
     }
 
+    /// Returns where the byte at an address is in the file, by its `PT_LOAD` segments. `None`: the
+    /// address is not loaded from the file.
+    #[must_use]
+    pub fn offset_of(&self, address: Svma) -> Option<FileOffset> {
+        self.cell
+            .with_dependent(|_, tables| tables.offset_of(address.0))
+            .map(FileOffset)
+    }
+
     /// Returns why debug information is missing, or `None` if none is known to be missing.
     #[must_use]
     pub fn debug_gap(&self) -> Option<String> {

@@ -81,6 +81,18 @@ impl<'d> Tables<'d> {
         })
     }
 
+    /// Returns where the byte at an address is in the file, by the segments that are loaded.
+    pub fn offset_of(&self, address: u64) -> Option<u64> {
+        let elf = self.sources.module.elf().ok()?;
+        let mut headers = elf.elf_program_headers().iter();
+        headers.find_map(|header| {
+            let (start, size) = header.file_range(LittleEndian);
+            let inside = address.checked_sub(header.p_vaddr(LittleEndian))?;
+            let is_here = header.p_type(LittleEndian) == PT_LOAD && inside < size;
+            is_here.then(|| start.wrapping_add(inside))
+        })
+    }
+
     pub fn debug_gap(&self) -> Option<String> {
         if let Some(missing) = &self.sources.missing {
             return Some(missing.clone());

@@ -33,7 +33,13 @@ pub struct ProfileRecord {
     #[arg(long)]
     pub all: bool,
     /// The event; may be repeated
-    #[arg(long, value_enum, value_name = "EVENT", default_value = "cpu")]
+    #[arg(
+        long,
+        value_name = "EVENT",
+        default_value = "cpu",
+        value_parser = ProfileEventParser,
+        long_help = ProfileEvent::HELP
+    )]
     pub event: Vec<ProfileEvent>,
     /// Samples a second of each busy processor
     #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u64).range(1..=20_000))]
@@ -63,7 +69,7 @@ pub struct ProfileRecord {
 
 /// Events of `backtrail profile record`.
 #[cfg(feature = "profiler")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProfileEvent {
     /// Processor time
     Cpu,
@@ -77,6 +83,105 @@ pub enum ProfileEvent {
     CacheMisses,
     /// Page faults
     PageFaults,
+    /// A tracepoint, as `sched:sched_switch`
+    Tracepoint(String),
+    /// A function or offset of a file, as `./server:handle` or `libc.so.6:0x9f0a0`
+    Uprobe(UprobePlace),
+}
+
+/// An instruction of a file.
+#[cfg(feature = "profiler")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UprobePlace {
+    /// The file.
+    pub file: PathBuf,
+    /// A function, or an offset in the file in hexadecimal with `0x`.
+    pub place: String,
+}
+
+#[cfg(feature = "profiler")]
+impl ProfileEvent {
+    /// Names and meanings of events without a parameter.
+    const FIXED: [(&str, &str, Self); 6] = [
+        ("cpu", "processor time", Self::Cpu),
+        (
+            "off-cpu",
+            "time in which threads wait, and the threads that end the waits",
+            Self::OffCpu,
+        ),
+        (
+            "cycles",
+            "cycles, or processor time on machines that do not count them",
+            Self::Cycles,
+        ),
+        ("instructions", "instructions", Self::Instructions),
+        ("cache-misses", "cache misses", Self::CacheMisses),
+        ("page-faults", "page faults", Self::PageFaults),
+    ];
+
+    const HELP: &str = "\
+The event; may be repeated:
+cpu: processor time
+off-cpu: time in which threads wait, and the threads that end the waits
+cycles: cycles, or processor time on machines that do not count them
+instructions, cache-misses, page-faults
+tracepoint:GROUP:NAME: a tracepoint of the kernel, as tracepoint:sched:sched_process_exec
+uprobe:FILE:FUNCTION, uprobe:FILE:0xOFFSET: executions of an instruction of a file";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if let Some((_, _, event)) = Self::FIXED.iter().find(|(name, _, _)| *name == text) {
+            return Ok(event.clone());
+        }
+        let event = match text.split_once(':') {
+            Some(("tracepoint", name)) if name.contains(':') => Self::Tracepoint(name.to_owned()),
+            Some(("uprobe", place)) => {
+                let (file, place) = place.rsplit_once(':').unwrap_or_default();
+                if file.is_empty() || place.is_empty() {
+                    return Err("expected uprobe:FILE:FUNCTION or uprobe:FILE:0xOFFSET".to_owned());
+                }
+                Self::Uprobe(UprobePlace {
+                    file: file.into(),
+                    place: place.to_owned(),
+                })
+            }
+            Some(("tracepoint", _)) => return Err("expected tracepoint:GROUP:NAME".to_owned()),
+            _ => {
+                let names: Vec<&str> = Self::FIXED.iter().map(|(name, _, _)| *name).collect();
+                return Err(format!(
+                    "expected {}, tracepoint:GROUP:NAME or uprobe:FILE:FUNCTION",
+                    names.join(", ")
+                ));
+            }
+        };
+        Ok(event)
+    }
+}
+
+/// Parses events, and lists those without a parameter for completions.
+#[cfg(feature = "profiler")]
+#[derive(Clone)]
+struct ProfileEventParser;
+
+#[cfg(feature = "profiler")]
+impl clap::builder::TypedValueParser for ProfileEventParser {
+    type Value = ProfileEvent;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<ProfileEvent, clap::Error> {
+        let parse: fn(&str) -> Result<ProfileEvent, String> = ProfileEvent::parse;
+        parse.parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = clap::builder::PossibleValue> + '_>> {
+        let values = ProfileEvent::FIXED.iter();
+        Some(Box::new(values.map(|(name, help, _)| {
+            clap::builder::PossibleValue::new(*name).help(*help)
+        })))
+    }
 }
 
 /// `backtrail profile report`.

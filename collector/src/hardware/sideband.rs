@@ -46,8 +46,8 @@ impl Sideband {
     pub(super) fn start(cpus: &[Cpu], limit: usize) -> Result<Self> {
         let full = Attr::sideband(WATERMARK);
         let tries = [
-            full,
-            full.without_newer(SidebandLevel::Linux5),
+            full.clone(),
+            full.clone().without_newer(SidebandLevel::Linux5),
             full.without_newer(SidebandLevel::Linux4),
         ];
         let mut refused = None;

@@ -1,65 +1,15 @@
-//! Opens tracepoints as perf events. Their ids are in tracefs.
-//!
-//! If tracefs is not mounted, it is mounted temporarily without a path (`fsopen(2)`, `fsmount(2)`).
-//! Other processes do not see this mount.
+//! Opens tracepoints as perf events.
 
 use perf_event_open_sys as perf;
 use perf_event_open_sys::bindings as sys;
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
-
-/// The usual mount points.
-const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// Returns the id of a tracepoint, for `perf_event_attr.config`.
 pub(super) fn id(category: &str, name: &str) -> Result<u64, String> {
-    let path = format!("events/{category}/{name}/id");
-    let mounted = MOUNT_POINTS
-        .iter()
-        .find_map(|mount| fs::read_to_string(format!("{mount}/{path}")).ok());
-    let text = match mounted {
-        Some(text) => text,
-        None => read_unmounted(&path)
-            .map_err(|error| format!("the tracepoint's number cannot be read in tracefs: {error}"))?,
-    };
-    text.trim()
-        .parse()
-        .map_err(|_| format!("tracefs shows '{}' as the tracepoint's number", text.trim()))
-}
-
-/// Reads a file of tracefs through a private mount.
-fn read_unmounted(path: &str) -> io::Result<String> {
-    const FSOPEN_CLOEXEC: u32 = 1;
-    const FSMOUNT_CLOEXEC: u32 = 1;
-    const FSCONFIG_CMD_CREATE: u32 = 6;
-    const NONE: usize = 0;
-    // SAFETY: the name is a C string that outlives the call.
-    let context = owned(unsafe { libc::syscall(libc::SYS_fsopen, c"tracefs".as_ptr(), FSOPEN_CLOEXEC) })?;
-    // SAFETY: this command takes neither key nor value.
-    let made = unsafe {
-        libc::syscall(
-            libc::SYS_fsconfig,
-            context.as_raw_fd(),
-            FSCONFIG_CMD_CREATE,
-            NONE,
-            NONE,
-            0,
-        )
-    };
-    if made < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call takes numbers only.
-    let mount = owned(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0) })?;
-    let path = std::ffi::CString::new(path).map_err(io::Error::other)?;
-    // SAFETY: the path is a C string that outlives the call.
-    let file = owned(i64::from(unsafe {
-        libc::openat(mount.as_raw_fd(), path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC)
-    }))?;
-    let mut text = String::new();
-    File::from(file).read_to_string(&mut text)?;
-    Ok(text)
+    let id = backtrail_perf::tracefs::tracepoint_id(category, name);
+    id.map_err(|error| format!("the tracepoint's number cannot be read in tracefs: {error}"))
 }
 
 /// Takes ownership of the descriptor that a system call returned.

@@ -4,6 +4,7 @@ use backtrail_tests::backtrail::{backtrail, command};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -28,6 +29,21 @@ __attribute__((noinline)) long rest(long ms) {
 __attribute__((noinline)) long shorter(void) { return rest(100) + 0; }
 __attribute__((noinline)) long longer(void) { return rest(300) + 0; }
 int main() { long s = 0, l = 0; for (int i = 0; i < 3; i++) { s += shorter(); l += longer(); } printf(\"%ld %ld\\n\", s, l); }
+";
+
+/// A thread waits five times until `hand_over` writes a byte, and `work` runs a hundred times.
+const WAKE: &str = "
+#include <pthread.h>
+#include <unistd.h>
+static int ends[2];
+__attribute__((noinline)) void work(int i) { __asm__ volatile(\"\" :: \"r\"(i)); }
+__attribute__((noinline)) int hand_over(void) { char c = 1; usleep(40000); return write(ends[1], &c, 1) + 1; }
+void *waiter(void *x) { char c; for (int i = 0; i < 5; i++) if (read(ends[0], &c, 1) != 1) return x; return 0; }
+int main() {
+    for (int i = 0; i < 100; i++) work(i);
+    pthread_t t; if (pipe(ends)) return 1; pthread_create(&t, 0, waiter, 0);
+    for (int i = 0; i < 5; i++) hand_over();
+    pthread_join(t, 0); return 0; }
 ";
 
 fn build(folder: &TempDir, name: &str, source: &str, options: &[&str]) -> PathBuf {
@@ -340,4 +356,89 @@ fn damaged_recordings_are_refused_in_a_sentence() {
             run.stderr
         );
     }
+}
+
+#[test]
+fn every_execution_of_a_probe_is_a_sample() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("recording");
+    let program = build(&folder, "wake", WAKE, &["-pthread"]);
+    let program = program.to_str().unwrap();
+    let probe = format!("uprobe:{program}:work");
+    let write = "tracepoint:syscalls:sys_enter_write";
+    let recorded = record(&output, &["--event", &probe, "--event", write], &[program]);
+    assert_eq!(recorded["lost"], 0);
+    let work = report(&output, &["--event", "uprobe:wake:work"]);
+    assert_eq!(work["total"], 100);
+    assert_eq!(share(&work, "main"), 1.0);
+    let writes = report(&output, &[]);
+    assert_eq!(writes["event"], "syscalls:sys_enter_write");
+    assert_eq!(writes["total"], 5);
+    assert_eq!(share(&writes, "hand_over"), 1.0);
+
+    for (event, problem) in [
+        (format!("uprobe:{program}:nothing"), "has no function nothing"),
+        (format!("uprobe:{program}:0xq"), "is not a hexadecimal number"),
+        ("uprobe:no_such_file:main".to_owned(), "give its path, or --pid"),
+        (
+            "tracepoint:sched:none".to_owned(),
+            "the kernel has no such tracepoint",
+        ),
+        ("tracepoint:sched".to_owned(), "expected tracepoint:GROUP:NAME"),
+        ("uprobe:main".to_owned(), "expected uprobe:FILE:FUNCTION"),
+        ("waits".to_owned(), "expected cpu, off-cpu"),
+    ] {
+        let out = folder.path().join("none");
+        let out = out.to_str().unwrap();
+        let run = backtrail(["profile", "record", "-o", out, "--event", &event, "--", program]).unwrap();
+        assert_ne!(run.status, Some(0));
+        assert!(run.stderr.contains(problem), "{event}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn threads_that_end_waits_are_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("recording");
+    let program = build(&folder, "wake", WAKE, &["-pthread"]);
+    record(&output, &["--event", "off-cpu"], &[program.to_str().unwrap()]);
+    let waits = report(&output, &[]);
+    assert_eq!(waits["event"], "off-cpu");
+    let by_writer = report(
+        &output,
+        &["--label", r"waker=^wake \(\d+\)$", "--focus", "waiter"],
+    );
+    let nanos = by_writer["total"].as_u64().unwrap();
+    assert!(nanos >= 4 * 40_000_000, "{by_writer}");
+    let wakeups = report(
+        &output,
+        &["--event", "wakeups", "--label", r"woken=^wake \(\d+\)$"],
+    );
+    assert_eq!(wakeups["total"], nanos);
+    assert_eq!(share(&wakeups, "hand_over"), 1.0);
+
+    // The interrupts of timers are seen by a recording of everything.
+    let output_all = folder.path().join("all");
+    let mut waiting = Command::new(&program).spawn().unwrap();
+    let everything = [
+        "profile",
+        "record",
+        "--all",
+        "--event",
+        "off-cpu",
+        "--duration",
+        "300ms",
+        "-o",
+    ];
+    let everything = everything
+        .map(OsStr::new)
+        .into_iter()
+        .chain([output_all.as_os_str()]);
+    assert_eq!(backtrail(everything).unwrap().status, Some(0));
+    waiting.wait().unwrap();
+    let by_interrupts = report(
+        &output_all,
+        &["--event", "off-cpu", "--label", "waker=^interrupt$"],
+    );
+    assert!(by_interrupts["total"].as_u64().unwrap() > 0, "{by_interrupts}");
 }

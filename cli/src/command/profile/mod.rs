@@ -7,6 +7,8 @@ mod record;
 mod report;
 mod selected;
 mod symbolize;
+#[cfg(feature = "profiler")]
+mod uprobe;
 mod weight;
 
 use crate::args::Profile;

@@ -1,12 +1,15 @@
 //! `backtrail profile record`.
 
+use super::uprobe;
 use crate::args::{ProfileEvent, ProfileRecord};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::output_file;
 use crate::shell;
-use backtrail_profiler::{ProgramEnd, Progress, RecordOptions, SampledEvent, Summary, Target, record};
+use backtrail_profiler::{
+    ProgramEnd, Progress, RecordOptions, SampledEvent, Summary, Target, Tracepoint, record,
+};
 use backtrail_pt::Pid;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
@@ -22,21 +25,22 @@ pub fn run(args: &ProfileRecord) -> Result<(), Failure> {
             show(progress);
         }
     };
-    let summary = record(&options(args), interrupt.flag(), &mut progress);
+    let summary = record(&options(args)?, interrupt.flag(), &mut progress);
     if is_terminal {
         eprint!("\r\x1b[K");
     }
     report(args, &summary?)
 }
 
-fn options(args: &ProfileRecord) -> RecordOptions {
+fn options(args: &ProfileRecord) -> Result<RecordOptions, Failure> {
     let mut events = Vec::new();
-    for event in args.event.iter().map(|event| sampled(*event)) {
+    for event in &args.event {
+        let event = sampled(event, args.pid)?;
         if !events.contains(&event) {
             events.push(event);
         }
     }
-    RecordOptions {
+    Ok(RecordOptions {
         target: match (args.pid, &args.cgroup) {
             (Some(pid), _) => Target::Process(Pid(pid)),
             (None, Some(path)) => Target::Cgroup(path.clone()),
@@ -50,18 +54,20 @@ fn options(args: &ProfileRecord) -> RecordOptions {
         overwrite: args.overwrite,
         max_bytes: args.max_size,
         cpu_budget: args.cpu_budget,
-    }
+    })
 }
 
-fn sampled(event: ProfileEvent) -> SampledEvent {
-    match event {
+fn sampled(event: &ProfileEvent, pid: Option<u32>) -> Result<SampledEvent, Failure> {
+    Ok(match event {
+        ProfileEvent::Tracepoint(name) => SampledEvent::Tracepoint(Tracepoint::find(name)?),
+        ProfileEvent::Uprobe(place) => SampledEvent::Uprobe(uprobe::find(place, pid)?),
         ProfileEvent::Cpu => SampledEvent::Cpu,
         ProfileEvent::OffCpu => SampledEvent::OffCpu,
         ProfileEvent::Cycles => SampledEvent::Cycles,
         ProfileEvent::Instructions => SampledEvent::Instructions,
         ProfileEvent::CacheMisses => SampledEvent::CacheMisses,
         ProfileEvent::PageFaults => SampledEvent::PageFaults,
-    }
+    })
 }
 
 fn show(progress: Progress) {

@@ -6,7 +6,7 @@ use super::scan::scan;
 use super::varint::Reader;
 use crate::frame::{Frame, FrameId, Function, FunctionId, Module, ModuleId, StringId};
 use crate::profile::Profile;
-use crate::sample::{Event, EventId, Sample, Thread, ThreadId, UnixNanos};
+use crate::sample::{Event, EventId, Label, LabelSetId, LabelValue, Sample, Thread, ThreadId, UnixNanos};
 use crate::stacks::StackId;
 use crate::{Error, Result};
 use backtrail_pt::{BuildId, Cpu, FileOffset, Pid, Tid};
@@ -67,6 +67,7 @@ struct Tables {
     threads: Vec<ThreadId>,
     frames: Vec<FrameId>,
     stacks: Vec<StackId>,
+    label_sets: Vec<LabelSetId>,
 }
 
 impl Recording {
@@ -137,12 +138,16 @@ impl Recording {
                 profile.notes.push(note.to_owned());
             }
         }
+        for _ in 0..reader.number()? {
+            let labels = labels(reader, tables)?;
+            tables.label_sets.push(profile.label_set(labels).ok()?);
+        }
         Some(())
     }
 
     fn read_samples(&mut self, reader: &mut Reader<'_>, tables: &Tables, start: u64) -> Option<Vec<Sample>> {
         /// The number of columns, which have a byte or more for each sample.
-        const COLUMNS: usize = 6;
+        const COLUMNS: usize = 7;
         let count = usize::try_from(reader.number()?).ok()?;
         if count > reader.0.len() / COLUMNS {
             return None;
@@ -192,6 +197,9 @@ impl Recording {
         for sample in &mut *samples {
             let cpu = reader.number()?.checked_sub(1);
             sample.cpu = cpu.map(u32::try_from).transpose().ok()?.map(Cpu);
+        }
+        for sample in &mut *samples {
+            sample.labels = reader.entry(&tables.label_sets)?;
         }
         Some(())
     }
@@ -291,6 +299,20 @@ fn frame(reader: &mut Reader<'_>, tables: &Tables, last: &mut HashMap<u64, u64>)
             }
         }
     })
+}
+
+fn labels(reader: &mut Reader<'_>, tables: &Tables) -> Option<Vec<Label>> {
+    let mut labels = Vec::new();
+    for _ in 0..reader.number()? {
+        let key = reader.entry(&tables.strings)?;
+        let value = match reader.number()? {
+            0 => LabelValue::Text(reader.entry(&tables.strings)?),
+            1 => LabelValue::Number(reader.signed()?, reader.entry(&tables.strings)?),
+            _ => return None,
+        };
+        labels.push(Label { key, value });
+    }
+    Some(labels)
 }
 
 fn stack(reader: &mut Reader<'_>, tables: &Tables, last: &mut i64) -> Option<(StackId, FrameId)> {

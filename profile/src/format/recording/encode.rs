@@ -4,7 +4,7 @@ use super::block::Block;
 use super::varint::{write, write_bytes, write_signed};
 use crate::frame::{Frame, StringId};
 use crate::profile::Profile;
-use crate::sample::{Sample, UnixNanos};
+use crate::sample::{LabelValue, Sample, UnixNanos};
 use crate::stacks::Stacks;
 use crate::table::{Id, Table};
 use crate::{Error, Result};
@@ -25,11 +25,12 @@ struct Written {
     frames: usize,
     stacks: usize,
     notes: usize,
+    label_sets: usize,
 }
 
 /// The tables of a segment, and the samples of its next block.
 ///
-/// Labels and the lines of frames are not written.
+/// The lines of frames are not written.
 ///
 /// ```
 /// use backtrail_profile::format::recording::{HEADER, SegmentEncoder, read};
@@ -93,7 +94,7 @@ impl SegmentEncoder {
         self.write_tables(&mut out);
         let samples = std::mem::take(&mut self.profile.samples);
         write(samples.len() as u64, &mut out);
-        for column in [event, time, weight, stack, thread, cpu] {
+        for column in [event, time, weight, stack, thread, cpu, labels] {
             column(self, &samples, &mut out);
         }
         let block = Block::pack(self.number, self.blocks, &out)?;
@@ -106,6 +107,7 @@ impl SegmentEncoder {
             frames: self.profile.frames.len(),
             stacks: self.profile.stacks.len() - 1,
             notes: self.profile.notes.len(),
+            label_sets: self.profile.label_sets.len(),
         };
         self.blocks = self.blocks.checked_add(1).ok_or(Error::Full)?;
         self.last_end = end.max(self.last_end);
@@ -163,6 +165,23 @@ impl SegmentEncoder {
         for note in profile.notes.iter().skip(written.notes) {
             write_bytes(note.as_bytes(), out);
         }
+        new_entries(&profile.label_sets, written.label_sets, out, |labels, out| {
+            write(labels.len() as u64, out);
+            for label in labels {
+                id(label.key, out);
+                match label.value {
+                    LabelValue::Text(text) => {
+                        write(0, out);
+                        id(text, out);
+                    }
+                    LabelValue::Number(number, unit) => {
+                        write(1, out);
+                        write_signed(number, out);
+                        id(unit, out);
+                    }
+                }
+            }
+        });
     }
 
     fn write_stacks(&self, stacks: &Stacks<crate::FrameId>, out: &mut Vec<u8>) {
@@ -233,5 +252,11 @@ fn thread(_: &SegmentEncoder, samples: &[Sample], out: &mut Vec<u8>) {
 fn cpu(_: &SegmentEncoder, samples: &[Sample], out: &mut Vec<u8>) {
     for sample in samples {
         write(sample.cpu.map_or(0, |cpu| u64::from(cpu.0) + 1), out);
+    }
+}
+
+fn labels(_: &SegmentEncoder, samples: &[Sample], out: &mut Vec<u8>) {
+    for sample in samples {
+        write(sample.labels.index() as u64, out);
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of recordings: round trips, truncation, damage and replaced segments.
 
 use super::*;
-use crate::{EventId, Frame, Module, Profile, Sample, StackId, Thread, UnixNanos};
+use crate::{EventId, Frame, Label, LabelValue, Module, Profile, Sample, StackId, Thread, UnixNanos};
 use backtrail_pt::{BuildId, Cpu, FileOffset, Pid, Tid};
 use proptest::prelude::*;
 
@@ -30,6 +30,16 @@ fn add(profile: &mut Profile, event: EventId, tid: u32, time: u64, offsets: &[u6
         process_name: path,
         name,
     };
+    let key = profile.string("waker").unwrap();
+    let value = match tid % 3 {
+        0 => LabelValue::Text(name),
+        _ => LabelValue::Number(-i64::from(tid), key),
+    };
+    let labels = if tid % 4 == 1 {
+        vec![]
+    } else {
+        vec![Label { key, value }]
+    };
     let sample = Sample {
         event,
         weight: 1_000_000 + i64::from(tid),
@@ -37,7 +47,7 @@ fn add(profile: &mut Profile, event: EventId, tid: u32, time: u64, offsets: &[u6
         time: Some(UnixNanos(time)),
         thread: Some(profile.threads.intern(thread).unwrap()),
         cpu: Some(Cpu(tid % 2)),
-        labels: profile.label_set(Vec::new()).unwrap(),
+        labels: profile.label_set(labels).unwrap(),
     };
     profile.samples.push(sample);
 }
@@ -65,11 +75,15 @@ fn recording<'a>(blocks: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {
     [&HEADER[..], &blocks].concat()
 }
 
-/// A sample: the name of the thread, the weight, the processor, the time and the frames.
-type SeenSample = (String, i64, u32, Option<UnixNanos>, Vec<Frame>);
+/// A sample: the name of the thread, the weight, the processor, the time, the frames, the labels.
+type SeenSample = (String, i64, u32, Option<UnixNanos>, Vec<Frame>, Vec<String>);
 
 /// Returns what a reader sees of a profile's samples.
 fn seen(profile: &Profile) -> Vec<SeenSample> {
+    let label = |label: &Label| match label.value {
+        LabelValue::Text(text) => format!("{}={}", profile.text(label.key), profile.text(text)),
+        LabelValue::Number(number, unit) => format!("{number} {}", profile.text(unit)),
+    };
     let sample = |sample: &Sample| {
         let thread = profile.threads.get(sample.thread.unwrap()).unwrap();
         let frames = profile.stacks.frames(sample.stack);
@@ -80,6 +94,7 @@ fn seen(profile: &Profile) -> Vec<SeenSample> {
             sample.cpu.unwrap().0,
             sample.time,
             frames.collect(),
+            profile.labels(sample.labels).iter().map(label).collect(),
         )
     };
     profile.samples.iter().map(sample).collect()
