@@ -11,6 +11,7 @@ mod fdo;
 mod machine;
 mod options;
 mod peers;
+mod profile;
 mod programs;
 mod record;
 mod table;
@@ -58,6 +59,11 @@ pub fn debug(options: &DebugOptions) -> Result<(), Failure> {
 pub fn fdo() -> Result<(), Failure> {
     packages::ensure(&[packages::FDO])?;
     fdo::run(&release()?)
+}
+
+/// `bench profile`: the cost of sampling all processes for so many seconds, beside perf.
+pub fn profile(seconds: u64) -> Result<(), Failure> {
+    profile::run(&release()?, seconds)
 }
 
 /// `bench collect`: how soon the collector knows of crashes, and what it costs.

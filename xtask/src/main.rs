@@ -72,6 +72,9 @@ cargo xtask bench debug               times of the debugger's commands on a hist
                                       instructions [--quick] [--json] [--fresh] [--places N]
 cargo xtask bench adapter [BUNDLE]    times of the debug adapter on the last 64 MiB of a trace
 cargo xtask bench fdo                 lua, rebuilt with the branches of a recording by clang and BOLT
+cargo xtask bench profile [--seconds N]
+                                      the cost of sampling all processes of a busy machine, next to
+                                      perf (root)
 cargo xtask bench collect             a thousand crashes under the collector, and its cost when idle
                                       (root)";
 
@@ -129,6 +132,11 @@ fn main() -> ExitCode {
         }
         ["bench", "collect"] => bench::collect(),
         ["bench", "fdo"] => bench::fdo(),
+        ["bench", "profile"] => bench::profile(60),
+        ["bench", "profile", "--seconds", seconds] => match seconds.parse() {
+            Ok(seconds) => bench::profile(seconds),
+            Err(_) => Err(format!("'{seconds}' is not a number of seconds")),
+        },
         ["bench", "adapter"] => bench::adapter(None),
         ["bench", "adapter", bundle] => bench::adapter(Some(bundle)),
         ["bench", "debug", options @ ..] => {

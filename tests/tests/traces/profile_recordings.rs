@@ -244,10 +244,33 @@ fn recorder(output: &Path, pid: u32) -> Child {
 
 #[test]
 fn killed_recorder_leaves_what_it_wrote() {
+    kill_recorders([1201, 1499, 1733, 1980, 2311].into_iter());
+}
+
+#[test]
+#[ignore = "kills for minutes: cargo xtask test-all"]
+fn two_hundred_kills_leave_whole_segments() {
+    let settings = || {
+        let names = [
+            "perf_event_paranoid",
+            "perf_event_max_sample_rate",
+            "perf_event_mlock_kb",
+        ];
+        names.map(|name| std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap())
+    };
+    let before = settings();
+    // All moments of two periods of blocks, in no order.
+    kill_recorders((0..200).map(|index| index * 7919 % 2000));
+    assert_eq!(settings(), before);
+}
+
+/// Kills a recorder for each of these milliseconds, and reads what it left.
+fn kill_recorders(waits: impl Iterator<Item = u64>) {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("recording");
     let spinner = Spinner::start(&build(&folder, "spinner", WORK, &[]));
-    for wait in [1201, 1499, 1733, 1980, 2311] {
+    let (mut read, mut empty) = (0, 0);
+    for wait in waits {
         let mut recorder = recorder(&output, spinner.0.id());
         let written = || std::fs::metadata(&output).map_or(0, |file| file.len());
         // The recorder is at work when the clock of the kill starts.
@@ -257,15 +280,19 @@ fn killed_recorder_leaves_what_it_wrote() {
         std::thread::sleep(Duration::from_millis(wait));
         recorder.kill().unwrap();
         recorder.wait().unwrap();
-        if written() == 16 {
-            eprintln!("the recorder had not written a block after {wait} ms");
-            continue;
+        match written() {
+            16 => empty += 1,
+            _ => {
+                let top = report(&output, &["--limit", "1000"]);
+                assert!(top["samples"].as_u64().unwrap() > 0, "{top}");
+                assert!(share(&top, "main") > 0.9, "{top}");
+                assert!(!top["notes"].to_string().contains("left out"), "{top}");
+                read += 1;
+            }
         }
-        let top = report(&output, &["--limit", "1000"]);
-        assert!(top["samples"].as_u64().unwrap() > 0, "{top}");
-        assert!(share(&top, "main") > 0.9, "{top}");
         std::fs::remove_file(&output).unwrap();
     }
+    eprintln!("{read} recordings are read, and {empty} were killed before their first block");
 }
 
 #[test]

@@ -158,7 +158,7 @@ struct Packages(BTreeMap<String, Package>);
 struct Package {
     /// Relative to the repository's root.
     folder: PathBuf,
-    /// The packages of the workspace that it depends on, for tests too.
+    /// The packages of the workspace that it depends on, except for its own tests.
     below: Vec<String>,
 }
 
@@ -180,7 +180,7 @@ impl Packages {
             let folder = Path::new(package["manifest_path"].as_str()?).parent()?;
             let below = list(&package["dependencies"])
                 .iter()
-                .filter(|one| one["path"].is_string())
+                .filter(|one| one["path"].is_string() && one["kind"] != "dev")
                 .filter_map(|one| one["name"].as_str().map(str::to_owned))
                 .collect();
             let folder = folder.strip_prefix(root).unwrap_or(folder).to_owned();
@@ -247,6 +247,7 @@ mod tests {
             let below = below.iter().map(|name| json!({"name": name, "path": "/"}));
             let mut below: Vec<Value> = below.collect();
             below.push(json!({"name": "serde"}));
+            below.push(json!({"name": "cli", "path": "/", "kind": "dev"}));
             json!({
                 "name": name,
                 "manifest_path": format!("/r/{name}/Cargo.toml"),
