@@ -59,6 +59,13 @@ impl Comparison {
         Ok(Self { profile, before })
     }
 
+    /// Returns the samples of the first profile, and those of the second.
+    #[must_use]
+    pub fn samples(&self) -> [&[SiteSample]; 2] {
+        let (before, after) = self.profile.samples.split_at(self.before);
+        [before, after]
+    }
+
     /// Returns the call tree of both. The first column has the weights of the first profile, the
     /// second column those of the second.
     #[must_use]

@@ -2,6 +2,7 @@
 
 pub mod firefox;
 pub mod folded;
+pub mod html;
 pub mod otlp;
 pub mod perf_data;
 pub mod perf_script;

@@ -22,6 +22,7 @@ const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 /// Where npm packages are named.
 const LOCKS: &[&str] = &[
     "vscode-extension/package-lock.json",
+    "web/package-lock.json",
     "dap-adapter/protocol/package-lock.json",
     "tests/dap/package-lock.json",
     "tests/readers/package-lock.json",

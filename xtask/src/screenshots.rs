@@ -1,4 +1,5 @@
-//! `cargo xtask screenshots`: makes the pictures of `docs/images` in the test of VS Code.
+//! `cargo xtask screenshots`: makes the pictures of `docs/images` in the tests of VS Code and of
+//! the page of profiles.
 
 use crate::node;
 use crate::{Failure, packages, readers, shell, vscode};
@@ -32,9 +33,10 @@ pub fn run() -> Result<(), Failure> {
         "backtrail-tests",
         "--test",
         "editors",
-        "vscode::",
         "--",
         "--nocapture",
+        "vscode::",
+        "profile_page::",
     ])
     .env("BACKTRAIL_BIN", shell::target().join("debug/backtrail"))
     .env("BACKTRAIL_IMAGES", &made)

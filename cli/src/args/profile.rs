@@ -207,6 +207,12 @@ pub struct ProfileReport {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Write all views to a page for browsers, in one file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["view", "function", "limit", "min_percent", "json"])]
+    pub html: Option<PathBuf>,
+    /// Replace an existing page
+    #[arg(long, requires = "html")]
+    pub overwrite: bool,
 }
 
 /// Views of `backtrail profile report`.
@@ -243,6 +249,12 @@ pub struct ProfileDiff {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Write the comparison to a page for browsers, in one file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["limit", "json"])]
+    pub html: Option<PathBuf>,
+    /// Replace an existing page
+    #[arg(long, requires = "html")]
+    pub overwrite: bool,
 }
 
 /// `backtrail profile export`.
@@ -277,6 +289,8 @@ pub enum ProfileFormat {
     Firefox,
     /// OpenTelemetry's profiles (v1development), as protobuf
     Otlp,
+    /// The data of the page that `profile report --html` writes, as JSON
+    HtmlData,
 }
 
 /// The samples and frames that a view has.

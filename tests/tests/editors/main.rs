@@ -5,5 +5,7 @@ mod adapter;
 mod bakery;
 mod dap;
 mod emacs;
+mod profile_page;
+mod profiles;
 mod sources;
 mod vscode;

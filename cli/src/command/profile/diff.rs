@@ -1,6 +1,7 @@
 //! `backtrail profile diff`.
 
-use super::selected::Selected;
+use super::html;
+use super::selected::{Selected, different_units};
 use super::weight;
 use crate::args::ProfileDiff;
 use crate::exit::Failure;
@@ -30,14 +31,15 @@ struct DiffRow<'a> {
 
 /// Prints the functions whose weights differ, the largest difference first.
 pub fn run(args: &ProfileDiff) -> Result<(), Failure> {
+    if let Some(path) = &args.html {
+        return html::diff(args, path);
+    }
     let before = Selected::open(&args.before, &args.selection)?;
     let after = Selected::open(&args.after, &args.selection)?;
     let (event, unit) = before.event();
     let (other_event, other_unit) = after.event();
     if unit != other_unit {
-        return Err(Failure::failed(format_args!(
-            "{event} is in {unit} and {other_event} in {other_unit}; name events of one unit with --event"
-        )));
+        return Err(different_units([event, unit], [other_event, other_unit]));
     }
     let totals = [before.total(), after.total()];
     let scale = match args.normalize && totals[1] != 0 {

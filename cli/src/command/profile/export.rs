@@ -5,6 +5,7 @@ use crate::args::{ProfileExport, ProfileFormat};
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::output_file;
+use backtrail_profile::format::html::{self, ViewData};
 use backtrail_profile::format::{firefox, folded, otlp, pprof, speedscope};
 use backtrail_profile::{FunctionProfile, Profile};
 use std::io::{IsTerminal, Write};
@@ -55,6 +56,14 @@ fn write(args: &ProfileExport, profile: &Profile, mut out: &mut dyn Write) -> Re
         ProfileFormat::Speedscope => {
             let name = args.file.display().to_string();
             speedscope::write(profile, &functions()?, &name, &mut out)?;
+        }
+        ProfileFormat::HtmlData => {
+            let event = event(profile, args.event.as_deref(), &args.file)?;
+            let name = args.file.display().to_string();
+            html::write_data(
+                &ViewData::of_profile(&name, profile, &functions()?, event),
+                &mut out,
+            )?;
         }
     }
     Ok(())

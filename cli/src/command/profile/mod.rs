@@ -2,6 +2,7 @@
 
 mod diff;
 mod export;
+mod html;
 #[cfg(feature = "profiler")]
 mod record;
 mod report;

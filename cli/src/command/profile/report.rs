@@ -1,5 +1,6 @@
 //! `backtrail profile report`.
 
+use super::html;
 use super::selected::Selected;
 use super::weight;
 use crate::args::{ProfileReport, ProfileView};
@@ -57,6 +58,9 @@ struct Name<'a> {
 
 /// Prints a view of a profile.
 pub fn run(args: &ProfileReport) -> Result<(), Failure> {
+    if let Some(path) = &args.html {
+        return html::report(args, path);
+    }
     let selected = Selected::open(&args.file, &args.selection)?;
     let tree = tree(args, &selected)?;
     let (event, unit) = selected.event();

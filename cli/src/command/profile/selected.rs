@@ -11,19 +11,29 @@ use std::path::Path;
 pub struct Selected {
     /// The whole profile.
     pub profile: Profile,
-    /// The samples of one event that were selected.
+    /// The samples that were selected.
     pub functions: FunctionProfile,
-    /// The event.
+    /// The event that is shown, or shown first.
     pub event: EventId,
 }
 
 impl Selected {
-    /// Reads a profile, and applies the selection.
+    /// Reads a profile, and applies the selection. The samples are those of one event.
     pub fn open(path: &Path, selection: &ProfileSelection) -> Result<Self, Failure> {
+        Self::read(path, selection, true)
+    }
+
+    /// Reads a profile, and applies the selection. The samples are those of all events, unless the
+    /// selection names one.
+    pub fn open_all_events(path: &Path, selection: &ProfileSelection) -> Result<Self, Failure> {
+        Self::read(path, selection, selection.event.is_some())
+    }
+
+    fn read(path: &Path, selection: &ProfileSelection, is_one_event: bool) -> Result<Self, Failure> {
         let mut profile = read(path)?;
         let event = event(&profile, selection.event.as_deref(), path)?;
         let filter = Filter {
-            event: Some(event),
+            event: is_one_event.then_some(event),
             time: None,
             thread: selection.thread.clone(),
             labels: selection.label.clone(),
@@ -31,20 +41,7 @@ impl Selected {
         let mut samples = std::mem::take(&mut profile.samples);
         samples.retain(|sample| filter.matches(&profile, sample));
         profile.samples = samples;
-        let rules = Rules {
-            focus: selection.focus.clone(),
-            ignore: selection.ignore.clone(),
-            show_from: selection.show_from.clone(),
-            hide: selection.hide.clone(),
-            collapse: selection
-                .collapse
-                .iter()
-                .map(|(name, pattern)| Collapse {
-                    pattern: pattern.clone(),
-                    name: name.clone(),
-                })
-                .collect(),
-        };
+        let rules = rules(selection);
         let mut functions = FunctionProfile::new(&profile)?;
         if !rules.is_empty() {
             functions = rules.apply(&functions)?;
@@ -88,6 +85,27 @@ impl Selected {
             ))),
         }
     }
+}
+
+fn rules(selection: &ProfileSelection) -> Rules {
+    let collapse = |(name, pattern): &(String, regex::Regex)| Collapse {
+        pattern: pattern.clone(),
+        name: name.clone(),
+    };
+    Rules {
+        focus: selection.focus.clone(),
+        ignore: selection.ignore.clone(),
+        show_from: selection.show_from.clone(),
+        hide: selection.hide.clone(),
+        collapse: selection.collapse.iter().map(collapse).collect(),
+    }
+}
+
+/// Returns the refusal to compare events, given as names and units.
+pub fn different_units([event, unit]: [&str; 2], [other_event, other_unit]: [&str; 2]) -> Failure {
+    Failure::failed(format_args!(
+        "{event} is in {unit} and {other_event} in {other_unit}; name events of one unit with --event"
+    ))
 }
 
 /// Reads a profile of any known format.

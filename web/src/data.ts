@@ -1,0 +1,56 @@
+/** The data of a page, as `backtrail profile` writes it. */
+
+/** The version that this code reads. */
+export const FORMAT = 'backtrail-profile-view/1';
+
+/** One profile, or two that are compared. Equal texts, frames and stacks are stored once. */
+export interface ProfileData {
+  format: string;
+  /** The names of the profiles, the earlier one first. */
+  names: string[];
+  events: { name: string; unit: string }[];
+  /** The event that is shown first. */
+  event: number;
+  /** Whether the second profile is scaled to the total of the first. */
+  normalize: boolean;
+  strings: string[];
+  /** Indexes of texts. An empty text means unknown. */
+  functions: { name: number[]; file: number[]; module: number[] };
+  /** Functions with the line that ran in them. Line 0: unknown. */
+  frames: { function: number[]; line: number[] };
+  /** The stack with number i + 1: its caller's stack and its innermost frame. 0 is empty. */
+  stacks: { caller: number[]; frame: number[] };
+  /** The samples of each profile. */
+  samples: SampleColumns[];
+  /** The intervals of time. `null`: no sample has a time, or profiles are compared. */
+  time: TimeAxis | null;
+  /** Sentences for the reader. */
+  notes: string[];
+}
+
+/** Samples, added up by event, stack and interval. */
+export interface SampleColumns {
+  event: number[];
+  stack: number[];
+  weight: number[];
+  /** The interval of time. -1: unknown. */
+  interval: number[];
+}
+
+/** Intervals of equal length. */
+export interface TimeAxis {
+  /** Milliseconds since the Unix epoch. */
+  start: number;
+  /** The length of an interval in nanoseconds. */
+  width: number;
+  count: number;
+}
+
+/** Reads the data. Throws an error with a sentence for the user. */
+export function parse(text: string): ProfileData {
+  const data = JSON.parse(text) as ProfileData;
+  if (data.format !== FORMAT) {
+    throw new Error(`The data has the format ${String(data.format)}, and this page reads ${FORMAT}.`);
+  }
+  return data;
+}

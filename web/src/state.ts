@@ -1,0 +1,32 @@
+/** The state that all views of a page share. */
+
+import type { Terms } from './describe';
+import type { Profile, Selection } from './model';
+import type { Palette } from './theme';
+import type { Weights } from './tree';
+
+/** The page around the component: a report, or a panel of an editor. */
+export interface Host {
+  /** Opens a source file. Line 0 is unknown. `undefined`: the page has no editor. */
+  openSource?: (file: string, line: number) => void;
+  /** Gets each selection. */
+  selected?: (selection: Selection) => void;
+}
+
+/** The data that views read, and their requests to the page. */
+export interface State {
+  readonly profile: Profile;
+  readonly host: Host;
+  /** The weights of the selected samples. */
+  readonly weights: Weights;
+  readonly terms: Terms;
+  readonly palette: Palette;
+  /** Whether each function matches the search. `undefined`: no search. */
+  readonly matches: readonly boolean[] | undefined;
+  /** Announces a text to screen readers. */
+  say: (text: string) => void;
+  /** Shows the callers and callees of a function. */
+  selectFunction: (fn: number) => void;
+  /** Opens the source of a function, if the page has an editor and the file is known. */
+  openSource: (fn: number) => void;
+}

@@ -1,0 +1,249 @@
+/** A flame graph: a canvas that draws a call tree, and takes keys and the pointer. */
+
+import { describe } from '../describe';
+import { changeOf } from '../diff';
+import { element, prepare } from '../dom';
+import { ROW, draw, topOf } from '../draw';
+import { directionOf, walk } from '../keyboard';
+import { type Box, Layout } from '../layout';
+import type { WeighedTree } from '../sandwich';
+import type { State } from '../state';
+import { ROOT } from '../tree';
+
+/** The differences between flame graphs. */
+export interface GraphOptions {
+  label: string;
+  /** Callees, or the callers of a sandwich, are above instead of below. */
+  isUpward: boolean;
+}
+
+/** A flame graph. */
+export class Graph {
+  readonly element: HTMLElement;
+  private readonly canvas: HTMLCanvasElement;
+  private readonly scroller: HTMLElement;
+  private readonly tall: HTMLElement;
+  private readonly detail: HTMLElement;
+  private readonly back: HTMLButtonElement;
+  private shown: (WeighedTree & { layout: Layout }) | undefined;
+  private boxes: Box[] = [];
+  private rows = 1;
+  private width = 0;
+  private zoom = ROOT;
+  private focused = ROOT;
+  /** The zooms to go back to. */
+  private readonly history: number[] = [];
+  private isPending = false;
+
+  constructor(
+    private readonly state: State,
+    private readonly options: GraphOptions,
+  ) {
+    this.canvas = element('canvas', {
+      tabindex: '0',
+      role: 'application',
+      'aria-label': `${options.label}. Arrow keys walk the frames, Enter zooms, Escape goes back. The table has the same functions.`,
+      onkeydown: (event) => this.key(event as KeyboardEvent),
+      onclick: (event) => this.click(event as MouseEvent),
+      onmousemove: (event) => this.hover(event as MouseEvent),
+      onmouseleave: () => this.describe(this.focused),
+      onfocus: () => this.say(),
+    });
+    this.tall = element('div', {}, this.canvas);
+    this.scroller = element('div', { class: 'graph', onscroll: () => this.redraw() }, this.tall);
+    this.detail = element('p', { class: 'detail' });
+    this.back = element('button', { type: 'button', onclick: () => this.goBack() }, 'Zoom back');
+    const sandwich = element('button', { type: 'button', onclick: () => this.sandwich() }, 'Callers and callees');
+    const tools = element('div', { class: 'tools' }, this.back, sandwich);
+    if (state.host.openSource !== undefined) {
+      tools.append(element('button', { type: 'button', onclick: () => this.source() }, 'Open source'));
+    }
+    this.element = element('div', {}, this.scroller, this.detail, tools);
+    new ResizeObserver(() => this.resize()).observe(this.scroller);
+  }
+
+  /** Shows a tree. `keeps`: the tree has the nodes of the one before. */
+  show(tree: WeighedTree, keeps: boolean): void {
+    this.shown = { ...tree, layout: new Layout(tree.tree, tree.weights) };
+    const isLost = (node: number) => !keeps || this.shown?.layout.size[node] === 0;
+    if (isLost(this.zoom)) {
+      this.zoom = ROOT;
+    }
+    if (isLost(this.focused)) {
+      this.focused = this.zoom;
+    }
+    if (!keeps) {
+      this.history.length = 0;
+    }
+    this.place();
+    if (!keeps) {
+      this.reveal();
+    }
+    this.describe(this.focused);
+  }
+
+  /** Draws again, as after a change of colors. */
+  redraw(): void {
+    if (!this.isPending) {
+      this.isPending = true;
+      requestAnimationFrame(() => {
+        this.isPending = false;
+        this.paint();
+      });
+    }
+  }
+
+  private resize(): void {
+    if (this.scroller.clientWidth !== this.width) {
+      const wasHidden = this.width === 0;
+      this.place();
+      if (wasHidden) {
+        this.reveal();
+      }
+    }
+    this.redraw();
+  }
+
+  /** Computes the boxes of a zoom. */
+  private place(): void {
+    this.width = this.scroller.clientWidth;
+    this.boxes = this.shown?.layout.boxes(this.zoom, this.width) ?? [];
+    this.rows = this.boxes.reduce((rows, box) => Math.max(rows, box.row + 1), 1);
+    this.tall.style.height = `${this.rows * ROW}px`;
+    this.back.disabled = this.zoom === ROOT;
+    this.redraw();
+  }
+
+  private paint(): void {
+    const { shown, state } = this;
+    const height = Math.min(this.scroller.clientHeight, this.rows * ROW);
+    if (shown === undefined || this.width === 0) {
+      return;
+    }
+    const functionOf = (node: number) => shown.tree.functions[node]!;
+    const name = (node: number) => state.terms.functionName(functionOf(node));
+    const [before, after] = shown.weights.total;
+    draw(prepare(this.canvas, this.width, height), {
+      boxes: this.boxes,
+      rows: this.rows,
+      isUpward: this.options.isUpward,
+      scroll: this.scroller.scrollTop,
+      width: this.width,
+      height,
+      palette: state.palette,
+      focused: this.focused,
+      name: (node) => name(node).name,
+      module: (node) => (node === ROOT ? '' : name(node).module || name(node).file || name(node).name),
+      isMatch: state.matches && ((node) => state.matches?.[functionOf(node)] === true),
+      change: before && after && ((node) => changeOf(before[node]!, after[node]!)),
+    });
+  }
+
+  private key(event: KeyboardEvent): void {
+    if (event.ctrlKey || event.altKey || event.metaKey || this.shown === undefined) {
+      return;
+    }
+    const direction = directionOf(event.key, this.options.isUpward);
+    if (direction !== undefined) {
+      const { caller } = this.shown.tree;
+      this.focus(walk(this.boxes, (node) => caller[node]!, this.focused, direction));
+    } else if (event.key === 'Home') {
+      this.focus(ROOT);
+    } else if (event.key === 'Enter') {
+      this.zoomTo(this.focused);
+    } else if (event.key === 'Escape') {
+      this.goBack();
+    } else if (event.key === 's') {
+      this.sandwich();
+    } else if (event.key === 'o') {
+      this.source();
+    } else {
+      return;
+    }
+    event.preventDefault();
+  }
+
+  private nodeAt(event: MouseEvent): number | undefined {
+    const bounds = this.canvas.getBoundingClientRect();
+    const row = Math.floor((event.clientY - bounds.top + this.scroller.scrollTop) / ROW);
+    const depth = this.options.isUpward ? this.rows - 1 - row : row;
+    return this.shown?.layout.at(this.zoom, this.width, event.clientX - bounds.left, depth);
+  }
+
+  private click(event: MouseEvent): void {
+    const node = this.nodeAt(event);
+    if (node !== undefined) {
+      this.focus(node);
+      this.zoomTo(node);
+    }
+  }
+
+  private hover(event: MouseEvent): void {
+    const node = this.nodeAt(event);
+    this.canvas.style.cursor = node === undefined ? 'default' : 'pointer';
+    this.describe(node ?? this.focused);
+  }
+
+  private focus(node: number): void {
+    this.focused = node;
+    this.reveal();
+    this.redraw();
+    this.say();
+  }
+
+  private zoomTo(node: number): void {
+    if (node !== this.zoom) {
+      this.history.push(this.zoom);
+      this.zoom = node;
+      this.place();
+      this.reveal();
+      this.state.say(`zoomed; ${this.text(node)}`);
+    }
+  }
+
+  private goBack(): void {
+    if (this.zoom !== ROOT) {
+      this.zoom = this.history.pop() ?? ROOT;
+      this.place();
+      this.reveal();
+      this.state.say(`zoomed out; ${this.text(this.zoom)}`);
+    }
+  }
+
+  private sandwich(): void {
+    const fn = this.shown?.tree.functions[this.focused] ?? -1;
+    if (fn >= 0) {
+      this.state.selectFunction(fn);
+    }
+  }
+
+  private source(): void {
+    this.state.openSource(this.shown?.tree.functions[this.focused] ?? -1);
+  }
+
+  /** Scrolls to the focused frame. */
+  private reveal(): void {
+    const row = this.shown?.tree.depth[this.focused] ?? 0;
+    const top = topOf(row, this.rows, this.options.isUpward);
+    const { scrollTop, clientHeight } = this.scroller;
+    if (top < scrollTop) {
+      this.scroller.scrollTop = top;
+    } else if (top + ROW > scrollTop + clientHeight) {
+      this.scroller.scrollTop = top + ROW - clientHeight;
+    }
+  }
+
+  private text(node: number): string {
+    const { shown } = this;
+    return shown === undefined ? '' : describe(shown.tree, shown.weights, node, this.state.terms, this.options.isUpward);
+  }
+
+  private describe(node: number): void {
+    this.detail.textContent = this.text(node);
+  }
+
+  private say(): void {
+    this.describe(this.focused);
+    this.state.say(this.text(this.focused));
+  }
+}
