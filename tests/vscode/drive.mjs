@@ -5,6 +5,7 @@ import { Files } from './files.mjs';
 import { opening } from './opening.mjs';
 import { moving } from './moving.mjs';
 import { looking } from './looking.mjs';
+import { profile } from './profile.mjs';
 import { views } from './views.mjs';
 import { Workbench, browser } from './workbench.mjs';
 
@@ -57,7 +58,7 @@ setInterval(() => {
 let current = 'opening the workspace';
 try {
   await bench.open(BACKTRAIL_ADDRESS, BACKTRAIL_WORKSPACE);
-  const steps = [...opening, ...moving, ...looking, ...views];
+  const steps = [...opening, ...moving, ...looking, ...views, ...profile];
   const wanted = process.env.BACKTRAIL_STEPS?.split(',');
   for (const [number, { name, walk }] of steps.entries()) {
     if (wanted !== undefined && !wanted.includes(String(number + 1))) {

@@ -9,6 +9,7 @@ const common = {
   minify: flags.has('--minify'),
   legalComments: 'none',
   logLevel: 'warning',
+  loader: { '.css': 'text' },
 };
 const node = { ...common, platform: 'node', format: 'cjs', target: 'node20', external: ['vscode'] };
 
@@ -27,7 +28,7 @@ function product() {
     entryPoints: [`src/views/${name}/webview/main.ts`],
     outfile: `dist/${name}.js`,
   });
-  return [{ ...node, entryPoints: ['src/extension.ts'], outfile: 'dist/extension.js' }, webview('timeline'), webview('latency')];
+  return [{ ...node, entryPoints: ['src/extension.ts'], outfile: 'dist/extension.js' }, webview('timeline'), webview('latency'), webview('profile')];
 }
 
 for (const options of flags.has('--tests') ? tests() : product()) {

@@ -15,6 +15,7 @@ import { DEBUG_TYPE, Sessions } from './session';
 import { CallsView } from './views/calls';
 import { Comparisons } from './views/compare';
 import { LatencyView } from './views/latency/provider';
+import { Profiles } from './views/profile/panel';
 import { TimelineView } from './views/timeline/provider';
 
 /** VS Code calls this function once, when it first needs the extension. */
@@ -46,6 +47,7 @@ export function activate(context: vscode.ExtensionContext): void {
     latency,
     new CallsView(sessions, actions, context.globalState),
     new TimelineView(sessions, context.extensionUri),
+    new Profiles(context.extensionUri),
     new InlineValues(sessions),
     new Coverage(sessions, context.extensionUri),
   );

@@ -6,6 +6,7 @@
 //! text of the page.
 
 use crate::bakery::{bakery, variable};
+use crate::profiles;
 use backtrail_tests::backtrail::{backtrail, binary, repository};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -151,6 +152,17 @@ fn collected(home: &Path, bundle: &Path) -> (PathBuf, String) {
     (spool, format!("code-oss://{rest}"))
 }
 
+/// Writes a profile of the bakery. Its source is named by a path of another machine.
+fn write_profile(workspace: &Path) {
+    let source = fs::read_to_string(workspace.join("bakery.c")).unwrap();
+    let line = |text: &str| 1 + source.lines().position(|line| line.contains(text)).unwrap();
+    let sale = format!("serve:{}", line("int total = bread->price"));
+    let sum = format!("checksum:{}", line("return sum & 1023;"));
+    let samples = [("cpu", 0, &*sale), ("cpu", 1, &*sale), ("cpu", 2, &*sum)];
+    let elsewhere = Path::new("/build/elsewhere/bakery.c");
+    profiles::write(&workspace.join("bakery.otlp"), elsewhere, &samples);
+}
+
 #[test]
 fn a_crash_is_walked_in_vs_code() {
     let Some(installed) = Installed::find() else {
@@ -164,6 +176,7 @@ fn a_crash_is_walked_in_vs_code() {
     let pack: [&OsStr; 4] = ["pack".as_ref(), bundle.as_ref(), "-o".as_ref(), packed.as_ref()];
     let _ = backtrail(pack).unwrap().exited(0);
 
+    write_profile(&workspace);
     let (spool, collected) = collected(home, &bundle);
 
     let installation = installed

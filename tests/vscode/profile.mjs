@@ -1,0 +1,39 @@
+/** A profile in a panel: the component of reports, sources, and weights of lines. */
+import assert from 'node:assert/strict';
+import path from 'node:path';
+import { until } from './workbench.mjs';
+
+export const profile = [
+  {
+    name: 'a profile opens with its flame graph and leads to sources',
+    async walk({ bench, lineOf, workspace }) {
+      await bench.ready();
+      await bench.command('Backtrail: Open Profile…');
+      await bench.answer(path.join(workspace, 'bakery.otlp'));
+      // The box for a path may still complete it when the first key comes.
+      const box = bench.page.locator('.quick-input-widget:visible input[type="text"]');
+      await until('the panel', async () => {
+        if (await box.isVisible()) {
+          await box.press('Enter', { timeout: 3000 }).catch(() => {});
+        }
+        return bench.page.locator('.tab[aria-label^="bakery.otlp"]').isVisible();
+      });
+      const frame = await bench.frameWith('#panel-graph canvas');
+      assert.equal(await frame.locator('.summary').textContent(), 'cpu: 3.00 s (100.0%)');
+      const said = () => frame.locator('[role=status]').textContent();
+      await frame.locator('#panel-graph canvas').press('ArrowDown');
+      assert.match(await said(), /^serve: total 2\.00 s \(66\.7%\).*bakery\.c/);
+      await bench.image('profile');
+      await frame.locator('#panel-graph canvas').press('o');
+      await bench.page.waitForSelector('.tab[aria-label^="bakery.c"]');
+      const marks = await until('weights of lines', () => bench.page.evaluate(() => {
+        const top = (element) => Math.round(element.getBoundingClientRect().top);
+        const bars = [...document.querySelectorAll('.glyph-margin-widgets > *, .margin-view-overlays .cgmr')].filter((mark) =>
+          getComputedStyle(mark).backgroundImage.includes('data:image/svg+xml'));
+        const numbers = [...document.querySelectorAll('.margin-view-overlays .line-numbers')];
+        return bars.map((bar) => Number(numbers.find((number) => Math.abs(top(number) - top(bar)) < 4)?.textContent));
+      }), (lines) => lines.includes(lineOf('int total = bread->price')));
+      assert(marks.length <= 2, `${marks}`);
+    },
+  },
+];

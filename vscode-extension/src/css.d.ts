@@ -1,0 +1,5 @@
+/** Style sheets that a bundle contains as texts. */
+declare module '*.css' {
+  const text: string;
+  export default text;
+}
