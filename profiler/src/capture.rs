@@ -1,8 +1,10 @@
 //! Takes a recording: the loop that moves samples from the rings to the file.
 
+use crate::Result;
 use crate::address::CodeFrame;
 use crate::budget::Budget;
 use crate::event::{SampledEvent, Wakeup};
+use crate::kernel::Kernel;
 use crate::modules::Modules;
 use crate::off_cpu::{OffCpu, Wait, Waker};
 use crate::options::{RecordOptions, Target};
@@ -11,21 +13,18 @@ use crate::reader::{Batch, ReaderThread};
 use crate::record_queue::RecordQueue;
 use crate::sampler::{RingRecord, Sampler, SamplerOptions};
 use crate::segment::RecordingFile;
+use crate::segment_ids::{Code, NamedThread, SegmentIds};
 use crate::stack_walker::StackWalker;
 use crate::tasks::Tasks;
-use crate::{Error, Result};
 use backtrail_perf::record::{Record, RecordEvent};
 use backtrail_perf::sample::Sample as RingSample;
-use backtrail_profile::{
-    EventId, FrameId, Label, LabelValue, Module, Profile, Sample, StackId, Thread, ThreadId, UnixNanos,
-};
+use backtrail_profile::{EventId, Label, LabelValue, Profile, Sample, UnixNanos};
 use backtrail_pt::{Cpu, Pid, Tid};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -142,15 +141,6 @@ fn processor_time() -> Duration {
     Duration::from_micros(micros.cast_unsigned())
 }
 
-/// The ids in the segment that is written of frames, threads and events.
-#[derive(Debug, Default)]
-struct SegmentIds {
-    segment: u32,
-    frames: HashMap<CodeFrame, FrameId>,
-    threads: HashMap<(Tid, Rc<str>, Rc<str>), ThreadId>,
-    events: HashMap<usize, EventId>,
-}
-
 /// A sample before it gets the ids of a segment.
 struct NewSample {
     event: usize,
@@ -175,6 +165,7 @@ struct Capture {
     drained: u64,
     modules: Modules,
     tasks: Tasks,
+    kernel: Kernel,
     walker: StackWalker,
     off_cpu: OffCpu,
     ids: SegmentIds,
@@ -196,8 +187,10 @@ impl Capture {
         let mut modules = Modules::new(TABLE_BUDGET);
         let mut tasks = Tasks::default();
         let mut notes = Vec::new();
+        let mut kernel = Kernel::default();
         if sampler.has_kernel() {
-            tasks.map_kernel(&mut modules);
+            kernel = tasks.map_kernel(&mut modules);
+            notes.extend(kernel.note());
         } else {
             notes.push("the kernel was not sampled, because this user may not do that".to_owned());
         }
@@ -225,6 +218,7 @@ impl Capture {
             drained: monotonic(),
             modules,
             tasks,
+            kernel,
             walker: StackWalker::default(),
             off_cpu: OffCpu::default(),
             ids: SegmentIds::default(),
@@ -454,45 +448,26 @@ impl Capture {
 
     /// Adds a sample to the segment.
     fn add(&mut self, new: NewSample) -> Result<()> {
-        let names = (self.tasks.name(Tid(new.pid.0)), self.tasks.name(new.tid));
         let (segment, number) = self.file.segment();
         let profile = &mut segment.profile;
-        if self.ids.segment != number || self.ids.events.is_empty() {
-            self.ids = SegmentIds {
-                segment: number,
-                events: add_events(profile, self.sampler.events(), self.frequency)?,
-                ..SegmentIds::default()
-            };
-        }
-        let Some(event) = self.ids.events.get(&new.event).copied() else {
+        self.ids.begin(number, || {
+            add_events(profile, self.sampler.events(), self.frequency)
+        })?;
+        let Some(event) = self.ids.event(new.event) else {
             return Ok(());
         };
-        let mut stack = StackId::EMPTY;
-        for frame in new.frames.iter().rev() {
-            let frame = match self.ids.frames.get(frame) {
-                Some(known) => *known,
-                None => {
-                    let added = frame_of(profile, &self.modules, *frame)?;
-                    *self.ids.frames.entry(*frame).or_insert(added)
-                }
-            };
-            stack = profile.stacks.push(stack, frame)?;
-        }
-        let (process_name, name) = names;
-        let key = (new.tid, Rc::clone(&process_name), Rc::clone(&name));
-        let thread = match self.ids.threads.get(&key) {
-            Some(thread) => *thread,
-            None => {
-                let thread = Thread {
-                    pid: new.pid,
-                    tid: new.tid,
-                    process_name: profile.string(&process_name)?,
-                    name: profile.string(&name)?,
-                };
-                let thread = profile.threads.intern(thread)?;
-                *self.ids.threads.entry(key).or_insert(thread)
-            }
+        let code = Code {
+            modules: &self.modules,
+            kernel: &self.kernel,
         };
+        let stack = self.ids.stack(profile, &new.frames, code)?;
+        let thread = NamedThread {
+            pid: new.pid,
+            tid: new.tid,
+            process_name: self.tasks.name(Tid(new.pid.0)),
+            name: self.tasks.name(new.tid),
+        };
+        let thread = self.ids.thread(profile, thread)?;
         let mut labels = Vec::new();
         for (key, value) in &new.labels {
             labels.push(Label {
@@ -577,23 +552,4 @@ fn add_events(
         ids.insert(index, profile.event(event.name(), event.unit(), period)?);
     }
     Ok(ids)
-}
-
-/// Adds a frame to the tables of a segment.
-fn frame_of(profile: &mut Profile, modules: &Modules, frame: CodeFrame) -> Result<FrameId> {
-    use backtrail_profile::Frame;
-    let frame = match frame {
-        CodeFrame::Lost => Frame::Lost,
-        CodeFrame::Address(address) => Frame::Address(address),
-        CodeFrame::Module(index, offset) => match modules.key(index) {
-            None => Frame::Lost,
-            Some(key) => {
-                let path = profile.string(&key.path)?;
-                let build_id = key.build_id.clone();
-                let module = profile.modules.intern(Module { build_id, path })?;
-                Frame::Code { module, offset }
-            }
-        },
-    };
-    profile.frames.intern(frame).map_err(Error::Profile)
 }

@@ -2,57 +2,110 @@
 //!
 //! Source: proc_kallsyms(5), proc_modules(5), `Documentation/ABI/testing/sysfs-kernel-notes`.
 
+mod symbols;
+
 use crate::module_key::ModuleKey;
 use crate::modules::{ModuleIdx, ModuleKind, Modules};
 use backtrail_profile::{AddressSpaces, MappedModule};
 use backtrail_pt::{BuildId, FileOffset};
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::collections::HashMap;
+use std::fs;
+use std::ops::Range;
+use symbols::KernelSymbols;
 
-/// The name of the kernel's text in profiles, as perf writes it.
+/// The name of the kernel's text in profiles, as perf writes it. Offsets begin at `_text`.
 const NAME: &str = "[kernel.kallsyms]";
+/// The name of the kernel if its addresses are hidden. Offsets begin at the start of [`HIDDEN`].
+const HIDDEN_NAME: &str = "[kernel]";
+/// The kernel's text and modules (`Documentation/arch/x86/x86_64/mm.rst`). The kernel moves both in
+/// this range when the machine starts.
+const HIDDEN: Range<u64> = 0xffff_ffff_8000_0000..0xffff_ffff_ff00_0000;
 
-/// Maps the kernel and its modules, as far as this user may know their addresses.
-pub(crate) fn map(modules: &mut Modules, spaces: &mut AddressSpaces<ModuleIdx>) {
-    let mut add = |name: &str, build_id: Option<BuildId>, start: u64, size: u64| {
-        let key = ModuleKey {
-            path: name.into(),
-            build_id,
-            file: None,
-        };
-        let module = modules.intern(key, ModuleKind::Kernel, None);
-        let offset = FileOffset(0);
-        spaces.map(None, start, size, MappedModule { module, offset });
-    };
-    let symbols = File::open("/proc/kallsyms").ok().map(BufReader::new);
-    if let Some((start, end)) = symbols.and_then(text_range) {
-        let notes = fs::read("/sys/kernel/notes").unwrap_or_default();
-        add(NAME, build_id(&notes), start, end - start);
+/// The functions of the running kernel.
+#[derive(Debug, Default)]
+pub(crate) struct Kernel {
+    symbols: KernelSymbols,
+    /// The first address of the kernel's text and of each module.
+    starts: HashMap<ModuleIdx, u64>,
+}
+
+impl Kernel {
+    /// Maps the kernel and its modules, as far as this user may know their addresses.
+    pub fn map(modules: &mut Modules, spaces: &mut AddressSpaces<ModuleIdx>) -> Self {
+        Self::with(KernelSymbols::of_this_machine(), modules, spaces)
     }
-    for (name, start, size) in parse_modules(&fs::read_to_string("/proc/modules").unwrap_or_default()) {
-        let notes = fs::read(format!("/sys/module/{name}/notes/.note.gnu.build-id")).unwrap_or_default();
-        add(&format!("[{name}]"), build_id(&notes), start, size);
+
+    fn with(symbols: KernelSymbols, modules: &mut Modules, spaces: &mut AddressSpaces<ModuleIdx>) -> Self {
+        let mut starts = HashMap::new();
+        let mut add = |name: &str, build_id: Option<BuildId>, start: u64, size: u64| {
+            let key = ModuleKey {
+                path: name.into(),
+                build_id,
+                file: None,
+            };
+            let module = modules.intern(key, ModuleKind::Kernel, None);
+            let offset = FileOffset(0);
+            spaces.map(None, start, size, MappedModule { module, offset });
+            starts.insert(module, start);
+        };
+        let build_id = build_id(&fs::read("/sys/kernel/notes").unwrap_or_default());
+        match symbols.text() {
+            None => add(HIDDEN_NAME, build_id, HIDDEN.start, HIDDEN.end - HIDDEN.start),
+            Some(text) => add(NAME, build_id, text.start, text.end - text.start),
+        }
+        for (name, start, size) in parse_modules(&fs::read_to_string("/proc/modules").unwrap_or_default()) {
+            let notes = fs::read(format!("/sys/module/{name}/notes/.note.gnu.build-id")).unwrap_or_default();
+            add(&format!("[{name}]"), self::build_id(&notes), start, size);
+        }
+        Self { symbols, starts }
+    }
+
+    /// Returns the name of the function at an offset of the kernel's text or of a module.
+    pub fn function_at(&self, module: ModuleIdx, offset: FileOffset) -> Option<&str> {
+        let start = *self.starts.get(&module)?;
+        self.symbols.function_at(start, start.checked_add(offset.0)?)
+    }
+
+    /// Returns a sentence if the names are not known.
+    pub fn note(&self) -> Option<String> {
+        const LIMIT: &str = "/proc/sys/kernel/kptr_restrict";
+        if self.symbols.text().is_some() || self.starts.is_empty() {
+            return None;
+        }
+        let limit = fs::read_to_string(LIMIT).unwrap_or_default();
+        let limit = limit.trim();
+        Some(format!(
+            "the kernel's functions have no names, because /proc/kallsyms hides its addresses from this user (kernel.kptr_restrict is {limit}): record as root, or `sysctl kernel.kptr_restrict=0`"
+        ))
     }
 }
 
-/// Returns the addresses of `_text` and `_etext`, or `None` if they are hidden.
-fn text_range(symbols: impl BufRead) -> Option<(u64, u64)> {
-    let mut start = None;
-    for line in symbols.lines() {
-        let line = line.ok()?;
-        let mut words = line.split_whitespace();
-        let address = u64::from_str_radix(words.next()?, 16).ok()?;
-        match words.nth(1)? {
-            "_text" => start = Some(address),
-            "_etext" => {
-                return start
-                    .filter(|start| *start != 0 && *start < address)
-                    .map(|start| (start, address));
-            }
-            _ => {}
-        }
+/// The functions of the running kernel by their offsets from `_text`, for profiles that perf took on
+/// this machine.
+#[derive(Debug)]
+pub struct KernelFunctions(KernelSymbols);
+
+impl KernelFunctions {
+    /// The name of the kernel's text in profiles of perf.
+    pub const MODULE: &str = NAME;
+
+    /// Reads the functions of the running kernel. `None`: it is another build, or this user may not
+    /// see its addresses.
+    #[must_use]
+    pub fn of_build(build_id: &BuildId) -> Option<Self> {
+        let running = self::build_id(&fs::read("/sys/kernel/notes").ok()?)?;
+        let symbols = (running == *build_id).then(KernelSymbols::of_this_machine)?;
+        symbols.text().map(|_| Self(symbols))
     }
-    None
+
+    /// Returns the name of the function at an offset from the start of the kernel's text.
+    #[must_use]
+    pub fn function_at(&self, offset: FileOffset) -> Option<&str> {
+        let text = self.0.text()?;
+        let address = text.start.checked_add(offset.0)?;
+        let is_text = text.contains(&address);
+        is_text.then(|| self.0.function_at(text.start, address))?
+    }
 }
 
 /// Returns the name, address and size of each module whose address is not hidden.
@@ -98,14 +151,50 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_between_its_symbols() {
-        let symbols = "ffffffff81000000 T startup_64\nffffffff81000000 T _text\nffffffff82000000 T _etext\n";
-        assert_eq!(
-            text_range(symbols.as_bytes()),
-            Some((0xffff_ffff_8100_0000, 0xffff_ffff_8200_0000))
-        );
-        let hidden = "0000000000000000 T _text\n0000000000000000 T _etext\n";
-        assert_eq!(text_range(hidden.as_bytes()), None);
+    fn functions_of_another_build_are_unknown() {
+        let other = BuildId::new(&[1; 20]).unwrap();
+        assert!(KernelFunctions::of_build(&other).is_none());
+        let notes = fs::read("/sys/kernel/notes").unwrap_or_default();
+        let running = build_id(&notes).and_then(|running| KernelFunctions::of_build(&running));
+        let Some(running) = running else {
+            eprintln!("skipped: the running kernel has no build id or hides its addresses");
+            return;
+        };
+        assert!(running.function_at(FileOffset(0x1000)).is_some());
+        assert_eq!(running.function_at(FileOffset(1 << 40)), None);
+        assert_eq!(running.function_at(FileOffset(u64::MAX)), None);
+    }
+
+    fn mapped(list: &str) -> (Kernel, Modules, AddressSpaces<ModuleIdx>) {
+        let (mut modules, mut spaces) = (Modules::new(0), AddressSpaces::default());
+        let symbols = KernelSymbols::parse(list.as_bytes());
+        let kernel = Kernel::with(symbols, &mut modules, &mut spaces);
+        (kernel, modules, spaces)
+    }
+
+    #[test]
+    fn offsets_do_not_depend_on_the_place_of_the_kernel() {
+        for start in [0xffff_ffff_8100_0000_u64, 0xffff_ffff_9c40_0000] {
+            let [work, end] = [start + 0x40, start + 0x1000];
+            let list = format!("{start:x} T _text\n{work:x} T work\n{end:x} T _etext\n");
+            let (kernel, modules, spaces) = mapped(&list);
+            let found = spaces.find(None, start + 0x44).unwrap();
+            assert_eq!(found.offset, FileOffset(0x44));
+            assert_eq!(kernel.function_at(found.module, found.offset), Some("work"));
+            assert_eq!(&*modules.key(found.module).unwrap().path, NAME);
+            assert_eq!(kernel.note(), None);
+        }
+    }
+
+    #[test]
+    fn hidden_kernel_has_offsets_and_a_note() {
+        let (kernel, modules, spaces) = mapped("0000000000000000 T _text\n0000000000000000 T _etext\n");
+        let found = spaces.find(None, 0xffff_ffff_8123_4567).unwrap();
+        assert_eq!(found.offset, FileOffset(0x0123_4567));
+        assert_eq!(&*modules.key(found.module).unwrap().path, HIDDEN_NAME);
+        assert_eq!(kernel.function_at(found.module, found.offset), None);
+        assert!(kernel.note().unwrap().contains("kernel.kptr_restrict"));
+        assert_eq!(Kernel::default().note(), None);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! [`record`] samples by perf events. A [`sampler`] reads samples and mappings from the rings of
 //! all processors. [`unwind`] walks stacks by compact tables ([`unwind_table`]). A file of segments
 //! ([`segment`]) gets a block each second. No debug information is read while recording: a frame
-//! is a build id and a file offset, and names come later.
+//! is a build id and a file offset, and names come later. The exception are the kernel's functions,
+//! whose names another machine does not have.
 
 mod address;
 mod budget;
@@ -22,6 +23,7 @@ mod reader;
 mod record_queue;
 pub mod sampler;
 pub mod segment;
+mod segment_ids;
 mod stack_walker;
 mod support;
 mod tasks;
@@ -31,6 +33,7 @@ pub mod unwind_table;
 pub use capture::{Progress, Summary, record};
 pub use error::{Error, Result};
 pub use event::{SampledEvent, Tracepoint, Uprobe, WakeupTracepoint};
+pub use kernel::KernelFunctions;
 pub use options::{RecordOptions, Target};
 pub use program::ProgramEnd;
 pub use support::{StackSupport, stack_support};

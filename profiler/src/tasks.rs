@@ -1,8 +1,9 @@
 //! The processes and threads that are sampled: their names and mappings at the time of a sample.
 
+use crate::kernel::Kernel;
+use crate::module_file;
 use crate::module_key::{FileKey, MappedAt, ModuleKey};
 use crate::modules::{ModuleIdx, ModuleKind, Modules};
-use crate::{kernel, module_file};
 use backtrail_perf::record::{Mmap, Record, RecordEvent};
 use backtrail_process::{maps, status};
 use backtrail_profile::{AddressSpaces, MappedModule};
@@ -26,9 +27,9 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// Maps the kernel.
-    pub fn map_kernel(&mut self, modules: &mut Modules) {
-        kernel::map(modules, &mut self.spaces);
+    /// Maps the kernel, and returns its functions.
+    pub fn map_kernel(&mut self, modules: &mut Modules) -> Kernel {
+        Kernel::map(modules, &mut self.spaces)
     }
 
     /// Applies a record of the kernel.

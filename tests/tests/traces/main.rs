@@ -7,5 +7,6 @@ mod engines;
 mod export;
 mod fdo;
 mod imports;
+mod kernel_names;
 mod profile_recordings;
 mod profiles;

@@ -46,7 +46,7 @@ int main() {
     pthread_join(t, 0); return 0; }
 ";
 
-fn build(folder: &TempDir, name: &str, source: &str, options: &[&str]) -> PathBuf {
+pub(crate) fn build(folder: &TempDir, name: &str, source: &str, options: &[&str]) -> PathBuf {
     let path = folder.path().join(name);
     let file = folder.path().join(format!("{name}.c"));
     std::fs::write(&file, source).unwrap();
@@ -58,7 +58,7 @@ fn build(folder: &TempDir, name: &str, source: &str, options: &[&str]) -> PathBu
 }
 
 /// Runs a command of `backtrail profile` that prints JSON.
-fn json(arguments: &[&str]) -> Value {
+pub(crate) fn json(arguments: &[&str]) -> Value {
     let run = backtrail(["profile"].iter().chain(arguments)).unwrap();
     assert_eq!(run.status, Some(0), "{}", run.stderr);
     // The program may print before.
@@ -66,20 +66,20 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&run.stdout[start..]).unwrap()
 }
 
-fn report(file: &Path, arguments: &[&str]) -> Value {
+pub(crate) fn report(file: &Path, arguments: &[&str]) -> Value {
     let file = file.to_str().unwrap();
     json(&[&["report", file, "--json", "--min-percent", "0"], arguments].concat())
 }
 
 /// Returns the part of all weight below a function.
-fn share(report: &Value, name: &str) -> f64 {
+pub(crate) fn share(report: &Value, name: &str) -> f64 {
     let rows = report["functions"].as_array().unwrap();
     let row = rows.iter().find(|row| row["name"] == name);
     let total = row.map_or(0.0, |row| row["total"].as_f64().unwrap());
     total / report["total"].as_f64().unwrap()
 }
 
-fn record(output: &Path, options: &[&str], program: &[&str]) -> Value {
+pub(crate) fn record(output: &Path, options: &[&str], program: &[&str]) -> Value {
     let output = output.to_str().unwrap();
     json(
         &[

@@ -1,6 +1,7 @@
 //! Names and lines of a profile's code, from the files on this machine.
 
 use backtrail_profile::{Frame, FrameId, Function, Line, ModuleId, Profile, Result};
+use backtrail_profiler::KernelFunctions;
 use backtrail_symbolizer::{DebugSearch, SymbolFile};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,6 +19,10 @@ pub fn symbolize(profile: &mut Profile, search: &DebugSearch) -> Result<Vec<Stri
     }
     let mut notes = Vec::new();
     for (module, frames) in frames {
+        if let Some(functions) = running_kernel(profile, module) {
+            add_kernel_functions(profile, &functions, &frames)?;
+            continue;
+        }
         match open(profile, module, search) {
             Err(note) => notes.push(note),
             Ok(symbols) => {
@@ -28,6 +33,31 @@ pub fn symbolize(profile: &mut Profile, search: &DebugSearch) -> Result<Vec<Stri
         }
     }
     Ok(notes)
+}
+
+/// Returns the functions of the running kernel, if it is the module.
+fn running_kernel(profile: &Profile, module: ModuleId) -> Option<KernelFunctions> {
+    let module = profile.modules.get(module)?;
+    let is_kernel = profile.text(module.path) == KernelFunctions::MODULE;
+    let build_id = module.build_id.as_ref().filter(|_| is_kernel)?;
+    KernelFunctions::of_build(build_id)
+}
+
+fn add_kernel_functions(
+    profile: &mut Profile,
+    functions: &KernelFunctions,
+    frames: &[FrameId],
+) -> Result<()> {
+    for frame in frames {
+        let Some(Frame::Code { offset, .. }) = profile.frames.get(*frame) else {
+            continue;
+        };
+        if let Some(name) = functions.function_at(*offset) {
+            let function = profile.function(name)?;
+            profile.lines.insert(*frame, [Line { function, line: 0 }].into());
+        }
+    }
+    Ok(())
 }
 
 /// Opens the file of a module, if it is the build that was profiled.

@@ -4,7 +4,7 @@ use super::block::Block;
 use super::encode::TIME_UNIT;
 use super::scan::scan;
 use super::varint::Reader;
-use crate::frame::{Frame, FrameId, Function, FunctionId, Module, ModuleId, StringId};
+use crate::frame::{Frame, FrameId, Function, FunctionId, Line, Module, ModuleId, StringId};
 use crate::profile::Profile;
 use crate::sample::{Event, EventId, Label, LabelSetId, LabelValue, Sample, Thread, ThreadId, UnixNanos};
 use crate::stacks::StackId;
@@ -93,6 +93,7 @@ impl Recording {
         let (start, length, lost) = (reader.number()?, reader.number()?, reader.number()?);
         self.read_tables(&mut reader, tables)?;
         let samples = self.read_samples(&mut reader, tables, start)?;
+        self.read_lines(&mut reader, tables)?;
         self.profile.samples.extend(samples);
         self.start = Some(self.start.map_or(start, |first| first.min(start)));
         self.end = self.end.max(start.saturating_add(length));
@@ -141,6 +142,27 @@ impl Recording {
         for _ in 0..reader.number()? {
             let labels = labels(reader, tables)?;
             tables.label_sets.push(profile.label_set(labels).ok()?);
+        }
+        Some(())
+    }
+
+    /// Reads the lines of frames. Recordings of earlier versions have none.
+    fn read_lines(&mut self, reader: &mut Reader<'_>, tables: &Tables) -> Option<()> {
+        if reader.0.is_empty() {
+            return Some(());
+        }
+        let mut at = 0_usize;
+        for _ in 0..reader.number()? {
+            at = at.checked_add(usize::try_from(reader.number()?).ok()?)?;
+            let frame = *tables.frames.get(at)?;
+            let mut lines = Vec::new();
+            for _ in 0..reader.number()? {
+                lines.push(Line {
+                    function: reader.entry(&tables.functions)?,
+                    line: reader.small()?,
+                });
+            }
+            self.profile.lines.entry(frame).or_insert_with(|| lines.into());
         }
         Some(())
     }

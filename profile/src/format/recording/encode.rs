@@ -30,7 +30,7 @@ struct Written {
 
 /// The tables of a segment, and the samples of its next block.
 ///
-/// The lines of frames are not written.
+/// Lines of a frame are written if they are known before the first block with the frame.
 ///
 /// ```
 /// use backtrail_profile::format::recording::{HEADER, SegmentEncoder, read};
@@ -97,6 +97,7 @@ impl SegmentEncoder {
         for column in [event, time, weight, stack, thread, cpu, labels] {
             column(self, &samples, &mut out);
         }
+        self.write_lines(&mut out);
         let block = Block::pack(self.number, self.blocks, &out)?;
         self.written = Written {
             strings: self.profile.strings.len(),
@@ -182,6 +183,27 @@ impl SegmentEncoder {
                 }
             }
         });
+    }
+
+    /// Writes the lines of the new frames that have some.
+    fn write_lines(&self, out: &mut Vec<u8>) {
+        let profile = &self.profile;
+        let new = profile.frames.iter().skip(self.written.frames);
+        let named: Vec<_> = new
+            .map(|(frame, _)| (frame, profile.lines_of(frame)))
+            .filter(|(_, lines)| !lines.is_empty())
+            .collect();
+        write(named.len() as u64, out);
+        let mut last = 0;
+        for (frame, lines) in named {
+            write((frame.index() - last) as u64, out);
+            last = frame.index();
+            write(lines.len() as u64, out);
+            for line in lines {
+                write(line.function.index() as u64, out);
+                write(line.line.into(), out);
+            }
+        }
     }
 
     fn write_stacks(&self, stacks: &Stacks<crate::FrameId>, out: &mut Vec<u8>) {

@@ -1,7 +1,7 @@
 //! Tests of recordings: round trips, truncation, damage and replaced segments.
 
 use super::*;
-use crate::{EventId, Frame, Label, LabelValue, Module, Profile, Sample, StackId, Thread, UnixNanos};
+use crate::{EventId, Frame, Label, LabelValue, Line, Module, Profile, Sample, StackId, Thread, UnixNanos};
 use backtrail_pt::{BuildId, Cpu, FileOffset, Pid, Tid};
 use proptest::prelude::*;
 
@@ -208,6 +208,46 @@ fn unpacked_size_is_bounded() {
         bytes.extend(super::block::Block::pack(0, index, &vec![0; 1 << 24]).unwrap());
     }
     assert!(matches!(read(&bytes), Err(crate::Error::TooLarge { .. })));
+}
+
+/// Names that the recorder knows are in the block of their frame, and other frames have none.
+#[test]
+fn lines_of_frames_are_read() {
+    let mut segment = SegmentEncoder::new(0, UnixNanos(0));
+    let mut bytes = HEADER.to_vec();
+    for (name, offsets) in [("schedule", [0x10, 0x20]), ("vfs_read", [0x30, 0x40])] {
+        let event = segment.profile.event("cpu", "count", 1).unwrap();
+        add(&mut segment.profile, event, 1, 0, &offsets);
+        let function = segment.profile.function(name).unwrap();
+        let (frame, _) = segment.profile.frames.iter().last().unwrap();
+        let line = Line { function, line: 7 };
+        segment.profile.lines.insert(frame, [line].into());
+        bytes.extend(segment.finish_block(UnixNanos(1), 0).unwrap());
+    }
+    let profile = read(&bytes).unwrap();
+    let frames = profile.frames.iter();
+    let names: Vec<_> = frames
+        .map(|(frame, _)| match profile.lines_of(frame) {
+            [line] => profile.text(profile.functions.get(line.function).unwrap().name),
+            _ => "",
+        })
+        .collect();
+    assert_eq!(names, ["", "schedule", "", "vfs_read"]);
+}
+
+/// Earlier versions wrote no lines: their blocks end with the samples.
+#[test]
+fn block_without_lines_is_read() {
+    let block = &blocks(1, &some())[0];
+    let mut payload = super::block::Block::parse(block).unwrap().unpack().unwrap();
+    // The number of lines.
+    assert_eq!(payload.pop(), Some(0));
+    let earlier = super::block::Block::pack(0, 0, &payload).unwrap();
+    let profile = read(&recording([&earlier])).unwrap();
+    assert_eq!(profile.samples.len(), some().len());
+    payload.extend([1, 200]);
+    let malformed = super::block::Block::pack(0, 0, &payload).unwrap();
+    assert!(read(&recording([&malformed])).unwrap().samples.is_empty());
 }
 
 fn samples() -> impl Strategy<Value = Vec<(u32, Vec<u64>)>> {

@@ -1,0 +1,122 @@
+//! The ids of frames, threads and events in the segment that is written.
+
+use crate::address::CodeFrame;
+use crate::kernel::Kernel;
+use crate::modules::Modules;
+use crate::{Error, Result};
+use backtrail_profile::{EventId, Frame, FrameId, Line, Module, Profile, StackId, Thread, ThreadId};
+use backtrail_pt::{Pid, Tid};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// The code that frames are in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Code<'a> {
+    /// The files.
+    pub modules: &'a Modules,
+    /// The functions of the kernel.
+    pub kernel: &'a Kernel,
+}
+
+/// A thread with its names at one time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct NamedThread {
+    /// The process.
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+    /// The name of the process.
+    pub process_name: Rc<str>,
+    /// The name of the thread.
+    pub name: Rc<str>,
+}
+
+/// The ids of a segment's tables. They are invalid in the next segment.
+#[derive(Debug, Default)]
+pub(crate) struct SegmentIds {
+    segment: u32,
+    frames: HashMap<CodeFrame, FrameId>,
+    threads: HashMap<NamedThread, ThreadId>,
+    events: HashMap<usize, EventId>,
+}
+
+impl SegmentIds {
+    /// Forgets all ids if another segment has begun, and adds its events.
+    pub fn begin(
+        &mut self,
+        segment: u32,
+        add_events: impl FnOnce() -> Result<HashMap<usize, EventId>>,
+    ) -> Result<()> {
+        if self.segment != segment || self.events.is_empty() {
+            *self = Self {
+                segment,
+                events: add_events()?,
+                ..Self::default()
+            };
+        }
+        Ok(())
+    }
+
+    /// Returns the id of an event by its index in the sampler.
+    pub fn event(&self, index: usize) -> Option<EventId> {
+        self.events.get(&index).copied()
+    }
+
+    /// Returns the id of a stack of frames, the innermost first.
+    pub fn stack(&mut self, profile: &mut Profile, frames: &[CodeFrame], code: Code<'_>) -> Result<StackId> {
+        let mut stack = StackId::EMPTY;
+        for frame in frames.iter().rev() {
+            let frame = match self.frames.get(frame) {
+                Some(known) => *known,
+                None => {
+                    let added = add_frame(profile, *frame, code)?;
+                    *self.frames.entry(*frame).or_insert(added)
+                }
+            };
+            stack = profile.stacks.push(stack, frame)?;
+        }
+        Ok(stack)
+    }
+
+    /// Returns the id of a thread.
+    pub fn thread(&mut self, profile: &mut Profile, thread: NamedThread) -> Result<ThreadId> {
+        if let Some(known) = self.threads.get(&thread) {
+            return Ok(*known);
+        }
+        let added = Thread {
+            pid: thread.pid,
+            tid: thread.tid,
+            process_name: profile.string(&thread.process_name)?,
+            name: profile.string(&thread.name)?,
+        };
+        let added = profile.threads.intern(added)?;
+        Ok(*self.threads.entry(thread).or_insert(added))
+    }
+}
+
+/// Adds a frame to the tables of a segment. Functions of the kernel get their names at once,
+/// because another machine does not know them.
+fn add_frame(profile: &mut Profile, frame: CodeFrame, code: Code<'_>) -> Result<FrameId> {
+    let (frame, name) = match frame {
+        CodeFrame::Lost => (Frame::Lost, None),
+        CodeFrame::Address(address) => (Frame::Address(address), None),
+        CodeFrame::Module(index, offset) => match code.modules.key(index) {
+            None => (Frame::Lost, None),
+            Some(key) => {
+                let path = profile.string(&key.path)?;
+                let build_id = key.build_id.clone();
+                let module = profile.modules.intern(Module { build_id, path })?;
+                (
+                    Frame::Code { module, offset },
+                    code.kernel.function_at(index, offset),
+                )
+            }
+        },
+    };
+    let id = profile.frames.intern(frame).map_err(Error::Profile)?;
+    if let Some(name) = name {
+        let function = profile.function(name)?;
+        profile.lines.insert(id, [Line { function, line: 0 }].into());
+    }
+    Ok(id)
+}
