@@ -14,3 +14,13 @@ pub(crate) enum CodeFrame {
     /// The rest of the stack is not known.
     Lost,
 }
+
+impl CodeFrame {
+    /// Returns the address of code of a program that belongs to no file.
+    pub fn user_address(self) -> Option<u64> {
+        match self {
+            Self::Address(address) if address.cast_signed() >= 0 => Some(address),
+            _ => None,
+        }
+    }
+}

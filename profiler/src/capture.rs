@@ -4,6 +4,7 @@ use crate::Result;
 use crate::address::CodeFrame;
 use crate::budget::Budget;
 use crate::event::{SampledEvent, Wakeup};
+use crate::generated_code::GeneratedCode;
 use crate::kernel::Kernel;
 use crate::modules::Modules;
 use crate::off_cpu::{OffCpu, Wait, Waker};
@@ -92,7 +93,10 @@ pub fn record(
     let mut capture = Capture::new(options, (sampler, reader), file, clock);
     let mut program = match waiting {
         // The events begin with its `execve`.
-        Some(waiting) => Some(waiting.release().inspect_err(|_| capture.remove_empty(options))?),
+        Some(waiting) => {
+            capture.generated.watch(waiting.pid());
+            Some(waiting.release().inspect_err(|_| capture.remove_empty(options))?)
+        }
         None => {
             capture.sampler.enable()?;
             capture.look_up_running(&options.target);
@@ -166,6 +170,7 @@ struct Capture {
     modules: Modules,
     tasks: Tasks,
     kernel: Kernel,
+    generated: GeneratedCode,
     walker: StackWalker,
     off_cpu: OffCpu,
     ids: SegmentIds,
@@ -219,6 +224,7 @@ impl Capture {
             modules,
             tasks,
             kernel,
+            generated: GeneratedCode::default(),
             walker: StackWalker::default(),
             off_cpu: OffCpu::default(),
             ids: SegmentIds::default(),
@@ -279,7 +285,7 @@ impl Capture {
             let since = last_block.elapsed();
             if since >= BLOCK {
                 last_block = Instant::now();
-                self.write_block()?;
+                self.write_block(false)?;
                 // A lower rate does not make the first reading of a file cheaper.
                 let used = processor_time().saturating_sub(self.first_looks());
                 if let Some(frequency) = self.budget.update(used.saturating_sub(last_used), since) {
@@ -393,6 +399,10 @@ impl Capture {
                     self.add_wait(wait, length)?;
                 }
             }
+            RecordEvent::Comm { pid, exec: true, .. } => {
+                self.generated.execute(*pid, time);
+                self.tasks.apply(record, &mut self.modules);
+            }
             RecordEvent::Exit { tid, .. } => {
                 self.off_cpu.end(*tid);
                 self.tasks.apply(record, &mut self.modules);
@@ -450,12 +460,21 @@ impl Capture {
     fn add(&mut self, new: NewSample) -> Result<()> {
         let (segment, number) = self.file.segment();
         let profile = &mut segment.profile;
-        self.ids.begin(number, || {
+        let is_new = self.ids.begin(number, || {
             add_events(profile, self.sampler.events(), self.frequency)
         })?;
+        if is_new {
+            self.generated.begin_segment();
+        }
         let Some(event) = self.ids.event(new.event) else {
             return Ok(());
         };
+        for frame in &new.frames {
+            if let Some(address) = frame.user_address() {
+                let dump = self.tasks.jitdump(new.pid);
+                self.generated.hit(new.pid, address, dump);
+            }
+        }
         let code = Code {
             modules: &self.modules,
             kernel: &self.kernel,
@@ -489,8 +508,11 @@ impl Capture {
         Ok(())
     }
 
-    fn write_block(&mut self) -> Result<()> {
+    fn write_block(&mut self, is_last: bool) -> Result<()> {
         let (segment, _) = self.file.segment();
+        let clock = self.clock;
+        self.generated
+            .add_to_block(segment, is_last, monotonic, |time| clock.unix(time))?;
         if segment.blocks() == 0 {
             segment.profile.notes.clone_from(&self.notes);
         }
@@ -521,12 +543,13 @@ impl Capture {
                 self.modules.excluded()
             ));
         }
+        last.extend(self.generated.note());
         self.notes.extend(last.iter().cloned());
         let (segment, _) = self.file.segment();
         if segment.blocks() > 0 {
             segment.profile.notes.extend(last);
         }
-        self.write_block()?;
+        self.write_block(true)?;
         Ok(Summary {
             progress: self.progress(),
             stacks: self.walker.stacks,

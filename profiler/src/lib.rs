@@ -3,8 +3,9 @@
 //! [`record`] samples by perf events. A [`sampler`] reads samples and mappings from the rings of
 //! all processors. [`unwind`] walks stacks by compact tables ([`unwind_table`]). A file of segments
 //! ([`segment`]) gets a block each second. No debug information is read while recording: a frame
-//! is a build id and a file offset, and names come later. The exception are the kernel's functions,
-//! whose names another machine does not have.
+//! is a build id and a file offset, and names come later. The exceptions are the kernel's functions
+//! and generated code, whose names another machine does not have. Programs list the latter in perf
+//! maps ([`perf_map`]) or jitdumps ([`jitdump`]).
 
 mod address;
 mod budget;
@@ -12,12 +13,15 @@ mod capture;
 mod cgroup;
 mod error;
 mod event;
+mod generated_code;
+pub mod jitdump;
 mod kernel;
 mod module_file;
 mod module_key;
 mod modules;
 mod off_cpu;
 mod options;
+pub mod perf_map;
 mod program;
 mod reader;
 mod record_queue;

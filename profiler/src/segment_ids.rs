@@ -41,20 +41,21 @@ pub(crate) struct SegmentIds {
 }
 
 impl SegmentIds {
-    /// Forgets all ids if another segment has begun, and adds its events.
+    /// Forgets all ids if another segment has begun, and adds its events. Returns whether it has.
     pub fn begin(
         &mut self,
         segment: u32,
         add_events: impl FnOnce() -> Result<HashMap<usize, EventId>>,
-    ) -> Result<()> {
-        if self.segment != segment || self.events.is_empty() {
+    ) -> Result<bool> {
+        let is_new = self.segment != segment || self.events.is_empty();
+        if is_new {
             *self = Self {
                 segment,
                 events: add_events()?,
                 ..Self::default()
             };
         }
-        Ok(())
+        Ok(is_new)
     }
 
     /// Returns the id of an event by its index in the sampler.

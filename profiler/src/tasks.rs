@@ -1,5 +1,6 @@
 //! The processes and threads that are sampled: their names and mappings at the time of a sample.
 
+use crate::generated_code::jitdump_path;
 use crate::kernel::Kernel;
 use crate::module_file;
 use crate::module_key::{FileKey, MappedAt, ModuleKey};
@@ -22,6 +23,8 @@ pub(crate) struct Tasks {
     looked_up: HashSet<Pid>,
     /// The processes with a thread that ended.
     ending: HashSet<Pid>,
+    /// The paths of the jitdumps of processes.
+    jitdumps: HashMap<Pid, Rc<str>>,
     build_ids: HashMap<FileKey, Option<BuildId>>,
     reading: Duration,
 }
@@ -39,6 +42,7 @@ impl Tasks {
             RecordEvent::Comm { pid, tid, name, exec } => {
                 if *exec {
                     self.spaces.clear(*pid);
+                    self.jitdumps.remove(pid);
                     // Its new mappings have records.
                     self.looked_up.insert(*pid);
                 }
@@ -71,6 +75,7 @@ impl Tasks {
         for pid in ending {
             if !Path::new(&format!("/proc/{pid}")).exists() {
                 self.spaces.clear(pid);
+                self.jitdumps.remove(&pid);
                 self.names.remove(&Tid(pid.0));
                 self.looked_up.remove(&pid);
             }
@@ -91,6 +96,7 @@ impl Tasks {
             });
             let range = map.start..map.end;
             let mapped = MappedAt { pid, range };
+            self.note_jitdump(pid, &map.path);
             let module = self.module(&map.path, None, file, mapped, modules);
             self.map(pid, map.start, map.size(), module, map.offset);
         }
@@ -111,6 +117,7 @@ impl Tasks {
             pid: mmap.pid,
             range: start..start.saturating_add(mmap.size),
         };
+        self.note_jitdump(mmap.pid, &mmap.path);
         let file = mmap.file.map(FileKey::from);
         let module = self.module(&mmap.path, mmap.build_id.clone(), file, mapped, modules);
         self.looked_up.insert(mmap.pid);
@@ -156,6 +163,17 @@ impl Tasks {
     /// Returns the module and offset of an address of a process, or of the kernel.
     pub fn find(&self, pid: Option<Pid>, address: u64) -> Option<MappedModule<ModuleIdx>> {
         self.spaces.find(pid, address)
+    }
+
+    fn note_jitdump(&mut self, pid: Pid, path: &str) {
+        if let Some(path) = jitdump_path(path) {
+            self.jitdumps.insert(pid, path);
+        }
+    }
+
+    /// Returns the path of the jitdump that a process has mapped.
+    pub fn jitdump(&self, pid: Pid) -> Option<&Rc<str>> {
+        self.jitdumps.get(&pid)
     }
 
     /// Returns the name of a thread.

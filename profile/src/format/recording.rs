@@ -3,16 +3,20 @@
 //! A recording is a [`HEADER`], and then blocks in any order, each with a checksum (`block.rs`). A
 //! block belongs to a segment. Each block adds texts, modules, frames, stacks and threads to the
 //! tables of its segment, and has samples that refer to them (`encode.rs`, `decode.rs`). Segments
-//! are independent, so that a writer may replace the oldest ones.
+//! are independent, so that a writer may replace the oldest ones. The functions of generated code
+//! (`generated.rs`) belong to a process and a time, and name samples of any block (`naming.rs`).
 
 mod block;
 mod decode;
 mod encode;
+mod generated;
+mod naming;
 mod scan;
 mod varint;
 
 pub use decode::read;
 pub use encode::SegmentEncoder;
+pub use generated::{GeneratedFunction, GeneratedLine};
 
 /// The first bytes of a recording. The digit is the version of the format.
 pub const HEADER: [u8; 16] = *b"backtrail-prof1\n";

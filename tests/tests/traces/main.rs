@@ -6,6 +6,7 @@ mod captures;
 mod engines;
 mod export;
 mod fdo;
+mod generated_code;
 mod imports;
 mod kernel_names;
 mod profile_recordings;

@@ -10,6 +10,8 @@ pub(super) const MAGIC: [u8; 4] = *b"BtPb";
 /// The size of a header: magic, segment, index, size of the payload, size when unpacked, CRC-32.
 /// The checksum is that of the header before it and of the payload.
 pub(super) const HEADER: usize = 24;
+/// Times in a block are in microseconds.
+pub(super) const TIME_UNIT: u64 = 1000;
 /// The most bytes of a payload, and of an unpacked one.
 const MAX_PAYLOAD: usize = 1 << 24;
 

@@ -1,7 +1,8 @@
 //! Reading a recording.
 
-use super::block::Block;
-use super::encode::TIME_UNIT;
+use super::block::{Block, TIME_UNIT};
+use super::generated::{self, GeneratedFunction};
+use super::naming;
 use super::scan::scan;
 use super::varint::Reader;
 use crate::frame::{Frame, FrameId, Function, FunctionId, Line, Module, ModuleId, StringId};
@@ -43,7 +44,7 @@ pub fn read(bytes: &[u8]) -> Result<Profile> {
     for segment in found.blocks.chunk_by(|one, next| one.segment == next.segment) {
         recording.read_segment(segment);
     }
-    Ok(recording.finish(found.other))
+    recording.finish(found.other)
 }
 
 /// The samples so far.
@@ -55,6 +56,7 @@ struct Recording {
     lost: u64,
     /// Blocks whose segment lacks an earlier one.
     incomplete: usize,
+    generated: Vec<GeneratedFunction>,
 }
 
 /// The ids in the profile of the entries of a segment's tables.
@@ -94,6 +96,11 @@ impl Recording {
         self.read_tables(&mut reader, tables)?;
         let samples = self.read_samples(&mut reader, tables, start)?;
         self.read_lines(&mut reader, tables)?;
+        // Recordings of earlier versions end before.
+        if !reader.0.is_empty() {
+            let generated = generated::decode(&mut reader, &tables.strings, start)?;
+            self.generated.extend(generated);
+        }
         self.profile.samples.extend(samples);
         self.start = Some(self.start.map_or(start, |first| first.min(start)));
         self.end = self.end.max(start.saturating_add(length));
@@ -226,8 +233,11 @@ impl Recording {
         Some(())
     }
 
-    fn finish(mut self, other: usize) -> Profile {
+    fn finish(mut self, other: usize) -> Result<Profile> {
         let mut notes = Vec::new();
+        if naming::name_samples(&mut self.profile, self.generated)? {
+            notes.push("some generated code has no names, because it changed too often".to_owned());
+        }
         if self.lost > 0 {
             notes.push(format!(
                 "the kernel dropped {} records, because they came faster than they were read; lower --freq",
@@ -248,7 +258,7 @@ impl Recording {
         self.profile.start = self.start.map(UnixNanos);
         self.profile.duration = self.start.map(|start| self.end.saturating_sub(start));
         self.profile.notes.extend(notes);
-        self.profile
+        Ok(self.profile)
     }
 }
 

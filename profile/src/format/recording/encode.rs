@@ -1,6 +1,7 @@
 //! Writing the blocks of a segment.
 
-use super::block::Block;
+use super::block::{Block, TIME_UNIT};
+use super::generated::{self, GeneratedFunction};
 use super::varint::{write, write_bytes, write_signed};
 use crate::frame::{Frame, StringId};
 use crate::profile::Profile;
@@ -10,9 +11,6 @@ use crate::table::{Id, Table};
 use crate::{Error, Result};
 use std::collections::HashMap;
 use std::hash::Hash;
-
-/// Times in samples are in microseconds.
-pub(super) const TIME_UNIT: u64 = 1000;
 
 /// The numbers of table entries that earlier blocks of the segment have.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,6 +49,8 @@ struct Written {
 pub struct SegmentEncoder {
     /// The tables of the segment, and samples that no block has.
     pub profile: Profile,
+    /// Functions of generated code that no block has. Their texts are those of `profile`.
+    pub generated: Vec<GeneratedFunction>,
     number: u32,
     blocks: u32,
     written: Written,
@@ -66,6 +66,7 @@ impl SegmentEncoder {
                 start: Some(start),
                 ..Profile::default()
             },
+            generated: Vec::new(),
             number,
             blocks: 0,
             written: Written::default(),
@@ -98,6 +99,7 @@ impl SegmentEncoder {
             column(self, &samples, &mut out);
         }
         self.write_lines(&mut out);
+        generated::encode(&std::mem::take(&mut self.generated), self.last_end, &mut out);
         let block = Block::pack(self.number, self.blocks, &out)?;
         self.written = Written {
             strings: self.profile.strings.len(),

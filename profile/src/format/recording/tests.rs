@@ -240,8 +240,8 @@ fn lines_of_frames_are_read() {
 fn block_without_lines_is_read() {
     let block = &blocks(1, &some())[0];
     let mut payload = super::block::Block::parse(block).unwrap().unpack().unwrap();
-    // The number of lines.
-    assert_eq!(payload.pop(), Some(0));
+    // The numbers of lines and of generated functions.
+    assert_eq!((payload.pop(), payload.pop()), (Some(0), Some(0)));
     let earlier = super::block::Block::pack(0, 0, &payload).unwrap();
     let profile = read(&recording([&earlier])).unwrap();
     assert_eq!(profile.samples.len(), some().len());
