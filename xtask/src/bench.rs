@@ -14,6 +14,7 @@ mod peers;
 mod profile;
 mod programs;
 mod record;
+mod symbolize;
 mod table;
 mod typed;
 
@@ -64,6 +65,12 @@ pub fn fdo() -> Result<(), Failure> {
 /// `bench profile`: the cost of sampling all processes for so many seconds, beside perf.
 pub fn profile(seconds: u64) -> Result<(), Failure> {
     profile::run(&release()?, seconds)
+}
+
+/// `bench symbolize`: 20 000 addresses with inlined calls, beside other symbolizers.
+pub fn symbolize() -> Result<(), Failure> {
+    packages::ensure(&[packages::FDO])?;
+    symbolize::run()
 }
 
 /// `bench collect`: how soon the collector knows of crashes, and what it costs.

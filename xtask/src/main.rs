@@ -78,6 +78,8 @@ cargo xtask bench fdo                 lua, rebuilt with the branches of a record
 cargo xtask bench profile [--seconds N]
                                       the cost of sampling all processes of a busy machine, next to
                                       perf (root)
+cargo xtask bench symbolize           20 000 addresses with inlined calls, next to llvm-symbolizer,
+                                      addr2line and blazesym
 cargo xtask bench collect             a thousand crashes under the collector, and its cost when idle
                                       (root)";
 
@@ -136,6 +138,7 @@ fn main() -> ExitCode {
         }
         ["bench", "collect"] => bench::collect(),
         ["bench", "fdo"] => bench::fdo(),
+        ["bench", "symbolize"] => bench::symbolize(),
         ["bench", "profile"] => bench::profile(60),
         ["bench", "profile", "--seconds", seconds] => match seconds.parse() {
             Ok(seconds) => bench::profile(seconds),
