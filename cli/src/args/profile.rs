@@ -263,14 +263,17 @@ pub struct ProfileExport {
     /// A profile: a recording, perf.data, pprof, OTLP or folded stacks
     pub file: PathBuf,
     /// The output format
-    #[arg(long, value_enum)]
-    pub format: ProfileFormat,
+    #[arg(long, value_enum, required_unless_present = "otlp", conflicts_with = "otlp")]
+    pub format: Option<ProfileFormat>,
     /// The file to write [default: standard output]
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "otlp")]
     pub output: Option<PathBuf>,
     /// Replace an existing file
     #[arg(long)]
     pub overwrite: bool,
+    /// Send the profile to a collector of OpenTelemetry, as http://localhost:4318
+    #[arg(long, value_name = "URL")]
+    pub otlp: Option<String>,
     /// Write only this event [default: the last one for folded and firefox, all for others]
     #[arg(long, value_name = "NAME")]
     pub event: Option<String>,

@@ -4,9 +4,11 @@
 //! the semantic conventions for the names of attributes.
 
 mod read;
+mod response;
 mod write;
 
 pub use read::{is_otlp, read};
+pub use response::{ExportResponse, read_response};
 pub use write::write;
 
 /// Attributes of samples and mappings.

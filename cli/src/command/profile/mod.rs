@@ -7,6 +7,7 @@ mod html;
 mod record;
 mod report;
 mod selected;
+mod send;
 mod symbolize;
 #[cfg(feature = "profiler")]
 mod uprobe;
