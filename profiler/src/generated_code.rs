@@ -104,8 +104,8 @@ impl GeneratingProcess {
         }
     }
 
-    /// Reads the list, and finds the functions at the addresses of samples. Returns whether more may
-    /// be left.
+    /// Reads the list, and finds the functions at the addresses of samples. Returns whether more
+    /// may be left.
     fn update(&mut self, max_code: usize, now: &impl Fn() -> u64) -> bool {
         self.open_list();
         let Some(list) = &mut self.list else {

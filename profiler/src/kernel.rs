@@ -80,8 +80,8 @@ impl Kernel {
     }
 }
 
-/// The functions of the running kernel by their offsets from `_text`, for profiles that perf took on
-/// this machine.
+/// The functions of the running kernel by their offsets from `_text`, for profiles that perf took
+/// on this machine.
 #[derive(Debug)]
 pub struct KernelFunctions(KernelSymbols);
 

@@ -62,7 +62,7 @@ pub fn fdo() -> Result<(), Failure> {
     fdo::run(&release()?)
 }
 
-/// `bench profile`: the cost of sampling all processes for so many seconds, beside perf.
+/// `bench profile`: the cost of sampling all processes for a number of seconds, beside perf.
 pub fn profile(seconds: u64) -> Result<(), Failure> {
     profile::run(&release()?, seconds)
 }

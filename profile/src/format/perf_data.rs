@@ -200,7 +200,7 @@ impl PerfDataReader {
             return Ok(());
         }
         let build_id = mmap.build_id.clone();
-        let build_id = build_id.or_else(|| self.build_ids.get(&mmap.path).cloned());
+        let build_id = build_id.or_else(|| self.build_ids.get(kernel_name(&mmap.path)).cloned());
         // The kernel's text has no file. Its offsets begin at its first address.
         let (pid, path, offset) = match mmap.user {
             true => (Some(mmap.pid), &*mmap.path, mmap.offset),

@@ -104,7 +104,7 @@ impl CodeList {
     }
 
     /// Returns whether the file is shorter than what was read of it, because the process has
-    /// written it anew.
+    /// written it again.
     pub fn is_replaced(&self) -> bool {
         self.file.size() < self.position
     }
@@ -134,7 +134,7 @@ impl CodeList {
             return true;
         }
         if std::mem::take(&mut self.has_grown) {
-            // A program that writes through a buffer has held the functions of the next addition
+            // A program may write through a buffer. It has held the functions of the next addition
             // since this one at the earliest, which came after the last reading.
             self.floor = self.last_read;
         }

@@ -73,8 +73,8 @@ impl KernelSymbols {
         });
     }
 
-    /// Sorts the symbols, and keeps the best of those with one address: one that does not begin
-    /// with an underscore, and then the first of the list.
+    /// Sorts the symbols, and keeps the best of those with one address. That is one that does not
+    /// begin with an underscore, and then the first of the list.
     fn sort(&mut self) {
         let names = std::mem::take(&mut self.names);
         let name = |symbol: &KernelSymbol| text(&names, symbol);

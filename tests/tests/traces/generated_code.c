@@ -72,7 +72,7 @@ static void open_dump(void) {
     int file = open(name, O_CREAT | O_RDWR | O_TRUNC, 0600);
     struct { uint32_t magic, version, size, machine, pad, pid; uint64_t time, flags; } header = {
         0x4A695444, 1, 40, 62, 0, getpid(), now(CLOCK_MONOTONIC), 0};
-    /* The mapping tells profilers of the file. */
+    /* The mapping names the file to profilers. */
     if (file < 0 || mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0) == MAP_FAILED)
         exit(3);
     dump = fdopen(file, "w");

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const PROGRAM: &str = include_str!("generated_code.c");
 
-/// What a run of the program printed, without the perf map that it left.
+/// The output of a run of the program, without the perf map that it left.
 struct Run {
     recording: PathBuf,
     times: BTreeMap<String, f64>,

@@ -4,6 +4,8 @@ use super::export;
 use backtrail_tests::backtrail::{Run, backtrail};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -230,4 +232,79 @@ fn perf_data_has_the_samples_that_perf_prints() {
     let names = callers["calls"].as_array().unwrap().iter();
     let names: Vec<_> = names.take(2).map(|call| call["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["other", "main"]);
+}
+
+/// Answers one request with a status line and a body. Returns the request.
+fn collector(answer: &'static [u8]) -> (String, std::thread::JoinHandle<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serve = move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = Vec::new();
+        let mut piece = [0; 4096];
+        loop {
+            let read = stream.read(&mut piece).unwrap();
+            request.extend_from_slice(&piece[..read]);
+            let text = String::from_utf8_lossy(&request).to_lowercase();
+            let length = text
+                .split_once("content-length: ")
+                .and_then(|(_, rest)| rest.lines().next());
+            let length: Option<usize> = length.and_then(|length| length.trim().parse().ok());
+            let head = request.windows(4).position(|window| window == b"\r\n\r\n");
+            let is_whole = head
+                .zip(length)
+                .is_some_and(|(head, length)| request.len() >= head + 4 + length);
+            if read == 0 || is_whole {
+                break;
+            }
+        }
+        stream.write_all(answer).unwrap();
+        request
+    };
+    (url, std::thread::spawn(serve))
+}
+
+#[test]
+fn profiles_are_sent_to_a_collector() {
+    let files = Files::new();
+    let (url, server) = collector(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let run = files.run(&["export", "before", "--otlp", &url]);
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    let request = server.join().unwrap();
+    let head = request
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")
+        .unwrap();
+    let text = String::from_utf8_lossy(&request[..head]).to_lowercase();
+    assert!(
+        text.starts_with("post /v1development/profiles http/1.1"),
+        "{text}"
+    );
+    assert!(text.contains("content-type: application/x-protobuf"), "{text}");
+    std::fs::write(files.path("out"), &request[head + 4..]).unwrap();
+    let received = files.json(&["report", "out", "--json"]);
+    assert_eq!(received["total"], 100);
+
+    // Field 1 is the partial success: 3 rejected profiles, and a message.
+    let rejected = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n\x0a\x08\x08\x03\x12\x04full";
+    let busy = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 5\r\n\r\nlater";
+    let malformed = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n\xff\xff";
+    for (answer, problem) in [
+        (&rejected[..], "it rejected 3 profiles: full"),
+        (busy, "it answered 503 Service Unavailable: later"),
+        (malformed, "OTLP answer"),
+    ] {
+        let (url, server) = collector(answer);
+        let run = files.run(&["export", "before", "--otlp", &url]);
+        server.join().unwrap();
+        assert_eq!(run.status, Some(1), "{}", run.stderr);
+        assert!(run.stderr.contains(problem), "{}", run.stderr);
+    }
+    let run = files.run(&["export", "before", "--otlp", "http://127.0.0.1:9"]);
+    assert!(
+        run.stderr
+            .contains("cannot send the profile to http://127.0.0.1:9"),
+        "{}",
+        run.stderr
+    );
 }

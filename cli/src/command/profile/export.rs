@@ -32,9 +32,9 @@ pub fn run(args: &ProfileExport) -> Result<(), Failure> {
         return send::run(&profile, url);
     }
     match &args.output {
-        Some(path) => output_file::write_atomically(path, args.overwrite, |out| {
-            write(args, format, &profile, out)
-        }),
+        Some(path) => {
+            output_file::write_atomically(path, args.overwrite, |out| write(args, format, &profile, out))
+        }
         None => {
             let mut output = Output::new();
             match is_binary || !std::io::stdout().is_terminal() {

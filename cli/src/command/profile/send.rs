@@ -31,11 +31,19 @@ pub fn run(profile: &Profile, url: &str) -> Result<(), Failure> {
     let post = agent.post(&address(url)).content_type("application/x-protobuf");
     let response = post.send(&request).map_err(|error| failed(&error))?;
     let status = response.status();
-    let body = response.into_body().into_with_config().limit(MAX_ANSWER).read_to_vec();
+    let body = response
+        .into_body()
+        .into_with_config()
+        .limit(MAX_ANSWER)
+        .read_to_vec();
     if !status.is_success() {
         let body = body.unwrap_or_default();
         let words = String::from_utf8_lossy(&body);
-        let words: String = words.chars().filter(|c| !c.is_control()).take(MAX_WORDS).collect();
+        let words: String = words
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(MAX_WORDS)
+            .collect();
         return Err(match words.is_empty() {
             true => failed(&format_args!("it answered {status}")),
             false => failed(&format_args!("it answered {status}: {words}")),
@@ -49,7 +57,11 @@ pub fn run(profile: &Profile, url: &str) -> Result<(), Failure> {
             answer.rejected, answer.message
         )));
     }
-    eprintln!("sent {} samples, {} bytes, to {url}", profile.samples.len(), request.len());
+    eprintln!(
+        "sent {} samples, {} bytes, to {url}",
+        profile.samples.len(),
+        request.len()
+    );
     Ok(())
 }
 

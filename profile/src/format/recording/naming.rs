@@ -17,7 +17,7 @@ use std::rc::Rc;
 const MAX_AT_ADDRESS: usize = 256;
 /// The most pairs of a function and an address in it.
 const MAX_PAIRS: usize = 1 << 24;
-/// The most frames that are looked at, for each pass.
+/// The most frames that are read, for each pass.
 const MAX_STEPS: usize = 1 << 26;
 
 /// Replaces the addresses in stacks by the generated functions that were there. Returns whether
