@@ -68,6 +68,16 @@ pub const TARGETS: &[Target] = &[
         "profile_recordings::profiler_tables",
         "unwind tables of the profiler",
     ),
+    test(
+        "perf_maps",
+        "profile_recordings::perf_maps",
+        "perf maps of JIT compilers",
+    ),
+    test(
+        "jitdumps",
+        "profile_recordings::jitdumps",
+        "jitdumps of JIT compilers",
+    ),
     test("page_lists", "targets::page_lists", "page lists of raw packets"),
     test(
         "profiles",
