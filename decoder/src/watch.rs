@@ -33,6 +33,8 @@ pub enum Stage {
     Calls,
     /// Measuring calls; the unit is a call.
     Measure,
+    /// Counting branches; the unit is an instruction.
+    Branches,
     /// Writing histories in another format; the unit is a call.
     Export,
 }
@@ -50,6 +52,7 @@ impl Stage {
             Self::Search => "searching",
             Self::Calls => "sorting calls by function",
             Self::Measure => "measuring calls",
+            Self::Branches => "counting branches",
             Self::Export => "exporting",
         }
     }

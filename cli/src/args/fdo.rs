@@ -22,6 +22,12 @@ pub struct Fdo {
     /// Replace an existing file
     #[arg(long)]
     pub overwrite: bool,
+    /// Show at most this many rows of each table of a report
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub limit: usize,
+    /// Print a report as JSON, with all rows
+    #[arg(long)]
+    pub json: bool,
     /// How bundles are decoded.
     #[command(flatten)]
     pub decode: Decode,

@@ -1,5 +1,7 @@
 //! `backtrail fdo`.
 
+mod report;
+
 use crate::args::{Fdo, FdoFormat};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
@@ -9,7 +11,7 @@ use crate::{open, output_file, terminal};
 use backtrail_decoder::{Progress, Watch};
 use backtrail_export::fdo::{self, FdoBinary};
 use backtrail_profile::fdo::autofdo::SampleProfile;
-use backtrail_profile::fdo::{BranchProfile, BranchReport, CodePlace, bolt};
+use backtrail_profile::fdo::{BranchProfile, BranchReport, bolt};
 use backtrail_profile::format::perf_data::is_perf_data;
 use backtrail_symbolizer::DebugSearch;
 use std::fs::File;
@@ -20,6 +22,9 @@ use std::path::Path;
 pub fn run(args: &Fdo) -> Result<(), Failure> {
     if let Some(path) = &args.output {
         output_file::refuse_existing(path, args.overwrite)?;
+    }
+    if args.json && args.format != FdoFormat::Report {
+        return Err(Failure::usage("--json is for --format report only"));
     }
     let interrupt = Interrupt::install();
     let mut search = DebugSearch::default();
@@ -59,24 +64,24 @@ pub fn run(args: &Fdo) -> Result<(), Failure> {
         ));
     }
     match &args.output {
-        Some(path) => output_file::write_atomically(path, args.overwrite, |out| {
-            write(args.format, &branches, &binary, out)
-        }),
+        Some(path) => {
+            output_file::write_atomically(path, args.overwrite, |out| write(args, &branches, &binary, out))
+        }
         None => {
             let mut output = Output::new();
-            write(args.format, &branches, &binary, &mut output)?;
+            write(args, &branches, &binary, &mut output)?;
             output.finish()
         }
     }
 }
 
 fn write(
-    format: FdoFormat,
+    args: &Fdo,
     branches: &BranchProfile,
     binary: &FdoBinary,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    match format {
+    match args.format {
         FdoFormat::Autofdo => {
             let text = SampleProfile::new(branches, binary).text();
             out.write_all(text.as_bytes())
@@ -84,54 +89,16 @@ fn write(
         }
         FdoFormat::Preagg => bolt::write_preaggregated(branches, out)?,
         FdoFormat::Report => {
-            let text = report(&BranchReport::new(branches, binary));
+            let report = BranchReport::new(branches, binary);
+            let text = match args.json {
+                true => report::json(&report)?,
+                false => report::text(&report, args.limit),
+            };
             out.write_all(text.as_bytes())
                 .map_err(backtrail_profile::Error::from)?;
         }
     }
     Ok(())
-}
-
-/// The most rows of a table for people.
-const MAX_ROWS: usize = 40;
-
-/// Returns a report as two tables.
-fn report(report: &BranchReport) -> String {
-    let place = |place: &CodePlace| {
-        let function = match place.function.is_empty() {
-            true => "unknown",
-            false => &*place.function,
-        };
-        format!("{:#x} {function}:{}", place.address.0, place.line)
-    };
-    let mut text = format!("{:>14} {:>12} {:>10}  loop\n", "iterations", "entries", "mean");
-    for found in report.loops.iter().take(MAX_ROWS) {
-        let mean = found
-            .mean()
-            .map_or_else(|| "?".to_owned(), |mean| format!("{mean:.1}"));
-        let (iterations, entries) = (found.iterations, found.entries);
-        text.push_str(&format!(
-            "{iterations:>14} {entries:>12} {mean:>10}  {}\n",
-            place(&found.head)
-        ));
-    }
-    if report.mispredicted.is_empty() {
-        text.push_str("\nNo branch is marked as mispredicted. Traces do not say it.\n");
-        return text;
-    }
-    text.push_str(&format!(
-        "\n{:>14} {:>12} {:>10}  branch\n",
-        "mispredicted", "taken", "part"
-    ));
-    for branch in report.mispredicted.iter().take(MAX_ROWS) {
-        let part = 100.0 * branch.mispredicted as f64 / branch.taken.max(1) as f64;
-        let (missed, taken) = (branch.mispredicted, branch.taken);
-        text.push_str(&format!(
-            "{missed:>14} {taken:>12} {part:>9.1}%  {}\n",
-            place(&branch.from)
-        ));
-    }
-    text
 }
 
 /// Counts the branches in one input, whose first bytes decide what it is.

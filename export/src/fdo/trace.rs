@@ -76,7 +76,7 @@ impl<'a> ThreadBranches<'a> {
         let mut before: Option<(Instruction, Avma)> = None;
         for (index, instruction) in (0..).zip(history.walk(0)) {
             if index % REPORT_EVERY == 0 {
-                watch.report(Stage::Search, index, total)?;
+                watch.report(Stage::Branches, index, total)?;
             }
             let mut arrival = Some(instruction.pc);
             let mut is_first = true;

@@ -1,6 +1,8 @@
 //! `backtrail fdo`: counts of a recording for compilers, compared with LLVM's own.
 
 use backtrail_tests::backtrail::backtrail;
+use serde_json::Value;
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -219,6 +221,27 @@ fn report_counts_iterations_of_loops() {
         .collect();
     assert_eq!(loops, [["12000", "20", "600.0"]], "{report}");
     assert!(report.contains("Traces do not say it."), "{report}");
+
+    let (binary, bundle) = (recording.path("parcels"), recording.path("bundle"));
+    let with = |options: &[&str]| {
+        let arguments = ["fdo", "--format", "report"]
+            .iter()
+            .chain(options)
+            .map(OsStr::new);
+        let files = [binary.as_os_str(), bundle.as_os_str()];
+        backtrail(arguments.chain(files)).unwrap().stdout
+    };
+    let json: Value = serde_json::from_str(&with(&["--json"])).unwrap();
+    let all = json["loops"].as_array().unwrap();
+    let function = "_Z5totalI6ParcelElRKSt6vectorIT_SaIS2_EE";
+    let total = all.iter().find(|row| row["function"] == function).unwrap();
+    assert_eq!(
+        (&total["iterations"], &total["entries"]),
+        (&12000.into(), &20.into())
+    );
+    let short = with(&["--limit", "1"]);
+    let rest = format!("… {} more loops; --limit shows them", all.len() - 1);
+    assert_eq!(short.lines().nth(2), Some(&*rest), "{short}");
 }
 
 #[test]

@@ -43,9 +43,18 @@ static RUST_WORDING: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         ),
     ])
 });
-/// Replacements in the values of Go: the types of functions.
-static GO_WORDING: LazyLock<Vec<(Regex, &str)>> =
-    LazyLock::new(|| compiled(&[(r"\{[^{}=]*\} (0x[0-9a-f]+)", "{function} $1")]));
+/// Replacements in the values of Go.
+static GO_WORDING: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    compiled(&[
+        // The types of functions.
+        (r"\{[^{}=]*\} (0x[0-9a-f]+)", "{function} $1"),
+        // GDB ends a slice at the first element in missing memory.
+        (
+            r"(<no memory at 0x[0-9a-f]+>)(?:, <no memory at 0x[0-9a-f]+>)*(?:\.\.\.)?\}?",
+            "$1",
+        ),
+    ])
+});
 /// The beginning of a slice with its length.
 static SLICE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"&(?:mut ?)?\[[^={}]*\]\(size=\d+\) ?= ?\{").unwrap());
@@ -100,4 +109,14 @@ fn without_lengths(mut text: String) -> String {
         text = format!("{}&[{elements}]{}", &text[..found.start()], &text[end + 1..]);
     }
     text
+}
+
+#[test]
+fn slices_in_missing_memory_are_equal() {
+    let gdb = "[]S = {<error reading variable s (Cannot access memory at address 0x20)>";
+    let unknown = |at| format!("<unknown: the core does not have the memory at {at}>");
+    let ours = format!("[]S = {{{}, {}...}}", unknown("0x20"), unknown("0x30"));
+    assert_eq!(normalized(&ours, Source::Go), normalized(gdb, Source::Go));
+    let other = format!("[]S = {{{}}}", unknown("0x28"));
+    assert_ne!(normalized(&other, Source::Go), normalized(gdb, Source::Go));
 }

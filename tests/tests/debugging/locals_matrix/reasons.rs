@@ -23,7 +23,7 @@ const OPTIMIZED_OUT: &str = "<optimized out>";
 pub const REASONS: &[Reason] = &[
     Reason {
         name: "wording",
-        sentence: "GDB writes missing memory as an error, slices of Rust with their length, `Rc` with its counts, and Go's functions as C's",
+        sentence: "GDB writes missing memory as an error, which ends a slice of Go, slices of Rust with their length, `Rc` with its counts, and Go's functions as C's",
         applies: |it| normalized(&it.ours, it.source()) == normalized(&it.gdb, it.source()),
     },
     Reason {
