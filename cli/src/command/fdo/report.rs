@@ -5,7 +5,7 @@ use backtrail_profile::fdo::{BranchReport, CodePlace};
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// Returns a report as two tables of at most so many rows.
+/// Returns a report as two tables of at most `limit` rows.
 pub fn text(report: &BranchReport, limit: usize) -> String {
     let place = |place: &CodePlace| {
         let function = match place.function.is_empty() {
@@ -88,7 +88,7 @@ struct Report {
     mispredicted: Vec<BranchRow>,
 }
 
-/// A place in the code. What is unknown is `null`.
+/// A place in the code. An unknown function or line is `null`.
 #[derive(Serialize)]
 struct Place {
     address: String,

@@ -45,6 +45,11 @@ impl Difference<'_> {
         self.build.source
     }
 
+    /// Returns whether the frame is in code that stores the arguments of its function.
+    pub fn is_at_start_of_function(&self) -> bool {
+        self.source().line(self.frame.line).trim() == "{"
+    }
+
     /// Returns whether the frame is in code that destroys the objects of a block.
     pub fn is_at_end_of_block(&self) -> bool {
         let line = self.source().line(self.frame.line);

@@ -23,7 +23,7 @@ const OPTIMIZED_OUT: &str = "<optimized out>";
 pub const REASONS: &[Reason] = &[
     Reason {
         name: "wording",
-        sentence: "GDB writes missing memory as an error, which ends a slice of Go, slices of Rust with their length, `Rc` with its counts, and Go's functions as C's",
+        sentence: "GDB writes missing memory as an error that ends a slice, lengths of slices of Rust, counts of `Rc`, and Go's functions as C's",
         applies: |it| normalized(&it.ours, it.source()) == normalized(&it.gdb, it.source()),
     },
     Reason {
@@ -140,10 +140,11 @@ pub const REASONS: &[Reason] = &[
     },
     Reason {
         name: "before the declaration",
-        sentence: "the memory of an object of C++ is not set yet, and the debuggers interpret its bytes in different ways",
+        sentence: "the memory of an object or argument of C++ is not set yet, and the debuggers interpret its bytes in different ways",
         applies: |it| {
             let declared = it.frame.declared.get(it.name).copied().unwrap_or(0);
-            it.source() == Source::Cpp && declared >= it.frame.line && !is_number(&it.ours)
+            let is_set = declared < it.frame.line && !it.is_at_start_of_function();
+            it.source() == Source::Cpp && !is_set && !is_number(&it.ours)
         },
     },
     Reason {
