@@ -9,11 +9,13 @@ export const profile = [
     async walk({ bench, lineOf, workspace }) {
       await bench.ready();
       await bench.command('Backtrail: Open Profile…');
-      await bench.answer(path.join(workspace, 'bakery.otlp'));
-      // The box for a path may still complete it when the first key comes.
+      const file = path.join(workspace, 'bakery.otlp');
+      await bench.answer(file);
+      // The box for a path may set its own folder after the first keys.
       const box = bench.page.locator('.quick-input-widget:visible input[type="text"]');
       await until('the panel', async () => {
         if (await box.isVisible()) {
+          await box.fill(file, { timeout: 3000 }).catch(() => {});
           await box.press('Enter', { timeout: 3000 }).catch(() => {});
         }
         return bench.page.locator('.tab[aria-label^="bakery.otlp"]').isVisible();

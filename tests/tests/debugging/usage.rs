@@ -179,7 +179,7 @@ fn schemas_of(folder: &Path) -> BTreeSet<String> {
 
 #[test]
 fn every_schema_is_in_the_table() {
-    let printed: BTreeSet<String> = ["cli/src", "console/src", "debugger/src"]
+    let printed: BTreeSet<String> = ["cli/src", "console/src", "debugger/src", "profile/src"]
         .iter()
         .flat_map(|folder| schemas_of(&repository().join(folder)))
         .collect();
