@@ -95,20 +95,18 @@ pub(crate) fn record(output: &Path, options: &[&str], program: &[&str]) -> Value
 /// Returns the part of samples that have `a` on the stack, as perf counts them.
 fn share_by_perf(program: &Path, folder: &Path) -> f64 {
     let data = folder.join("perf.data");
-    let mut perf = Command::new("perf");
-    perf.args([
-        "record",
-        "-q",
-        "--call-graph",
-        "dwarf",
-        "-e",
-        "cpu-clock:u",
-        "-F",
-        "199",
-        "-o",
-    ]);
-    perf.arg(&data).arg("--").arg(program).arg("50000");
-    assert!(perf.status().unwrap().success());
+    let record = || {
+        let mut perf = Command::new("perf");
+        perf.args(["record", "-q", "--call-graph", "dwarf", "-e", "cpu-clock:u"]);
+        perf.args(["-F", "199", "-o"])
+            .arg(&data)
+            .arg("--")
+            .arg(program)
+            .arg("50000");
+        perf.status().unwrap().success()
+    };
+    // perf 6.1 sometimes aborts while it reads build ids (`util/build-id.c:1010`).
+    assert!((0..3).any(|_| record()), "perf record failed three times");
     let mut script = Command::new("perf");
     script.args(["script", "-F", "ip,sym", "-i"]).arg(&data);
     let text = String::from_utf8(script.output().unwrap().stdout).unwrap();
