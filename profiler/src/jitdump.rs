@@ -3,7 +3,7 @@
 //! Source: `tools/perf/Documentation/jitdump-specification.txt` of Linux. A file has a header and
 //! records in the order of time. Only dumps of this machine's byte order are read.
 
-use crate::perf_map::MAX_NAME;
+use crate::perf_map::{MAX_NAME, is_code};
 
 /// The size of the header's fixed part.
 pub const HEADER: usize = 40;
@@ -173,10 +173,6 @@ pub fn debug_lines(body: &[u8]) -> impl Iterator<Item = DebugLine<'_>> {
             file: last,
         })
     })
-}
-
-fn is_code(start: u64, size: u64) -> bool {
-    size > 0 && start.checked_add(size).is_some()
 }
 
 /// The fields of a record in the order of the file.

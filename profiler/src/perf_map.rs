@@ -25,8 +25,13 @@ pub fn parse(line: &[u8]) -> Option<MapLine<'_>> {
     let (start, size) = (hex(start)?, hex(size)?);
     let name = name.trim_ascii();
     let name = name.get(..MAX_NAME).unwrap_or(name);
-    let is_code = size > 0 && start.checked_add(size).is_some() && !name.is_empty();
-    is_code.then_some(MapLine { start, size, name })
+    let is_named_code = is_code(start, size) && !name.is_empty();
+    is_named_code.then_some(MapLine { start, size, name })
+}
+
+/// Returns whether a range of addresses may have code.
+pub(crate) fn is_code(start: u64, size: u64) -> bool {
+    size > 0 && start.checked_add(size).is_some()
 }
 
 fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {

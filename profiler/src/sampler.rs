@@ -160,8 +160,10 @@ impl Sampler {
     #[must_use]
     pub fn period(event: &SampledEvent, frequency: u64) -> u64 {
         match rate(&event.counter(), frequency) {
-            Rate::Period(period) if event.unit() == "count" || *event == SampledEvent::Cpu => period,
-            _ => 0,
+            // Their samples weigh the length of a wait.
+            _ if matches!(event, SampledEvent::OffCpu | SampledEvent::Wakeups(_)) => 0,
+            Rate::Period(period) => period,
+            Rate::Frequency(_) => 0,
         }
     }
 

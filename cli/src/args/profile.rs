@@ -120,11 +120,7 @@ impl ProfileEvent {
     ];
 
     const HELP: &str = "\
-The event; may be repeated:
-cpu: processor time
-off-cpu: time in which threads wait, and the threads that end the waits
-cycles: cycles, or processor time on machines that do not count them
-instructions, cache-misses, page-faults
+The event; may be repeated. Besides the values below:
 tracepoint:GROUP:NAME: a tracepoint of the kernel, as tracepoint:sched:sched_process_exec
 uprobe:FILE:FUNCTION, uprobe:FILE:0xOFFSET: executions of an instruction of a file";
 

@@ -39,11 +39,7 @@ pub fn run(profile: &Profile, url: &str) -> Result<(), Failure> {
     if !status.is_success() {
         let body = body.unwrap_or_default();
         let words = String::from_utf8_lossy(&body);
-        let words: String = words
-            .chars()
-            .filter(|c| !c.is_control())
-            .take(MAX_WORDS)
-            .collect();
+        let words: String = words.chars().take(MAX_WORDS).collect();
         return Err(match words.is_empty() {
             true => failed(&format_args!("it answered {status}")),
             false => failed(&format_args!("it answered {status}: {words}")),

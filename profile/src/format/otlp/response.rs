@@ -26,10 +26,6 @@ pub fn read_response(bytes: &[u8]) -> Result<ExportResponse> {
     let partial = message.partial_success.unwrap_or_default();
     Ok(ExportResponse {
         rejected: partial.rejected_profiles.max(0).cast_unsigned(),
-        message: partial
-            .error_message
-            .chars()
-            .filter(|c| !c.is_control())
-            .collect(),
+        message: partial.error_message,
     })
 }

@@ -1,10 +1,10 @@
 # Runs inside GDB. Stops the program at seeded random instructions of its own source, and writes a
 # core at each stop. `LOCALS_STOPS` has the settings as JSON.
 import gdb
-import subprocess
 import json
 import os
 import random
+import subprocess
 
 settings = json.loads(os.environ["LOCALS_STOPS"])
 source, entry, wanted = settings["source"], settings["entry"], settings["count"]
