@@ -185,6 +185,15 @@ pub fn has_ended(tid: RawTid) -> bool {
     state_and_flags(tid).is_none_or(|(state, _)| matches!(state.as_str(), "Z" | "X"))
 }
 
+/// Returns whether a thread has ended, or is on its way out, as after SIGKILL. Its memory may be gone.
+#[must_use]
+pub fn is_ending(tid: RawTid) -> bool {
+    /// `PF_EXITING` (`linux/sched.h`).
+    const EXITING: u64 = 0x4;
+    state_and_flags(tid)
+        .is_none_or(|(state, flags)| matches!(state.as_str(), "Z" | "X") || flags & EXITING != 0)
+}
+
 /// Returns whether a thread of a process runs only in the kernel, such as those of io_uring and
 /// vhost.
 #[must_use]
@@ -311,6 +320,20 @@ mod tests {
         assert_eq!(thread_group(-1), None);
         assert!(memory_in_use(pid).is_some_and(|bytes| bytes > 4096 && bytes < 1 << 40));
         assert!(innermost_id(pid).is_some() && innermost_id(-1).is_none());
+    }
+
+    #[test]
+    fn killed_processes_are_ending() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id() as RawTid;
+        assert!(!is_ending(pid) && !is_ending(std::process::id() as RawTid));
+        child.kill().unwrap();
+        while !has_ended(pid) {
+            std::thread::yield_now();
+        }
+        assert!(is_ending(pid));
+        child.wait().unwrap();
+        assert!(is_ending(pid));
     }
 
     #[test]

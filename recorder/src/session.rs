@@ -310,7 +310,7 @@ impl<'a> Session<'a> {
     /// reported next.
     fn on_stop(&mut self, tid: RawTid, stop: Stop) -> Result<()> {
         match self.handle(tid, stop) {
-            Err(error) if error.is_gone() => Ok(()),
+            Err(error) if error.is_gone() || status::is_ending(tid) => Ok(()),
             done => done,
         }
     }
