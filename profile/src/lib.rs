@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod address_spaces;
+mod branch_stack;
 mod columns;
 mod diff;
 mod error;
@@ -39,6 +40,7 @@ mod top;
 mod tree;
 
 pub use address_spaces::{AddressSpaces, MappedModule};
+pub use branch_stack::{BranchStack, TakenBranch};
 pub use diff::{Change, Comparison};
 pub use error::{Error, Result};
 pub use filter::Filter;

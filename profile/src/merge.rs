@@ -1,5 +1,6 @@
 //! Merging of profiles.
 
+use crate::branch_stack::{BranchStack, TakenBranch};
 use crate::frame::{Frame, FrameId, Function, FunctionId, Line, Module, StringId};
 use crate::profile::Profile;
 use crate::sample::{Event, EventId, Label, LabelSetId, LabelValue, Sample, Thread, ThreadId};
@@ -51,12 +52,32 @@ pub fn merge(target: &mut Profile, source: &Profile) -> Result<()> {
         })
     });
     let samples = samples.collect::<Result<Vec<_>>>()?;
+    let branch_stacks = source
+        .branch_stacks
+        .iter()
+        .map(|stack| branch_stack(stack, &ids))
+        .collect::<Result<Vec<_>>>()?;
     target.samples.extend(samples);
+    target.branch_stacks.extend(branch_stacks);
     add_span(target, source);
     let new = |note: &&String| !target.notes.contains(note);
     let notes: Vec<_> = source.notes.iter().filter(new).cloned().collect();
     target.notes.extend(notes);
     Ok(())
+}
+
+fn branch_stack(source: &BranchStack, ids: &Ids) -> Result<BranchStack> {
+    let branches = source.branches.iter().map(|branch| {
+        Ok(TakenBranch {
+            from: mapped(&ids.frames, branch.from)?,
+            to: mapped(&ids.frames, branch.to)?,
+            is_mispredicted: branch.is_mispredicted,
+        })
+    });
+    Ok(BranchStack {
+        stack: mapped(&ids.stacks, source.stack)?,
+        branches: branches.collect::<Result<_>>()?,
+    })
 }
 
 /// Extends the time of the target by the time of the source.

@@ -1,6 +1,7 @@
 //! A profile: samples, and the tables that they refer to.
 
 use crate::Result;
+use crate::branch_stack::BranchStack;
 use crate::frame::{Frame, FrameId, Function, FunctionId, Line, Module, ModuleId, StringId};
 use crate::sample::{Event, EventId, Label, LabelSet, LabelSetId, Sample, Thread, ThreadId, UnixNanos};
 use crate::stacks::{StackId, Stacks};
@@ -47,6 +48,8 @@ pub struct Profile {
     pub label_sets: Table<LabelSetId, LabelSet>,
     /// The samples, in any order.
     pub samples: Vec<Sample>,
+    /// The branches before samples, where the processor keeps them.
+    pub branch_stacks: Vec<BranchStack>,
     /// The time at which the capture began.
     pub start: Option<UnixNanos>,
     /// The length of the capture in nanoseconds.

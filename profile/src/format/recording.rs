@@ -2,11 +2,13 @@
 //!
 //! A recording is a [`HEADER`], and then blocks in any order, each with a checksum (`block.rs`). A
 //! block belongs to a segment. Each block adds texts, modules, frames, stacks and threads to the
-//! tables of its segment, and has samples that refer to them (`encode.rs`, `decode.rs`). Segments
-//! are independent, so that a writer may replace the oldest ones. The functions of generated code
-//! (`generated.rs`) belong to a process and a time, and name samples of any block (`naming.rs`).
+//! tables of its segment, and has samples and branches that refer to them (`encode.rs`,
+//! `decode.rs`, `branch_stacks.rs`). Segments are independent, so that a writer may replace the
+//! oldest ones. The functions of generated code (`generated.rs`) belong to a process and a time,
+//! and name samples of any block (`naming.rs`).
 
 mod block;
+mod branch_stacks;
 mod decode;
 mod encode;
 mod generated;

@@ -1,6 +1,7 @@
 //! Reading a recording.
 
 use super::block::{Block, TIME_UNIT};
+use super::branch_stacks;
 use super::generated::{self, GeneratedFunction};
 use super::naming;
 use super::scan::scan;
@@ -96,10 +97,14 @@ impl Recording {
         self.read_tables(&mut reader, tables)?;
         let samples = self.read_samples(&mut reader, tables, start)?;
         self.read_lines(&mut reader, tables)?;
-        // Recordings of earlier versions end before.
+        // Recordings of earlier versions end before one of these.
         if !reader.0.is_empty() {
             let generated = generated::decode(&mut reader, &tables.strings, start)?;
             self.generated.extend(generated);
+        }
+        if !reader.0.is_empty() {
+            let branches = branch_stacks::decode(&mut reader, &tables.stacks, &tables.frames)?;
+            self.profile.branch_stacks.extend(branches);
         }
         self.profile.samples.extend(samples);
         self.start = Some(self.start.map_or(start, |first| first.min(start)));

@@ -1,6 +1,7 @@
 //! Writing the blocks of a segment.
 
 use super::block::{Block, TIME_UNIT};
+use super::branch_stacks;
 use super::generated::{self, GeneratedFunction};
 use super::varint::{write, write_bytes, write_signed};
 use crate::frame::{Frame, StringId};
@@ -80,7 +81,7 @@ impl SegmentEncoder {
         self.blocks
     }
 
-    /// Returns the bytes of a block with the samples since the last one, and removes these samples.
+    /// Returns the bytes of a block with the samples and branches since the last one, and removes them.
     /// `end` is the time until which the samples are complete, and `lost` the number of records
     /// that the kernel dropped since the last block.
     ///
@@ -100,6 +101,7 @@ impl SegmentEncoder {
         }
         self.write_lines(&mut out);
         generated::encode(&std::mem::take(&mut self.generated), self.last_end, &mut out);
+        branch_stacks::encode(&std::mem::take(&mut self.profile.branch_stacks), &mut out);
         let block = Block::pack(self.number, self.blocks, &out)?;
         self.written = Written {
             strings: self.profile.strings.len(),

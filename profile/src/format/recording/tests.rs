@@ -1,7 +1,10 @@
 //! Tests of recordings: round trips, truncation, damage and replaced segments.
 
 use super::*;
-use crate::{EventId, Frame, Label, LabelValue, Line, Module, Profile, Sample, StackId, Thread, UnixNanos};
+use crate::{
+    BranchStack, EventId, Frame, Label, LabelValue, Line, Module, Profile, Sample, StackId, TakenBranch,
+    Thread, UnixNanos,
+};
 use backtrail_pt::{BuildId, Cpu, FileOffset, Pid, Tid};
 use proptest::prelude::*;
 
@@ -286,5 +289,57 @@ proptest! {
         let at = at.index(whole.len());
         whole.splice(at..(at + bytes.len() / 2).min(whole.len()), bytes);
         let _ = read(&whole);
+    }
+}
+
+proptest! {
+    #[test]
+    fn branches_before_samples_are_kept(
+        stacks in prop::collection::vec(
+            prop::collection::vec((0..9_u64, 0..9_u64, prop::option::of(any::<bool>())), 0..32),
+            0..4,
+        ),
+    ) {
+        let mut segment = SegmentEncoder::new(0, UnixNanos(0));
+        let mut blocks = Vec::new();
+        for _ in 0..2 {
+            let profile = &mut segment.profile;
+            for branches in &stacks {
+                let mut frame = |at: u64| profile.frames.intern(Frame::Address(at)).unwrap();
+                let branches: Box<[TakenBranch]> = branches
+                    .iter()
+                    .map(|(from, to, is_mispredicted)| TakenBranch {
+                        from: frame(*from),
+                        to: frame(*to),
+                        is_mispredicted: *is_mispredicted,
+                    })
+                    .collect();
+                let inner = branches.first().map_or_else(|| frame(1), |branch| branch.to);
+                let stack = profile.stacks.push(StackId::EMPTY, inner).unwrap();
+                profile.branch_stacks.push(BranchStack { stack, branches });
+            }
+            blocks.push(segment.finish_block(UnixNanos(1), 0).unwrap());
+        }
+        let read = read(&recording(&blocks)).unwrap();
+        let mut merged = Profile::default();
+        merged.frames.intern(Frame::Lost).unwrap();
+        crate::merge(&mut merged, &read).unwrap();
+        for profile in [read, merged] {
+            let address = |frame| match profile.frames.get(frame) {
+                Some(Frame::Address(address)) => *address,
+                other => panic!("{other:?}"),
+            };
+            let seen: Vec<Vec<_>> = profile
+                .branch_stacks
+                .iter()
+                .map(|stack| {
+                    let branch = |branch: &TakenBranch| {
+                        (address(branch.from), address(branch.to), branch.is_mispredicted)
+                    };
+                    stack.branches.iter().map(branch).collect()
+                })
+                .collect();
+            prop_assert_eq!(seen, [&stacks[..], &stacks[..]].concat());
+        }
     }
 }
