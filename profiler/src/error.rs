@@ -1,5 +1,6 @@
 //! The errors of taking a profile.
 
+use backtrail_pt::Pid;
 use std::path::PathBuf;
 
 /// The reason why a profile could not be taken.
@@ -18,6 +19,11 @@ pub enum Error {
         /// The setting that would allow it.
         needed: i32,
     },
+    /// The process belongs to another user.
+    #[error(
+        "process {0} is another user's: sample it as that user, as root, or with CAP_PERFMON and CAP_SYS_PTRACE"
+    )]
+    OtherUser(Pid),
     /// The machine has no such event.
     #[error("{event} cannot be sampled: {reason}")]
     NoEvent {

@@ -16,6 +16,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -451,7 +452,18 @@ fn named(error: backtrail_perf::Error, sampled: &SampledEvent) -> Error {
     }
 }
 
+/// Returns whether a process belongs to another user, or may be observed by root only.
+fn is_of_other_user(pid: Pid) -> bool {
+    let owner = fs::metadata(format!("/proc/{pid}")).map(|found| found.uid());
+    owner.is_ok_and(|owner| owner != nix::unistd::geteuid().as_raw())
+}
+
 fn not_allowed(target: &Target) -> Error {
+    if let Target::Process(pid) = target
+        && is_of_other_user(*pid)
+    {
+        return Error::OtherUser(*pid);
+    }
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     let (target, needed) = match target {
         Target::All => ("all processes".to_owned(), 0),

@@ -10,4 +10,5 @@ mod generated_code;
 mod imports;
 mod kernel_names;
 mod profile_recordings;
+mod profile_users;
 mod profiles;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// `main` calls `a` and `b`, which spend three quarters and one quarter of the time.
-const WORK: &str = "
+pub(crate) const WORK: &str = "
 #include <stdlib.h>
 __attribute__((noinline)) long spin(long n) { volatile long s = 0; for (long i = 0; i < n; i++) s += i * i % 7; return s; }
 __attribute__((noinline)) long a(long n) { return spin(3 * n) + 1; }
