@@ -26,11 +26,19 @@ typedef signed long long s64;
 #define MAP_UINT(name, value) int (*name)[value]
 #define MAP_TYPE(name, type) type *name
 
-enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_LRU_HASH = 9, MAP_RINGBUF = 27 };
+enum {
+	MAP_HASH = 1,
+	MAP_ARRAY = 2,
+	MAP_PERF_EVENT_ARRAY = 4,
+	MAP_PERCPU_ARRAY = 6,
+	MAP_LRU_HASH = 9,
+	MAP_RINGBUF = 27,
+};
 enum { UPDATE_ANY = 0, UPDATE_NOEXIST = 1 };
 enum { RING_FORCE_WAKEUP = 2 };
 enum { STACK_USER = 1 << 8, STACK_BUILD_ID = 1 << 11 };
-enum { EEXIST = 17 };
+enum { EEXIST = 17, ENOSPC = 28 };
+#define THIS_CPU 0xffffffffULL
 
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static long (*const map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
@@ -39,6 +47,8 @@ static u64 (*const monotonic_now)(void) = (void *)5;
 static u32 (*const current_cpu)(void) = (void *)8;
 static u64 (*const current_ids)(void) = (void *)14;
 static long (*const current_comm)(void *to, u32 size) = (void *)16;
+static long (*const event_output)(void *context, void *map, u64 flags, const void *data,
+				  u64 size) = (void *)25;
 static long (*const stack_of)(void *context, void *to, u32 size, u64 flags) = (void *)67;
 static u64 (*const current_cgroup)(void) = (void *)80;
 static long (*const read_user)(void *to, u32 size, const void *from) = (void *)112;
@@ -48,6 +58,7 @@ static void *(*const ring_reserve)(void *map, u64 size, u64 flags) = (void *)131
 static void (*const ring_submit)(void *record, u64 flags) = (void *)132;
 static struct task_struct *(*const current_task)(void) = (void *)158;
 static void *(*const user_registers)(struct task_struct *task) = (void *)175;
+static long (*const loop)(u32 count, void *function, void *context, u64 flags) = (void *)181;
 
 /* Reads a member of a kernel struct, or zero if it cannot be read. */
 #define READ(pointer, member)                                                                          \
@@ -63,7 +74,7 @@ static void *(*const user_registers)(struct task_struct *task) = (void *)175;
 #define EMIT_TYPE(type) asm volatile("" ::"r"(__builtin_btf_type_id(*(type *)0, 0)))
 
 /* include/linux/sched.h */
-enum { PF_IO_WORKER = 0x10, PF_KTHREAD = 0x00200000 };
+enum { PF_IO_WORKER = 0x10, PF_USER_WORKER = 0x4000, PF_KTHREAD = 0x00200000 };
 /* include/linux/sched/signal.h */
 enum { SIGNAL_GROUP_EXIT = 0x4, SIGNAL_UNKILLABLE = 0x40 };
 /* include/linux/pid.h: enum pid_type */

@@ -7,9 +7,15 @@
 
 mod call;
 mod event;
+mod sample;
 
 pub use call::FunctionEvent;
 pub use event::{CrashEvent, FRAMES, NO_USER, REGISTERS, SIGINFO_WORDS, StackFrame, siginfo_parts};
+pub use sample::{
+    CodeEvent, CodeRecord, InterpreterRow, KERNEL_FRAMES, MAX_MODULE_ROWS, MAX_PROCESS_MAPPINGS,
+    MODULE_SHIFT, MappingRow, ModuleRow, PYTHON_MODULE, ProcessRow, SAMPLE_PROGRAMS, SampleEvent, SampleHead,
+    WORDS, sample_end, table_state,
+};
 
 /// Bytes at an aligned address, which ELF readers require.
 #[repr(C, align(8))]
@@ -18,6 +24,8 @@ struct Aligned<B: ?Sized>(B);
 static CRASH_OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("../crash.bpf.o"));
 
 static FUNCTION_OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("../function.bpf.o"));
+
+static SAMPLE_OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("../sample.bpf.o"));
 
 /// The object of the crash probe (`src/crash.bpf.c`), aligned to 8 bytes.
 ///
@@ -32,6 +40,14 @@ pub static CRASH: &[u8] = &CRASH_OBJECT.0;
 /// nanoseconds), `only` (u32). Maps: the ring `functions` of [`FunctionEvent`]s, the counter
 /// `lost`.
 pub static FUNCTION: &[u8] = &FUNCTION_OBJECT.0;
+
+/// The object of the stack sampler (`src/sample.bpf.c`), aligned to 8 bytes.
+///
+/// Programs: `sample_0` to `sample_5`, one for each event. Maps: `processes` of [`ProcessRow`]s and
+/// `interpreters` of [`InterpreterRow`]s by process id, `mappings` of [`MappingRow`]s, `modules` of
+/// [`ModuleRow`]s. The map `rows` has the unwind tables; set its size before loading. The map
+/// `outputs` has an event of each processor for the [`SampleEvent`]s and [`CodeEvent`]s.
+pub static SAMPLE: &[u8] = &SAMPLE_OBJECT.0;
 
 /// The size of the chunks in which the stack is read (`CHUNK` in `src/crash_event.h`).
 pub const STACK_CHUNK: usize = 512;

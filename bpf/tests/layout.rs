@@ -3,7 +3,10 @@
 //! BTF: <https://docs.kernel.org/bpf/btf.html>, sections 2 (types) and 4 (the ELF section).
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-use backtrail_bpf::{CRASH, CrashEvent, FUNCTION, FunctionEvent, StackFrame};
+use backtrail_bpf::{
+    CRASH, CodeRecord, CrashEvent, FUNCTION, FunctionEvent, InterpreterRow, MappingRow, ModuleRow,
+    ProcessRow, SAMPLE, SampleHead, StackFrame,
+};
 use object::{Object as _, ObjectSection as _};
 use std::mem::offset_of;
 
@@ -93,6 +96,25 @@ fn frame_layout_matches_c() {
 fn function_event_layout_matches_c() {
     let layout = layout_of!(FunctionEvent: at lasted pid tid cpu depth);
     assert_eq!(in_btf(FUNCTION, "function_event"), Some(layout));
+}
+
+#[test]
+fn rows_of_the_sampler_match_c() {
+    let mapping = layout_of!(MappingRow: start end bias module unused);
+    assert_eq!(in_btf(SAMPLE, "mapping"), Some(mapping));
+    let module = layout_of!(ModuleRow: state first_row rows unused);
+    assert_eq!(in_btf(SAMPLE, "module"), Some(module));
+    let process = layout_of!(ProcessRow: first mappings);
+    assert_eq!(in_btf(SAMPLE, "process"), Some(process));
+    let interpreter = layout_of!(InterpreterRow: runtime code_type version interpreters_head interpreter_next
+        threads_head thread_next thread_id c_frame current_frame instructions first_line ascii_size compact_size);
+    assert_eq!(in_btf(SAMPLE, "interpreter"), Some(interpreter));
+    let code = in_btf(SAMPLE, "code_event").unwrap();
+    assert_eq!(code.size, size_of::<CodeRecord>());
+    assert_eq!(code.members.last(), Some(&("lines".to_owned(), 800)));
+    let event = in_btf(SAMPLE, "sample_event").unwrap();
+    let last = event.members.last().cloned();
+    assert_eq!(last, Some(("words".to_owned(), size_of::<SampleHead>())));
 }
 
 #[test]

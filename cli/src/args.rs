@@ -20,7 +20,7 @@ pub use profile::{
     Profile, ProfileDiff, ProfileExport, ProfileFormat, ProfileReport, ProfileSelection, ProfileView,
 };
 #[cfg(feature = "profiler")]
-pub use profile::{ProfileEvent, ProfileRecord, UprobePlace};
+pub use profile::{ProfileEvent, ProfileRecord, ProfileStacks, UprobePlace};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;

@@ -145,6 +145,17 @@ impl Event {
         self.check(&what(), answer)
     }
 
+    /// Calls an eBPF program at each overflow. If it returns 0, there is no sample.
+    ///
+    /// # Errors
+    /// Fails if the event has a program, or the program does not fit it.
+    pub fn set_program(&self, program: BorrowedFd<'_>) -> Result<(), Error> {
+        let number = program.as_raw_fd().cast_unsigned();
+        // SAFETY: both descriptors are open, and the call takes the second one as a number.
+        let answer = unsafe { calls::ioctls::SET_BPF(self.raw(), number) };
+        self.check("attaching an eBPF program to an event", answer)
+    }
+
     /// Returns the id at the end of its records.
     ///
     /// # Errors

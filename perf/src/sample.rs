@@ -39,7 +39,7 @@ const FORMAT_LOST: u64 = 1 << 4;
 const BRANCH_HW_INDEX: u64 = 1 << 17;
 
 /// `PERF_CONTEXT_MAX`: entries of a call chain from here on are marks, not addresses.
-const CONTEXT_MAX: u64 = -4095_i64 as u64;
+pub const CONTEXT_MAX: u64 = -4095_i64 as u64;
 /// `PERF_CONTEXT_KERNEL` and `PERF_CONTEXT_USER`.
 const CONTEXT_KERNEL: u64 = -128_i64 as u64;
 const CONTEXT_USER: u64 = -512_i64 as u64;

@@ -128,7 +128,38 @@ const SAMPLE_TYPE: u64 = sys::PERF_SAMPLE_IDENTIFIER as u64
     | sys::PERF_SAMPLE_REGS_USER as u64
     | sys::PERF_SAMPLE_STACK_USER as u64;
 
+/// The layout of the records that eBPF programs write by [`Attr::program_output`].
+pub const PROGRAM_OUTPUT: SampleLayout = SampleLayout {
+    sample_type: sys::PERF_SAMPLE_IDENTIFIER as u64
+        | sys::PERF_SAMPLE_TID as u64
+        | sys::PERF_SAMPLE_TIME as u64
+        | sys::PERF_SAMPLE_CPU as u64
+        | sys::PERF_SAMPLE_RAW as u64,
+    read_format: sys::PERF_FORMAT_ID as u64,
+    branch_sample_type: 0,
+    user_registers: 0,
+};
+
 impl Attr {
+    /// Returns the attributes of an enabled event by which eBPF programs write records
+    /// (`PERF_COUNT_SW_BPF_OUTPUT`). Its clock is that of [`Attr::sampling`].
+    #[must_use]
+    pub fn program_output() -> Self {
+        let mut attr = sys::perf_event_attr {
+            type_: sys::PERF_TYPE_SOFTWARE,
+            size: SIZE as u32,
+            config: sys::PERF_COUNT_SW_BPF_OUTPUT.into(),
+            sample_type: PROGRAM_OUTPUT.sample_type,
+            read_format: PROGRAM_OUTPUT.read_format,
+            clockid: libc::CLOCK_MONOTONIC,
+            ..Default::default()
+        };
+        attr.__bindgen_anon_1 = sys::perf_event_attr__bindgen_ty_1 { sample_period: 1 };
+        attr.set_use_clockid(1);
+        attr.set_sample_id_all(1);
+        Self::from_raw(attr)
+    }
+
     /// Returns the attributes of a disabled event that takes samples with the kernel's call chain,
     /// and with the registers and the stack of the program. Its clock is `CLOCK_MONOTONIC`.
     #[must_use]

@@ -2,6 +2,7 @@
 
 use backtrail_pt::{FileOffset, Pid};
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 /// A mapped part of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +121,16 @@ impl<M: Copy> AddressSpaces<M> {
             Some(pid) => self.processes.get(&pid),
         };
         space.and_then(|space| space.find(address))
+    }
+
+    /// Returns the mappings of a process in ascending order: the addresses, and the part of a
+    /// module at the first one.
+    pub fn mappings(&self, pid: Pid) -> impl Iterator<Item = (Range<u64>, MappedModule<M>)> {
+        let spaces = self.processes.get(&pid).into_iter();
+        spaces.flat_map(|space| {
+            let mappings = space.mappings.iter();
+            mappings.map(|(start, mapping)| (*start..mapping.end, mapping.mapped))
+        })
     }
 
     /// Returns whether mappings of a process are known.

@@ -4,6 +4,10 @@
 use crate::modules::ModuleIdx;
 use backtrail_pt::FileOffset;
 
+/// The index of a function with a line in [`PythonCode`](crate::python::PythonCode).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PythonFrameIdx(pub u32);
+
 /// A frame of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CodeFrame {
@@ -11,6 +15,8 @@ pub(crate) enum CodeFrame {
     Module(ModuleIdx, FileOffset),
     /// Code that belongs to no file.
     Address(u64),
+    /// A function of Python.
+    Python(PythonFrameIdx),
     /// The rest of the stack is not known.
     Lost,
 }

@@ -1,22 +1,25 @@
 //! Takes a recording: the loop that moves samples from the rings to the file.
 
-use crate::Result;
 use crate::address::CodeFrame;
 use crate::budget::Budget;
 use crate::event::{SampledEvent, Wakeup};
 use crate::generated_code::GeneratedCode;
 use crate::kernel::Kernel;
+use crate::kernel_walker::KernelWalker;
 use crate::modules::Modules;
 use crate::off_cpu::{OffCpu, Wait, Waker};
-use crate::options::{RecordOptions, Target};
+use crate::options::{RecordOptions, StackMethod, Target};
 use crate::program::{ProgramEnd, RunningProgram, WaitingProgram};
+use crate::python::PythonCode;
 use crate::reader::{Batch, ReaderThread};
 use crate::record_queue::RecordQueue;
-use crate::sampler::{RingRecord, Sampler, SamplerOptions};
+use crate::sampler::{RingRecord, Rings, Sampler, SamplerOptions};
 use crate::segment::RecordingFile;
 use crate::segment_ids::{Code, NamedThread, SegmentIds};
 use crate::stack_walker::StackWalker;
 use crate::tasks::Tasks;
+use crate::walked_sample::WalkedSample;
+use crate::{Error, Result};
 use backtrail_perf::record::{Record, RecordEvent};
 use backtrail_perf::sample::Sample as RingSample;
 use backtrail_profile::{EventId, Label, LabelValue, Profile, Sample, UnixNanos};
@@ -36,6 +39,8 @@ const WAIT: Duration = Duration::from_millis(100);
 const BLOCK: Duration = Duration::from_millis(900);
 /// The memory of all unwind tables.
 const TABLE_BUDGET: usize = 40 << 20;
+/// The memory of the tables in the kernel.
+const KERNEL_TABLE_BUDGET: usize = 32 << 20;
 
 /// The state of a recording, about once a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +64,10 @@ pub struct Summary {
     pub stacks: u64,
     /// The number of those that do not reach the start of their thread.
     pub incomplete: u64,
+    /// The number of stacks that an eBPF program walked. The kernel copied the others.
+    pub walked: u64,
+    /// The reason why no eBPF program walks stacks. `None`: one does.
+    pub no_ebpf: Option<String>,
     /// The end of the program, if one was started.
     pub program: Option<ProgramEnd>,
     /// Sentences about what the recording lacks.
@@ -80,17 +89,18 @@ pub fn record(
         Target::Program(arguments) => Some(WaitingProgram::start(arguments)?),
         _ => None,
     };
-    let (sampler, rings) = Sampler::open(&SamplerOptions {
+    let (sampler, mut rings) = Sampler::open(&SamplerOptions {
         target: &options.target,
         program: waiting.as_ref().map(WaitingProgram::pid),
         events: &options.events,
         frequency: options.frequency,
     })?;
+    let walker = attach_walker(options, &sampler, &mut rings)?;
     let clock = Clock::now();
     let start = clock.unix(monotonic());
     let file = RecordingFile::create(&options.output, options.overwrite, options.max_bytes, start)?;
     let reader = ReaderThread::start(rings, monotonic)?;
-    let mut capture = Capture::new(options, (sampler, reader), file, clock);
+    let mut capture = Capture::new(options, (sampler, reader, walker), file, clock);
     let mut program = match waiting {
         // The events begin with its `execve`.
         Some(waiting) => {
@@ -108,6 +118,26 @@ pub fn record(
     looped?;
     capture.finish(ended)
 }
+
+/// Attaches eBPF programs that walk stacks.
+fn attach_walker(options: &RecordOptions, sampler: &Sampler, rings: &mut Rings) -> Result<Walker> {
+    let budget = match options.target {
+        Target::All | Target::Cgroup(_) => KERNEL_TABLE_BUDGET,
+        Target::Process(_) | Target::Program(_) => KERNEL_TABLE_BUDGET / 2,
+    };
+    let is_wanted = options.stack_method != StackMethod::Copy && sampler.walked_events().next().is_some();
+    let attached = match is_wanted {
+        true => KernelWalker::attach(sampler, rings, budget),
+        false => Err("not asked for".to_owned()),
+    };
+    match attached {
+        Err(reason) if options.stack_method == StackMethod::Ebpf => Err(Error::NoEbpf(reason)),
+        attached => Ok(attached),
+    }
+}
+
+/// The eBPF programs, or the reason why there are none.
+type Walker = std::result::Result<KernelWalker, String>;
 
 /// The difference between perf's clock and the time of day.
 #[derive(Clone, Copy, Debug)]
@@ -172,6 +202,8 @@ struct Capture {
     kernel: Kernel,
     generated: GeneratedCode,
     walker: StackWalker,
+    kernel_walker: Walker,
+    python: PythonCode,
     off_cpu: OffCpu,
     ids: SegmentIds,
     budget: Budget,
@@ -185,7 +217,7 @@ struct Capture {
 impl Capture {
     fn new(
         options: &RecordOptions,
-        (sampler, reader): (Arc<Sampler>, ReaderThread),
+        (sampler, reader, kernel_walker): (Arc<Sampler>, ReaderThread, Walker),
         file: RecordingFile,
         clock: Clock,
     ) -> Self {
@@ -226,6 +258,8 @@ impl Capture {
             kernel,
             generated: GeneratedCode::default(),
             walker: StackWalker::default(),
+            kernel_walker,
+            python: PythonCode::default(),
             off_cpu: OffCpu::default(),
             ids: SegmentIds::default(),
             budget: Budget::new(options.cpu_budget, cpus, options.frequency),
@@ -292,7 +326,9 @@ impl Capture {
                     self.sampler.set_frequency(frequency)?;
                 }
                 last_used = used;
-                self.tasks.forget_ended();
+                for pid in self.tasks.forget_ended() {
+                    self.python.forget(pid);
+                }
                 progress(self.progress());
             }
         }
@@ -319,7 +355,11 @@ impl Capture {
             self.queue.push(time, record);
         }
         let complete = std::mem::replace(&mut self.drained, batch.until);
-        self.process(complete)
+        self.process(complete)?;
+        if let Ok(walker) = &mut self.kernel_walker {
+            walker.tables.update(&mut self.tasks, &mut self.modules);
+        }
+        Ok(())
     }
 
     fn process(&mut self, until: u64) -> Result<()> {
@@ -327,6 +367,8 @@ impl Capture {
         for (time, record) in records {
             match record {
                 RingRecord::Sample(event, sample) => self.sample(event, &sample, time)?,
+                RingRecord::Walked(event, walked) => self.walked(event, &walked, time)?,
+                RingRecord::Code(_, code) => self.python.add(&code),
                 RingRecord::Other(record) => self.other(&record, time)?,
             }
         }
@@ -346,12 +388,40 @@ impl Capture {
         }
         self.tasks.look_up(pid, &mut self.modules);
         let frames = self.walker.walk(sample, &self.tasks, &mut self.modules);
-        let is_off_cpu = self.sampler.events().get(event) == Some(&SampledEvent::OffCpu);
-        if is_off_cpu {
+        if let Ok(walker) = &mut self.kernel_walker {
+            walker.tables.want(pid, frames.last() != Some(&CodeFrame::Lost));
+        }
+        let weight = sample.period.unwrap_or(0);
+        self.stack(event, (pid, tid, sample.cpu), weight, frames, time)
+    }
+
+    /// Adds a sample whose stack an eBPF program has walked.
+    fn walked(&mut self, event: usize, walked: &WalkedSample, time: u64) -> Result<()> {
+        let sample = &walked.sample;
+        let Some((pid, tid)) = sample.pid.zip(sample.tid) else {
+            return Ok(());
+        };
+        let frames = self
+            .walker
+            .frames(walked, &self.tasks, &self.modules, &mut self.python);
+        let weight = walked.stack.head.weight;
+        self.stack(event, (pid, tid, sample.cpu), weight, frames, time)
+    }
+
+    /// Adds a sample with its frames, or begins a wait.
+    fn stack(
+        &mut self,
+        event: usize,
+        (pid, tid, cpu): (Pid, Tid, Option<Cpu>),
+        weight: u64,
+        frames: Vec<CodeFrame>,
+        time: u64,
+    ) -> Result<()> {
+        if self.sampler.events().get(event) == Some(&SampledEvent::OffCpu) {
             self.off_cpu.leave(Wait {
                 pid,
                 tid,
-                cpu: sample.cpu,
+                cpu,
                 frames,
                 since: time,
                 waker: None,
@@ -360,11 +430,11 @@ impl Capture {
         }
         self.add(NewSample {
             event,
-            weight: sample.period.unwrap_or(0).max(1),
+            weight: weight.max(1),
             time,
             pid,
             tid,
-            cpu: sample.cpu,
+            cpu,
             frames,
             labels: Vec::new(),
         })
@@ -478,6 +548,7 @@ impl Capture {
         let code = Code {
             modules: &self.modules,
             kernel: &self.kernel,
+            python: &self.python,
         };
         let stack = self.ids.stack(profile, &new.frames, code)?;
         let thread = NamedThread {
@@ -544,6 +615,8 @@ impl Capture {
             ));
         }
         last.extend(self.generated.note());
+        last.extend(self.python.note());
+        last.extend(self.modules.python_notes());
         self.notes.extend(last.iter().cloned());
         let (segment, _) = self.file.segment();
         if segment.blocks() > 0 {
@@ -554,6 +627,8 @@ impl Capture {
             progress: self.progress(),
             stacks: self.walker.stacks,
             incomplete: self.walker.incomplete,
+            walked: self.walker.walked,
+            no_ebpf: self.kernel_walker.as_ref().err().cloned(),
             program,
             notes: self.notes,
         })

@@ -32,6 +32,9 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
+    /// No eBPF program can walk stacks.
+    #[error("stacks cannot be walked by eBPF: {0}; use `--stacks copy`")]
+    NoEbpf(String),
     /// There is no such target.
     #[error("{0}")]
     NoTarget(String),

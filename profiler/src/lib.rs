@@ -1,7 +1,9 @@
 //! Takes profiles of running programs.
 //!
 //! [`record`] samples by perf events. A [`sampler`] reads samples and mappings from the rings of
-//! all processors. [`unwind`] walks stacks by compact tables ([`unwind_table`]). A file of segments
+//! all processors. An eBPF program walks stacks by compact tables ([`unwind_table`]) when a
+//! sample is taken. Where it cannot, the kernel copies stacks, and
+//! [`unwind`] walks them. A file of segments
 //! ([`segment`]) gets a block each second. No debug information is read while recording: a frame
 //! is a build id and a file offset, and names come later. The exceptions are the kernel's functions
 //! and generated code, whose names another machine does not have. Programs list the latter in perf
@@ -16,6 +18,7 @@ mod event;
 mod generated_code;
 pub mod jitdump;
 mod kernel;
+mod kernel_walker;
 mod module_file;
 mod module_key;
 mod modules;
@@ -23,6 +26,7 @@ mod off_cpu;
 mod options;
 pub mod perf_map;
 mod program;
+mod python;
 mod reader;
 mod record_queue;
 pub mod sampler;
@@ -33,11 +37,13 @@ mod support;
 mod tasks;
 pub mod unwind;
 pub mod unwind_table;
+mod walked_sample;
 
 pub use capture::{Progress, Summary, record};
 pub use error::{Error, Result};
 pub use event::{SampledEvent, Tracepoint, Uprobe, WakeupTracepoint};
 pub use kernel::KernelFunctions;
-pub use options::{RecordOptions, Target};
+pub use options::{RecordOptions, StackMethod, Target};
 pub use program::ProgramEnd;
 pub use support::{StackSupport, stack_support};
+pub use walked_sample::WalkedSample;

@@ -4,6 +4,7 @@
 //! build id or the inode of the mapping.
 
 use crate::module_key::{FileKey, MappedAt, ModuleKey};
+use crate::python::PythonBuild;
 use crate::unwind_table::UnwindTable;
 use backtrail_pt::BuildId;
 use nix::sys::stat::{major, minor};
@@ -13,10 +14,13 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
-/// Builds the unwind table of a module's file.
-pub(crate) fn unwind_table(key: &ModuleKey, mapped: Option<&MappedAt>) -> Option<UnwindTable> {
-    let file = open(key, mapped)?;
-    UnwindTable::of_elf(&ReadCache::new(file))
+/// Builds the unwind table of a module's file, and finds its Python interpreter.
+pub(crate) fn read(key: &ModuleKey, mapped: Option<&MappedAt>) -> (Option<UnwindTable>, Option<PythonBuild>) {
+    let Some(file) = open(key, mapped) else {
+        return (None, None);
+    };
+    let cache = ReadCache::new(file);
+    (UnwindTable::of_elf(&cache), PythonBuild::of_elf(&cache))
 }
 
 /// Builds the unwind table of the vDSO, which is the same for all processes.

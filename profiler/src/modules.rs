@@ -2,13 +2,32 @@
 
 use crate::module_file;
 use crate::module_key::{MappedAt, ModuleKey};
+use crate::python::PythonBuild;
 use crate::unwind_table::UnwindTable;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 /// The index of a module in [`Modules`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ModuleIdx(u32);
+
+impl ModuleIdx {
+    /// Returns the position of the module.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
+/// The unwind table of a module, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TableOf<'a> {
+    /// The table was not needed yet.
+    Unread,
+    /// There is no table.
+    Missing,
+    /// The table was read.
+    Ready(&'a UnwindTable),
+}
 
 /// The kind of a mapping with code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +61,8 @@ struct Module {
     key: ModuleKey,
     kind: ModuleKind,
     table: TableState,
+    /// The Python interpreter in the file, known with the table.
+    python: Option<PythonBuild>,
 }
 
 #[derive(Debug)]
@@ -65,6 +86,9 @@ pub(crate) struct Modules {
     /// The paths of modules whose tables the budget excluded.
     excluded: usize,
     reading: Duration,
+    /// The modules whose tables were needed for the first time since the last call of
+    /// [`Modules::take_decided`].
+    decided: Vec<ModuleIdx>,
 }
 
 impl Modules {
@@ -78,6 +102,7 @@ impl Modules {
             table_budget,
             excluded: 0,
             reading: Duration::ZERO,
+            decided: Vec::new(),
         }
     }
 
@@ -92,6 +117,7 @@ impl Modules {
                     key,
                     kind,
                     table: TableState::Unread,
+                    python: None,
                 });
                 index
             }
@@ -117,12 +143,14 @@ impl Modules {
         let mapped = self.mapped.get(&index);
         let module = self.modules.get_mut(index.0 as usize)?;
         if matches!(module.table, TableState::Unread) {
+            self.decided.push(index);
             let began = Instant::now();
-            let table = match module.kind {
-                ModuleKind::File => module_file::unwind_table(&module.key, mapped),
-                ModuleKind::Vdso => module_file::vdso_table(),
-                ModuleKind::Anonymous | ModuleKind::Kernel => None,
+            let (table, python) = match module.kind {
+                ModuleKind::File => module_file::read(&module.key, mapped),
+                ModuleKind::Vdso => (module_file::vdso_table(), None),
+                ModuleKind::Anonymous | ModuleKind::Kernel => (None, None),
             };
+            module.python = python;
             self.reading += began.elapsed();
             let left = self.table_budget.saturating_sub(self.table_bytes);
             module.table = match table {
@@ -141,6 +169,31 @@ impl Modules {
             TableState::Ready(table) => Some(table),
             _ => None,
         }
+    }
+
+    /// Returns the unwind table of a module, and does not build it.
+    pub fn table_of(&self, index: ModuleIdx) -> TableOf<'_> {
+        match self.modules.get(index.0 as usize).map(|module| &module.table) {
+            None | Some(TableState::Unread) => TableOf::Unread,
+            Some(TableState::Missing) => TableOf::Missing,
+            Some(TableState::Ready(table)) => TableOf::Ready(table),
+        }
+    }
+
+    /// Returns the Python interpreter of a module whose table is known.
+    pub fn python(&self, index: ModuleIdx) -> Option<PythonBuild> {
+        self.modules.get(index.0 as usize)?.python
+    }
+
+    /// Returns sentences about Pythons whose functions have no names.
+    pub fn python_notes(&self) -> BTreeSet<String> {
+        let builds = self.modules.iter().filter_map(|module| module.python);
+        builds.filter_map(|build| build.note()).collect()
+    }
+
+    /// Returns the modules whose tables were built since the last call, or are missing.
+    pub fn take_decided(&mut self) -> Vec<ModuleIdx> {
+        std::mem::take(&mut self.decided)
     }
 
     /// Returns the time that went into building tables.

@@ -19,6 +19,18 @@ pub enum Target {
     Program(Vec<OsString>),
 }
 
+/// The way in which stacks of programs are walked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StackMethod {
+    /// By an eBPF program where the kernel permits, otherwise by copies.
+    #[default]
+    Auto,
+    /// By an eBPF program when a sample is taken.
+    Ebpf,
+    /// The kernel copies the stack, and the recorder walks the copy.
+    Copy,
+}
+
 /// The options of [`record`](crate::record).
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
@@ -28,6 +40,8 @@ pub struct RecordOptions {
     pub events: Vec<SampledEvent>,
     /// The samples a second of each busy processor.
     pub frequency: u64,
+    /// The way in which stacks are walked.
+    pub stack_method: StackMethod,
     /// The length of the recording. `None`: until the target ends or the caller stops it.
     pub duration: Option<Duration>,
     /// The file of the recording.

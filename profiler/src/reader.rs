@@ -139,6 +139,8 @@ fn read_once(rings: &mut Rings, clock: fn() -> u64) -> Result<Batch> {
     batch.bytes = rings.drain(|record| {
         let time = match &record {
             RingRecord::Sample(_, sample) => sample.time,
+            RingRecord::Walked(_, walked) => walked.sample.time,
+            RingRecord::Code(time, _) => *time,
             RingRecord::Other(record) => record.id.time,
         };
         batch.records.push((time.map_or(0, |Nanos(time)| time), record));

@@ -3,15 +3,17 @@
 use crate::cgroup;
 use crate::event::{SampledEvent, WakeupTracepoint};
 use crate::options::Target;
+use crate::walked_sample::WalkedSample;
 use crate::{Error, Result};
+use backtrail_bpf::{CodeEvent, SampleEvent};
 use backtrail_perf::attr::Attr;
 use backtrail_perf::cpu_list;
 use backtrail_perf::event::{self, Event, Refusal};
 use backtrail_perf::record::Record;
 use backtrail_perf::ring::{self, Ring};
 use backtrail_perf::sample::{PERF_RECORD_SAMPLE, Sample};
-use backtrail_perf::sampling::{Counter, Rate, Sampling};
-use backtrail_pt::{Cpu, Pid, Tid};
+use backtrail_perf::sampling::{Counter, PROGRAM_OUTPUT, Rate, Sampling};
+use backtrail_pt::{Cpu, Nanos, Pid, Tid};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -44,6 +46,10 @@ const MIN_STACK_BYTES: u32 = 8 << 10;
 pub enum RingRecord {
     /// A sample of the event with this index in [`Sampler::events`].
     Sample(usize, Box<Sample>),
+    /// A sample of the event with this index, whose stack an eBPF program has walked.
+    Walked(usize, Box<WalkedSample>),
+    /// A code object that later samples refer to, and its time.
+    Code(Option<Nanos>, Box<CodeEvent>),
     /// A change of a process or thread, a context switch, or lost records.
     Other(Record),
 }
@@ -65,6 +71,16 @@ pub struct Rings {
     sampler: Arc<Sampler>,
     rings: Vec<Ring>,
     buffer: Vec<u8>,
+    walked: OutputIds,
+}
+
+/// The events by which eBPF programs write to the rings.
+#[derive(Debug, Default)]
+pub(crate) struct OutputIds {
+    /// Their ids.
+    pub ids: HashSet<u64>,
+    /// The index of the event of each program in [`Sampler::events`].
+    pub events: Vec<usize>,
 }
 
 /// A sampler that is being opened.
@@ -77,6 +93,9 @@ struct Opening {
 struct OpenEvent {
     event: Event,
     counter: Counter,
+    /// The index in [`Sampler::events`].
+    index: usize,
+    cpu: Cpu,
 }
 
 /// The wish for samples that a sampler is opened with.
@@ -116,6 +135,7 @@ impl Sampler {
                         sampler: Arc::clone(&sampler),
                         rings,
                         buffer: Vec::new(),
+                        walked: OutputIds::default(),
                     };
                     return Ok((sampler, rings));
                 }
@@ -149,6 +169,31 @@ impl Sampler {
     #[must_use]
     pub fn events(&self) -> &[SampledEvent] {
         &self.events
+    }
+
+    /// Returns the indexes of the events whose stacks an eBPF program may walk. Programs of
+    /// tracepoints and uprobes would run for all processes.
+    pub(crate) fn walked_events(&self) -> impl Iterator<Item = usize> {
+        let events = self.events.iter().enumerate();
+        let walked = events.filter(|(_, event)| {
+            !matches!(
+                event,
+                SampledEvent::Tracepoint(_) | SampledEvent::Uprobe(_) | SampledEvent::Wakeups(_)
+            )
+        });
+        walked.map(|(index, _)| index)
+    }
+
+    /// Returns the open events of a sampled event.
+    pub(crate) fn open_events(&self, index: usize) -> impl Iterator<Item = &Event> {
+        let open = self.open.iter().filter(move |open| open.index == index);
+        open.map(|open| &open.event)
+    }
+
+    /// Returns the processors, and the event that owns the ring of each.
+    pub(crate) fn ring_owners(&self) -> impl Iterator<Item = (Cpu, &Event)> {
+        let owners = self.owners.iter().filter_map(|owner| self.open.get(*owner));
+        owners.map(|open| (open.cpu, &open.event))
     }
 
     /// Returns whether the kernel is sampled, too.
@@ -194,7 +239,7 @@ impl Sampler {
     ///
     /// [`Error::Perf`] if the kernel refuses.
     pub fn set_frequency(&self, frequency: u64) -> Result<()> {
-        for OpenEvent { event, counter } in &self.open {
+        for OpenEvent { event, counter, .. } in &self.open {
             match rate(counter, frequency) {
                 Rate::Period(1) => {}
                 Rate::Period(value) | Rate::Frequency(value) => event.set_period(value)?,
@@ -354,6 +399,8 @@ impl Opening {
                 self.sampler.open.push(OpenEvent {
                     event,
                     counter: sampling.counter,
+                    index,
+                    cpu: *cpu,
                 });
             }
         }
@@ -361,7 +408,20 @@ impl Opening {
     }
 }
 
+impl OutputIds {
+    /// Returns whether a program wrote a sample. Its first word is the id of its event.
+    fn has(&self, body: &[u8]) -> bool {
+        let id = body.get(..8).and_then(|word| word.try_into().ok());
+        id.is_some_and(|id| self.ids.contains(&u64::from_le_bytes(id)))
+    }
+}
+
 impl Rings {
+    /// Reads the records of eBPF programs, too.
+    pub(crate) fn read_walked(&mut self, ids: OutputIds) {
+        self.walked = ids;
+    }
+
     /// Waits until a ring is filled in part, or a time is over.
     ///
     /// # Errors
@@ -409,7 +469,23 @@ impl Rings {
             bytes += ring.take(&mut self.buffer)?;
             for raw in ring::records(&self.buffer) {
                 let raw = raw?;
-                if raw.kind == PERF_RECORD_SAMPLE {
+                if raw.kind == PERF_RECORD_SAMPLE && self.walked.has(raw.body) {
+                    let sample = Sample::parse(&raw, &PROGRAM_OUTPUT)?;
+                    if let Some(code) = CodeEvent::parse(&sample.payload) {
+                        each(RingRecord::Code(sample.time, Box::new(code)));
+                        continue;
+                    }
+                    let stack = SampleEvent::parse(&sample.payload);
+                    let event = stack
+                        .as_ref()
+                        .and_then(|stack| self.walked.events.get(stack.head.program as usize));
+                    if let (Some(event), Some(stack)) = (event.copied(), stack) {
+                        each(RingRecord::Walked(
+                            event,
+                            Box::new(WalkedSample { sample, stack }),
+                        ));
+                    }
+                } else if raw.kind == PERF_RECORD_SAMPLE {
                     let sample = Sample::parse(&raw, &layout)?;
                     if let Some(event) = sample.id.and_then(|id| self.sampler.indexes.get(&id)) {
                         each(RingRecord::Sample(*event, Box::new(sample)));

@@ -3,6 +3,7 @@
 use crate::address::CodeFrame;
 use crate::kernel::Kernel;
 use crate::modules::Modules;
+use crate::python::PythonCode;
 use crate::{Error, Result};
 use backtrail_profile::{EventId, Frame, FrameId, Line, Module, Profile, StackId, Thread, ThreadId};
 use backtrail_pt::{Pid, Tid};
@@ -16,6 +17,8 @@ pub(crate) struct Code<'a> {
     pub modules: &'a Modules,
     /// The functions of the kernel.
     pub kernel: &'a Kernel,
+    /// The functions of Python.
+    pub python: &'a PythonCode,
 }
 
 /// A thread with its names at one time.
@@ -101,6 +104,7 @@ fn add_frame(profile: &mut Profile, frame: CodeFrame, code: Code<'_>) -> Result<
     let (frame, name) = match frame {
         CodeFrame::Lost => (Frame::Lost, None),
         CodeFrame::Address(address) => (Frame::Address(address), None),
+        CodeFrame::Python(index) => (code.python.profile_frame(profile, index)?, None),
         CodeFrame::Module(index, offset) => match code.modules.key(index) {
             None => (Frame::Lost, None),
             Some(key) => {

@@ -1,10 +1,14 @@
 //! Turns a sample of the kernel into frames.
 
 use crate::address::CodeFrame;
+use crate::kernel_walker::WalkerTables;
 use crate::modules::{ModuleKind, Modules};
+use crate::python::PythonCode;
 use crate::tasks::Tasks;
 use crate::unwind::{CodeAddress, CodeAt, Registers, StackBytes, StackEnd, unwind};
-use backtrail_perf::sample::{Sample, UserState};
+use crate::walked_sample::WalkedSample;
+use backtrail_bpf::{MODULE_SHIFT, PYTHON_MODULE, sample_end};
+use backtrail_perf::sample::{CONTEXT_MAX, Sample, UserState};
 use backtrail_pt::Pid;
 
 /// Buffers of walks, and how many stacks of programs were complete.
@@ -15,6 +19,8 @@ pub(crate) struct StackWalker {
     pub stacks: u64,
     /// The number of those that do not reach the start of the thread.
     pub incomplete: u64,
+    /// The number of those that were walked when the sample was taken.
+    pub walked: u64,
 }
 
 impl StackWalker {
@@ -49,6 +55,60 @@ impl StackWalker {
         }
         self.stacks += 1;
         if end != StackEnd::Complete {
+            self.incomplete += 1;
+            frames.push(CodeFrame::Lost);
+        }
+        frames
+    }
+
+    /// Returns the frames of a sample whose stack an eBPF program has walked.
+    pub fn frames(
+        &mut self,
+        walked: &WalkedSample,
+        tasks: &Tasks,
+        modules: &Modules,
+        python: &mut PythonCode,
+    ) -> Vec<CodeFrame> {
+        let mut frames = Vec::new();
+        let stack = &walked.stack;
+        // Some kernels write marks between addresses, as in call chains.
+        let kernel = stack.kernel.iter().filter(|address| **address < CONTEXT_MAX);
+        for (depth, address) in kernel.enumerate() {
+            let address = CodeAddress {
+                pc: *address,
+                is_return: depth > 0,
+            };
+            frames.push(frame(tasks, modules, None, address));
+        }
+        let Some(pid) = walked
+            .sample
+            .pid
+            .filter(|_| stack.head.end != sample_end::NO_USER)
+        else {
+            return frames;
+        };
+        let mut is_complete = stack.head.end == sample_end::COMPLETE;
+        let mut words = stack.user.iter();
+        while let Some(word) = words.next() {
+            let (module, pc) = (word >> MODULE_SHIFT, word & ((1 << MODULE_SHIFT) - 1));
+            if module == PYTHON_MODULE {
+                let state = words.next().copied().unwrap_or(0);
+                frames.push(python.frame(pid, pc, state));
+                continue;
+            }
+            let found = tasks.find(Some(pid), pc);
+            let number = found.map(|found| WalkerTables::number(found.module, modules.kind(found.module)));
+            // The mappings have changed since the program got them, so that the rest may be wrong.
+            if number.map(u64::from) != Some(module) {
+                is_complete = false;
+                break;
+            }
+            let is_return = false;
+            frames.push(frame(tasks, modules, Some(pid), CodeAddress { pc, is_return }));
+        }
+        self.stacks += 1;
+        self.walked += 1;
+        if !is_complete {
             self.incomplete += 1;
             frames.push(CodeFrame::Lost);
         }

@@ -1,17 +1,20 @@
 //! The permissions of the profiler on this machine, for `doctor`.
 
 use crate::event::SampledEvent;
+use crate::kernel_walker;
 use crate::options::Target;
 use crate::sampler::{Sampler, SamplerOptions};
 use backtrail_pt::Pid;
 
 /// The samples that this user may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackSupport {
     /// Whether samples in the kernel can be taken.
     pub kernel: bool,
     /// Whether all processes can be sampled.
     pub all: bool,
+    /// The reason why no eBPF program walks stacks. `None`: one does.
+    pub no_ebpf: Option<String>,
 }
 
 /// Opens and closes the events of a recording.
@@ -33,5 +36,6 @@ pub fn stack_support() -> Result<StackSupport, String> {
     Ok(StackSupport {
         kernel: own.has_kernel(),
         all: open(&Target::All).is_ok(),
+        no_ebpf: kernel_walker::check().err(),
     })
 }

@@ -10,6 +10,7 @@ use backtrail_process::{maps, status};
 use backtrail_profile::{AddressSpaces, MappedModule};
 use backtrail_pt::{BuildId, FileOffset, Pid, Tid};
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -27,6 +28,8 @@ pub(crate) struct Tasks {
     jitdumps: HashMap<Pid, Rc<str>>,
     build_ids: HashMap<FileKey, Option<BuildId>>,
     reading: Duration,
+    /// The processes whose mappings changed since the last call of [`Tasks::take_changed`].
+    changed: HashSet<Pid>,
 }
 
 impl Tasks {
@@ -42,6 +45,7 @@ impl Tasks {
             RecordEvent::Comm { pid, tid, name, exec } => {
                 if *exec {
                     self.spaces.clear(*pid);
+                    self.changed.insert(*pid);
                     self.jitdumps.remove(pid);
                     // Its new mappings have records.
                     self.looked_up.insert(*pid);
@@ -53,6 +57,7 @@ impl Tasks {
                     self.look_up(*parent, modules);
                     if self.spaces.has(*parent) {
                         self.spaces.fork(*parent, *pid);
+                        self.changed.insert(*pid);
                         self.looked_up.insert(*pid);
                     }
                 }
@@ -69,17 +74,22 @@ impl Tasks {
         }
     }
 
-    /// Forgets processes that have ended. Every record before must have been applied.
-    pub fn forget_ended(&mut self) {
+    /// Forgets processes that have ended, and returns them. Every record before must have been
+    /// applied.
+    pub fn forget_ended(&mut self) -> Vec<Pid> {
         let ending = std::mem::take(&mut self.ending);
+        let mut ended = Vec::new();
         for pid in ending {
             if !Path::new(&format!("/proc/{pid}")).exists() {
+                ended.push(pid);
                 self.spaces.clear(pid);
+                self.changed.insert(pid);
                 self.jitdumps.remove(&pid);
                 self.names.remove(&Tid(pid.0));
                 self.looked_up.remove(&pid);
             }
         }
+        ended
     }
 
     /// Reads the mappings of a process that no record describes.
@@ -126,6 +136,7 @@ impl Tasks {
 
     fn map(&mut self, pid: Pid, start: u64, size: u64, module: ModuleIdx, offset: u64) {
         let offset = FileOffset(offset);
+        self.changed.insert(pid);
         self.spaces
             .map(Some(pid), start, size, MappedModule { module, offset });
     }
@@ -163,6 +174,16 @@ impl Tasks {
     /// Returns the module and offset of an address of a process, or of the kernel.
     pub fn find(&self, pid: Option<Pid>, address: u64) -> Option<MappedModule<ModuleIdx>> {
         self.spaces.find(pid, address)
+    }
+
+    /// Returns the mappings of a process in ascending order.
+    pub fn mappings(&self, pid: Pid) -> impl Iterator<Item = (Range<u64>, MappedModule<ModuleIdx>)> {
+        self.spaces.mappings(pid)
+    }
+
+    /// Returns the processes whose mappings changed since the last call.
+    pub fn take_changed(&mut self) -> HashSet<Pid> {
+        std::mem::take(&mut self.changed)
     }
 
     fn note_jitdump(&mut self, pid: Pid, path: &str) {

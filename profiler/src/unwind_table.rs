@@ -67,7 +67,8 @@ pub enum UnwindRule {
     },
 }
 
-/// A rule in 4 bytes.
+/// A rule in 4 bytes, as `struct row` of `bpf/src/sample_event.h` has it.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PackedRule {
     /// The kind of the CFA in the low half, that of the saved frame pointer in the high half.
@@ -79,8 +80,9 @@ struct PackedRule {
 }
 
 /// A row: a rule, and the file offset of the first code that it holds for.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Row {
+pub(crate) struct Row {
     start: u32,
     rule: PackedRule,
 }
@@ -261,6 +263,11 @@ impl UnwindTable {
         let after = self.rows.partition_point(|row| row.start <= offset);
         let row = after.checked_sub(1).and_then(|index| self.rows.get(index));
         row.map_or(UnwindRule::Unknown, |row| row.rule.unpack())
+    }
+
+    /// Returns the rows in ascending order.
+    pub(crate) fn rows(&self) -> &[Row] {
+        &self.rows
     }
 
     /// Returns the number of rows.

@@ -44,6 +44,9 @@ pub struct ProfileRecord {
     /// Samples a second of each busy processor
     #[arg(long, value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u64).range(1..=20_000))]
     pub freq: u64,
+    /// Walk stacks of programs by eBPF, or by copies of the stacks
+    #[arg(long, value_enum, value_name = "METHOD", default_value_t)]
+    pub stacks: ProfileStacks,
     /// Stop after this time (500ms, 10s, 2m); Ctrl-C also stops
     #[arg(long, value_name = "DURATION", value_parser = super::parse_duration)]
     pub duration: Option<std::time::Duration>,
@@ -65,6 +68,19 @@ pub struct ProfileRecord {
     /// The program to start and its arguments
     #[arg(last = true, value_name = "PROG")]
     pub program: Vec<std::ffi::OsString>,
+}
+
+/// Values of `--stacks`.
+#[cfg(feature = "profiler")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ProfileStacks {
+    /// By eBPF where the kernel permits, otherwise by copies
+    #[default]
+    Auto,
+    /// By eBPF, or not at all
+    Ebpf,
+    /// By copies
+    Copy,
 }
 
 /// Events of `backtrail profile record`.

@@ -192,8 +192,12 @@ fn profiler_row(support: &Result<backtrail_profiler::StackSupport, String>) -> C
                 true => "all processes",
                 false => "processes of this user only",
             };
+            let walk = match &support.no_ebpf {
+                None => "in the kernel by eBPF".to_owned(),
+                Some(reason) => format!("by copies of stacks, not by eBPF: {reason}"),
+            };
             let reason = format!(
-                "samples {processes} with {kernel}; walks programs without frame pointers by .eh_frame in user space"
+                "samples {processes} with {kernel}; walks programs without frame pointers by .eh_frame {walk}"
             );
             let is_complete = support.kernel && support.all;
             row("works", reason, (!is_complete).then_some(fix))

@@ -3,6 +3,7 @@
 
 mod bundles;
 mod captures;
+mod ebpf_stacks;
 mod engines;
 mod export;
 mod fdo;
@@ -12,3 +13,4 @@ mod kernel_names;
 mod profile_recordings;
 mod profile_users;
 mod profiles;
+mod python_stacks;

@@ -31,10 +31,19 @@ struct Recorder {
     counts: fn(&Path, &str) -> Option<(u64, u64)>,
 }
 
-const RECORDERS: [Recorder; 4] = [
+const RECORDERS: [Recorder; 5] = [
     Recorder {
         name: "backtrail, 99 Hz",
         command: |backtrail, output| ours(backtrail, output, "99", "1"),
+        counts: |_, stdout| counts_of_ours(stdout),
+    },
+    Recorder {
+        name: "backtrail, copies, 99 Hz",
+        command: |backtrail, output| {
+            let mut command = ours(backtrail, output, "99", "1");
+            command.args(["--stacks", "copy"]);
+            command
+        },
         counts: |_, stdout| counts_of_ours(stdout),
     },
     Recorder {

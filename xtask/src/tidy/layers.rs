@@ -21,7 +21,7 @@ const USES: &[(&str, &[&str])] = &[
     ),
     ("export", &["pt", "decoder", "symbolizer", "debugger", "profile"]),
     ("profile", &["pt", "perf"]),
-    ("profiler", &["pt", "perf", "process", "profile"]),
+    ("profiler", &["pt", "bpf", "perf", "process", "profile"]),
     ("dap-adapter", &["pt", "decoder", "debugger", "console"]),
     (
         "cli",

@@ -1,14 +1,14 @@
 //! `backtrail profile record`.
 
 use super::uprobe;
-use crate::args::{ProfileEvent, ProfileRecord};
+use crate::args::{ProfileEvent, ProfileRecord, ProfileStacks};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::output_file;
 use crate::shell;
 use backtrail_profiler::{
-    ProgramEnd, Progress, RecordOptions, SampledEvent, Summary, Target, Tracepoint, record,
+    ProgramEnd, Progress, RecordOptions, SampledEvent, StackMethod, Summary, Target, Tracepoint, record,
 };
 use backtrail_pt::Pid;
 use serde::Serialize;
@@ -49,6 +49,11 @@ fn options(args: &ProfileRecord) -> Result<RecordOptions, Failure> {
         },
         events,
         frequency: args.freq,
+        stack_method: match args.stacks {
+            ProfileStacks::Auto => StackMethod::Auto,
+            ProfileStacks::Ebpf => StackMethod::Ebpf,
+            ProfileStacks::Copy => StackMethod::Copy,
+        },
         duration: args.duration,
         output: args.output.clone(),
         overwrite: args.overwrite,
@@ -94,6 +99,8 @@ struct Report<'a> {
     bytes: u64,
     stacks: u64,
     incomplete: u64,
+    walked_in_kernel: u64,
+    no_ebpf: Option<&'a str>,
     ending: Option<&'static str>,
     status: Option<i32>,
     notes: &'a [String],
@@ -121,6 +128,8 @@ fn report(args: &ProfileRecord, summary: &Summary) -> Result<(), Failure> {
             bytes,
             stacks: summary.stacks,
             incomplete: summary.incomplete,
+            walked_in_kernel: summary.walked,
+            no_ebpf: summary.no_ebpf.as_deref(),
             ending,
             status,
             notes: &summary.notes,
@@ -147,6 +156,7 @@ fn report(args: &ProfileRecord, summary: &Summary) -> Result<(), Failure> {
             summary.incomplete, summary.stacks
         )?;
     }
+    writeln!(out, "{}", stack_method(summary))?;
     for note in &summary.notes {
         writeln!(out, "note: {note}")?;
     }
@@ -156,4 +166,13 @@ fn report(args: &ProfileRecord, summary: &Summary) -> Result<(), Failure> {
         shell::path(&args.output)
     )?;
     Ok(())
+}
+
+/// Says how stacks of programs were walked.
+fn stack_method(summary: &Summary) -> String {
+    let Summary { stacks, walked, .. } = summary;
+    match &summary.no_ebpf {
+        None => format!("eBPF walked {walked} of {stacks} stacks of programs; the others were copied"),
+        Some(reason) => format!("the kernel copied {stacks} stacks of programs; no eBPF: {reason}"),
+    }
 }
