@@ -62,6 +62,7 @@ mod bytes;
 mod cancel;
 mod check;
 mod code;
+pub mod context;
 mod copy;
 pub mod core;
 mod durable;

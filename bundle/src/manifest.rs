@@ -1,6 +1,7 @@
 //! The description of a trace in types that every crate uses, independent of any file format.
 
 use crate::BundlePath;
+use crate::context::PublishedContext;
 use backtrail_pt::{
     Avma, BuildId, Cpu, CpuModel, FileOffset, Nanos, Pid, Svma, Tid, TimingParams, TscConversion,
 };
@@ -168,6 +169,8 @@ pub struct Meta {
     pub kernel: Option<String>,
     /// The cost of recording in software.
     pub overhead: Option<Overhead>,
+    /// The context that the process published, of the crash or of the end of the trace.
+    pub context: Option<PublishedContext>,
     /// The circumstances under which the collector saved the bundle.
     pub collected: Option<Collected>,
     /// Notes for the user, one sentence each: lost, missing or guessed data.

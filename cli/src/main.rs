@@ -9,6 +9,7 @@ mod open;
 mod output;
 mod output_file;
 mod progress;
+mod published_context;
 mod shell;
 mod stored_cores;
 mod terminal;

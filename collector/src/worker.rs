@@ -13,6 +13,7 @@
 //! affected.
 
 pub mod confine;
+mod context;
 mod core_file;
 mod deposit;
 mod drafts;

@@ -370,7 +370,7 @@ pub fn within(areas: &[(u64, u64)], address: u64) -> bool {
 
 /// Opens the file of a mapping: through `map_files`, or through its path if that is still the same
 /// file.
-fn open(pid: RawTid, map: &Map) -> Option<File> {
+pub(crate) fn open(pid: RawTid, map: &Map) -> Option<File> {
     let pid = status::thread_with_memory(pid);
     let host = File::open("/").ok()?;
     let open_path = |path: String| beneath::open_path(host.as_fd(), Path::new(&path), 0);

@@ -3,7 +3,8 @@
 //! [`maps`] and [`status`] read `/proc/PID`, and [`memory`] reads process memory. [`code_image`]
 //! collects executable code, and [`module_file`] its files. [`core_dump`] determines the contents
 //! of a core, and [`machine`] describes the host. [`beneath`] opens files by names that another
-//! user chose, and [`load_segments`] determines load addresses of ELF files.
+//! user chose, and [`load_segments`] determines load addresses of ELF files. [`thread_context`]
+//! reads which request a thread works on.
 //!
 //! A process may end at any moment, and its files may be malformed. Data that cannot be read is
 //! reported as absent, and never invented.
@@ -17,6 +18,7 @@ pub mod maps;
 pub mod memory;
 pub mod module_file;
 pub mod status;
+pub mod thread_context;
 
 /// A process or thread id, as system calls take it.
 pub type RawTid = libc::pid_t;

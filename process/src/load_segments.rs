@@ -56,6 +56,12 @@ impl LoadSegments {
         let stated = address.wrapping_add(offset.wrapping_sub(*from)) & !(crate::PAGE - 1);
         Some(Avma(start.wrapping_sub(stated).wrapping_add(self.lowest)))
     }
+
+    /// Returns how many bytes above its own addresses the file is loaded, as [`Self::base`] does.
+    #[must_use]
+    pub fn bias(&self, start: u64, offset: u64) -> Option<u64> {
+        Some(self.base(start, offset)?.0.wrapping_sub(self.lowest))
+    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 //! (core(5)).
 
 use crate::ptrace::{self, RawTid};
+use backtrail_bundle::context::PublishedContext;
 use backtrail_bundle::core::{self, CoreContents, CoreThread, Registers, SigInfo};
-use backtrail_process::memory;
+use backtrail_process::{memory, thread_context};
 use backtrail_pt::{Avma, Tid};
 use std::fs::File;
 use std::io;
@@ -36,6 +37,14 @@ pub(crate) fn describe(pid: RawTid, threads: &[StoppedThread], added: &[(u64, u6
         threads: threads.iter().map(core_thread).collect(),
         ..backtrail_process::core_dump::describe(pid, added)
     }
+}
+
+/// Reads the context that a process published, and those of the threads in `contents`. The process
+/// must still be stopped.
+pub(crate) fn published_context(pid: RawTid, contents: &CoreContents) -> Option<PublishedContext> {
+    let threads = contents.threads.iter();
+    let threads = threads.map(|thread| (thread.tid, thread.registers.fs_base));
+    thread_context::of_stopped_process(pid, threads)
 }
 
 /// Writes the core. The process must still be stopped.

@@ -4,6 +4,7 @@ use crate::clock::Calibration;
 use crate::crash_sink::CrashSink;
 use crate::ptrace::RawTid;
 use crate::recorded::SaveTotals;
+use backtrail_bundle::context::PublishedContext;
 use backtrail_bundle::manifest::Crash;
 use backtrail_bundle::{BundlePath, Writer};
 use std::collections::HashMap;
@@ -34,6 +35,8 @@ pub(crate) struct PendingCrash {
     pub(crate) writer: Writer,
     pub(crate) crash: Crash,
     pub(crate) core: Option<BundlePath>,
+    /// The context that the process published.
+    pub(crate) context: Option<PublishedContext>,
     /// Messages about missing parts.
     pub(crate) missing: Vec<String>,
     /// When the process was stopped.

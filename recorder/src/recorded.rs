@@ -4,6 +4,7 @@ use crate::ptrace::RawTid;
 use crate::unique_names::UniqueNames;
 use crate::{Ending, Engine, Golden};
 use backtrail_bundle::BundlePath;
+use backtrail_bundle::context::PublishedContext;
 use backtrail_bundle::manifest::Crash;
 use backtrail_bundle::versions::{Boundary, Fragment};
 use backtrail_process::code_image::CodeImage;
@@ -113,6 +114,8 @@ pub(crate) struct Recording {
     pub(crate) ending: Ending,
     pub(crate) crash: Option<Crash>,
     pub(crate) core: Option<BundlePath>,
+    /// The context that the process of the core published.
+    pub(crate) context: Option<PublishedContext>,
     pub(crate) notes: Vec<String>,
     pub(crate) gaps: u64,
     /// The number of threads whose packets were dropped.

@@ -31,6 +31,7 @@ pub(crate) fn save(
             .ok()
             .map(|time| time.as_secs()),
         crash: recording.crash,
+        context: recording.context,
         ending: recording.ending.of_program(),
         host: machine::kernel_setting("hostname"),
         kernel: machine::kernel_setting("osrelease"),
@@ -88,6 +89,7 @@ pub(crate) fn save_crash(
         writer,
         crash,
         core,
+        context,
         missing,
         at,
     } = draft;
@@ -117,6 +119,7 @@ pub(crate) fn save_crash(
             program,
             command_line,
             crash: Some(crash),
+            context,
             host: machine::kernel_setting("hostname"),
             kernel: machine::kernel_setting("osrelease"),
             collected: Some(Collected {

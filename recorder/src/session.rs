@@ -32,6 +32,7 @@ use crate::translate::EncoderPool;
 use crate::unique_names::UniqueNames;
 use crate::{Ending, clock};
 use backtrail_bundle::BundlePath;
+use backtrail_bundle::context::PublishedContext;
 use backtrail_bundle::manifest::Crash;
 use backtrail_process::module_file::ModuleFiles;
 use backtrail_process::status::{self, Disposition};
@@ -157,6 +158,8 @@ pub(crate) struct Session<'a> {
     pub(crate) ending: Ending,
     pub(crate) crash: Option<Crash>,
     pub(crate) core: Option<BundlePath>,
+    /// The context that the process of the core published.
+    pub(crate) context: Option<PublishedContext>,
     pub(crate) notes: Vec<String>,
     pub(crate) instructions: u64,
     pub(crate) gaps: u64,
@@ -226,6 +229,7 @@ impl<'a> Session<'a> {
             ending: Ending::Running,
             crash: None,
             core: None,
+            context: None,
             notes: Vec::new(),
             instructions: 0,
             gaps: 0,
@@ -437,6 +441,7 @@ impl<'a> Session<'a> {
             ending: self.ending,
             crash: self.crash,
             core: self.core,
+            context: self.context,
             notes: self.notes,
             gaps: self.gaps,
             left_out: self.left_out,

@@ -193,6 +193,8 @@ pub const PROGRAMS: &[Program] = &[
     program("crash_late", "crash_late.c", &["-O2", "-fomit-frame-pointer"], ALL, Ending::Signal(SIGSEGV)),
     program("crash_smash", "crash_smash.c", &["-O1", "-fno-stack-protector"], ALL, Ending::Signal(SIGSEGV)),
     timed(program("requests", "requests.c", &["-O1", "-fno-inline", "-fno-optimize-sibling-calls"], ALL, OK)),
+    timed(program("request_context", "request_context.c", &["-O1", "-Wl,--export-dynamic-symbol=otel_thread_ctx_v1"], UNWINDING, Ending::Signal(SIGSEGV))),
+    timed(program("request_context_rust", "request_context_rust.rs", &["-Cpanic=abort", "-Clink-arg=-Wl,--export-dynamic-symbol=otel_thread_ctx_v1"], RUST, Ending::Signal(SIGABRT))),
     program("values", "values.c", &["-O0"], ALL, Ending::Signal(SIGSEGV)),
     program("values_optimized", "values.c", &["-O2"], ALL, Ending::Signal(SIGSEGV)),
     timed(program("leader_ends", "leader_ends.c", &["-O1", "-pthread"], ENDING, Ending::Signal(SIGSEGV))),

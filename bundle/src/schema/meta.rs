@@ -1,6 +1,7 @@
 //! Decodes and encodes `meta.json` ([`Meta`]).
 
 use super::Node;
+use super::context::{decode_context, encode_context};
 use crate::manifest::{Collected, Crash, Ending, Meta, Overhead, Source};
 use backtrail_pt::{Avma, Pid, Tid};
 use serde_json::{Map, Value, json};
@@ -44,6 +45,7 @@ pub(crate) fn decode_meta(root: &Node<'_>) -> Option<Meta> {
         host: root.field("host").optional_string()?,
         kernel: root.field("kernel").optional_string()?,
         overhead: overhead(&root.field("overhead")),
+        context: decode_context(&root.field("context")),
         collected: collected(&root.field("collected")),
         notes: strings("notes")?,
     })
@@ -161,6 +163,7 @@ pub(crate) fn encode_meta(meta: &Meta) -> Value {
     optional("host", meta.host.as_ref().map(|text| json!(text)));
     optional("kernel", meta.kernel.as_ref().map(|text| json!(text)));
     optional("overhead", meta.overhead.as_ref().map(encode_overhead));
+    optional("context", meta.context.as_ref().map(encode_context));
     optional("collected", meta.collected.as_ref().map(encode_collected));
     optional("notes", (!meta.notes.is_empty()).then(|| json!(meta.notes)));
     Value::Object(object)

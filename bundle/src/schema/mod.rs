@@ -4,6 +4,7 @@
 //! additions are under keys `"backtrail"`, which LLDB ignores. `meta.json` is not part of LLDB's
 //! schema.
 
+mod context;
 mod decode;
 mod encode;
 mod findings;

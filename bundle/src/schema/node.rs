@@ -167,6 +167,23 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Iterates over the members of an optional object, with their keys.
+    pub(crate) fn optional_members(&self) -> Option<impl Iterator<Item = (String, Self)>> {
+        let members = match self.exists() {
+            true => Some(self.required("an object", Value::as_object)?),
+            false => None,
+        };
+        let (place, findings) = (Rc::clone(&self.place), self.findings);
+        Some(members.into_iter().flatten().map(move |(key, value)| {
+            let member = Self {
+                value: Some(value),
+                place: Rc::new(Step::Field(Rc::clone(&place), key.clone())),
+                findings,
+            };
+            (key.clone(), member)
+        }))
+    }
+
     fn elements(&self, elements: &'a [Value]) -> impl ExactSizeIterator<Item = Self> + use<'a> {
         let (place, findings) = (Rc::clone(&self.place), self.findings);
         elements.iter().enumerate().map(move |(index, value)| Self {

@@ -4,6 +4,7 @@ use super::debug;
 use crate::args::{self, CrashSelection, Crashes, CrashesDebug, CrashesList, SpoolOptions};
 use crate::exit::Failure;
 use crate::output::Output;
+use crate::published_context::{self, ContextInfo};
 use crate::shell;
 use crate::terminal::plain;
 use backtrail_collector::config::{Size, signal_name};
@@ -47,6 +48,9 @@ struct CrashRow<'a> {
     signal: Option<i32>,
     signal_name: Option<String>,
     bundle: &'a Path,
+    /// The context that the process published.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<ContextInfo>,
     trigger: &'a str,
     crash_to_reader_us: Option<f64>,
     crash_to_stop_us: Option<f64>,
@@ -79,6 +83,7 @@ impl<'a> CrashRow<'a> {
             signal: stored.crash.map(|crash| crash.signal),
             signal_name: stored.crash.map(|crash| signal_name(crash.signal)),
             bundle: &stored.path,
+            context: stored.context.as_ref().map(ContextInfo::new),
             trigger: &collected.trigger,
             crash_to_reader_us: microseconds(collected.crash_to_reader),
             crash_to_stop_us: microseconds(collected.crash_to_stop),
@@ -204,6 +209,14 @@ fn show(args: &CrashSelection) -> Result<(), Failure> {
             )?;
         }
         None => line("trigger", row.trigger.to_owned())?,
+    }
+    let crashed = stored.crash.map(|crash| crash.tid);
+    for (name, text) in stored
+        .context
+        .iter()
+        .flat_map(|context| published_context::lines(context, crashed))
+    {
+        line(name, text)?;
     }
     let times = [
         ("read after", row.crash_to_reader_us),

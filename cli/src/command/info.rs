@@ -5,11 +5,14 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::open;
 use crate::output::Output;
+use crate::published_context::{self, ContextInfo};
 use crate::terminal::plain;
+use backtrail_bundle::context::PublishedContext;
 use backtrail_bundle::manifest::{self, Source};
 use backtrail_debugger::Session;
 use backtrail_decoder::CpuReport;
 use backtrail_decoder::split::UnattributedReason;
+use backtrail_pt::Tid;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -27,9 +30,14 @@ pub fn run(args: &Info) -> Result<(), Failure> {
             writeln!(output, "{}", thread.digest_line())?;
         }
     } else {
-        info.print(&mut output)?;
+        let context = published_context(&session);
+        info.print(context, &mut output)?;
     }
     output.finish()
+}
+
+fn published_context(session: &Session) -> Option<&PublishedContext> {
+    session.bundle()?.manifest().meta.context.as_ref()
 }
 
 #[derive(Serialize)]
@@ -40,6 +48,8 @@ struct BundleInfo {
     created_by: Option<String>,
     command_line: Vec<String>,
     crash: Option<CrashInfo>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<ContextInfo>,
     ending: Option<Ending>,
     overhead: Option<OverheadInfo>,
     threads: Vec<ThreadInfo>,
@@ -161,6 +171,7 @@ impl BundleInfo {
                 fault_address: crash.fault_address.map(|address| address.to_string()),
                 pc: crash.pc.to_string(),
             }),
+            context: published_context(session).map(ContextInfo::new),
             ending: session.ending().map(Ending::from),
             overhead: meta.and_then(|meta| meta.overhead).map(|overhead| OverheadInfo {
                 wall: overhead.wall,
@@ -175,7 +186,7 @@ impl BundleInfo {
         }
     }
 
-    fn print(&self, output: &mut Output) -> Result<(), Failure> {
+    fn print(&self, context: Option<&PublishedContext>, output: &mut Output) -> Result<(), Failure> {
         writeln!(output, "{}", plain(&self.name))?;
         if !self.command_line.is_empty() {
             writeln!(output, "  command   {}", plain(&self.command_line.join(" ")))?;
@@ -199,6 +210,13 @@ impl BundleInfo {
                 output,
                 "  crash     signal {signal} in thread {tid} at {pc}{fault}"
             )?;
+        }
+        let crashed = self.crash.as_ref().map(|crash| Tid(crash.tid));
+        for (name, text) in context
+            .iter()
+            .flat_map(|context| published_context::lines(context, crashed))
+        {
+            writeln!(output, "  {name:<9} {}", plain(&text))?;
         }
         match self.ending {
             Some(Ending::Exited(status)) => writeln!(output, "  ending    exited with status {status}")?,

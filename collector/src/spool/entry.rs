@@ -1,6 +1,7 @@
 //! A bundle in the spool, with its name and properties.
 
 use backtrail_bundle::Bundle;
+use backtrail_bundle::context::PublishedContext;
 use backtrail_bundle::manifest::{Collected, Crash};
 use std::fs;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
@@ -20,6 +21,8 @@ pub struct StoredBundle {
     pub executable: Option<String>,
     /// The crash, if the bundle is of a crash.
     pub crash: Option<Crash>,
+    /// The context that the process published.
+    pub context: Option<PublishedContext>,
     /// The collector's data about the bundle.
     pub collected: Collected,
     /// Why the bundle cannot be read, if it cannot.
@@ -42,6 +45,7 @@ impl StoredBundle {
             path: path.to_owned(),
             executable: meta.program,
             crash: meta.crash,
+            context: meta.context,
             collected: meta.collected.unwrap_or_default(),
             unreadable,
             sent: false,

@@ -1,5 +1,6 @@
 //! Writes the bundle inside the sandbox.
 
+use super::context;
 use super::core_file::{
     CORE, CoreLimits, crash, save_as_sent, save_memory, save_sample, save_without_memory, use_outer_ids,
 };
@@ -9,6 +10,7 @@ use super::task::{BUNDLE, NEW_MODULES, Task};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::hardware::{FoundModule, RecordedHistory, RecordedMapping, WrittenHistory};
+use backtrail_bundle::context::PublishedContext;
 use backtrail_bundle::core::{Core, CoreContents, Memory};
 use backtrail_bundle::manifest::{
     self, Collected, Crash, Manifest, Meta, Module, Process, RawImage, Source, Thread,
@@ -47,6 +49,7 @@ pub(super) struct BundleBuilder<'a> {
     writer: Writer,
     collected: Collected,
     crash: Option<Crash>,
+    context: Option<PublishedContext>,
     notes: Vec<String>,
     threads: Vec<Tid>,
     command_line: Vec<String>,
@@ -89,6 +92,7 @@ impl<'a> BundleBuilder<'a> {
             },
             notes: description.notes.clone(),
             crash: None,
+            context: None,
             threads: Vec::new(),
             command_line: Vec::new(),
             core: None,
@@ -134,6 +138,7 @@ impl<'a> BundleBuilder<'a> {
         };
         use_outer_ids(&mut contents, process);
         self.threads = contents.threads.iter().map(|thread| thread.tid).collect();
+        self.context = context::read(process, &contents);
         if core.is_some() {
             self.crash = contents.threads.first().map(|thread| crash(process.pid, thread));
         }
@@ -329,6 +334,7 @@ impl<'a> BundleBuilder<'a> {
                     .and_then(|process| process.program.clone()),
                 command_line: self.command_line,
                 crash: self.crash,
+                context: self.context,
                 host: self.opened.machine.host.clone(),
                 kernel: self.opened.machine.kernel.clone(),
                 collected: Some(self.collected),

@@ -60,6 +60,7 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
         thread: thread.tid.0,
         name: thread.name.clone(),
         position: navigator.position().to_string(),
+        request: session.request_of(thread.tid).map(ToString::to_string),
         handler: handler(navigator, &stack, watch)?,
         source: source(navigator, &stack),
         stack,

@@ -25,6 +25,9 @@ pub struct CrashView {
     pub name: Option<String>,
     /// The end of its history.
     pub position: String,
+    /// The request of the thread, if its process published one: `trace id …, span id …`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
     /// The signal handler that was running.
     pub handler: Option<HandlerView>,
     /// The lines around the faulting one.
@@ -97,6 +100,9 @@ impl CrashView {
                     self.thread, self.position
                 ));
             }
+        }
+        if let Some(request) = &self.request {
+            to.line(format!("request: {request}"));
         }
         if let Some(handler) = &self.handler {
             handler.render(to);

@@ -19,6 +19,7 @@ mod threads;
 use crate::coverage::Coverage;
 use crate::error::{Error, Result};
 use crate::time::Timebase;
+use backtrail_bundle::context::ThreadContext;
 use backtrail_bundle::core::{Core, Registers};
 use backtrail_bundle::manifest::{Crash, Ending};
 use backtrail_decoder::{CpuReport, Engine, Forest, Stage, Watch};
@@ -202,6 +203,13 @@ impl Session {
     #[must_use]
     pub fn crash(&self) -> Option<&Crash> {
         self.crash.as_ref()
+    }
+
+    /// Returns the request that a thread worked on at the end, if its process published one.
+    #[must_use]
+    pub fn request_of(&self, tid: Tid) -> Option<&ThreadContext> {
+        let context = self.bundle.as_ref()?.manifest().meta.context.as_ref()?;
+        context.thread(tid)
     }
 
     /// Returns how the program ended, if the bundle has it.

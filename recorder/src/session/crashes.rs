@@ -98,6 +98,7 @@ impl Session<'_> {
         let mut contents = self.describe_core(pid, tid);
         limit_memory(&mut contents, memory, &mut missing);
         let core = write_core(&writer, pid, &contents);
+        let context = core_dump::published_context(pid, &contents);
         let Destination::Crashes(crashes) = &mut self.destination else {
             return;
         };
@@ -107,6 +108,7 @@ impl Session<'_> {
                     writer,
                     crash,
                     core: Some(core),
+                    context,
                     missing,
                     at,
                 };

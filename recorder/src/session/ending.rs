@@ -181,6 +181,7 @@ impl Session<'_> {
     /// Writes the core of a halted process into the bundle.
     fn save_core(&mut self, pid: RawTid, first: RawTid, limit: u64) -> Result<()> {
         let contents = self.describe_core(pid, first);
+        self.context = core_dump::published_context(pid, &contents);
         let Destination::Bundle(writer) = &self.destination else {
             return Ok(());
         };

@@ -18,6 +18,7 @@ mod profiles;
 mod seeds;
 mod stacks;
 mod targets;
+mod thread_contexts;
 
 #[global_allocator]
 static ALLOCATOR: memory::Counting = memory::Counting;

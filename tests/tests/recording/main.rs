@@ -6,6 +6,7 @@ mod decoders;
 mod killed;
 mod real_programs;
 mod record;
+mod request_context;
 mod rewritten;
 mod signals;
 mod spawned;

@@ -78,6 +78,16 @@ pub const TARGETS: &[Target] = &[
         "profile_recordings::jitdumps",
         "jitdumps of JIT compilers",
     ),
+    test(
+        "thread_contexts",
+        "thread_contexts::thread_contexts",
+        "contexts of processes and requests",
+    ),
+    test(
+        "thread_variables",
+        "thread_contexts::thread_variables",
+        "ELF files with the variable of requests",
+    ),
     test("page_lists", "targets::page_lists", "page lists of raw packets"),
     test(
         "profiles",

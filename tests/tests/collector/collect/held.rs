@@ -49,6 +49,37 @@ fn crashes_of_every_kind_are_complete() {
 }
 
 #[test]
+fn crash_has_the_request_that_its_thread_worked_on() {
+    if cannot() {
+        return;
+    }
+    let collector = Collector::started("");
+    for name in ["request_context", "request_context_rust"] {
+        let crash = collector.crash(&mut example(name));
+        let context = serde_json::json!({
+            "resource": {"service.name": "shop"},
+            "threads": [{
+                "tid": crash["tid"],
+                "trace_id": "4bf92f74726163652d6f662d63617274",
+                "span_id": "017370616e2d6964",
+                "trace_flags": 1,
+                "attributes": {"route.id": "/cart"},
+            }],
+        });
+        assert_eq!(crash["context"], context, "{crash}");
+        assert_eq!(crash["complete"], true, "{crash}");
+        let shown = collector.crashes(&["show", "latest"]).exited(0).stdout;
+        let request = "trace id 4bf92f74726163652d6f662d63617274, span id 017370616e2d6964, route.id /cart\n";
+        assert!(shown.contains(&format!("\nrequest    {request}")), "{shown}");
+        assert!(shown.contains("\nresource   service.name shop\n"), "{shown}");
+        let opened = collector.debug(&crash, &["crash"]);
+        assert!(opened.contains(&format!("\nrequest: {request}")), "{opened}");
+    }
+    let crash = collector.crash(&mut example("crash_null"));
+    assert!(crash.get("context").is_none(), "{crash}");
+}
+
+#[test]
 fn every_thread_is_there_with_its_name() {
     if cannot() {
         return;
