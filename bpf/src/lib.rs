@@ -8,6 +8,7 @@
 mod call;
 mod event;
 mod sample;
+mod thread_context;
 
 pub use call::FunctionEvent;
 pub use event::{CrashEvent, FRAMES, NO_USER, REGISTERS, SIGINFO_WORDS, StackFrame, siginfo_parts};
@@ -16,6 +17,7 @@ pub use sample::{
     MODULE_SHIFT, MappingRow, ModuleRow, PYTHON_MODULE, ProcessRow, SAMPLE_PROGRAMS, SampleEvent, SampleHead,
     WORDS, sample_end, table_state,
 };
+pub use thread_context::{TlsSlotRow, tls_kind};
 
 /// Bytes at an aligned address, which ELF readers require.
 #[repr(C, align(8))]

@@ -224,6 +224,7 @@ static __attribute__((noinline)) int sample(struct overflow *overflow, u32 progr
 {
 	EMIT_TYPE(struct sample_event);
 	EMIT_TYPE(struct code_event);
+	EMIT_TYPE(struct tls_slot);
 	struct walk *walk = current_walk();
 	if (!walk)
 		return 1;
@@ -247,6 +248,11 @@ static __attribute__((noinline)) int sample(struct overflow *overflow, u32 progr
 	u64 size = __builtin_offsetof(struct sample_event, words) + user * 8 + kernel;
 	if (size > sizeof(*event))
 		return 1;
+	u64 context = 0;
+	if (walk->end != END_NO_USER)
+		context = read_thread_context((u8 *)event + size, current_ids() >> 32, walk->fs_base);
+	event->context_len = context;
+	size += context;
 	long error = event_output(overflow, &outputs, THIS_CPU, event, size);
 	/* The kernel counts and reports the records of a full ring. */
 	return error && error != -ENOSPC;

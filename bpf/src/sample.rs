@@ -62,7 +62,9 @@ pub struct SampleHead {
     pub user_len: u16,
     /// The number of words of the kernel stack.
     pub kernel_len: u32,
-    unused2: u32,
+    /// The number of bytes of the thread's context.
+    pub context_len: u16,
+    unused2: u16,
 }
 
 /// A sample, as the program writes it.
@@ -75,6 +77,8 @@ pub struct SampleEvent {
     pub user: Vec<u64>,
     /// The addresses of the kernel's stack, innermost first. Those of callers are return addresses.
     pub kernel: Vec<u64>,
+    /// The record of the thread's request (`thread_context.h`), or nothing.
+    pub context: Vec<u8>,
 }
 
 impl SampleEvent {
@@ -96,10 +100,12 @@ impl SampleEvent {
                 .map(|word| word.try_into().map_or(0, u64::from_le_bytes))
                 .collect()
         };
+        let (kernel, rest) = rest.split_at_checked(kernel * 8)?;
         Some(Self {
             head,
             user: words(user),
-            kernel: words(rest.get(..kernel * 8)?),
+            kernel: words(kernel),
+            context: rest.get(..usize::from(head.context_len))?.to_vec(),
         })
     }
 }
@@ -252,6 +258,16 @@ mod tests {
         assert_eq!((event.user, event.kernel), (vec![1, 2], vec![3, 4, 5]));
         let whole = size_of::<SampleHead>() + 40;
         assert!((0..whole).all(|end| SampleEvent::parse(&bytes[..end]).is_none()));
+    }
+
+    #[test]
+    fn context_follows_the_words() {
+        let mut bytes = record(1, 1, 2);
+        bytes[20] = 3;
+        bytes.extend([7, 8, 9, 0]);
+        let event = SampleEvent::parse(&bytes).unwrap();
+        assert_eq!((event.kernel, event.context), (vec![2], vec![7, 8, 9]));
+        assert_eq!(SampleEvent::parse(&bytes[..bytes.len() - 2]), None);
     }
 
     #[test]

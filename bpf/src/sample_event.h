@@ -48,7 +48,8 @@ struct sample_event {
 	u8 unused;
 	u16 user_len;   /* words */
 	u32 kernel_len; /* words */
-	u32 unused2;
+	u16 context_len; /* bytes of the thread's context (thread_context.h), after the words */
+	u16 unused2;
 	u64 words[WORDS + KERNEL_FRAMES]; /* the user stack, then the kernel stack, innermost first */
 };
 

@@ -4,6 +4,7 @@
 #define BACKTRAIL_WALK_H
 
 #include "sample_event.h"
+#include "thread_context.h"
 
 enum {
 	MMAPABLE = 1 << 10,
@@ -44,6 +45,7 @@ struct walk {
 	u32 len;
 	u32 end;
 	struct sample_event event;
+	u8 context[CONTEXT_BYTES];
 };
 
 struct {

@@ -5,7 +5,7 @@
 
 use backtrail_bpf::{
     CRASH, CodeRecord, CrashEvent, FUNCTION, FunctionEvent, InterpreterRow, MappingRow, ModuleRow,
-    ProcessRow, SAMPLE, SampleHead, StackFrame,
+    ProcessRow, SAMPLE, SampleHead, StackFrame, TlsSlotRow,
 };
 use object::{Object as _, ObjectSection as _};
 use std::mem::offset_of;
@@ -112,6 +112,8 @@ fn rows_of_the_sampler_match_c() {
     let code = in_btf(SAMPLE, "code_event").unwrap();
     assert_eq!(code.size, size_of::<CodeRecord>());
     assert_eq!(code.members.last(), Some(&("lines".to_owned(), 800)));
+    let slot = layout_of!(TlsSlotRow: offset generation kind module);
+    assert_eq!(in_btf(SAMPLE, "tls_slot"), Some(slot));
     let event = in_btf(SAMPLE, "sample_event").unwrap();
     let last = event.members.last().cloned();
     assert_eq!(last, Some(("words".to_owned(), size_of::<SampleHead>())));

@@ -18,6 +18,7 @@ use crate::segment::RecordingFile;
 use crate::segment_ids::{Code, NamedThread, SegmentIds};
 use crate::stack_walker::StackWalker;
 use crate::tasks::Tasks;
+use crate::thread_context::ThreadContexts;
 use crate::walked_sample::WalkedSample;
 use crate::{Error, Result};
 use backtrail_perf::record::{Record, RecordEvent};
@@ -185,7 +186,7 @@ struct NewSample {
     cpu: Option<Cpu>,
     frames: Vec<CodeFrame>,
     /// The labels, by key.
-    labels: Vec<(&'static str, String)>,
+    labels: Vec<(String, String)>,
 }
 
 struct Capture {
@@ -204,6 +205,7 @@ struct Capture {
     walker: StackWalker,
     kernel_walker: Walker,
     python: PythonCode,
+    contexts: ThreadContexts,
     off_cpu: OffCpu,
     ids: SegmentIds,
     budget: Budget,
@@ -260,6 +262,7 @@ impl Capture {
             walker: StackWalker::default(),
             kernel_walker,
             python: PythonCode::default(),
+            contexts: ThreadContexts::default(),
             off_cpu: OffCpu::default(),
             ids: SegmentIds::default(),
             budget: Budget::new(options.cpu_budget, cpus, options.frequency),
@@ -358,6 +361,9 @@ impl Capture {
         self.process(complete)?;
         if let Ok(walker) = &mut self.kernel_walker {
             walker.tables.update(&mut self.tasks, &mut self.modules);
+            for (pid, slot) in self.contexts.take_changed() {
+                walker.tables.set_slot(pid, slot);
+            }
         }
         Ok(())
     }
@@ -392,7 +398,8 @@ impl Capture {
             walker.tables.want(pid, frames.last() != Some(&CodeFrame::Lost));
         }
         let weight = sample.period.unwrap_or(0);
-        self.stack(event, (pid, tid, sample.cpu), weight, frames, time)
+        let labels = self.labels(pid, &[], time);
+        self.stack(event, (pid, tid, sample.cpu), weight, (frames, labels), time)
     }
 
     /// Adds a sample whose stack an eBPF program has walked.
@@ -405,7 +412,16 @@ impl Capture {
             .walker
             .frames(walked, &self.tasks, &self.modules, &mut self.python);
         let weight = walked.stack.head.weight;
-        self.stack(event, (pid, tid, sample.cpu), weight, frames, time)
+        let labels = self.labels(pid, &walked.stack.context, time);
+        self.stack(event, (pid, tid, sample.cpu), weight, (frames, labels), time)
+    }
+
+    /// Returns the labels of a sample, by the thread's context that an eBPF program has copied.
+    fn labels(&mut self, pid: Pid, context: &[u8], time: u64) -> Vec<(String, String)> {
+        if self.kernel_walker.is_ok() {
+            self.contexts.look_up(pid, monotonic());
+        }
+        self.contexts.labels(pid, time, context)
     }
 
     /// Adds a sample with its frames, or begins a wait.
@@ -414,7 +430,7 @@ impl Capture {
         event: usize,
         (pid, tid, cpu): (Pid, Tid, Option<Cpu>),
         weight: u64,
-        frames: Vec<CodeFrame>,
+        (frames, labels): (Vec<CodeFrame>, Vec<(String, String)>),
         time: u64,
     ) -> Result<()> {
         if self.sampler.events().get(event) == Some(&SampledEvent::OffCpu) {
@@ -425,6 +441,7 @@ impl Capture {
                 frames,
                 since: time,
                 waker: None,
+                labels,
             });
             return Ok(());
         }
@@ -436,7 +453,7 @@ impl Capture {
             tid,
             cpu,
             frames,
-            labels: Vec::new(),
+            labels,
         })
     }
 
@@ -471,10 +488,14 @@ impl Capture {
             }
             RecordEvent::Comm { pid, exec: true, .. } => {
                 self.generated.execute(*pid, time);
+                self.contexts.forget(*pid);
                 self.tasks.apply(record, &mut self.modules);
             }
-            RecordEvent::Exit { tid, .. } => {
+            RecordEvent::Exit { pid, tid } => {
                 self.off_cpu.end(*tid);
+                if pid.0 == tid.0 {
+                    self.contexts.forget(*pid);
+                }
                 self.tasks.apply(record, &mut self.modules);
             }
             _ => self.tasks.apply(record, &mut self.modules),
@@ -488,11 +509,11 @@ impl Capture {
         let waits = event(|event| *event == SampledEvent::OffCpu).unwrap_or(0);
         let wakeups = event(|event| matches!(event, SampledEvent::Wakeups(_))).unwrap_or(0);
         let mut named = |tid: Tid| format!("{} ({tid})", self.tasks.name(tid));
-        let mut labels = Vec::new();
+        let mut labels = wait.labels;
         let mut waking = None;
         match wait.waker {
             None => {}
-            Some(Waker::Interrupt) => labels.push(("waker", "interrupt".to_owned())),
+            Some(Waker::Interrupt) => labels.push(("waker".to_owned(), "interrupt".to_owned())),
             Some(Waker::Thread {
                 pid,
                 tid,
@@ -500,7 +521,7 @@ impl Capture {
                 frames,
                 time,
             }) => {
-                labels.push(("waker", named(tid)));
+                labels.push(("waker".to_owned(), named(tid)));
                 waking = Some(NewSample {
                     event: wakeups,
                     weight: length,
@@ -509,7 +530,7 @@ impl Capture {
                     tid,
                     cpu,
                     frames,
-                    labels: vec![("woken", named(wait.tid))],
+                    labels: vec![("woken".to_owned(), named(wait.tid))],
                 });
             }
         }

@@ -85,6 +85,7 @@ impl KernelWalker {
             modules: map_fd(&mut object, "modules")?,
             rows: map_fd(&mut object, "rows")?,
             interpreters: map_fd(&mut object, "interpreters")?,
+            tls_slots: map_fd(&mut object, "tls_slots")?,
         };
         let tables =
             WalkerTables::new(maps, rows).map_err(|error| format!("mmap of an eBPF map: {error}"))?;

@@ -35,6 +35,7 @@ mod segment_ids;
 mod stack_walker;
 mod support;
 mod tasks;
+mod thread_context;
 pub mod unwind;
 pub mod unwind_table;
 mod walked_sample;

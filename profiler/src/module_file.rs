@@ -6,7 +6,8 @@
 use crate::module_key::{FileKey, MappedAt, ModuleKey};
 use crate::python::PythonBuild;
 use crate::unwind_table::UnwindTable;
-use backtrail_pt::BuildId;
+use backtrail_process::maps::Map;
+use backtrail_pt::{BuildId, Pid};
 use nix::sys::stat::{major, minor};
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ReadCache};
@@ -49,10 +50,24 @@ fn vdso() -> Option<Vec<u8>> {
 
 /// Returns the build id of the file of a mapping.
 pub(crate) fn identify(path: &str, file: FileKey, mapped: &MappedAt) -> Option<BuildId> {
-    build_id(candidates(path, Some(mapped)).into_iter().find_map(|candidate| {
+    build_id(open_mapped(path, file, mapped)?)
+}
+
+/// Opens the file of a mapping.
+pub(crate) fn open_mapping(pid: Pid, map: &Map) -> Option<File> {
+    let file = FileKey {
+        device: map.device,
+        inode: map.inode,
+    };
+    let range = map.start..map.end;
+    open_mapped(&map.path, file, &MappedAt { pid, range })
+}
+
+fn open_mapped(path: &str, file: FileKey, mapped: &MappedAt) -> Option<File> {
+    candidates(path, Some(mapped)).into_iter().find_map(|candidate| {
         let found = open_regular(&candidate.path)?;
         (candidate.is_mapping || key_of(&found) == Some(file)).then_some(found)
-    })?)
+    })
 }
 
 /// Returns the build id of a file.

@@ -24,6 +24,8 @@ pub(crate) struct Wait {
     pub since: u64,
     /// The end of the wait, where it was sampled.
     pub waker: Option<Waker>,
+    /// The labels of the sample.
+    pub labels: Vec<(String, String)>,
 }
 
 /// The end of a wait.
@@ -120,6 +122,7 @@ mod tests {
             frames: vec![CodeFrame::Address(tid.into())],
             since,
             waker: None,
+            labels: Vec::new(),
         }
     }
 

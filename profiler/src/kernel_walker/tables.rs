@@ -5,7 +5,11 @@ use super::ranges::Ranges;
 use crate::modules::{ModuleIdx, ModuleKind, Modules, TableOf};
 use crate::tasks::Tasks;
 use crate::unwind_table::Row;
-use backtrail_bpf::{MAX_MODULE_ROWS, MAX_PROCESS_MAPPINGS, MappingRow, ModuleRow, ProcessRow, table_state};
+use backtrail_bpf::{
+    MAX_MODULE_ROWS, MAX_PROCESS_MAPPINGS, MappingRow, ModuleRow, ProcessRow, TlsSlotRow, table_state,
+    tls_kind,
+};
+use backtrail_process::thread_context::tls::{Libc, TlsSlot};
 use backtrail_pt::Pid;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -41,6 +45,7 @@ pub(super) struct Maps {
     pub modules: OwnedFd,
     pub rows: OwnedFd,
     pub interpreters: OwnedFd,
+    pub tls_slots: OwnedFd,
 }
 
 /// The content of the maps.
@@ -122,6 +127,16 @@ impl WalkerTables {
                 module.number().saturating_add(1).min(UNKNOWN_MODULE)
             }
             _ => 0,
+        }
+    }
+
+    /// Sets where the threads of a process have their requests.
+    pub fn set_slot(&self, pid: Pid, slot: Option<TlsSlot>) {
+        let map = self.maps.tls_slots.as_fd();
+        // If there are too many processes, samples of this one have no requests.
+        match slot.and_then(slot_row) {
+            Some(row) => drop(update(map, &pid.0, &row)),
+            None => remove(map, &pid.0),
         }
     }
 
@@ -246,6 +261,31 @@ impl WalkerTables {
             remove(map, &pid.0);
         }
     }
+}
+
+/// Returns a slot in the form of the map.
+fn slot_row(slot: TlsSlot) -> Option<TlsSlotRow> {
+    Some(match slot {
+        TlsSlot::Static(offset) => TlsSlotRow {
+            offset,
+            kind: tls_kind::STATIC,
+            ..TlsSlotRow::default()
+        },
+        TlsSlot::Dynamic {
+            libc,
+            module,
+            offset,
+            generation,
+        } => TlsSlotRow {
+            offset: i64::try_from(offset).ok()?,
+            generation,
+            kind: match libc {
+                Libc::Glibc => tls_kind::GLIBC,
+                Libc::Musl => tls_kind::MUSL,
+            },
+            module: u32::try_from(module).ok()?,
+        },
+    })
 }
 
 /// `union bpf_attr` of calls for the elements of a map.

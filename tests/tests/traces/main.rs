@@ -14,3 +14,4 @@ mod profile_recordings;
 mod profile_users;
 mod profiles;
 mod python_stacks;
+mod sample_requests;
