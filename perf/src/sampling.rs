@@ -89,6 +89,8 @@ pub struct Sampling {
     pub switches: bool,
     /// Whether samples have the payload of a tracepoint.
     pub payload: bool,
+    /// Whether samples have the last taken branches of the program (LBR).
+    pub branches: bool,
     /// The number of unread bytes that wakes the reader.
     pub watermark: u32,
 }
@@ -100,7 +102,7 @@ impl Sampling {
         SampleLayout {
             sample_type: self.sample_type().0,
             read_format: sys::PERF_FORMAT_ID.into(),
-            branch_sample_type: 0,
+            branch_sample_type: if self.branches { TAKEN_USER_BRANCHES } else { 0 },
             user_registers: USER_REGISTERS.iter().fold(0, |mask, bit| mask | 1 << bit),
         }
     }
@@ -108,12 +110,10 @@ impl Sampling {
     /// Returns the fields that end every other record.
     #[must_use]
     pub fn sample_type(&self) -> SampleType {
-        let payload = if self.payload {
-            u64::from(sys::PERF_SAMPLE_RAW)
-        } else {
-            0
-        };
-        SampleType(SAMPLE_TYPE | payload)
+        let bit = |is_set: bool, bit: u32| if is_set { u64::from(bit) } else { 0 };
+        let payload = bit(self.payload, sys::PERF_SAMPLE_RAW);
+        let branches = bit(self.branches, sys::PERF_SAMPLE_BRANCH_STACK);
+        SampleType(SAMPLE_TYPE | payload | branches)
     }
 }
 
@@ -127,6 +127,9 @@ const SAMPLE_TYPE: u64 = sys::PERF_SAMPLE_IDENTIFIER as u64
     | sys::PERF_SAMPLE_CALLCHAIN as u64
     | sys::PERF_SAMPLE_REGS_USER as u64
     | sys::PERF_SAMPLE_STACK_USER as u64;
+
+/// The branches of a sample: all that a program has taken.
+const TAKEN_USER_BRANCHES: u64 = sys::PERF_SAMPLE_BRANCH_USER as u64 | sys::PERF_SAMPLE_BRANCH_ANY as u64;
 
 /// The layout of the records that eBPF programs write by [`Attr::program_output`].
 pub const PROGRAM_OUTPUT: SampleLayout = SampleLayout {
@@ -172,6 +175,7 @@ impl Attr {
             config,
             sample_type: layout.sample_type,
             read_format: layout.read_format,
+            branch_sample_type: layout.branch_sample_type,
             sample_regs_user: layout.user_registers,
             sample_stack_user: sampling.stack_bytes,
             clockid: libc::CLOCK_MONOTONIC,
@@ -216,5 +220,34 @@ impl Attr {
             }
             _ => Self::from_raw(attr),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_are_those_that_a_program_took() {
+        let sampling = |branches| Sampling {
+            counter: Counter::Cycles,
+            rate: Rate::Frequency(99),
+            stack_bytes: 8192,
+            kernel: true,
+            inherit: false,
+            enable_on_exec: false,
+            sideband: false,
+            switches: false,
+            payload: false,
+            branches,
+            watermark: 4096,
+        };
+        let [with, without] = [true, false].map(|branches| sampling(branches).layout());
+        // PERF_SAMPLE_BRANCH_STACK; PERF_SAMPLE_BRANCH_USER and PERF_SAMPLE_BRANCH_ANY.
+        assert_eq!(with.sample_type ^ without.sample_type, 1 << 11);
+        assert_eq!(
+            (with.branch_sample_type, without.branch_sample_type),
+            (1 | 1 << 3, 0)
+        );
     }
 }

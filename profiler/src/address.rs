@@ -21,6 +21,17 @@ pub(crate) enum CodeFrame {
     Lost,
 }
 
+/// A branch that was taken before a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CodeBranch {
+    /// The branch instruction.
+    pub from: CodeFrame,
+    /// The target.
+    pub to: CodeFrame,
+    /// Whether the target was mispredicted, if the processor reports it.
+    pub is_mispredicted: Option<bool>,
+}
+
 impl CodeFrame {
     /// Returns the address of code of a program that belongs to no file.
     pub fn user_address(self) -> Option<u64> {

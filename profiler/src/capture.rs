@@ -1,6 +1,6 @@
 //! Takes a recording: the loop that moves samples from the rings to the file.
 
-use crate::address::CodeFrame;
+use crate::address::{CodeBranch, CodeFrame};
 use crate::budget::Budget;
 use crate::event::{SampledEvent, Wakeup};
 use crate::generated_code::GeneratedCode;
@@ -23,7 +23,7 @@ use crate::walked_sample::WalkedSample;
 use crate::{Error, Result};
 use backtrail_perf::record::{Record, RecordEvent};
 use backtrail_perf::sample::Sample as RingSample;
-use backtrail_profile::{EventId, Label, LabelValue, Profile, Sample, UnixNanos};
+use backtrail_profile::{BranchStack, EventId, Label, LabelValue, Profile, Sample, UnixNanos};
 use backtrail_pt::{Cpu, Pid, Tid};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -185,6 +185,8 @@ struct NewSample {
     tid: Tid,
     cpu: Option<Cpu>,
     frames: Vec<CodeFrame>,
+    /// The last branches, the newest first.
+    branches: Vec<CodeBranch>,
     /// The labels, by key.
     labels: Vec<(String, String)>,
 }
@@ -399,6 +401,20 @@ impl Capture {
         }
         let weight = sample.period.unwrap_or(0);
         let labels = self.labels(pid, &[], time);
+        if !sample.branches.is_empty() {
+            let branches = StackWalker::branches(sample, &self.tasks, &self.modules);
+            return self.add(NewSample {
+                event,
+                weight: weight.max(1),
+                time,
+                pid,
+                tid,
+                cpu: sample.cpu,
+                frames,
+                branches,
+                labels,
+            });
+        }
         self.stack(event, (pid, tid, sample.cpu), weight, (frames, labels), time)
     }
 
@@ -453,6 +469,7 @@ impl Capture {
             tid,
             cpu,
             frames,
+            branches: Vec::new(),
             labels,
         })
     }
@@ -530,6 +547,7 @@ impl Capture {
                     tid,
                     cpu,
                     frames,
+                    branches: Vec::new(),
                     labels: vec![("woken".to_owned(), named(wait.tid))],
                 });
             }
@@ -542,6 +560,7 @@ impl Capture {
             tid: wait.tid,
             cpu: wait.cpu,
             frames: wait.frames,
+            branches: Vec::new(),
             labels,
         })?;
         waking.map_or(Ok(()), |waking| self.add(waking))
@@ -596,6 +615,10 @@ impl Capture {
             cpu: new.cpu,
             labels,
         });
+        if !new.branches.is_empty() {
+            let branches = self.ids.branches(profile, &new.branches, code)?;
+            profile.branch_stacks.push(BranchStack { stack, branches });
+        }
         self.samples += 1;
         Ok(())
     }

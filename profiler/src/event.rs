@@ -18,6 +18,8 @@ pub enum SampledEvent {
     OffCpu,
     /// Cycles of the processor. Where the machine cannot count them, processor time.
     Cycles,
+    /// Cycles, with the last branches that the program took (LBR).
+    LastBranches,
     /// Instructions.
     Instructions,
     /// Cache misses.
@@ -158,6 +160,7 @@ impl SampledEvent {
             Self::Cpu => "cpu",
             Self::OffCpu => "off-cpu",
             Self::Cycles => "cycles",
+            Self::LastBranches => "lbr",
             Self::Instructions => "instructions",
             Self::CacheMisses => "cache-misses",
             Self::PageFaults => "page-faults",
@@ -180,7 +183,7 @@ impl SampledEvent {
         match self {
             Self::Cpu => Counter::CpuClock,
             Self::OffCpu => Counter::ContextSwitches,
-            Self::Cycles => Counter::Cycles,
+            Self::Cycles | Self::LastBranches => Counter::Cycles,
             Self::Instructions => Counter::Instructions,
             Self::CacheMisses => Counter::CacheMisses,
             Self::PageFaults => Counter::PageFaults,

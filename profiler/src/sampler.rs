@@ -63,6 +63,8 @@ pub struct Sampler {
     owners: Vec<usize>,
     indexes: HashMap<u64, usize>,
     sampling: Sampling,
+    /// The ids of the events whose samples have branches.
+    with_branches: HashSet<u64>,
 }
 
 /// The rings of a sampler. Another thread than that of the sampler may read them.
@@ -178,7 +180,10 @@ impl Sampler {
         let walked = events.filter(|(_, event)| {
             !matches!(
                 event,
-                SampledEvent::Tracepoint(_) | SampledEvent::Uprobe(_) | SampledEvent::Wakeups(_)
+                SampledEvent::LastBranches
+                    | SampledEvent::Tracepoint(_)
+                    | SampledEvent::Uprobe(_)
+                    | SampledEvent::Wakeups(_)
             )
         });
         walked.map(|(index, _)| index)
@@ -274,6 +279,7 @@ impl Opening {
             payload: events
                 .iter()
                 .any(|event| matches!(event, SampledEvent::Wakeups(_))),
+            branches: false,
             watermark: (ring_bytes / 4) as u32,
         };
         let mut opening = Self {
@@ -283,6 +289,7 @@ impl Opening {
                 owners: Vec::new(),
                 indexes: HashMap::new(),
                 sampling,
+                with_branches: HashSet::new(),
             },
             rings: Vec::new(),
         };
@@ -373,6 +380,7 @@ impl Opening {
                     rate: rate(&sampled.counter(), frequency),
                     sideband: index == 0,
                     switches: sampled == SampledEvent::OffCpu,
+                    branches: sampled == SampledEvent::LastBranches,
                     ..self.sampler.sampling.clone()
                 };
                 let opened = Event::open(
@@ -395,7 +403,11 @@ impl Opening {
                         ring_of.insert(*cpu, self.sampler.open.len());
                     }
                 }
-                self.sampler.indexes.insert(event.id()?, index);
+                let id = event.id()?;
+                if sampling.branches {
+                    self.sampler.with_branches.insert(id);
+                }
+                self.sampler.indexes.insert(id, index);
                 self.sampler.open.push(OpenEvent {
                     event,
                     counter: sampling.counter,
@@ -409,11 +421,15 @@ impl Opening {
 }
 
 impl OutputIds {
-    /// Returns whether a program wrote a sample. Its first word is the id of its event.
+    /// Returns whether a program wrote a sample.
     fn has(&self, body: &[u8]) -> bool {
-        let id = body.get(..8).and_then(|word| word.try_into().ok());
-        id.is_some_and(|id| self.ids.contains(&u64::from_le_bytes(id)))
+        id_of(body).is_some_and(|id| self.ids.contains(&id))
     }
+}
+
+/// Returns the first word of a sample: the id of its event.
+fn id_of(body: &[u8]) -> Option<u64> {
+    body.first_chunk().map(|word| u64::from_ne_bytes(*word))
 }
 
 impl Rings {
@@ -463,6 +479,11 @@ impl Rings {
     pub fn drain(&mut self, mut each: impl FnMut(RingRecord)) -> Result<usize> {
         let sampling = &self.sampler.sampling;
         let (layout, sample_type) = (sampling.layout(), sampling.sample_type());
+        let branches = Sampling {
+            branches: true,
+            ..sampling.clone()
+        };
+        let branches = branches.layout();
         let mut bytes = 0;
         for ring in &mut self.rings {
             self.buffer.clear();
@@ -486,7 +507,10 @@ impl Rings {
                         ));
                     }
                 } else if raw.kind == PERF_RECORD_SAMPLE {
-                    let sample = Sample::parse(&raw, &layout)?;
+                    let has_branches =
+                        id_of(raw.body).is_some_and(|id| self.sampler.with_branches.contains(&id));
+                    let layout = if has_branches { &branches } else { &layout };
+                    let sample = Sample::parse(&raw, layout)?;
                     if let Some(event) = sample.id.and_then(|id| self.sampler.indexes.get(&id)) {
                         each(RingRecord::Sample(*event, Box::new(sample)));
                     }
@@ -519,6 +543,14 @@ fn refusal(error: &Error) -> Option<Refusal> {
 fn named(error: backtrail_perf::Error, sampled: &SampledEvent) -> Error {
     let error = Error::Perf(error);
     match refusal(&error) {
+        Some(Refusal::NoEvent | Refusal::Unsupported) if *sampled == SampledEvent::LastBranches => {
+            Error::NoEvent {
+                event: sampled.name().to_owned(),
+                reason: "this processor or virtual machine keeps no last branches (LBR); \
+                         `backtrail fdo` reads recordings of programs (`backtrail record`), too"
+                    .to_owned(),
+            }
+        }
         Some(Refusal::NoEvent | Refusal::Unsupported) if *sampled != SampledEvent::Cycles => Error::NoEvent {
             event: sampled.name().to_owned(),
             reason: "this processor or virtual machine has no such counter (`backtrail doctor`); use cpu"

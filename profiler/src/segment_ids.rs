@@ -1,11 +1,13 @@
 //! The ids of frames, threads and events in the segment that is written.
 
-use crate::address::CodeFrame;
+use crate::address::{CodeBranch, CodeFrame};
 use crate::kernel::Kernel;
 use crate::modules::Modules;
 use crate::python::PythonCode;
 use crate::{Error, Result};
-use backtrail_profile::{EventId, Frame, FrameId, Line, Module, Profile, StackId, Thread, ThreadId};
+use backtrail_profile::{
+    EventId, Frame, FrameId, Line, Module, Profile, StackId, TakenBranch, Thread, ThreadId,
+};
 use backtrail_pt::{Pid, Tid};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -70,16 +72,35 @@ impl SegmentIds {
     pub fn stack(&mut self, profile: &mut Profile, frames: &[CodeFrame], code: Code<'_>) -> Result<StackId> {
         let mut stack = StackId::EMPTY;
         for frame in frames.iter().rev() {
-            let frame = match self.frames.get(frame) {
-                Some(known) => *known,
-                None => {
-                    let added = add_frame(profile, *frame, code)?;
-                    *self.frames.entry(*frame).or_insert(added)
-                }
-            };
+            let frame = self.frame(profile, *frame, code)?;
             stack = profile.stacks.push(stack, frame)?;
         }
         Ok(stack)
+    }
+
+    /// Returns branches with the ids of their ends.
+    pub fn branches(
+        &mut self,
+        profile: &mut Profile,
+        branches: &[CodeBranch],
+        code: Code<'_>,
+    ) -> Result<Box<[TakenBranch]>> {
+        let branches = branches.iter().map(|branch| {
+            Ok(TakenBranch {
+                from: self.frame(profile, branch.from, code)?,
+                to: self.frame(profile, branch.to, code)?,
+                is_mispredicted: branch.is_mispredicted,
+            })
+        });
+        branches.collect()
+    }
+
+    fn frame(&mut self, profile: &mut Profile, frame: CodeFrame, code: Code<'_>) -> Result<FrameId> {
+        if let Some(known) = self.frames.get(&frame) {
+            return Ok(*known);
+        }
+        let added = add_frame(profile, frame, code)?;
+        Ok(*self.frames.entry(frame).or_insert(added))
     }
 
     /// Returns the id of a thread.

@@ -1,6 +1,6 @@
 //! Turns a sample of the kernel into frames.
 
-use crate::address::CodeFrame;
+use crate::address::{CodeBranch, CodeFrame};
 use crate::kernel_walker::WalkerTables;
 use crate::modules::{ModuleKind, Modules};
 use crate::python::PythonCode;
@@ -59,6 +59,21 @@ impl StackWalker {
             frames.push(CodeFrame::Lost);
         }
         frames
+    }
+
+    /// Returns the last branches of a sample, the newest first.
+    pub fn branches(sample: &Sample, tasks: &Tasks, modules: &Modules) -> Vec<CodeBranch> {
+        let code = |pc: u64| {
+            let pid = sample.pid.filter(|_| pc.cast_signed() >= 0);
+            let is_return = false;
+            frame(tasks, modules, pid, CodeAddress { pc, is_return })
+        };
+        let branches = sample.branches.iter().map(|branch| CodeBranch {
+            from: code(branch.from),
+            to: code(branch.to),
+            is_mispredicted: branch.is_mispredicted,
+        });
+        branches.collect()
     }
 
     /// Returns the frames of a sample whose stack an eBPF program has walked.

@@ -93,6 +93,8 @@ pub enum ProfileEvent {
     OffCpu,
     /// Cycles, or processor time on machines that do not count them
     Cycles,
+    /// Cycles, with the last branches that programs took (LBR)
+    Lbr,
     /// Instructions
     Instructions,
     /// Cache misses
@@ -118,7 +120,7 @@ pub struct UprobePlace {
 #[cfg(feature = "profiler")]
 impl ProfileEvent {
     /// Names and meanings of events without a parameter.
-    const FIXED: [(&str, &str, Self); 6] = [
+    const FIXED: [(&str, &str, Self); 7] = [
         ("cpu", "processor time", Self::Cpu),
         (
             "off-cpu",
@@ -129,6 +131,11 @@ impl ProfileEvent {
             "cycles",
             "cycles, or processor time on machines that do not count them",
             Self::Cycles,
+        ),
+        (
+            "lbr",
+            "cycles, with the last branches that programs took (LBR), for `backtrail fdo`",
+            Self::Lbr,
         ),
         ("instructions", "instructions", Self::Instructions),
         ("cache-misses", "cache misses", Self::CacheMisses),

@@ -317,6 +317,31 @@ fn signals_end_a_recording_well() {
 }
 
 #[test]
+fn last_branches_are_recorded_or_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = build(&folder, "work", WORK, &[]);
+    let [program, output] = [program, folder.path().join("recording")].map(|path| path.display().to_string());
+    let arguments = ["record", "--event", "lbr", "-o", &output, "--", &program, "20000"];
+    let run = backtrail(["profile"].iter().chain(&arguments)).unwrap();
+    if run.status == Some(1) {
+        assert!(
+            run.stderr.contains("keeps no last branches (LBR)"),
+            "{}",
+            run.stderr
+        );
+        assert!(!Path::new(&output).exists());
+        return;
+    }
+    let counted = backtrail(["fdo", "--format", "preagg", &program, &output]).unwrap();
+    assert_eq!(counted.status, Some(0), "{}", counted.stderr);
+    assert!(
+        counted.stdout.lines().any(|line| line.starts_with('B')),
+        "{}",
+        counted.stdout
+    );
+}
+
+#[test]
 fn refusals_are_sentences() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("recording");

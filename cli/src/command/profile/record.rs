@@ -69,6 +69,7 @@ fn sampled(event: &ProfileEvent, pid: Option<u32>) -> Result<SampledEvent, Failu
         ProfileEvent::Cpu => SampledEvent::Cpu,
         ProfileEvent::OffCpu => SampledEvent::OffCpu,
         ProfileEvent::Cycles => SampledEvent::Cycles,
+        ProfileEvent::Lbr => SampledEvent::LastBranches,
         ProfileEvent::Instructions => SampledEvent::Instructions,
         ProfileEvent::CacheMisses => SampledEvent::CacheMisses,
         ProfileEvent::PageFaults => SampledEvent::PageFaults,
