@@ -473,6 +473,9 @@ pub struct Debug {
     /// The directory of systemd-coredump
     #[arg(long, value_name = "DIR", default_value = "/var/lib/systemd/coredump")]
     pub core_dir: PathBuf,
+    /// Start at this position (t1#250), or at whatever `goto` takes, instead of at the crash
+    #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
+    pub at: Option<String>,
     /// Read no commands from the terminal; exit after those of -x and -e
     #[arg(long)]
     pub batch: bool,

@@ -10,6 +10,9 @@ pub enum Error {
     /// The debugger reported an error.
     #[error(transparent)]
     Debugger(#[from] backtrail_debugger::Error),
+    /// A profile could not be built or written.
+    #[error(transparent)]
+    Profile(backtrail_profile::Error),
     /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Io(#[from] std::io::Error),
@@ -25,11 +28,11 @@ pub enum Error {
     /// The thread has no timestamps.
     #[error("the trace of thread {0} has no timestamps; use `--clock instructions`")]
     NoTime(Tid),
-    /// The format's numeric limits are exceeded.
+    /// The profile's numeric limits are exceeded.
     #[error(
-        "the export exceeds the limits of {0}; select a part with `--thread`, `--from`, `--to` or `--depth`"
+        "the export exceeds the limits of a profile; select a part with `--thread`, `--from`, `--to` or `--depth`"
     )]
-    Full(&'static str),
+    Full,
 }
 
 /// The result of this crate's functions.
@@ -46,6 +49,16 @@ impl Error {
 impl From<Canceled> for Error {
     fn from(canceled: Canceled) -> Self {
         Self::Debugger(canceled.into())
+    }
+}
+
+impl From<backtrail_profile::Error> for Error {
+    fn from(error: backtrail_profile::Error) -> Self {
+        match error {
+            backtrail_profile::Error::Io(error) => Self::Io(error),
+            backtrail_profile::Error::Full => Self::Full,
+            error => Self::Profile(error),
+        }
     }
 }
 

@@ -1,16 +1,8 @@
-//! The Firefox Profiler's processed profile format.
-//!
-//! The profiler shows samples, so the timeline is sampled at equal intervals, as short as the
-//! format allows. A call shorter than the interval may be in no sample. Instants become markers.
+//! The Firefox Profiler's format. The interval between samples is as short as the format allows.
 
-use crate::{EventKind, FunctionId, Functions, Result, Timeline, Track};
+use crate::{EventKind, Functions, Result, Timeline};
 use backtrail_decoder::Watch;
-use fxprof_processed_profile::{
-    CategoryHandle, CpuDelta, Frame, FrameFlags, FrameInfo, MarkerFieldFlags, MarkerFieldFormat,
-    MarkerTiming, ProcessHandle, Profile, ReferenceTimestamp, SamplingInterval, StackHandle,
-    StaticSchemaMarker, StaticSchemaMarkerField, StringHandle, ThreadHandle, Timestamp,
-};
-use rustc_hash::FxHashMap;
+use backtrail_profile::format::firefox::{SampledTimeline, TimelineThread};
 use std::io::Write;
 
 /// The most samples of a thread, and of all threads.
@@ -23,147 +15,31 @@ pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<
     let lengths = || timeline.tracks().iter().map(|track| timeline.length(track));
     let longest = lengths().max().unwrap_or(0);
     let all = lengths().fold(0, u64::saturating_add);
-    let interval = longest.div_ceil(SAMPLES).max(all.div_ceil(ALL_SAMPLES)).max(1);
+    let interval = longest.div_ceil(SAMPLES).max(all.div_ceil(ALL_SAMPLES));
     let name = format!("{} ({})", timeline.session().name(), timeline.unit().name());
-    let mut profile = Profile::new(
-        &name,
-        ReferenceTimestamp::from_millis_since_unix_epoch(0.0),
-        SamplingInterval::from_nanos(interval),
-    );
-    profile.set_symbolicated(true);
-    let mut processes = FxHashMap::default();
+    let mut samples = SampledTimeline::new(&name, interval);
     for track in timeline.tracks() {
-        let process = *processes.entry(track.process.pid).or_insert_with(|| {
-            let name = timeline.program_of(track);
-            profile.add_process(&name, track.process.pid.0, at(0))
+        let mut thread = samples.begin_thread(TimelineThread {
+            pid: track.process.pid.0,
+            process_name: &timeline.program_of(track),
+            tid: track.thread.tid.0,
+            name: &track.label(),
         });
-        let mut sampler = Sampler::new(&mut profile, process, track, interval);
         timeline.for_each_event(track, &mut functions, watch, &mut |functions, event| {
-            sampler.run_to(event.at, functions);
             match event.kind {
-                EventKind::Enter(function) => sampler.open.push((function, None)),
-                EventKind::Leave => {
-                    sampler.open.pop();
+                EventKind::Enter(function) => {
+                    let name = functions.get(function).map_or("", |function| &function.name);
+                    thread.enter(event.at, name);
                 }
+                EventKind::Leave => thread.leave(event.at),
                 EventKind::Instant(text) => {
                     let position = track.thread.position(event.index).to_string();
-                    sampler.add_instant(event.at, &text, &position);
+                    thread.add_instant(event.at, &text, &position);
                 }
             }
             Ok(())
         })?;
-        sampler.end();
+        thread.end();
     }
-    Ok(serde_json::to_writer(out, &profile)?)
-}
-
-fn at(time: u64) -> Timestamp {
-    Timestamp::from_nanos_since_reference(time)
-}
-
-/// Takes the samples of a thread.
-struct Sampler<'p> {
-    profile: &'p mut Profile,
-    thread: ThreadHandle,
-    interval: u64,
-    next: u64,
-    /// The open calls. Those that were in a sample also have the stack that ends with them.
-    open: Vec<(FunctionId, Option<StackHandle>)>,
-}
-
-impl<'p> Sampler<'p> {
-    fn new(profile: &'p mut Profile, process: ProcessHandle, track: &Track<'_>, interval: u64) -> Self {
-        let tid = track.thread.tid.0;
-        let thread = profile.add_thread(process, tid, at(0), track.process.pid.0 == tid);
-        profile.set_thread_name(thread, &track.label());
-        Self {
-            profile,
-            thread,
-            interval,
-            next: 0,
-            open: Vec::new(),
-        }
-    }
-
-    /// Takes the samples before `time`.
-    fn run_to(&mut self, time: u64, functions: &Functions) {
-        if self.next >= time {
-            return;
-        }
-        let Some(stack) = self.stack(functions) else {
-            // No call is known to be active, so skip to the next event.
-            self.next = time.next_multiple_of(self.interval);
-            return;
-        };
-        while self.next < time {
-            let none = CpuDelta::ZERO;
-            self.profile
-                .add_sample(self.thread, at(self.next), Some(stack), none, 1);
-            self.next += self.interval;
-        }
-    }
-
-    /// Returns the stack of open calls.
-    fn stack(&mut self, functions: &Functions) -> Option<StackHandle> {
-        let known = self.open.iter().rposition(|(_, stack)| stack.is_some());
-        let mut stack = known.and_then(|known| self.open.get(known)?.1);
-        for (function, unknown) in self.open.iter_mut().skip(known.map_or(0, |known| known + 1)) {
-            let name = functions.get(*function).map_or("", |function| &function.name);
-            let name = self.profile.intern_string(name);
-            let frame = FrameInfo {
-                frame: Frame::Label(name),
-                category_pair: CategoryHandle::OTHER.into(),
-                flags: FrameFlags::empty(),
-            };
-            let frame = self.profile.intern_frame(self.thread, frame);
-            stack = Some(self.profile.intern_stack(self.thread, stack, frame));
-            *unknown = stack;
-        }
-        stack
-    }
-
-    fn add_instant(&mut self, time: u64, name: &str, position: &str) {
-        let marker = InstantMarker {
-            name: self.profile.intern_string(name),
-            position: self.profile.intern_string(position),
-        };
-        let timing = MarkerTiming::Instant(at(time));
-        self.profile.add_marker(self.thread, timing, marker);
-    }
-
-    fn end(self) {
-        self.profile.set_thread_end_time(self.thread, at(self.next));
-    }
-}
-
-/// The schema of markers for instants.
-struct InstantMarker {
-    name: StringHandle,
-    position: StringHandle,
-}
-
-impl StaticSchemaMarker for InstantMarker {
-    const UNIQUE_MARKER_TYPE_NAME: &'static str = "Moment";
-    const FIELDS: &'static [StaticSchemaMarkerField] = &[StaticSchemaMarkerField {
-        key: "position",
-        label: "Position",
-        format: MarkerFieldFormat::String,
-        flags: MarkerFieldFlags::SEARCHABLE,
-    }];
-
-    fn name(&self, _profile: &mut Profile) -> StringHandle {
-        self.name
-    }
-
-    fn category(&self, _profile: &mut Profile) -> CategoryHandle {
-        CategoryHandle::OTHER
-    }
-
-    fn string_field_value(&self, _field_index: u32) -> StringHandle {
-        self.position
-    }
-
-    fn number_field_value(&self, _field_index: u32) -> f64 {
-        0.0
-    }
+    Ok(samples.write(out)?)
 }

@@ -1,7 +1,10 @@
 //! The export formats.
 
-use crate::{Result, Timeline, chrome, firefox, folded, perfetto, pprof, speedscope};
+use crate::call_profile::{CallProfile, StackRoot};
+use crate::{Result, Timeline, chrome, firefox, perfetto, speedscope};
 use backtrail_decoder::Watch;
+use backtrail_profile::FunctionProfile;
+use backtrail_profile::format::{folded, pprof};
 use std::io::Write;
 
 /// A format for calls.
@@ -39,8 +42,22 @@ impl Format {
             Self::Chrome => chrome::write(timeline, out, watch),
             Self::Firefox => firefox::write(timeline, out, watch),
             Self::Speedscope => speedscope::write(timeline, out, watch),
-            Self::Folded => folded::write(timeline, out, watch),
-            Self::Pprof => pprof::write(timeline, out, watch),
+            Self::Folded => write_folded(timeline, out, watch),
+            Self::Pprof => {
+                let CallProfile { profile, .. } = CallProfile::new(timeline, watch)?;
+                Ok(pprof::write(&profile, out)?)
+            }
         }
     }
+}
+
+/// Writes the own time of each stack, or its instructions without times. The thread is the
+/// outermost frame.
+fn write_folded(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<'_>) -> Result<()> {
+    let CallProfile { profile, .. } = CallProfile::with_root(timeline, StackRoot::Thread, watch)?;
+    let functions = FunctionProfile::new(&profile)?;
+    if let Some((event, _)) = profile.events.iter().last() {
+        folded::write(&functions, event, out)?;
+    }
+    Ok(())
 }

@@ -10,9 +10,22 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionId(pub u32);
 
+/// The origin of a function's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FunctionKind {
+    /// A symbol.
+    Symbol,
+    /// Code without a symbol. The name is its address.
+    Unnamed,
+    /// No function: a pause of the thread.
+    Pause,
+}
+
 /// A called function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
+    /// The origin of the name.
+    pub kind: FunctionKind,
     /// The demangled name. Without symbols, it is the address.
     pub name: Arc<str>,
     /// The linkage name. It equals `name` if that is not mangled.
@@ -67,6 +80,7 @@ impl Functions {
         let id = *self.stand_ins.entry((process.pid, name)).or_insert(next);
         if id == next {
             self.list.push(Function {
+                kind: FunctionKind::Pause,
                 name: name.into(),
                 linkage_name: name.into(),
                 declared: None,
@@ -109,6 +123,7 @@ fn look_up(process: &Process, at: Avma, version: Version) -> Function {
     let Some(function) = symbols.function_at(at) else {
         let name: Arc<str> = at.to_string().into();
         return Function {
+            kind: FunctionKind::Unnamed,
             linkage_name: Arc::clone(&name),
             name,
             declared: None,
@@ -119,6 +134,7 @@ fn look_up(process: &Process, at: Avma, version: Version) -> Function {
         };
     };
     Function {
+        kind: FunctionKind::Symbol,
         name: function.name,
         linkage_name: function.linkage_name,
         declared: function.declared,

@@ -55,7 +55,13 @@ pub struct Track<'a> {
     range: Range<u64>,
 }
 
-impl Track<'_> {
+impl<'a> Track<'a> {
+    /// Returns the calls of the thread.
+    #[must_use]
+    pub fn forest(&self) -> &'a Forest {
+        self.forest
+    }
+
     /// Returns the thread's label.
     #[must_use]
     pub fn label(&self) -> String {
@@ -73,6 +79,8 @@ pub struct Event {
     pub at: u64,
     /// The instruction of the thread that follows the event.
     pub index: u64,
+    /// The call that begins. `None`: none does.
+    pub call: Option<CallId>,
     /// The kind of the event.
     pub kind: EventKind,
 }
@@ -286,11 +294,8 @@ impl EventEmitter<'_> {
             false => self.track.thread.history.version(first),
         };
         let function = self.functions.of(process, function, version);
-        self.emit(
-            self.scale.begins(&self.track.thread.history, first),
-            first,
-            EventKind::Enter(function),
-        )?;
+        let begins = self.scale.begins(&self.track.thread.history, first);
+        self.emit_call(begins, first, Some(id), EventKind::Enter(function))?;
         self.open.push(end.min(self.track.range.end));
         Ok(())
     }
@@ -350,9 +355,18 @@ impl EventEmitter<'_> {
     }
 
     fn emit(&mut self, at: u64, index: u64, kind: EventKind) -> Result<()> {
+        self.emit_call(at, index, None, kind)
+    }
+
+    fn emit_call(&mut self, at: u64, index: u64, call: Option<CallId>, kind: EventKind) -> Result<()> {
         self.time = self.time.max(at);
-        let at = self.time;
-        (self.sink)(self.functions, Event { at, index, kind })
+        let event = Event {
+            at: self.time,
+            index,
+            call,
+            kind,
+        };
+        (self.sink)(self.functions, event)
     }
 }
 

@@ -73,6 +73,15 @@ impl FunctionProfile {
     ///
     /// [`Error::Full`](crate::Error::Full) if a table would have 2^32 entries.
     pub fn new(profile: &Profile) -> Result<Self> {
+        Ok(Self::with_stacks(profile)?.0)
+    }
+
+    /// Returns the same with its stack for each stack of the profile, by the index of the stack.
+    ///
+    /// # Errors
+    ///
+    /// As [`FunctionProfile::new`].
+    pub fn with_stacks(profile: &Profile) -> Result<(Self, Vec<StackId>)> {
         let mut this = Self::default();
         let mut sites = Vec::with_capacity(profile.frames.len());
         for (id, frame) in profile.frames.iter() {
@@ -99,7 +108,7 @@ impl FunctionProfile {
             labels: sample.labels,
         };
         this.samples = profile.samples.iter().map(site_sample).collect();
-        Ok(this)
+        Ok((this, stacks))
     }
 
     /// Returns the sites of a frame, the outermost first.

@@ -22,6 +22,7 @@
 
 mod address_spaces;
 mod branch_stack;
+mod calls;
 mod columns;
 mod diff;
 mod error;
@@ -41,6 +42,7 @@ mod tree;
 
 pub use address_spaces::{AddressSpaces, MappedModule};
 pub use branch_stack::{BranchStack, TakenBranch};
+pub use calls::{CallExample, CallSummaries, CallSummary};
 pub use diff::{Change, Comparison};
 pub use error::{Error, Result};
 pub use filter::Filter;

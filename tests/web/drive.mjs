@@ -20,7 +20,8 @@ async function open(window, name, viewport) {
   page.on('pageerror', (error) => problems.push(String(error)));
   page.on('dialog', (dialog) => problems.push(`dialog: ${dialog.message()}`));
   page.on('request', (request) => {
-    if (request.url() !== address) {
+    // The search runs in a worker of the page's own code.
+    if (request.url() !== address && !request.url().startsWith('blob:')) {
       problems.push(`request: ${request.url()}`);
     }
   });
@@ -98,7 +99,7 @@ async function report(window) {
   const plain = await one.pixel(200, 30);
   await page.keyboard.press('/');
   await page.keyboard.type('^copy$|decode');
-  assert.equal(await found(), '2 functions match: 60.0% of cpu');
+  await until('two functions', found, (text) => text === '2 functions match: 60.0% of cpu');
   const faded = await one.pixel(200, 30);
   assert.notEqual(faded, plain);
   await one.tab('Table');
@@ -251,8 +252,62 @@ async function large(window) {
   }
   const walked = Date.now();
   await one.page.getByRole('searchbox').fill('c1$');
-  assert.match(await one.found(), /^1 function matches: 0\.0% of samples$/);
+  await until('one function', one.found, (text) => text === '1 function matches: 0.0% of samples');
   console.log(`100 000 stacks: opened in ${opened - began} ms, 20 keys in ${walked - opened} ms, a search in ${Date.now() - walked} ms`);
+  await one.close();
+}
+
+/** The slowest and the median call of a recording, for frames, functions and keys. */
+async function calls(window) {
+  const one = await open(window, 'calls.html', DESKTOP);
+  const { page, canvas, said } = one;
+  const command = (panel) => page.locator(`${panel} code.command`).textContent();
+  // main has not returned: its call has no length.
+  await page.getByRole('searchbox').fill('^main$');
+  await one.tab('Table');
+  await until('main', one.table, (rows) => rows.length === 1);
+  await page.getByRole('button', { name: 'main', exact: true }).click();
+  await page.locator('#panel-sandwich').getByRole('button', { name: 'Open the slowest call' }).first().click();
+  assert.equal(await said(), 'main: 1 call is left out, since its beginning or end is not in the recording');
+  assert.equal(await page.locator('#panel-sandwich code.command').count(), 0);
+  // A function that main calls.
+  await page.getByRole('searchbox').fill('');
+  await page.getByRole('region', { name: 'Direct callees' }).getByRole('button').first().click();
+  const name = await page.locator('#panel-sandwich h2').textContent();
+  for (const [title, which] of [['Open the slowest call', 'slowest'], ['Open a typical call', 'median']]) {
+    await page.locator('#panel-sandwich').getByRole('button', { name: title }).first().click();
+    assert((await said()).startsWith(`${name}: the ${which} of `), await said());
+    assert.match(await command('#panel-sandwich'), /^backtrail debug \/.* --at 't\d+#\d+'$/);
+    await one.audit(`function, ${which} call`);
+  }
+  // The frames of the flame graph, by keys.
+  await one.tab('Flame graph');
+  await canvas.focus();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('ArrowDown');
+  const frame = (await said()).split(':')[0];
+  await page.keyboard.press('c');
+  assert((await said()).startsWith(`${frame}: `), await said());
+  await page.keyboard.press('t');
+  assert((await said()).startsWith(`${frame}: `), await said());
+  await one.audit('frame with its calls');
+  await one.close();
+}
+
+/** A pattern that tries all ways to divide a name is stopped, and the page still works. */
+async function slow(window) {
+  const one = await open(window, 'slow.html', DESKTOP);
+  const { page, found } = one;
+  for (const pattern of ['^(a+)+$', '^(a|a)*$', '^(a|aa)+$']) {
+    await page.getByRole('searchbox').fill(pattern);
+    // At the same time the page works.
+    await one.tab('Table');
+    assert((await one.table()).length >= 1);
+    await until('the time limit', found, (text) => text.startsWith('The search took longer than 3 seconds'));
+    assert.equal(await page.getByRole('searchbox').getAttribute('aria-invalid'), 'true');
+    await page.getByRole('searchbox').fill('^main$');
+    await until('another search', found, (text) => text.startsWith('1 function matches'));
+  }
   await one.close();
 }
 
@@ -271,7 +326,7 @@ async function image(page, name) {
 
 const window = await browser();
 try {
-  for (const part of [report, diff, hostile, phone, large]) {
+  for (const part of [report, diff, hostile, phone, large, calls, slow]) {
     await part(window);
     console.log(`${part.name}: as expected`);
   }

@@ -47,7 +47,7 @@ export function activate(context: vscode.ExtensionContext): void {
     latency,
     new CallsView(sessions, actions, context.globalState),
     new TimelineView(sessions, context.extensionUri),
-    new Profiles(context.extensionUri),
+    new Profiles(context.extensionUri, traces),
     new InlineValues(sessions),
     new Coverage(sessions, context.extensionUri),
   );

@@ -24,9 +24,33 @@ export interface ProfileData {
   samples: SampleColumns[];
   /** The intervals of time. `null`: no sample has a time, or profiles are compared. */
   time: TimeAxis | null;
+  /** The calls of a recording that has all calls. `null`: the profile has samples only. */
+  calls: CallData | null;
   /** Sentences for the reader. */
   notes: string[];
 }
+
+/** Calls that a debugger can open. */
+export interface CallData {
+  /** The command of a shell, which ends where the position belongs. */
+  command: string;
+  /** The unit of lengths. */
+  unit: string;
+  functions: CallColumns;
+  stacks: CallColumns;
+}
+
+/** Calls of the functions or stacks with these numbers. */
+export interface CallColumns {
+  index: number[];
+  measured: number[];
+  leftOut: number[];
+  slowest: (CallExample | null)[];
+  typical: (CallExample | null)[];
+}
+
+/** A call: its position, the bounds of its length, and its instructions. */
+export type CallExample = [position: string, least: number, most: number, instructions: number];
 
 /** Samples, added up by event, stack and interval. */
 export interface SampleColumns {

@@ -14,6 +14,8 @@ export const KEYS: readonly [string, string][] = [
   ['Escape', 'go back to the zoom before'],
   ['s', 'show callers and callees of the function'],
   ['o', 'open the source, in an editor'],
+  ['c', 'open the slowest call, of a recording with all calls'],
+  ['t', 'open a typical call: the one with the median length'],
   ['/', 'search'],
   ['?', 'show this list'],
 ];

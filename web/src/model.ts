@@ -1,5 +1,6 @@
 /** A profile in memory: its data, and the call tree that all selections share. */
 
+import { Calls } from './calls';
 import type { ProfileData } from './data';
 import { type CallTree, TreeBuilder, type Weights, addUp } from './tree';
 
@@ -27,6 +28,8 @@ export class Profile {
   /** The node of each stack. */
   readonly nodeOfStack: Int32Array;
   readonly functions: readonly FunctionName[];
+  /** The calls of a recording. `undefined`: the profile has samples only. */
+  readonly calls: Calls | undefined;
 
   constructor(readonly data: ProfileData) {
     const text = (at: number | undefined) => data.strings[at ?? -1] ?? '';
@@ -43,6 +46,7 @@ export class Profile {
       this.nodeOfStack[at + 1] = builder.callee(this.nodeOfStack[caller[at]!]!, fn);
     }
     this.tree = builder.finish();
+    this.calls = data.calls === null ? undefined : new Calls(data.calls, this.nodeOfStack);
   }
 
   /** Whether two profiles are compared. */

@@ -1,5 +1,6 @@
 /** The component: it builds the views of a profile in an element, and keeps their state. */
 
+import type { CallKind } from './calls';
 import type { ProfileData } from './data';
 import { describeWeights } from './describe';
 import { element } from './dom';
@@ -7,7 +8,8 @@ import { isTyping } from './keyboard';
 import { heaviestLine } from './lines';
 import { Profile, type Selection } from './model';
 import type { Range } from './range';
-import { compile, matchedWeight, matching } from './search';
+import { compile, matchedWeight } from './search';
+import { Searcher } from './searcher';
 import type { Host, State } from './state';
 import { ThemeSwitch, palette } from './theme';
 import { ROOT, type Weights, weightsAt } from './tree';
@@ -19,9 +21,11 @@ import { SandwichView } from './views/sandwich';
 import { FunctionTable } from './views/table';
 import { Tabs } from './views/tabs';
 
-/** Shows a profile in an element. */
-export function mount(root: HTMLElement, data: ProfileData, host: Host = {}): void {
-  root.replaceChildren(...new Page(data, host).parts());
+/** Shows a profile in an element. Returns what menus of an editor do. */
+export function mount(root: HTMLElement, data: ProfileData, host: Host = {}): { openCall: (kind: CallKind) => void } {
+  const page = new Page(data, host);
+  root.replaceChildren(...page.parts());
+  return { openCall: (kind) => page.openCall(kind) };
 }
 
 class Page implements State {
@@ -34,6 +38,7 @@ class Page implements State {
   private readonly summary = element('p', { class: 'summary' });
   private readonly found = element('output', { class: 'found' });
   private readonly search: HTMLInputElement;
+  private readonly searcher: Searcher;
   private readonly keys = keysDialog();
   private readonly range: RangeView | undefined;
   private readonly graph: Graph | undefined;
@@ -47,6 +52,7 @@ class Page implements State {
     readonly host: Host,
   ) {
     this.profile = new Profile(data);
+    this.searcher = new Searcher(this.profile.functions);
     this.selection = { event: data.event, range: undefined, normalize: data.normalize };
     this.weights = this.profile.weigh(this.selection);
     this.search = element('input', {
@@ -56,7 +62,9 @@ class Page implements State {
     if (data.time !== null) {
       this.range = new RangeView(data.time, () => this.palette, (range) => this.select(range));
     }
-    this.graph = new Graph(this, { label: 'Flame graph', isUpward: false });
+    this.graph = new Graph(this, {
+      label: 'Flame graph', isUpward: false, callsOf: (node) => this.profile.calls?.ofNode(node),
+    });
     this.table = new FunctionTable(this);
     this.sandwich = new SandwichView(this);
     this.tabs = new Tabs([
@@ -111,6 +119,15 @@ class Page implements State {
       this.host.openSource(file, heaviestLine(this.profile, this.selection, fn));
     } else {
       this.say(file === '' ? 'the source file is unknown' : 'this page has no editor');
+    }
+  }
+
+  /** Opens a call of the focused frame, or of the function that the view shows. */
+  openCall(kind: CallKind): void {
+    if (this.tabs.shown === 'sandwich') {
+      this.sandwich.openCall(kind);
+    } else {
+      this.graph?.openCall(kind);
     }
   }
 
@@ -172,15 +189,25 @@ class Page implements State {
   }
 
   private find(): void {
-    const pattern = this.search.value;
+    void this.showMatches(this.search.value);
+  }
+
+  private async showMatches(pattern: string): Promise<void> {
     try {
-      this.matches = pattern === '' ? undefined : matching(this.profile.functions, compile(pattern));
+      compile(pattern);
+      const matches = pattern === '' ? undefined : await this.searcher.search(pattern);
+      if (pattern !== this.search.value) {
+        return;
+      }
+      this.matches = matches;
       this.search.removeAttribute('aria-invalid');
     } catch (error) {
-      this.matches = undefined;
-      this.search.setAttribute('aria-invalid', 'true');
-      this.found.textContent = error instanceof Error ? error.message : String(error);
-      this.redraw();
+      if (pattern === this.search.value) {
+        this.matches = undefined;
+        this.search.setAttribute('aria-invalid', 'true');
+        this.found.textContent = error instanceof Error ? error.message : String(error);
+        this.redraw();
+      }
       return;
     }
     this.showFound();

@@ -9,6 +9,8 @@ import type { Weights } from './tree';
 export interface Host {
   /** Opens a source file. Line 0 is unknown. `undefined`: the page has no editor. */
   openSource?: (file: string, line: number) => void;
+  /** Opens a position in the debugger. `undefined`: the page has no debugger. */
+  openCall?: (position: string) => void;
   /** Gets each selection. */
   selected?: (selection: Selection) => void;
 }

@@ -41,7 +41,7 @@ export function profile(...sides: Line[][]): Profile {
   return new Profile({
     format: '', names: ['test'], events: [{ name: 'cpu', unit: 'count' }, { name: 'other', unit: 'count' }], event: 0,
     normalize: false, strings, functions: { name: names.map((_, at) => at), file, module: names.map(() => strings.length - 1) },
-    frames: { function: functionOf, line: lineOf }, stacks, samples, time: { start: 0, width: 1, count: 10 }, notes: [],
+    frames: { function: functionOf, line: lineOf }, stacks, samples, time: { start: 0, width: 1, count: 10 }, calls: null, notes: [],
   });
 }
 

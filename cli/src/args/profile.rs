@@ -206,7 +206,7 @@ impl clap::builder::TypedValueParser for ProfileEventParser {
 /// `backtrail profile report`.
 #[derive(Debug, Args)]
 pub struct ProfileReport {
-    /// A profile: a recording, perf.data, pprof, OTLP or folded stacks
+    /// A profile: a recording, perf.data, pprof, OTLP, folded stacks, or a bundle with its calls
     pub file: PathBuf,
     /// The view
     #[arg(long, value_enum, default_value_t = ProfileView::Top)]
@@ -214,6 +214,10 @@ pub struct ProfileReport {
     /// The function for callers and callees
     #[arg(long, value_name = "NAME", required_if_eq_any = [("view", "callers"), ("view", "callees")])]
     pub function: Option<String>,
+    /// Show the slowest and a typical call of this function of a bundle, with the commands that
+    /// open them in the debugger
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["view", "function", "limit", "min_percent"])]
+    pub calls: Option<String>,
     /// Show at most this many functions
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub limit: usize,
@@ -227,7 +231,7 @@ pub struct ProfileReport {
     #[arg(long)]
     pub json: bool,
     /// Write all views to a page for browsers, in one file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["view", "function", "limit", "min_percent", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["view", "function", "calls", "limit", "min_percent", "json"])]
     pub html: Option<PathBuf>,
     /// Replace an existing page
     #[arg(long, requires = "html")]
@@ -279,7 +283,7 @@ pub struct ProfileDiff {
 /// `backtrail profile export`.
 #[derive(Debug, Args)]
 pub struct ProfileExport {
-    /// A profile: a recording, perf.data, pprof, OTLP or folded stacks
+    /// A profile: a recording, perf.data, pprof, OTLP, folded stacks, or a bundle with its calls
     pub file: PathBuf,
     /// The output format
     #[arg(long, value_enum, required_unless_present = "otlp", conflicts_with = "otlp")]
@@ -316,7 +320,7 @@ pub enum ProfileFormat {
 }
 
 /// The samples and frames that a view has.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct ProfileSelection {
     /// The event [default: the last one, as in pprof]
     #[arg(long, value_name = "NAME")]

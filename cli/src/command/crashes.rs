@@ -249,6 +249,7 @@ fn walk(args: &CrashesDebug) -> Result<(), Failure> {
     debug::run(&args::Debug {
         input: Some(stored.path),
         core_dir: std::path::PathBuf::new(),
+        at: None,
         batch: args.batch,
         commands: args.commands.clone(),
         file: None,

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 /// Opens the debugger at the crash. With `--batch`, or without a terminal, runs commands and exits.
 pub fn run(args: &Debug) -> Result<(), Failure> {
     let mut commands = Vec::new();
+    commands.extend(args.at.iter().map(|position| format!("goto {position}")));
     if let Some(file) = &args.file {
         let text = std::fs::read_to_string(file)
             .map_err(|error| Failure::failed(format_args!("cannot read {}: {error}", file.display())))?;
@@ -53,7 +54,7 @@ pub fn run(args: &Debug) -> Result<(), Failure> {
             &progress,
         )?);
     }
-    if !args.batch && commands.is_empty() {
+    if !args.batch && commands.len() == usize::from(args.at.is_some()) {
         let typed = std::io::read_to_string(std::io::stdin())
             .map_err(|error| Failure::failed(format_args!("cannot read commands from stdin: {error}")))?;
         commands.extend(typed.lines().map(str::to_owned));

@@ -1,4 +1,8 @@
-//! The Firefox Profiler's processed profile format, for one event.
+//! The Firefox Profiler's processed profile format: samples of one event, or a sampled timeline.
+
+mod timeline;
+
+pub use timeline::{SampledTimeline, ThreadSampler, TimelineThread};
 
 use crate::function_profile::{FunctionProfile, Site, SiteSample};
 use crate::profile::Profile;
@@ -7,8 +11,8 @@ use crate::stacks::StackId;
 use crate::{Error, Result};
 use fxprof_processed_profile::{
     CategoryHandle, CpuDelta, Frame, FrameFlags, FrameHandle, FrameInfo, ProcessHandle,
-    Profile as FirefoxProfile, ReferenceTimestamp, SamplingInterval, StackHandle, ThreadHandle, Timestamp,
-    WeightType,
+    Profile as FirefoxProfile, ReferenceTimestamp, SamplingInterval, StackHandle, StringHandle, ThreadHandle,
+    Timestamp, WeightType,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -162,15 +166,20 @@ impl Writer<'_> {
         let name = self
             .profile
             .intern_string(symbol.map_or("", |symbol| &symbol.name));
-        let info = FrameInfo {
-            frame: Frame::Label(name),
-            category_pair: CategoryHandle::OTHER.into(),
-            flags: FrameFlags::empty(),
-        };
-        let frame = self.profile.intern_frame(thread, info);
+        let frame = label_frame(&mut self.profile, thread, name);
         self.frames.insert((thread, site), frame);
         frame
     }
+}
+
+/// Returns the frame of a function that only has a name.
+fn label_frame(profile: &mut FirefoxProfile, thread: ThreadHandle, name: StringHandle) -> FrameHandle {
+    let info = FrameInfo {
+        frame: Frame::Label(name),
+        category_pair: CategoryHandle::OTHER.into(),
+        flags: FrameFlags::empty(),
+    };
+    profile.intern_frame(thread, info)
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@
 //! this module adds the data.
 
 mod time_axis;
+mod view_calls;
 mod view_data;
 
+pub use view_calls::ViewCalls;
 pub use view_data::{ComparedProfile, EventPair, ViewData};
 
 use crate::Result;

@@ -1,6 +1,10 @@
-//! speedscope's file format: one sampled profile for each event and thread.
+//! speedscope's file format: one sampled profile for each event and thread, or a timeline.
 //!
 //! Source: `https://www.speedscope.app/file-format-schema.json`.
+
+mod timeline;
+
+pub use timeline::TimelineWriter;
 
 use crate::Result;
 use crate::function_profile::{FunctionProfile, SiteSample, SymbolId};
@@ -10,6 +14,9 @@ use crate::table::Id;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
+
+/// The address of the format's schema, which names the format.
+const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
 #[derive(Serialize)]
 struct File<'a> {
@@ -26,11 +33,17 @@ struct Shared<'a> {
     frames: Vec<SpeedscopeFrame<'a>>,
 }
 
-#[derive(Serialize)]
-struct SpeedscopeFrame<'a> {
-    name: &'a str,
+/// A function.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SpeedscopeFrame<'a> {
+    /// The name.
+    pub name: &'a str,
+    /// The source file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<&'a str>,
+    pub file: Option<&'a str>,
+    /// The line of the declaration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -66,9 +79,10 @@ pub fn write(profile: &Profile, functions: &FunctionProfile, name: &str, out: &m
     let frames = functions.symbols.iter().map(|(_, symbol)| SpeedscopeFrame {
         name: &symbol.name,
         file: Some(&*symbol.file).filter(|file| !file.is_empty()),
+        line: None,
     });
     let file = File {
-        schema: "https://www.speedscope.app/file-format-schema.json",
+        schema: SCHEMA,
         exporter: "backtrail",
         name,
         profiles,

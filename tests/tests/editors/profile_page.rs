@@ -6,6 +6,8 @@
 use crate::bakery::variable;
 use crate::profiles;
 use backtrail_tests::backtrail::{backtrail, repository};
+use backtrail_tests::bundle::Bundle;
+use backtrail_tests::programs::{Variant, find};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
@@ -89,7 +91,13 @@ fn pages_work_by_keyboard_and_pointer() {
     }
     fs::write(path("large"), large).unwrap();
 
+    let slow = format!("main;{}! 7\n", "a".repeat(60));
+    fs::write(path("slow"), slow).unwrap();
+
     let report: &OsStr = "report".as_ref();
+    let (bundle, _) = Bundle::recorded(find("ledger").unwrap(), Variant::Pie, &["--full"]);
+    write_page(&[report, bundle.path.as_ref()], &path("calls.html"));
+    write_page(&[report, path("slow").as_ref()], &path("slow.html"));
     write_page(&[report, path("server.otlp").as_ref()], &path("report.html"));
     write_page(&[report, path("hostile").as_ref()], &path("hostile.html"));
     write_page(&[report, path("large").as_ref()], &path("large.html"));

@@ -1,5 +1,6 @@
 //! Exports of one recording in every format, each compared with the calls of `backtrail dump`.
 
+mod calls;
 mod protobuf;
 mod readers;
 use backtrail_tests::backtrail::{Run, backtrail};

@@ -22,7 +22,7 @@ export function setPage(webview: vscode.Webview, extension: vscode.Uri, page: Pa
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'nonce-${nonce}'; style-src 'nonce-${nonce}'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'nonce-${nonce}'; style-src 'nonce-${nonce}'; worker-src blob:">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${page.title}</title>
 <style nonce="${nonce}">${page.style}</style>

@@ -1,5 +1,6 @@
 /** A flame graph: a canvas that draws a call tree, and takes keys and the pointer. */
 
+import type { CallKind, CallSummary } from '../calls';
 import { describe } from '../describe';
 import { changeOf } from '../diff';
 import { element, prepare } from '../dom';
@@ -9,12 +10,15 @@ import { type Box, Layout } from '../layout';
 import type { WeighedTree } from '../sandwich';
 import type { State } from '../state';
 import { ROOT } from '../tree';
+import { CallView } from './call';
 
 /** The differences between flame graphs. */
 export interface GraphOptions {
   label: string;
   /** Callees, or the callers of a sandwich, are above instead of below. */
   isUpward: boolean;
+  /** Returns the calls of a node. */
+  callsOf: (node: number, fn: number) => CallSummary | undefined;
 }
 
 /** A flame graph. */
@@ -25,6 +29,7 @@ export class Graph {
   private readonly tall: HTMLElement;
   private readonly detail: HTMLElement;
   private readonly back: HTMLButtonElement;
+  private readonly call: CallView;
   private shown: (WeighedTree & { layout: Layout }) | undefined;
   private boxes: Box[] = [];
   private rows = 1;
@@ -48,6 +53,7 @@ export class Graph {
       onmousemove: (event) => this.hover(event as MouseEvent),
       onmouseleave: () => this.describe(this.focused),
       onfocus: () => this.say(),
+      oncontextmenu: (event) => this.focusAt(event as MouseEvent),
     });
     this.tall = element('div', {}, this.canvas);
     this.scroller = element('div', { class: 'graph', onscroll: () => this.redraw() }, this.tall);
@@ -58,7 +64,9 @@ export class Graph {
     if (state.host.openSource !== undefined) {
       tools.append(element('button', { type: 'button', onclick: () => this.source() }, 'Open source'));
     }
-    this.element = element('div', {}, this.scroller, this.detail, tools);
+    this.call = new CallView(state, () => this.focusedCalls());
+    tools.append(...this.call.buttons);
+    this.element = element('div', {}, this.scroller, this.detail, tools, this.call.element);
     new ResizeObserver(() => this.resize()).observe(this.scroller);
   }
 
@@ -91,6 +99,16 @@ export class Graph {
         this.paint();
       });
     }
+  }
+
+  /** Opens a call of the focused frame. */
+  openCall(kind: CallKind): void {
+    this.call.open(kind);
+  }
+
+  private focusedCalls(): { name: string; calls: CallSummary | undefined } {
+    const fn = this.shown?.tree.functions[this.focused] ?? -1;
+    return { name: this.state.terms.functionName(fn).name, calls: this.options.callsOf(this.focused, fn) };
   }
 
   private resize(): void {
@@ -157,6 +175,8 @@ export class Graph {
       this.sandwich();
     } else if (event.key === 'o') {
       this.source();
+    } else if (event.key === 'c' || event.key === 't') {
+      this.openCall(event.key === 'c' ? 'slowest' : 'typical');
     } else {
       return;
     }
@@ -178,6 +198,14 @@ export class Graph {
     }
   }
 
+  /** Moves the focus to the frame of a menu. */
+  private focusAt(event: MouseEvent): void {
+    const node = this.nodeAt(event);
+    if (node !== undefined) {
+      this.focus(node);
+    }
+  }
+
   private hover(event: MouseEvent): void {
     const node = this.nodeAt(event);
     this.canvas.style.cursor = node === undefined ? 'default' : 'pointer';
@@ -185,6 +213,9 @@ export class Graph {
   }
 
   private focus(node: number): void {
+    if (node !== this.focused) {
+      this.call.element.hidden = true;
+    }
     this.focused = node;
     this.reveal();
     this.redraw();

@@ -1,10 +1,12 @@
 /** The callers and callees of one function: two flame graphs, and two lists. */
 
+import type { CallKind, CallSummary } from '../calls';
 import { describeWeights } from '../describe';
 import { element } from '../dom';
 import { type WeighedTree, sandwich } from '../sandwich';
 import type { State } from '../state';
 import { ROOT, weightsAt } from '../tree';
+import { CallView } from './call';
 import { Graph } from './graph';
 
 /** The longest list of direct callers or callees. */
@@ -19,12 +21,17 @@ export class SandwichView {
   private readonly callers: Graph;
   private readonly callees: Graph;
   private readonly lists = element('div', { class: 'columns' });
+  private readonly call: CallView;
   private fn: number | undefined;
 
   constructor(private readonly state: State) {
-    this.callers = new Graph(state, { label: 'Callers', isUpward: true });
-    this.callees = new Graph(state, { label: 'Callees', isUpward: false });
+    // These trees join the calls of a function from all stacks.
+    const callsOf = (_node: number, fn: number) => state.profile.calls?.ofFunction(fn);
+    this.callers = new Graph(state, { label: 'Callers', isUpward: true, callsOf });
+    this.callees = new Graph(state, { label: 'Callees', isUpward: false, callsOf });
+    this.call = new CallView(state, () => this.selectedCalls());
     this.content.append(
+      element('div', { class: 'tools' }, ...this.call.buttons), this.call.element,
       element('h3', {}, 'Callers'), this.callers.element,
       element('h3', {}, 'Callees'), this.callees.element, this.lists,
     );
@@ -36,6 +43,7 @@ export class SandwichView {
   /** Selects a function, and moves the focus to its title. */
   select(fn: number): void {
     this.fn = fn;
+    this.call.element.hidden = true;
     this.update();
     this.title.focus();
   }
@@ -51,6 +59,16 @@ export class SandwichView {
   redraw(): void {
     this.callers.redraw();
     this.callees.redraw();
+  }
+
+  /** Opens a call of the function. */
+  openCall(kind: CallKind): void {
+    this.call.open(kind);
+  }
+
+  private selectedCalls(): { name: string; calls: CallSummary | undefined } {
+    const { fn = -1, state } = this;
+    return { name: state.terms.functionName(fn).name, calls: state.profile.calls?.ofFunction(fn) };
   }
 
   private show(fn: number): void {

@@ -1,14 +1,13 @@
 //! `backtrail profile export`.
 
-use super::selected::{event, read};
+use super::html;
+use super::selected::Selected;
 use super::send;
-use crate::args::{ProfileExport, ProfileFormat};
+use crate::args::{ProfileExport, ProfileFormat, ProfileSelection};
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::output_file;
-use backtrail_profile::format::html::{self, ViewData};
-use backtrail_profile::format::{firefox, folded, otlp, pprof, speedscope};
-use backtrail_profile::{FunctionProfile, Profile};
+use backtrail_profile::format::{firefox, folded, html as html_format, otlp, pprof, speedscope};
 use std::io::{IsTerminal, Write};
 
 /// Converts a profile to another format.
@@ -23,23 +22,26 @@ pub fn run(args: &ProfileExport) -> Result<(), Failure> {
     if let Some(path) = &args.output {
         output_file::refuse_existing(path, args.overwrite)?;
     }
-    let mut profile = read(&args.file)?;
-    if args.event.is_some() || format == ProfileFormat::Folded {
-        let event = event(&profile, args.event.as_deref(), &args.file)?;
-        profile.samples.retain(|sample| sample.event == event);
-    }
+    let selection = ProfileSelection {
+        event: args.event.clone(),
+        ..ProfileSelection::default()
+    };
+    let selected = match format {
+        ProfileFormat::Folded => Selected::open(&args.file, &selection)?,
+        _ => Selected::open_all_events(&args.file, &selection)?,
+    };
     if let Some(url) = &args.otlp {
-        return send::run(&profile, url);
+        return send::run(&selected.profile, url);
     }
     match &args.output {
         Some(path) => {
-            output_file::write_atomically(path, args.overwrite, |out| write(args, format, &profile, out))
+            output_file::write_atomically(path, args.overwrite, |out| write(args, format, &selected, out))
         }
         None => {
             let mut output = Output::new();
             match is_binary || !std::io::stdout().is_terminal() {
-                true => write(args, format, &profile, &mut output.bytes())?,
-                false => write(args, format, &profile, &mut output)?,
+                true => write(args, format, &selected, &mut output.bytes())?,
+                false => write(args, format, &selected, &mut output)?,
             }
             output.finish()
         }
@@ -49,33 +51,24 @@ pub fn run(args: &ProfileExport) -> Result<(), Failure> {
 fn write(
     args: &ProfileExport,
     format: ProfileFormat,
-    profile: &Profile,
+    selected: &Selected,
     mut out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let functions = || FunctionProfile::new(profile);
+    let Selected {
+        profile,
+        functions,
+        event,
+        ..
+    } = selected;
+    let name = args.file.display().to_string();
     match format {
         ProfileFormat::Pprof => pprof::write(profile, &mut out)?,
-        ProfileFormat::Folded => {
-            let event = event(profile, args.event.as_deref(), &args.file)?;
-            folded::write(&functions()?, event, &mut out)?;
-        }
+        ProfileFormat::Folded => folded::write(functions, *event, &mut out)?,
         ProfileFormat::Otlp => otlp::write(profile, &mut out)?,
-        ProfileFormat::Firefox => {
-            let event = event(profile, args.event.as_deref(), &args.file)?;
-            let name = args.file.display().to_string();
-            firefox::write(profile, &functions()?, event, &name, &mut out)?;
-        }
-        ProfileFormat::Speedscope => {
-            let name = args.file.display().to_string();
-            speedscope::write(profile, &functions()?, &name, &mut out)?;
-        }
+        ProfileFormat::Firefox => firefox::write(profile, functions, *event, &name, &mut out)?,
+        ProfileFormat::Speedscope => speedscope::write(profile, functions, &name, &mut out)?,
         ProfileFormat::HtmlData => {
-            let event = event(profile, args.event.as_deref(), &args.file)?;
-            let name = args.file.display().to_string();
-            html::write_data(
-                &ViewData::of_profile(&name, profile, &functions()?, event),
-                &mut out,
-            )?;
+            html_format::write_data(&html::data(&name, &args.file, selected)?, &mut out)?;
         }
     }
     Ok(())

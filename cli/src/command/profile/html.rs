@@ -1,10 +1,11 @@
 //! Pages for browsers: `--html` of `backtrail profile report` and `diff`.
 
+use super::calls;
 use super::selected::{Selected, different_units};
 use crate::args::{ProfileDiff, ProfileReport};
 use crate::exit::Failure;
 use crate::output_file;
-use backtrail_profile::format::html::{self, ComparedProfile, EventPair, ViewData};
+use backtrail_profile::format::html::{self, ComparedProfile, EventPair, ViewCalls, ViewData};
 use backtrail_profile::{EventId, Profile};
 use std::path::Path;
 
@@ -13,8 +14,30 @@ pub fn report(args: &ProfileReport, page: &Path) -> Result<(), Failure> {
     output_file::refuse_existing(page, args.overwrite)?;
     let selected = Selected::open_all_events(&args.file, &args.selection)?;
     let name = args.file.display().to_string();
-    let data = ViewData::of_profile(&name, &selected.profile, &selected.functions, selected.event);
-    write(&data, page, args.overwrite)
+    write(&data(&name, &args.file, &selected)?, page, args.overwrite)
+}
+
+/// Returns the data of a profile's page.
+pub fn data(name: &str, file: &Path, selected: &Selected) -> Result<ViewData, Failure> {
+    let Selected {
+        profile, functions, ..
+    } = selected;
+    let Some(calls) = &selected.calls else {
+        return Ok(ViewData::of_profile(name, profile, functions, selected.event));
+    };
+    // The page may be read in another folder.
+    let command = calls::command(&std::path::absolute(file)?);
+    let calls = ViewCalls {
+        command: &command,
+        summaries: &calls.summaries(functions),
+    };
+    Ok(ViewData::with_calls(
+        name,
+        profile,
+        functions,
+        selected.event,
+        Some(calls),
+    ))
 }
 
 /// Writes the page of a comparison.

@@ -1,5 +1,7 @@
 //! `backtrail profile`: takes, shows and converts profiles.
 
+mod bundle;
+mod calls;
 mod diff;
 mod export;
 mod html;

@@ -61,6 +61,9 @@ pub fn run(args: &ProfileReport) -> Result<(), Failure> {
     if let Some(path) = &args.html {
         return html::report(args, path);
     }
+    if let Some(name) = &args.calls {
+        return super::calls::run(args, name);
+    }
     let selected = Selected::open(&args.file, &args.selection)?;
     let tree = tree(args, &selected)?;
     let (event, unit) = selected.event();

@@ -1,10 +1,16 @@
 //! Reading a profile, and selecting the samples and frames of a view.
 
+use super::bundle;
 use super::symbolize::symbolize;
 use crate::args::ProfileSelection;
 use crate::exit::Failure;
-use backtrail_profile::{Collapse, EventId, Filter, FunctionProfile, Profile, Rules, SymbolId, format};
+use backtrail_export::{CallProfile, CallTimes, FunctionCalls};
+use backtrail_profile::{
+    CallSummaries, Collapse, EventId, Filter, FunctionProfile, Profile, Rules, StackId, SymbolId, ThreadId,
+    format,
+};
 use backtrail_symbolizer::DebugSearch;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The selected samples of a profile, by functions.
@@ -15,6 +21,46 @@ pub struct Selected {
     pub functions: FunctionProfile,
     /// The event that is shown, or shown first.
     pub event: EventId,
+    /// The single calls, if the profile is a bundle.
+    pub calls: Option<SelectedCalls>,
+}
+
+/// The calls of the selected threads. Rules on stacks do not apply to them.
+pub struct SelectedCalls {
+    /// Their lengths.
+    pub times: CallTimes,
+    /// The functions before rules.
+    functions: FunctionProfile,
+    /// The stack of these functions for each stack of the profile.
+    stacks: Vec<StackId>,
+    has_rules: bool,
+}
+
+impl SelectedCalls {
+    /// Returns the calls of a function of `shown`.
+    pub fn of_function(&self, shown: &FunctionProfile, symbol: SymbolId) -> FunctionCalls {
+        let original = shown
+            .symbol(symbol)
+            .and_then(|symbol| self.functions.symbols.find(symbol));
+        let of = |symbol| self.times.of_function(&self.functions, &self.stacks, symbol);
+        original.map(of).unwrap_or_default()
+    }
+
+    /// Returns examples for the functions and stacks of `shown`. Stacks that rules changed have
+    /// none.
+    pub fn summaries(&self, shown: &FunctionProfile) -> CallSummaries {
+        let mut summaries = self.times.summaries(&self.functions, &self.stacks);
+        if self.has_rules {
+            summaries.by_stack.clear();
+            let found = |(symbol, calls)| {
+                let symbol = self.functions.symbol(symbol)?;
+                Some((shown.symbols.find(symbol)?, calls))
+            };
+            let by_function = std::mem::take(&mut summaries.by_function);
+            summaries.by_function = by_function.into_iter().filter_map(found).collect();
+        }
+        summaries
+    }
 }
 
 impl Selected {
@@ -30,26 +76,40 @@ impl Selected {
     }
 
     fn read(path: &Path, selection: &ProfileSelection, is_one_event: bool) -> Result<Self, Failure> {
-        let mut profile = read(path)?;
+        let (mut profile, mut times) = read(path)?;
         let event = event(&profile, selection.event.as_deref(), path)?;
-        let filter = Filter {
-            event: is_one_event.then_some(event),
+        let mut filter = Filter {
+            event: None,
             time: None,
             thread: selection.thread.clone(),
             labels: selection.label.clone(),
         };
         let mut samples = std::mem::take(&mut profile.samples);
+        if let Some(times) = &mut times {
+            let chosen = samples.iter().filter(|sample| filter.matches(&profile, sample));
+            let threads: BTreeSet<ThreadId> = chosen.filter_map(|sample| sample.thread).collect();
+            times.retain(|thread| threads.contains(&thread));
+        }
+        filter.event = is_one_event.then_some(event);
         samples.retain(|sample| filter.matches(&profile, sample));
         profile.samples = samples;
         let rules = rules(selection);
-        let mut functions = FunctionProfile::new(&profile)?;
-        if !rules.is_empty() {
-            functions = rules.apply(&functions)?;
-        }
+        let (original, stacks) = FunctionProfile::with_stacks(&profile)?;
+        let calls = times.map(|times| SelectedCalls {
+            times,
+            functions: original.clone(),
+            stacks,
+            has_rules: !rules.is_empty(),
+        });
+        let functions = match rules.is_empty() {
+            true => original,
+            false => rules.apply(&original)?,
+        };
         Ok(Self {
             profile,
             functions,
             event,
+            calls,
         })
     }
 
@@ -108,19 +168,24 @@ pub fn different_units([event, unit]: [&str; 2], [other_event, other_unit]: [&st
     ))
 }
 
-/// Reads a profile of any known format.
-pub fn read(path: &Path) -> Result<Profile, Failure> {
+/// Reads a profile of any known format, or a bundle with the lengths of its calls.
+fn read(path: &Path) -> Result<(Profile, Option<CallTimes>), Failure> {
+    if bundle::is_bundle(path) {
+        // All names come from the files of the bundle.
+        let CallProfile { profile, times } = bundle::read(path)?;
+        return Ok((profile, Some(times)));
+    }
     let bytes = std::fs::read(path)
         .map_err(|error| Failure::failed(format_args!("cannot read {}: {error}", path.display())))?;
     let mut profile = format::read(&bytes)
         .map_err(|error| Failure::of(format_args!("{}: {error}", path.display()), error.is_refused()))?;
     let notes = symbolize(&mut profile, &DebugSearch::default())?;
     profile.notes.extend(notes);
-    Ok(profile)
+    Ok((profile, None))
 }
 
 /// Returns the event of this name, or the last one.
-pub fn event(profile: &Profile, name: Option<&str>, path: &Path) -> Result<EventId, Failure> {
+fn event(profile: &Profile, name: Option<&str>, path: &Path) -> Result<EventId, Failure> {
     let name_of = |event: &backtrail_profile::Event| profile.text(event.name).to_owned();
     let found = match name {
         None => profile.events.iter().last(),

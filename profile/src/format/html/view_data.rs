@@ -1,6 +1,7 @@
 //! The data of a page: texts, frames and stacks once, and samples added up.
 
 use super::time_axis::TimeAxis;
+use super::view_calls::{CallData, ViewCalls};
 use crate::Result;
 use crate::diff::Comparison;
 use crate::frame::StringId;
@@ -44,6 +45,7 @@ pub struct ViewData {
     stacks: StackColumns,
     samples: Vec<SampleColumns>,
     time: Option<TimeAxis>,
+    calls: Option<CallData>,
     notes: Vec<String>,
 }
 
@@ -88,6 +90,18 @@ impl ViewData {
     /// Returns the data of a profile, with all events that have samples. `event` is shown first.
     #[must_use]
     pub fn of_profile(name: &str, profile: &Profile, functions: &FunctionProfile, event: EventId) -> Self {
+        Self::with_calls(name, profile, functions, event, None)
+    }
+
+    /// Returns the same with examples of calls.
+    #[must_use]
+    pub fn with_calls(
+        name: &str,
+        profile: &Profile,
+        functions: &FunctionProfile,
+        event: EventId,
+        calls: Option<ViewCalls<'_>>,
+    ) -> Self {
         let mut events: Vec<EventId> = functions.samples.iter().map(|sample| sample.event).collect();
         events.push(event);
         events.sort_unstable();
@@ -96,7 +110,9 @@ impl ViewData {
         let time = TimeAxis::new(times.map(|time| time.0));
         let tables = Tables::new(functions, &[&functions.samples]);
         let samples = tables.samples(&functions.samples, &events, time.as_ref());
+        let calls = calls.map(|calls| tables.calls(calls));
         let mut data = tables.finish(vec![samples]);
+        data.calls = calls;
         data.names = vec![name.to_owned()];
         data.event = events.iter().position(|one| *one == event).unwrap_or(0);
         data.events = events.iter().map(|event| event_name(profile, *event)).collect();
@@ -229,6 +245,23 @@ impl<'a> Tables<'a> {
         columns
     }
 
+    /// Returns the calls of the functions and stacks with samples.
+    fn calls(&self, calls: ViewCalls<'_>) -> CallData {
+        let mut data = CallData::new(calls);
+        for (symbol, calls) in &calls.summaries.by_function {
+            if let Some(number) = self.symbols.get_index_of(symbol) {
+                data.functions.push(number, calls);
+            }
+        }
+        for (stack, calls) in &calls.summaries.by_stack {
+            let number = self.number(*stack);
+            if number > 0 {
+                data.stacks.push(number, calls);
+            }
+        }
+        data
+    }
+
     fn finish(mut self, samples: Vec<SampleColumns>) -> ViewData {
         let mut functions = FunctionColumns::default();
         for symbol in &self.symbols {
@@ -251,6 +284,7 @@ impl<'a> Tables<'a> {
             stacks: self.stacks,
             samples,
             time: None,
+            calls: None,
             notes: Vec::new(),
         }
     }
@@ -271,8 +305,9 @@ fn mark(functions: &FunctionProfile, stack: StackId, is_needed: &mut [bool]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::UnixNanos;
+    use crate::calls::{CallExample, CallSummaries, CallSummary};
     use crate::format::folded;
+    use crate::sample::UnixNanos;
     use serde_json::json;
 
     fn read(text: &str) -> (Profile, FunctionProfile) {
@@ -335,6 +370,51 @@ mod tests {
         // The event that is asked for is there, also without samples.
         let data = ViewData::of_profile("test", &profile, &functions, unused);
         assert_eq!((data.events.len(), data.event), (2, 1));
+    }
+
+    #[test]
+    fn functions_and_stacks_have_their_calls() {
+        let (profile, functions) = read("main;f 30\nmain;g;f 8\n");
+        let call = |position: &str, most| CallExample {
+            position: position.to_owned(),
+            least: 1,
+            most,
+            instructions: 7,
+        };
+        let summary = CallSummary {
+            measured: 2,
+            left_out: 1,
+            slowest: Some(call("t1#20", 9)),
+            typical: Some(call("t1#10", 5)),
+        };
+        let stack = functions.samples[1].stack;
+        let symbol = functions.stacks.split(stack).unwrap().1.symbol;
+        let summaries = CallSummaries {
+            unit: "nanoseconds".to_owned(),
+            by_function: [(symbol, summary)].into(),
+            by_stack: [(stack, CallSummary::default())].into(),
+        };
+        let calls = ViewCalls {
+            command: "open --at ",
+            summaries: &summaries,
+        };
+        let data = ViewData::with_calls("test", &profile, &functions, event(&profile), Some(calls));
+        let data = serde_json::to_value(data).unwrap();
+        let slowest = json!(["t1#20", 1, 9, 7]);
+        let typical = json!(["t1#10", 1, 5, 7]);
+        assert_eq!(
+            data["calls"],
+            json!({
+                "command": "open --at ",
+                "unit": "nanoseconds",
+                "functions": {
+                    "index": [1], "measured": [2], "leftOut": [1], "slowest": [slowest], "typical": [typical],
+                },
+                "stacks": {
+                    "index": [4], "measured": [0], "leftOut": [0], "slowest": [null], "typical": [null],
+                },
+            })
+        );
     }
 
     #[test]

@@ -3,11 +3,13 @@
 import { execFile } from 'node:child_process';
 import * as path from 'node:path';
 import * as vscode from 'vscode';
+import type { CallKind } from '../../../../web/src/calls';
 import { type ProfileData, parse } from '../../../../web/src/data';
 import { lineWeights } from '../../../../web/src/lines';
 import { Profile, type Selection } from '../../../../web/src/model';
 import { ROOT } from '../../../../web/src/tree';
 import { program } from '../../debug/adapter';
+import type { Traces } from '../../debug/open';
 import { showWarning, withProgress } from '../../messages';
 import { report } from '../../session';
 import { setPage } from '../html';
@@ -24,13 +26,20 @@ const MAX_FILES = 50;
 /** The command that opens profiles, and the marks of the one in front. */
 export class Profiles implements vscode.Disposable {
   private readonly marks = new CostMarks();
-  private readonly command = vscode.commands.registerCommand('backtrail.openProfile', (given?: vscode.Uri) => this.open(given));
+  private readonly commands = [
+    vscode.commands.registerCommand('backtrail.openProfile', (given?: vscode.Uri) => this.open(given)),
+    vscode.commands.registerCommand('backtrail.profile.slowest', () => this.front?.openCall('slowest')),
+    vscode.commands.registerCommand('backtrail.profile.typical', () => this.front?.openCall('typical')),
+  ];
   private front: OpenProfile | undefined;
 
-  constructor(private readonly extension: vscode.Uri) {}
+  constructor(
+    private readonly extension: vscode.Uri,
+    private readonly traces: Traces,
+  ) {}
 
   dispose(): void {
-    vscode.Disposable.from(this.command, this.marks).dispose();
+    vscode.Disposable.from(...this.commands, this.marks).dispose();
   }
 
   private async open(given: vscode.Uri | undefined): Promise<void> {
@@ -40,19 +49,23 @@ export class Profiles implements vscode.Disposable {
     if (uri === undefined || executable === undefined) {
       return;
     }
-    const name = path.basename(uri.fsPath);
+    // A bundle in a folder is chosen by its file.
+    const file = path.basename(uri.fsPath) === 'trace.json' ? path.dirname(uri.fsPath) : uri.fsPath;
+    const name = path.basename(file);
     try {
       const options = { location: vscode.ProgressLocation.Notification, title: `Reading ${name}` };
-      const data = parse(await withProgress(options, () => exported(executable, uri.fsPath)));
-      this.show(name, { ...data, names: [name] });
+      const data = parse(await withProgress(options, () => exported(executable, file)));
+      this.show(file, { ...data, names: [name] });
     } catch (error) {
       report(error);
     }
   }
 
-  private show(name: string, data: ProfileData): void {
+  private show(file: string, data: ProfileData): void {
+    const name = path.basename(file);
     const panel = vscode.window.createWebviewPanel('backtrail.profile', name, vscode.ViewColumn.Active, { retainContextWhenHidden: true });
-    const profile = new OpenProfile(new Profile(data), panel, this.marks);
+    const openCall = (position: string) => this.traces.debug(file, { position });
+    const profile = new OpenProfile(new Profile(data), panel, this.marks, openCall);
     this.front = profile;
     panel.onDidChangeViewState(() => {
       if (panel.active && this.front !== profile) {
@@ -95,6 +108,8 @@ class OpenProfile {
     private readonly profile: Profile,
     private readonly panel: vscode.WebviewPanel,
     private readonly marks: CostMarks,
+    /** Starts the debugger at a position of the bundle. */
+    private readonly debug: (position: string) => Promise<boolean>,
   ) {
     this.selection = { event: profile.data.event, range: undefined, normalize: false };
   }
@@ -113,7 +128,16 @@ class OpenProfile {
       case 'source':
         await this.openSource(message.file, message.line);
         break;
+      case 'call':
+        await this.debug(message.position);
+        break;
     }
+  }
+
+  /** Opens a call of the page's frame. */
+  openCall(kind: CallKind): void {
+    const message: ToPage = { type: 'open', kind };
+    void this.panel.webview.postMessage(message);
   }
 
   /** Shows the weights of lines for the selection of the page. */
