@@ -3,12 +3,10 @@
 //! Slices state their trace position as the annotation `position`, so that a user can go there in
 //! the debugger. Each name is sent once, and then referred to by its number (interning).
 
-mod schema;
-
 use crate::{Event, EventKind, FunctionId, Functions, Result, Timeline, Track};
 use backtrail_decoder::Watch;
-use prost::Message;
-use schema::{
+use backtrail_profile::format::perfetto::PacketWriter;
+use backtrail_profile::format::perfetto::schema::{
     DebugAnnotation, InternedData, InternedString, ProcessDescriptor, SourceLocation, ThreadDescriptor,
     TracePacket, TrackDescriptor, TrackEvent, sequence, slice,
 };
@@ -21,8 +19,7 @@ const POSITION: u64 = 1;
 pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<'_>) -> Result<()> {
     let mut functions = Functions::default();
     let mut writer = Writer {
-        out,
-        bytes: Vec::new(),
+        out: PacketWriter::new(out),
         sent: 0,
     };
     for (number, track) in timeline.tracks().iter().enumerate() {
@@ -37,22 +34,14 @@ pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<
 }
 
 struct Writer<'o> {
-    out: &'o mut dyn Write,
-    bytes: Vec<u8>,
+    out: PacketWriter<'o>,
     /// The number of functions whose name was sent.
     sent: u32,
 }
 
 impl Writer<'_> {
-    /// Writes a packet. A trace is a message with packets in field 1.
     fn packet(&mut self, packet: &TracePacket) -> Result<()> {
-        self.bytes.clear();
-        prost::encoding::encode_key(1, prost::encoding::WireType::LengthDelimited, &mut self.bytes);
-        packet
-            .encode_length_delimited(&mut self.bytes)
-            .map_err(|_| std::io::ErrorKind::OutOfMemory)
-            .map_err(std::io::Error::from)?;
-        Ok(self.out.write_all(&self.bytes)?)
+        Ok(self.out.write(packet)?)
     }
 
     fn describe(

@@ -6,6 +6,7 @@ pub mod html;
 pub mod otlp;
 pub mod perf_data;
 pub mod perf_script;
+pub mod perfetto;
 pub mod pprof;
 pub mod recording;
 pub mod speedscope;

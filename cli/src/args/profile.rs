@@ -313,6 +313,8 @@ pub enum ProfileFormat {
     Speedscope,
     /// The Firefox Profiler's JSON
     Firefox,
+    /// Perfetto's protobuf, with the weights of samples
+    Perfetto,
     /// OpenTelemetry's profiles (v1development), as protobuf
     Otlp,
     /// The data of the page that `profile report --html` writes, as JSON

@@ -132,6 +132,58 @@ fn round_trips_keep_stacks() {
     }
 }
 
+/// Reads a profile by the schema that Perfetto publishes in its Python package. Prints the number
+/// of unknown fields, and each stack with its event and weight.
+const BY_PERFETTO: &str = "
+import sys
+from google.protobuf.unknown_fields import UnknownFieldSet
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as schema
+trace = schema.Trace()
+trace.ParseFromString(open(sys.argv[1], 'rb').read())
+names, frames, stacks, events, unknown = {}, {}, {}, {}, 0
+for packet in trace.packet:
+    data = packet.interned_data
+    names.update((name.iid, name.str.decode()) for name in data.function_names)
+    frames.update((frame.iid, frame.function_name_id) for frame in data.frames)
+    stacks.update((stack.iid, stack.frame_ids) for stack in data.callstacks)
+    events.update((event.iid, event.name) for event in data.stack_sample_counter_descriptors)
+    parts = [packet, data, packet.stack_sample, *data.frames, *data.mappings, *data.callstacks,
+             *data.stack_sample_counter_descriptors, *data.stack_sample_task_contexts]
+    unknown += sum(len(UnknownFieldSet(part)) for part in parts)
+print(unknown)
+for packet in trace.packet:
+    if packet.HasField('stack_sample'):
+        sample = packet.stack_sample
+        stack = ';'.join(names[frames[frame]] for frame in stacks[sample.callstack_iid])
+        print(events[sample.primary_descriptor_iid], stack, sample.primary_weight)
+";
+
+#[test]
+fn perfetto_has_the_weights_by_its_own_schema() {
+    let python = Command::new("python3")
+        .args(["-c", "import perfetto.protos.perfetto.trace"])
+        .output();
+    if !python.is_ok_and(|python| python.status.success()) {
+        eprintln!("skipped: no Perfetto for Python on this machine (pip install perfetto protobuf)");
+        return;
+    }
+    let files = Files::new();
+    let run = files.run(&["export", "before", "--format", "perfetto", "-o", "out"]);
+    assert_eq!((&*run.stdout, &*run.stderr, run.status), ("", "", Some(0)));
+    let mut script = Command::new("python3");
+    let output = script.args(["-c", BY_PERFETTO]).arg(files.path("out")).output();
+    let output = output.unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    let expected = BEFORE.lines().map(|line| format!("samples {line}"));
+    let expected: Vec<String> = std::iter::once("0".to_owned()).chain(expected).collect();
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+}
+
 #[test]
 fn damaged_profiles_are_refused_in_a_sentence() {
     let files = Files::new();

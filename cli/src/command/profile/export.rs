@@ -7,13 +7,16 @@ use crate::args::{ProfileExport, ProfileFormat, ProfileSelection};
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::output_file;
-use backtrail_profile::format::{firefox, folded, html as html_format, otlp, pprof, speedscope};
+use backtrail_profile::format::{firefox, folded, html as html_format, otlp, perfetto, pprof, speedscope};
 use std::io::{IsTerminal, Write};
 
 /// Converts a profile to another format.
 pub fn run(args: &ProfileExport) -> Result<(), Failure> {
     let format = args.format.unwrap_or(ProfileFormat::Otlp);
-    let is_binary = matches!(format, ProfileFormat::Pprof | ProfileFormat::Otlp);
+    let is_binary = matches!(
+        format,
+        ProfileFormat::Pprof | ProfileFormat::Otlp | ProfileFormat::Perfetto
+    );
     if args.output.is_none() && args.otlp.is_none() && is_binary && std::io::stdout().is_terminal() {
         return Err(Failure::usage(
             "this format is binary; write it to a file with -o, or redirect the output",
@@ -64,6 +67,7 @@ fn write(
     match format {
         ProfileFormat::Pprof => pprof::write(profile, &mut out)?,
         ProfileFormat::Folded => folded::write(functions, *event, &mut out)?,
+        ProfileFormat::Perfetto => perfetto::write(profile, &mut out)?,
         ProfileFormat::Otlp => otlp::write(profile, &mut out)?,
         ProfileFormat::Firefox => firefox::write(profile, functions, *event, &name, &mut out)?,
         ProfileFormat::Speedscope => speedscope::write(profile, functions, &name, &mut out)?,
