@@ -251,6 +251,8 @@ pub enum ProfileView {
     Callers,
     /// Calls that one function makes
     Callees,
+    /// Source lines by their own weight
+    Lines,
 }
 
 /// `backtrail profile diff`.

@@ -1,6 +1,8 @@
 //! `backtrail profile`: reports, comparisons and conversions.
 
 use super::export;
+use backtrail_profile::format::pprof;
+use backtrail_profile::{Frame, Function, Profile, StackId};
 use backtrail_tests::backtrail::{Run, backtrail};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -97,6 +99,44 @@ fn rules_change_the_tree() {
         .map(|call| call["name"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["memcpy", "parse", "main"]);
+}
+
+#[test]
+fn lines_have_weights_and_the_text_of_their_source() {
+    let files = Files::new();
+    let source = files.path("work.c");
+    std::fs::write(&source, "int f() {\n  return 3;\n}\n").unwrap();
+    let mut profile = Profile::default();
+    let event = profile.event("cpu", "nanoseconds", 1).unwrap();
+    let name = profile.string("f").unwrap();
+    for (file, line, weight) in [(source.to_str().unwrap(), 2, 30), ("/no/such/file.c", 9, 10)] {
+        let function = Function {
+            name,
+            linkage_name: name,
+            file: Some(profile.string(file).unwrap()),
+            start_line: 1,
+        };
+        let function = profile.functions.intern(function).unwrap();
+        let frame = profile.frames.intern(Frame::Function { function, line }).unwrap();
+        let stack = profile.stacks.push(StackId::EMPTY, frame).unwrap();
+        profile.add(event, weight, stack).unwrap();
+    }
+    let mut bytes = Vec::new();
+    pprof::write(&profile, &mut bytes).unwrap();
+    std::fs::write(files.path("out"), bytes).unwrap();
+    let report = files.json(&["report", "out", "--view", "lines", "--json"]);
+    assert_eq!(
+        report["lines"],
+        serde_json::json!([
+            {"file": source.to_str().unwrap(), "line": 2, "own": 30, "total": 30, "text": "return 3;"},
+            {"file": "/no/such/file.c", "line": 9, "own": 10, "total": 10},
+        ])
+    );
+    let run = files.run(&["report", "out", "--view", "lines"]);
+    let expected = format!("30 ns 75.0% 30 ns 75.0% {}:2 return 3;", source.display());
+    assert_eq!(lines(&run.stdout)[1], expected);
+    let run = files.run(&["report", "before", "--view", "lines"]);
+    assert_eq!(lines(&run.stdout)[1], "100 100.0% 100 100.0% [line unknown]");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod calls;
 mod diff;
 mod export;
 mod html;
+mod lines;
 #[cfg(feature = "profiler")]
 mod record;
 mod report;

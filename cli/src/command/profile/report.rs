@@ -1,6 +1,7 @@
 //! `backtrail profile report`.
 
 use super::html;
+use super::lines::{self, LineRow};
 use super::selected::Selected;
 use super::weight;
 use crate::args::{ProfileReport, ProfileView};
@@ -26,6 +27,8 @@ struct Report<'a> {
     functions: Option<Vec<FunctionRow<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     calls: Option<Vec<Call<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lines: Option<Vec<LineRow>>,
 }
 
 /// A function.
@@ -65,9 +68,13 @@ pub fn run(args: &ProfileReport) -> Result<(), Failure> {
         return super::calls::run(args, name);
     }
     let selected = Selected::open(&args.file, &args.selection)?;
-    let tree = tree(args, &selected)?;
     let (event, unit) = selected.event();
-    let is_top = args.view == ProfileView::Top;
+    let (mut functions, mut calls, mut line_rows) = (None, None, None);
+    match args.view {
+        ProfileView::Lines => line_rows = Some(lines::rows(&selected, args.limit)?),
+        ProfileView::Top => functions = Some(rows(&selected, &tree(args, &selected)?, args.limit)),
+        _ => calls = Some(nodes(&selected, &tree(args, &selected)?, args.min_percent)),
+    }
     let report = Report {
         file: args.file.display().to_string(),
         event,
@@ -75,8 +82,9 @@ pub fn run(args: &ProfileReport) -> Result<(), Failure> {
         total: selected.total(),
         samples: selected.functions.samples.len(),
         notes: &selected.profile.notes,
-        functions: is_top.then(|| rows(&selected, &tree, args.limit)),
-        calls: (!is_top).then(|| calls(&selected, &tree, args.min_percent)),
+        functions,
+        calls,
+        lines: line_rows,
     };
     let mut output = Output::new();
     match args.json {
@@ -91,7 +99,7 @@ fn tree(args: &ProfileReport, selected: &Selected) -> Result<CallTree<1>, Failur
     let function = || selected.function(args.function.as_deref().unwrap_or(""));
     let profile = &selected.functions;
     Ok(match args.view {
-        ProfileView::Top | ProfileView::Tree => CallTree::new(profile, column),
+        ProfileView::Top | ProfileView::Lines | ProfileView::Tree => CallTree::new(profile, column),
         ProfileView::Inverted => CallTree::inverted(profile, column),
         ProfileView::Callers => CallTree::callers_of(profile, function()?, column),
         ProfileView::Callees => CallTree::callees_of(profile, function()?, column),
@@ -118,7 +126,7 @@ fn rows<'a>(selected: &'a Selected, tree: &CallTree<1>, limit: usize) -> Vec<Fun
 }
 
 /// Returns the nodes of a tree in the order in which they are printed.
-fn calls<'a>(selected: &'a Selected, tree: &CallTree<1>, min_percent: f64) -> Vec<Call<'a>> {
+fn nodes<'a>(selected: &'a Selected, tree: &CallTree<1>, min_percent: f64) -> Vec<Call<'a>> {
     let all = tree.node(NodeIdx::ROOT).map_or(0, |root| root.total[0]);
     let least = all as f64 * min_percent / 100.0;
     let mut calls = Vec::new();
@@ -171,11 +179,21 @@ fn print(report: &Report<'_>, has_own: bool, output: &mut Output) -> Result<(), 
         false => column(total),
     };
     match has_own {
+        true if report.lines.is_some() => writeln!(output, "{:>17} {:>17}  line", "own", "total")?,
         true => writeln!(output, "{:>17} {:>17}  function", "own", "total")?,
         false => writeln!(output, "{:>17}  function", "total")?,
     }
     for row in report.functions.iter().flatten() {
         writeln!(output, "{}  {}", line(row.own, row.total), place(&row.name))?;
+    }
+    for row in report.lines.iter().flatten() {
+        let place = match row.line {
+            0 => "[line unknown]".to_owned(),
+            line => format!("{}:{line}", row.file),
+        };
+        let text = row.text.as_deref().unwrap_or_default();
+        let shown = format!("{}  {place}  {text}", line(row.own, row.total));
+        writeln!(output, "{}", shown.trim_end())?;
     }
     for call in report.calls.iter().flatten() {
         let indent = " ".repeat(call.depth);
