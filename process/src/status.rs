@@ -185,7 +185,7 @@ pub fn has_ended(tid: RawTid) -> bool {
     state_and_flags(tid).is_none_or(|(state, _)| matches!(state.as_str(), "Z" | "X"))
 }
 
-/// Returns whether a thread has ended, or is on its way out, as after SIGKILL. Its memory may be gone.
+/// Returns whether a thread has ended or is about to end, as after SIGKILL. Its memory may be gone.
 #[must_use]
 pub fn is_ending(tid: RawTid) -> bool {
     /// `PF_EXITING` (`linux/sched.h`).

@@ -1,5 +1,6 @@
 //! A report of a difference between two engines, with what is needed to find the cause.
 
+use crate::engines::assembler::Segment;
 use crate::engines::compare::{self, Item, Level, Recording, difference};
 use crate::engines::encode::Trace;
 use crate::engines::minimise::minimise;
@@ -17,19 +18,25 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The number of items shown before and after the first difference.
 const AROUND: usize = 5;
 
+/// The prefix of instructions with more registers (Intel APX specification, "REX2 Prefix").
+const REX2: u8 = 0xd5;
+/// The name of an instruction with this prefix in descriptions of differences.
+pub const REX2_NAME: &str = "an instruction with REX2";
+
 /// Returns a short description of the difference between two engines on a trace.
 pub fn differ(first: &dyn Engine, second: &dyn Engine, trace: &Trace, level: Level) -> Option<String> {
     let recordings = [first, second].map(|engine| Recording::of(engine, trace));
-    word(&recordings, level)
+    word(&recordings, &trace.code, level)
 }
 
 /// Returns short names of the first two items that differ. Further cases with the same names are
 /// rarely new.
-fn word(recordings: &[Recording; 2], level: Level) -> Option<String> {
+fn word(recordings: &[Recording; 2], code: &[Segment], level: Level) -> Option<String> {
     let difference = difference(&recordings[0], &recordings[1], level)?;
     let places = [difference.first, difference.second];
     let words = [0, 1].map(|side| match recordings[side].items.get(places[side]) {
         None => "the end".to_owned(),
+        Some(Item::Instruction { at, .. }) if byte_at(code, *at) == Some(REX2) => REX2_NAME.to_owned(),
         Some(Item::Instruction { .. }) => "an instruction".to_owned(),
         Some(Item::Panic(_)) => "a panic".to_owned(),
         Some(Item::Event(Event::Lost {
@@ -47,10 +54,18 @@ fn word(recordings: &[Recording; 2], level: Level) -> Option<String> {
     Some(words.join(" for "))
 }
 
+fn byte_at(code: &[Segment], at: Avma) -> Option<u8> {
+    let segment = |segment: &Segment| {
+        let offset = at.0.checked_sub(segment.start)?;
+        segment.bytes.get(usize::try_from(offset).ok()?).copied()
+    };
+    code.iter().find_map(segment)
+}
+
 /// Compares two engines on a trace, and returns a report of a difference.
 pub fn check(first: &dyn Engine, second: &dyn Engine, trace: &Trace, level: Level) -> Option<String> {
     let recordings = [first, second].map(|engine| Recording::of(engine, trace));
-    let word = word(&recordings, level)?;
+    let word = word(&recordings, &trace.code, level)?;
     Some(tell(first, second, trace, level, &word, recordings))
 }
 
@@ -69,7 +84,9 @@ fn tell(
     let cut = units::cut(&trace.bytes);
     let mut text = String::new();
     sides(&mut text, first, second, &cut, &recordings, level);
-    let differs = |units: &[Unit]| word(&both(&units::join(units)), level).is_some_and(|word| word == same);
+    let differs = |units: &[Unit]| {
+        word(&both(&units::join(units)), &trace.code, level).is_some_and(|word| word == same)
+    };
     let smaller = minimise(&cut, PATIENCE, differs);
     let recordings = both(&units::join(&smaller));
     let _ = writeln!(

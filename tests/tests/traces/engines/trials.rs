@@ -2,6 +2,7 @@
 
 use crate::engines::compare::{Level, Recording, image};
 use crate::engines::encode::{self, Expected, Trace};
+use crate::engines::report::REX2_NAME;
 use crate::engines::watch::Watch;
 use crate::engines::{mutate, report, run, units};
 use backtrail_decoder::engine::native::Native;
@@ -159,11 +160,13 @@ fn is_beyond_libipt(trace: &Trace) -> bool {
 /// MWAIT without a following EXSTOP), and code before a MODE packet, which libipt decodes anyway.
 /// Another is a conditional branch out of a filter's range at the end of a trace. It writes TIP.PGD
 /// alone (SDM volume 3, table "PT Packets from a PacketEn transition"), which libipt does not
-/// associate with the branch.
+/// associate with the branch. libipt 2.1 does not know the prefix REX2 either, and takes its
+/// operands for the next instruction.
 fn is_excused(word: &str, trace: &Trace) -> bool {
     word.starts_with("\"internal error\" for")
         || word.contains("unknown execution mode")
         || word == "the end for Disabled" && !trace.config.filters.is_empty()
+        || word == format!("{REX2_NAME} for {REX2_NAME}")
 }
 
 /// Returns how the decode of a trace differs from the executed instructions.

@@ -33,7 +33,13 @@ impl FlowDecoder<'_, '_> {
                 return Err(Stop::End);
             }
             if !self.enabled {
-                return Err(Error::NotEnabled.into());
+                // The last packets may repeat that tracing is disabled.
+                let is_end = self.outcomes_len == 0 && matches!(self.ahead, Err(Error::End));
+                return Err(if is_end {
+                    Stop::End
+                } else {
+                    Error::NotEnabled.into()
+                });
             }
             if self.pending.is_some() {
                 self.step_through_block()?;
