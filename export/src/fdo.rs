@@ -5,9 +5,10 @@
 //! in last branch records. The outputs are in [`backtrail_profile::fdo`].
 
 mod binary;
+mod call_stack;
 mod lbr;
 mod trace;
 
 pub use binary::FdoBinary;
-pub use lbr::{branches_of_perf_data, branches_of_script};
-pub use trace::branches_of_session;
+pub use lbr::{LbrCounts, branches_of_perf_data, branches_of_script};
+pub use trace::{branches_of_session, contexts_of_session};

@@ -3,7 +3,9 @@
 use crate::source::FileBytes;
 use crate::sources::Sources;
 use crate::tables::Tables;
-use crate::{DebugSearch, Error, Frame, Function, InlinedCopy, LineMatch, LineRow, SampleFrame, UnwindRow};
+use crate::{
+    CodeSymbol, DebugSearch, Error, Frame, Function, InlinedCopy, LineMatch, LineRow, SampleFrame, UnwindRow,
+};
 use backtrail_pt::{BuildId, FileOffset, Svma};
 use std::ops::Range;
 use std::path::Path;
@@ -77,6 +79,22 @@ impl SymbolFile {
     #[must_use]
     pub fn debug_gap(&self) -> Option<String> {
         self.cell.with_dependent(|_, tables| tables.debug_gap())
+    }
+
+    /// Returns the contents of a section that is not loaded, of the file or of its debug file. It
+    /// is empty if there is none, or if it is compressed.
+    #[must_use]
+    pub fn section(&self, name: &str) -> &[u8] {
+        let sources = self.cell.borrow_owner();
+        let files = std::iter::once(&sources.module).chain(&sources.debug);
+        let mut contents = files.filter_map(|file| Some(file.section(&file.elf().ok()?, name)));
+        contents.find(|contents| !contents.is_empty()).unwrap_or_default()
+    }
+
+    /// Returns the symbols of code, in the order of their addresses. Stubs of the PLT are left out.
+    #[must_use]
+    pub fn code_symbols(&self) -> Vec<CodeSymbol> {
+        self.cell.with_dependent(|_, tables| tables.code_symbols())
     }
 
     /// Returns the physical function that contains `at`, from DWARF or else from the symbol tables.

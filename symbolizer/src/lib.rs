@@ -66,7 +66,8 @@ pub use error::Error;
 pub use file::SymbolFile;
 pub use location::{CallSite, FrameState, LocationExpression, Piece, Unknown, ValueLocation};
 pub use model::{
-    Declaration, Frame, Function, FunctionKind, InlinedCopy, LineMatch, LineRow, SampleFrame, SourceLocation,
+    CodeSymbol, Declaration, Frame, Function, FunctionKind, InlinedCopy, LineMatch, LineRow, SampleFrame,
+    SourceLocation,
 };
 pub use names::{is_named, is_visible};
 pub use search::DebugSearch;

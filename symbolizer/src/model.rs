@@ -24,6 +24,17 @@ pub enum FunctionKind {
     Label,
 }
 
+/// A symbol of code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeSymbol {
+    /// The name, not demangled and without a version.
+    pub linkage_name: Arc<str>,
+    /// The address.
+    pub address: Svma,
+    /// Whether it is visible in its object file only.
+    pub is_local: bool,
+}
+
 /// A physical function: it has its own code, and is not an inlined copy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Function<A = Svma> {

@@ -12,6 +12,8 @@ pub(crate) struct Symbol<'d> {
     pub kind: FunctionKind,
     /// Whether the symbol is visible outside of its object file.
     pub global: bool,
+    /// The position in the tables.
+    pub number: u32,
     /// Whether the table states no size. `range` then ends where the next symbol starts.
     pub unsized_: bool,
 }

@@ -6,7 +6,7 @@ use crate::names;
 use crate::range_map::RangeMap;
 use crate::source::Elf;
 use crate::symbol::Symbol;
-use crate::{Function, FunctionKind, plt};
+use crate::{CodeSymbol, Function, FunctionKind, plt};
 use backtrail_pt::Svma;
 use object::read::elf::Sym;
 use object::{LittleEndian, elf};
@@ -54,6 +54,7 @@ impl<'d> SymbolTable<'d> {
             linkage: stub.target,
             kind: FunctionKind::Plt,
             global: false,
+            number: u32::MAX,
             unsized_: false,
         }));
         symbols.sort_by(|a, b| {
@@ -116,6 +117,19 @@ impl<'d> SymbolTable<'d> {
                 linkage: format!("{}@plt", name.linkage).into(),
             }
         }))
+    }
+
+    /// Returns all symbols that are not stubs, in the order of their addresses. Those of the same
+    /// address are in the order of the tables.
+    pub fn code_symbols(&self) -> impl Iterator<Item = CodeSymbol> {
+        let is_stub = |symbol: &&Symbol| symbol.kind == FunctionKind::Plt;
+        let mut symbols: Vec<_> = self.symbols.iter().filter(|symbol| !is_stub(symbol)).collect();
+        symbols.sort_by_key(|symbol| (symbol.range.start, symbol.number));
+        symbols.into_iter().map(|symbol| CodeSymbol {
+            linkage_name: String::from_utf8_lossy(symbol.linkage).into(),
+            address: Svma(symbol.range.start),
+            is_local: !symbol.global,
+        })
     }
 
     /// Converts a symbol to a function without a source line.
@@ -268,6 +282,7 @@ fn collect<'d>(
             linkage,
             kind,
             global: !symbol.is_local(),
+            number: u32::try_from(symbols.len()).unwrap_or(u32::MAX),
             unsized_: size == 0,
         });
     }

@@ -11,7 +11,8 @@ use crate::symbols::SymbolTable;
 use crate::types::Type;
 use crate::unwind::{UnwindRow, UnwindTables};
 use crate::{
-    Error, Frame, Function, FunctionKind, InlinedCopy, LineMatch, LineRow, SampleFrame, SourceLocation,
+    CodeSymbol, Error, Frame, Function, FunctionKind, InlinedCopy, LineMatch, LineRow, SampleFrame,
+    SourceLocation,
 };
 use backtrail_pt::{BuildId, Svma};
 use object::elf::{PT_LOAD, PT_TLS};
@@ -102,6 +103,10 @@ impl<'d> Tables<'d> {
         };
         let split = debug.split_units();
         (split > 0).then(|| format!("the .dwo files of {split} units were not found"))
+    }
+
+    pub fn code_symbols(&self) -> Vec<CodeSymbol> {
+        self.symbols.code_symbols().collect()
     }
 
     pub fn function_at(&self, at: u64) -> Option<Function> {

@@ -28,6 +28,13 @@ pub struct Fdo {
     /// Print a report as JSON, with all rows
     #[arg(long)]
     pub json: bool,
+    /// With csspgo, write each calling context as a profile of its own, instead of only those that
+    /// the next build should inline
+    #[arg(long)]
+    pub all_contexts: bool,
+    /// With csspgo, keep at most this many calls of each context, the innermost [default: all]
+    #[arg(long, value_name = "N")]
+    pub max_context_depth: Option<usize>,
     /// How bundles are decoded.
     #[command(flatten)]
     pub decode: Decode,
@@ -36,10 +43,15 @@ pub struct Fdo {
 /// Formats of `backtrail fdo`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FdoFormat {
-    /// A sample profile by lines, for clang -fprofile-sample-use
+    /// A sample profile by lines, or by pseudo-probes if the binary has them, for clang
+    /// -fprofile-sample-use
     Autofdo,
+    /// The same with calling contexts, from bundles and from LBR with call chains
+    Csspgo,
     /// Branches by addresses, for perf2bolt --pa
     Preagg,
+    /// Branches and fall-throughs by functions, for llvm-bolt -data
+    Fdata,
     /// Loops with their numbers of iterations, and mispredicted branches, for people
     Report,
 }

@@ -1,11 +1,12 @@
 //! A binary with its instructions, functions and lines.
 
-use backtrail_profile::fdo::{Binary, CodeRange, SourceFrame};
+use backtrail_profile::fdo::pseudo_probe::{ProbeSections, PseudoProbes, guid};
+use backtrail_profile::fdo::{Binary, CodeRange, LinkedFunction, SourceFrame, Transfer};
 use backtrail_pt::instruction::{Mode, decode};
 use backtrail_pt::{Avma, BuildId, Cofi, FileOffset, Svma};
-use backtrail_symbolizer::{DebugSearch, Error, Function, SymbolFile};
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use backtrail_symbolizer::{DebugSearch, Error, Function, FunctionKind, SymbolFile};
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
@@ -18,12 +19,16 @@ pub struct FdoBinary {
     symbols: SymbolFile,
     name: String,
     parts: RefCell<BTreeMap<Svma, Rc<FunctionPart>>>,
+    probes: Option<PseudoProbes>,
+    linked_names: OnceCell<BTreeMap<Svma, Arc<str>>>,
 }
 
 /// A contiguous part of a function, disassembled.
 struct FunctionPart {
     range: Range<Svma>,
     instructions: Vec<PartInstruction>,
+    /// Whether it is a stub of the PLT, which linkers make.
+    is_stub: bool,
 }
 
 /// An instruction of a part.
@@ -32,8 +37,14 @@ struct PartInstruction {
     /// The distance from the start of the part.
     offset: u32,
     len: u8,
-    /// Whether the next instruction in memory never follows it.
-    is_barrier: bool,
+    transfer: Transfer,
+}
+
+impl PartInstruction {
+    /// Returns whether the next instruction in memory never follows it.
+    fn is_barrier(self) -> bool {
+        matches!(self.transfer, Transfer::Jump(_) | Transfer::Return)
+    }
 }
 
 /// The most bytes of one part of a function that are disassembled.
@@ -55,7 +66,32 @@ impl FdoBinary {
             symbols: SymbolFile::open(path, search)?,
             name: name.to_string_lossy().into_owned(),
             parts: RefCell::default(),
+            probes: None,
+            linked_names: OnceCell::new(),
         })
+    }
+
+    /// Reads the pseudo-probes, if the compiler added any. From then on, sample profiles are by
+    /// probes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PseudoProbes::read`].
+    pub fn read_probes(&mut self) -> backtrail_profile::Result<()> {
+        let sections = ProbeSections {
+            descriptions: self.symbols.section(".pseudo_probe_desc"),
+            probes: self.symbols.section(".pseudo_probe"),
+        };
+        if sections.descriptions.is_empty() || sections.probes.is_empty() {
+            return Ok(());
+        }
+        let symbols = self.symbols.code_symbols();
+        let starts: HashMap<u64, Svma> = symbols
+            .iter()
+            .map(|symbol| (guid(&symbol.linkage_name), symbol.address))
+            .collect();
+        self.probes = Some(PseudoProbes::read(sections, &|guid| starts.get(&guid).copied())?);
+        Ok(())
     }
 
     /// Returns the name of the file, without its folder.
@@ -88,6 +124,27 @@ impl FdoBinary {
         self.symbols.contains_code(at)
     }
 
+    /// Returns the names of symbols by their addresses, as BOLT makes them: local ones are
+    /// numbered in the order of their addresses.
+    fn linked_names(&self) -> &BTreeMap<Svma, Arc<str>> {
+        self.linked_names.get_or_init(|| {
+            let mut numbers: HashMap<Arc<str>, u32> = HashMap::new();
+            let mut names = BTreeMap::new();
+            for symbol in self.symbols.code_symbols() {
+                let name: Arc<str> = match symbol.is_local {
+                    true => {
+                        let number = numbers.entry(Arc::clone(&symbol.linkage_name)).or_default();
+                        *number += 1;
+                        format!("{}/{number}", symbol.linkage_name).into()
+                    }
+                    false => symbol.linkage_name,
+                };
+                names.entry(symbol.address).or_insert(name);
+            }
+            names
+        })
+    }
+
     fn part_at(&self, at: Svma) -> Option<Rc<FunctionPart>> {
         let known = self
             .parts
@@ -100,7 +157,7 @@ impl FdoBinary {
         }
         let function = self.symbols.function_at(at)?;
         let range = self.part_of(&function, at)?;
-        let part = Rc::new(self.disassemble(range));
+        let part = Rc::new(self.disassemble(range, function.kind == FunctionKind::Plt));
         self.parts.borrow_mut().insert(part.range.start, Rc::clone(&part));
         Some(part)
     }
@@ -114,7 +171,7 @@ impl FdoBinary {
         parts.find(|part| part.contains(&at))
     }
 
-    fn disassemble(&self, range: Range<Svma>) -> FunctionPart {
+    fn disassemble(&self, range: Range<Svma>, is_stub: bool) -> FunctionPart {
         let size = range.end.0.saturating_sub(range.start.0).min(MAX_PART);
         let mut code = vec![0; usize::try_from(size).unwrap_or(0)];
         let read = self.symbols.read_constant(range.start, &mut code);
@@ -129,10 +186,7 @@ impl FdoBinary {
                     instructions.push(PartInstruction {
                         offset: offset as u32,
                         len: instruction.len,
-                        is_barrier: matches!(
-                            instruction.cofi,
-                            Cofi::Jump { .. } | Cofi::IndirectJump | Cofi::Return
-                        ),
+                        transfer: transfer_of(instruction.cofi),
                     });
                     usize::from(instruction.len)
                 }
@@ -141,7 +195,11 @@ impl FdoBinary {
             };
             rest = rest.get(len..).unwrap_or_default();
         }
-        FunctionPart { range, instructions }
+        FunctionPart {
+            range,
+            instructions,
+            is_stub,
+        }
     }
 
     /// Returns the first instruction at or after an address, in the part that contains it or in the
@@ -178,7 +236,7 @@ impl Binary for FdoBinary {
             if start >= range.last {
                 return false;
             }
-            if instruction.is_barrier {
+            if instruction.is_barrier() {
                 return true;
             }
             at = start + u64::from(instruction.len);
@@ -210,5 +268,57 @@ impl Binary for FdoBinary {
         // A stub of the PLT has no frames.
         let frames = self.symbols.sample_frames_at(at);
         frames.last().map(|frame| frame.linkage_name.clone())
+    }
+
+    fn transfer(&self, at: Svma) -> Option<Transfer> {
+        let part = self.part_at(at).filter(|part| !part.is_stub)?;
+        let offset = at.0.checked_sub(part.range.start.0)?;
+        let instructions = &part.instructions;
+        let found = instructions.binary_search_by_key(&offset, |here| u64::from(here.offset));
+        let instruction = instructions.get(found.ok()?)?;
+        Some(instruction.transfer)
+    }
+
+    fn instruction_before(&self, at: Svma) -> Option<Svma> {
+        let last = Svma(at.0.checked_sub(1)?);
+        let part = self.part_at(last)?;
+        let offset = last.0.checked_sub(part.range.start.0)?;
+        let after = part
+            .instructions
+            .partition_point(|here| u64::from(here.offset) <= offset);
+        let found = part.instructions.get(after.checked_sub(1)?)?;
+        Some(part.range.start + u64::from(found.offset))
+    }
+
+    fn probes(&self) -> Option<&PseudoProbes> {
+        self.probes.as_ref()
+    }
+
+    fn linked_function(&self, at: Svma) -> Option<LinkedFunction> {
+        let part = self.part_at(at)?;
+        let range = part.range.clone();
+        let name = match part.is_stub {
+            true => {
+                let stub = self.symbols.function_at(at)?;
+                let target = stub
+                    .linkage_name
+                    .strip_suffix("@plt")
+                    .unwrap_or(&stub.linkage_name);
+                format!("{target}@PLT").into()
+            }
+            false => Arc::clone(self.linked_names().get(&range.start)?),
+        };
+        Some(LinkedFunction { name, range })
+    }
+}
+
+fn transfer_of(cofi: Cofi) -> Transfer {
+    match cofi {
+        Cofi::Call { .. } | Cofi::IndirectCall => Transfer::Call,
+        Cofi::Return => Transfer::Return,
+        Cofi::Jump { target } => Transfer::Jump(Some(Svma(target.0))),
+        Cofi::IndirectJump => Transfer::Jump(None),
+        Cofi::Conditional { target } => Transfer::Conditional(Svma(target.0)),
+        _ => Transfer::None,
     }
 }

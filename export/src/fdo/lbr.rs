@@ -1,8 +1,8 @@
 //! Branches of a binary in last branch records (LBR).
 
 use super::FdoBinary;
-use backtrail_profile::fdo::{Branch, BranchProfile};
-use backtrail_profile::format::perf_data::{self, BranchStack};
+use backtrail_profile::fdo::{Branch, BranchProfile, ContextProfile, HybridSample};
+use backtrail_profile::format::perf_data;
 use backtrail_profile::format::perf_script::{self, ScriptBranch, ScriptMapping};
 use backtrail_profile::{Frame, ModuleId, Profile, Result};
 use backtrail_pt::{FileOffset, Svma};
@@ -10,7 +10,30 @@ use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
 
-/// Counts the branches of a binary in the text of `perf script -F ip,brstack --show-mmap-events`.
+/// The counts of samples with last branch records.
+#[derive(Clone, Debug, Default)]
+pub struct LbrCounts {
+    /// The branches of all samples.
+    pub branches: BranchProfile,
+    /// The same with the calls that led to them, if they were asked for.
+    pub contexts: ContextProfile,
+    /// Whether a sample has a call chain.
+    pub has_chains: bool,
+}
+
+impl LbrCounts {
+    fn add(&mut self, sample: &HybridSample, count: u64, binary: &FdoBinary, with_contexts: bool) {
+        let oldest_first = sample.branches.iter().rev().copied();
+        self.branches.add_history(oldest_first, count);
+        self.has_chains |= sample.chain.len() > 1;
+        if with_contexts {
+            self.contexts.add_sample(sample, count, binary);
+        }
+    }
+}
+
+/// Counts the branches of a binary in the text of `perf script -F ip,brstack --show-mmap-events`,
+/// with the calls that led to them if `with_contexts`.
 ///
 /// The mappings of files with the binary's name place it. Without any, the addresses are those of
 /// the binary, as they are in an executable that is not position-independent.
@@ -18,7 +41,7 @@ use std::path::Path;
 /// # Errors
 ///
 /// Those of the reader.
-pub fn branches_of_script(input: impl BufRead, binary: &FdoBinary) -> Result<BranchProfile> {
+pub fn branches_of_script(input: impl BufRead, binary: &FdoBinary, with_contexts: bool) -> Result<LbrCounts> {
     let script = perf_script::read(input)?;
     let is_ours =
         |mapping: &&ScriptMapping| Path::new(&mapping.path).file_name() == Some(binary.name().as_ref());
@@ -34,34 +57,43 @@ pub fn branches_of_script(input: impl BufRead, binary: &FdoBinary) -> Result<Bra
         }),
     };
     // Loops repeat the same records many times.
-    let mut counts: HashMap<&[ScriptBranch], u64> = HashMap::new();
+    let mut counts: HashMap<(&[u64], &[ScriptBranch]), u64> = HashMap::new();
     for sample in &script.samples {
-        *counts.entry(&sample.branches).or_default() += 1;
+        let chain = match with_contexts {
+            true => &sample.chain[..],
+            false => &[],
+        };
+        *counts.entry((chain, &sample.branches)).or_default() += 1;
     }
-    let mut profile = BranchProfile::default();
-    for (branches, count) in counts {
-        let oldest_first = branches.iter().rev().map(|record| {
+    let mut found = LbrCounts::default();
+    for ((chain, branches), count) in counts {
+        let branches = branches.iter().map(|record| {
             let branch = Branch {
                 from: place(record.from),
                 to: place(record.to),
             };
             (branch, record.is_mispredicted == Some(true))
         });
-        profile.add_history(oldest_first, count);
+        let sample = HybridSample {
+            chain: chain.iter().map(|address| place(*address)).collect(),
+            branches: branches.collect(),
+        };
+        found.add(&sample, count, binary, with_contexts);
     }
-    Ok(profile)
+    Ok(found)
 }
 
-/// Counts the branches of a binary in a `perf.data` file of `perf record -b`. The binary is the
-/// module with its build id. If the file has no build ids, the name decides.
+/// Counts the branches of a binary in a `perf.data` file of `perf record -b`, with the calls that
+/// led to them if `with_contexts`. The binary is the module with its build id. If the file has no
+/// build ids, the name decides.
 ///
 /// # Errors
 ///
 /// Those of the reader.
-pub fn branches_of_perf_data(bytes: &[u8], binary: &FdoBinary) -> Result<BranchProfile> {
+pub fn branches_of_perf_data(bytes: &[u8], binary: &FdoBinary, with_contexts: bool) -> Result<LbrCounts> {
     let mut modules: HashMap<ModuleId, bool> = HashMap::new();
-    let mut branches = BranchProfile::default();
-    perf_data::read_branches(bytes, &mut |profile, stack: &BranchStack| {
+    let mut found = LbrCounts::default();
+    perf_data::read_branches(bytes, &mut |profile, sample| {
         let mut place = |frame: Frame| match frame {
             Frame::Code { module, offset } => {
                 let is_ours = *modules
@@ -71,16 +103,21 @@ pub fn branches_of_perf_data(bytes: &[u8], binary: &FdoBinary) -> Result<BranchP
             }
             _ => None,
         };
-        let oldest_first = stack.iter().rev().map(|record| {
+        let chain = sample.chain.iter().map(|frame| place(*frame)).collect();
+        let branches = sample.branches.iter().map(|record| {
             let branch = Branch {
                 from: place(record.from),
                 to: place(record.to),
             };
             (branch, record.is_mispredicted == Some(true))
         });
-        branches.add_history(oldest_first, 1);
+        let sample = HybridSample {
+            chain,
+            branches: branches.collect(),
+        };
+        found.add(&sample, 1, binary, with_contexts);
     })?;
-    Ok(branches)
+    Ok(found)
 }
 
 fn is_binary(profile: &Profile, module: ModuleId, binary: &FdoBinary) -> bool {

@@ -1,13 +1,14 @@
 //! Branches of a binary in a trace.
 
 use super::FdoBinary;
+use super::call_stack::{CallStack, ContextIdx};
 use crate::Result;
 use backtrail_debugger::{
     Session,
     session::{Process, Thread},
 };
 use backtrail_decoder::{Instruction, MarkKind, Resumed, Stage, Version, Watch};
-use backtrail_profile::fdo::{Branch, BranchProfile, CodeRange};
+use backtrail_profile::fdo::{Binary, Branch, BranchProfile, CodeRange, ContextProfile};
 use backtrail_pt::{Avma, Cofi, Svma};
 use backtrail_symbolizer::Module;
 use rustc_hash::FxHashMap;
@@ -34,9 +35,31 @@ pub fn branches_of_session(
     let mut profile = BranchProfile::default();
     for thread in session.threads() {
         if let Some(process) = session.process(thread) {
-            ThreadBranches::new(thread, process, binary)
+            ThreadBranches::new(thread, process, binary, None)
                 .count(watch)?
                 .add_to(&mut profile);
+        }
+    }
+    Ok(profile)
+}
+
+/// Counts the branches of a binary in all threads of a trace, for each calling context. The
+/// contexts are exact from where the trace saw the calls.
+///
+/// # Errors
+///
+/// If it is canceled.
+pub fn contexts_of_session(
+    session: &Session,
+    binary: &FdoBinary,
+    watch: &Watch<'_>,
+) -> Result<ContextProfile> {
+    let mut profile = ContextProfile::default();
+    for thread in session.threads() {
+        if let Some(process) = session.process(thread) {
+            ThreadBranches::new(thread, process, binary, Some(CallStack::default()))
+                .count(watch)?
+                .add_contexts_to(&mut profile);
         }
     }
     Ok(profile)
@@ -51,18 +74,26 @@ struct ThreadBranches<'a> {
     version: Option<Version>,
     /// The mappings of the binary.
     mapped: Vec<(Range<Avma>, u64)>,
-    branches: FxHashMap<(Option<Svma>, Option<Svma>), u64>,
-    ranges: FxHashMap<(Svma, Svma), u64>,
+    /// The calls that led to the current instruction, if contexts are asked for.
+    stack: Option<CallStack>,
+    branches: FxHashMap<(ContextIdx, Option<Svma>, Option<Svma>), u64>,
+    ranges: FxHashMap<(ContextIdx, Svma, Svma), u64>,
 }
 
 impl<'a> ThreadBranches<'a> {
-    fn new(thread: &'a Thread, process: &'a Process, binary: &'a FdoBinary) -> Self {
+    fn new(
+        thread: &'a Thread,
+        process: &'a Process,
+        binary: &'a FdoBinary,
+        stack: Option<CallStack>,
+    ) -> Self {
         Self {
             thread,
             process,
             binary,
             version: None,
             mapped: Vec::new(),
+            stack,
             branches: FxHashMap::default(),
             ranges: FxHashMap::default(),
         }
@@ -80,10 +111,12 @@ impl<'a> ThreadBranches<'a> {
             }
             let mut arrival = Some(instruction.pc);
             let mut is_first = true;
+            let mut has_gap = false;
             while let Some(mark) = marks.next_if(|mark| mark.index <= index) {
                 if std::mem::take(&mut is_first) {
                     arrival = arrival_by(&mark.kind, instruction.pc);
                 }
+                has_gap |= matches!(mark.kind, MarkKind::Gap(_));
             }
             let start = match before {
                 None => instruction.pc,
@@ -94,6 +127,7 @@ impl<'a> ThreadBranches<'a> {
                         false => {
                             self.use_version(history.version(index));
                             self.close(start, &last, arrival);
+                            self.follow(&last, arrival, instruction.pc, has_gap);
                             instruction.pc
                         }
                     }
@@ -111,15 +145,47 @@ impl<'a> ThreadBranches<'a> {
     /// Ends straight code, by a branch if the instruction is one and its target is known.
     fn close(&mut self, start: Avma, last: &Instruction, arrival: Option<Avma>) {
         let (first, from) = (self.stated(start), self.stated(last.pc));
-        if let Some(range) = first.zip(from) {
-            *self.ranges.entry(range).or_default() += 1;
+        let context = self.stack.as_ref().map(CallStack::current).unwrap_or_default();
+        if let Some((first, last)) = first.zip(from) {
+            *self.ranges.entry((context, first, last)).or_default() += 1;
         }
         if let Some(target) = arrival.filter(|target| is_taken_to(last, *target)) {
             let to = self.stated(target);
             if from.is_some() || to.is_some() {
-                *self.branches.entry((from, to)).or_default() += 1;
+                *self.branches.entry((context, from, to)).or_default() += 1;
             }
         }
+    }
+
+    /// Follows the call stack from an instruction to where it arrived, and on to the next one.
+    fn follow(&mut self, last: &Instruction, arrival: Option<Avma>, next: Avma, has_gap: bool) {
+        let Some(mut stack) = self.stack.take() else {
+            return;
+        };
+        // An instruction of a stub of the PLT is none of the compiler's.
+        let code = |at: Avma| self.stated(at).filter(|at| self.binary.transfer(*at).is_some());
+        if let Some(target) = arrival.filter(|target| is_taken_to(last, *target)) {
+            let (from, to) = (code(last.pc), code(target));
+            match last.cofi {
+                Cofi::Call { .. } | Cofi::IndirectCall => stack.call(from, last.next()),
+                Cofi::Return => stack.return_to(target, to, self.binary),
+                Cofi::IndirectJump if from.is_none() && self.is_within_function(to) => {
+                    stack.unwind_to(to, self.binary);
+                }
+                _ => {}
+            }
+        }
+        if has_gap {
+            stack.clear();
+        } else if arrival != Some(next) && next != last.pc && next != last.next() {
+            stack.divert(arrival.unwrap_or(last.next()), next);
+        }
+        self.stack = Some(stack);
+    }
+
+    fn is_within_function(&self, at: Option<Svma>) -> bool {
+        let start = at.and_then(|at| self.binary.function_ranges(at).first().map(|range| range.start));
+        start.is_some() && start != at
     }
 
     /// Finds the mappings of the binary in a version of the code.
@@ -141,11 +207,29 @@ impl<'a> ThreadBranches<'a> {
     }
 
     fn add_to(self, profile: &mut BranchProfile) {
-        for ((from, to), count) in self.branches {
+        for ((_, from, to), count) in self.branches {
             profile.add_branch(Branch { from, to }, count, 0);
         }
-        for ((first, last), count) in self.ranges {
+        for ((_, first, last), count) in self.ranges {
             profile.add_range(CodeRange { first, last }, count);
+        }
+    }
+
+    fn add_contexts_to(self, profile: &mut ContextProfile) {
+        let stack = self.stack.unwrap_or_default();
+        let code = |at: &Svma| self.binary.transfer(*at).is_some();
+        for ((context, from, to), count) in self.branches {
+            let (from, to) = (from.filter(code), to.filter(code));
+            if to.is_some() {
+                let calls = from.map_or_else(Vec::new, |_| stack.calls(context));
+                profile.context(&calls).add_branch(Branch { from, to }, count, 0);
+            }
+        }
+        for ((context, first, last), count) in self.ranges {
+            if code(&first) && code(&last) {
+                let range = CodeRange { first, last };
+                profile.context(&stack.calls(context)).add_range(range, count);
+            }
         }
     }
 }

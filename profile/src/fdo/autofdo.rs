@@ -1,13 +1,15 @@
-//! AutoFDO: a sample profile by lines, for clang's `-fprofile-sample-use`.
+//! AutoFDO: a sample profile by lines or probes, for clang's `-fprofile-sample-use`.
 //!
 //! The counts are those of LLVM's `llvm-profgen` without context. A line has the largest count of
-//! its instructions. The total of a function is the number of executed bytes.
+//! its instructions. The total of a function is the number of executed bytes. In a binary with
+//! pseudo-probes, the probes are the lines, and the total is the number of executed probes.
 
 use super::binary::{Binary, SourceFrame};
 use super::branch_profile::{BranchProfile, CodeRange};
 use super::discriminator;
 use super::disjoint::disjoint;
 use super::function_samples::{FunctionSamples, SourceLine};
+use super::pseudo_probe::{Probe, PseudoProbes};
 use backtrail_pt::Svma;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,12 +18,26 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleProfile {
     functions: BTreeMap<Arc<str>, FunctionSamples>,
+    has_probes: bool,
 }
 
 impl SampleProfile {
-    /// Returns the sample profile of a binary's branches.
+    /// Returns the sample profile of a binary's branches: by probes if it has any, and else by
+    /// lines.
     #[must_use]
     pub fn new(branches: &BranchProfile, binary: &impl Binary) -> Self {
+        let mut profile = match binary.probes() {
+            Some(probes) => Self::by_probes(branches, probes, binary),
+            None => Self::by_lines(branches, binary),
+        };
+        profile
+            .functions
+            .values_mut()
+            .for_each(FunctionSamples::raise_to_calls);
+        profile
+    }
+
+    fn by_lines(branches: &BranchProfile, binary: &impl Binary) -> Self {
         let mut profile = Self::default();
         for (range, count) in ranges(branches, binary) {
             profile.add_range(range, count, binary);
@@ -37,10 +53,79 @@ impl SampleProfile {
             profile.functions.entry(callee).or_default().add_head(count.taken);
         }
         profile
-            .functions
-            .values_mut()
-            .for_each(FunctionSamples::raise_to_calls);
+    }
+
+    fn by_probes(branches: &BranchProfile, probes: &PseudoProbes, binary: &impl Binary) -> Self {
+        let mut profile = Self {
+            has_probes: true,
+            ..Self::default()
+        };
+        for (range, count) in ranges(branches, binary) {
+            for probe in probes.within(range.first..=range.last) {
+                let Some(probe) = probes.probe(probe) else {
+                    continue;
+                };
+                if let Some(samples) = profile.function_of(probe, probes, count) {
+                    samples.add(
+                        SourceLine {
+                            offset: probe.id,
+                            discriminator: probe.discriminator,
+                        },
+                        count,
+                    );
+                    if probe.is_entry() {
+                        samples.add_head(count);
+                    }
+                }
+            }
+        }
+        for (branch, count) in branches.branches() {
+            let callee = branch.to.and_then(|to| binary.entry(to));
+            let probe = branch.from.and_then(|from| probes.call_at(from));
+            let Some((callee, probe)) = callee.zip(probe) else {
+                continue;
+            };
+            if let Some(samples) = profile.function_of(probe, probes, 0) {
+                let line = SourceLine {
+                    offset: probe.id,
+                    discriminator: 0,
+                };
+                samples.add_calls(line, &canonical(&callee), count.taken);
+            }
+        }
         profile
+    }
+
+    /// Returns the counts of a probe's function, and adds to the totals of all functions on the
+    /// way.
+    fn function_of(
+        &mut self,
+        probe: &Probe,
+        probes: &PseudoProbes,
+        count: u64,
+    ) -> Option<&mut FunctionSamples> {
+        let guid = probes.node(probe.node)?.guid;
+        let mut callers = probes.callers(probe.node);
+        // A call without a probe is unknown: the function then has no caller.
+        let unknown = callers.iter().rposition(|(_, call)| *call == 0);
+        callers.drain(..unknown.map_or(0, |at| at + 1));
+        let path = callers.into_iter().chain([(guid, probe.id)]);
+        let mut path = path.map(|(guid, call)| (probes.function(guid), call));
+        let (outermost, mut call) = path.next()?;
+        let mut samples = self.functions.entry(outermost.name).or_default();
+        samples.add_total(count);
+        samples.set_checksum(outermost.checksum);
+        for (function, next) in path {
+            let line = SourceLine {
+                offset: call,
+                discriminator: 0,
+            };
+            samples = samples.inlined(line, &function.name);
+            samples.add_total(count);
+            samples.set_checksum(function.checksum);
+            call = next;
+        }
+        Some(samples)
     }
 
     fn add_range(&mut self, range: CodeRange, count: u64, binary: &impl Binary) {
@@ -103,7 +188,7 @@ impl SampleProfile {
         let mut text = String::new();
         for (name, samples) in self.functions() {
             // Writing to a string cannot fail.
-            let _ = samples.write(name, &mut text);
+            let _ = samples.write(name, self.has_probes, &mut text);
         }
         text
     }
@@ -144,7 +229,7 @@ fn line(frame: &SourceFrame) -> SourceLine {
 /// Returns a name without the suffixes of clones that compilers make.
 ///
 /// Source: LLVM, `FunctionSamples::getCanonicalFnName`: `.llvm.`, `.part.` and `.__uniq.`.
-fn canonical(name: &Arc<str>) -> Arc<str> {
+pub(super) fn canonical(name: &Arc<str>) -> Arc<str> {
     let mut end = name.len();
     for suffix in [".llvm.", ".part."] {
         if let Some(at) = name.get(..end).and_then(|name| name.rfind(suffix)) {
@@ -160,7 +245,7 @@ fn canonical(name: &Arc<str>) -> Arc<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fdo::Branch;
+    use crate::fdo::{Branch, LinkedFunction, Transfer};
     use std::ops::Range;
 
     /// A binary with instructions of 4 bytes. `main` is at 0x100 to 0x140, and `inner` is inlined
@@ -211,6 +296,18 @@ mod tests {
 
         fn entry(&self, at: Svma) -> Option<Arc<str>> {
             (at.0 == 0x200).then(|| "callee.llvm.77".into())
+        }
+
+        fn transfer(&self, _: Svma) -> Option<Transfer> {
+            Some(Transfer::None)
+        }
+
+        fn instruction_before(&self, at: Svma) -> Option<Svma> {
+            Some(Svma(at.0 - 4))
+        }
+
+        fn linked_function(&self, _: Svma) -> Option<LinkedFunction> {
+            None
         }
     }
 

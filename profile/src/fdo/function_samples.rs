@@ -39,7 +39,15 @@ pub struct FunctionSamples {
     head: u64,
     lines: BTreeMap<SourceLine, LineSamples>,
     inlined: BTreeMap<SourceLine, BTreeMap<Arc<str>, FunctionSamples>>,
+    /// The checksum of the function's control flow, with probes. 0: unknown.
+    checksum: u64,
+    attributes: u32,
 }
+
+/// The function was inlined into its caller when the profile was recorded.
+pub(super) const WAS_INLINED: u32 = 1;
+/// The function should be inlined into its caller in the next build.
+pub(super) const SHOULD_BE_INLINED: u32 = 2;
 
 impl FunctionSamples {
     /// Adds to the total.
@@ -83,6 +91,115 @@ impl FunctionSamples {
         }
     }
 
+    /// Adds executions of a line.
+    pub(super) fn add(&mut self, line: SourceLine, count: u64) {
+        let line = self.lines.entry(line).or_default();
+        line.count = line.count.saturating_add(count);
+    }
+
+    /// Sets the checksum of the function's control flow.
+    pub(super) fn set_checksum(&mut self, checksum: u64) {
+        self.checksum = checksum;
+    }
+
+    /// Adds attributes of the context.
+    pub(super) fn add_attributes(&mut self, attributes: u32) {
+        self.attributes |= attributes;
+    }
+
+    /// Removes all attributes.
+    pub(super) fn clear_attributes(&mut self) {
+        self.attributes = 0;
+    }
+
+    /// Returns whether the context has an attribute.
+    pub(super) fn has_attribute(&self, attribute: u32) -> bool {
+        self.attributes & attribute != 0
+    }
+
+    /// Returns whether no line has counts.
+    pub(super) fn has_no_lines(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Returns the counts of all lines, without those of inlined functions.
+    pub(super) fn counts(&self) -> impl Iterator<Item = u64> {
+        self.lines.values().map(|line| line.count)
+    }
+
+    /// Returns how often calls in a line went to a function. 0: no call was seen.
+    pub(super) fn calls_of(&self, line: SourceLine, callee: &str) -> u64 {
+        let line = self.lines.get(&line);
+        line.and_then(|line| line.calls.get(callee))
+            .map_or(0, |count| *count)
+    }
+
+    /// Estimates how often the function was entered: the number of calls that were seen, or else
+    /// the count of its first line.
+    ///
+    /// Source: LLVM, `FunctionSamples::getHeadSamplesEstimate`.
+    pub(super) fn entries(&self) -> u64 {
+        if self.head > 0 {
+            return self.head;
+        }
+        match self.counts().next() {
+            Some(count) if count > 0 => count,
+            _ => u64::from(self.total > 0),
+        }
+    }
+
+    /// Adds the counts of the same function in another context. Those of another control flow are
+    /// dropped.
+    pub(super) fn merge(&mut self, other: &Self) {
+        if self.checksum == 0 {
+            self.checksum = other.checksum;
+        } else if self.checksum != other.checksum {
+            return;
+        }
+        self.add_total(other.total);
+        self.add_head(other.head);
+        for (line, samples) in &other.lines {
+            self.add(*line, samples.count);
+            for (callee, count) in &samples.calls {
+                self.add_calls(*line, callee, *count);
+            }
+        }
+        for (line, functions) in &other.inlined {
+            for (name, samples) in functions {
+                self.inlined(*line, name).merge(samples);
+            }
+        }
+    }
+
+    /// Makes another function's counts part of this one: those of its call in a line. The calls
+    /// that it replaces are no longer counted.
+    ///
+    /// Source: LLVM, `ProfileConverter::convertCSProfiles`.
+    pub(super) fn nest(&mut self, line: SourceLine, callee: &Arc<str>, samples: Self) {
+        self.add_total(samples.total);
+        let functions = self.inlined.entry(line).or_default();
+        functions.entry(Arc::clone(callee)).or_insert(samples);
+        let Some(call) = self.lines.get_mut(&line) else {
+            return;
+        };
+        let removed = call.calls.remove(callee).unwrap_or(0).min(call.count);
+        call.count -= removed;
+        if call.count == 0 {
+            self.lines.remove(&line);
+        }
+        self.total = self.total.saturating_sub(removed);
+    }
+
+    /// Removes inlined functions that do not fulfil a condition on their names.
+    pub(super) fn retain_inlined(&mut self, is_kept: &impl Fn(&str) -> bool) {
+        for functions in self.inlined.values_mut() {
+            functions.retain(|name, _| is_kept(name));
+            functions
+                .values_mut()
+                .for_each(|samples| samples.retain_inlined(is_kept));
+        }
+    }
+
     /// Returns the number of executed bytes of instructions, which orders functions.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -95,17 +212,18 @@ impl FunctionSamples {
         self.head
     }
 
-    /// Writes the text form of a function that is not inlined.
+    /// Writes the text form of a function that is not inlined, with the checksums that profiles by
+    /// probes have.
     ///
     /// # Errors
     ///
     /// Those of `out`.
-    pub fn write(&self, name: &str, out: &mut impl Write) -> fmt::Result {
+    pub fn write(&self, name: &str, with_checksums: bool, out: &mut impl Write) -> fmt::Result {
         writeln!(out, "{name}:{}:{}", self.total, self.head)?;
-        self.write_lines(1, out)
+        self.write_lines(1, with_checksums, out)
     }
 
-    fn write_lines(&self, depth: usize, out: &mut impl Write) -> fmt::Result {
+    fn write_lines(&self, depth: usize, with_checksums: bool, out: &mut impl Write) -> fmt::Result {
         let indent = " ".repeat(depth);
         for (line, samples) in &self.lines {
             write!(out, "{indent}{line}: {}", samples.count)?;
@@ -119,8 +237,14 @@ impl FunctionSamples {
         for (line, functions) in &self.inlined {
             for (name, samples) in functions {
                 writeln!(out, "{indent}{line}: {name}:{}", samples.total)?;
-                samples.write_lines(depth + 1, out)?;
+                samples.write_lines(depth + 1, with_checksums, out)?;
             }
+        }
+        if with_checksums {
+            writeln!(out, "{indent}!CFGChecksum: {}", self.checksum)?;
+        }
+        if self.attributes != 0 {
+            writeln!(out, "{indent}!Attributes: {}", self.attributes)?;
         }
         Ok(())
     }

@@ -154,7 +154,7 @@ fn place(address: Svma, binary: &impl Binary) -> CodePlace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fdo::SourceFrame;
+    use crate::fdo::{LinkedFunction, SourceFrame, Transfer};
     use std::ops::Range;
 
     /// One function from 0x100 to 0x200, with a line for every 0x10 bytes.
@@ -184,6 +184,18 @@ mod tests {
 
         fn entry(&self, at: Svma) -> Option<Arc<str>> {
             (at.0 == 0x100).then(|| "work".into())
+        }
+
+        fn transfer(&self, _: Svma) -> Option<Transfer> {
+            Some(Transfer::None)
+        }
+
+        fn instruction_before(&self, at: Svma) -> Option<Svma> {
+            Some(Svma(at.0 - 1))
+        }
+
+        fn linked_function(&self, _: Svma) -> Option<LinkedFunction> {
+            None
         }
     }
 

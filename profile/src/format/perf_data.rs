@@ -41,8 +41,14 @@ pub fn is_perf_data(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PERFILE2") || bytes.starts_with(b"2ELIFREP")
 }
 
-/// The branches of a sample, the newest first.
-pub type BranchStack = [BranchFrames];
+/// A sample with branches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BranchSample {
+    /// The address of the sample, and the return addresses of its callers, the innermost first.
+    pub chain: Vec<Frame>,
+    /// The branches, the newest first.
+    pub branches: Vec<BranchFrames>,
+}
 
 /// A last branch record, with the code of both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,10 +67,10 @@ pub struct BranchFrames {
 /// # Errors
 ///
 /// [`Error::Malformed`] with the reason and the place in the file.
-pub fn read_branches(bytes: &[u8], visit: &mut dyn FnMut(&Profile, &BranchStack)) -> Result<()> {
+pub fn read_branches(bytes: &[u8], visit: &mut dyn FnMut(&Profile, &BranchSample)) -> Result<()> {
     let data = PerfData::parse(bytes).map_err(malformed)?;
     let mut reader = PerfDataReader::new(&data)?;
-    let mut stack = Vec::new();
+    let mut found = BranchSample::default();
     for item in in_order(&data)? {
         match item {
             Item::Record(record) => reader.record(record)?,
@@ -73,13 +79,21 @@ pub fn read_branches(bytes: &[u8], visit: &mut dyn FnMut(&Profile, &BranchStack)
                     let is_kernel = address.cast_signed() < 0;
                     frame_at(&reader.spaces, sample.pid.filter(|_| !is_kernel), address)
                 };
-                stack.clear();
-                stack.extend(sample.branches.iter().map(|record| BranchFrames {
-                    from: frame(record.from),
-                    to: frame(record.to),
-                    is_mispredicted: record.is_mispredicted,
-                }));
-                visit(&reader.profile, &stack);
+                found.chain.clear();
+                let chain = sample.chain.iter().take(MAX_FRAMES);
+                found.chain.extend(chain.map(|entry| frame(entry.address)));
+                if found.chain.is_empty() {
+                    found.chain.extend(sample.ip.map(frame));
+                }
+                found.branches.clear();
+                found
+                    .branches
+                    .extend(sample.branches.iter().map(|record| BranchFrames {
+                        from: frame(record.from),
+                        to: frame(record.to),
+                        is_mispredicted: record.is_mispredicted,
+                    }));
+                visit(&reader.profile, &found);
             }
         }
     }

@@ -7,6 +7,8 @@ mod ebpf_stacks;
 mod engines;
 mod export;
 mod fdo;
+mod fdo_bolt;
+mod fdo_contexts;
 mod generated_code;
 mod imports;
 mod kernel_names;

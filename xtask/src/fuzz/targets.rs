@@ -99,6 +99,11 @@ pub const TARGETS: &[Target] = &[
         "profiles::branch_records",
         "last branch records of perf.data and perf script",
     ),
+    test(
+        "calling_contexts",
+        "profiles::calling_contexts",
+        "pseudo-probes of binaries, and samples with call chains",
+    ),
     test("elf", "binaries::elf", "ELF files"),
     test("dwarf", "binaries::dwarf", "debug sections of ELF files"),
     test(
