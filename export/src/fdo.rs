@@ -10,5 +10,5 @@ mod lbr;
 mod trace;
 
 pub use binary::FdoBinary;
-pub use lbr::{LbrCounts, branches_of_perf_data, branches_of_script};
+pub use lbr::{LbrCounts, branches_of_perf_data, branches_of_recording, branches_of_script};
 pub use trace::{branches_of_session, contexts_of_session};

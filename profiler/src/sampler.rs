@@ -381,6 +381,8 @@ impl Opening {
                     sideband: index == 0,
                     switches: sampled == SampledEvent::OffCpu,
                     branches: sampled == SampledEvent::LastBranches,
+                    // The branches are those of programs.
+                    kernel: self.sampler.sampling.kernel && sampled != SampledEvent::LastBranches,
                     ..self.sampler.sampling.clone()
                 };
                 let opened = Event::open(

@@ -14,6 +14,7 @@ use backtrail_profile::fdo::autofdo::SampleProfile;
 use backtrail_profile::fdo::csspgo::{ContextOptions, ContextSampleProfile};
 use backtrail_profile::fdo::{BranchProfile, BranchReport, ContextProfile, bolt, fdata};
 use backtrail_profile::format::perf_data::is_perf_data;
+use backtrail_profile::format::recording;
 use backtrail_symbolizer::DebugSearch;
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -162,6 +163,11 @@ fn read(path: &Path, args: &Fdo, binary: &FdoBinary, interrupt: &Interrupt) -> R
             let found = fdo::branches_of_perf_data(&bytes, binary, with_contexts);
             found.map(of_lbr).map_err(of_profile)
         }
+        InputKind::Recording => {
+            let bytes = std::fs::read(path).map_err(cannot)?;
+            let found = fdo::branches_of_recording(&bytes, binary, with_contexts);
+            found.map(of_lbr).map_err(of_profile)
+        }
         InputKind::PerfScript => {
             let file = BufReader::new(File::open(path).map_err(cannot)?);
             let found = fdo::branches_of_script(file, binary, with_contexts);
@@ -195,6 +201,8 @@ fn read(path: &Path, args: &Fdo, binary: &FdoBinary, interrupt: &Interrupt) -> R
 enum InputKind {
     PerfData,
     PerfScript,
+    /// A recording of the profiler.
+    Recording,
     /// A bundle, packed or not.
     Trace,
 }
@@ -207,6 +215,9 @@ fn kind(path: &Path) -> std::io::Result<InputKind> {
     File::open(path)?.take(4096).read_to_end(&mut start)?;
     if is_perf_data(&start) {
         return Ok(InputKind::PerfData);
+    }
+    if start.starts_with(&recording::HEADER) {
+        return Ok(InputKind::Recording);
     }
     let is_text = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~') || *byte >= 0x80;
     Ok(match !start.is_empty() && start.iter().all(is_text) {

@@ -2,8 +2,9 @@
 
 use super::FdoBinary;
 use backtrail_profile::fdo::{Branch, BranchProfile, ContextProfile, HybridSample};
-use backtrail_profile::format::perf_data;
+use backtrail_profile::format::perf_data::{self, BranchSample};
 use backtrail_profile::format::perf_script::{self, ScriptBranch, ScriptMapping};
+use backtrail_profile::format::recording;
 use backtrail_profile::{Frame, ModuleId, Profile, Result};
 use backtrail_pt::{FileOffset, Svma};
 use std::collections::HashMap;
@@ -91,9 +92,32 @@ pub fn branches_of_script(input: impl BufRead, binary: &FdoBinary, with_contexts
 ///
 /// Those of the reader.
 pub fn branches_of_perf_data(bytes: &[u8], binary: &FdoBinary, with_contexts: bool) -> Result<LbrCounts> {
+    counts(binary, with_contexts, |visit| {
+        perf_data::read_branches(bytes, visit)
+    })
+}
+
+/// Counts the branches of a binary in a recording of `backtrail profile record --event lbr`, as
+/// [`branches_of_perf_data`] does.
+///
+/// # Errors
+///
+/// Those of the reader.
+pub fn branches_of_recording(bytes: &[u8], binary: &FdoBinary, with_contexts: bool) -> Result<LbrCounts> {
+    counts(binary, with_contexts, |visit| {
+        recording::read_branches(bytes, visit)
+    })
+}
+
+/// Counts the branches of the samples that `read` visits.
+fn counts(
+    binary: &FdoBinary,
+    with_contexts: bool,
+    read: impl FnOnce(&mut dyn FnMut(&Profile, &BranchSample)) -> Result<()>,
+) -> Result<LbrCounts> {
     let mut modules: HashMap<ModuleId, bool> = HashMap::new();
     let mut found = LbrCounts::default();
-    perf_data::read_branches(bytes, &mut |profile, sample| {
+    read(&mut |profile, sample| {
         let mut place = |frame: Frame| match frame {
             Frame::Code { module, offset } => {
                 let is_ours = *modules

@@ -9,6 +9,7 @@
 
 mod block;
 mod branch_stacks;
+mod branches;
 mod decode;
 mod encode;
 mod generated;
@@ -16,6 +17,7 @@ mod naming;
 mod scan;
 mod varint;
 
+pub use branches::read_branches;
 pub use decode::read;
 pub use encode::SegmentEncoder;
 pub use generated::{GeneratedFunction, GeneratedLine};

@@ -60,7 +60,7 @@ fn by_llvm(binary: &Path, script: &Path, options: &[&str]) -> String {
     std::fs::read_to_string(profile).unwrap()
 }
 
-fn fdo(format: &str, options: &[&str], binary: &Path, input: &Path) -> Run {
+pub(crate) fn fdo(format: &str, options: &[&str], binary: &Path, input: &Path) -> Run {
     let command = ["fdo", "--format", format];
     let words = command.iter().chain(options).map(OsStr::new);
     backtrail(words.chain([binary.as_os_str(), input.as_os_str()])).unwrap()
@@ -76,7 +76,7 @@ struct TakenBranch {
 }
 
 /// The fixture, built and recorded, with its branches.
-struct Recording {
+pub(crate) struct Recording {
     folder: TempDir,
     code: Vec<Range<u64>>,
     calls: HashSet<u64>,
@@ -87,7 +87,7 @@ struct Recording {
 }
 
 impl Recording {
-    fn new(flags: &[&str]) -> Self {
+    pub(crate) fn new(flags: &[&str]) -> Self {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/fdo/contexts.c");
         let folder = tempfile::tempdir().unwrap();
         let (program, bundle) = (folder.path().join("contexts"), folder.path().join("bundle"));
@@ -126,12 +126,19 @@ impl Recording {
         recording
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     fn is_code(&self, address: u64) -> bool {
         self.code.iter().any(|range| range.contains(&address))
+    }
+
+    /// Returns whether an address has an instruction of the program.
+    pub(crate) fn is_loaded(&self, address: u64) -> bool {
+        self.instructions.contains(&address)
+            || self.instructions.contains(&(address + 1))
+            || self.is_code(address)
     }
 
     /// Returns whether an address is in a stub of the PLT.
@@ -158,7 +165,7 @@ impl Recording {
     }
 
     /// Writes samples of 32 branches, one after every 29 branches.
-    fn samples(&self) -> PathBuf {
+    pub(crate) fn samples(&self) -> PathBuf {
         let mut text = String::new();
         let mut ours: Vec<TakenBranch> = Vec::new();
         // The return addresses of the open calls, the outermost first.

@@ -9,6 +9,7 @@ mod export;
 mod fdo;
 mod fdo_bolt;
 mod fdo_contexts;
+mod fdo_recordings;
 mod generated_code;
 mod imports;
 mod kernel_names;
