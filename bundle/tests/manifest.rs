@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
+use backtrail_bundle::context::{Attributes, PublishedContext, SpanContext, ThreadContext};
 use backtrail_bundle::manifest::*;
 use backtrail_bundle::{Bundle, BundlePath, Error, Overwrite, Writer, core};
 use backtrail_pt::cpu::Vendor;
@@ -128,6 +129,18 @@ fn full_meta(by_cpu: bool, number: u64, text: &str) -> Meta {
             user: Some(1000),
             deposited_by: Some(1001),
             missing: vec![text.to_owned()],
+        }),
+        context: Some(PublishedContext {
+            resource: Attributes::from([("service.name".to_owned(), text.to_owned())]),
+            threads: vec![ThreadContext {
+                tid: Tid(2),
+                span: by_cpu.then(|| SpanContext {
+                    trace_id: "4bf92f3577b34da6a3ce929d0e0e4736".parse().unwrap(),
+                    span_id: "00f067aa0ba902b7".parse().unwrap(),
+                    flags: number as u8,
+                }),
+                attributes: Attributes::from([("http.route".to_owned(), text.to_owned())]),
+            }],
         }),
         notes: vec![text.to_owned()],
     }

@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn update_is_read_once() {
         let size = payload().len() as u32;
-        let mut at = |time| memory(0x1000, [header(size, time), payload()].concat());
+        let at = |time| memory(0x1000, [header(size, time), payload()].concat());
         let first = read(&[map(0x1000, NAMES[0])], &mut at(9)).unwrap();
         assert_eq!(read_update(&first, &mut at(9)), None);
         assert_eq!(read_update(&first, &mut at(0)), None);

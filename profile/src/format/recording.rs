@@ -2,8 +2,8 @@
 //!
 //! A recording is a [`HEADER`], and then blocks in any order, each with a checksum (`block.rs`). A
 //! block belongs to a segment. Each block adds texts, modules, frames, stacks and threads to the
-//! tables of its segment, and has samples and branches that refer to them (`encode.rs`,
-//! `decode.rs`, `branch_stacks.rs`). Segments are independent, so that a writer may replace the
+//! tables of its segment (`encode.rs`, `decode.rs`). Its samples and branches (`branch_stacks.rs`)
+//! refer to them. Segments are independent, so that a writer may replace the
 //! oldest ones. The functions of generated code (`generated.rs`) belong to a process and a time,
 //! and name samples of any block (`naming.rs`).
 

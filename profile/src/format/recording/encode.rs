@@ -81,9 +81,9 @@ impl SegmentEncoder {
         self.blocks
     }
 
-    /// Returns the bytes of a block with the samples and branches since the last one, and removes them.
-    /// `end` is the time until which the samples are complete, and `lost` the number of records
-    /// that the kernel dropped since the last block.
+    /// Returns the bytes of a block with the samples and branches since the last one, and removes
+    /// them. `end` is the time until which the samples are complete, and `lost` the number of
+    /// records that the kernel dropped since the last block.
     ///
     /// # Errors
     ///
