@@ -103,6 +103,11 @@ fn walked(recorded: &Value) -> f64 {
     recorded["walked_in_kernel"].as_f64().unwrap() / recorded["stacks"].as_f64().unwrap()
 }
 
+/// Returns the share of the stacks that do not reach the start of their thread.
+fn incomplete(recorded: &Value) -> f64 {
+    recorded["incomplete"].as_f64().unwrap() / recorded["stacks"].as_f64().unwrap()
+}
+
 #[test]
 fn walked_stacks_are_those_of_backtrace() {
     if no_ebpf().is_some() {
@@ -124,7 +129,7 @@ fn walked_stacks_are_those_of_backtrace() {
             .collect();
         assert_eq!(expected, ["leaf", "third", "second", "first", "main", "_start"]);
         let recorded = record_by("ebpf", &output, &program);
-        assert!(walked(&recorded) > 0.5, "{recorded}");
+        assert!(walked(&recorded) > 0.3, "{recorded}");
         assert_eq!(recorded["incomplete"], 0, "{recorded}");
         let found = stacks(&output);
         assert_eq!(found.len(), 1, "{found:?}");
@@ -150,7 +155,7 @@ fn walked_and_copied_stacks_are_equal() {
         assert_eq!(recorded["walked_in_kernel"], 0, "{recorded}");
         let copied = stacks(&output);
         let recorded = record_by("ebpf", &output, &program);
-        assert!(walked(&recorded) > 0.5, "{recorded}");
+        assert!(walked(&recorded) > 0.3, "{recorded}");
         // The stacks of Go's scheduler have no start.
         let [incomplete, all] = ["incomplete", "stacks"].map(|key| recorded[key].as_f64().unwrap());
         assert!(incomplete < all / 20.0, "{recorded}");
@@ -191,11 +196,11 @@ fn stacks_deeper_than_copies_are_complete() {
     let program = build(&folder, "deep", DEEP, &["-fomit-frame-pointer"]);
     let program = [program.to_str().unwrap(), "500"];
     let recorded = record_by("copy", &output, &program);
-    assert_eq!(recorded["incomplete"], recorded["stacks"], "{recorded}");
+    // A few samples are from before the recursion.
+    assert!(incomplete(&recorded) > 0.95, "{recorded}");
     let recorded = record_by("ebpf", &output, &program);
-    assert!(walked(&recorded) > 0.5, "{recorded}");
-    let incomplete = recorded["incomplete"].as_f64().unwrap() / recorded["stacks"].as_f64().unwrap();
-    assert!(incomplete < 1.01 - walked(&recorded), "{recorded}");
+    assert!(walked(&recorded) > 0.3, "{recorded}");
+    assert!(incomplete(&recorded) < 1.01 - walked(&recorded), "{recorded}");
     let found = stacks(&output);
     let deepest = found.iter().max_by_key(|stack| stack.len()).unwrap();
     assert_eq!(deepest.matches(";deep").count(), 501, "{deepest}");

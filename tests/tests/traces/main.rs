@@ -3,6 +3,7 @@
 
 mod bundles;
 mod captures;
+mod debian_stacks;
 mod ebpf_stacks;
 mod engines;
 mod export;
@@ -10,6 +11,7 @@ mod fdo;
 mod fdo_bolt;
 mod fdo_contexts;
 mod fdo_recordings;
+mod gdb_stacks;
 mod generated_code;
 mod imports;
 mod kernel_names;
