@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const QUERY: &str = "
 CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT);
-WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 400000)
+WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 2000000)
     INSERT INTO t SELECT x, hex(x * x % 9973) FROM c;
 CREATE INDEX i ON t(b);
 SELECT count(DISTINCT b), sum(a * a) FROM t WHERE b LIKE '%3%';
@@ -26,7 +26,7 @@ import json, re
 def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
 def text(): return json.dumps([{'key': str(i), 'value': [i] * 5} for i in range(20000)])
 def words(): return sorted(re.findall('[0-9]+', text()), key=lambda word: (len(word), word))
-for i in range(6): fib(24); json.loads(text()); words()
+for i in range(20): fib(24); json.loads(text()); words()
 ";
 
 /// The folder of a user that servers run as, because postgres refuses to run as root.
@@ -122,7 +122,7 @@ fn stacks_of_debian_programs_are_complete() {
     wait_for("redis-cli", &["-p", &port, "ping"]);
     run(
         "redis-benchmark",
-        &["-p", &port, "-n", "30000", "-q", "-t", "set,get,lpush,sadd"],
+        &["-p", &port, "-n", "200000", "-q", "-t", "set,get,lpush,sadd"],
     );
     let _ = Command::new("redis-cli")
         .args(["-p", &port, "shutdown", "nosave"])
