@@ -12,7 +12,12 @@ const USES: &[(&str, &[&str])] = &[
     ("process", &["pt", "bundle"]),
     ("bpf", &[]),
     ("recorder", &["pt", "bundle", "process"]),
-    ("collector", &["pt", "perf", "bpf", "bundle", "process"]),
+    ("report", &[]),
+    (
+        "hub",
+        &["pt", "bundle", "symbolizer", "debugger", "console", "report"],
+    ),
+    ("collector", &["pt", "perf", "bpf", "bundle", "process", "report"]),
     ("values", &["pt", "symbolizer"]),
     ("debugger", &["pt", "bundle", "decoder", "symbolizer", "values"]),
     (
@@ -38,6 +43,7 @@ const USES: &[(&str, &[&str])] = &[
             "export",
             "profile",
             "profiler",
+            "report",
             "dap",
         ],
     ),

@@ -1,0 +1,3 @@
+//! The binary `backtrail-hub`.
+
+fn main() {}
