@@ -43,4 +43,13 @@
 //! - Each text that a crash controls is escaped where it is shown.
 #![forbid(unsafe_code)]
 
+pub mod access;
+pub mod clock;
+pub mod config;
+pub mod database;
+pub mod error;
+pub mod ingest;
+pub mod objects;
 pub mod stack;
+
+pub use error::{Error, Result};

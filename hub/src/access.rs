@@ -1,0 +1,105 @@
+//! Tokens and their scopes.
+
+use crate::error::{Error, Result};
+use crate::objects::hexadecimal;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fmt;
+
+/// The start of every token, by which scanners of leaked secrets find it.
+const PREFIX: &str = "bthub_";
+/// Random bytes of a token.
+const BYTES: usize = 32;
+
+/// What a token allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// To send reports, bundles and debug files.
+    Ingest,
+    /// To see groups and crashes, and to download bundles.
+    Read,
+    /// To change states, rules and tokens.
+    Admin,
+}
+
+impl Scope {
+    /// Returns the name, as tokens are made with.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ingest => "ingest",
+            Self::Read => "read",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// Returns the scope of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Ingest, Self::Read, Self::Admin]
+            .into_iter()
+            .find(|scope| scope.name() == name)
+    }
+}
+
+/// A new token. Only its hash is stored.
+pub struct Secret(String);
+
+impl Secret {
+    /// Returns a new random token.
+    ///
+    /// # Errors
+    /// Fails if the system has no random bytes.
+    pub fn random() -> Result<Self> {
+        let mut bytes = [0; BYTES];
+        getrandom::fill(&mut bytes)
+            .map_err(|error| Error::system("get random bytes")(std::io::Error::other(error)))?;
+        Ok(Self(format!("{PREFIX}{}", hexadecimal(&bytes))))
+    }
+
+    /// Returns the text, to show once.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Secret(…)")
+    }
+}
+
+/// Returns the hash of a token, by which it is found. A token has 256 random bits, so that the hash
+/// needs no salt. `None`: the text cannot be a token.
+#[must_use]
+pub fn hash(token: &str) -> Option<String> {
+    let is_token = token.len() == PREFIX.len() + 2 * BYTES && token.starts_with(PREFIX);
+    is_token.then(|| hexadecimal(&Sha256::digest(token)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_differ_and_are_not_printed() {
+        let (one, two) = (Secret::random().unwrap(), Secret::random().unwrap());
+        assert_ne!(hash(one.reveal()).unwrap(), hash(two.reveal()).unwrap());
+        assert_eq!(format!("{one:?}"), "Secret(…)");
+    }
+
+    #[test]
+    fn other_texts_are_no_tokens() {
+        assert_eq!(hash(""), None);
+        assert_eq!(hash("bthub_"), None);
+        assert_eq!(hash(&"x".repeat(70)), None);
+    }
+
+    #[test]
+    fn scopes_have_names() {
+        assert_eq!(Scope::named("read"), Some(Scope::Read));
+        assert_eq!(Scope::named("root"), None);
+    }
+}

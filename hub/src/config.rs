@@ -1,0 +1,205 @@
+//! The configuration of the hub: defaults, a TOML file, and the command line.
+
+use crate::error::{Error, Result};
+use serde::Deserialize;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// The largest bundle unless configured.
+const BUNDLE_LIMIT: u64 = 4 << 30;
+
+/// The configuration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The address to listen at.
+    pub listen: SocketAddr,
+    /// The directory of the hub's files.
+    pub data: PathBuf,
+    /// The database. `None`: `hub.db` in the directory.
+    pub database: Option<String>,
+    /// The bucket as `s3://BUCKET/PREFIX`. `None`: `objects` in the directory.
+    pub objects: Option<String>,
+    /// How to reach the bucket.
+    pub s3: S3,
+    /// The address under which people and hosts reach the hub. `None`: the address to listen at.
+    pub public_url: Option<String>,
+    /// The certificate, if the hub itself speaks TLS.
+    pub tls: Option<Tls>,
+    /// Sign-in by a proxy.
+    pub proxy: Option<Proxy>,
+    /// How long and how much is kept.
+    pub retention: Retention,
+    /// Data that the hub does not keep.
+    pub redact: Redact,
+    /// Limits.
+    pub limits: Limits,
+}
+
+/// How to reach a bucket. Keys come from the environment, as the AWS tools have them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct S3 {
+    /// The server's address, if it is not Amazon's.
+    pub endpoint: Option<String>,
+    /// The region.
+    pub region: Option<String>,
+    /// Whether plain HTTP is allowed.
+    pub allow_http: bool,
+}
+
+/// A certificate.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    /// The chain of certificates in PEM.
+    pub certificate: PathBuf,
+    /// The private key in PEM.
+    pub key: PathBuf,
+}
+
+/// Sign-in by a proxy that authenticates people.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Proxy {
+    /// The header that names the person, such as `X-Forwarded-User`.
+    pub header: String,
+    /// The addresses of the proxy. The header of others is ignored.
+    pub addresses: Vec<IpAddr>,
+    /// The people who may change rules and tokens. All others may read and change states.
+    #[serde(default)]
+    pub admins: Vec<String>,
+}
+
+/// How long and how much is kept.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Retention {
+    /// The age in days after which reports and bundles are removed.
+    pub days: u32,
+    /// The size in GiB above which the oldest bundles are removed.
+    pub gib: u64,
+}
+
+/// Data that the hub does not keep.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Redact {
+    /// The environment of programs.
+    pub environment: bool,
+    /// The arguments of programs.
+    pub arguments: bool,
+}
+
+/// Limits.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// The largest packed bundle in bytes.
+    pub bundle_bytes: u64,
+    /// The largest unpacked bundle in bytes.
+    pub unpacked_bytes: u64,
+    /// Requests a second and token.
+    pub requests_per_second: u32,
+    /// The time in seconds that a child process may take.
+    pub analysis_seconds: u64,
+    /// The memory in MiB that a child process may take.
+    pub analysis_mib: u64,
+    /// Child processes at once.
+    pub analyses: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7777),
+            data: PathBuf::from("/var/lib/backtrail-hub"),
+            database: None,
+            objects: None,
+            s3: S3::default(),
+            public_url: None,
+            tls: None,
+            proxy: None,
+            retention: Retention::default(),
+            redact: Redact::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { days: 90, gib: 500 }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            bundle_bytes: BUNDLE_LIMIT,
+            unpacked_bytes: 8 * BUNDLE_LIMIT,
+            requests_per_second: 200,
+            analysis_seconds: 300,
+            analysis_mib: 4096,
+            analyses: 1,
+        }
+    }
+}
+
+impl Config {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, or has an unknown key or an impossible value.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(Error::file("read", path))?;
+        toml::from_str(&text).map_err(|error| {
+            let error = error.to_string();
+            Error::Configuration(format!("{}: {}", path.display(), error.trim_end()))
+        })
+    }
+
+    /// Returns the address of the database.
+    #[must_use]
+    pub fn database_url(&self) -> String {
+        self.database.clone().unwrap_or_else(|| {
+            let path = self.data.join("hub.db");
+            format!("sqlite://{}?mode=rwc", path.display())
+        })
+    }
+
+    /// Returns the address for links, without a slash at its end.
+    #[must_use]
+    pub fn public_url(&self) -> String {
+        match &self.public_url {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None => {
+                let scheme = if self.tls.is_some() { "https" } else { "http" };
+                format!("{scheme}://{}", self.listen)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_keys_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hub.toml");
+        std::fs::write(&path, "listen = \"127.0.0.1:1\"\nretain = 3\n").unwrap();
+        let error = Config::read(&path).unwrap_err().to_string();
+        assert!(error.contains("unknown field `retain`"), "{error}");
+    }
+
+    #[test]
+    fn defaults_need_no_other_service() {
+        let config: Config = toml::from_str("data = \"/srv/hub\"").unwrap();
+        assert_eq!(config.database_url(), "sqlite:///srv/hub/hub.db?mode=rwc");
+        assert_eq!(config.public_url(), "http://127.0.0.1:7777");
+        let config: Config = toml::from_str("public_url = \"https://crash.example.com/\"").unwrap();
+        assert_eq!(config.public_url(), "https://crash.example.com");
+    }
+}

@@ -1,0 +1,204 @@
+//! Jobs: work off the request path, leased to one hub at a time.
+
+use super::Database;
+use super::tokens::new_id;
+use crate::clock;
+use crate::database::transact;
+use crate::error::Result;
+use sqlx::AnyConnection;
+use sqlx::Row;
+
+/// The time after which another hub takes over a job whose hub renews nothing.
+const LEASE: i64 = 30 * clock::SECOND;
+/// The longest time between two attempts.
+const LONGEST_PAUSE: i64 = clock::HOUR;
+
+/// The kind of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobKind {
+    /// To check an uploaded bundle, and to store it.
+    Accept,
+    /// To read a stored bundle again, with new symbols.
+    Analyze,
+    /// To announce a new group whose bundle has not come.
+    Announce,
+}
+
+impl JobKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Accept, Self::Analyze, Self::Announce];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Accept => "accept",
+            Self::Analyze => "analyze",
+            Self::Announce => "announce",
+        }
+    }
+}
+
+/// A leased job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its identifier.
+    pub id: String,
+    /// Its kind.
+    pub kind: JobKind,
+    /// A report, an upload, or a group, by kind.
+    pub subject: String,
+    /// The number of this attempt, from 1.
+    pub attempt: i64,
+    lease: String,
+}
+
+/// Adds a job, if there is none of this kind and subject.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn add(connection: &mut AnyConnection, kind: JobKind, subject: &str, run_at: i64) -> Result<()> {
+    let insert = "INSERT INTO jobs (id, kind, subject, run_at, attempts, lease_until) VALUES ($1, $2, $3, $4, 0, 0) \
+                  ON CONFLICT (kind, subject) DO NOTHING";
+    sqlx::query(insert)
+        .bind(new_id()?)
+        .bind(kind.name())
+        .bind(subject)
+        .bind(run_at)
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}
+
+impl Database {
+    /// Leases the next due job. `None`: there is none.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn lease_job(&self) -> Result<Option<Job>> {
+        let due = sqlx::query(
+            "SELECT id FROM jobs WHERE run_at <= $1 AND lease_until <= $1 ORDER BY run_at LIMIT 1",
+        );
+        if due
+            .bind(clock::now())
+            .fetch_optional(self.reader())
+            .await?
+            .is_none()
+        {
+            return Ok(None);
+        }
+        let lease = new_id()?;
+        transact!(self, connection => {
+            let now = clock::now();
+            let update = "UPDATE jobs SET lease = $1, lease_until = $2, attempts = attempts + 1 \
+                          WHERE id = (SELECT id FROM jobs WHERE run_at <= $3 AND lease_until <= $3 ORDER BY run_at LIMIT 1) \
+                          AND lease_until <= $3 RETURNING id, kind, subject, attempts";
+            let row = sqlx::query(update)
+                .bind(&lease)
+                .bind(now + LEASE)
+                .bind(now)
+                .fetch_optional(&mut *connection)
+                .await?;
+            let Some(row) = row else {
+                return Ok(None);
+            };
+            let kind: String = row.try_get("kind")?;
+            let Some(kind) = JobKind::ALL.into_iter().find(|one| one.name() == kind) else {
+                // A job of a newer hub. It is left to that hub.
+                return Ok(None);
+            };
+            Ok(Some(Job {
+                id: row.try_get("id")?,
+                kind,
+                subject: row.try_get("subject")?,
+                attempt: row.try_get("attempts")?,
+                lease: lease.clone(),
+            }))
+        })
+    }
+
+    /// Renews a lease. Returns whether this hub still has it.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn renew_lease(&self, job: &Job, progress: Option<&str>) -> Result<bool> {
+        transact!(self, connection => {
+            let update = "UPDATE jobs SET lease_until = $1, progress = $2 WHERE id = $3 AND lease = $4";
+            let changed = sqlx::query(update)
+                .bind(clock::now() + LEASE)
+                .bind(progress)
+                .bind(&job.id)
+                .bind(&job.lease)
+                .execute(&mut *connection)
+                .await?;
+            Ok(changed.rows_affected() == 1)
+        })
+    }
+
+    /// Ends a job for good.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn finish_job(&self, job: &Job) -> Result<()> {
+        transact!(self, connection => { finish(connection, job).await })
+    }
+
+    /// Lets a failed job run again later: after 2, 4, 8 … seconds, and at most an hour.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn postpone_job(&self, job: &Job) -> Result<()> {
+        let exponent = u32::try_from(job.attempt.clamp(1, 12)).unwrap_or(12);
+        let pause = (clock::SECOND << exponent).min(LONGEST_PAUSE);
+        transact!(self, connection => {
+            sqlx::query(
+                "UPDATE jobs SET run_at = $1, lease = NULL, lease_until = 0 WHERE id = $2 AND lease = $3",
+            )
+            .bind(clock::now() + pause)
+            .bind(&job.id)
+            .bind(&job.lease)
+            .execute(&mut *connection)
+            .await?;
+            Ok(())
+        })
+    }
+
+    /// Returns the progress of a job, as its hub noted it.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn job_progress(&self, kind: JobKind, subject: &str) -> Result<Option<String>> {
+        let found = sqlx::query_scalar("SELECT progress FROM jobs WHERE kind = $1 AND subject = $2")
+            .bind(kind.name())
+            .bind(subject)
+            .fetch_optional(self.reader())
+            .await?;
+        Ok(found.flatten())
+    }
+
+    /// Returns the number of jobs that wait or run.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn job_count(&self) -> Result<i64> {
+        Ok(sqlx::query_scalar("SELECT COUNT(*) FROM jobs")
+            .fetch_one(self.reader())
+            .await?)
+    }
+}
+
+/// Ends a job for good within a transaction. Fails if another hub has taken it over.
+///
+/// # Errors
+/// Fails if the database fails, or the lease is lost.
+pub async fn finish(connection: &mut AnyConnection, job: &Job) -> Result<()> {
+    let deleted = sqlx::query("DELETE FROM jobs WHERE id = $1 AND lease = $2")
+        .bind(&job.id)
+        .bind(&job.lease)
+        .execute(&mut *connection)
+        .await?;
+    if deleted.rows_affected() == 0 {
+        return Err(crate::error::Error::Conflict(
+            "another hub took over this job".to_owned(),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! Resumable uploads: how much of each has arrived.
+
+use super::Database;
+use super::jobs::{self, JobKind};
+use super::reports::{self, BundleState};
+use super::tokens::new_id;
+use crate::clock;
+use crate::database::transact;
+use crate::error::{Error, Result};
+use sqlx::Row;
+use sqlx::any::AnyRow;
+
+/// What an upload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UploadKind {
+    /// The bundle of a report, packed.
+    Bundle,
+    /// An executable or debug file.
+    Debug,
+}
+
+impl UploadKind {
+    /// Returns the name, as `Upload-Metadata` has it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bundle => "bundle",
+            Self::Debug => "debug",
+        }
+    }
+
+    /// Returns the kind of a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Bundle, Self::Debug]
+            .into_iter()
+            .find(|kind| kind.name() == name)
+    }
+}
+
+/// An upload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upload {
+    /// Its identifier.
+    pub id: String,
+    /// What it is.
+    pub kind: UploadKind,
+    /// The report or the build id.
+    pub subject: String,
+    /// The SHA-256 of the whole.
+    pub sha256: String,
+    /// The size in bytes.
+    pub length: i64,
+    /// The bytes that have arrived.
+    pub received: i64,
+    /// The number of parts that have arrived.
+    pub parts: i64,
+    /// The end of its life, unless more arrives.
+    pub expires: i64,
+    /// The token that began it. No other may continue it.
+    pub token: String,
+    /// Whether all has arrived.
+    pub is_complete: bool,
+}
+
+impl Upload {
+    fn read(row: &AnyRow) -> Result<Self> {
+        let kind: String = row.try_get("kind")?;
+        let state: String = row.try_get("state")?;
+        Ok(Self {
+            id: row.try_get("id")?,
+            kind: UploadKind::named(&kind).ok_or_else(|| Error::Absent(format!("upload of kind {kind}")))?,
+            subject: row.try_get("subject")?,
+            sha256: row.try_get("sha256")?,
+            length: row.try_get("length")?,
+            received: row.try_get("received")?,
+            parts: row.try_get("parts")?,
+            expires: row.try_get("expires")?,
+            token: row.try_get("token")?,
+            is_complete: state == "complete",
+        })
+    }
+}
+
+/// A wish to upload.
+#[derive(Clone, Debug)]
+pub struct NewUpload<'a> {
+    /// What it is.
+    pub kind: UploadKind,
+    /// The report or the build id.
+    pub subject: &'a str,
+    /// The SHA-256 of the whole.
+    pub sha256: &'a str,
+    /// The size in bytes.
+    pub length: i64,
+    /// The token.
+    pub token: &'a str,
+}
+
+impl Database {
+    /// Begins an upload. If the same was begun by the same token, returns that one.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn begin_upload(&self, new: &NewUpload<'_>, lifetime: i64) -> Result<Upload> {
+        let id = new_id()?;
+        transact!(self, connection => {
+            let same = "SELECT * FROM uploads WHERE kind = $1 AND subject = $2 AND sha256 = $3 AND length = $4 AND token = $5";
+            let found = sqlx::query(same)
+                .bind(new.kind.name())
+                .bind(new.subject)
+                .bind(new.sha256)
+                .bind(new.length)
+                .bind(new.token)
+                .fetch_optional(&mut *connection)
+                .await?;
+            if let Some(row) = found {
+                return Upload::read(&row);
+            }
+            let insert = "INSERT INTO uploads (id, kind, subject, sha256, length, received, parts, expires, token, state) \
+                          VALUES ($1, $2, $3, $4, $5, 0, 0, $6, $7, 'open') RETURNING *";
+            let row = sqlx::query(insert)
+                .bind(&id)
+                .bind(new.kind.name())
+                .bind(new.subject)
+                .bind(new.sha256)
+                .bind(new.length)
+                .bind(clock::now() + lifetime)
+                .bind(new.token)
+                .fetch_one(&mut *connection)
+                .await?;
+            Upload::read(&row)
+        })
+    }
+
+    /// Returns an upload.
+    ///
+    /// # Errors
+    /// Fails if there is no such upload, or the database fails.
+    pub async fn upload(&self, id: &str) -> Result<Upload> {
+        let found = sqlx::query("SELECT * FROM uploads WHERE id = $1")
+            .bind(id)
+            .fetch_optional(self.reader())
+            .await?;
+        let row = found.ok_or_else(|| Error::Absent(format!("upload {id}")))?;
+        Upload::read(&row)
+    }
+
+    /// Adds a part that is in the object store, and returns the upload after it. After the last part,
+    /// a job checks the whole.
+    ///
+    /// # Errors
+    /// Fails if another request added a part in between, or the database fails.
+    pub async fn add_part(&self, upload: &Upload, size: i64, lifetime: i64) -> Result<Upload> {
+        transact!(self, connection => {
+            let update = "UPDATE uploads SET received = received + $1, parts = parts + 1, expires = $2, \
+                          state = CASE WHEN received + $1 = length THEN 'complete' ELSE 'open' END \
+                          WHERE id = $3 AND parts = $4 AND received + $1 <= length RETURNING *";
+            let row = sqlx::query(update)
+                .bind(size)
+                .bind(clock::now() + lifetime)
+                .bind(&upload.id)
+                .bind(upload.parts)
+                .fetch_optional(&mut *connection)
+                .await?;
+            let row = row.ok_or_else(|| {
+                Error::Conflict("another request continued this upload; ask for its offset".to_owned())
+            })?;
+            let after = Upload::read(&row)?;
+            if after.is_complete {
+                if after.kind == UploadKind::Bundle {
+                    let from = [
+                        BundleState::None,
+                        BundleState::Wanted,
+                        BundleState::Refused,
+                        BundleState::Removed,
+                    ];
+                    let subject = &after.subject;
+                    let _ = reports::set_bundle(connection, subject, &from, BundleState::Checking, None, None).await?;
+                }
+                jobs::add(connection, JobKind::Accept, &after.id, 0).await?;
+            }
+            Ok(after)
+        })
+    }
+
+    /// Returns uploads whose life has ended.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn expired_uploads(&self, limit: i64) -> Result<Vec<Upload>> {
+        let rows = sqlx::query("SELECT * FROM uploads WHERE expires < $1 AND state = 'open' LIMIT $2")
+            .bind(clock::now())
+            .bind(limit)
+            .fetch_all(self.reader())
+            .await?;
+        rows.iter().map(Upload::read).collect()
+    }
+
+    /// Forgets an upload.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn delete_upload(&self, id: &str) -> Result<()> {
+        transact!(self, connection => {
+            sqlx::query("DELETE FROM uploads WHERE id = $1")
+                .bind(id)
+                .execute(&mut *connection)
+                .await?;
+            Ok(())
+        })
+    }
+}

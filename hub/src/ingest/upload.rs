@@ -1,0 +1,187 @@
+//! Resumable uploads by TUS 1.0.0 (<https://tus.io/protocols/resumable-upload>), without HTTP.
+//!
+//! Each part is an object, so that any hub can continue an upload that another one began.
+
+use crate::clock::HOUR;
+use crate::config::Limits;
+use crate::database::Database;
+use crate::database::reports::BundleState;
+use crate::database::uploads::{NewUpload, Upload, UploadKind};
+use crate::error::{Error, Result};
+use crate::objects::{Objects, hexadecimal, part};
+use bytes::{Bytes, BytesMut};
+use futures_util::{Stream, StreamExt};
+use sha2::{Digest, Sha256};
+use std::path::Path;
+use tokio::fs::File;
+
+/// The life of an upload to which nothing is added.
+const LIFETIME: i64 = 24 * HOUR;
+/// The size of a part in the object store.
+const PART: usize = 8 << 20;
+
+/// What a sender says of an upload before its first byte.
+#[derive(Clone, Debug)]
+pub struct Wish<'a> {
+    /// What it is.
+    pub kind: UploadKind,
+    /// The report or the build id.
+    pub subject: &'a str,
+    /// The SHA-256 of the whole.
+    pub sha256: &'a str,
+    /// The size in bytes.
+    pub length: u64,
+    /// The token.
+    pub token: &'a str,
+}
+
+/// Begins an upload, or returns the one that was begun.
+///
+/// # Errors
+/// Fails if the wish is malformed or too large, if its report is unknown, or the hub has its bundle.
+pub async fn begin(database: &Database, limits: &Limits, wish: &Wish<'_>) -> Result<Upload> {
+    let is_digest = wish.sha256.len() == 64
+        && wish
+            .sha256
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if !is_digest {
+        return Err(Error::Invalid(
+            "`sha256` needs 64 lower-case hexadecimal digits".to_owned(),
+        ));
+    }
+    if wish.length > limits.bundle_bytes {
+        return Err(Error::TooLarge(format!(
+            "the upload has {} bytes; this hub takes {}",
+            wish.length, limits.bundle_bytes
+        )));
+    }
+    if wish.length == 0 {
+        return Err(Error::Invalid("an upload has at least one byte".to_owned()));
+    }
+    if wish.kind == UploadKind::Bundle {
+        let report = database.report(wish.subject).await?;
+        if matches!(report.bundle, BundleState::Stored | BundleState::Checking) {
+            return Err(Error::Conflict(format!(
+                "the hub has the bundle of crash {} already",
+                wish.subject
+            )));
+        }
+    }
+    let new = NewUpload {
+        kind: wish.kind,
+        subject: wish.subject,
+        sha256: wish.sha256,
+        length: i64::try_from(wish.length).unwrap_or(i64::MAX),
+        token: wish.token,
+    };
+    database.begin_upload(&new, LIFETIME).await
+}
+
+/// Adds bytes from the offset on, and returns the upload after them. What arrived before a
+/// connection was cut is kept.
+///
+/// # Errors
+/// Fails if the offset is not the upload's, if more bytes come than were announced, or if another
+/// request continues the upload.
+pub async fn add<E: std::error::Error>(
+    database: &Database,
+    objects: &Objects,
+    mut upload: Upload,
+    offset: u64,
+    body: impl Stream<Item = std::result::Result<Bytes, E>>,
+) -> Result<Upload> {
+    if i64::try_from(offset) != Ok(upload.received) {
+        return Err(Error::Conflict(format!(
+            "the upload continues at {}, not at {offset}",
+            upload.received
+        )));
+    }
+    let mut body = std::pin::pin!(body);
+    let mut piece = BytesMut::new();
+    loop {
+        let next = body.next().await;
+        let is_end = !matches!(next, Some(Ok(_)));
+        if let Some(Ok(bytes)) = &next {
+            let left = upload.length - upload.received - piece.len() as i64;
+            if bytes.len() as i64 > left {
+                return Err(Error::TooLarge(format!(
+                    "the upload has more than its {} bytes",
+                    upload.length
+                )));
+            }
+            piece.extend_from_slice(bytes);
+        }
+        while piece.len() >= PART || (is_end && !piece.is_empty()) {
+            let length = piece.len().min(PART);
+            let bytes = piece.split_to(length).freeze();
+            upload = add_part(database, objects, &upload, bytes).await?;
+        }
+        if is_end {
+            return Ok(upload);
+        }
+    }
+}
+
+async fn add_part(database: &Database, objects: &Objects, upload: &Upload, bytes: Bytes) -> Result<Upload> {
+    let size = bytes.len() as i64;
+    objects.put(&part(&upload.id, upload.parts), bytes).await?;
+    database.add_part(upload, size, LIFETIME).await
+}
+
+/// Writes a complete upload to a file.
+///
+/// # Errors
+/// Fails if a part is missing, or the whole has not the announced SHA-256.
+pub async fn assemble(objects: &Objects, upload: &Upload, path: &Path) -> Result<()> {
+    let mut file = File::create(path).await.map_err(Error::file("create", path))?;
+    for number in 0..upload.parts {
+        let key = part(&upload.id, number);
+        if objects.append_to(&key, &mut file).await?.is_none() {
+            return Err(Error::MissingObject {
+                row: format!("upload {}", upload.id),
+                key,
+            });
+        }
+    }
+    drop(file);
+    let (path, wanted) = (path.to_owned(), upload.sha256.clone());
+    crate::objects::blocking(move || {
+        let mut digest = Sha256::new();
+        let mut file = std::fs::File::open(&path).map_err(Error::file("open", &path))?;
+        std::io::copy(&mut file, &mut DigestWriter(&mut digest)).map_err(Error::file("read", &path))?;
+        if hexadecimal(&digest.finalize()) == wanted {
+            return Ok(());
+        }
+        Err(Error::Invalid(
+            "the uploaded bytes do not have the announced SHA-256; send them again".to_owned(),
+        ))
+    })
+    .await
+}
+
+/// Feeds a digest through `io::copy`.
+struct DigestWriter<'a>(&'a mut Sha256);
+
+impl std::io::Write for DigestWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Forgets an upload and its parts.
+///
+/// # Errors
+/// Fails if the object store or the database fails.
+pub async fn remove(database: &Database, objects: &Objects, upload: &Upload) -> Result<()> {
+    database.delete_upload(&upload.id).await?;
+    for number in 0..=upload.parts {
+        objects.delete(&part(&upload.id, number)).await?;
+    }
+    Ok(())
+}

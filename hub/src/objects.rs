@@ -1,0 +1,391 @@
+//! The object store: bundles, modules and the journal, in a directory or a bucket.
+//!
+//! | key | content |
+//! |---|---|
+//! | `blobs/SHA256` | a module, a debug file, or a bundle without its modules |
+//! | `crashes/ID/crash.json` | the report and the list of blobs of one bundle |
+//! | `crashes/ID/analysis.json` | what the child process read in the bundle |
+//! | `journal/DAY/HOUR/NAME.jsonl` | reports and first runs of builds, one JSON object a line |
+//! | `uploads/ID/NUMBER` | a part of an upload |
+
+use crate::error::{Error, Result};
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as Key;
+use object_store::{
+    Attributes, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, WriteMultipart,
+};
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Files above this size are sent in parts, so that memory stays bounded.
+const PART: usize = 8 << 20;
+/// Parts of one file that are on their way at once.
+const PARTS_IN_FLIGHT: usize = 2;
+
+/// The object store.
+#[derive(Clone, Debug)]
+pub struct Objects {
+    store: Arc<dyn ObjectStore>,
+    /// The directory of a local store, whose files are flushed to the disk.
+    directory: Option<PathBuf>,
+}
+
+/// An object's key, size and time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The key.
+    pub key: String,
+    /// The size in bytes.
+    pub size: u64,
+    /// The time of the last change, in microseconds since 1970.
+    pub changed: i64,
+}
+
+impl Objects {
+    /// Opens a directory, and creates it if it does not exist.
+    ///
+    /// # Errors
+    /// Fails if the directory cannot be created.
+    pub fn directory(path: &Path) -> Result<Self> {
+        fs::create_dir_all(path).map_err(Error::file("create", path))?;
+        let path = fs::canonicalize(path).map_err(Error::file("open", path))?;
+        let store = LocalFileSystem::new_with_prefix(&path).map_err(failed("the directory"))?;
+        Ok(Self {
+            store: Arc::new(store),
+            directory: Some(path),
+        })
+    }
+
+    /// Uses a bucket.
+    #[must_use]
+    pub fn bucket(store: Arc<dyn ObjectStore>) -> Self {
+        Self {
+            store,
+            directory: None,
+        }
+    }
+
+    /// Writes an object. An existing one is replaced.
+    ///
+    /// # Errors
+    /// Fails if the store fails. Nothing is visible then.
+    pub async fn put(&self, key: &str, content: impl Into<Bytes>) -> Result<()> {
+        let payload = PutPayload::from_bytes(content.into());
+        self.store
+            .put(&Key::from(key), payload)
+            .await
+            .map_err(failed(key))?;
+        self.flush(key).await
+    }
+
+    /// Writes an object if there is none of this key. Returns whether it was written.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn create(&self, key: &str, content: impl Into<Bytes>) -> Result<bool> {
+        let payload = PutPayload::from_bytes(content.into());
+        let options = PutOptions {
+            mode: PutMode::Create,
+            attributes: Attributes::default(),
+            ..PutOptions::default()
+        };
+        match self.store.put_opts(&Key::from(key), payload, options).await {
+            Ok(_) => {
+                self.flush(key).await?;
+                Ok(true)
+            }
+            Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
+            Err(error) => Err(failed(key)(error)),
+        }
+    }
+
+    /// Stores a file by its content, and returns its SHA-256. A file that is there already is not
+    /// sent again.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read or the store fails.
+    pub async fn put_file(&self, path: &Path) -> Result<(String, u64)> {
+        let (digest, size) = digest_of(path).await?;
+        let key = blob(&digest);
+        if self.size(&key).await? == Some(size) {
+            return Ok((digest, size));
+        }
+        let place = Key::from(&*key);
+        let upload = self.store.put_multipart(&place).await.map_err(failed(&key))?;
+        let mut write = WriteMultipart::new_with_chunk_size(upload, PART);
+        let mut file = File::open(path).map_err(Error::file("open", path))?;
+        loop {
+            let (back, piece) = read_piece(file, path.to_owned()).await?;
+            if piece.is_empty() {
+                break;
+            }
+            file = back;
+            write
+                .wait_for_capacity(PARTS_IN_FLIGHT)
+                .await
+                .map_err(failed(&key))?;
+            write.put(piece);
+        }
+        write.finish().await.map_err(failed(&key))?;
+        self.flush(&key).await?;
+        Ok((digest, size))
+    }
+
+    /// Reads an object. `None`: there is none.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn get(&self, key: &str) -> Result<Option<Bytes>> {
+        let found = match self.store.get(&Key::from(key)).await {
+            Ok(found) => found,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(failed(key)(error)),
+        };
+        Ok(Some(found.bytes().await.map_err(failed(key))?))
+    }
+
+    /// Reads a range of an object.
+    ///
+    /// # Errors
+    /// Fails if there is no such object, or the store fails.
+    pub async fn get_range(&self, key: &str, range: std::ops::Range<u64>) -> Result<Bytes> {
+        self.store
+            .get_range(&Key::from(key), range)
+            .await
+            .map_err(failed(key))
+    }
+
+    /// Copies an object to the end of a file. Returns the number of bytes, `None` if there is none.
+    ///
+    /// # Errors
+    /// Fails if the store or the file fails.
+    pub async fn append_to(&self, key: &str, file: &mut tokio::fs::File) -> Result<Option<u64>> {
+        use tokio::io::AsyncWriteExt;
+        let found = match self.store.get(&Key::from(key)).await {
+            Ok(found) => found,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(failed(key)(error)),
+        };
+        let mut size = 0;
+        let mut pieces = found.into_stream();
+        while let Some(piece) = pieces.try_next().await.map_err(failed(key))? {
+            file.write_all(&piece)
+                .await
+                .map_err(Error::system("write a copy of an object"))?;
+            size += piece.len() as u64;
+        }
+        file.flush()
+            .await
+            .map_err(Error::system("write a copy of an object"))?;
+        Ok(Some(size))
+    }
+
+    /// Returns the content of an object as a stream, with its size. `None`: there is none.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn stream(
+        &self,
+        key: &str,
+    ) -> Result<
+        Option<(
+            u64,
+            impl futures_util::Stream<Item = object_store::Result<Bytes>> + Send + 'static,
+        )>,
+    > {
+        match self.store.get(&Key::from(key)).await {
+            Ok(found) => Ok(Some((found.meta.size, found.into_stream()))),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(failed(key)(error)),
+        }
+    }
+
+    /// Returns the size of an object. `None`: there is none.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn size(&self, key: &str) -> Result<Option<u64>> {
+        match self.store.head(&Key::from(key)).await {
+            Ok(found) => Ok(Some(found.size)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(failed(key)(error)),
+        }
+    }
+
+    /// Removes an object, if there is one.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn delete(&self, key: &str) -> Result<()> {
+        match self.store.delete(&Key::from(key)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(failed(key)(error)),
+        }
+    }
+
+    /// Lists the objects below a prefix.
+    pub fn list(&self, prefix: &str) -> impl futures_util::Stream<Item = Result<Listed>> + Send + 'static {
+        let owned = prefix.to_owned();
+        self.store
+            .list(Some(&Key::from(prefix)))
+            .map_ok(|meta| Listed {
+                key: meta.location.to_string(),
+                size: meta.size,
+                changed: meta.last_modified.timestamp_micros(),
+            })
+            .map_err(move |error| failed(&owned)(error))
+    }
+
+    /// Flushes an object of a local store, and its directory, to the disk.
+    async fn flush(&self, key: &str) -> Result<()> {
+        let Some(directory) = &self.directory else {
+            return Ok(());
+        };
+        let path = directory.join(key);
+        blocking(move || {
+            let sync = |path: &Path| File::open(path).and_then(|file| file.sync_all());
+            sync(&path).map_err(Error::file("flush", &path))?;
+            let parent = path.parent().unwrap_or(&path);
+            sync(parent).map_err(Error::file("flush", parent))
+        })
+        .await
+    }
+}
+
+/// Returns the key of a blob.
+#[must_use]
+pub fn blob(sha256: &str) -> String {
+    format!("blobs/{sha256}")
+}
+
+/// Returns the key of the description of a crash.
+#[must_use]
+pub fn crash(id: &str) -> String {
+    format!("crashes/{id}/crash.json")
+}
+
+/// Returns the key of the analysis of a crash.
+#[must_use]
+pub fn analysis(id: &str) -> String {
+    format!("crashes/{id}/analysis.json")
+}
+
+/// Returns the key of a part of an upload.
+#[must_use]
+pub fn part(upload: &str, number: i64) -> String {
+    format!("uploads/{upload}/{number:08}")
+}
+
+/// Returns bytes as lower-case hexadecimal digits.
+#[must_use]
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+/// Returns the SHA-256 and the size of a file.
+async fn digest_of(path: &Path) -> Result<(String, u64)> {
+    let path = path.to_owned();
+    blocking(move || {
+        let mut file = File::open(&path).map_err(Error::file("open", &path))?;
+        let mut digest = Sha256::new();
+        let mut buffer = vec![0; 256 << 10];
+        let mut size = 0;
+        loop {
+            let read = file.read(&mut buffer).map_err(Error::file("read", &path))?;
+            if read == 0 {
+                return Ok((hexadecimal(&digest.finalize()), size));
+            }
+            digest.update(&buffer[..read]);
+            size += read as u64;
+        }
+    })
+    .await
+}
+
+/// Reads the next piece of a file. An empty one is the end.
+async fn read_piece(mut file: File, path: PathBuf) -> Result<(File, Bytes)> {
+    blocking(move || {
+        let mut piece = Vec::new();
+        (&mut file)
+            .take(PART as u64)
+            .read_to_end(&mut piece)
+            .map_err(Error::file("read", &path))?;
+        Ok((file, Bytes::from(piece)))
+    })
+    .await
+}
+
+/// Runs file operations on a thread that may block.
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Error::System {
+            action: "finish a file operation",
+            source: std::io::Error::other(error),
+        })?
+}
+
+fn failed(key: &str) -> impl FnOnce(object_store::Error) -> Error {
+    let key = key.to_owned();
+    move |source| Error::Object { key, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn equal_files_are_one_blob() {
+        let folder = tempfile::tempdir().unwrap();
+        let objects = Objects::directory(&folder.path().join("objects")).unwrap();
+        let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+        fs::write(&one, b"module").unwrap();
+        fs::write(&two, b"module").unwrap();
+        let first = objects.put_file(&one).await.unwrap();
+        assert_eq!(first, objects.put_file(&two).await.unwrap());
+        assert_eq!(first.1, 6);
+        let listed: Vec<_> = objects.list("blobs").try_collect().await.unwrap();
+        assert_eq!(listed.len(), 1);
+        assert_eq!(objects.get(&blob(&first.0)).await.unwrap().unwrap(), "module");
+    }
+
+    #[tokio::test]
+    async fn files_of_many_parts_are_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let objects = Objects::directory(&folder.path().join("objects")).unwrap();
+        let big = folder.path().join("big");
+        let content: Vec<u8> = (0..3 * PART + 17).map(|at| (at % 251) as u8).collect();
+        fs::write(&big, &content).unwrap();
+        let (digest, size) = objects.put_file(&big).await.unwrap();
+        assert_eq!(size, content.len() as u64);
+        let copy = folder.path().join("copy");
+        let mut file = tokio::fs::File::create(&copy).await.unwrap();
+        assert_eq!(
+            objects.append_to(&blob(&digest), &mut file).await.unwrap(),
+            Some(size)
+        );
+        assert_eq!(fs::read(&copy).unwrap(), content);
+    }
+
+    #[tokio::test]
+    async fn created_objects_are_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let objects = Objects::directory(folder.path()).unwrap();
+        assert!(objects.create("journal/a", "one").await.unwrap());
+        assert!(!objects.create("journal/a", "two").await.unwrap());
+        assert_eq!(objects.get("journal/a").await.unwrap().unwrap(), "one");
+        assert_eq!(objects.get("journal/b").await.unwrap(), None);
+        objects.delete("journal/b").await.unwrap();
+    }
+}
