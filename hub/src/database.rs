@@ -7,6 +7,7 @@ pub mod blobs;
 pub mod builds;
 pub mod groups;
 pub mod jobs;
+pub mod listing;
 mod migrations;
 pub mod reports;
 pub mod stack_keys;

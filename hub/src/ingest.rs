@@ -2,4 +2,5 @@
 
 pub mod entry;
 pub mod journal;
+pub mod record;
 pub mod upload;

@@ -48,8 +48,12 @@ pub mod clock;
 pub mod config;
 pub mod database;
 pub mod error;
+pub mod grouping;
+pub mod hub;
 pub mod ingest;
 pub mod objects;
+pub mod serve;
+pub mod server;
 pub mod stack;
 
 pub use error::{Error, Result};

@@ -1,3 +1,126 @@
-//! The binary `backtrail-hub`.
+//! The binary `backtrail-hub`: the server, and what an administrator does with its data.
+#![forbid(unsafe_code)]
 
-fn main() {}
+use backtrail_hub::access::Scope;
+use backtrail_hub::config::Config;
+use backtrail_hub::error::{Error, Result};
+use backtrail_hub::hub::Hub;
+use backtrail_hub::serve;
+use clap::{Args, Parser, Subcommand};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Takes, groups and shows the crashes of a fleet.
+#[derive(Parser)]
+#[command(name = "backtrail-hub", version)]
+struct Arguments {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Args)]
+struct Common {
+    /// The configuration file.
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+    /// The directory of the hub's files.
+    #[arg(long, value_name = "DIRECTORY", global = true)]
+    data: Option<PathBuf>,
+    /// The address to listen at.
+    #[arg(long, value_name = "ADDRESS:PORT", global = true)]
+    listen: Option<SocketAddr>,
+    /// The database: sqlite:///PATH or postgres://USER@HOST/NAME.
+    #[arg(long, value_name = "URL", global = true)]
+    database: Option<String>,
+    /// The bucket: s3://BUCKET/PREFIX.
+    #[arg(long, value_name = "URL", global = true)]
+    objects: Option<String>,
+    /// The address under which people and hosts reach the hub.
+    #[arg(long, value_name = "URL", global = true)]
+    public_url: Option<String>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serves crash reports and pages (the default).
+    Serve,
+    /// Creates a token, and prints it once.
+    Token {
+        /// Its name in the audit log.
+        name: String,
+        /// What it allows: ingest, read, admin. May be repeated.
+        #[arg(long, value_name = "SCOPE", required = true)]
+        scope: Vec<String>,
+        /// Days until it expires.
+        #[arg(long)]
+        days: Option<u32>,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("BACKTRAIL_LOG")
+                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,sqlx=warn")),
+        )
+        .init();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("backtrail-hub: cannot start threads: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(run(arguments)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("backtrail-hub: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<()> {
+    let config = configuration(arguments.common)?;
+    match arguments.command.unwrap_or(Command::Serve) {
+        Command::Serve => serve::serve(Hub::open(config).await?).await,
+        Command::Token { name, scope, days } => {
+            let unknown = |name: &str| {
+                Error::Configuration(format!("\"{name}\" is no scope; use ingest, read or admin"))
+            };
+            let scopes: Vec<_> = scope
+                .iter()
+                .map(|name| Scope::named(name).ok_or_else(|| unknown(name)))
+                .collect::<Result<_>>()?;
+            let hub = Hub::open(config).await?;
+            let expires =
+                days.map(|days| backtrail_hub::clock::now() + i64::from(days) * backtrail_hub::clock::DAY);
+            let (_, secret) = hub.database.create_token(&name, &scopes, expires).await?;
+            println!("{}", secret.reveal());
+            Ok(())
+        }
+    }
+}
+
+/// Returns the configuration: the file, and over it the options.
+fn configuration(common: Common) -> Result<Config> {
+    let mut config = match &common.config {
+        Some(path) => Config::read(path)?,
+        None => Config::default(),
+    };
+    if let Some(data) = common.data {
+        config.data = data;
+    }
+    if let Some(listen) = common.listen {
+        config.listen = listen;
+    }
+    config.database = common.database.or(config.database);
+    config.objects = common.objects.or(config.objects);
+    config.public_url = common.public_url.or(config.public_url);
+    Ok(config)
+}

@@ -1,6 +1,11 @@
 //! Heartbeats: what a host runs, from which the hub orders builds.
 
+use crate::VERSION;
+use crate::report::{InvalidReport, check_count, check_name};
 use serde::{Deserialize, Serialize};
+
+/// The most builds of a heartbeat.
+const MAX_BUILDS: usize = 2048;
 
 /// A host's statement about itself, sent every few minutes.
 ///
@@ -30,4 +35,24 @@ pub struct RunningBuild {
     pub build: String,
     /// The time at which this host first ran it, in microseconds since 1970.
     pub since: u64,
+}
+
+impl Heartbeat {
+    /// Checks the limits of all fields.
+    ///
+    /// # Errors
+    /// Fails if there are too many builds, or a name is too long or cannot be printed.
+    pub fn check(&self) -> Result<(), InvalidReport> {
+        if self.version == 0 || self.version > VERSION {
+            return Err(InvalidReport::Version(self.version));
+        }
+        check_name("host", &self.host)?;
+        check_name("collector", &self.collector)?;
+        check_count("builds", self.running.len(), MAX_BUILDS)?;
+        for run in &self.running {
+            check_name("service", &run.service)?;
+            check_name("build", &run.build)?;
+        }
+        Ok(())
+    }
 }

@@ -106,6 +106,27 @@ pub async fn note_run(
     Ok(true)
 }
 
+/// Notes that a host still runs a build that is known.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn note_still_runs(
+    connection: &mut AnyConnection,
+    service: &str,
+    build: &str,
+    host: &str,
+    now: i64,
+) -> Result<()> {
+    sqlx::query("UPDATE host_builds SET last_ran = $1 WHERE service = $2 AND build = $3 AND host = $4")
+        .bind(now)
+        .bind(service)
+        .bind(build)
+        .bind(host)
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}
+
 /// Returns the builds of a service in the order in which hosts first ran them. Builds that no
 /// heartbeat named are last.
 ///
@@ -132,6 +153,33 @@ pub async fn of_service(connection: &mut AnyConnection, service: &str) -> Result
 }
 
 impl Database {
+    /// Returns the builds that a host runs, as service, build and time of the first run. `None`: no
+    /// heartbeat of the host is known.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn known_runs(&self, host: &str) -> Result<Option<Vec<(String, String, i64)>>> {
+        let collector: Option<String> = sqlx::query_scalar("SELECT collector FROM hosts WHERE host = $1")
+            .bind(host)
+            .fetch_optional(self.reader())
+            .await?;
+        if collector.is_none_or(|collector| collector.is_empty()) {
+            return Ok(None);
+        }
+        let rows = sqlx::query("SELECT service, build, first_ran FROM host_builds WHERE host = $1")
+            .bind(host)
+            .fetch_all(self.reader())
+            .await?;
+        let runs = rows.iter().map(|row| {
+            Ok((
+                row.try_get("service")?,
+                row.try_get("build")?,
+                row.try_get("first_ran")?,
+            ))
+        });
+        runs.collect::<Result<_>>().map(Some)
+    }
+
     /// Returns the number of hosts that sent anything since a time.
     ///
     /// # Errors

@@ -30,6 +30,8 @@ pub struct GroupRow {
     pub is_provisional: bool,
     /// The signal.
     pub signal: i64,
+    /// The name of the state.
+    pub state_name: String,
     /// The state, as JSON of `lifecycle`.
     pub state: String,
     /// The time of the last change of the state.
@@ -63,6 +65,7 @@ impl GroupRow {
             grouping_version: row.try_get("grouping_version")?,
             is_provisional: provisional != 0,
             signal: row.try_get("signal")?,
+            state_name: row.try_get("state")?,
             state: row.try_get("state_detail")?,
             state_since: row.try_get("state_since")?,
             assignee: row.try_get("assignee")?,
@@ -81,12 +84,7 @@ impl GroupRow {
 ///
 /// # Errors
 /// Fails if the database fails.
-pub async fn insert(
-    connection: &mut AnyConnection,
-    group: &GroupRow,
-    state_name: &str,
-    words: &[&str],
-) -> Result<bool> {
+pub async fn insert(connection: &mut AnyConnection, group: &GroupRow, words: &[&str]) -> Result<bool> {
     let insert = "INSERT INTO groups (id, service, title, signature, grouping_version, provisional, signal, state, \
                   state_since, state_detail, first_seen, last_seen, first_build, last_build, reports, hosts, bundles) \
                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0, 0, 0) ON CONFLICT (id) DO NOTHING";
@@ -98,7 +96,7 @@ pub async fn insert(
         .bind(group.grouping_version)
         .bind(i64::from(group.is_provisional))
         .bind(group.signal)
-        .bind(state_name)
+        .bind(&group.state_name)
         .bind(group.state_since)
         .bind(&group.state)
         .bind(group.first_seen)

@@ -48,7 +48,7 @@ impl BundleState {
         }
     }
 
-    fn named(name: &str) -> Result<Self> {
+    pub(super) fn named(name: &str) -> Result<Self> {
         let mut all = Self::ALL.into_iter();
         all.find(|state| state.name() == name)
             .ok_or_else(|| Error::Absent(format!("bundle state {name}")))

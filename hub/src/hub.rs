@@ -1,0 +1,102 @@
+//! The state of a running hub, which all requests share.
+
+use crate::config::Config;
+use crate::database::Database;
+use crate::database::tokens::new_id;
+use crate::error::{Error, Result};
+use crate::ingest::journal::{self, Journal};
+use crate::ingest::record::Recorder;
+use crate::objects::Objects;
+use crate::server::rate::Rates;
+use object_store::aws::AmazonS3Builder;
+use object_store::prefix::PrefixStore;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A running hub.
+pub struct Hub {
+    /// The configuration.
+    pub config: Config,
+    /// The database.
+    pub database: Database,
+    /// The object store.
+    pub objects: Objects,
+    /// The journal.
+    pub journal: Journal<Recorder>,
+    /// What applies entries of the journal.
+    pub recorder: Recorder,
+    /// The requests per token.
+    pub rates: Rates,
+    /// The start of the process.
+    pub started: Instant,
+    /// A name that no other hub has.
+    pub name: String,
+}
+
+impl Hub {
+    /// Opens the database and the object store, and applies what an earlier hub left in the journal.
+    ///
+    /// # Errors
+    /// Fails if one of them cannot be opened.
+    pub async fn open(config: Config) -> Result<Arc<Self>> {
+        std::fs::create_dir_all(&config.data).map_err(Error::file("create", &config.data))?;
+        let objects = open_objects(&config)?;
+        let database = Database::open(&config.database_url()).await?;
+        let recorder = Recorder::new(config.public_url());
+        let name = new_id()?;
+        // With SQLite no other hub shares the journal.
+        let is_alone = database.kind() == crate::database::Kind::Sqlite;
+        let (segments, damaged) = journal::replay(&database, &objects, &recorder, is_alone).await?;
+        if segments > 0 {
+            tracing::info!(
+                "applied {segments} segments that an earlier hub left, with {damaged} damaged lines"
+            );
+        }
+        let journal = Journal::start(database.clone(), objects.clone(), recorder.clone(), &name);
+        Ok(Arc::new(Self {
+            rates: Rates::new(config.limits.requests_per_second),
+            config,
+            database,
+            objects,
+            journal,
+            recorder,
+            started: Instant::now(),
+            name,
+        }))
+    }
+}
+
+/// Opens the configured object store.
+///
+/// # Errors
+/// Fails if the directory cannot be created or the address of the bucket is malformed.
+pub fn open_objects(config: &Config) -> Result<Objects> {
+    let Some(address) = &config.objects else {
+        return Objects::directory(&config.data.join("objects"));
+    };
+    let malformed = || Error::Configuration(format!("\"{address}\" is no bucket; use s3://BUCKET/PREFIX"));
+    let place = address.strip_prefix("s3://").ok_or_else(malformed)?;
+    let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
+    if bucket.is_empty() {
+        return Err(malformed());
+    }
+    let mut builder = AmazonS3Builder::from_env()
+        .with_bucket_name(bucket)
+        .with_allow_http(config.s3.allow_http);
+    if let Some(endpoint) = &config.s3.endpoint {
+        builder = builder.with_endpoint(endpoint);
+    }
+    if let Some(region) = &config.s3.region {
+        builder = builder.with_region(region);
+    }
+    let store = builder.build().map_err(|source| Error::Object {
+        key: address.clone(),
+        source,
+    })?;
+    let prefix = prefix.trim_end_matches('/');
+    Ok(if prefix.is_empty() {
+        Objects::bucket(Arc::new(store))
+    } else {
+        Objects::bucket(Arc::new(PrefixStore::new(store, prefix)))
+    })
+}

@@ -1,0 +1,55 @@
+//! Runs a hub until it is told to end.
+
+use crate::access::Scope;
+use crate::error::{Error, Result};
+use crate::hub::Hub;
+use crate::server::{listen, routes};
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Serves until SIGTERM or SIGINT. The first start prints a token for its administrator.
+///
+/// # Errors
+/// Fails if the address cannot be used.
+pub async fn serve(hub: Arc<Hub>) -> Result<()> {
+    let tls = hub.config.tls.as_ref().map(listen::acceptor).transpose()?;
+    let address = hub.config.listen;
+    let listener = TcpListener::bind(address).await.map_err(|source| {
+        let hint = if source.kind() == std::io::ErrorKind::AddrInUse {
+            "; another program uses it, choose another one with --listen"
+        } else {
+            ""
+        };
+        Error::Configuration(format!("cannot listen at {address}: {source}{hint}"))
+    })?;
+    let address = listener
+        .local_addr()
+        .map_err(Error::system("read the address of the socket"))?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let mut term = signal(SignalKind::terminate()).map_err(Error::system("wait for signals"))?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::system("wait for signals"))?;
+    println!("listening on {scheme}://{address}");
+    if hub.database.tokens().await?.is_empty() {
+        let (_, secret) = hub
+            .database
+            .create_token("first administrator", &[Scope::Admin], None)
+            .await?;
+        println!(
+            "sign in with this token, which is shown once: {}",
+            secret.reveal()
+        );
+    }
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    let end = async {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("ending");
+        let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+    };
+    listen::serve(listener, tls, routes::router(hub.clone()), end).await;
+    hub.database.close().await;
+    Ok(())
+}

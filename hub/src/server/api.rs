@@ -1,0 +1,11 @@
+//! The API for programs: JSON under `/api/v1`.
+
+pub mod crashes;
+pub mod groups;
+pub mod health;
+pub mod heartbeat;
+pub mod json;
+pub mod reports;
+pub mod tokens;
+pub mod uploads;
+pub mod whoami;

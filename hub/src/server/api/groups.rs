@@ -1,0 +1,146 @@
+//! Groups as JSON.
+
+use super::json::Parameters;
+use crate::clock;
+use crate::database::groups::GroupRow;
+use crate::database::listing::{GroupFilter, GroupOrder};
+use crate::error::{Error, Result};
+use crate::hub::Hub;
+use axum::Json;
+use axum::extract::{Path, State};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The parameters of a list of groups.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListParameters {
+    /// Words that the group's title, functions or files have.
+    pub q: String,
+    /// A service.
+    pub service: String,
+    /// A state.
+    pub state: String,
+    /// A build.
+    pub build: String,
+    /// A host.
+    pub host: String,
+    /// `last-seen`, `first-seen`, `reports` or `hosts`.
+    pub sort: String,
+    /// Where the page before ended.
+    pub after: String,
+    /// The most entries, up to 200.
+    pub limit: Option<u32>,
+}
+
+impl ListParameters {
+    /// Returns the filter of the database.
+    ///
+    /// # Errors
+    /// Fails if a parameter has an impossible value.
+    pub fn filter(&self) -> Result<GroupFilter> {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let order = match &*self.sort {
+            "" | "last-seen" => GroupOrder::LastSeen,
+            "first-seen" => GroupOrder::FirstSeen,
+            "reports" => GroupOrder::Reports,
+            "hosts" => GroupOrder::Hosts,
+            other => {
+                return Err(Error::Invalid(format!(
+                    "groups cannot be sorted by \"{}\"; use last-seen, first-seen, reports or hosts",
+                    other.escape_debug()
+                )));
+            }
+        };
+        Ok(GroupFilter {
+            words: self.q.clone(),
+            service: some(&self.service),
+            state: some(&self.state),
+            build: some(&self.build),
+            host: some(&self.host),
+            order,
+            after: some(&self.after),
+            limit: i64::from(self.limit.unwrap_or(50).clamp(1, 200)),
+        })
+    }
+}
+
+/// A group in JSON.
+#[derive(Serialize)]
+pub struct GroupView {
+    id: String,
+    title: String,
+    signature: String,
+    provisional: bool,
+    service: String,
+    signal: i64,
+    state: String,
+    state_since: String,
+    assignee: Option<String>,
+    first_seen: String,
+    last_seen: String,
+    first_build: String,
+    last_build: String,
+    reports: i64,
+    hosts: i64,
+    bundles: i64,
+    link: String,
+}
+
+impl GroupView {
+    fn new(hub: &Hub, group: GroupRow) -> Self {
+        Self {
+            link: format!("{}/g/{}", hub.config.public_url(), group.id),
+            id: group.id,
+            title: group.title,
+            signature: group.signature,
+            provisional: group.is_provisional,
+            service: group.service,
+            signal: group.signal,
+            state: group.state_name,
+            state_since: clock::iso_date(group.state_since),
+            assignee: group.assignee,
+            first_seen: clock::iso_date(group.first_seen),
+            last_seen: clock::iso_date(group.last_seen),
+            first_build: group.first_build,
+            last_build: group.last_build,
+            reports: group.reports,
+            hosts: group.hosts,
+            bundles: group.bundles,
+        }
+    }
+}
+
+/// A page of groups.
+#[derive(Serialize)]
+pub struct GroupPage {
+    groups: Vec<GroupView>,
+    /// The value of `after` for the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// Lists groups.
+///
+/// # Errors
+/// Fails if a parameter is malformed, or the database fails.
+pub async fn list(
+    State(hub): State<Arc<Hub>>,
+    Parameters(parameters): Parameters<ListParameters>,
+) -> Result<Json<GroupPage>> {
+    let (groups, next) = hub.database.list_groups(&parameters.filter()?).await?;
+    let groups = groups
+        .into_iter()
+        .map(|group| GroupView::new(&hub, group))
+        .collect();
+    Ok(Json(GroupPage { groups, next }))
+}
+
+/// Returns a group.
+///
+/// # Errors
+/// Fails if there is no such group, or the database fails.
+pub async fn one(State(hub): State<Arc<Hub>>, Path(id): Path<String>) -> Result<Json<GroupView>> {
+    let group = hub.database.group(&id).await?;
+    Ok(Json(GroupView::new(&hub, group)))
+}

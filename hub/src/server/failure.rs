@@ -1,0 +1,53 @@
+//! Errors as responses: one sentence as JSON for programs, as a page for people.
+
+use crate::error::Error;
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+impl Error {
+    /// Returns the status of the response.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Invalid(_) => StatusCode::BAD_REQUEST,
+            Self::NoToken => StatusCode::UNAUTHORIZED,
+            Self::Scope(_) | Self::ForeignRequest => StatusCode::FORBIDDEN,
+            Self::Absent(_) => StatusCode::NOT_FOUND,
+            Self::Conflict(_) => StatusCode::CONFLICT,
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
+            // The sender's next try may succeed.
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let text = if status == StatusCode::SERVICE_UNAVAILABLE {
+            tracing::error!("{self}");
+            // Addresses and paths of the hub are not the sender's business.
+            "the hub cannot do this now; its log has the reason".to_owned()
+        } else {
+            self.to_string()
+        };
+        let mut response = (status, Json(json!({ "error": text }))).into_response();
+        let headers = response.headers_mut();
+        match self {
+            Self::NoToken => {
+                let _ = headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            Self::TooMany { seconds } => {
+                let _ = headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            }
+            _ if status == StatusCode::SERVICE_UNAVAILABLE => {
+                let _ = headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+            }
+            _ => {}
+        }
+        response
+    }
+}
