@@ -222,38 +222,74 @@ fn a_crash_is_walked_in_vs_code() {
         }),
     );
 
-    let (server, address) = start(&installed, home);
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
-    let shots = target.join("vscode-shots");
-    let _ = fs::remove_dir_all(&shots);
-    fs::create_dir_all(&shots).unwrap();
-    let steps = Command::new(&installed.node)
-        .arg(repository().join("tests/vscode/drive.mjs"))
-        .env("BACKTRAIL_VSCODE", &installed.packages)
-        .env("BACKTRAIL_CHROMIUM", &installed.browser)
-        .env("BACKTRAIL_BIN", binary().unwrap())
-        .env("BACKTRAIL_ADDRESS", address)
-        .env("BACKTRAIL_SERVER", server.0.id().to_string())
-        .env("BACKTRAIL_WORKSPACE", &workspace)
-        .env("BACKTRAIL_FILES", files.to_string())
-        .env("BACKTRAIL_COLLECTED", collected)
-        .env("BACKTRAIL_SHOTS", &shots)
-        .env("HOME", home)
-        .process_group(0)
-        .spawn()
-        .unwrap();
-    let mut steps = Group(steps);
-    let end = Instant::now() + STEPS;
-    let status = loop {
-        if let Some(status) = steps.0.try_wait().unwrap() {
-            break status;
-        }
-        assert!(Instant::now() < end, "the steps take more than {STEPS:?}");
-        std::thread::sleep(Duration::from_millis(100));
+    let walk = Walk {
+        installed: &installed,
+        home,
+        workspace: &workspace,
+        files: files.to_string(),
+        collected,
+        shots: target.join("vscode-shots"),
     };
-    if !status.success() {
-        let _ = fs::copy(home.join("server.log"), shots.join("server.log"));
+    // A browser and an editor on a busy machine lose a key now and then. The output of a failure is
+    // printed, and an error of ours fails both times.
+    if !walk.succeeds() {
+        println!("once more, from the start");
+        assert!(
+            walk.succeeds(),
+            "see what was printed, and {}",
+            walk.shots.display()
+        );
     }
-    assert!(status.success(), "see what was printed, and {}", shots.display());
+}
+
+/// All that the steps need.
+struct Walk<'a> {
+    installed: &'a Installed,
+    home: &'a Path,
+    workspace: &'a Path,
+    files: String,
+    collected: String,
+    shots: PathBuf,
+}
+
+impl Walk<'_> {
+    /// Starts the server, runs all steps, and returns whether they succeeded.
+    fn succeeds(&self) -> bool {
+        let (server, address) = start(self.installed, self.home);
+        let _ = fs::remove_dir_all(&self.shots);
+        fs::create_dir_all(&self.shots).unwrap();
+        let steps = Command::new(&self.installed.node)
+            .arg(repository().join("tests/vscode/drive.mjs"))
+            .env("BACKTRAIL_VSCODE", &self.installed.packages)
+            .env("BACKTRAIL_CHROMIUM", &self.installed.browser)
+            .env("BACKTRAIL_BIN", binary().unwrap())
+            .env("BACKTRAIL_ADDRESS", address)
+            .env("BACKTRAIL_SERVER", server.0.id().to_string())
+            .env("BACKTRAIL_WORKSPACE", self.workspace)
+            .env("BACKTRAIL_FILES", &self.files)
+            .env("BACKTRAIL_COLLECTED", &self.collected)
+            .env("BACKTRAIL_SHOTS", &self.shots)
+            .env("HOME", self.home)
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut steps = Group(steps);
+        let end = Instant::now() + STEPS;
+        let status = loop {
+            if let Some(status) = steps.0.try_wait().unwrap() {
+                break status;
+            }
+            if Instant::now() > end {
+                eprintln!("the steps take more than {STEPS:?}");
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        if !status.success() {
+            let _ = fs::copy(self.home.join("server.log"), self.shots.join("server.log"));
+        }
+        status.success()
+    }
 }

@@ -139,10 +139,29 @@ fn kernel_sees_original_syscall_addresses() {
     }
 }
 
+/// Returns whether the processor has AMD's architecture.
+fn is_amd() -> bool {
+    let processor = fs::read_to_string("/proc/cpuinfo").unwrap();
+    processor.contains("AuthenticAMD") || processor.contains("HygonGenuine")
+}
+
 #[test]
 fn x87_instruction_pointer_is_the_original() {
     for engine in ENGINES {
-        same_output(&X87, engine, &[]);
+        // AMD's processors save the address with pending exceptions only (APM volume 2, FXSAVE), so
+        // that a switch of threads loses it.
+        if !is_amd() {
+            same_output(&X87, engine, &[]);
+            continue;
+        }
+        let executable = built(&X87);
+        let (bundle, run) = Bundle::made(
+            &["record", "--engine", engine],
+            &["--".as_ref(), executable.as_os_str()],
+        );
+        assert_eq!(run.stdout.lines().count(), 10, "{run:?}");
+        assert!(!run.stdout.contains("wrong"), "{run:?}");
+        assert_eq!(notes_of(&bundle), Vec::<String>::new());
     }
 }
 
@@ -168,8 +187,9 @@ fn waits_with_another_mask_get_their_signals() {
 
 #[test]
 fn trap_flag_of_the_program_works() {
+    let arguments: &[&str] = if is_amd() { &[] } else { &["int1"] };
     for engine in ENGINES {
-        same_output(&TRAPPED, engine, &[]);
+        same_output(&TRAPPED, engine, arguments);
     }
 }
 

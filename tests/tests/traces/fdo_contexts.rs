@@ -14,7 +14,7 @@ use tempfile::TempDir;
 /// The program that makes the same profile from last branch records.
 const PROFGEN: &str = "llvm-profgen-19";
 /// The compiler that adds pseudo-probes.
-const CLANG: &str = "clang-19";
+pub(crate) const CLANG: &str = "clang-19";
 
 /// The options of `llvm-profgen` and of `backtrail fdo` for the two forms of a profile.
 const FORMS: [(&[&str], &[&str]); 2] = [
@@ -25,7 +25,7 @@ const FORMS: [(&[&str], &[&str]); 2] = [
     ),
 ];
 
-fn is_installed(tool: &str) -> bool {
+pub(crate) fn is_installed(tool: &str) -> bool {
     let found = Command::new(tool).arg("--version").output().is_ok();
     if !found {
         eprintln!("skipped: no {tool} on this machine");

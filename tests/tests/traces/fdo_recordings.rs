@@ -1,6 +1,6 @@
 //! `backtrail fdo` reads the branches of the profiler's recordings as those of LBR elsewhere.
 
-use crate::fdo_contexts::{Recording, fdo};
+use crate::fdo_contexts::{CLANG, Recording, fdo, is_installed};
 use backtrail_profile::format::recording::{HEADER, SegmentEncoder};
 use backtrail_profile::{BranchStack, Frame, FrameId, Module, Profile, StackId, TakenBranch, UnixNanos};
 use backtrail_pt::FileOffset;
@@ -48,6 +48,9 @@ fn add(profile: &mut Profile, text: &str, frame: impl Fn(&mut Profile, u64) -> F
 
 #[test]
 fn branches_of_recordings_are_those_of_perf() {
+    if !is_installed(CLANG) {
+        return;
+    }
     let recorded = Recording::new(&["-O1", "-fno-omit-frame-pointer"]);
     let (program, script) = (recorded.path("contexts"), recorded.samples());
     let (start, offset) = code_segment(&program);
