@@ -1,5 +1,7 @@
 /** The extensions of DAP by the debug adapter `backtrail dap`: the types of docs/dap.md. */
 
+import type { Timeline, Unit } from '../../web/src/timeline/data';
+
 /** A time in nanoseconds or TSC ticks; 0 is the crash, or the end. */
 export interface Moment {
   at: number;
@@ -17,7 +19,7 @@ export interface Length {
   text: string;
 }
 
-export type Unit = 'ns' | 'ticks' | 'instructions';
+export type { Timeline, Unit };
 
 export interface Trace {
   /** Identifies the trace: the same for every copy, and different for other traces. */
@@ -61,50 +63,6 @@ export interface Call {
   number: number;
   /** Whether the position is in it, or in a call that it made. */
   around: boolean;
-}
-
-export type ThreadState = 'ran' | 'offCpu' | 'both' | 'unknown' | 'gap';
-
-export interface TimelineSpan {
-  state: ThreadState;
-  from: number;
-  to: number;
-  cause?: string;
-}
-
-export interface TimelineCall {
-  level: number;
-  from: number;
-  to: number;
-  function: string;
-  call?: string;
-  position: string;
-  /** Whether it represents several calls, each shorter than a column. */
-  several: boolean;
-}
-
-export interface TimelineThread {
-  threadId: number;
-  name: string;
-  current: boolean;
-  crashed: boolean;
-  timed: boolean;
-  states: TimelineSpan[];
-  calls: TimelineCall[];
-  levels: number;
-}
-
-export interface Timeline {
-  unit: Unit;
-  /** The bounds of the trace. */
-  begin: number;
-  end: number;
-  /** The bounds of this response. */
-  from: number;
-  to: number;
-  here?: { threadId: number; at: number };
-  crash?: { threadId: number; at: number; signal: string };
-  threads: TimelineThread[];
 }
 
 export interface LatencyBar {

@@ -1,9 +1,9 @@
-//! `cargo xtask web`: checks and tests the views of profiles, and bundles them into the page that
-//! the binary contains.
+//! `cargo xtask web`: checks and tests the views in `web/`, and bundles them into the page of
+//! profiles and the script of the hub's timeline, which the binaries contain.
 //!
-//! The page is in the repository, because a build of the binary needs no Node.js. It has the
-//! fingerprint of its sources, by which `cargo xtask tidy` finds an outdated page.
-//! `cargo xtask package-extension` bundles the page again and compares it.
+//! Both are in the repository, because a build of the binaries needs no Node.js. They have the
+//! fingerprint of their sources, by which `cargo xtask tidy` finds outdated ones.
+//! `cargo xtask package-extension` bundles them again and compares.
 
 use crate::node::Node;
 use crate::{Failure, packages, readers};
@@ -14,20 +14,22 @@ use std::path::Path;
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// The folder of the sources.
 const FOLDER: &str = "web";
-/// The generated file.
+/// The generated page of profiles.
 pub const PAGE: &str = "profile/src/format/html/page.html";
-/// The files and folders of `web/` that the page depends on, as in `web/scripts/fingerprint.mjs`.
+/// The generated script of the hub's timeline.
+pub const TIMELINE: &str = "hub/static/timeline.js";
+/// The files and folders of `web/` that both depend on, as in `web/scripts/fingerprint.mjs`.
 const INPUTS: [&str; 3] = ["package-lock.json", "scripts", "src"];
 
-/// Checks, tests, and writes the page.
+/// Checks, tests, and writes the generated files.
 pub fn run() -> Result<(), Failure> {
     packages::ensure(&[packages::READERS])?;
     run_scripts(&Node::among(&readers::python()?), ["check", "test", "page"])?;
-    println!("Wrote {PAGE}.");
+    println!("Wrote {PAGE} and {TIMELINE}.");
     Ok(())
 }
 
-/// Checks, tests, and fails if the page is outdated.
+/// Checks, tests, and fails if a generated file is outdated.
 pub fn check(node: &Node) -> Result<(), Failure> {
     run_scripts(node, ["check", "test", "stale"])
 }
@@ -39,11 +41,11 @@ fn run_scripts(node: &Node, scripts: [&str; 3]) -> Result<(), Failure> {
         .try_for_each(|script| node.run_script(FOLDER, script, &[]))
 }
 
-/// Returns how a page differs from its sources, or why these cannot be read.
-pub fn difference(page: &str) -> Option<String> {
+/// Returns how a generated file differs from its sources, or why these cannot be read.
+pub fn difference(generated: &str) -> Option<String> {
     let root = Path::new(REPOSITORY).join(FOLDER);
     match fingerprint(&root) {
-        Ok(found) if page.contains(&format!("fingerprint {found:016x}.")) => None,
+        Ok(found) if generated.contains(&format!("fingerprint {found:016x}.")) => None,
         Ok(_) => Some(format!("outdated for {FOLDER}/: run `cargo xtask web`")),
         Err(error) => Some(format!("cannot read {FOLDER}/: {error}")),
     }

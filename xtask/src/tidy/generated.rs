@@ -7,7 +7,7 @@ use crate::{protocol, web};
 pub fn check(source: &Source) -> Vec<Problem> {
     let difference = match source.path.as_str() {
         protocol::TYPES => protocol::difference(&source.text),
-        web::PAGE => web::difference(&source.text),
+        web::PAGE | web::TIMELINE => web::difference(&source.text),
         _ => None,
     };
     difference

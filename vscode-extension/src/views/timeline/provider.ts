@@ -4,9 +4,12 @@
 
 import * as vscode from 'vscode';
 import { type Sessions, report } from '../../session';
+import type { FromPage, ToPage } from '../../../../web/src/timeline/messages';
 import { setPage } from '../html';
-import { DEPTH, type FromPage, type ToPage } from './messages';
 import { BODY, STYLE } from './page';
+
+/** The number of requested levels of calls. */
+const DEPTH = 64;
 
 type Wish = Extract<FromPage, { type: 'want' }>;
 

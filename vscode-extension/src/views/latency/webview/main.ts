@@ -1,7 +1,7 @@
 /** The latency page: a function's durations, its histogram, and its calls. */
 
 import type { Latency, LatencyRow } from '../../../protocol';
-import { formatTime } from '../../timeline/window';
+import { formatTime } from '../../../../../web/src/timeline/window';
 import { barsOf } from '../histogram';
 import { type FromPage, type Query, ROWS, type Sort, type ToPage } from '../messages';
 

@@ -3,7 +3,7 @@
  * keys.
  */
 
-import type { Timeline, TimelineCall, TimelineSpan, TimelineThread } from '../../protocol';
+import type { Timeline, TimelineCall, TimelineSpan, TimelineThread } from './data';
 import { type Span, pixel, timeAt } from './window';
 
 /** Heights, in pixels. */
@@ -11,8 +11,10 @@ export const RULER = 22;
 export const STATES = 14;
 export const LEVEL = 17;
 export const BETWEEN = 8;
-/** The width of the threads' names. */
-export const NAMES = 130;
+/** Returns the width of the threads' names in a canvas of a width. */
+export function namesWidth(width: number): number {
+  return width < 600 ? 84 : 130;
+}
 
 /** The layout of a thread. */
 export interface Track {

@@ -1,6 +1,6 @@
 /** The window of time that the timeline shows: zooming, panning, and its scale. */
 
-import type { Unit } from '../../protocol';
+import type { Unit } from './data';
 
 /** A range of time. */
 export interface Span {

@@ -1,6 +1,6 @@
 /** The colors and patterns of the timeline, from VS Code's theme. */
 
-import type { ThreadState } from '../../../protocol';
+import type { ThreadState } from './data';
 
 /** Colors and patterns. */
 export interface Paint {

@@ -1,6 +1,6 @@
 /** The legend of the bars, below the timeline. */
 
-import { STATE_NAMES } from '../describe';
+import { STATE_NAMES } from './describe';
 import { type Paint, drawState } from './paint';
 
 /** Draws a sample of each state, and its name. */

@@ -1,6 +1,6 @@
 /** The description of an item in the timeline, for its tooltip and for screen readers. */
 
-import type { ThreadState, Timeline } from '../../protocol';
+import type { ThreadState, Timeline } from './data';
 import type { Hit } from './layout';
 import { type Span, formatTime } from './window';
 

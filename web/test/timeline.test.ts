@@ -2,10 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Timeline, TimelineCall } from '../src/protocol';
-import { described } from '../src/views/timeline/describe';
-import { LEVEL, STATES, firstChosen, hit, neighbor, tracks } from '../src/views/timeline/layout';
-import { SHORTEST, bounds, pan, pixel, show, stillAt, ticks, timeAt, formatTime, within, zoom } from '../src/views/timeline/window';
+import type { Timeline, TimelineCall } from '../src/timeline/data';
+import { described } from '../src/timeline/describe';
+import { LEVEL, STATES, firstChosen, hit, neighbor, tracks } from '../src/timeline/layout';
+import { narrowest } from '../src/timeline/levels';
+import { SHORTEST, bounds, pan, pixel, show, stillAt, ticks, timeAt, formatTime, within, zoom } from '../src/timeline/window';
 
 const LIMITS = { from: -1000, to: 1000 };
 
@@ -135,4 +136,15 @@ test('a span beyond the window is described as cut off', () => {
   const found = { kind: 'call' as const, track, call: main };
   assert.match(described(found, TIMELINE), /^main\n1\.000 µs, from -1\.00 µs to 0 ns\nthread 1 a, the current one, level 0 t1#0$/);
   assert.match(described(found, { ...TIMELINE, begin: -5000, end: 70 }), /more than 1\.000 µs, from before -1\.00 µs to after 0 ns/);
+});
+
+test('the chart of the shortest window that has all is chosen', () => {
+  const chart = (from: number, to: number): Timeline => ({ unit: 'ns', begin: -1000, end: 0, from, to, threads: [] });
+  const charts = [chart(-1000, 0), chart(-100, 0), chart(-10, 0)];
+  assert.equal(narrowest(charts), charts[0]);
+  assert.equal(narrowest(charts, -900, -800), charts[0]);
+  assert.equal(narrowest(charts, -100, -50), charts[1]);
+  assert.equal(narrowest(charts, -5, 40), charts[2]);
+  assert.equal(narrowest(charts, -101, 0), charts[0]);
+  assert.equal(narrowest([], 0, 1), undefined);
 });

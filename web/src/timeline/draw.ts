@@ -1,8 +1,8 @@
 /** Draws the timeline on its canvas. */
 
-import type { Timeline, TimelineCall } from '../../../protocol';
-import { type Chosen, LEVEL, NAMES, RULER, STATES, type Track } from '../layout';
-import { type Span, pixel, ticks, formatTime } from '../window';
+import type { Timeline, TimelineCall } from './data';
+import { type Chosen, LEVEL, RULER, STATES, type Track, namesWidth } from './layout';
+import { type Span, pixel, ticks, formatTime } from './window';
 import { type Paint, callColor, drawState } from './paint';
 
 /** The contents of the canvas. */
@@ -24,14 +24,15 @@ export function draw(context: CanvasRenderingContext2D, picture: Picture, with_:
   context.clearRect(0, 0, width, height);
   context.font = with_.font;
   context.textBaseline = 'middle';
-  const inner = width - NAMES;
+  const names = namesWidth(width);
+  const inner = width - names;
   drawRuler(context, picture, inner, with_);
 
   context.save();
   context.beginPath();
-  context.rect(NAMES, RULER, inner, height - RULER);
+  context.rect(names, RULER, inner, height - RULER);
   context.clip();
-  context.translate(NAMES, RULER - picture.scroll);
+  context.translate(names, RULER - picture.scroll);
   for (const track of picture.tracks) {
     if (track.bottom >= picture.scroll && track.top <= picture.scroll + height) {
       drawTrack(context, track, picture, inner, with_);
@@ -44,13 +45,14 @@ export function draw(context: CanvasRenderingContext2D, picture: Picture, with_:
   drawScrollBar(context, picture, with_);
 }
 
-function drawRuler(context: CanvasRenderingContext2D, { timeline, span, height }: Picture, inner: number, with_: Paint): void {
+function drawRuler(context: CanvasRenderingContext2D, { timeline, span, width, height }: Picture, inner: number, with_: Paint): void {
+  const names = namesWidth(width);
   const { at, step } = ticks(span, inner, 110);
   context.fillStyle = with_.dim;
   context.strokeStyle = with_.line;
   context.lineWidth = 1;
   for (const time of at) {
-    const x = Math.round(NAMES + pixel(time, span, inner)) + 0.5;
+    const x = Math.round(names + pixel(time, span, inner)) + 0.5;
     context.beginPath();
     context.moveTo(x, RULER - 5);
     context.lineTo(x, height);
@@ -58,9 +60,9 @@ function drawRuler(context: CanvasRenderingContext2D, { timeline, span, height }
     context.fillText(formatTime(time, timeline.unit, step), x + 3, RULER / 2);
   }
   context.fillStyle = with_.background;
-  context.fillRect(0, 0, NAMES, RULER);
+  context.fillRect(0, 0, names, RULER);
   context.fillStyle = with_.dim;
-  context.fillText(timeline.unit === 'instructions' ? 'instructions' : 'before the crash', 6, RULER / 2, NAMES - 10);
+  context.fillText(timeline.unit === 'instructions' ? 'instructions' : 'before the crash', 6, RULER / 2, names - 10);
 }
 
 function drawTrack(context: CanvasRenderingContext2D, track: Track, picture: Picture, inner: number, with_: Paint): void {
@@ -121,25 +123,27 @@ function drawCall(context: CanvasRenderingContext2D, call: TimelineCall, track: 
   }
 }
 
-function drawNames(context: CanvasRenderingContext2D, { tracks, scroll, height }: Picture, with_: Paint): void {
+function drawNames(context: CanvasRenderingContext2D, { tracks, scroll, width, height }: Picture, with_: Paint): void {
+  const names = namesWidth(width);
   context.save();
   context.beginPath();
-  context.rect(0, RULER, NAMES - 4, height - RULER);
+  context.rect(0, RULER, names - 4, height - RULER);
   context.clip();
   for (const { thread, top } of tracks) {
     const y = RULER + top - scroll + STATES / 2;
     const marks = `${thread.current ? '→ ' : ''}${thread.crashed ? '✕ ' : ''}`;
     context.fillStyle = thread.current ? with_.text : with_.dim;
-    context.fillText(`${marks}${thread.threadId} ${thread.name}`, 6, y, NAMES - 12);
+    context.fillText(`${marks}${thread.threadId} ${thread.name}`, 6, y, names - 12);
   }
   context.restore();
 }
 
 /** Draws the marks of the position and the crash. */
-function drawMarks(context: CanvasRenderingContext2D, { timeline, tracks, span, height, scroll }: Picture, inner: number, with_: Paint): void {
+function drawMarks(context: CanvasRenderingContext2D, { timeline, tracks, span, width, height, scroll }: Picture, inner: number, with_: Paint): void {
+  const names = namesWidth(width);
   const line = (at: number, color: string, label: string, dash: number[], row: number) => {
-    const x = Math.round(NAMES + pixel(at, span, inner)) + 0.5;
-    if (x < NAMES || x > NAMES + inner) {
+    const x = Math.round(names + pixel(at, span, inner)) + 0.5;
+    if (x < names || x > names + inner) {
       return;
     }
     context.strokeStyle = color;
@@ -153,7 +157,7 @@ function drawMarks(context: CanvasRenderingContext2D, { timeline, tracks, span, 
     context.setLineDash([]);
     context.lineWidth = 1;
     const wide = context.measureText(label).width;
-    context.fillText(label, Math.min(x + 4, NAMES + inner - wide - 4), row + 6);
+    context.fillText(label, Math.min(x + 4, names + inner - wide - 4), row + 6);
   };
   const { crash, here } = timeline;
   if (crash !== undefined) {
@@ -162,9 +166,9 @@ function drawMarks(context: CanvasRenderingContext2D, { timeline, tracks, span, 
   }
   if (here !== undefined) {
     line(here.at, with_.cursor, '', [], 4);
-    const x = NAMES + pixel(here.at, span, inner);
+    const x = names + pixel(here.at, span, inner);
     const track = tracks.find(({ thread }) => thread.threadId === here.threadId);
-    if (x >= NAMES && x <= NAMES + inner) {
+    if (x >= names && x <= names + inner) {
       context.fillStyle = with_.cursor;
       triangle(context, x, 4);
       if (track !== undefined) {

@@ -1,8 +1,8 @@
-/** The messages between the timeline's page and the extension. */
+/** The messages between the timeline and the page or extension that has its data. */
 
-import type { Timeline } from '../../protocol';
+import type { Timeline } from './data';
 
-/** Messages to the page. */
+/** Messages to the timeline. */
 export type ToPage =
   /** Another trace, or none. */
   | { type: 'reset'; state: 'closed' | 'decoding' | 'open' }
@@ -12,12 +12,9 @@ export type ToPage =
   | { type: 'moved' }
   | { type: 'command'; command: 'zoomIn' | 'zoomOut' | 'fit' | 'here' };
 
-/** Messages from the page. */
+/** Messages from the timeline. */
 export type FromPage =
   | { type: 'ready' }
   /** Requests the threads of a window of time; without ends, of the whole trace. */
   | { type: 'want'; request: number; from?: number; to?: number; width: number }
   | { type: 'goto'; to: string };
-
-/** The number of requested levels of calls. */
-export const DEPTH = 64;
