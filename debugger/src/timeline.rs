@@ -3,6 +3,7 @@
 //!
 //! Only the marks between instructions are read, so the cost depends on the number of system calls.
 
+pub mod chart;
 pub mod flame;
 pub mod grid;
 
