@@ -1,16 +1,17 @@
 //! Makes the views of places out of a navigator: what commands show of where they are.
 
-use crate::output::{HistoryStep, HistoryView, Place, StopView};
+use crate::output::{HandlerView, HistoryStep, HistoryView, Place, StopView};
 use backtrail_debugger::Result;
+use backtrail_debugger::calls::{CallView, Calls};
 use backtrail_debugger::disassembly;
 use backtrail_debugger::navigator::{Navigator, Stop};
 use backtrail_debugger::session::Thread;
 use backtrail_debugger::source::SourceLines;
-use backtrail_debugger::stack::StackFrame;
+use backtrail_debugger::stack::{Stack, StackFrame};
 use backtrail_debugger::step::Direction;
 use backtrail_debugger::time::Time;
 use backtrail_debugger::timeline;
-use backtrail_decoder::{CallId, Watch};
+use backtrail_decoder::{CallId, Entered, Watch};
 use backtrail_pt::Avma;
 
 /// A stop with what is at its end.
@@ -158,10 +159,13 @@ fn history_step(
     let location = frame.as_ref().and_then(|frame| frame.location.clone());
     let file = location.as_ref().map(|location| location.file.to_string());
     let line = location.map(|location| location.line);
+    let depth = call.map_or(0, |call| forest.depth(call) as usize) + inlined;
     let step = HistoryStep {
         position: thread.position(index).to_string(),
         time: time(navigator, thread, index),
-        depth: call.map_or(0, |call| forest.depth(call) as usize) + inlined,
+        depth,
+        inlined: inlined > 0,
+        absolute_depth: depth,
         function: frame.map(|frame| frame.function.to_string()),
         text: file
             .as_deref()
@@ -171,4 +175,82 @@ fn history_step(
         line,
     };
     Ok((step, call))
+}
+
+/// Lines `first` to `first + count - 1` of a file.
+#[must_use]
+pub fn source_lines(
+    navigator: &Navigator,
+    file: &str,
+    first: u32,
+    count: usize,
+    current: Option<u32>,
+) -> SourceLines {
+    let lines = navigator.sources.lines(file, first, count);
+    SourceLines {
+        file: file.to_owned(),
+        first,
+        lines,
+        current,
+        executions: None,
+    }
+}
+
+/// Returns the lines around the innermost frame whose source is found; if none is, its line alone.
+#[must_use]
+pub fn source_around(navigator: &Navigator, stack: &Stack, around: u32) -> Option<SourceLines> {
+    let with_line = || {
+        stack
+            .frames
+            .iter()
+            .filter_map(|frame| frame.file.clone().zip(frame.line))
+    };
+    let found = with_line().find(|(file, _)| navigator.sources.find_readable(file).is_some());
+    let (file, line) = found.or_else(|| with_line().next())?;
+    let first = line.saturating_sub(around).max(1);
+    let count = (line - first).saturating_add(1).saturating_add(around) as usize;
+    Some(source_lines(navigator, &file, first, count, Some(line)))
+}
+
+/// Returns the calls of the current thread that began last, oldest first. Their depth is the number
+/// of calls around them in the history.
+///
+/// # Errors
+/// If the thread has no history, or they began in what is not decoded yet; when canceled.
+pub fn last_calls(navigator: &Navigator, count: usize, watch: &Watch<'_>) -> Result<Vec<CallView>> {
+    let calls = Calls::new(navigator.session(), navigator.thread()?, watch)?;
+    let forest = calls.forest();
+    let mut last: Vec<_> = forest
+        .ids()
+        .rev()
+        .take(count)
+        .map(|id| calls.view(id, forest.depth(id) as usize))
+        .collect::<Result<_>>()?;
+    last.reverse();
+    Ok(last)
+}
+
+/// Returns the outermost signal handler that runs at the end, if one does.
+///
+/// # Errors
+/// When canceled.
+pub fn handler(navigator: &Navigator, stack: &Stack, watch: &Watch<'_>) -> Result<Option<HandlerView>> {
+    let Some(at) = stack.frames.iter().rposition(|frame| frame.signal_handler) else {
+        return Ok(None);
+    };
+    let thread = navigator.thread()?;
+    let forest = navigator.session().forest(thread, watch)?;
+    let inside = forest.call_at(thread.history.len());
+    let began = inside.and_then(|call| {
+        let calls = forest.ancestors(call).map(|call| forest.call(call));
+        calls
+            .filter(|call| matches!(call.entered, Entered::Signal { .. }))
+            .last()
+    });
+    let name = |at: usize| stack.frames.get(at).and_then(|frame| frame.function.clone());
+    Ok(began.map(|call| HandlerView {
+        handler: name(at),
+        position: thread.position(call.first).to_string(),
+        interrupted: name(at + 1),
+    }))
 }

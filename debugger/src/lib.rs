@@ -9,6 +9,7 @@
 //! crate knows no command, no terminal, and no protocol.
 #![forbid(unsafe_code)]
 
+pub mod abort_message;
 pub mod breakpoint;
 pub mod calls;
 pub mod code;
@@ -17,6 +18,7 @@ pub mod coverage;
 pub mod disassembly;
 mod error;
 pub mod evaluation;
+pub mod fault;
 pub mod functions;
 pub mod latency;
 pub mod lines;
@@ -37,6 +39,7 @@ pub mod timeline;
 mod unwind;
 pub mod virtual_call;
 
+pub use backtrail_decoder::{Progress, Stage, Watch};
 pub use error::{Error, Result};
 pub use navigator::{Navigator, Stop};
 pub use session::{OpenOptions, Session};

@@ -4,7 +4,8 @@ use crate::source::FileBytes;
 use crate::sources::Sources;
 use crate::tables::Tables;
 use crate::{
-    CodeSymbol, DebugSearch, Error, Frame, Function, InlinedCopy, LineMatch, LineRow, SampleFrame, UnwindRow,
+    CodeSymbol, DebugSearch, Error, Frame, Function, InlinedCopy, LineMatch, LineRow, SampleFrame,
+    SymbolDetail, UnwindRow,
 };
 use backtrail_pt::{BuildId, FileOffset, Svma};
 use std::ops::Range;
@@ -79,6 +80,12 @@ impl SymbolFile {
     #[must_use]
     pub fn debug_gap(&self) -> Option<String> {
         self.cell.with_dependent(|_, tables| tables.debug_gap())
+    }
+
+    /// Returns how much the file and its debug file say about its code.
+    #[must_use]
+    pub fn detail(&self) -> SymbolDetail {
+        self.cell.with_dependent(|_, tables| tables.detail())
     }
 
     /// Returns the contents of a section that is not loaded, of the file or of its debug file. It

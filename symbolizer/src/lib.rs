@@ -67,7 +67,7 @@ pub use file::SymbolFile;
 pub use location::{CallSite, FrameState, LocationExpression, Piece, Unknown, ValueLocation};
 pub use model::{
     CodeSymbol, Declaration, Frame, Function, FunctionKind, InlinedCopy, LineMatch, LineRow, SampleFrame,
-    SourceLocation,
+    SourceLocation, SymbolDetail,
 };
 pub use names::{is_named, is_visible};
 pub use search::DebugSearch;

@@ -10,6 +10,17 @@ use std::sync::Arc;
 /// A file and a line of source code, as the compiler wrote them.
 pub type Declaration = (Arc<str>, u32);
 
+/// How much a file says about its code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SymbolDetail {
+    /// No function has a name.
+    None,
+    /// Functions have names, and no lines.
+    SymbolTable,
+    /// DWARF has lines, inlined calls and variables.
+    DebugInformation,
+}
+
 /// The origin of a function name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -12,7 +12,7 @@ use crate::types::Type;
 use crate::unwind::{UnwindRow, UnwindTables};
 use crate::{
     CodeSymbol, Error, Frame, Function, FunctionKind, InlinedCopy, LineMatch, LineRow, SampleFrame,
-    SourceLocation,
+    SourceLocation, SymbolDetail,
 };
 use backtrail_pt::{BuildId, Svma};
 use object::elf::{PT_LOAD, PT_TLS};
@@ -103,6 +103,16 @@ impl<'d> Tables<'d> {
         };
         let split = debug.split_units();
         (split > 0).then(|| format!("the .dwo files of {split} units were not found"))
+    }
+
+    pub fn detail(&self) -> SymbolDetail {
+        if self.debug().is_some() {
+            SymbolDetail::DebugInformation
+        } else if self.symbols.code_symbols().next().is_some() {
+            SymbolDetail::SymbolTable
+        } else {
+            SymbolDetail::None
+        }
     }
 
     pub fn code_symbols(&self) -> Vec<CodeSymbol> {

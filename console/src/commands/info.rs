@@ -7,7 +7,6 @@ use crate::output::{
 use backtrail_debugger::functions::regex;
 use backtrail_debugger::navigator::Navigator;
 use backtrail_debugger::registers;
-use backtrail_debugger::source::SourceLines;
 use backtrail_debugger::thread_at_time::{ThreadAtTime, thread_at_time};
 use backtrail_debugger::{Error, Result};
 use backtrail_decoder::Watch;
@@ -220,22 +219,4 @@ pub(super) fn source(context: &mut Context<'_>, _arguments: &str) -> Result<Outp
         file,
         found: found.map(|path| path.display().to_string()),
     }))
-}
-
-/// Lines `first` to `first + count - 1` of a file.
-pub(super) fn source_lines(
-    navigator: &Navigator,
-    file: &str,
-    first: u32,
-    count: usize,
-    current: Option<u32>,
-) -> SourceLines {
-    let lines = navigator.sources.lines(file, first, count);
-    SourceLines {
-        file: file.to_owned(),
-        first,
-        lines,
-        current,
-        executions: None,
-    }
 }

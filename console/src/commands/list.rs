@@ -1,7 +1,8 @@
 //! Source and code: `list`, `disassemble`, `x/i`.
 
-use super::{Context, info};
+use super::Context;
 use crate::output::Output;
+use crate::views;
 use backtrail_debugger::coverage::counts;
 use backtrail_debugger::disassembly::{self, disassemble as disassembled, of_bytes};
 use backtrail_debugger::evaluation::memory;
@@ -46,7 +47,7 @@ pub(super) fn list(context: &mut Context<'_>, arguments: &str) -> Result<Output>
     let current = selected_line(context)?
         .filter(|(at, _)| *at == file)
         .map(|(_, line)| line);
-    let mut view = info::source_lines(context.navigator, &file, first, count, current);
+    let mut view = views::source_lines(context.navigator, &file, first, count, current);
     let shown = view.lines.as_ref().map_or(0, Vec::len);
     if shown > 0 {
         view.executions = executions(context, &file, first, shown, counts)?;
@@ -219,7 +220,7 @@ fn with_sources(navigator: &Navigator, lines: &mut [disassembly::DisassembledLin
         if place != before
             && let Some((file, first)) = place.clone()
         {
-            line.source = Some(info::source_lines(navigator, &file, first, 1, Some(first)));
+            line.source = Some(views::source_lines(navigator, &file, first, 1, Some(first)));
         }
         before = place;
     }

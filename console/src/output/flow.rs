@@ -24,6 +24,12 @@ pub struct HistoryStep {
     pub line: Option<u32>,
     /// Its text, if found.
     pub text: Option<String>,
+    /// Whether the line is of a function that was inlined.
+    #[serde(skip)]
+    pub inlined: bool,
+    /// The number of calls around it, inlined ones included.
+    #[serde(skip)]
+    pub absolute_depth: usize,
 }
 
 /// The lines that led to a position.
