@@ -1,0 +1,24 @@
+//! The analysis of a bundle: a child process without privileges reads it, and writes a result.
+//!
+//! The hub's own process never parses a bundle. [`Supervisor`] starts this program again as
+//! `analyze BUNDLE --output FILE`. The child calls [`run`], which confines the process, decodes the
+//! newest history, and writes an [`Analysis`] as JSON.
+
+mod calls;
+mod child;
+mod collect;
+mod confine;
+mod modules;
+mod result;
+mod stacks;
+mod supervise;
+
+pub(crate) use modules::is_system;
+
+pub use child::{AnalyzeArguments, EXIT_REFUSED, Redaction, run};
+pub use confine::ChildLimits;
+pub use result::{
+    Access, Analysis, CallEdge, Cause, ExecutedLine, FrameView, GapView, InterruptedBy, KnownValue, LastCall,
+    ModuleView, Snapshot, SourceView, StackView, SymbolState, VERSION, ValueKind,
+};
+pub use supervise::{AnalysisError, AnalysisRequest, Limits, Progress, Supervisor};

@@ -1,0 +1,320 @@
+//! Starts the child process, watches its limits, and reads its result.
+
+use super::child::{ProgressLine, Redaction};
+use super::result::{Analysis, VERSION};
+use super::{ChildLimits, EXIT_REFUSED};
+use std::ffi::OsString;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+/// The longest line of progress, in bytes.
+const MAX_LINE: usize = 1024;
+/// The most bytes that are kept of the child's standard error.
+const MAX_REASON: usize = 4096;
+/// The most bytes that are read of either output. More is an error of the child.
+const MAX_OUTPUT: usize = 4 << 20;
+/// The longest reason in a sentence, in characters.
+const SHOWN_REASON: usize = 300;
+
+/// The limits of one analysis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The resources of the child.
+    pub child: ChildLimits,
+    /// The time after which the child is killed.
+    pub wall: Duration,
+    /// The largest result in bytes.
+    pub result: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            child: ChildLimits {
+                memory_mib: 4096,
+                cpu_seconds: 120,
+                file_mib: 8192,
+            },
+            wall: Duration::from_secs(180),
+            result: 64 << 20,
+        }
+    }
+}
+
+/// A bundle to analyze.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AnalysisRequest {
+    /// The bundle, as a directory or a packed file.
+    pub bundle: PathBuf,
+    /// Directories with debug files by build id.
+    pub debug_dirs: Vec<PathBuf>,
+    /// Directories with source files.
+    pub source_dirs: Vec<PathBuf>,
+    /// Data to leave out of the result.
+    pub redactions: Vec<Redaction>,
+}
+
+/// The progress of an analysis.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// The stage in words.
+    pub stage: String,
+    /// The finished part of the stage, from 0 to 1.
+    pub done: f64,
+}
+
+/// The reason for which there is no analysis, as one sentence.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnalysisError {
+    /// The bundle is malformed, or of an unsupported kind.
+    #[error("the bundle is refused: {0}")]
+    Refused(String),
+    /// The child had no more memory.
+    #[error("the analysis was killed at its memory limit of {0} MiB")]
+    Memory(u64),
+    /// The child took too long.
+    #[error("the analysis was killed at its time limit of {0} seconds")]
+    Time(u64),
+    /// The child used too much processor time.
+    #[error("the analysis was killed at its limit of {0} seconds of processor time")]
+    Processor(u64),
+    /// The child wrote a file that is too large.
+    #[error("the analysis was killed at its limit of {0} MiB for a file")]
+    FileSize(u64),
+    /// A signal ended the child.
+    #[error("the analysis crashed by signal {0}")]
+    Signal(i32),
+    /// The child ended without a result.
+    #[error("the analysis failed with status {status}: {reason}")]
+    Failed {
+        /// The exit status.
+        status: i32,
+        /// The reason that the child gave.
+        reason: String,
+    },
+    /// The result cannot be used.
+    #[error("the result of the analysis is unusable: {0}")]
+    Result(String),
+    /// The child could not be started or watched.
+    #[error("the analysis cannot be run: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// Starts child processes of one program.
+#[derive(Clone, Debug)]
+pub struct Supervisor {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    limits: Limits,
+}
+
+impl Supervisor {
+    /// Returns a supervisor that starts this program again.
+    ///
+    /// # Errors
+    /// Fails if the path of this program is unknown.
+    pub fn of_this_program(limits: Limits) -> std::io::Result<Self> {
+        Ok(Self {
+            program: std::env::current_exe()?,
+            arguments: vec!["analyze".into()],
+            limits,
+        })
+    }
+
+    /// Analyzes a bundle in a child process.
+    ///
+    /// # Errors
+    /// Fails with one sentence if the bundle is refused, or if the child ends in any other way than
+    /// with a result.
+    pub async fn analyze(
+        &self,
+        request: &AnalysisRequest,
+        progress: &watch::Sender<Progress>,
+    ) -> Result<Analysis, AnalysisError> {
+        // What a killed child leaves is removed with this directory.
+        let folder = tempfile::Builder::new().prefix("backtrail-analysis-").tempdir()?;
+        let output = folder.path().join("analysis.json");
+        let mut child = self.start(request, folder.path(), &output)?;
+        let (status, reason) = match self.wait(&mut child, progress).await {
+            Ok(ended) => ended,
+            Err(error) => {
+                // The child may have ended between.
+                let _ = child.kill().await;
+                return Err(error);
+            }
+        };
+        if status.success() {
+            let limit = self.limits.result;
+            let read = tokio::task::spawn_blocking(move || read_result(&output, limit)).await;
+            return read.map_err(std::io::Error::other)?;
+        }
+        Err(self.error(status, &reason))
+    }
+
+    fn start(&self, request: &AnalysisRequest, folder: &Path, output: &Path) -> std::io::Result<Child> {
+        let limits = &self.limits.child;
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .arg(format!("--memory-mib={}", limits.memory_mib))
+            .arg(format!("--cpu-seconds={}", limits.cpu_seconds))
+            .arg(format!("--file-mib={}", limits.file_mib))
+            .arg("--output")
+            .arg(output);
+        for directory in &request.debug_dirs {
+            command.arg("--debug-dir").arg(directory);
+        }
+        for directory in &request.source_dirs {
+            command.arg("--source-dir").arg(directory);
+        }
+        for redaction in &request.redactions {
+            command.args(["--redact", redaction.name()]);
+        }
+        command
+            .arg("--")
+            .arg(std::path::absolute(&request.bundle)?)
+            // Secrets of the hub are not for the child.
+            .env_clear()
+            .env("TMPDIR", folder)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+    }
+
+    /// Waits for the end of the child. Returns its status and what it wrote to standard error.
+    async fn wait(
+        &self,
+        child: &mut Child,
+        progress: &watch::Sender<Progress>,
+    ) -> Result<(ExitStatus, String), AnalysisError> {
+        let gone = || std::io::Error::other("the child has no output");
+        let stdout = child.stdout.take().ok_or_else(gone)?;
+        let stderr = child.stderr.take().ok_or_else(gone)?;
+        let work = async {
+            let (lines, reason) = tokio::join!(follow(stdout, progress), keep(stderr));
+            lines?;
+            Ok::<_, AnalysisError>((child.wait().await?, reason?))
+        };
+        match tokio::time::timeout(self.limits.wall, work).await {
+            Ok(ended) => ended,
+            Err(_) => Err(AnalysisError::Time(self.limits.wall.as_secs())),
+        }
+    }
+
+    /// Returns the error for a status.
+    fn error(&self, status: ExitStatus, reason: &str) -> AnalysisError {
+        let limits = &self.limits.child;
+        let is_allocation =
+            reason.contains("memory allocation of") || reason.contains("Cannot allocate memory");
+        let shown = shown(reason);
+        match (status.code(), status.signal()) {
+            (Some(code), _) if code == i32::from(EXIT_REFUSED) && !is_allocation => {
+                AnalysisError::Refused(shown)
+            }
+            (Some(_), _) if is_allocation => AnalysisError::Memory(limits.memory_mib),
+            (Some(status), _) => AnalysisError::Failed {
+                status,
+                reason: shown,
+            },
+            (None, Some(libc::SIGABRT)) if is_allocation => AnalysisError::Memory(limits.memory_mib),
+            // Nobody else kills the child: the kernel does, when the machine has no more memory. The
+            // processor limit sends this signal too, if SIGXCPU did not end the child.
+            (None, Some(libc::SIGKILL)) => AnalysisError::Memory(limits.memory_mib),
+            (None, Some(libc::SIGXCPU)) => AnalysisError::Processor(limits.cpu_seconds),
+            (None, Some(libc::SIGXFSZ)) => AnalysisError::FileSize(limits.file_mib),
+            (None, signal) => AnalysisError::Signal(signal.unwrap_or_default()),
+        }
+    }
+}
+
+/// Reads lines of progress, and reports each. Other lines are ignored.
+async fn follow(
+    mut from: impl AsyncRead + Unpin,
+    progress: &watch::Sender<Progress>,
+) -> Result<(), AnalysisError> {
+    let mut line: Vec<u8> = Vec::new();
+    let mut total = 0_usize;
+    let mut buffer = [0; 4096];
+    loop {
+        let read = from.read(&mut buffer).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        total = total.saturating_add(read);
+        if total > MAX_OUTPUT {
+            return Err(AnalysisError::Result("the process wrote too much".to_owned()));
+        }
+        for &byte in buffer.get(..read).unwrap_or_default() {
+            if byte != b'\n' {
+                if line.len() < MAX_LINE {
+                    line.push(byte);
+                }
+                continue;
+            }
+            if let Ok(found) = serde_json::from_slice::<ProgressLine>(&line)
+                && found.done.is_finite()
+            {
+                progress.send_replace(Progress {
+                    stage: shown(&found.stage),
+                    done: found.done.clamp(0.0, 1.0),
+                });
+            }
+            line.clear();
+        }
+    }
+}
+
+/// Reads a stream to its end, and keeps its beginning.
+async fn keep(mut from: impl AsyncRead + Unpin) -> std::io::Result<String> {
+    let mut kept = Vec::new();
+    let mut total = 0_usize;
+    let mut buffer = [0; 4096];
+    loop {
+        let read = from.read(&mut buffer).await?;
+        total = total.saturating_add(read);
+        if read == 0 || total > MAX_OUTPUT {
+            // A child that writes on gets SIGPIPE or an error.
+            return Ok(String::from_utf8_lossy(&kept).into_owned());
+        }
+        let room = MAX_REASON.saturating_sub(kept.len()).min(read);
+        kept.extend_from_slice(buffer.get(..room).unwrap_or_default());
+    }
+}
+
+/// Returns the last line of a text without control characters, for a sentence.
+fn shown(reason: &str) -> String {
+    let line = reason.lines().rev().find(|line| !line.trim().is_empty());
+    let line = line.unwrap_or("no reason given").trim();
+    let clean = line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
+    clean.take(SHOWN_REASON).collect()
+}
+
+/// Reads a result of at most `limit` bytes.
+fn read_result(path: &Path, limit: u64) -> Result<Analysis, AnalysisError> {
+    let unusable = |problem: String| AnalysisError::Result(shown(&problem));
+    let mut text = Vec::new();
+    let file =
+        std::fs::File::open(path).map_err(|error| unusable(format!("no file was written: {error}")))?;
+    file.take(limit.saturating_add(1)).read_to_end(&mut text)?;
+    if text.len() as u64 > limit {
+        return Err(unusable(format!("it has more than {limit} bytes")));
+    }
+    let analysis: Analysis = serde_json::from_slice(&text).map_err(|error| unusable(error.to_string()))?;
+    if analysis.version != VERSION {
+        return Err(unusable(format!("it has version {}", analysis.version)));
+    }
+    Ok(analysis)
+}
+
+#[cfg(test)]
+mod tests;
