@@ -1,10 +1,12 @@
-//! The HTTP server: routes, authentication, limits and headers.
+//! The HTTP server: routes, pages, authentication, limits and headers.
 
 pub mod api;
+pub mod assets;
 pub mod caller;
 pub mod failure;
 pub mod guard;
 pub mod headers;
 pub mod listen;
+pub mod pages;
 pub mod rate;
 pub mod routes;

@@ -1,0 +1,28 @@
+//! The pages: functions from views to HTML.
+//!
+//! A view has all that a page shows, as plain data. The functions escape each text and bound its
+//! length. Pages need no inline script or style, so that a strict policy (CSP) can hold:
+//! [`POLICY`].
+
+pub mod audit;
+pub mod crash;
+mod crash_parts;
+mod crash_state;
+pub mod error;
+pub mod group;
+mod group_parts;
+pub mod groups;
+mod icons;
+pub mod layout;
+pub mod settings;
+pub mod sign_in;
+mod stack;
+mod text;
+pub mod trend;
+
+/// The `Content-Security-Policy` of all pages.
+pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,326 @@
+//! The sections of the page of a group.
+
+use super::group::{CrashRow, ExplainedFrame, GroupPage, OverValue, Way};
+use super::layout::{chip, csrf};
+use super::text::{Ago, compact, number, percent, shown, shown_to};
+use maud::{Markup, html};
+
+/// The most rows of a list on the page.
+const ROWS: usize = 50;
+
+/// Returns the forms that change the state.
+pub(super) fn actions(view: &GroupPage) -> Markup {
+    let Some(viewer) = view.frame.viewer.as_ref().filter(|viewer| viewer.is_admin) else {
+        return html! {};
+    };
+    let action = format!("/g/{}/state", view.id);
+    let is_open = !matches!(view.state.as_str(), "resolved" | "archived");
+    html! {
+        div class="actions" {
+            @if is_open {
+                details class="menu" {
+                    summary class="button primary" { "Resolve" }
+                    form method="post" action=(action) {
+                        (csrf(Some(viewer)))
+                        input type="hidden" name="state" value="resolved";
+                        label { span { "Fixed in the build" }
+                            input name="build" list="builds" maxlength="255" required autocomplete="off" placeholder="2026.11.4";
+                        }
+                        datalist id="builds" { @for build in view.builds.iter().take(ROWS) { option value=(shown(&build.build)) {} } }
+                        p class="hint" { "The build need not exist yet. A crash of this build or of a later one is a regression." }
+                        button type="submit" class="button primary" { "Resolve" }
+                    }
+                }
+                details class="menu" {
+                    summary class="button" { "Archive" }
+                    form method="post" action=(action) {
+                        (csrf(Some(viewer)))
+                        input type="hidden" name="state" value="archived";
+                        label { span { "Until" }
+                            select name="until" {
+                                option value="escalating" { "it escalates" }
+                                option value="hosts" { "10 more hosts are affected" }
+                                option value="forever" { "somebody opens it again" }
+                            }
+                        }
+                        button type="submit" class="button" { "Archive" }
+                    }
+                }
+            } @else {
+                form method="post" action=(action) {
+                    (csrf(Some(viewer)))
+                    input type="hidden" name="state" value="ongoing";
+                    button type="submit" class="button" { "Reopen" }
+                }
+            }
+            details class="menu" {
+                summary class="button" { "Assign" }
+                form method="post" action={ "/g/" (view.id) "/assignee" } {
+                    (csrf(Some(viewer)))
+                    label { span { "Person" }
+                        input name="assignee" maxlength="255" value=(shown(view.assignee.as_deref().unwrap_or_default()));
+                    }
+                    button type="submit" class="button" { "Assign" }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the latest crashes.
+pub(super) fn latest(view: &GroupPage) -> Markup {
+    html! {
+        section class="panel" {
+            h2 { "Latest crashes" }
+            @if view.crashes.is_empty() { p class="none" { "No crash is kept." } }
+            @else {
+                div class="scroll" {
+                    table class="list" {
+                        thead { tr { th scope="col" { "Time" } th scope="col" { "Host" } th scope="col" { "Build" } th scope="col" { "Bundle" } th scope="col" { "Labels" } } }
+                        tbody { @for crash in view.crashes.iter().take(ROWS) { (crash_row(crash, view.now)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn crash_row(crash: &CrashRow, now: i64) -> Markup {
+    let bundle = match crash.bundle.as_str() {
+        "stored" => ("ok", "history"),
+        "wanted" => ("wait", "awaited"),
+        "uploading" => ("wait", "uploading"),
+        "checking" => ("wait", "being checked"),
+        "refused" => ("bad", "refused"),
+        "expired" => ("dim", "expired"),
+        "none" => ("dim", "counted only"),
+        other => ("dim", other),
+    };
+    html! {
+        tr {
+            td { a href={ "/c/" (crash.id) } { (Ago { time: crash.time, now }) } @if crash.is_pinned { " " span class="tag" { "pinned" } } }
+            td { (shown_to(&crash.host, 60)) }
+            td { (shown_to(&crash.build, 60)) }
+            td { span class={ "state " (bundle.0) } { (shown_to(bundle.1, 30)) } }
+            td class="labels" { @for label in crash.labels.iter().take(6) { span class="tag" { (shown_to(label, 60)) } } }
+        }
+    }
+}
+
+/// Returns the values that are more frequent inside the group.
+pub(super) fn values(view: &GroupPage) -> Markup {
+    html! {
+        section class="panel" {
+            h2 { "Over-represented values" }
+            @if view.values.is_empty() { p class="none" { "No build, host, kernel, processor or label stands out." } }
+            @else {
+                table class="list over" {
+                    thead { tr { th scope="col" { "Value" } th scope="col" { "In this group" } th scope="col" { "In other groups" } } }
+                    tbody { @for value in view.values.iter().take(ROWS) { (value_row(value)) } }
+                }
+            }
+        }
+    }
+}
+
+fn value_row(value: &OverValue) -> Markup {
+    let share = |part: u64, all: u64| match all {
+        0 => 0.0,
+        _ => (part as f64 * 100.0 / all as f64).clamp(0.0, 100.0),
+    };
+    let bar = |part: u64, all: u64, class: &str| {
+        html! {
+            div class="bar" {
+                svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true" {
+                    rect class="track" width="100" height="8" rx="2" {}
+                    rect class=(class) width=(format!("{:.1}", share(part, all))) height="8" rx="2" {}
+                }
+                span { (percent(part, all).unwrap_or_else(|| "–".to_owned())) }
+            }
+        }
+    };
+    html! {
+        tr {
+            td { span class="dim" { (shown_to(&value.field, 40)) " " } b { (shown_to(&value.value, 80)) } }
+            td { (bar(value.inside, value.inside_all, "in")) }
+            td { (bar(value.outside, value.outside_all, "out")) }
+        }
+    }
+}
+
+/// Returns the builds in the order of their first run.
+pub(super) fn builds(view: &GroupPage) -> Markup {
+    html! {
+        section class="panel" {
+            h2 { "Builds" }
+            @if view.builds.is_empty() { p class="none" { "No host has named a build." } }
+            @else {
+                div class="scroll" {
+                    table class="list" {
+                        thead { tr { th scope="col" { "Build" } th scope="col" { "First ran" } th scope="col" class="num" { "Reports" } th scope="col" class="num" { "Hosts" } } }
+                        tbody {
+                            @for build in view.builds.iter().take(ROWS) {
+                                tr {
+                                    td { (shown_to(&build.build, 60)) @if build.is_first { " " span class="tag" { "first seen" } } }
+                                    td {
+                                        @match build.first_ran {
+                                            Some(time) => (Ago { time, now: view.now }),
+                                            None => { span class="dim" title="No heartbeat named the build, so its order is undetermined" { "undetermined" } },
+                                        }
+                                    }
+                                    td class="num" { (compact(build.reports)) }
+                                    td class="num" {
+                                        (compact(build.hosts))
+                                        @if let Some(ran) = build.hosts_ran { span class="dim" { " of " (compact(ran)) } }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the ways into the crash.
+pub(super) fn ways(view: &GroupPage) -> Markup {
+    html! {
+        section class="panel" {
+            h2 { @match view.ways.len() { 1 => "One way into this crash", count => { (count) " ways into this crash" } } }
+            @if view.ways.is_empty() { p class="none" { "No bundle with a history is stored yet." } }
+            @for (number, way) in view.ways.iter().enumerate().take(ROWS) { (one_way(number + 1, way)) }
+        }
+    }
+}
+
+fn one_way(number: usize, way: &Way) -> Markup {
+    html! {
+        div class="way" {
+            h3 {
+                "Way " (number) " "
+                span class="dim" { (way.bundles) @if way.bundles == 1 { " bundle, " } @else { " bundles, " } }
+                a href={ "/c/" (way.crash) } { "open one" }
+            }
+            ol reversed {
+                @for (caller, callee) in way.edges.iter().take(12) {
+                    li { code { (shown_to(callee, 160)) } span class="dim" { " from " } code class="dim" { (shown_to(caller, 160)) } }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the explanation of the grouping.
+pub(super) fn explanation(view: &GroupPage) -> Markup {
+    let explained = &view.explanation;
+    html! {
+        section class="panel" {
+            h2 { "Why these crashes are one group" }
+            p class="dim" { "Rules of version " (explained.version) ". The signature is made of the kept frames:" }
+            p { code class="signature" { (shown(&explained.signature)) } }
+            ol class="frames why" start="0" { @for frame in explained.frames.iter().take(ROWS) { (explained_frame(frame)) } }
+        }
+    }
+}
+
+fn explained_frame(frame: &ExplainedFrame) -> Markup {
+    html! {
+        li class=(if frame.kept_as.is_some() { "kept" } else { "dropped" }) {
+            code { (shown_to(&frame.frame, 240)) }
+            span class="tag" { (shown_to(&frame.reason, 60)) }
+            @if let Some(kept) = frame.kept_as.as_ref().filter(|kept| **kept != frame.frame) {
+                div class="dim" { "as " code { (shown_to(kept, 240)) } }
+            }
+        }
+    }
+}
+
+/// Returns similar groups.
+pub(super) fn similar(view: &GroupPage) -> Markup {
+    html! {
+        @if !view.similar.is_empty() {
+            section class="panel" {
+                h2 { "Similar groups" }
+                ul class="plain" {
+                    @for group in view.similar.iter().take(ROWS) {
+                        li { a href={ "/g/" (group.id) } { (shown_to(&group.title, 160)) } span class="dim" { (format!(" {:.0} % alike", group.similarity.clamp(0.0, 1.0) * 100.0)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the moves of keys between groups.
+pub(super) fn moves(view: &GroupPage) -> Markup {
+    html! {
+        @if !view.moves.is_empty() {
+            section class="panel" {
+                h2 { "Moved between groups" }
+                ul class="plain" {
+                    @for moved in view.moves.iter().take(ROWS) {
+                        li {
+                            (Ago { time: moved.time, now: view.now }) ": " (number(moved.reports)) " reports from "
+                            a href={ "/g/" (moved.from.0) } { (shown_to(&moved.from.1, 120)) } " to "
+                            a href={ "/g/" (moved.to.0) } { (shown_to(&moved.to.1, 120)) }
+                            span class="tag" { (shown_to(&moved.reason, 40)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the changes of the state.
+pub(super) fn changes(view: &GroupPage) -> Markup {
+    html! {
+        section class="panel" {
+            h2 { "History of the state" }
+            @if view.changes.is_empty() { p class="none" { "The state has not changed." } }
+            ul class="plain events" {
+                @for change in view.changes.iter().take(ROWS) {
+                    li {
+                        (chip(&change.event)) " "
+                        @if let Some(build) = &change.build { "in " b { (shown_to(build, 60)) } " " }
+                        @match (&change.actor, &change.report) {
+                            (Some(actor), _) => { "by " (shown_to(actor, 60)) },
+                            (None, Some(report)) => { "by " a href={ "/c/" (report) } { "a crash" } },
+                            (None, None) => {},
+                        }
+                        " " span class="dim" { (Ago { time: change.time, now: view.now }) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the comments and the form for one more.
+pub(super) fn comments(view: &GroupPage) -> Markup {
+    html! {
+        section class="panel" id="comments" {
+            h2 { "Comments" }
+            @if view.comments.is_empty() { p class="none" { "No comments." } }
+            @for comment in view.comments.iter().rev().take(ROWS).rev() {
+                article class="comment" {
+                    p class="dim" { b { (shown_to(&comment.author, 60)) } " " (Ago { time: comment.time, now: view.now }) }
+                    p class="said" { (lines(&comment.text)) }
+                }
+            }
+            @if let Some(viewer) = &view.frame.viewer {
+                form class="write" method="post" action={ "/g/" (view.id) "/comments" } {
+                    (csrf(Some(viewer)))
+                    label { span class="spoken" { "New comment" } textarea name="text" rows="2" maxlength="4000" required placeholder="Write a comment" {} }
+                    button type="submit" class="button" { "Comment" }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the lines of a text.
+fn lines(text: &str) -> Markup {
+    html! { @for line in text.lines().take(100) { (shown_to(line, 1000)) br; } }
+}

@@ -1,0 +1,150 @@
+//! Stacks on the page of a crash.
+
+use super::text::{compact, file_name, shown, shown_to};
+use crate::analysis::{Analysis, FrameView, StackView, ValueKind, is_system};
+use crate::stack::Frame;
+use maud::{Markup, html};
+
+/// The number of frames that are not folded.
+const OPEN: usize = 24;
+
+/// Returns the stack of the crashed thread.
+pub(super) fn crashed(stack: &StackView) -> Markup {
+    html! {
+        section class="panel" {
+            h2 { "Stack" @if let Some(name) = &stack.name { " " span class="dim" { "thread " (shown_to(name, 60)) } } }
+            (frames(stack, true))
+        }
+    }
+}
+
+/// Returns the other threads, folded.
+pub(super) fn others(analysis: &Analysis) -> Markup {
+    html! {
+        @if !analysis.threads.is_empty() {
+            section class="panel" {
+                h2 { "Other threads " span class="dim" { (analysis.threads.len() + analysis.more_threads) } }
+                @for thread in &analysis.threads { (folded(thread)) }
+                @if analysis.more_threads > 0 { p class="dim" { "and " (analysis.more_threads) " more threads" } }
+            }
+        }
+    }
+}
+
+fn folded(thread: &StackView) -> Markup {
+    let innermost = thread
+        .frames
+        .iter()
+        .find_map(|frame| frame.frame.function.as_deref());
+    html! {
+        details class="thread" {
+            summary {
+                span class="tid" { (thread.thread) }
+                @if let Some(name) = &thread.name { b { (shown_to(name, 40)) } }
+                code { (shown_to(innermost.unwrap_or("no symbols"), 160)) }
+                span class="dim" { (compact(thread.instructions)) " instructions" }
+            }
+            (frames(thread, false))
+        }
+    }
+}
+
+fn frames(stack: &StackView, with_values: bool) -> Markup {
+    let open = stack.frames.len().min(OPEN);
+    let (first, rest) = stack.frames.split_at(open);
+    html! {
+        @if stack.frames.is_empty() { p class="none" { "The stack is unknown." } }
+        ol class="frames" start="0" { @for frame in first { (frame_item(frame, with_values)) } }
+        @if !rest.is_empty() {
+            details { summary { (rest.len()) " more frames" }
+                ol class="frames" start=(open) { @for frame in rest { (frame_item(frame, with_values)) } }
+            }
+        }
+        @if stack.more { p class="dim" { "The stack has more frames. " code { "backtrace" } " in the debugger shows them." } }
+        @if let Some(reason) = &stack.unknown_beyond { p class="dim" { "Older frames are unknown: " (shown_to(reason, 400)) "." } }
+    }
+}
+
+fn frame_item(view: &FrameView, with_values: bool) -> Markup {
+    html! {
+        li class=(if is_own(&view.frame) { "own" } else { "foreign" }) {
+            (name(&view.frame))
+            @if view.frame.inlined { span class="tag" title="The compiler inlined this call into the next frame" { "inlined" } }
+            @if view.signal_handler { span class="tag warn" title="A signal interrupted the next frame" { "signal handler" } }
+            @if view.tail_caller { span class="tag" title="The function ended by a jump to the frame above" { "tail call" } }
+            @if view.bad_pointer { span class="tag warn" { "not code" } }
+            (place(&view.frame))
+            @if with_values && !view.values.is_empty() {
+                @if is_own(&view.frame) { (values(view)) }
+                @else { details class="more" { summary class="dim" { "values " (view.values.len()) } (values(view)) } }
+            }
+        }
+    }
+}
+
+/// Returns whether a frame has a line and is not in a library of the system.
+fn is_own(frame: &Frame) -> bool {
+    let is_system = |module: &str| {
+        ["/usr/lib", "/lib"]
+            .iter()
+            .any(|folder| module.starts_with(folder))
+    };
+    frame.line.is_some() && !frame.module.as_deref().is_some_and(is_system)
+}
+
+fn values(view: &FrameView) -> Markup {
+    html! {
+        dl class="values" {
+            @for value in view.values.iter().take(20) {
+                div class=(match value.kind { ValueKind::Argument => "argument", ValueKind::Local => "local" }) {
+                    dt { (shown_to(&value.name, 80)) } dd title=[(value.value.len() > 100).then(|| shown_to(&value.value, 400))] { (shown_to(&value.value, 240)) }
+                }
+            }
+            @if view.values.len() > 20 { div { dt { "" } dd class="dim" { "and " (view.values.len() - 20) " more" } } }
+        }
+    }
+}
+
+/// Returns the function of a frame, or its module and offset.
+fn name(frame: &Frame) -> Markup {
+    html! {
+        @match (&frame.function, &frame.module, frame.offset) {
+            (Some(function), _, _) => { code class="function" { (shown_to(function, 600)) } },
+            (None, Some(module), Some(offset)) => { code class="function unknown" { (file_name(module)) (format!("+{offset:#x}")) } },
+            (None, Some(module), None) => { code class="function unknown" { (file_name(module)) } },
+            (None, None, _) => { code class="function unknown" { "code of no file" } },
+        }
+    }
+}
+
+fn place(frame: &Frame) -> Markup {
+    html! {
+        span class="place" {
+            @if let Some(file) = &frame.file {
+                span title=(shown(file)) { (file_name(file)) @if let Some(line) = frame.line { ":" (line) } }
+            } @else if frame.function.is_some() {
+                @if let Some(module) = &frame.module { span title=(shown(module)) { (file_name(module)) } }
+            }
+        }
+    }
+}
+
+/// Returns the stack of a report, which has no values.
+pub(super) fn reported(frames: &[Frame], end: Option<&str>) -> Markup {
+    html! {
+        section class="panel" {
+            h2 { "Stack " span class="dim" { "as the host reported it" } }
+            @if frames.is_empty() { p class="none" { "The report has no stack." } }
+            ol class="frames" start="0" {
+                @for frame in frames.iter().take(128) {
+                    li class=(if is_own(frame) { "own" } else { "foreign" }) {
+                        (name(frame))
+                        @if frame.inlined { span class="tag" { "inlined" } }
+                        (place(frame))
+                    }
+                }
+            }
+            @if let Some(end) = end { p class="dim" { "The stack ends early: " (shown_to(end, 300)) "." } }
+        }
+    }
+}
