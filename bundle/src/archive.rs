@@ -1,6 +1,7 @@
 //! The format of a packed bundle (`.btz`): a tar archive compressed with zstd.
 
 use crate::{BundlePath, CancelToken, Error, Result};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
@@ -17,17 +18,24 @@ const MAX_ENTRIES: usize = 1 << 16;
 /// The zstd compression level: the default, about 1 s for 200 MB.
 const LEVEL: i32 = 3;
 
-/// Writes the files below `root` to `out` as a packed bundle.
+/// Writes the files below `root` to `out` as a packed bundle, except the files `without`.
 ///
 /// # Errors
 /// Fails if a file cannot be read or written, or if readers would refuse to unpack that much.
-pub(crate) fn write(root: &Path, out: &File, target: &Path, cancel: &CancelToken) -> Result<()> {
+pub(crate) fn write(
+    root: &Path,
+    without: &BTreeSet<BundlePath>,
+    out: &File,
+    target: &Path,
+    cancel: &CancelToken,
+) -> Result<()> {
+    let is_packed = |path: &str| !BundlePath::new(path).is_ok_and(|path| without.contains(&path));
     let write = || -> io::Result<u64> {
         let mut encoder = zstd::Encoder::new(BufWriter::new(out), LEVEL)?;
         // Readers detect a flipped bit by the checksum.
         encoder.include_checksum(true)?;
         let mut archive = tar::Builder::new(encoder);
-        let total = append_dir(&mut archive, root, "", cancel)?;
+        let total = append_dir(&mut archive, root, "", &is_packed, cancel)?;
         archive.into_inner()?.finish()?.flush()?;
         Ok(total)
     };
@@ -43,12 +51,13 @@ pub(crate) fn write(root: &Path, out: &File, target: &Path, cancel: &CancelToken
     Ok(())
 }
 
-/// Adds the files of `dir` in order of name, and returns their size in bytes. Symbolic links are
+/// Adds those files of `dir` that `is_packed`, in order of name, and returns their size in bytes. Symbolic links are
 /// neither followed nor packed.
 fn append_dir<W: Write>(
     archive: &mut tar::Builder<W>,
     dir: &Path,
     prefix: &str,
+    is_packed: &dyn Fn(&str) -> bool,
     cancel: &CancelToken,
 ) -> io::Result<u64> {
     let mut entries = std::fs::read_dir(dir)?.collect::<io::Result<Vec<_>>>()?;
@@ -61,8 +70,8 @@ fn append_dir<W: Write>(
         let path = format!("{prefix}{name}");
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            total += append_dir(archive, &entry.path(), &format!("{path}/"), cancel)?;
-        } else if kind.is_file() {
+            total += append_dir(archive, &entry.path(), &format!("{path}/"), is_packed, cancel)?;
+        } else if kind.is_file() && is_packed(&path) {
             let file = File::open(entry.path())?;
             let size = file.metadata()?.len();
             archive.append(&header(&path, size)?, &mut cancel.reader(file))?;

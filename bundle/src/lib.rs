@@ -91,7 +91,7 @@ pub use check::{Report, check};
 pub use code::CodeSection;
 pub use copy::copy;
 pub use error::{Error, Result};
-pub use pack::{pack, unpack, unpack_revised};
+pub use pack::{MissingModule, pack, pack_without, unpack, unpack_partial, unpack_revised};
 pub use path::BundlePath;
 pub use reader::Bundle;
 pub use unpacked::remove_unpacked;

@@ -4,14 +4,14 @@ use crate::archive;
 use crate::code::ModuleFiles;
 use crate::core::Core;
 use crate::manifest::{CpuTrace, Manifest, Process};
-use crate::schema::{Findings, META_JSON, Node, TRACE_JSON, decode_meta, decode_trace, parse_json};
+use crate::schema::{FileRole, Findings, META_JSON, Node, TRACE_JSON, decode_meta, decode_trace, parse_json};
 use crate::unpacked::Unpacked;
 use crate::versions::CodeVersions;
 use crate::{BundlePath, CancelToken, CodeSection, Error, Result, SharedBytes, code};
 use backtrail_perf::ContextSwitch;
 use backtrail_perf::switch::AuxEnd;
 use backtrail_pt::Pid;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -187,6 +187,36 @@ impl Bundle {
 /// Reads both descriptions below `root`. `path` is the bundle's path in errors. Faults are added to
 /// `findings`.
 pub(crate) fn load(root: &Path, path: &Path, findings: &Findings) -> Option<Manifest> {
+    load_with(root, path, findings, &mut |file, _| file.resolve(root).map(drop))
+}
+
+/// Reads both descriptions as [`load`] does. Returns the module files that do not exist beside it,
+/// instead of adding faults for them.
+pub(crate) fn load_partial(
+    root: &Path,
+    path: &Path,
+    findings: &Findings,
+) -> Option<(Manifest, BTreeSet<BundlePath>)> {
+    let mut missing = BTreeSet::new();
+    let manifest = load_with(root, path, findings, &mut |file, role| {
+        let found = root.join(file.as_str()).symlink_metadata();
+        let is_missing = found.is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        if role == FileRole::Module && is_missing {
+            missing.insert(file.clone());
+            return Ok(());
+        }
+        file.resolve(root).map(drop)
+    })?;
+    Some((manifest, missing))
+}
+
+/// Reads both descriptions. `check_file` checks each file that they name, once for each role.
+fn load_with(
+    root: &Path,
+    path: &Path,
+    findings: &Findings,
+    check_file: &mut dyn FnMut(&BundlePath, FileRole) -> Result<()>,
+) -> Option<Manifest> {
     let description = root.join(TRACE_JSON).symlink_metadata();
     if description.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         findings.add(|| Error::malformed(path.display(), NOT_A_BUNDLE));
@@ -196,13 +226,14 @@ pub(crate) fn load(root: &Path, path: &Path, findings: &Findings) -> Option<Mani
         .and_then(|path| SharedBytes::map_file(&path.resolve(root)?))
         .and_then(|bytes| parse_json(&bytes, TRACE_JSON));
     let value = parsed.map_err(|error| findings.add(|| error)).ok()?;
-    let mut found: HashSet<BundlePath> = HashSet::new();
-    let mut resolve_path = |text: &str, _| {
+    let mut checked: HashSet<(BundlePath, FileRole)> = HashSet::new();
+    let mut resolve_path = |text: &str, role| {
         let path = BundlePath::new(text)?;
         // Check each file once, and stop when the bundle is refused anyway.
-        if !found.contains(&path) && !findings.is_full() {
-            path.resolve(root)?;
-            found.insert(path.clone());
+        let key = (path.clone(), role);
+        if !checked.contains(&key) && !findings.is_full() {
+            check_file(&path, role)?;
+            checked.insert(key);
         }
         Ok(path)
     };

@@ -12,7 +12,7 @@ const KERNEL_BASE: Avma = Avma(0xffff_ffff_8100_0000);
 const KERNEL_PID: Pid = Pid(1);
 
 /// The purpose of a path in the description.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum FileRole {
     /// PT packets.
     Trace,
