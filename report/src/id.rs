@@ -9,7 +9,8 @@ const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// The number of digits of an identifier: 100 bits.
 const LENGTH: usize = 20;
 
-/// The identifier of a report, and of the crash at the hub: 20 digits of base 32, at random.
+/// The identifier of a report, and of the crash at the hub: 20 digits of base 32, at random or by a
+/// digest of the bundle.
 ///
 /// A report that is sent twice has the same identifier both times, and counts once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -31,6 +32,16 @@ impl ReportId {
         getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
         let digits = bytes.map(|byte| char::from(DIGITS[usize::from(byte % 32)]));
         Ok(Self(digits.iter().collect()))
+    }
+
+    /// Returns the identifier of a digest. The same digest always has the same identifier.
+    #[must_use]
+    pub fn of_digest(digest: &[u8; 32]) -> Self {
+        let digits = digest
+            .iter()
+            .take(LENGTH)
+            .map(|byte| DIGITS.get(usize::from(byte % 32)));
+        Self(digits.flatten().map(|&digit| char::from(digit)).collect())
     }
 
     /// Returns the digits.
@@ -78,6 +89,14 @@ mod tests {
         let (one, two) = (ReportId::random().unwrap(), ReportId::random().unwrap());
         assert_ne!(one, two);
         assert_eq!(one.as_str().parse(), Ok(one.clone()));
+    }
+
+    #[test]
+    fn digests_have_one_id_each() {
+        let id = ReportId::of_digest(&[7; 32]);
+        assert_eq!(id, ReportId::of_digest(&[7; 32]));
+        assert_ne!(id, ReportId::of_digest(&[8; 32]));
+        assert_eq!(id.as_str().parse(), Ok(id.clone()));
     }
 
     #[test]
