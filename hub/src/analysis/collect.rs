@@ -57,11 +57,13 @@ pub(super) fn collect(session: Session, redactions: &[Redaction], watch: &Watch<
         watch,
         left_out: Vec::new(),
     };
-    let lines =
-        |navigator: &mut Navigator, count| move |watch: &Watch<'_>| last_steps(navigator, count, watch);
-    let steps = match parts.get("200 last lines", LINES, lines(&mut navigator, LAST)) {
+    let steps = match parts.get("200 last lines", LINES, |watch| {
+        last_steps(&mut navigator, LAST, watch)
+    }) {
         Some(steps) => Some(steps),
-        None => parts.get("last lines", FEW_LINES, lines(&mut navigator, FEW)),
+        None => parts.get("last lines", FEW_LINES, |watch| {
+            last_steps(&mut navigator, FEW, watch)
+        }),
     };
     let steps = steps.unwrap_or_default();
     let edges = parts.get("call edges", PART, |watch| edges(&navigator, watch));
