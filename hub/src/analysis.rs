@@ -9,6 +9,7 @@ mod child;
 mod collect;
 mod confine;
 mod modules;
+pub mod repack;
 mod result;
 mod stacks;
 mod supervise;
@@ -17,6 +18,7 @@ pub(crate) use modules::is_system;
 
 pub use child::{AnalyzeArguments, EXIT_REFUSED, Redaction, run};
 pub use confine::ChildLimits;
+pub use repack::{BundleModule, RepackTask, Repacked};
 pub use result::{
     Access, Analysis, CallEdge, Cause, ExecutedLine, FrameView, GapView, InterruptedBy, KnownValue, LastCall,
     ModuleView, Snapshot, SourceView, StackView, SymbolState, VERSION, ValueKind,

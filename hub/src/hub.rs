@@ -1,5 +1,6 @@
 //! The state of a running hub, which all requests share.
 
+use crate::analysis::{ChildLimits, Limits, Redaction, Supervisor};
 use crate::config::Config;
 use crate::database::Database;
 use crate::database::tokens::new_id;
@@ -11,7 +12,8 @@ use crate::server::rate::Rates;
 use object_store::aws::AmazonS3Builder;
 use object_store::prefix::PrefixStore;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// A running hub.
 pub struct Hub {
@@ -31,6 +33,8 @@ pub struct Hub {
     pub started: Instant,
     /// A name that no other hub has.
     pub name: String,
+    /// Wakes the worker when a job was added.
+    pub wake: Notify,
 }
 
 impl Hub {
@@ -62,7 +66,37 @@ impl Hub {
             recorder,
             started: Instant::now(),
             name,
+            wake: Notify::new(),
         }))
+    }
+
+    /// Returns what starts child processes.
+    ///
+    /// # Errors
+    /// Fails if the path of this program is unknown.
+    pub fn supervisor(&self) -> Result<Supervisor> {
+        let limits = &self.config.limits;
+        let child = ChildLimits {
+            memory_mib: limits.analysis_mib,
+            cpu_seconds: limits.analysis_seconds,
+            file_mib: limits.unpacked_bytes >> 20,
+        };
+        let limits = Limits {
+            child,
+            wall: Duration::from_secs(limits.analysis_seconds),
+            ..Limits::default()
+        };
+        Supervisor::of_this_program(limits).map_err(Error::system("find this program"))
+    }
+
+    /// Returns the data that analyses leave out.
+    #[must_use]
+    pub fn redactions(&self) -> Vec<Redaction> {
+        if self.config.redact.arguments {
+            vec![Redaction::Arguments]
+        } else {
+            Vec::new()
+        }
     }
 }
 

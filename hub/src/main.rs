@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 use backtrail_hub::access::Scope;
+use backtrail_hub::analysis::repack::RepackArguments;
+use backtrail_hub::analysis::{self, AnalyzeArguments};
 use backtrail_hub::config::Config;
 use backtrail_hub::error::{Error, Result};
 use backtrail_hub::hub::Hub;
@@ -47,6 +49,12 @@ struct Common {
 enum Command {
     /// Serves crash reports and pages (the default).
     Serve,
+    /// Analyzes a bundle. The hub starts this command itself.
+    #[command(hide = true)]
+    Analyze(AnalyzeArguments),
+    /// Unpacks or packs a bundle. The hub starts this command itself.
+    #[command(hide = true)]
+    Bundle(RepackArguments),
     /// Creates a token, and prints it once.
     Token {
         /// Its name in the audit log.
@@ -62,6 +70,12 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // Child processes confine themselves before they have a second thread.
+    match &arguments.command {
+        Some(Command::Analyze(arguments)) => return analysis::run(arguments),
+        Some(Command::Bundle(arguments)) => return analysis::repack::run(arguments),
+        _ => {}
+    }
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_env_filter(
@@ -88,6 +102,7 @@ fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> Result<()> {
     let config = configuration(arguments.common)?;
     match arguments.command.unwrap_or(Command::Serve) {
+        Command::Analyze(_) | Command::Bundle(_) => Ok(()),
         Command::Serve => serve::serve(Hub::open(config).await?).await,
         Command::Token { name, scope, days } => {
             let unknown = |name: &str| {

@@ -3,10 +3,12 @@
 use crate::access::Scope;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
+use crate::ingest::worker;
 use crate::server::{listen, routes};
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 /// Serves until SIGTERM or SIGINT. The first start prints a token for its administrator.
 ///
@@ -49,7 +51,11 @@ pub async fn serve(hub: Arc<Hub>) -> Result<()> {
         tracing::info!("ending");
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     };
+    let (stop, stopped) = watch::channel(false);
+    let worker = tokio::spawn(worker::run(hub.clone(), stopped));
     listen::serve(listener, tls, routes::router(hub.clone()), end).await;
+    let _ = stop.send(true);
+    let _ = worker.await;
     hub.database.close().await;
     Ok(())
 }

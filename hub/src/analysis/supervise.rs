@@ -1,6 +1,7 @@
 //! Starts the child process, watches its limits, and reads its result.
 
 use super::child::{ProgressLine, Redaction};
+use super::repack::{RepackTask, Repacked};
 use super::result::{Analysis, VERSION};
 use super::{ChildLimits, EXIT_REFUSED};
 use std::ffi::OsString;
@@ -158,6 +159,56 @@ impl Supervisor {
         Err(self.error(status, &reason))
     }
 
+    /// Unpacks or packs a bundle in a child process.
+    ///
+    /// # Errors
+    /// Fails as [`Self::analyze`] does.
+    pub async fn repack(
+        &self,
+        task: RepackTask,
+        source: &Path,
+        target: &Path,
+        limit: u64,
+    ) -> Result<Repacked, AnalysisError> {
+        let folder = tempfile::Builder::new().prefix("backtrail-repack-").tempdir()?;
+        let output = folder.path().join("result.json");
+        let limits = &self.limits.child;
+        let mut child = Command::new(&self.program)
+            .args(["bundle", task.name()])
+            .arg(std::path::absolute(source)?)
+            .arg(std::path::absolute(target)?)
+            .arg(format!("--memory-mib={}", limits.memory_mib))
+            .arg(format!("--cpu-seconds={}", limits.cpu_seconds))
+            .arg(format!("--file-mib={}", limits.file_mib))
+            .arg(format!("--limit={limit}"))
+            .arg("--output")
+            .arg(&output)
+            .env_clear()
+            .env("TMPDIR", folder.path())
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let (progress, _) = watch::channel(Progress::default());
+        let (status, reason) = match self.wait(&mut child, &progress).await {
+            Ok(ended) => ended,
+            Err(error) => {
+                // The child may have ended between.
+                let _ = child.kill().await;
+                return Err(error);
+            }
+        };
+        if !status.success() {
+            return Err(self.error(status, &reason));
+        }
+        let limit = self.limits.result;
+        let read = tokio::task::spawn_blocking(move || read_bounded(&output, limit)).await;
+        let text = read.map_err(std::io::Error::other)??;
+        serde_json::from_slice(&text).map_err(|error| AnalysisError::Result(shown(&error.to_string())))
+    }
+
     fn start(&self, request: &AnalysisRequest, folder: &Path, output: &Path) -> std::io::Result<Child> {
         let limits = &self.limits.child;
         let mut command = Command::new(&self.program);
@@ -302,6 +353,17 @@ fn shown(reason: &str) -> String {
 /// Reads a result of at most `limit` bytes.
 fn read_result(path: &Path, limit: u64) -> Result<Analysis, AnalysisError> {
     let unusable = |problem: String| AnalysisError::Result(shown(&problem));
+    let text = read_bounded(path, limit)?;
+    let analysis: Analysis = serde_json::from_slice(&text).map_err(|error| unusable(error.to_string()))?;
+    if analysis.version != VERSION {
+        return Err(unusable(format!("it has version {}", analysis.version)));
+    }
+    Ok(analysis)
+}
+
+/// Reads a file of at most `limit` bytes.
+fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, AnalysisError> {
+    let unusable = |problem: String| AnalysisError::Result(shown(&problem));
     let mut text = Vec::new();
     let file =
         std::fs::File::open(path).map_err(|error| unusable(format!("no file was written: {error}")))?;
@@ -309,11 +371,7 @@ fn read_result(path: &Path, limit: u64) -> Result<Analysis, AnalysisError> {
     if text.len() as u64 > limit {
         return Err(unusable(format!("it has more than {limit} bytes")));
     }
-    let analysis: Analysis = serde_json::from_slice(&text).map_err(|error| unusable(error.to_string()))?;
-    if analysis.version != VERSION {
-        return Err(unusable(format!("it has version {}", analysis.version)));
-    }
-    Ok(analysis)
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -174,7 +174,13 @@ async fn group_of(
     });
     let rules = RuleSet::default();
     let grouping = signature::group(&cause, &addresses, &rules);
-    let group = new_group(report, &grouping, time, received, &report.build);
+    let group = new_group(
+        &report.service,
+        i64::from(report.signal),
+        &grouping,
+        (time, received),
+        &report.build,
+    );
     let words = group_words(&group, &addresses);
     let words: Vec<_> = words.iter().map(String::as_str).collect();
     let is_new = groups::insert(connection, &group, &words).await?;
@@ -208,19 +214,26 @@ async fn group_of(
     Ok((group.id, true))
 }
 
-/// Returns the row of a new group.
-fn new_group(report: &CrashReport, grouping: &Grouping, time: i64, received: i64, build: &str) -> GroupRow {
+/// Returns the row of a new group: when it was first seen, and when it is made.
+#[must_use]
+pub fn new_group(
+    service: &str,
+    signal: i64,
+    grouping: &Grouping,
+    (time, now): (i64, i64),
+    build: &str,
+) -> GroupRow {
     GroupRow {
-        id: signature::group_id(&report.service, grouping),
-        service: report.service.clone(),
+        id: signature::group_id(service, grouping),
+        service: service.to_owned(),
         title: grouping.title.clone(),
         signature: grouping.signature.clone(),
         grouping_version: grouping.version.number(),
         is_provisional: grouping.provisional,
-        signal: i64::from(report.signal),
+        signal,
         state_name: "new".to_owned(),
         state: String::new(),
-        state_since: received,
+        state_since: now,
         assignee: None,
         first_seen: time,
         last_seen: time,

@@ -67,6 +67,7 @@ pub async fn create(
     if has_part(&headers) && upload.received == 0 {
         upload = upload::add(&hub.database, &hub.objects, upload, 0, body.into_data_stream()).await?;
     }
+    wake(&hub, &upload);
     let mut response = StatusCode::CREATED.into_response();
     let place = format!("{}/api/v1/uploads/{}", hub.config.public_url(), upload.id);
     set(&mut response, header::LOCATION.as_str(), &place);
@@ -120,6 +121,7 @@ pub async fn add(
         body.into_data_stream(),
     )
     .await?;
+    wake(&hub, &upload);
     let mut response = StatusCode::NO_CONTENT.into_response();
     describe(&mut response, &upload);
     Ok(with_version(response))
@@ -149,6 +151,13 @@ async fn own_upload(hub: &Hub, caller: &Caller, id: &str) -> Result<Upload> {
         return Ok(upload);
     }
     Err(Error::Absent(format!("upload {id}")))
+}
+
+/// Wakes the worker after the last part.
+fn wake(hub: &Hub, upload: &Upload) {
+    if upload.is_complete {
+        hub.wake.notify_one();
+    }
 }
 
 fn describe(response: &mut Response, upload: &Upload) {

@@ -1,7 +1,7 @@
 //! Stacks on the page of a crash.
 
 use super::text::{compact, file_name, shown, shown_to};
-use crate::analysis::{Analysis, FrameView, StackView, ValueKind, is_system};
+use crate::analysis::{Analysis, FrameView, StackView, ValueKind};
 use crate::stack::Frame;
 use maud::{Markup, html};
 

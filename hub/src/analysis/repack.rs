@@ -1,0 +1,161 @@
+//! The child processes that unpack an uploaded bundle, and pack it again:
+//! `backtrail-hub bundle unpack|strip|pack SOURCE TARGET --output FILE`.
+
+use super::EXIT_REFUSED;
+use super::confine::{ChildLimits, confine};
+use backtrail_bundle::{Bundle, CancelToken, Error, module_file, pack, pack_without, unpack_partial};
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The arguments of `bundle`.
+#[derive(Clone, Debug, Args)]
+pub struct RepackArguments {
+    /// The task.
+    #[arg(value_enum)]
+    pub task: RepackTask,
+    /// The packed bundle, or the directory of one.
+    pub source: PathBuf,
+    /// The new directory, or the new packed bundle.
+    pub target: PathBuf,
+    /// The file for the result, as JSON.
+    #[arg(long)]
+    pub output: PathBuf,
+    /// The most bytes to unpack.
+    #[arg(long, default_value_t = 32 << 30)]
+    pub limit: u64,
+    /// Resources.
+    #[command(flatten)]
+    pub limits: ChildLimits,
+}
+
+/// What to do with a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RepackTask {
+    /// Unpacks a bundle, which may lack modules.
+    Unpack,
+    /// Packs a bundle without the modules that have a build id.
+    Strip,
+    /// Packs a whole bundle.
+    Pack,
+}
+
+impl RepackTask {
+    /// Returns the name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unpack => "unpack",
+            Self::Strip => "strip",
+            Self::Pack => "pack",
+        }
+    }
+}
+
+/// A module file of a bundle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleModule {
+    /// The path in the bundle.
+    pub file: String,
+    /// The build id that the bundle states.
+    pub build_id: String,
+    /// Whether the file itself has that build id.
+    pub is_verified: bool,
+}
+
+/// The result: the modules that are missing after `unpack`, or that `strip` left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repacked {
+    /// The modules.
+    pub modules: Vec<BundleModule>,
+}
+
+/// Confines this process, does the task, and writes the result. Returns the exit status. The reason
+/// of a failure is one sentence on standard error.
+#[must_use]
+pub fn run(arguments: &RepackArguments) -> ExitCode {
+    let done = confine(&arguments.limits)
+        .map_err(|reason| (1, reason))
+        .and_then(|()| {
+            let repacked = repack(arguments).map_err(|error| (EXIT_REFUSED, error))?;
+            let json = serde_json::to_vec(&repacked).map_err(|error| (1, error.to_string()))?;
+            std::fs::write(&arguments.output, json)
+                .map_err(|error| (1, format!("cannot write the result: {error}")))
+        });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((status, reason)) => {
+            let _ = writeln!(std::io::stderr(), "{reason}");
+            ExitCode::from(status)
+        }
+    }
+}
+
+fn repack(arguments: &RepackArguments) -> Result<Repacked, String> {
+    let refused = |error: Error| error.to_string();
+    let cancel = CancelToken::default();
+    let (source, target) = (&arguments.source, &arguments.target);
+    match arguments.task {
+        RepackTask::Unpack => {
+            let packed =
+                File::open(source).map_err(|error| format!("cannot open {}: {error}", source.display()))?;
+            let missing = unpack_partial(&packed, target, arguments.limit, &cancel).map_err(refused)?;
+            let modules = missing.into_iter().map(|module| BundleModule {
+                file: module.file.as_str().to_owned(),
+                build_id: module.build_id.to_string(),
+                is_verified: false,
+            });
+            Ok(Repacked {
+                modules: modules.collect(),
+            })
+        }
+        RepackTask::Strip => {
+            let bundle = Bundle::open(source).map_err(refused)?;
+            let modules = modules(&bundle, source);
+            let processes = bundle.manifest().processes.iter();
+            let build_ids: BTreeSet<_> = processes
+                .flat_map(|process| &process.modules)
+                .filter(|module| module.file.is_some())
+                .filter_map(|module| module.build_id.clone())
+                .collect();
+            pack_without(source, target, &build_ids, &cancel).map_err(refused)?;
+            Ok(Repacked { modules })
+        }
+        RepackTask::Pack => {
+            pack(source, target, &cancel).map_err(refused)?;
+            Ok(Repacked::default())
+        }
+    }
+}
+
+/// Returns the module files that have a build id.
+fn modules(bundle: &Bundle, root: &Path) -> Vec<BundleModule> {
+    let mut seen = BTreeSet::new();
+    let mut modules = Vec::new();
+    for module in bundle
+        .manifest()
+        .processes
+        .iter()
+        .flat_map(|process| &process.modules)
+    {
+        let (Some(file), Some(build_id)) = (&module.file, &module.build_id) else {
+            continue;
+        };
+        if !seen.insert(file.as_str()) {
+            continue;
+        }
+        let own = File::open(root.join(file.as_str()))
+            .ok()
+            .and_then(|opened| module_file::build_id(&opened, file.as_str()).ok().flatten());
+        modules.push(BundleModule {
+            file: file.as_str().to_owned(),
+            build_id: build_id.to_string(),
+            is_verified: own.as_ref() == Some(build_id),
+        });
+    }
+    modules
+}

@@ -1,0 +1,301 @@
+//! Accepts an uploaded bundle: child processes check and read it, then it is stored as a whole or
+//! not at all.
+
+use super::regroup;
+use super::upload;
+use crate::analysis::{Analysis, AnalysisError, AnalysisRequest, BundleModule, Progress, RepackTask};
+use crate::clock;
+use crate::database::blobs::{self, BuildFile, FileKind};
+use crate::database::jobs::{self, Job};
+use crate::database::reports::{self, BundleState, ReportRow};
+use crate::database::stack_keys;
+use crate::database::transact;
+use crate::database::uploads::Upload;
+use crate::error::{Error, Result};
+use crate::hub::Hub;
+use crate::objects::{self, blob};
+use serde::{Deserialize, Serialize};
+use std::path::{Component, Path, PathBuf};
+use tokio::sync::watch;
+
+/// The description of a stored crash, beside its objects.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoredCrash {
+    /// The report's row.
+    pub report: serde_json::Value,
+    /// The time at which the hub received the report.
+    pub received: i64,
+    /// The SHA-256 of the bundle without its modules.
+    pub bundle: String,
+    /// The size of the bundle in bytes, without its modules.
+    pub size: u64,
+    /// The modules: path in the bundle, build id, and SHA-256.
+    pub modules: Vec<StoredModule>,
+}
+
+/// A module of a stored crash.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredModule {
+    /// The path in the bundle.
+    pub path: String,
+    /// The build id.
+    pub build_id: String,
+    /// The SHA-256 of its content.
+    pub sha256: String,
+    /// The size in bytes.
+    pub size: u64,
+    /// Whether the file itself has the build id.
+    pub is_verified: bool,
+}
+
+/// The reason for which a bundle is not stored.
+enum Refusal {
+    /// The bundle is at fault. The sender sees the sentence.
+    Bundle(String),
+    /// The hub is at fault, and tries again.
+    Hub(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Invalid(text) => Self::Bundle(text),
+            other => Self::Hub(other),
+        }
+    }
+}
+
+impl From<AnalysisError> for Refusal {
+    fn from(error: AnalysisError) -> Self {
+        match error {
+            AnalysisError::System(source) => Self::Hub(Error::system("run a child process")(source)),
+            other => Self::Bundle(other.to_string()),
+        }
+    }
+}
+
+/// Checks and stores an uploaded bundle.
+///
+/// # Errors
+/// Fails if the hub itself fails. A refused bundle is no error: the report says why.
+pub async fn accept(hub: &Hub, job: &Job, upload: &Upload, progress: &watch::Sender<Progress>) -> Result<()> {
+    let report = match hub.database.report(&upload.subject).await {
+        Ok(report) => report,
+        Err(Error::Absent(_)) => {
+            // Retention removed the report in between.
+            upload::remove(&hub.database, &hub.objects, upload).await?;
+            return hub.database.finish_job(job).await;
+        }
+        Err(error) => return Err(error),
+    };
+    let parent = hub.config.data.join("work");
+    tokio::fs::create_dir_all(&parent)
+        .await
+        .map_err(Error::file("create", &parent))?;
+    let folder = tempfile::Builder::new()
+        .prefix("accept-")
+        .tempdir_in(&parent)
+        .map_err(Error::file("create a directory in", &parent))?;
+    let outcome = store(hub, upload, &report, folder.path(), progress).await;
+    // An unpacked bundle can have many files.
+    let removed =
+        objects::blocking(move || folder.close().map_err(Error::system("remove a directory"))).await;
+    match outcome {
+        Ok((stored, analysis)) => commit(hub, job, &report, &stored, &analysis).await?,
+        Err(Refusal::Bundle(reason)) => {
+            tracing::info!("refused the bundle of crash {}: {reason}", report.id);
+            refuse(hub, job, &report.id, &reason).await?;
+        }
+        Err(Refusal::Hub(error)) => return Err(error),
+    }
+    removed?;
+    upload::remove(&hub.database, &hub.objects, upload).await
+}
+
+/// Writes all objects of a crash.
+async fn store(
+    hub: &Hub,
+    upload: &Upload,
+    report: &ReportRow,
+    folder: &Path,
+    progress: &watch::Sender<Progress>,
+) -> std::result::Result<(StoredCrash, Analysis), Refusal> {
+    let packed = folder.join("bundle.btz");
+    upload::assemble(&hub.objects, upload, &packed).await?;
+    let supervisor = hub.supervisor()?;
+    let unpacked = folder.join("bundle");
+    let limit = hub.config.limits.unpacked_bytes;
+    let missing = supervisor
+        .repack(RepackTask::Unpack, &packed, &unpacked, limit)
+        .await?;
+    for module in &missing.modules {
+        supply(hub, &unpacked, module).await?;
+    }
+    let request = AnalysisRequest {
+        bundle: unpacked.clone(),
+        debug_dirs: Vec::new(),
+        source_dirs: Vec::new(),
+        redactions: hub.redactions(),
+    };
+    let analysis = supervisor.analyze(&request, progress).await?;
+    let lean = folder.join("lean.btz");
+    let repacked = supervisor
+        .repack(RepackTask::Strip, &unpacked, &lean, limit)
+        .await?;
+    let mut modules = Vec::with_capacity(repacked.modules.len());
+    for module in repacked.modules {
+        let path = inside(&unpacked, &module.file)?;
+        let (sha256, size) = hub.objects.put_file(&path).await?;
+        modules.push(StoredModule {
+            path: module.file,
+            build_id: module.build_id,
+            sha256,
+            size,
+            is_verified: module.is_verified,
+        });
+    }
+    let (bundle, size) = hub.objects.put_file(&lean).await?;
+    let stored = StoredCrash {
+        report: serde_json::from_str(&report.report).unwrap_or_default(),
+        received: report.received,
+        bundle,
+        size,
+        modules,
+    };
+    let json = |error: serde_json::Error| Error::Invalid(error.to_string());
+    let text = serde_json::to_vec(&analysis).map_err(json)?;
+    hub.objects.put(&objects::analysis(&report.id), text).await?;
+    let text = serde_json::to_vec(&stored).map_err(json)?;
+    hub.objects.put(&objects::crash(&report.id), text).await?;
+    Ok((stored, analysis))
+}
+
+/// Puts a module that the hub has to its place in an unpacked bundle.
+async fn supply(hub: &Hub, unpacked: &Path, module: &BundleModule) -> std::result::Result<(), Refusal> {
+    let file = hub
+        .database
+        .build_file(&module.build_id, FileKind::Executable)
+        .await?;
+    let Some(file) = file else {
+        return Err(Refusal::Bundle(format!(
+            "the bundle leaves out {} with the build id {}, which this hub has not got; send the whole bundle",
+            module.file, module.build_id
+        )));
+    };
+    let path = inside(unpacked, &module.file)?;
+    let row = format!("the file of build {}", module.build_id);
+    fetch(hub, &file.sha256, &path, row).await?;
+    Ok(())
+}
+
+/// Copies a blob to a new file.
+///
+/// # Errors
+/// Fails if there is no such blob, or a file cannot be written.
+pub async fn fetch(hub: &Hub, sha256: &str, path: &Path, row: String) -> Result<()> {
+    if let Some(parent) = path.parent() {
+        tokio::fs::create_dir_all(parent)
+            .await
+            .map_err(Error::file("create", parent))?;
+    }
+    let mut file = tokio::fs::File::create_new(path)
+        .await
+        .map_err(Error::file("create", path))?;
+    let key = blob(sha256);
+    if hub.objects.append_to(&key, &mut file).await?.is_none() {
+        return Err(Error::MissingObject { row, key });
+    }
+    Ok(())
+}
+
+/// Returns the place of a file of a bundle. The child process has checked the path already.
+///
+/// # Errors
+/// Fails if the path leads out of the bundle.
+pub fn inside(root: &Path, file: &str) -> Result<PathBuf> {
+    let path = Path::new(file);
+    let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+    if file.is_empty() || !is_plain {
+        return Err(Error::Invalid(format!(
+            "the path \"{}\" leads out of the bundle",
+            file.escape_debug()
+        )));
+    }
+    Ok(root.join(path))
+}
+
+/// Makes a stored bundle visible, and groups its key by its symbols.
+async fn commit(
+    hub: &Hub,
+    job: &Job,
+    report: &ReportRow,
+    stored: &StoredCrash,
+    analysis: &Analysis,
+) -> Result<()> {
+    let whole = stored.size + stored.modules.iter().map(|module| module.size).sum::<u64>();
+    let whole = i64::try_from(whole).unwrap_or(i64::MAX);
+    let size = i64::try_from(stored.size).unwrap_or(i64::MAX);
+    let symbolized = regroup::Symbolized::of(analysis);
+    transact!(hub.database, connection => {
+        jobs::finish(connection, job).await?;
+        blobs::note(connection, &stored.bundle, size).await?;
+        blobs::use_in_report(connection, &report.id, "bundle", &stored.bundle).await?;
+        for module in &stored.modules {
+            let size = i64::try_from(module.size).unwrap_or(i64::MAX);
+            blobs::note(connection, &module.sha256, size).await?;
+            blobs::use_in_report(connection, &report.id, &module.path, &module.sha256).await?;
+            // A file is a build's only if it says so itself.
+            if module.is_verified {
+                let file = BuildFile {
+                    build_id: module.build_id.clone(),
+                    kind: FileKind::Executable,
+                    sha256: module.sha256.clone(),
+                    name: name_of(&module.path),
+                    size,
+                    origin: "bundle".to_owned(),
+                };
+                blobs::use_in_build(connection, &file).await?;
+            }
+        }
+        reports::set_stored(connection, &report.id, &stored.bundle, whole).await?;
+        if let Some(key) = stack_keys::find(connection, &report.key).await? {
+            let group = regroup::regroup(connection, &key, &symbolized, report, clock::now(), "symbols").await?;
+            sqlx::query("UPDATE groups SET bundles = bundles + 1 WHERE id = $1")
+                .bind(&group)
+                .execute(&mut *connection)
+                .await?;
+        }
+        Ok(())
+    })
+}
+
+/// Notes that a bundle is refused.
+async fn refuse(hub: &Hub, job: &Job, report: &str, reason: &str) -> Result<()> {
+    transact!(hub.database, connection => {
+        jobs::finish(connection, job).await?;
+        let from = [BundleState::Checking];
+        let _ = reports::set_bundle(connection, report, &from, BundleState::Refused, None, Some(reason)).await?;
+        Ok(())
+    })
+}
+
+fn name_of(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_out_of_the_bundle_are_refused() {
+        let root = Path::new("/work");
+        assert_eq!(
+            inside(root, "modules/ab/ledger").unwrap(),
+            Path::new("/work/modules/ab/ledger")
+        );
+        for path in ["", "/etc/passwd", "../x", "modules/../../x", "./x"] {
+            assert!(inside(root, path).is_err(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Moves stack keys to the groups of their symbols.
+
+use super::record::{group_words, new_group};
+use crate::analysis::{Access, Analysis};
+use crate::database::groups;
+use crate::database::reports::ReportRow;
+use crate::database::stack_keys::{self, StackKey};
+use crate::error::Result;
+use crate::grouping::cause::{Access as CauseAccess, CrashCause, CrashFacts};
+use crate::grouping::rules::RuleSet;
+use crate::grouping::signature::{self, Grouping};
+use crate::stack::Frame;
+use sqlx::AnyConnection;
+
+/// What an analysis says of a stack key.
+#[derive(Clone, Debug)]
+pub struct Symbolized {
+    /// The stack of the crashed thread.
+    pub frames: Vec<Frame>,
+    /// The cause.
+    pub cause: CrashCause,
+    /// The build ids of frames without a function.
+    pub missing: Vec<String>,
+}
+
+impl Symbolized {
+    /// Returns what an analysis says of the key of its crash.
+    #[must_use]
+    pub fn of(analysis: &Analysis) -> Self {
+        let frames: Vec<Frame> = analysis
+            .crashed
+            .frames
+            .iter()
+            .map(|view| view.frame.clone())
+            .collect();
+        let access = match analysis.cause.access {
+            Some(Access::Read) => Some(CauseAccess::Read),
+            Some(Access::Write | Access::ReadWrite) => Some(CauseAccess::Write),
+            Some(Access::Execute) => Some(CauseAccess::Execute),
+            _ => None,
+        };
+        let cause = CrashCause::of(&CrashFacts {
+            signal: analysis.cause.signal,
+            code: analysis.cause.code,
+            fault_address: analysis.cause.fault_address,
+            stack_pointer: analysis.cause.stack_pointer,
+            access,
+            message: analysis.cause.message.as_deref(),
+            mapped: &[],
+        });
+        let mut missing: Vec<String> = frames
+            .iter()
+            .filter(|frame| frame.function.is_none() || frame.line.is_none())
+            .filter_map(|frame| frame.build_id.clone())
+            .collect();
+        missing.sort_unstable();
+        missing.dedup();
+        Self {
+            frames,
+            cause,
+            missing,
+        }
+    }
+
+    /// Returns the signature by the rules.
+    #[must_use]
+    pub fn grouping(&self, rules: &RuleSet) -> Grouping {
+        signature::group(&self.cause, &self.frames, rules)
+    }
+}
+
+/// Stores what an analysis says of a key, moves the key to the group of its symbols, and returns
+/// that group. Without symbols, the key stays.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn regroup(
+    connection: &mut AnyConnection,
+    key: &StackKey,
+    symbolized: &Symbolized,
+    report: &ReportRow,
+    now: i64,
+    reason: &str,
+) -> Result<String> {
+    let cause = serde_json::to_string(&symbolized.cause).unwrap_or_default();
+    stack_keys::set_frames(
+        connection,
+        &key.key,
+        &symbolized.frames,
+        &cause,
+        &symbolized.missing,
+    )
+    .await?;
+    let grouping = symbolized.grouping(&RuleSet::default());
+    if grouping.provisional {
+        return Ok(key.group.clone());
+    }
+    let old = groups::find(connection, &key.group).await?;
+    let seen = old.as_ref().map_or(report.time, |old| old.first_seen);
+    let group = new_group(&report.service, key.signal, &grouping, (seen, now), &report.build);
+    if group.id == key.group {
+        return Ok(group.id);
+    }
+    let words = group_words(&group, &symbolized.frames);
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let _ = groups::insert(connection, &group, &words).await?;
+    stack_keys::move_to(connection, &key.key, &key.group, &group.id, now, reason).await?;
+    Ok(group.id)
+}

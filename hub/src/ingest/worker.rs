@@ -1,0 +1,88 @@
+//! Runs the jobs of the hub, off the request path.
+
+use super::accept;
+use crate::analysis::Progress;
+use crate::database::jobs::{Job, JobKind};
+use crate::error::{Error, Result};
+use crate::hub::Hub;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+/// The time between two looks for jobs that another hub left or that became due.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// The time between two renewals of a lease.
+const RENEWAL: Duration = Duration::from_secs(5);
+
+/// Runs jobs until `end` is true. Jobs that run then are left to the next hub.
+pub async fn run(hub: Arc<Hub>, mut end: watch::Receiver<bool>) {
+    let places = Arc::new(Semaphore::new(hub.config.limits.analyses.max(1)));
+    let mut running = JoinSet::new();
+    while !*end.borrow() {
+        while running.try_join_next().is_some() {}
+        let Ok(place) = places.clone().acquire_owned().await else {
+            return;
+        };
+        let job = match hub.database.lease_job().await {
+            Ok(job) => job,
+            Err(error) => {
+                tracing::error!("cannot look for jobs: {error}");
+                None
+            }
+        };
+        let Some(job) = job else {
+            drop(place);
+            tokio::select! {
+                () = hub.wake.notified() => {}
+                () = tokio::time::sleep(INTERVAL) => {}
+                _ = end.changed() => {}
+            }
+            continue;
+        };
+        let hub = hub.clone();
+        running.spawn(async move {
+            let _place = place;
+            with_lease(&hub, &job).await;
+        });
+    }
+    running.shutdown().await;
+}
+
+/// Runs a job, and renews its lease and its progress meanwhile.
+async fn with_lease(hub: &Hub, job: &Job) {
+    let (progress, seen) = watch::channel(Progress::default());
+    let renew = async {
+        loop {
+            tokio::time::sleep(RENEWAL / 10).await;
+            let now = seen.borrow().clone();
+            let text = serde_json::json!({ "stage": now.stage, "done": now.done }).to_string();
+            match hub.database.renew_lease(job, Some(&text)).await {
+                Ok(true) | Err(_) => {}
+                Ok(false) => return,
+            }
+        }
+    };
+    let result = tokio::select! {
+        result = execute(hub, job, &progress) => result,
+        () = renew => Err(Error::Conflict("another hub took over this job".to_owned())),
+    };
+    if let Err(error) = result {
+        tracing::warn!("job {} failed at attempt {}: {error}", job.id, job.attempt);
+        if let Err(error) = hub.database.postpone_job(job).await {
+            tracing::error!("cannot postpone job {}: {error}", job.id);
+        }
+    }
+}
+
+async fn execute(hub: &Hub, job: &Job, progress: &watch::Sender<Progress>) -> Result<()> {
+    match job.kind {
+        JobKind::Accept => match hub.database.upload(&job.subject).await {
+            Ok(upload) => accept::accept(hub, job, &upload, progress).await,
+            // Another hub finished it.
+            Err(Error::Absent(_)) => hub.database.finish_job(job).await,
+            Err(error) => Err(error),
+        },
+        JobKind::Analyze | JobKind::Announce => hub.database.finish_job(job).await,
+    }
+}
