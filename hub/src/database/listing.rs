@@ -3,9 +3,11 @@
 use super::Database;
 use super::groups::{GroupRow, search_words};
 use super::reports::BundleState;
+use crate::clock;
 use crate::error::{Error, Result};
 use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::{Arguments, AssertSqlSafe, Row};
+use std::collections::HashMap;
 
 /// The order of groups, always the largest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -246,6 +248,52 @@ impl Database {
             format!("{}.{}", crash.time, crash.id)
         });
         Ok((crashes, next))
+    }
+
+    /// Returns the reports of groups in equal parts of time from `first` on, up to now. A part has a
+    /// number of hours, and `first` is the number of parts since 1970.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn series(&self, groups: &[&str], hours: i64, first: i64) -> Result<HashMap<String, Vec<u64>>> {
+        let mut series = HashMap::new();
+        let last = clock::now().div_euclid(clock::HOUR * hours);
+        let length = usize::try_from(last - first + 1).unwrap_or_default();
+        for group in groups {
+            let select = "SELECT hour / $1 AS part, CAST(SUM(reports) AS BIGINT) AS reports FROM group_hours \
+                          WHERE group_id = $2 AND hour >= $3 GROUP BY hour / $1";
+            let rows = sqlx::query(select)
+                .bind(hours)
+                .bind(*group)
+                .bind(first * hours)
+                .fetch_all(self.reader())
+                .await?;
+            let mut counts = vec![0; length];
+            for row in rows {
+                let part: i64 = row.try_get("part")?;
+                let reports: i64 = row.try_get("reports")?;
+                if let Some(count) = usize::try_from(part - first).ok().and_then(|at| counts.get_mut(at)) {
+                    *count = reports.unsigned_abs();
+                }
+            }
+            series.insert((*group).to_owned(), counts);
+        }
+        Ok(series)
+    }
+
+    /// Returns the number of hosts that run each service, by heartbeats.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn hosts_of_services(&self) -> Result<HashMap<String, u64>> {
+        let select = "SELECT service, COUNT(DISTINCT host) AS hosts FROM host_builds GROUP BY service";
+        let rows = sqlx::query(select).fetch_all(self.reader()).await?;
+        rows.iter()
+            .map(|row| {
+                let hosts: i64 = row.try_get("hosts")?;
+                Ok((row.try_get("service")?, hosts.unsigned_abs()))
+            })
+            .collect()
     }
 
     /// Returns the group of a stack key.

@@ -6,6 +6,7 @@ use super::upload;
 use crate::analysis::{Analysis, AnalysisError, AnalysisRequest, BundleModule, Progress, RepackTask};
 use crate::clock;
 use crate::database::blobs::{self, BuildFile, FileKind};
+use crate::database::groups;
 use crate::database::jobs::{self, Job};
 use crate::database::reports::{self, BundleState, ReportRow};
 use crate::database::stack_keys;
@@ -260,10 +261,7 @@ async fn commit(
         reports::set_stored(connection, &report.id, &stored.bundle, whole).await?;
         if let Some(key) = stack_keys::find(connection, &report.key).await? {
             let group = regroup::regroup(connection, &key, &symbolized, report, clock::now(), "symbols").await?;
-            sqlx::query("UPDATE groups SET bundles = bundles + 1 WHERE id = $1")
-                .bind(&group)
-                .execute(&mut *connection)
-                .await?;
+            groups::recount(connection, &group).await?;
         }
         Ok(())
     })

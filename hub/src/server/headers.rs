@@ -1,10 +1,8 @@
 //! Headers of every response.
 
+use super::pages::POLICY;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Scripts, styles and pictures come from the hub alone, and no other page may frame it.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
-                      connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// Adds the headers that protect pages. Those that a handler set stay.
 pub fn protect(headers: &mut HeaderMap, is_https: bool) {

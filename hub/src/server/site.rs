@@ -1,0 +1,13 @@
+//! The handlers of pages: they read the database, fill views, and render them.
+
+pub mod audit;
+pub mod crash;
+pub mod download;
+pub mod failed;
+pub mod frame;
+pub mod group;
+pub mod group_actions;
+pub mod groups;
+pub mod over_values;
+pub mod session;
+pub mod settings;

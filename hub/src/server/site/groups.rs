@@ -1,0 +1,161 @@
+//! The list of groups.
+
+use super::frame::frame;
+use crate::clock;
+use crate::database::groups::GroupRow as Row;
+use crate::error::Result;
+use crate::hub::Hub;
+use crate::server::api::groups::ListParameters;
+use crate::server::api::json::Parameters;
+use crate::server::caller::Caller;
+use crate::server::pages::groups::{self, Filter, GroupRow, GroupsPage};
+use axum::Extension;
+use axum::extract::State;
+use maud::Markup;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The states, with their labels.
+const STATES: [(&str, &str); 7] = [
+    ("", "all"),
+    ("new", "new"),
+    ("ongoing", "ongoing"),
+    ("escalating", "escalating"),
+    ("regressed", "regressed"),
+    ("resolved", "resolved"),
+    ("archived", "archived"),
+];
+/// The orders, with their labels.
+const ORDERS: [(&str, &str); 4] = [
+    ("last-seen", "last crash"),
+    ("first-seen", "first crash"),
+    ("reports", "reports"),
+    ("hosts", "hosts"),
+];
+
+/// Returns the page.
+///
+/// # Errors
+/// Fails if a parameter is malformed, or the database fails.
+pub async fn page(
+    State(hub): State<Arc<Hub>>,
+    Extension(caller): Extension<Caller>,
+    Parameters(parameters): Parameters<ListParameters>,
+) -> Result<Markup> {
+    let now = clock::now();
+    let (rows, next) = hub.database.list_groups(&parameters.filter()?).await?;
+    let ids: Vec<_> = rows.iter().map(|row| row.id.as_str()).collect();
+    let days = hub.database.series(&ids, 24, now.div_euclid(clock::DAY) - 27).await?;
+    let hours = hub.database.series(&ids, 1, now.div_euclid(clock::HOUR) - 23).await?;
+    let services = hub.database.services().await?;
+    let running = hub.database.hosts_of_services().await?;
+    let mut frame = frame(&caller, "Crashes");
+    frame.search.clone_from(&parameters.q);
+    let is_first = parameters.after.is_empty();
+    let view = GroupsPage {
+        total: (is_first && next.is_none()).then_some(rows.len() as u64),
+        groups: rows
+            .into_iter()
+            .map(|row| {
+                let series = |all: &HashMap<String, Vec<u64>>, length| {
+                    all.get(&row.id).cloned().unwrap_or_else(|| vec![0; length])
+                };
+                let (day, month) = (series(&hours, 24), series(&days, 28));
+                let hosts = running.get(&row.service).copied();
+                group_row(row, day, month, hosts)
+            })
+            .collect(),
+        filters: filters(&parameters, &services),
+        next: next.map(|next| address(&parameters, &next)),
+        first: (!is_first).then(|| address(&parameters, "")),
+        frame,
+        now,
+    };
+    Ok(groups::render(&view))
+}
+
+fn group_row(row: Row, day: Vec<u64>, month: Vec<u64>, hosts_reporting: Option<u64>) -> GroupRow {
+    let head = row.signature.split(" | ").next().unwrap_or_default().to_owned();
+    GroupRow {
+        head,
+        id: row.id,
+        title: row.title,
+        place: None,
+        state: row.state_name,
+        service: row.service,
+        is_provisional: row.is_provisional,
+        day,
+        month,
+        reports: row.reports.unsigned_abs(),
+        hosts: row.hosts.unsigned_abs(),
+        hosts_reporting,
+        first_seen: row.first_seen,
+        first_build: row.first_build,
+        last_seen: row.last_seen,
+        assignee: row.assignee,
+    }
+}
+
+fn filters(parameters: &ListParameters, services: &[String]) -> Vec<Filter> {
+    let fixed = |name: &str, label: &str, choices: &[(&str, &str)], chosen: &str| Filter {
+        name: name.to_owned(),
+        label: label.to_owned(),
+        choices: choices
+            .iter()
+            .map(|&(value, label)| (value.to_owned(), label.to_owned()))
+            .collect(),
+        chosen: chosen.to_owned(),
+    };
+    let mut all = vec![(String::new(), "all".to_owned())];
+    all.extend(services.iter().map(|service| (service.clone(), service.clone())));
+    let mut filters = vec![
+        Filter {
+            name: "service".to_owned(),
+            label: "Service".to_owned(),
+            choices: all,
+            chosen: parameters.service.clone(),
+        },
+        fixed("state", "State", &STATES, &parameters.state),
+        fixed("sort", "Order", &ORDERS, &parameters.sort),
+    ];
+    // Builds and hosts are too many for a list. Links of other pages choose one.
+    for (name, label, chosen) in [("build", "Build", &parameters.build), ("host", "Host", &parameters.host)] {
+        if !chosen.is_empty() {
+            filters.push(fixed(name, label, &[("", "all"), (chosen, chosen)], chosen));
+        }
+    }
+    filters
+}
+
+/// Returns the address of another page of the same list.
+fn address(parameters: &ListParameters, after: &str) -> String {
+    let pairs = [
+        ("q", &*parameters.q),
+        ("service", &parameters.service),
+        ("state", &parameters.state),
+        ("build", &parameters.build),
+        ("host", &parameters.host),
+        ("sort", &parameters.sort),
+        ("after", after),
+    ];
+    let pairs = pairs.iter().filter(|(_, value)| !value.is_empty());
+    let query: Vec<_> = pairs.map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+    if query.is_empty() {
+        return "/".to_owned();
+    }
+    format!("/?{}", query.join("&"))
+}
+
+/// Returns a text as part of a query.
+#[must_use]
+pub fn encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| {
+            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
+        .collect()
+}
