@@ -13,7 +13,7 @@ pub enum Decision {
     Prefix,
     /// Code without symbols: kept by its module, and its caller is kept too.
     ModuleOnly,
-    /// The frame belongs to a repeated cycle of calls that stands for a recursion.
+    /// The frame belongs to a cycle of calls that repeats until the stack is full.
     Recursion,
     /// A function that reports or raises the crash. The signature starts at its caller.
     Sentinel,

@@ -1,7 +1,7 @@
 //! Lists of known functions, by their normalized names.
 //!
-//! An entry is a whole name, or the start of names if it ends with `*`, or the end of names if it
-//! begins with `*`. Entries name functions that a crash of any program may have on its stack. They
+//! An entry is a whole name. An entry that ends with `*` is the start of names, and an entry that
+//! begins with `*` is the end of names. Entries name functions that a crash of any program may have on its stack. They
 //! name no program. A change of an entry changes signatures, so it needs a new
 //! [version](super::Version).
 

@@ -2,8 +2,8 @@
 //!
 //! The input is the demangled name of a function in C, C++, Rust or Go. The result has no arguments
 //! and no return type, `<T>` in place of template arguments, and no number that a compiler chose.
-//! Each name is read once from start to end, with a stack of open brackets, so that the time is
-//! linear in the length of the name.
+//! Each name is read once from start to end, with a stack of open brackets. So the time is linear in
+//! the length of the name.
 
 mod brackets;
 mod go;
@@ -23,9 +23,8 @@ const MAX_NAME: usize = 200;
 /// ```
 /// use backtrail_hub::grouping::normalize;
 ///
-/// assert_eq!(normalize("int ns::Map<int, char>::at<3>(int) const [clone .cold]"), "ns::Map<T>::at<T>");
-/// assert_eq!(normalize("<alloc::vec::Vec<T,A> as core::ops::index::Index<I>>::index"),
-///     "<alloc::vec::Vec<T> as core::ops::index::Index<T>>::index");
+/// assert_eq!(normalize("int ns::Map<int>::at<3>(int) const [clone .cold]"), "ns::Map<T>::at<T>");
+/// assert_eq!(normalize("<Vec<T,A> as Index<I>>::index"), "<Vec<T> as Index<T>>::index");
 /// assert_eq!(normalize("main.(*Server).handle.func2"), "main.(*Server).handle.func");
 /// assert_eq!(normalize("__memcpy_avx_unaligned_erms"), "memcpy");
 /// ```

@@ -5,6 +5,19 @@ use super::{CauseKind, Library, List, Role};
 /// The lists of this file.
 pub const LISTS: &[List] = &[
     List {
+        // The outermost functions of each thread: no panic began there.
+        role: Role::Irrelevant,
+        library: None,
+        kind: None,
+        names: &[
+            "std::panicking::try*",
+            "std::panicking::r#try*",
+            "std::panicking::catch_unwind*",
+            "std::panicking::panicking",
+            "std::panicking::panic_count::*",
+        ],
+    },
+    List {
         role: Role::Sentinel,
         library: None,
         kind: Some(CauseKind::OutOfMemory),
@@ -168,7 +181,6 @@ pub const LISTS: &[List] = &[
             "std::io::*",
             "std::net::*",
             "std::os::*",
-            "std::panic::*",
             "std::path::*",
             "std::process::*",
             "std::rt::*",

@@ -29,6 +29,7 @@ pub fn normalize(name: &str) -> String {
         out: String::with_capacity(name.len().min(256)),
         open: Brackets::default(),
         is_conversion: false,
+        operator_end: None,
     };
     while scanner.step() {}
     let mut path = scanner.out.trim().to_owned();
@@ -48,6 +49,8 @@ struct Scanner<'a> {
     open: Brackets,
     /// Whether a conversion operator is read, whose name has spaces.
     is_conversion: bool,
+    /// The length of the output after the last operator of symbols.
+    operator_end: Option<usize>,
 }
 
 impl<'a> Scanner<'a> {
@@ -79,8 +82,9 @@ impl<'a> Scanner<'a> {
             '$' if rest.starts_with("$_") && self.is_at_segment() => self.read_numbered_lambda(),
             ' ' if self.open.is_empty() && !self.is_conversion => {
                 // All before the last space is the return type, or a note such as "thunk to".
-                let next = self.rest().trim_start_matches(' ').chars().next();
-                if !matches!(next, Some('<' | '(') | None) {
+                let next = self.rest().trim_start_matches(' ');
+                let is_pointer = next.starts_with("(*") || next.starts_with("(&");
+                if is_pointer || !(next.is_empty() || next.starts_with(['<', '('])) {
                     self.out.clear();
                 }
             }
@@ -156,6 +160,7 @@ impl<'a> Scanner<'a> {
         if !self.open.is_dropping() {
             self.out.push_str(&rest[.."operator".len() + length]);
             self.is_conversion = symbol.is_none() && self.open.is_empty();
+            self.operator_end = symbol.map(|_| self.out.len());
         }
         self.at += "operator".len() + length;
         true
@@ -170,7 +175,7 @@ impl<'a> Scanner<'a> {
             self.out.truncate(self.out.len() - 2);
             self.open.open('<', false);
             self.out.push_str("<T>");
-        } else if self.is_at_segment() && !self.is_conversion {
+        } else if self.is_at_segment() && !self.is_conversion && self.operator_end != Some(self.out.len()) {
             // `<Type as Trait>` of Rust.
             self.open.open('<', true);
             self.out.push('<');

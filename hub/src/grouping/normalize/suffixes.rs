@@ -44,8 +44,12 @@ pub fn without_clone(name: &str) -> &str {
 /// Returns the name without symbol versions, suffixes of copies, and the hash of Rust.
 pub fn without_suffixes(name: &str) -> &str {
     let mut name = without_version(name);
-    name = name.strip_suffix("{{vtable.shim}}").unwrap_or(name);
-    while let Some(shorter) = without_suffix(name).or_else(|| without_hash(name)) {
+    let shorter = |name| {
+        without_suffix(name)
+            .or_else(|| without_hash(name))
+            .or_else(|| without_shim(name))
+    };
+    while let Some(shorter) = shorter(name) {
         name = shorter;
     }
     name
@@ -73,6 +77,11 @@ fn without_suffix(name: &str) -> Option<&str> {
     }
     let word = last.trim_end_matches(|letter: char| letter.is_ascii_digit());
     SUFFIXES.contains(&word).then_some(rest)
+}
+
+/// Returns the name without Rust's mark of a call through a table of methods.
+fn without_shim(name: &str) -> Option<&str> {
+    name.strip_suffix("{{vtable.shim}}")
 }
 
 /// Returns the name without the hash of Rust's legacy names: `::h` and 16 hexadecimal digits.
