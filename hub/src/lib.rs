@@ -44,6 +44,7 @@
 #![forbid(unsafe_code)]
 
 pub mod grouping;
+pub mod lifecycle;
 pub mod stack;
 
 pub use error::{Error, Result};
