@@ -45,6 +45,7 @@
 
 pub mod grouping;
 pub mod lifecycle;
+pub mod notify;
 pub mod stack;
 
 pub use error::{Error, Result};
