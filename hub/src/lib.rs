@@ -43,9 +43,20 @@
 //! - Each text that a crash controls is escaped where it is shown.
 #![forbid(unsafe_code)]
 
+pub mod access;
+pub mod analysis;
+pub mod clock;
+pub mod config;
+pub mod database;
+pub mod error;
 pub mod grouping;
+pub mod hub;
+pub mod ingest;
 pub mod lifecycle;
 pub mod notify;
+pub mod objects;
+pub mod serve;
+pub mod server;
 pub mod stack;
 
 pub use error::{Error, Result};

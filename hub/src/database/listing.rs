@@ -272,7 +272,10 @@ impl Database {
             for row in rows {
                 let part: i64 = row.try_get("part")?;
                 let reports: i64 = row.try_get("reports")?;
-                if let Some(count) = usize::try_from(part - first).ok().and_then(|at| counts.get_mut(at)) {
+                if let Some(count) = usize::try_from(part - first)
+                    .ok()
+                    .and_then(|at| counts.get_mut(at))
+                {
                     *count = reports.unsigned_abs();
                 }
             }

@@ -3,7 +3,6 @@
 use super::pages::POLICY;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
-
 /// Adds the headers that protect pages. Those that a handler set stay.
 pub fn protect(headers: &mut HeaderMap, is_https: bool) {
     let fixed = [
