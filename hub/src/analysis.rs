@@ -14,8 +14,6 @@ mod result;
 mod stacks;
 mod supervise;
 
-pub(crate) use modules::is_system;
-
 pub use child::{AnalyzeArguments, EXIT_REFUSED, Redaction, run};
 pub use confine::ChildLimits;
 pub use repack::{BundleModule, RepackTask, Repacked};

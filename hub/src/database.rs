@@ -5,6 +5,7 @@
 pub mod audit;
 pub mod blobs;
 pub mod builds;
+pub mod group_page;
 pub mod groups;
 pub mod jobs;
 pub mod listing;

@@ -13,7 +13,7 @@ use object_store::aws::AmazonS3Builder;
 use object_store::prefix::PrefixStore;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 
 /// A running hub.
 pub struct Hub {
@@ -35,6 +35,8 @@ pub struct Hub {
     pub name: String,
     /// Wakes the worker when a job was added.
     pub wake: Notify,
+    /// Held while a bundle is packed for a download, so that memory and disk are bounded.
+    pub packing: Mutex<()>,
 }
 
 impl Hub {
@@ -67,6 +69,7 @@ impl Hub {
             started: Instant::now(),
             name,
             wake: Notify::new(),
+            packing: Mutex::new(()),
         }))
     }
 

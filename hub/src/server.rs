@@ -10,3 +10,4 @@ pub mod listen;
 pub mod pages;
 pub mod rate;
 pub mod routes;
+pub mod site;

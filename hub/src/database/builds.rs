@@ -18,6 +18,19 @@ pub struct BuildRow {
     pub hosts: i64,
 }
 
+/// A host and what it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostRow {
+    /// The host.
+    pub host: String,
+    /// The version of its collector. Empty: it sent no heartbeat.
+    pub collector: String,
+    /// The time at which it last sent anything.
+    pub last_seen: i64,
+    /// The services and builds that it runs.
+    pub builds: Vec<(String, String)>,
+}
+
 /// Notes that a host exists.
 ///
 /// # Errors
@@ -153,6 +166,31 @@ pub async fn of_service(connection: &mut AnyConnection, service: &str) -> Result
 }
 
 impl Database {
+    /// Returns hosts, those seen last first.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn hosts(&self, limit: i64) -> Result<Vec<HostRow>> {
+        let select = "SELECT host, collector, last_seen FROM hosts ORDER BY last_seen DESC, host LIMIT $1";
+        let rows = sqlx::query(select).bind(limit).fetch_all(self.reader()).await?;
+        let mut hosts = Vec::with_capacity(rows.len());
+        for row in rows {
+            let host: String = row.try_get("host")?;
+            let select = "SELECT service, build FROM host_builds WHERE host = $1 ORDER BY service, last_ran DESC LIMIT 50";
+            let builds = sqlx::query(select).bind(&host).fetch_all(self.reader()).await?;
+            let builds = builds
+                .iter()
+                .map(|row| Ok((row.try_get("service")?, row.try_get("build")?)));
+            hosts.push(HostRow {
+                collector: row.try_get("collector")?,
+                last_seen: row.try_get("last_seen")?,
+                builds: builds.collect::<Result<_>>()?,
+                host,
+            });
+        }
+        Ok(hosts)
+    }
+
     /// Returns the builds that a host runs, as service, build and time of the first run. `None`: no
     /// heartbeat of the host is known.
     ///

@@ -146,6 +146,20 @@ impl Database {
         Upload::read(&row)
     }
 
+    /// Returns the upload of a report's bundle, if there is one.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn upload_of(&self, report: &str) -> Result<Option<Upload>> {
+        let select =
+            "SELECT * FROM uploads WHERE subject = $1 AND kind = 'bundle' ORDER BY received DESC LIMIT 1";
+        let found = sqlx::query(select)
+            .bind(report)
+            .fetch_optional(self.reader())
+            .await?;
+        found.as_ref().map(Upload::read).transpose()
+    }
+
     /// Adds a part that is in the object store, and returns the upload after it. After the last part,
     /// a job checks the whole.
     ///

@@ -5,6 +5,11 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+use std::sync::Arc;
+
+/// The error of a response, from which a page can be made.
+#[derive(Clone, Debug)]
+pub struct Failure(pub Arc<Error>);
 
 impl Error {
     /// Returns the status of the response.
@@ -34,20 +39,20 @@ impl IntoResponse for Error {
         } else {
             self.to_string()
         };
+        let wait = match self {
+            Self::TooMany { seconds } => Some(seconds),
+            _ if status == StatusCode::SERVICE_UNAVAILABLE => Some(5),
+            _ => None,
+        };
         let mut response = (status, Json(json!({ "error": text }))).into_response();
         let headers = response.headers_mut();
-        match self {
-            Self::NoToken => {
-                let _ = headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            }
-            Self::TooMany { seconds } => {
-                let _ = headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-            }
-            _ if status == StatusCode::SERVICE_UNAVAILABLE => {
-                let _ = headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
-            }
-            _ => {}
+        if let Some(seconds) = wait {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        if matches!(self, Self::NoToken) {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response.extensions_mut().insert(Failure(Arc::new(self)));
         response
     }
 }

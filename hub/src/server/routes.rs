@@ -2,13 +2,14 @@
 
 use super::api::{crashes, groups, health, heartbeat, reports, tokens, uploads, whoami};
 use super::caller::{self, Credentials};
+use super::failure::Failure;
 use super::listen::Peer;
-use super::{guard, headers};
+use super::{assets, guard, headers, site};
 use crate::access::Scope;
 use crate::error::Error;
 use crate::hub::Hub;
-use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, head, patch, post};
@@ -150,6 +151,105 @@ pub const ROUTES: &[Route] = &[
     ),
 ];
 
+/// All pages for people.
+pub const PAGES: &[Route] = &[
+    route("GET", "/", Some(Scope::Read), "Lists groups.", || {
+        get(site::groups::page)
+    }),
+    route("GET", "/g/{id}", Some(Scope::Read), "Shows a group.", || {
+        get(site::group::page)
+    }),
+    route(
+        "POST",
+        "/g/{id}/assignee",
+        Some(Scope::Admin),
+        "Sets who looks at a group.",
+        || post(site::group_actions::assign),
+    ),
+    route(
+        "POST",
+        "/g/{id}/comments",
+        Some(Scope::Read),
+        "Adds a comment.",
+        || post(site::group_actions::comment),
+    ),
+    route("GET", "/c/{id}", Some(Scope::Read), "Shows a crash.", || {
+        get(site::crash::page)
+    }),
+    route(
+        "GET",
+        "/c/{id}/state",
+        Some(Scope::Read),
+        "Returns the state of a bundle.",
+        || get(site::crash::state),
+    ),
+    route(
+        "GET",
+        "/c/{id}/timeline",
+        Some(Scope::Read),
+        "Returns the timelines of a crash.",
+        || get(site::crash::timeline),
+    ),
+    route(
+        "POST",
+        "/c/{id}/pin",
+        Some(Scope::Admin),
+        "Pins a crash, or unpins it.",
+        || post(site::crash::pin),
+    ),
+    route(
+        "GET",
+        "/crash/{name}",
+        Some(Scope::Read),
+        "Downloads a bundle.",
+        || get(site::download::bundle),
+    ),
+    route(
+        "GET",
+        "/settings",
+        Some(Scope::Admin),
+        "Shows the settings.",
+        || get(site::settings::page),
+    ),
+    route(
+        "POST",
+        "/settings/tokens",
+        Some(Scope::Admin),
+        "Creates a token.",
+        || post(site::settings::create_token),
+    ),
+    route(
+        "POST",
+        "/settings/tokens/{id}/revoke",
+        Some(Scope::Admin),
+        "Revokes a token.",
+        || post(site::settings::revoke_token),
+    ),
+    route(
+        "GET",
+        "/audit",
+        Some(Scope::Admin),
+        "Shows the audit log.",
+        || get(site::audit::page),
+    ),
+    route("GET", "/sign-in", None, "Shows the sign-in.", || {
+        get(site::session::page)
+    }),
+    route("POST", "/sign-in", None, "Begins a session.", || {
+        post(site::session::sign_in)
+    }),
+    route("POST", "/sign-out", Some(Scope::Read), "Ends a session.", || {
+        post(site::session::sign_out)
+    }),
+    route("GET", "/static/{name}", None, "Returns a static file.", || {
+        get(static_file)
+    }),
+];
+
+async fn static_file(Path(name): Path<String>, uri: Uri, headers: HeaderMap) -> Response {
+    assets::respond(&name, uri.query(), &headers)
+}
+
 const fn route(
     method: &'static str,
     path: &'static str,
@@ -170,12 +270,12 @@ const fn route(
 pub fn router(hub: Arc<Hub>) -> Router {
     let mut router = Router::new();
     for route in ROUTES {
-        let mut handler = (route.handler)();
-        if let Some(scope) = route.scope {
-            let state = (hub.clone(), scope);
-            handler = handler.route_layer(middleware::from_fn_with_state(state, authorize));
-        }
-        router = router.route(route.path, handler);
+        router = router.route(route.path, guarded(route, &hub));
+    }
+    for page in PAGES {
+        // Errors are pages too.
+        let handler = guarded(page, &hub).layer(middleware::from_fn(failures_as_pages));
+        router = router.route(page.path, handler);
     }
     router
         .fallback(async || Error::Absent("page at this address".to_owned()))
@@ -191,6 +291,33 @@ pub fn router(hub: Arc<Hub>) -> Router {
             (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
         }))
         .with_state(hub)
+}
+
+/// Returns the handler of a route, behind the check of its scope.
+fn guarded(route: &Route, hub: &Arc<Hub>) -> MethodRouter<Arc<Hub>> {
+    let handler = (route.handler)();
+    match route.scope {
+        Some(scope) => {
+            let state = (hub.clone(), scope);
+            handler.route_layer(middleware::from_fn_with_state(state, authorize))
+        }
+        None => handler,
+    }
+}
+
+/// Shows an error as a page to a person. Programs, which do not ask for HTML, get JSON.
+async fn failures_as_pages(request: Request, next: Next) -> Response {
+    let accept = request
+        .headers()
+        .get(header::ACCEPT)
+        .and_then(|value| value.to_str().ok());
+    let is_person = accept.is_some_and(|accept| accept.contains("text/html"));
+    let address = request.uri().clone();
+    let mut response = next.run(request).await;
+    match response.extensions_mut().remove::<Failure>() {
+        Some(failure) if is_person => site::failed::page(&failure.0, &address),
+        _ => response,
+    }
 }
 
 /// Checks the sender of a request, and hands it to the handler.

@@ -16,7 +16,10 @@ pub fn page(error: &Error, address: &Uri) -> Response {
     }
     let status = error.status();
     let (message, hint) = match error {
-        Error::Scope(_) => (error.to_string(), Some("Ask the administrator of this hub for a token with it.")),
+        Error::Scope(_) => (
+            error.to_string(),
+            Some("Ask the administrator of this hub for a token with it."),
+        ),
         _ if status == StatusCode::SERVICE_UNAVAILABLE => {
             tracing::error!("{error}");
             let text = "The hub cannot do this now; its log has the reason.";

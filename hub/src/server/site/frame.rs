@@ -1,10 +1,10 @@
 //! What all handlers of pages share.
 
+use crate::access::Scope;
 use crate::error::{Error, Result};
 use crate::server::caller::Caller;
 use crate::server::guard;
 use crate::server::pages::layout::{PageFrame, Viewer};
-use crate::access::Scope;
 use axum::response::Redirect;
 
 /// Returns the frame of a page with a title.
@@ -43,7 +43,9 @@ pub fn typed<'a>(field: &str, text: &'a str, limit: usize) -> Result<&'a str> {
     let text = text.trim();
     let is_odd = |char: char| char.is_control() && char != '\n' && char != '\r' && char != '\t';
     if text.is_empty() || text.chars().count() > limit || text.chars().any(is_odd) {
-        return Err(Error::Invalid(format!("{field} needs 1 to {limit} printable characters")));
+        return Err(Error::Invalid(format!(
+            "{field} needs 1 to {limit} printable characters"
+        )));
     }
     Ok(text)
 }

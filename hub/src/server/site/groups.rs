@@ -45,8 +45,14 @@ pub async fn page(
     let now = clock::now();
     let (rows, next) = hub.database.list_groups(&parameters.filter()?).await?;
     let ids: Vec<_> = rows.iter().map(|row| row.id.as_str()).collect();
-    let days = hub.database.series(&ids, 24, now.div_euclid(clock::DAY) - 27).await?;
-    let hours = hub.database.series(&ids, 1, now.div_euclid(clock::HOUR) - 23).await?;
+    let days = hub
+        .database
+        .series(&ids, 24, now.div_euclid(clock::DAY) - 27)
+        .await?;
+    let hours = hub
+        .database
+        .series(&ids, 1, now.div_euclid(clock::HOUR) - 23)
+        .await?;
     let services = hub.database.services().await?;
     let running = hub.database.hosts_of_services().await?;
     let mut frame = frame(&caller, "Crashes");
@@ -119,7 +125,10 @@ fn filters(parameters: &ListParameters, services: &[String]) -> Vec<Filter> {
         fixed("sort", "Order", &ORDERS, &parameters.sort),
     ];
     // Builds and hosts are too many for a list. Links of other pages choose one.
-    for (name, label, chosen) in [("build", "Build", &parameters.build), ("host", "Host", &parameters.host)] {
+    for (name, label, chosen) in [
+        ("build", "Build", &parameters.build),
+        ("host", "Host", &parameters.host),
+    ] {
         if !chosen.is_empty() {
             filters.push(fixed(name, label, &[("", "all"), (chosen, chosen)], chosen));
         }
@@ -139,7 +148,9 @@ fn address(parameters: &ListParameters, after: &str) -> String {
         ("after", after),
     ];
     let pairs = pairs.iter().filter(|(_, value)| !value.is_empty());
-    let query: Vec<_> = pairs.map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+    let query: Vec<_> = pairs
+        .map(|(name, value)| format!("{name}={}", encoded(value)))
+        .collect();
     if query.is_empty() {
         return "/".to_owned();
     }

@@ -37,7 +37,11 @@ pub fn over_values(inside: &[CrashReport], outside: &[CrashReport]) -> Vec<OverV
         })
         .filter(|(difference, over)| *difference >= DIFFERENCE && over.inside >= FEWEST)
         .collect();
-    found.sort_by(|one, two| two.0.total_cmp(&one.0).then_with(|| one.1.value.cmp(&two.1.value)));
+    found.sort_by(|one, two| {
+        two.0
+            .total_cmp(&one.0)
+            .then_with(|| one.1.value.cmp(&two.1.value))
+    });
     found.truncate(SHOWN);
     found.into_iter().map(|(_, over)| over).collect()
 }
@@ -79,7 +83,12 @@ mod tests {
     #[test]
     fn a_kernel_that_only_the_group_has_is_found() {
         let inside = vec![report("a", "6.1"), report("b", "6.1"), report("a", "6.1")];
-        let outside = vec![report("a", "6.12"), report("b", "6.12"), report("a", "6.1"), report("b", "6.12")];
+        let outside = vec![
+            report("a", "6.12"),
+            report("b", "6.12"),
+            report("a", "6.1"),
+            report("b", "6.12"),
+        ];
         let found = over_values(&inside, &outside);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!((&*found[0].field, &*found[0].value), ("kernel", "6.1"));

@@ -9,10 +9,10 @@ use crate::server::api::json::Parameters;
 use crate::server::caller::{COOKIE, Caller};
 use crate::server::guard;
 use crate::server::pages::sign_in::{self, SignInPage};
+use axum::Extension;
 use axum::extract::{Form, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::Extension;
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -72,17 +72,24 @@ pub async fn sign_in(
         (StatusCode::UNAUTHORIZED, sign_in::render(&view)).into_response()
     };
     let Some(token) = hub.database.token(form.token.trim()).await? else {
-        return Ok(refuse("This token is not valid. `backtrail-hub token NAME --scope read` makes one."));
+        return Ok(refuse(
+            "This token is not valid. `backtrail-hub token NAME --scope read` makes one.",
+        ));
     };
     if !token.allows(Scope::Read) {
-        return Ok(refuse("This token may not read. `backtrail-hub token NAME --scope read` makes one that may."));
+        return Ok(refuse(
+            "This token may not read. `backtrail-hub token NAME --scope read` makes one that may.",
+        ));
     }
     let scopes: Vec<_> = [Scope::Read, Scope::Admin]
         .into_iter()
         .filter(|scope| token.scopes.contains(scope))
         .collect();
     let expires = clock::now() + DAYS * clock::DAY;
-    let (_, secret) = hub.database.create_token(&token.name, &scopes, Some(expires)).await?;
+    let (_, secret) = hub
+        .database
+        .create_token(&token.name, &scopes, Some(expires))
+        .await?;
     hub.database.log_action(&token.name, "sign in", "").await?;
     let mut response = see(&then).into_response();
     set_cookie(&mut response, secret.reveal(), DAYS * 86_400, &hub);
@@ -108,7 +115,11 @@ pub async fn sign_out(
 }
 
 fn set_cookie(response: &mut Response, value: &str, seconds: i64, hub: &Hub) {
-    let secure = if hub.config.public_url().starts_with("https:") { "; Secure" } else { "" };
+    let secure = if hub.config.public_url().starts_with("https:") {
+        "; Secure"
+    } else {
+        ""
+    };
     // A link in a chat must open signed in, so the cookie is sent with it: `Lax`.
     let cookie = format!("{COOKIE}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
     if let Ok(value) = HeaderValue::try_from(cookie) {
@@ -129,7 +140,13 @@ mod tests {
     #[test]
     fn other_sites_are_not_followed() {
         assert_eq!(own_path("/c/abc?x=1"), "/c/abc?x=1");
-        for path in ["", "https://evil.example/", "//evil.example/", "/\\evil.example", "/a\nb"] {
+        for path in [
+            "",
+            "https://evil.example/",
+            "//evil.example/",
+            "/\\evil.example",
+            "/a\nb",
+        ] {
             assert_eq!(own_path(path), "/", "{path:?}");
         }
     }

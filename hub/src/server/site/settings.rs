@@ -1,0 +1,170 @@
+//! The settings: tokens and hosts.
+
+use super::frame::{check_form, frame, see, typed};
+use crate::access::Scope;
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::hub::Hub;
+use crate::server::caller::Caller;
+use crate::server::pages::settings::{self, HostRow, SettingsPage, TokenRow};
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::{Form, Path, State};
+use axum::response::Redirect;
+use maud::Markup;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// Hosts on the page.
+const HOSTS: i64 = 500;
+
+/// A form with nothing but its key.
+#[derive(Deserialize)]
+pub struct KeyForm {
+    #[serde(default)]
+    csrf: String,
+}
+
+/// Returns the page.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn page(State(hub): State<Arc<Hub>>, Extension(caller): Extension<Caller>) -> Result<Markup> {
+    render(&hub, &caller, None).await
+}
+
+/// Creates a token, and shows its secret once.
+///
+/// # Errors
+/// Fails if the form is foreign or malformed, or the database fails.
+pub async fn create_token(
+    State(hub): State<Arc<Hub>>,
+    Extension(caller): Extension<Caller>,
+    body: Bytes,
+) -> Result<Markup> {
+    // The form may name several scopes, which serde's forms cannot say.
+    let pairs = form_pairs(&body);
+    let field = |name: &str| {
+        pairs
+            .iter()
+            .find(|(key, _)| key == name)
+            .map_or("", |(_, value)| value)
+    };
+    check_form(&caller, field("csrf"))?;
+    caller.require(Scope::Admin)?;
+    let name = typed("the name of a token", field("name"), 100)?;
+    let scopes: Vec<_> = pairs
+        .iter()
+        .filter(|(key, _)| key == "scope")
+        .filter_map(|(_, value)| Scope::named(value))
+        .collect();
+    if scopes.is_empty() {
+        return Err(Error::Invalid(
+            "a token needs a scope: ingest, read or admin".to_owned(),
+        ));
+    }
+    let (_, secret) = hub.database.create_token(name, &scopes, None).await?;
+    hub.database
+        .log_action(&caller.name, "create token", name)
+        .await?;
+    render(&hub, &caller, Some(secret.reveal().to_owned())).await
+}
+
+/// Revokes a token.
+///
+/// # Errors
+/// Fails if the form is foreign, there is no such token, or the database fails.
+pub async fn revoke_token(
+    State(hub): State<Arc<Hub>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    Form(form): Form<KeyForm>,
+) -> Result<Redirect> {
+    check_form(&caller, &form.csrf)?;
+    caller.require(Scope::Admin)?;
+    hub.database.revoke_token(&id).await?;
+    hub.database.log_action(&caller.name, "revoke token", &id).await?;
+    Ok(see("/settings"))
+}
+
+async fn render(hub: &Hub, caller: &Caller, new_secret: Option<String>) -> Result<Markup> {
+    let tokens = hub.database.tokens().await?;
+    let token = |token: crate::database::tokens::Token| TokenRow {
+        id: token.id,
+        name: token.name,
+        scopes: token.scopes.iter().map(|scope| scope.name().to_owned()).collect(),
+        created: token.created,
+        expires: token.expires,
+        last_used: token.last_used,
+        is_revoked: token.revoked.is_some(),
+    };
+    let hosts = hub.database.hosts(HOSTS).await?;
+    let host = |host: crate::database::builds::HostRow| HostRow {
+        host: host.host,
+        collector: host.collector,
+        last_seen: host.last_seen,
+        builds: host.builds,
+    };
+    let view = SettingsPage {
+        frame: frame(caller, "Settings"),
+        tokens: tokens.into_iter().map(token).collect(),
+        new_secret,
+        rules: Vec::new(),
+        trial: None,
+        channels: Vec::new(),
+        deliveries: Vec::new(),
+        hosts: hosts.into_iter().map(host).collect(),
+        now: clock::now(),
+    };
+    Ok(settings::render(&view))
+}
+
+/// Returns the pairs of a form (`application/x-www-form-urlencoded`).
+fn form_pairs(body: &[u8]) -> Vec<(String, String)> {
+    let text = |part: &[u8]| {
+        let mut bytes = Vec::with_capacity(part.len());
+        let mut rest = part.iter().copied();
+        while let Some(byte) = rest.next() {
+            bytes.push(match byte {
+                b'+' => b' ',
+                b'%' => {
+                    let digits: Vec<u8> = rest.by_ref().take(2).collect();
+                    let digits = std::str::from_utf8(&digits).unwrap_or_default();
+                    u8::from_str_radix(digits, 16).unwrap_or(b'?')
+                }
+                other => other,
+            });
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    body.split(|&byte| byte == b'&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let end = pair.iter().position(|&byte| byte == b'=').unwrap_or(pair.len());
+            (text(&pair[..end]), text(pair.get(end + 1..).unwrap_or_default()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_are_decoded() {
+        let pairs = form_pairs(b"name=web+17%21&scope=read&scope=ingest&x&=&%4=%zz");
+        let wanted = [
+            ("name", "web 17!"),
+            ("scope", "read"),
+            ("scope", "ingest"),
+            ("x", ""),
+            ("", ""),
+            ("\u{4}", "?"),
+        ];
+        let pairs: Vec<_> = pairs
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect();
+        assert_eq!(pairs, wanted);
+    }
+}
