@@ -1,6 +1,7 @@
 //! The page of a group.
 
 use super::frame::frame;
+use super::groups::{head, short_title};
 use super::over_values::over_values;
 use crate::analysis::Analysis;
 use crate::clock;
@@ -95,7 +96,7 @@ pub async fn page(
         crashes: crashes.iter().map(crash_row).collect(),
         missing_symbols: missing_symbols(&keys),
         id: row.id,
-        title: row.title,
+        title: short_title(&row.title, head(&row.signature)).to_owned(),
         service: row.service,
         now,
     };
@@ -294,6 +295,16 @@ async fn similar_groups(hub: &Hub, row: &GroupRow, key: Option<&StackKey>) -> Re
 async fn moves(hub: &Hub, row: &GroupRow) -> Result<Vec<KeyMove>> {
     let mut shown = Vec::new();
     for found in hub.database.moves(&row.id, ROWS).await? {
+        // The first symbols of a crash end its group by addresses. That is no news.
+        if found.from != row.id
+            && hub
+                .database
+                .group(&found.from)
+                .await
+                .is_ok_and(|group| group.id == row.id)
+        {
+            continue;
+        }
         let mut pair = Vec::with_capacity(2);
         for id in [found.from, found.to] {
             // The group of a moved key may be gone.

@@ -81,11 +81,11 @@ pub async fn page(
 }
 
 fn group_row(row: Row, day: Vec<u64>, month: Vec<u64>, hosts_reporting: Option<u64>) -> GroupRow {
-    let head = row.signature.split(" | ").next().unwrap_or_default().to_owned();
+    let head = head(&row.signature).to_owned();
     GroupRow {
+        title: short_title(&row.title, &head).to_owned(),
         head,
         id: row.id,
-        title: row.title,
         place: None,
         state: row.state_name,
         service: row.service,
@@ -100,6 +100,21 @@ fn group_row(row: Row, day: Vec<u64>, month: Vec<u64>, hosts_reporting: Option<u
         last_seen: row.last_seen,
         assignee: row.assignee,
     }
+}
+
+/// Returns the cause, with which a signature begins.
+#[must_use]
+pub fn head(signature: &str) -> &str {
+    signature.split(" | ").next().unwrap_or_default()
+}
+
+/// Returns a title without the cause, beside which it is shown.
+#[must_use]
+pub fn short_title<'a>(title: &'a str, head: &str) -> &'a str {
+    let rest = title
+        .strip_prefix(head)
+        .and_then(|rest| rest.strip_prefix(" in "));
+    rest.unwrap_or(title)
 }
 
 fn filters(parameters: &ListParameters, services: &[String]) -> Vec<Filter> {
