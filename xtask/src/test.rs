@@ -114,13 +114,14 @@ fn all(options: Options, steps: &mut Steps) -> Result<(), Failure> {
     steps.step("check the demo's build", || {
         shell::run(shell::cargo().args(["check", "--package", "backtrail", "--no-default-features"]))
     })?;
-    // The end-to-end tests run the binary of this very build.
-    steps.step("build the binary", || {
-        shell::run(shell::cargo().args(["build", "--package", "backtrail"]))
+    // The end-to-end tests run the binaries of this very build.
+    steps.step("build the binaries", || {
+        shell::run(shell::cargo().args(["build", "--package", "backtrail", "--package", "backtrail-hub"]))
     })?;
-    let backtrail = shell::target().join("debug/backtrail");
-    let variables = steps.step("install readers and editors", || variables(&backtrail))?;
-    let built = steps.step("build tests", || programs::build(&backtrail))?;
+    let [backtrail, hub] =
+        ["debug/backtrail", "debug/backtrail-hub"].map(|program| shell::target().join(program));
+    let variables = steps.step("install readers and editors", || variables(&backtrail, &hub))?;
+    let built = steps.step("build tests", || programs::build(&[&backtrail, &hub]))?;
     let inputs = Inputs::find()?;
     let mut passed = Passed::read(shell::target().join("passed-tests.txt"));
     let built = built
@@ -226,14 +227,14 @@ fn install(extent: Extent) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The environment of the tests: the binary, and what was installed for them.
-fn variables(backtrail: &Path) -> Result<Vec<(String, String)>, Failure> {
+/// The environment of the tests: the binaries, and what was installed for them.
+fn variables(backtrail: &Path, hub: &Path) -> Result<Vec<(String, String)>, Failure> {
     let (readers, vscode) = (readers::install(), vscode::install()?);
     let own = |(name, path): (&str, &Path)| {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         (name.to_owned(), path.display().to_string())
     };
-    let mut variables = vec![own(("BACKTRAIL_BIN", backtrail))];
+    let mut variables = vec![own(("BACKTRAIL_BIN", backtrail)), own(("BACKTRAIL_HUB_BIN", hub))];
     variables.extend(readers.variables().into_iter().map(own));
     variables.extend(vscode.variables().into_iter().map(own));
     Ok(variables)

@@ -38,8 +38,8 @@ pub struct Ended {
 /// The package with tests of all other packages' programs.
 const END_TO_END: &str = "backtrail-tests";
 
-/// Builds the test programs of the workspace, which may run `backtrail`.
-pub fn build(backtrail: &Path) -> Result<Vec<TestProgram>, Failure> {
+/// Builds the test programs of the workspace. End-to-end tests may run the `binaries`.
+pub fn build(binaries: &[&Path]) -> Result<Vec<TestProgram>, Failure> {
     let mut cargo = shell::cargo();
     cargo.args(["test", "--workspace", "--no-run"]);
     println!("$ cargo test --workspace --no-run");
@@ -54,7 +54,7 @@ pub fn build(backtrail: &Path) -> Result<Vec<TestProgram>, Failure> {
     let mut programs = parse(&String::from_utf8_lossy(&output.stdout));
     for program in &mut programs {
         if program.name.starts_with(END_TO_END) {
-            program.others.push(backtrail.to_owned());
+            program.others.extend(binaries.iter().map(|&path| path.to_owned()));
         }
     }
     programs.push(TestProgram {
