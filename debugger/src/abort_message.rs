@@ -45,3 +45,59 @@ fn message_at(core: &Core, variable: Avma) -> Option<String> {
     let text = String::from_utf8(text).ok()?;
     Some(text.trim_end().to_owned()).filter(|text| !text.is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backtrail_bundle::core::{CoreContents, Segment, write};
+    use std::io::Cursor;
+
+    const VARIABLE_AT: u64 = 0x1000;
+    const MESSAGE_AT: u64 = 0x1100;
+
+    /// A core with the variable and a message in one page.
+    fn core(pointer: u64, message: &[u8]) -> Core {
+        let mut page = vec![0; 0x1000];
+        page[..8].copy_from_slice(&pointer.to_le_bytes());
+        page[0x104..0x104 + message.len()].copy_from_slice(message);
+        let contents = CoreContents {
+            segments: vec![Segment {
+                start: Avma(VARIABLE_AT),
+                size: 0x1000,
+                saved: 0x1000,
+                readable: true,
+                ..Segment::default()
+            }],
+            ..CoreContents::default()
+        };
+        let memory = |at: Avma, out: &mut [u8]| {
+            let from = (at.0 - VARIABLE_AT) as usize;
+            let count = out.len().min(page.len() - from);
+            out[..count].copy_from_slice(&page[from..from + count]);
+            count
+        };
+        let mut file = Cursor::new(Vec::new());
+        write(&mut file, &contents, memory).unwrap();
+        Core::parse(file.into_inner().into(), "core").unwrap()
+    }
+
+    fn message(pointer: u64, message: &[u8]) -> Option<String> {
+        message_at(&core(pointer, message), Avma(VARIABLE_AT))
+    }
+
+    #[test]
+    fn text_after_the_size_is_the_message() {
+        let found = message(MESSAGE_AT, b"a.c:3: Assertion `x' failed.\n\0rest");
+        assert_eq!(found.as_deref(), Some("a.c:3: Assertion `x' failed."));
+    }
+
+    #[test]
+    fn missing_or_malformed_text_is_no_message() {
+        assert_eq!(message(0, b"x\0"), None);
+        assert_eq!(message(u64::MAX - 1, b"x\0"), None);
+        assert_eq!(message(MESSAGE_AT, b"\n\0"), None);
+        assert_eq!(message(MESSAGE_AT, b"\xff\xfe\0"), None);
+        // The text has no end within the limit and the memory of the core.
+        assert_eq!(message(MESSAGE_AT, &[b'x'; 0xefc]), None);
+    }
+}
