@@ -115,7 +115,11 @@ pub(super) fn analyze(arguments: &AnalyzeArguments) -> Result<(), (u8, String)> 
         source_paths: arguments.source_dir.clone(),
         ..OpenOptions::default()
     };
-    let failed = |error: Error| (EXIT_REFUSED, error.to_string());
+    // A file that cannot be read is not the bundle's fault.
+    let failed = |error: Error| match error.is_refused() || matches!(error, Error::NoThreads(_)) {
+        true => (EXIT_REFUSED, error.to_string()),
+        false => (1, error.to_string()),
+    };
     let session = Session::open(&arguments.bundle, &options, &watch).map_err(failed)?;
     let analysis = collect(session, &arguments.redact, &watch).map_err(failed)?;
     let json =
