@@ -92,12 +92,13 @@ pub fn render(view: &GroupsPage) -> Markup {
                 @match view.total {
                     Some(1) => "1 group",
                     Some(total) => { (number(total)) " groups" },
+                    None if view.groups.is_empty() => {},
                     None => "many groups",
                 }
                 @if !view.frame.search.is_empty() { " with “" (shown_to(&view.frame.search, 80)) "”" }
             }
         }
-        (filters(view))
+        @if !view.filters.is_empty() { (filters(view)) }
         @if view.groups.is_empty() { (nothing(is_filtered)) }
         @else {
             (table(view))
@@ -140,7 +141,7 @@ fn nothing(is_filtered: bool) -> Markup {
             } @else {
                 h2 { "No crashes yet" }
                 p { "Hosts send their crashes after the collector knows the address of this hub:" }
-                pre { code { "# /etc/backtrail/collector.toml\n[hub]\nurl = \"https://HUB\"\ntoken-file = \"/etc/backtrail/hub-token\"" } }
+                pre { code { "# /etc/backtrail/collector.toml\n[hub]\nurl = \"https://HUB\"\ntoken_file = \"/etc/backtrail/hub-token\"" } }
                 p { "A single bundle comes by " code { "backtrail push BUNDLE" } "." }
             }
         }

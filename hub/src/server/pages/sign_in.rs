@@ -33,7 +33,7 @@ pub fn render(view: &SignInPage) -> Markup {
                 button type="submit" class="button primary" { "Sign in" }
             }
             p class="dim" { "An administrator creates a token with the scope " code { "read" } " under Settings, or on the hub's machine with "
-                code { "backtrail-hub token create NAME --scope read" } "." }
+                code { "backtrail-hub token NAME --scope read" } "." }
         }
     };
     let frame = PageFrame {
