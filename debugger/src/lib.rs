@@ -15,6 +15,7 @@ pub mod calls;
 pub mod code;
 pub mod compare;
 pub mod coverage;
+pub mod crash_stack;
 pub mod disassembly;
 mod error;
 pub mod evaluation;

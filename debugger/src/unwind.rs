@@ -126,6 +126,11 @@ pub(crate) trait FrameHistory {
     /// The last instruction was a return, so that a bad pointer was not called.
     fn has_returned(&self) -> bool;
 
+    /// Returns whether the names of functions may be read, which takes debug information.
+    fn reads_functions(&self) -> bool {
+        true
+    }
+
     /// Returns the possible unwind rules of a frame at `pc`, by its number from the innermost one,
     /// and its return address.
     fn rules(&self, number: usize, pc: Avma) -> Option<(Vec<UnwindRow>, Avma)>;
@@ -281,6 +286,9 @@ impl Unwinder<'_> {
 
     /// Returns whether the frame is of the program's entry function.
     fn is_program_entry(&self, frame: &PhysicalFrame) -> bool {
+        if !self.past.reads_functions() {
+            return false;
+        }
         let function = self.symbols.function_at(frame.look_up());
         function.is_some_and(|function| Some(function.entry) == self.memory.program_entry())
     }

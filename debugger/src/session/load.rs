@@ -21,6 +21,7 @@ use backtrail_decoder::{
 };
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, Nanos, Pid, Tid, TscConversion};
+use backtrail_symbolizer::DebugSearch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -89,15 +90,10 @@ impl Prepared {
         search.confined = Some(bundle.debug_root());
         let mut files = modules::BundleFiles::new(bundle, &search);
         for process in &manifest.processes {
-            let core = bundle.core_of(process.pid)?;
-            let (mapped, code) = files.map(&process.modules, core.as_ref());
-            let image = Arc::new(image_of(bundle, process, manifest.tsc, code)?);
-            let since = |time| image.version_since(manifest.tsc.map(|tsc| tsc.tsc(time)));
-            let symbols = mapped.over_time(since, &mut files.notes);
-            images.insert(process.pid, Arc::clone(&image));
-            let mode = code_mode::of_bundle(bundle, process)?;
-            notes.extend(code_mode::note(process, mode));
-            processes.push(Process::new(process.pid, symbols, image, mode));
+            let opened = open_process(bundle, process, &mut files)?;
+            images.insert(process.pid, Arc::clone(&opened.image));
+            notes.extend(code_mode::note(process, opened.mode));
+            processes.push(opened);
         }
         notes.append(&mut files.notes);
         let warnings = std::mem::take(&mut files.warnings);
@@ -111,6 +107,28 @@ impl Prepared {
             warnings,
         })
     }
+}
+
+/// Maps the code of a process, and finds the symbols' files.
+fn open_process(
+    bundle: &Bundle,
+    process: &manifest::Process,
+    files: &mut modules::BundleFiles<'_>,
+) -> Result<Process> {
+    let tsc = bundle.manifest().tsc;
+    let core = bundle.core_of(process.pid)?;
+    let (mapped, code) = files.map(&process.modules, core.as_ref());
+    let image = Arc::new(image_of(bundle, process, tsc, code)?);
+    let since = |time| image.version_since(tsc.map(|tsc| tsc.tsc(time)));
+    let symbols = mapped.over_time(since, &mut files.notes);
+    let mode = code_mode::of_bundle(bundle, process)?;
+    Ok(Process::new(process.pid, symbols, image, mode))
+}
+
+/// Returns a process of a bundle by the bundle's own files. Its packets are not read.
+pub(crate) fn process_of(bundle: &Bundle, process: &manifest::Process) -> Result<Process> {
+    let search = DebugSearch::none();
+    open_process(bundle, process, &mut modules::BundleFiles::new(bundle, &search))
 }
 
 fn open_bundle(bundle: Bundle, path: &Path, options: &OpenOptions, watch: &Watch<'_>) -> Result<Session> {

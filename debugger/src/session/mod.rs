@@ -29,6 +29,8 @@ pub use call_name::CallName;
 use decoding::UndecodedHistory;
 pub use functions::SymbolFunctions;
 pub use load::Prepared;
+pub(crate) use load::process_of;
+pub(crate) use modules::{loads, lowest};
 pub use process::{CodeMode, Process};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};

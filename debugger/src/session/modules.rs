@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A `PT_LOAD` segment of a module's file.
-pub(super) struct LoadSegment {
+pub(crate) struct LoadSegment {
     pub at: Svma,
     pub size: u64,
     /// The part of the file with its contents.
@@ -26,7 +26,7 @@ pub(super) struct LoadSegment {
 }
 
 /// Returns the `PT_LOAD` segments of an ELF file.
-pub(super) fn loads(bytes: &[u8]) -> Vec<LoadSegment> {
+pub(crate) fn loads(bytes: &[u8]) -> Vec<LoadSegment> {
     match bytes.get(4) {
         Some(class) if *class == ELFCLASS32.0 => loads_of::<FileHeader32<LittleEndian>>(bytes),
         _ => loads_of::<FileHeader64<LittleEndian>>(bytes),
@@ -57,7 +57,7 @@ fn loads_of<H: FileHeader<Endian = LittleEndian>>(bytes: &[u8]) -> Vec<LoadSegme
 }
 
 /// Returns the lowest stated address.
-pub(super) fn lowest(loads: &[LoadSegment]) -> Option<Svma> {
+pub(crate) fn lowest(loads: &[LoadSegment]) -> Option<Svma> {
     loads.iter().map(|load| load.at).min()
 }
 
