@@ -9,12 +9,16 @@ pub use collector::{Collect, CrashSelection, Crashes, CrashesDebug, CrashesList,
 mod export;
 #[cfg(feature = "profile")]
 mod fdo;
+#[cfg(feature = "hub")]
+mod hub;
 #[cfg(feature = "profile")]
 mod profile;
 
 pub use export::{Export, ExportClock, ExportFormat};
 #[cfg(feature = "profile")]
 pub use fdo::{Fdo, FdoFormat};
+#[cfg(feature = "hub")]
+pub use hub::{HubOptions, Login, OpenLink, Push};
 #[cfg(feature = "profile")]
 pub use profile::{
     Profile, ProfileDiff, ProfileExport, ProfileFormat, ProfileReport, ProfileSelection, ProfileView,
@@ -94,6 +98,15 @@ pub enum Command {
     Pack(Pack),
     /// Unpack a .btz file into a bundle directory
     Unpack(Unpack),
+    #[cfg(feature = "hub")]
+    /// Send crashes to the hub of a team, and print their links
+    Push(Push),
+    #[cfg(feature = "hub")]
+    /// Store the address of a hub and a token for it
+    Login(Login),
+    #[cfg(feature = "hub")]
+    /// Open the link of a hub's crash in VS Code
+    Open(OpenLink),
     /// Print the completion script for a shell
     Completions(Completions),
     #[cfg(feature = "collector")]
@@ -466,9 +479,9 @@ pub enum DumpKind {
 /// `backtrail debug`.
 #[derive(Debug, Args)]
 pub struct Debug {
-    /// A bundle directory, a .btz file, or an ELF core, also compressed by zstd, xz, gzip or lz4
-    /// [default: the newest core that systemd-coredump stored]
-    #[arg(value_name = "BUNDLE|CORE")]
+    /// A bundle directory, a .btz file, the link of a hub's crash, or an ELF core, also compressed
+    /// by zstd, xz, gzip or lz4 [default: the newest core that systemd-coredump stored]
+    #[arg(value_name = "BUNDLE|LINK|CORE")]
     pub input: Option<PathBuf>,
     /// The directory of systemd-coredump
     #[arg(long, value_name = "DIR", default_value = "/var/lib/systemd/coredump")]

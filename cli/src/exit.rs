@@ -40,8 +40,14 @@ impl Failure {
         }
     }
 
+    /// Returns the exit status.
+    #[cfg(feature = "hub")]
+    pub fn status(&self) -> u8 {
+        self.status
+    }
+
     /// Builds the failure for a canceled command, with the status that shells use for the signal.
-    fn canceled(message: impl Display) -> Self {
+    pub fn canceled(message: impl Display) -> Self {
         Self {
             status: interrupt::status().unwrap_or(1),
             ..Self::failed(message)
@@ -110,6 +116,19 @@ impl From<backtrail_export::Error> for Failure {
                 closed_pipe: error.is_closed_pipe(),
                 ..Self::failed(error)
             },
+        }
+    }
+}
+
+#[cfg(feature = "hub")]
+impl From<backtrail_report::client::Error> for Failure {
+    fn from(error: backtrail_report::client::Error) -> Self {
+        match error {
+            backtrail_report::client::Error::Canceled => Self::canceled(error),
+            backtrail_report::client::Error::Address { .. } | backtrail_report::client::Error::Link(_) => {
+                Self::usage(error)
+            }
+            error => Self::failed(error),
         }
     }
 }

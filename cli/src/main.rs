@@ -4,6 +4,8 @@
 mod args;
 mod command;
 mod exit;
+#[cfg(feature = "hub")]
+mod hub;
 mod interrupt;
 mod open;
 mod output;
@@ -70,6 +72,12 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Fdo(args) => command::fdo::run(&args),
         Command::Pack(args) => command::pack::pack(&args),
         Command::Unpack(args) => command::pack::unpack(&args),
+        #[cfg(feature = "hub")]
+        Command::Push(args) => command::push::run(&args),
+        #[cfg(feature = "hub")]
+        Command::Login(args) => command::login::run(&args),
+        #[cfg(feature = "hub")]
+        Command::Open(args) => command::open_link::run(&args),
         Command::LastWord(args) => command::last_word::run(&args),
         Command::Completions(args) => command::completions::run(&args),
         #[cfg(feature = "collector")]

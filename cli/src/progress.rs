@@ -26,6 +26,11 @@ impl Bar {
     /// Shows the progress of the work.
     pub fn update(&self, progress: Progress) {
         let Progress { stage, done, total } = progress;
+        self.show(stage.describe(), done, total);
+    }
+
+    /// Shows that `done` of `total` bytes or items of a piece of work are done.
+    pub fn show(&self, work: &'static str, done: u64, total: u64) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         if total != 0 && done >= total {
             shown.clear();
@@ -41,7 +46,7 @@ impl Bar {
             bar.set_style(ProgressStyle::with_template(style).unwrap_or(ProgressStyle::default_bar()));
             bar
         });
-        bar.set_message(stage.describe());
+        bar.set_message(work);
         bar.set_length(total.max(done));
         bar.set_position(done);
     }

@@ -22,6 +22,28 @@ pub fn print_error(line: &str) {
     let _ = writeln!(std::io::stderr(), "backtrail: {}", visible(line));
 }
 
+/// Asks for a secret on standard error. The terminal does not show what is typed, if stty(1) can
+/// change that.
+#[cfg(feature = "hub")]
+pub fn ask_secret(question: &str) -> io::Result<String> {
+    let stty = |mode: &str| {
+        let status = std::process::Command::new("stty").arg(mode).status();
+        status.is_ok_and(|status| status.success())
+    };
+    let mut error = io::stderr();
+    write!(error, "{}", visible(question))?;
+    error.flush()?;
+    let is_hidden = stty("-echo");
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    if is_hidden {
+        stty("echo");
+        writeln!(error)?;
+    }
+    read?;
+    Ok(answer)
+}
+
 /// Asks a question on standard error, and returns whether the answer is yes. An empty line means
 /// yes, and the end of the input no.
 pub fn ask(question: &str) -> io::Result<bool> {

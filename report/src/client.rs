@@ -165,7 +165,10 @@ impl HubClient {
             .map_err(|error| self.unexpected(&error.to_string()))?;
         let answer = self.agent.run(request).map_err(|error| Error::Connection {
             hub: self.address.to_string(),
-            problem: error.to_string(),
+            problem: match error {
+                ureq::Error::Io(error) => error.to_string(),
+                error => error.to_string(),
+            },
         })?;
         Ok(Answer(answer))
     }

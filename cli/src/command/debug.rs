@@ -16,8 +16,17 @@ use std::path::{Path, PathBuf};
 
 /// Opens the debugger at the crash. With `--batch`, or without a terminal, runs commands and exits.
 pub fn run(args: &Debug) -> Result<(), Failure> {
+    let can_ask = !args.batch && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let input = match &args.input {
+        Some(input) => input.clone(),
+        // Ctrl-C at its question ends the program.
+        None => newest_core(&args.core_dir, can_ask)?,
+    };
+    let interrupt = Interrupt::install();
+    let (input, linked_position) = located(&input, &interrupt)?;
+    let at = args.at.as_ref().or(linked_position.as_ref());
     let mut commands = Vec::new();
-    commands.extend(args.at.iter().map(|position| format!("goto {position}")));
+    commands.extend(at.map(|position| format!("goto {position}")));
     if let Some(file) = &args.file {
         let text = std::fs::read_to_string(file)
             .map_err(|error| Failure::failed(format_args!("cannot read {}: {error}", file.display())))?;
@@ -29,12 +38,6 @@ pub fn run(args: &Debug) -> Result<(), Failure> {
     options.main_calls = true;
     options.first = Some(OpenOptions::FIRST);
     options.source_paths.extend(args.decode.symfs.iter().cloned());
-    let can_ask = !args.batch && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    let input = match &args.input {
-        Some(input) => input.clone(),
-        None => newest_core(&args.core_dir, can_ask)?,
-    };
-    let interrupt = Interrupt::install();
     let session = open::session(&input, &options, &interrupt)?;
     let bar = Bar::default();
     let progress = |progress: Progress| bar.update(progress);
@@ -54,7 +57,7 @@ pub fn run(args: &Debug) -> Result<(), Failure> {
             &progress,
         )?);
     }
-    if !args.batch && commands.len() == usize::from(args.at.is_some()) {
+    if !args.batch && commands.len() == usize::from(at.is_some()) {
         let typed = std::io::read_to_string(std::io::stdin())
             .map_err(|error| Failure::failed(format_args!("cannot read commands from stdin: {error}")))?;
         commands.extend(typed.lines().map(str::to_owned));
@@ -82,6 +85,27 @@ pub fn run(args: &Debug) -> Result<(), Failure> {
         1 => Err(Failure::failed("one command failed")),
         count => Err(Failure::failed(format_args!("{count} commands failed"))),
     }
+}
+
+/// Returns the file of an input, and the position that it names. The bundle of a link is downloaded.
+#[cfg(feature = "hub")]
+fn located(input: &Path, interrupt: &Interrupt) -> Result<(PathBuf, Option<String>), Failure> {
+    use crate::hub::{cache, settings};
+    use backtrail_report::client::CrashLink;
+    match input.to_str().filter(|text| CrashLink::is_address(text)) {
+        Some(text) => {
+            let allows_http = settings::allows_http();
+            let link = CrashLink::parse(text, allows_http)?;
+            Ok((cache::bundle(&link, allows_http, interrupt)?, link.position))
+        }
+        None => Ok((input.to_owned(), None)),
+    }
+}
+
+/// Returns the file of an input.
+#[cfg(not(feature = "hub"))]
+fn located(input: &Path, _interrupt: &Interrupt) -> Result<(PathBuf, Option<String>), Failure> {
+    Ok((input.to_owned(), None))
 }
 
 /// Returns the newest stored core if the user wants it. Without a terminal, only names it.

@@ -27,11 +27,17 @@ pub mod info;
 pub mod install;
 pub mod last_word;
 pub mod latency;
+#[cfg(feature = "hub")]
+pub mod login;
+#[cfg(feature = "hub")]
+pub mod open_link;
 pub mod pack;
 #[cfg(feature = "collector")]
 pub mod package_files;
 #[cfg(feature = "profile")]
 pub mod profile;
+#[cfg(feature = "hub")]
+pub mod push;
 pub mod record;
 #[cfg(feature = "collector")]
 pub mod snapshot;

@@ -1,0 +1,129 @@
+//! `backtrail push`: sends crashes to the hub.
+
+use crate::args::Push;
+use crate::exit::Failure;
+use crate::hub::report::{ReportNames, crash_report, excluded_modules, size_of};
+use crate::hub::{settings, transfer};
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+use crate::terminal;
+use backtrail_bundle::Bundle;
+use backtrail_report::client::{Error, HubClient, Upload, UploadEvent, UploadKind};
+use backtrail_report::{CrashReport, Receipt};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+/// A pushed crash as JSON.
+#[derive(Serialize)]
+struct PushedCrash<'a> {
+    bundle: &'a Path,
+    id: &'a str,
+    link: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<&'a str>,
+    /// Whether the hub took the bundle.
+    sent: bool,
+    /// The number of sent bytes of the bundle.
+    bytes: u64,
+}
+
+/// Sends each bundle, and prints the link of its crash.
+pub fn run(args: &Push) -> Result<(), Failure> {
+    let interrupt = Interrupt::install();
+    let client = settings::client(&args.hub)?;
+    let mut first_failure = None;
+    for path in &args.bundles {
+        match push(path, args, &client, &interrupt) {
+            Ok(()) => {}
+            // The next bundle would fail in the same way.
+            Err(failure) if args.bundles.len() == 1 || failure.status() != 3 => return Err(failure),
+            Err(failure) => {
+                failure.report();
+                first_failure.get_or_insert(failure.status());
+            }
+        }
+    }
+    match first_failure {
+        None => Ok(()),
+        Some(_) => Err(Failure::of("some bundles were not sent", true)),
+    }
+}
+
+fn push(path: &Path, args: &Push, client: &HubClient, interrupt: &Interrupt) -> Result<(), Failure> {
+    let opened = Bundle::open(path)?;
+    let names = ReportNames {
+        service: args.service.as_deref(),
+        build: args.build.as_deref(),
+        host: None,
+    };
+    let size = size_of(opened.root());
+    let report = crash_report(&opened, Some(size), names)?;
+    let receipt = send(client, &report, interrupt)?;
+    let sent = send_bundle(&opened, &report, &receipt, client, interrupt)?;
+    let mut output = Output::new();
+    if args.json {
+        let pushed = PushedCrash {
+            bundle: path,
+            id: receipt.id.as_str(),
+            link: &receipt.link,
+            group: receipt.group.as_deref(),
+            sent: sent.is_some(),
+            bytes: sent.unwrap_or(0),
+        };
+        output.json("backtrail-push/1", &pushed)?;
+    } else {
+        writeln!(output, "{}", terminal::plain(&receipt.link))?;
+    }
+    output.finish()
+}
+
+fn send(client: &HubClient, report: &CrashReport, interrupt: &Interrupt) -> Result<Receipt, Failure> {
+    let (client, report) = (client.clone(), report.clone());
+    let receipts = transfer::run(interrupt, "sending the report", move |_| client.send(&[report]))?;
+    let receipt = receipts.into_iter().next();
+    receipt.ok_or_else(|| Failure::failed("the hub answered without a receipt"))
+}
+
+/// Sends the bundle without the modules that the hub has, and returns its size. Returns `None` if
+/// the hub did not ask for the bundle, and does not take it.
+fn send_bundle(
+    bundle: &Bundle,
+    report: &CrashReport,
+    receipt: &Receipt,
+    client: &HubClient,
+    interrupt: &Interrupt,
+) -> Result<Option<u64>, Failure> {
+    let excluded = match &receipt.wants {
+        Some(wanted) => excluded_modules(report, &wanted.modules),
+        // The hub named no missing modules, so that it gets all.
+        None => BTreeSet::new(),
+    };
+    let directory = tempfile::tempdir()
+        .map_err(|error| Failure::failed(format_args!("cannot create a temporary directory: {error}")))?;
+    let packed = directory.path().join("bundle.btz");
+    backtrail_bundle::pack_without(bundle.root(), &packed, &excluded, &interrupt.cancel_token())?;
+    let unreadable = |error| Failure::failed(format_args!("cannot read {}: {error}", packed.display()));
+    let file = std::fs::File::open(&packed).map_err(unreadable)?;
+    let size = file.metadata().map_err(unreadable)?.len();
+    let (client, id, is_wanted) = (client.clone(), receipt.id.clone(), receipt.wants.is_some());
+    transfer::run(interrupt, "uploading", move |progress| {
+        let upload = Upload {
+            kind: UploadKind::Bundle,
+            subject: id.as_str(),
+            file: &file,
+            resume: None,
+        };
+        let uploaded = client.upload(upload, &mut |event| match event {
+            UploadEvent::Progress { done, total } => progress.update(done, total),
+            UploadEvent::Started { .. } => ControlFlow::Continue(()),
+        });
+        match uploaded {
+            Ok(()) => Ok(Some(size)),
+            Err(Error::Refused { .. }) if !is_wanted => Ok(None),
+            Err(error) => Err(error),
+        }
+    })
+}

@@ -1,0 +1,6 @@
+//! The hub of a team: settings, reports, transfers and downloaded bundles.
+
+pub mod cache;
+pub mod report;
+pub mod settings;
+pub mod transfer;
