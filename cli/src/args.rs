@@ -124,6 +124,10 @@ pub enum Command {
     /// Read one crash for the collector
     #[command(hide = true)]
     CoreWorker,
+    #[cfg(all(feature = "collector", feature = "hub"))]
+    /// Send the collector's crashes to a hub
+    #[command(hide = true)]
+    CollectSender,
     #[cfg(feature = "collector")]
     /// Restore core_pattern after the collector was killed
     #[command(hide = true)]

@@ -55,6 +55,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::CoreHandler(args) => command::core_handler::run(&args),
         #[cfg(feature = "collector")]
         Command::CoreWorker => command::core_worker::run(),
+        #[cfg(all(feature = "collector", feature = "hub"))]
+        Command::CollectSender => command::collect_sender::run(),
         #[cfg(feature = "collector")]
         Command::CoreGuard(args) => command::core_guard::run(&args),
         Command::Import(import) => command::import::run(&import),

@@ -41,9 +41,46 @@ pub struct Config {
     pub limit: LimitConfig,
     /// Intel PT.
     pub trace: TraceConfig,
+    /// The hub that gets the crashes.
+    pub hub: HubConfig,
     /// Functions whose calls cause a bundle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub function: Vec<FunctionConfig>,
+}
+
+/// `[hub]`: the hub that gets crashes and heartbeats.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HubConfig {
+    /// The hub's address. `None`: nothing is sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// The file with the token. Root reads it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
+    /// The build of all programs. `None`: each program's build id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build: Option<String>,
+    /// The service of all programs. `None`: each program's file name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// The part of a crash that is sent.
+    pub send: SendPolicy,
+    /// Whether HTTP to other machines is allowed.
+    pub insecure_http: bool,
+}
+
+/// The part of a crash that is sent to the hub.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SendPolicy {
+    /// The report, and the bundle if the hub asks for it.
+    #[default]
+    Bundles,
+    /// The report with its stack. Memory and history stay on the host.
+    Stacks,
+    /// Nothing.
+    None,
 }
 
 /// `[crash]`.
@@ -176,6 +213,7 @@ impl Default for Config {
             crash: CrashConfig::default(),
             limit: LimitConfig::default(),
             trace: TraceConfig::default(),
+            hub: HubConfig::default(),
             function: Vec::new(),
         }
     }
@@ -283,6 +321,7 @@ impl Config {
         if self.crash.priority > 99 {
             return Err("crash.priority is a real-time priority: 0 to 99".to_owned());
         }
+        self.hub.check()?;
         let ring = self.trace.ring.0;
         if !ring.is_power_of_two() || !(8 << 10..=4 << 30).contains(&ring) {
             return Err("trace.ring must be a power of two, from 8K to 4G".to_owned());
@@ -310,6 +349,32 @@ impl Config {
     }
 }
 
+impl HubConfig {
+    /// Checks the rules that the types do not express. The sender checks the address.
+    fn check(&self) -> std::result::Result<(), String> {
+        const MAX_NAME: usize = 255;
+        let is_name =
+            |name: &String| (1..=MAX_NAME).contains(&name.len()) && !name.chars().any(char::is_control);
+        for (key, name) in [
+            ("url", &self.url),
+            ("build", &self.build),
+            ("service", &self.service),
+        ] {
+            if !name.as_ref().is_none_or(is_name) {
+                return Err(format!(
+                    "hub.{key} must have 1 to {MAX_NAME} printable characters"
+                ));
+            }
+        }
+        match &self.token_file {
+            Some(file) if !file.is_absolute() => {
+                Err(format!("hub.token_file = {file:?} must begin with a slash"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -329,12 +394,14 @@ mod tests {
         let config = parse(
             "spool = \"/s\"\nspool_limit = \"2G\"\n[crash]\nsignals = [\"SIGSEGV\", \"ABRT\"]\nhold = \"pipe\"\n\
              core = \"stacks\"\nhold_limit = \"500ms\"\n[trace]\nsource = \"none\"\nring = 8388608\n\
+             [hub]\nurl = \"https://hub.example.com\"\nsend = \"stacks\"\n\
              [[function]]\nbinary = \"/bin/x\"\nsymbol = \"handle\"\nlonger_than = \"50ms\"\n",
         )
         .unwrap();
         assert_eq!(config.spool_limit, Size(2 << 30));
         assert_eq!(config.crash.signals.iter().collect::<Vec<_>>(), [6, 11]);
         assert_eq!(config.trace.ring, Size(8 << 20));
+        assert_eq!(config.hub.send, SendPolicy::Stacks);
         assert_eq!(
             config.function[0].longer_than,
             Some(Span(Duration::from_millis(50)))
@@ -357,6 +424,9 @@ mod tests {
             ("[crash]\nattach = \"magic\"", "crash.attach"),
             ("[trace]\nring = \"3M\"", "power of two"),
             ("[limit]\nper_second = nan", "limit.per_second"),
+            ("[hub]\nbuild = \"\"", "hub.build"),
+            ("[hub]\ntoken_file = \"token\"", "hub.token_file"),
+            ("[hub]\nsend = \"cores\"", "line 2: unknown variant `cores`"),
             ("= 7", "line 1"),
         ] {
             let error = parse(text).unwrap_err();

@@ -25,6 +25,7 @@ use crate::metrics::Metrics;
 use crate::pattern::{SavedPattern, Sysctl};
 use crate::probe::{Probe, ProbeOptions};
 use crate::runtime::{Runtime, RuntimeLock};
+use crate::sender::SenderSupervisor;
 use crate::spool::Spool;
 use crate::users::Users;
 use crate::wire::Listener;
@@ -91,6 +92,7 @@ struct Daemon {
     recorders: Arc<Listener>,
     socket: Option<Arc<UnixListener>>,
     threads: work::Threads,
+    sender: SenderSupervisor,
 }
 
 impl Daemon {
@@ -151,6 +153,14 @@ impl Daemon {
             threads.read_functions(&shared, functions)?;
         }
         threads.control(&shared, control)?;
+        let sender = {
+            let (configured, marking) = (Arc::clone(&shared), Arc::clone(&shared));
+            SenderSupervisor::start(
+                &shared.saver.config().spool,
+                Box::new(move || configured.saver.config().hub.clone()),
+                Box::new(move |id| marking.saver.spool.mark_sent(id)),
+            )?
+        };
         tracing::info!("ready");
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
         Ok(Self {
@@ -164,6 +174,7 @@ impl Daemon {
             recorders,
             socket,
             threads,
+            sender,
         })
     }
 
@@ -247,6 +258,7 @@ impl Daemon {
     fn stop(mut self) -> Result<()> {
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
         tracing::info!("stopping");
+        self.sender.stop();
         let restored = self.sysctl.restore(&self.shared.runtime, self.saved.as_ref());
         self.listener.shut_down();
         self.recorders.shut_down();

@@ -3,7 +3,8 @@
 //! From the bottom up: [`config`] has the settings, and [`runtime`] and [`spool`] are the two
 //! directories. [`probe`] reports crashes within a fraction of a millisecond. [`hardware`] keeps
 //! the traces of all processors. [`pattern`], [`handler`] and [`guard`] make the kernel hold a
-//! crashing process. [`crash`] saves it as a bundle, and [`daemon`] runs all of this. [`wire`] has
+//! crashing process. [`crash`] saves it as a bundle, and [`daemon`] runs all of this. [`sender`]
+//! starts the process that sends crashes to a hub. [`wire`] has
 //! the messages between its processes, and [`unit`] the systemd units.
 #![cfg(target_os = "linux")]
 
@@ -30,6 +31,7 @@ mod quota;
 pub mod realtime;
 pub mod recorder_client;
 pub mod runtime;
+pub mod sender;
 pub mod spool;
 mod trust;
 pub mod unit;

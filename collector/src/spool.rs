@@ -6,10 +6,8 @@
 mod entry;
 mod eviction;
 mod hand_over;
-mod sender;
 
 pub use entry::StoredBundle;
-pub use sender::BundleSender;
 
 use crate::config::Size;
 use crate::error::{Error, Result};
@@ -338,6 +336,7 @@ impl Spool {
             }
         }
         if dropped != 0 {
+            tracing::warn!("removed {dropped} crash(es) that were not sent, to make room in the spool");
             let path = self.directory.join(DROPPED);
             let _ = fs::write(path, (self.dropped() + dropped).to_string());
         }
@@ -355,12 +354,7 @@ impl Spool {
 
     /// Returns the size, owner and sent state of each bundle.
     fn measure(&self, names: Vec<String>) -> Vec<Candidate> {
-        let sent: HashSet<_> = fs::read_dir(self.directory.join(SENT))
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.file_name())
-            .collect();
+        let sent = self.sent_names();
         let mut known = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         let mut usage = HashMap::with_capacity(names.len());
         let mut candidates = Vec::with_capacity(names.len());
@@ -422,22 +416,42 @@ impl Spool {
         Ok(())
     }
 
-    /// Sends the unsent bundles, oldest first. Returns how many were sent.
+    /// Returns the names of the bundles that were not sent, oldest first. No bundle is opened.
     ///
     /// # Errors
-    /// The sender's error. Bundles that were sent before stay marked as sent.
-    pub fn send(&self, sender: &mut dyn BundleSender) -> Result<usize> {
-        let mut taken = 0;
-        for stored in self.entries()?.into_iter().filter(|stored| !stored.sent) {
-            sender.send(&stored)?;
-            let sent = self.directory.join(SENT);
-            let mark = sent.join(&stored.id);
-            fs::create_dir_all(&sent)
-                .and_then(|()| fs::File::create(&mark).map(drop))
-                .map_err(Error::file("write", &mark))?;
-            taken += 1;
+    /// When the directory cannot be read.
+    pub fn unsent(&self) -> Result<Vec<String>> {
+        let mut names = self.names()?;
+        let sent = self.sent_names();
+        names.retain(|name| !sent.contains(std::ffi::OsStr::new(name)));
+        names.sort_by_key(|name| entry::number(name));
+        Ok(names)
+    }
+
+    /// Marks a bundle as sent. From then on it may be removed before others.
+    ///
+    /// # Errors
+    /// When there is no bundle with this name, or the mark cannot be written.
+    pub fn mark_sent(&self, id: &str) -> Result<()> {
+        let is_name = entry::number(id).is_some() && !id.contains('/');
+        if !is_name || !self.directory.join(id).is_dir() {
+            return Err(Error::NoSuchCrash {
+                id: id.to_owned(),
+                spool: self.directory.clone(),
+            });
         }
-        Ok(taken)
+        let sent = self.directory.join(SENT);
+        let mark = sent.join(id);
+        fs::create_dir_all(&sent)
+            .and_then(|()| fs::File::create(&mark).map(drop))
+            .map_err(Error::file("write", &mark))
+    }
+
+    /// Returns the names of sent bundles.
+    fn sent_names(&self) -> HashSet<std::ffi::OsString> {
+        let marks = fs::read_dir(self.directory.join(SENT));
+        let marks = marks.into_iter().flatten().flatten();
+        marks.map(|entry| entry.file_name()).collect()
     }
 }
 

@@ -3,6 +3,8 @@
 pub mod check;
 #[cfg(feature = "collector")]
 pub mod collect;
+#[cfg(all(feature = "collector", feature = "hub"))]
+pub mod collect_sender;
 pub mod completions;
 #[cfg(feature = "collector")]
 pub mod core_guard;

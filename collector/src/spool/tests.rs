@@ -85,28 +85,35 @@ fn oldest_bundles_are_removed_and_counted() {
 
 #[test]
 fn sent_bundles_are_removed_first() {
-    struct Server(Vec<String>);
-    impl BundleSender for Server {
-        fn send(&mut self, stored: &StoredBundle) -> Result<()> {
-            if self.0.len() == 1 {
-                return Err(Error::Unable("the server is full".to_owned()));
-            }
-            self.0.push(stored.id.clone());
-            Ok(())
-        }
-    }
     let folder = tempfile::tempdir().unwrap();
     let spool = Spool::create(folder.path(), Size(1 << 30), Size(0)).unwrap();
     let first = add(&spool, "x", 100_000);
     let second = add(&spool, "y", 100_000);
-    add(&spool, "z", 100_000);
-    let mut server = Server(Vec::new());
-    assert!(spool.send(&mut server).is_err());
-    assert_eq!(server.0, [first]);
+    let third = add(&spool, "z", 100_000);
+    spool.mark_sent(&first).unwrap();
+    assert_eq!(spool.unsent().unwrap(), [second.clone(), third]);
     let small = Spool::open(folder.path(), Size(250_000), Size(0));
     assert_eq!(small.make_room().unwrap(), 0, "a sent one goes, and is no loss");
     assert_eq!(ids(&small).first(), Some(&second));
     assert_eq!(small.dropped(), 0);
+}
+
+#[test]
+fn only_bundles_are_marked_as_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = Spool::create(folder.path(), Size(1 << 30), Size(0)).unwrap();
+    let id = add(&spool, "x", 1000);
+    for wrong in [
+        "",
+        "..",
+        "000009-none-1",
+        ".sent",
+        &format!("000001-/../{id}"),
+        &format!("{id}/core"),
+    ] {
+        assert!(spool.mark_sent(wrong).is_err(), "{wrong}");
+    }
+    assert_eq!(spool.unsent().unwrap(), [id]);
 }
 
 #[test]

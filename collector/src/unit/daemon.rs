@@ -68,7 +68,7 @@ impl Installer {
         format!(
             "\
 # {}. Put your own changes into a drop-in: systemctl edit {NAME}
-# It depends on the spool, the runtime directory and the ring size in {}.
+# It depends on the spool, the runtime directory, the ring size and the hub in {}.
 # After changing one of them, {after}
 ",
             self.origin(),
@@ -79,6 +79,18 @@ impl Installer {
 
 /// Memory for the daemon and the bundle that is being written, without trace copies and sideband.
 const MEMORY: u64 = 512 << 20;
+/// Memory for the sender, most of it pages of the files that it packs.
+const SENDER: u64 = 256 << 20;
+/// The network of a collector without a hub, and of one with a hub.
+const LOCAL_ONLY: &str = "\
+# It communicates only over local Unix sockets.
+RestrictAddressFamilies=AF_UNIX
+IPAddressDeny=any
+";
+const TO_THE_HUB: &str = "\
+# Its sender, which has no privileges, connects to the hub.
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
+";
 
 /// Returns the unit that runs `binary collect --config file` on a machine.
 ///
@@ -103,6 +115,9 @@ pub fn collector(
     let memory = MEMORY
         .saturating_add(config.trace.sideband.0)
         .saturating_add(copies.saturating_mul(2));
+    let sends = config.hub.url.is_some();
+    let memory = memory.saturating_add(if sends { SENDER } else { 0 });
+    let network = if sends { TO_THE_HUB } else { LOCAL_ONLY };
     let (memory, ring) = (memory.div_ceil(1 << 20), config.trace.ring);
     let head = installer.head(file);
     Ok(format!(
@@ -157,10 +172,7 @@ LockPersonality=yes
 MemoryDenyWriteExecute=yes
 RestrictNamespaces=yes
 # Paths of other users are resolved with openat2(), which RestrictSUIDSGID= blocks.
-# It communicates only over local Unix sockets.
-RestrictAddressFamilies=AF_UNIX
-IPAddressDeny=any
-# The system calls of services, and perf_event_open, ptrace (@debug) and bpf. Workers need chroot
+{network}# The system calls of services, and perf_event_open, ptrace (@debug) and bpf. Workers need chroot
 # and seccomp. All others fail, and the failure is logged.
 SystemCallArchitectures=native
 SystemCallFilter=@system-service @debug bpf chroot seccomp
@@ -338,6 +350,17 @@ mod tests {
         let unit = unit(&config);
         assert!(has(&unit, "ReadWritePaths=\"/srv/crash spool\" /srv/run"));
         assert!(!unit.contains("RuntimeDirectory="));
+    }
+
+    #[test]
+    fn network_is_allowed_only_with_a_hub() {
+        let mut config = Config::default();
+        assert!(has(&unit(&config), "IPAddressDeny=any"));
+        config.hub.url = Some("https://hub.example.com".to_owned());
+        let unit = unit(&config);
+        assert!(!unit.contains("IPAddressDeny="));
+        assert!(has(&unit, "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6"));
+        assert!(has(&unit, "MemoryMax=816M"));
     }
 
     #[test]

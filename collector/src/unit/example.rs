@@ -3,7 +3,7 @@
 use crate::config::Config;
 
 /// The descriptions of the keys, as `table.key`.
-const KEYS: [(&str, &str); 26] = [
+const KEYS: [(&str, &str); 32] = [
     ("spool", "The directory of crash bundles."),
     (
         "spool_limit",
@@ -64,7 +64,31 @@ const KEYS: [(&str, &str); 26] = [
         "trace.sideband",
         "Bytes of the history of mappings and context switches.",
     ),
+    (
+        "hub.send",
+        "What is sent: bundles (reports, and bundles if the hub asks), stacks (reports), none.",
+    ),
+    (
+        "hub.insecure_http",
+        "Whether HTTP to other machines is allowed. It shows the token and the crashes.",
+    ),
     // Keys without a default.
+    (
+        "hub.url",
+        "The hub that gets crashes and heartbeats. Without it, nothing is sent.",
+    ),
+    (
+        "hub.token_file",
+        "The file with the hub's token, which root reads.",
+    ),
+    (
+        "hub.build",
+        "The build of all programs. Without it, each program's build id.",
+    ),
+    (
+        "hub.service",
+        "The service of all programs. Without it, each program's file name.",
+    ),
     (
         "user",
         "The user whose primary group may open bundles. The daemon stays root.",
@@ -82,7 +106,7 @@ const KEYS: [(&str, &str); 26] = [
 ];
 
 /// Keys without a default: the key before which each is listed, and an example.
-const OPTIONAL: [(&str, &str, &str); 4] = [
+const OPTIONAL: [(&str, &str, &str); 8] = [
     ("log", "user", "user = \"backtrail\""),
     (
         "trace.compress_returns",
@@ -95,6 +119,14 @@ const OPTIONAL: [(&str, &str, &str); 4] = [
         "filters = [\"0x1000/0x200@/usr/bin/server\"]",
     ),
     ("trace.compress_returns", "trace.psb_period", "psb_period = 3"),
+    ("hub.send", "hub.url", "url = \"https://hub.example.com\""),
+    (
+        "hub.send",
+        "hub.token_file",
+        "token_file = \"/etc/backtrail/token\"",
+    ),
+    ("hub.send", "hub.build", "build = \"2026.11.3\""),
+    ("hub.send", "hub.service", "service = \"ledger\""),
 ];
 
 const FUNCTION: &str =

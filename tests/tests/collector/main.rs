@@ -4,3 +4,4 @@
 mod attack;
 mod collect;
 mod collector;
+mod hub;

@@ -1,0 +1,109 @@
+//! The programs of the services that run on this machine, for heartbeats.
+//!
+//! The daemon reads only the kernel's data: control groups, and the links to programs. It opens the
+//! programs, and parses none.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+/// The most processes that are looked at.
+const MAX_PROCESSES: usize = 65_536;
+/// The most different programs.
+const MAX_PROGRAMS: usize = 256;
+/// The longest list of control groups of a process in bytes.
+const MAX_GROUPS: u64 = 4096;
+/// What the kernel appends to the path of a removed program.
+const DELETED: &str = " (deleted)";
+
+/// A program that a service runs.
+#[derive(Debug)]
+pub(super) struct RunningProgram {
+    /// The path.
+    pub executable: String,
+    /// The file that runs, even if another file has its path now.
+    pub file: File,
+}
+
+/// Returns the programs of all services, each once. A file system that does not answer blocks the
+/// caller.
+pub(super) fn programs(proc: &Path) -> Vec<RunningProgram> {
+    let mut found: BTreeMap<String, File> = BTreeMap::new();
+    let entries = fs::read_dir(proc).into_iter().flatten().flatten();
+    let processes = entries.filter(|entry| {
+        let name = entry.file_name();
+        name.as_encoded_bytes().iter().all(u8::is_ascii_digit)
+    });
+    for process in processes.take(MAX_PROCESSES).map(|entry| entry.path()) {
+        if found.len() >= MAX_PROGRAMS {
+            break;
+        }
+        if !is_of_service(&process) {
+            continue;
+        }
+        let exe = process.join("exe");
+        let Some(path) = fs::read_link(&exe)
+            .ok()
+            .and_then(|path| path.into_os_string().into_string().ok())
+        else {
+            continue;
+        };
+        // A program that was replaced has another build than the file that has its path.
+        if let std::collections::btree_map::Entry::Vacant(entry) = found.entry(path)
+            && let Ok(file) = File::open(&exe)
+        {
+            entry.insert(file);
+        }
+    }
+    let programs = found.into_iter().map(|(path, file)| RunningProgram {
+        executable: path.strip_suffix(DELETED).unwrap_or(&path).to_owned(),
+        file,
+    });
+    programs.collect()
+}
+
+/// Returns whether a process is in the control group of a systemd service.
+fn is_of_service(process: &Path) -> bool {
+    let mut text = String::new();
+    let read =
+        File::open(process.join("cgroup")).and_then(|file| file.take(MAX_GROUPS).read_to_string(&mut text));
+    read.is_ok()
+        && text.lines().any(|line| {
+            let group = line.splitn(3, ':').nth(2).unwrap_or_default();
+            group.split('/').any(|name| name.ends_with(".service"))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn programs_of_services_are_listed_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for program in ["ledger", "other"] {
+            fs::write(at(program), "x").unwrap();
+        }
+        for (pid, group, program) in [
+            ("1", "0::/init.scope", "other"),
+            ("20", "0::/system.slice/ledger.service", "ledger"),
+            (
+                "21",
+                "12:cpu:/x\n0::/system.slice/ledger.service/worker",
+                "ledger",
+            ),
+            ("22", "0::/user.slice/session-1.scope", "other"),
+            ("x1", "0::/system.slice/other.service", "other"),
+        ] {
+            fs::create_dir(at(pid)).unwrap();
+            fs::write(at(pid).join("cgroup"), format!("{group}\n")).unwrap();
+            symlink(at(program), at(pid).join("exe")).unwrap();
+        }
+        let found = programs(folder.path());
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].executable, at("ledger").display().to_string());
+    }
+}
