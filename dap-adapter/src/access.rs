@@ -1,6 +1,7 @@
 //! The files and servers that a session may access.
 
 use crate::origin;
+use std::fmt;
 use std::str::FromStr;
 
 /// Scheme, host and port of a server.
@@ -17,6 +18,32 @@ impl FromStr for Origin {
     }
 }
 
+/// The token for a hub. It is sent to the origin of this hub alone, and never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct HubToken {
+    origin: Origin,
+    token: String,
+}
+
+impl HubToken {
+    /// Returns the token for a hub, or `None` if the text cannot be a token.
+    #[must_use]
+    pub fn new(origin: Origin, token: &str) -> Option<Self> {
+        let token = token.trim();
+        let is_token = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+        is_token.then(|| Self {
+            origin,
+            token: token.to_owned(),
+        })
+    }
+}
+
+impl fmt::Debug for HubToken {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("HubToken").field(&self.origin).finish()
+    }
+}
+
 /// The files and servers that a session may access.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
@@ -24,6 +51,8 @@ pub struct Access {
     pub origins: Option<Vec<Origin>>,
     /// The most that is fetched, in bytes.
     pub download_limit: Option<u64>,
+    /// The token for the user's hub.
+    pub hub_token: Option<HubToken>,
     /// Text of source files is read below the folders alone that the user named.
     pub(crate) is_bounded: bool,
 }
@@ -39,6 +68,13 @@ impl Access {
             is_bounded: true,
             ..self
         }
+    }
+
+    /// Returns the token for an origin.
+    #[must_use]
+    pub(crate) fn token_for(&self, origin: &str) -> Option<&str> {
+        let known = self.hub_token.as_ref().filter(|known| known.origin.0 == origin);
+        known.map(|known| known.token.as_str())
     }
 
     /// Returns whether traces may be fetched from the origin of an address.

@@ -142,6 +142,7 @@ pub fn fetch(
     let download = Download {
         address: address.to_owned(),
         sha256,
+        token: origin(&uri).and_then(|origin| access.token_for(&origin).map(str::to_owned)),
         limit: access.download_limit.unwrap_or(MAX_SIZE).min(MAX_SIZE),
     };
     // A silent server must not delay the cancellation, so the download thread is left to its own
@@ -240,6 +241,8 @@ struct Download {
     address: String,
     /// In small letters.
     sha256: Option<String>,
+    /// The token for the origin of the address. Redirects stay there.
+    token: Option<String>,
     /// No more is taken.
     limit: u64,
 }
@@ -262,7 +265,11 @@ impl Download {
             .build()
             .into();
         for _ in 0..=MAX_REDIRECTS {
-            let response = agent.get(&at).call().map_err(|error| self.failed(&error))?;
+            let mut request = agent.get(&at);
+            if let Some(token) = &self.token {
+                request = request.header("authorization", format!("Bearer {token}"));
+            }
+            let response = request.call().map_err(|error| self.failed(&error))?;
             let status = response.status();
             if status.is_success() {
                 return self.save(response, news);
@@ -313,6 +320,10 @@ impl Download {
         response: ureq::http::Response<ureq::Body>,
         news: &Sender<DownloadEvent>,
     ) -> Result<TempPath, Error> {
+        // A hub states the digest of a bundle.
+        let stated = response.headers().get("x-content-sha256");
+        let stated = stated.and_then(|stated| digest(stated.to_str().ok()?).ok());
+        let wanted = self.sha256.clone().or(stated);
         let length = response.headers().get("content-length");
         let total: Option<u64> = length.and_then(|length| length.to_str().ok()?.parse().ok());
         let too_large = || Error::TooLarge {
@@ -344,7 +355,7 @@ impl Download {
             }
         }
         let found = hex(&digest.finalize());
-        match &self.sha256 {
+        match &wanted {
             Some(wanted) if *wanted != found => Err(Error::Digest {
                 address: self.address.clone(),
                 found,
@@ -374,6 +385,7 @@ fn allowed(address: &str) -> Result<Uri, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::HubToken;
     use crate::origin::origin_of;
     use std::net::TcpListener;
 
@@ -486,6 +498,56 @@ mod tests {
         access.download_limit = Some(4);
         let error = fetched_by(&access, &served, None).unwrap_err();
         assert!(error.contains("is larger than"), "{error}");
+    }
+
+    /// Answers one request, and returns its address and the request.
+    fn serve_one(answer: String) -> (String, Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let (sender, requests) = channel();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            let size = stream.read(&mut request).unwrap();
+            sender
+                .send(String::from_utf8_lossy(&request[..size]).into_owned())
+                .unwrap();
+            let _ = stream.write_all(answer.as_bytes());
+        });
+        (address, requests)
+    }
+
+    #[test]
+    fn token_goes_to_its_origin_alone() {
+        let (address, requests) = serve_one(ok("hello"));
+        let access = Access {
+            hub_token: HubToken::new(address.parse().unwrap(), " secret\n"),
+            ..Access::default()
+        };
+        assert!(!format!("{access:?}").contains("secret"));
+        assert_eq!(
+            fetched_by(&access, &format!("{address}/crash/x.btz"), None).as_deref(),
+            Ok("hello")
+        );
+        assert!(requests.recv().unwrap().contains("Bearer secret"));
+        let (other, requests) = serve_one(ok("hello"));
+        assert_eq!(fetched_by(&access, &other, None).as_deref(), Ok("hello"));
+        assert!(!requests.recv().unwrap().to_lowercase().contains("authorization"));
+        assert_eq!(HubToken::new(address.parse().unwrap(), "a\r\nb"), None);
+    }
+
+    #[test]
+    fn digest_that_the_server_states_is_checked() {
+        let answer = ok("hello").replace(
+            "Connection",
+            &format!("X-Content-SHA256: {}\r\nConnection", "0".repeat(64)),
+        );
+        let (address, _requests) = serve_one(answer);
+        assert!(
+            fetched(&address, None)
+                .unwrap_err()
+                .contains("it is another file")
+        );
     }
 
     #[test]

@@ -37,7 +37,7 @@ mod streams;
 mod text;
 mod variable_note;
 
-pub use access::{Access, Origin};
+pub use access::{Access, HubToken, Origin};
 pub use codec::Decoder;
 #[cfg(target_os = "linux")]
 pub use listen::{Address, Notice, listen};

@@ -10,6 +10,8 @@ import { ConfigurationProvider } from './debug/configuration';
 import { Traces, registerOpening } from './debug/open';
 import { Coverage } from './editor/coverage';
 import { InlineValues } from './editor/inlineValues';
+import { HubAccount } from './hub/account';
+import { RecentCrashesView } from './hub/view';
 import { LinkHandler } from './link/open';
 import { DEBUG_TYPE, Sessions } from './session';
 import { CallsView } from './views/calls';
@@ -29,18 +31,21 @@ export function activate(context: vscode.ExtensionContext): void {
     latency: (name: string) => latency.latency(name),
     compare: comparisons.compare.bind(comparisons),
   };
-  const configurations = new ConfigurationProvider(traces);
+  const account = new HubAccount(context.secrets);
+  const configurations = new ConfigurationProvider(traces, account);
   const dynamic = vscode.DebugConfigurationProviderTriggerKind.Dynamic;
   context.subscriptions.push(
     sessions,
     vscode.debug.registerDebugConfigurationProvider(DEBUG_TYPE, configurations),
     vscode.debug.registerDebugConfigurationProvider(DEBUG_TYPE, configurations, dynamic),
-    vscode.debug.registerDebugAdapterDescriptorFactory(DEBUG_TYPE, new AdapterFactory()),
+    vscode.debug.registerDebugAdapterDescriptorFactory(DEBUG_TYPE, new AdapterFactory(account)),
     vscode.debug.registerDebugAdapterTrackerFactory(DEBUG_TYPE, new AdapterWatch()),
     registerOpening(traces),
     watchBundles(),
     registerCommands(sessions),
-    vscode.window.registerUriHandler(new LinkHandler(context, traces)),
+    vscode.window.registerUriHandler(new LinkHandler(context, traces, account)),
+    account,
+    new RecentCrashesView(account, traces),
     store,
     new BookmarksView(sessions, store),
     comparisons,

@@ -2,6 +2,7 @@
 
 import * as path from 'node:path';
 import * as vscode from 'vscode';
+import type { HubAccount } from '../hub/account';
 import { allowedArguments } from '../link/parse';
 import { showError } from '../messages';
 import { DEBUG_TYPE } from '../session';
@@ -30,6 +31,8 @@ export async function program(): Promise<string | undefined> {
 
 /** Creates the adapter of each session. */
 export class AdapterFactory implements vscode.DebugAdapterDescriptorFactory {
+  constructor(private readonly account: HubAccount) {}
+
   async createDebugAdapterDescriptor(session: vscode.DebugSession): Promise<vscode.DebugAdapterDescriptor> {
     const executable = await program();
     if (executable === undefined) {
@@ -39,8 +42,13 @@ export class AdapterFactory implements vscode.DebugAdapterDescriptorFactory {
     const cwd = session.workspaceFolder?.uri.fsPath;
     const configuration = vscode.workspace.getConfiguration(DEBUG_TYPE);
     // A launch.json comes with its folder and can name a server. These settings are the machine's.
-    const allowed = allowedArguments(configuration.get<unknown>('allowedOrigins'), configuration.get<unknown>('downloadLimit'));
-    return new vscode.DebugAdapterExecutable(executable, ['dap', ...allowed], cwd === undefined ? {} : { cwd });
+    const account = this.account.current;
+    const origins = configuration.get<unknown>('allowedOrigins');
+    const known = account === undefined ? origins : [...(Array.isArray(origins) ? origins : []), account.origin];
+    const allowed = allowedArguments(known, configuration.get<unknown>('downloadLimit'));
+    // Other users of the machine can read arguments, and not the environment.
+    const env = account === undefined ? {} : { env: { BACKTRAIL_HUB: account.origin, BACKTRAIL_HUB_TOKEN: account.token } };
+    return new vscode.DebugAdapterExecutable(executable, ['dap', ...allowed], { ...(cwd === undefined ? {} : { cwd }), ...env });
   }
 }
 

@@ -2,6 +2,7 @@
 
 import * as path from 'node:path';
 import * as vscode from 'vscode';
+import type { HubAccount } from '../hub/account';
 import { refuse } from '../link/open';
 import { isAllowed, originOf } from '../link/parse';
 import { DEBUG_TYPE, report } from '../session';
@@ -11,7 +12,10 @@ import { tracesIn } from './traces';
 
 /** Adds the missing values of a configuration. */
 export class ConfigurationProvider implements vscode.DebugConfigurationProvider {
-  constructor(private readonly traces: Traces) {}
+  constructor(
+    private readonly traces: Traces,
+    private readonly account: HubAccount,
+  ) {}
 
   /** Offers the traces in the workspace as configurations, without a launch.json. */
   async provideDebugConfigurations(folder: vscode.WorkspaceFolder | undefined): Promise<vscode.DebugConfiguration[]> {
@@ -72,7 +76,7 @@ export class ConfigurationProvider implements vscode.DebugConfigurationProvider 
         report(`The trace ${bundle} is not fetched: only https addresses are, and http ones of this machine.`);
         return undefined;
       }
-      if (!isAllowed(origin, allowed)) {
+      if (!isAllowed(origin, allowed) && !this.account.isSignedInTo(origin)) {
         await refuse(origin, 'A launch configuration asks for a trace', 'start it');
         return undefined;
       }

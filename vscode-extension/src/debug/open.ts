@@ -14,7 +14,7 @@ export class Traces {
   constructor(private readonly context: vscode.ExtensionContext) {}
 
   /** Starts a session on a trace. */
-  async debug(bundle: string, more: { position?: string; name?: string } = {}): Promise<boolean> {
+  async debug(bundle: string, more: { position?: string; name?: string; sha256?: string } = {}): Promise<boolean> {
     const { name = `Backtrail: ${path.basename(bundle)}`, ...arguments_ } = more;
     const folder =
       vscode.workspace.getWorkspaceFolder(vscode.Uri.file(bundle)) ?? vscode.workspace.workspaceFolders?.[0];

@@ -4,6 +4,7 @@ import * as path from 'node:path';
 import * as vscode from 'vscode';
 import type { Traces } from '../debug/open';
 import { size, traceAt } from '../debug/traces';
+import type { HubAccount } from '../hub/account';
 import { showError, showInformation, showWarning, withProgress } from '../messages';
 import { DEBUG_TYPE } from '../session';
 import { openSetting } from '../settings';
@@ -15,6 +16,7 @@ export class LinkHandler implements vscode.UriHandler {
   constructor(
     private readonly context: vscode.ExtensionContext,
     private readonly traces: Traces,
+    private readonly account: HubAccount,
   ) {}
 
   async handleUri(uri: vscode.Uri): Promise<void> {
@@ -26,6 +28,14 @@ export class LinkHandler implements vscode.UriHandler {
     const { link } = parsed;
     if (link.origin === SPOOL) {
       await this.openCollected(link);
+      return;
+    }
+    await this.account.load();
+    if (this.account.isSignedInTo(link.origin)) {
+      if (await agreed(link, `from ${link.origin}`, 'The trace is downloaded, and opened in the debugger.')) {
+        // The adapter fetches it, because it has the token.
+        await this.start(link, addressOf(link));
+      }
       return;
     }
     const allowed = vscode.workspace.getConfiguration(DEBUG_TYPE).get<unknown>('allowedOrigins');
@@ -81,7 +91,8 @@ export class LinkHandler implements vscode.UriHandler {
 
   private async start(link: Link, bundle: string): Promise<void> {
     const position = link.at === undefined ? {} : { position: link.at };
-    await this.traces.debug(bundle, { name: `Backtrail: ${link.crash}`, ...position });
+    const digest = link.sha256 === undefined ? {} : { sha256: link.sha256 };
+    await this.traces.debug(bundle, { name: `Backtrail: ${link.crash}`, ...position, ...digest });
   }
 }
 
