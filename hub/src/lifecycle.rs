@@ -16,3 +16,6 @@ pub use builds::{BuildOrder, Builds};
 pub use escalation::{Escalation, HostShare};
 pub use sampling::{SampleFacts, StoredSample};
 pub use state::{Action, ArchiveCondition, Event, EventKind, Fix, InvalidAction, State, Status, Transition};
+
+#[cfg(test)]
+mod tests;

@@ -153,8 +153,8 @@ impl CrashCause {
         self.code <= 0 || matches!(self.signal, ILLEGAL_INSTRUCTION | TRAP | ABORT)
     }
 
-    /// Returns the cause in a few words, such as `SIGSEGV null read`. No number is part of them that
-    /// differs between crashes of one defect.
+    /// Returns the cause in a few words, such as `SIGSEGV null read`. No number is part of them
+    /// that differs between crashes of one defect.
     #[must_use]
     pub fn words(&self) -> String {
         let signal = signal_name(self.signal);

@@ -1,8 +1,8 @@
 //! Lists of known functions, by their normalized names.
 //!
 //! An entry is a whole name. An entry that ends with `*` is the start of names, and an entry that
-//! begins with `*` is the end of names. Entries name functions that a crash of any program may have on its stack. They
-//! name no program. A change of an entry changes signatures, so it needs a new
+//! begins with `*` is the end of names. Entries name functions that a crash of any program may have
+//! on its stack. They name no program. A change of an entry changes signatures, so it needs a new
 //! [version](super::Version).
 
 mod cpp;

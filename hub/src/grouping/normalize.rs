@@ -2,8 +2,8 @@
 //!
 //! The input is the demangled name of a function in C, C++, Rust or Go. The result has no arguments
 //! and no return type, `<T>` in place of template arguments, and no number that a compiler chose.
-//! Each name is read once from start to end, with a stack of open brackets. So the time is linear in
-//! the length of the name.
+//! Each name is read once from start to end, with a stack of open brackets. So the time is linear
+//! in the length of the name.
 
 mod brackets;
 mod go;

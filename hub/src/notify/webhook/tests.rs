@@ -116,9 +116,9 @@ fn failures_are_temporary_or_permanent() {
             "127.0.0.1 answered 404 Not Found",
         ),
         (
-            "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n",
+            "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n",
             false,
-            "127.0.0.1 answered 410 Gone",
+            "127.0.0.1 answered 403 Forbidden",
         ),
     ] {
         let error = send_to(answer.as_bytes()).0.unwrap_err();
