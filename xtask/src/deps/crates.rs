@@ -24,8 +24,18 @@ const LICENSES: &[&str] = &[
 
 /// Crates that may be there in several versions, and why.
 const DOUBLES: &[(&str, &str)] = &[
+    ("base64", "sqlx 0.9, object_store 0.13 and reqwest have 0.22"),
+    ("block-buffer", "sqlx 0.9 has sha2 0.10, which has 0.10"),
+    ("cpufeatures", "sqlx 0.9 has sha2 0.10, which has 0.2"),
+    ("crypto-common", "sqlx 0.9 has sha2 0.10, which has 0.1"),
+    ("digest", "sqlx 0.9 has sha2 0.10, which has 0.10"),
     ("getrandom", "ring has 0.2; tempfile has 0.4"),
+    ("hashbrown", "sqlx 0.9 has 0.16"),
+    ("itertools", "bindgen and prost's macros have 0.13, object_store 0.14"),
+    ("md-5", "object_store 0.13 has 0.10, for buckets"),
+    ("nom", "bindgen has 7, and builds libipt; lettre has 8"),
     ("object", "aya 0.14 has 0.39, and reads the eBPF objects with it"),
+    ("sha2", "sqlx 0.9 has 0.10"),
     (
         "shlex",
         "bindgen has 1, cc has 2; both only build libipt and ring",
