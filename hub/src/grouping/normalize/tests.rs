@@ -52,6 +52,12 @@ fn names_of_cpp_are_normalized() {
         ("ns::Ptr::operator->() const", "ns::Ptr::operator->"),
         ("ns::operator<=>(ns::A const&, ns::A const&)", "ns::operator<=>"),
         ("ns::operator\"\" _km(long double)", "ns::operator\"\" _km"),
+    ]);
+}
+
+#[test]
+fn local_names_and_copies_of_cpp_are_normalized() {
+    check(&[
         ("(anonymous namespace)::local()", "(anonymous namespace)::local"),
         (
             "ns::(anonymous namespace)::Foo<int>::bar()",
