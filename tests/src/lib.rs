@@ -7,6 +7,7 @@ pub mod backtrail;
 pub mod bundle;
 pub mod captures;
 pub mod debian_source;
+pub mod hub_process;
 pub mod hub_server;
 pub mod perf_data;
 pub mod programs;

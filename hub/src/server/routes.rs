@@ -1,5 +1,6 @@
 //! The table of all routes, from which the router and the OpenAPI document come.
 
+use self::Access::{Open, SignedIn, With};
 use super::api::{crashes, groups, health, heartbeat, reports, tokens, uploads, whoami};
 use super::caller::{self, Credentials};
 use super::failure::Failure;
@@ -18,14 +19,25 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use tower_http::catch_panic::CatchPanicLayer;
 
+/// The callers that may use a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// All, without a token.
+    Open,
+    /// All with a valid token.
+    SignedIn,
+    /// Those with a scope.
+    With(Scope),
+}
+
 /// A route.
 pub struct Route {
     /// The method.
     pub method: &'static str,
     /// The path, with parameters in braces.
     pub path: &'static str,
-    /// The scope that a caller needs. `None`: nobody is asked.
-    pub scope: Option<Scope>,
+    /// The callers that may use it.
+    pub access: Access,
     /// The task, one sentence.
     pub summary: &'static str,
     /// The handler.
@@ -34,118 +46,118 @@ pub struct Route {
 
 /// All routes of the API.
 pub const ROUTES: &[Route] = &[
-    route("GET", "/healthz", None, "Returns whether the hub works.", || {
+    route("GET", "/healthz", Open, "Returns whether the hub works.", || {
         get(health::health)
     }),
     route(
         "GET",
         "/metrics",
-        None,
+        Open,
         "Returns counters for Prometheus.",
         || get(health::metrics),
     ),
     route(
         "GET",
         "/api/v1/whoami",
-        Some(Scope::Read),
+        SignedIn,
         "Returns the token's name and scopes.",
         || get(whoami::whoami),
     ),
     route(
         "POST",
         "/api/v1/reports",
-        Some(Scope::Ingest),
+        With(Scope::Ingest),
         "Takes crash reports.",
         || post(reports::take),
     ),
     route(
         "POST",
         "/api/v1/heartbeat",
-        Some(Scope::Ingest),
+        With(Scope::Ingest),
         "Takes a heartbeat.",
         || post(heartbeat::take),
     ),
     route(
         "OPTIONS",
         "/api/v1/uploads",
-        None,
+        Open,
         "Returns the abilities of the TUS server.",
         || axum::routing::options(uploads::abilities),
     ),
     route(
         "POST",
         "/api/v1/uploads",
-        Some(Scope::Ingest),
+        With(Scope::Ingest),
         "Begins an upload (TUS creation).",
         || post(uploads::create),
     ),
     route(
         "HEAD",
         "/api/v1/uploads/{id}",
-        Some(Scope::Ingest),
+        With(Scope::Ingest),
         "Returns the offset of an upload.",
         || head(uploads::offset),
     ),
     route(
         "PATCH",
         "/api/v1/uploads/{id}",
-        Some(Scope::Ingest),
+        With(Scope::Ingest),
         "Continues an upload.",
         || patch(uploads::add),
     ),
     route(
         "DELETE",
         "/api/v1/uploads/{id}",
-        Some(Scope::Ingest),
+        With(Scope::Ingest),
         "Ends an upload (TUS termination).",
         || delete(uploads::end),
     ),
     route(
         "GET",
         "/api/v1/groups",
-        Some(Scope::Read),
+        With(Scope::Read),
         "Lists groups.",
         || get(groups::list),
     ),
     route(
         "GET",
         "/api/v1/groups/{id}",
-        Some(Scope::Read),
+        With(Scope::Read),
         "Returns a group.",
         || get(groups::one),
     ),
     route(
         "GET",
         "/api/v1/crashes",
-        Some(Scope::Read),
+        With(Scope::Read),
         "Lists crashes, the newest first.",
         || get(crashes::list),
     ),
     route(
         "GET",
         "/api/v1/crashes/{id}",
-        Some(Scope::Read),
+        With(Scope::Read),
         "Returns a crash.",
         || get(crashes::one),
     ),
     route(
         "GET",
         "/api/v1/tokens",
-        Some(Scope::Admin),
+        With(Scope::Admin),
         "Lists tokens, without their secrets.",
         || get(tokens::list),
     ),
     route(
         "POST",
         "/api/v1/tokens",
-        Some(Scope::Admin),
+        With(Scope::Admin),
         "Creates a token.",
         || post(tokens::create),
     ),
     route(
         "DELETE",
         "/api/v1/tokens/{id}",
-        Some(Scope::Admin),
+        With(Scope::Admin),
         "Revokes a token.",
         || delete(tokens::revoke),
     ),
@@ -153,95 +165,95 @@ pub const ROUTES: &[Route] = &[
 
 /// All pages for people.
 pub const PAGES: &[Route] = &[
-    route("GET", "/", Some(Scope::Read), "Lists groups.", || {
+    route("GET", "/", With(Scope::Read), "Lists groups.", || {
         get(site::groups::page)
     }),
-    route("GET", "/g/{id}", Some(Scope::Read), "Shows a group.", || {
+    route("GET", "/g/{id}", With(Scope::Read), "Shows a group.", || {
         get(site::group::page)
     }),
     route(
         "POST",
         "/g/{id}/assignee",
-        Some(Scope::Admin),
+        With(Scope::Admin),
         "Sets who looks at a group.",
         || post(site::group_actions::assign),
     ),
     route(
         "POST",
         "/g/{id}/comments",
-        Some(Scope::Read),
+        With(Scope::Read),
         "Adds a comment.",
         || post(site::group_actions::comment),
     ),
-    route("GET", "/c/{id}", Some(Scope::Read), "Shows a crash.", || {
+    route("GET", "/c/{id}", With(Scope::Read), "Shows a crash.", || {
         get(site::crash::page)
     }),
     route(
         "GET",
         "/c/{id}/state",
-        Some(Scope::Read),
+        With(Scope::Read),
         "Returns the state of a bundle.",
         || get(site::crash::state),
     ),
     route(
         "GET",
         "/c/{id}/timeline",
-        Some(Scope::Read),
+        With(Scope::Read),
         "Returns the timelines of a crash.",
         || get(site::crash::timeline),
     ),
     route(
         "POST",
         "/c/{id}/pin",
-        Some(Scope::Admin),
+        With(Scope::Admin),
         "Pins a crash, or unpins it.",
         || post(site::crash::pin),
     ),
     route(
         "GET",
         "/crash/{name}",
-        Some(Scope::Read),
+        With(Scope::Read),
         "Downloads a bundle.",
         || get(site::download::bundle),
     ),
     route(
         "GET",
         "/settings",
-        Some(Scope::Admin),
+        With(Scope::Admin),
         "Shows the settings.",
         || get(site::settings::page),
     ),
     route(
         "POST",
         "/settings/tokens",
-        Some(Scope::Admin),
+        With(Scope::Admin),
         "Creates a token.",
         || post(site::settings::create_token),
     ),
     route(
         "POST",
         "/settings/tokens/{id}/revoke",
-        Some(Scope::Admin),
+        With(Scope::Admin),
         "Revokes a token.",
         || post(site::settings::revoke_token),
     ),
     route(
         "GET",
         "/audit",
-        Some(Scope::Admin),
+        With(Scope::Admin),
         "Shows the audit log.",
         || get(site::audit::page),
     ),
-    route("GET", "/sign-in", None, "Shows the sign-in.", || {
+    route("GET", "/sign-in", Open, "Shows the sign-in.", || {
         get(site::session::page)
     }),
-    route("POST", "/sign-in", None, "Begins a session.", || {
+    route("POST", "/sign-in", Open, "Begins a session.", || {
         post(site::session::sign_in)
     }),
-    route("POST", "/sign-out", Some(Scope::Read), "Ends a session.", || {
+    route("POST", "/sign-out", With(Scope::Read), "Ends a session.", || {
         post(site::session::sign_out)
     }),
-    route("GET", "/static/{name}", None, "Returns a static file.", || {
+    route("GET", "/static/{name}", Open, "Returns a static file.", || {
         get(static_file)
     }),
 ];
@@ -253,14 +265,14 @@ async fn static_file(Path(name): Path<String>, uri: Uri, headers: HeaderMap) -> 
 const fn route(
     method: &'static str,
     path: &'static str,
-    scope: Option<Scope>,
+    access: Access,
     summary: &'static str,
     handler: fn() -> MethodRouter<Arc<Hub>>,
 ) -> Route {
     Route {
         method,
         path,
-        scope,
+        access,
         summary,
         handler,
     }
@@ -296,13 +308,11 @@ pub fn router(hub: Arc<Hub>) -> Router {
 /// Returns the handler of a route, behind the check of its scope.
 fn guarded(route: &Route, hub: &Arc<Hub>) -> MethodRouter<Arc<Hub>> {
     let handler = (route.handler)();
-    match route.scope {
-        Some(scope) => {
-            let state = (hub.clone(), scope);
-            handler.route_layer(middleware::from_fn_with_state(state, authorize))
-        }
-        None => handler,
+    if route.access == Open {
+        return handler;
     }
+    let state = (hub.clone(), route.access);
+    handler.route_layer(middleware::from_fn_with_state(state, authorize))
 }
 
 /// Shows an error as a page to a person. Programs, which do not ask for HTML, get JSON.
@@ -322,7 +332,7 @@ async fn failures_as_pages(request: Request, next: Next) -> Response {
 
 /// Checks the sender of a request, and hands it to the handler.
 async fn authorize(
-    State((hub, scope)): State<(Arc<Hub>, Scope)>,
+    State((hub, access)): State<(Arc<Hub>, Access)>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, Error> {
@@ -334,7 +344,9 @@ async fn authorize(
     };
     let caller =
         caller::authenticate(&hub.database, hub.config.proxy.as_ref(), &hub.rates, &credentials).await?;
-    caller.require(scope)?;
+    if let With(scope) = access {
+        caller.require(scope)?;
+    }
     request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
 }
@@ -358,4 +370,111 @@ async fn protect(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> R
     };
     headers::protect(response.headers_mut(), public.starts_with("https:"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use axum::body::Body;
+    use tower::ServiceExt;
+
+    async fn hub(folder: &std::path::Path) -> Arc<Hub> {
+        let config = Config {
+            data: folder.to_owned(),
+            ..Config::default()
+        };
+        Hub::open(config).await.unwrap()
+    }
+
+    async fn status(hub: &Arc<Hub>, route: &Route, token: Option<&str>) -> StatusCode {
+        let path = route
+            .path
+            .replace("{id}", "0123456789abcdefghjk")
+            .replace("{name}", "x.btz");
+        let mut request = Request::builder()
+            .method(route.method)
+            .uri(path)
+            .header(header::HOST, "127.0.0.1:7777");
+        if let Some(token) = token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request.body(Body::empty()).unwrap();
+        router(hub.clone()).oneshot(request).await.unwrap().status()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn routes_refuse_callers_without_their_scope() {
+        let folder = tempfile::tempdir().unwrap();
+        let hub = hub(folder.path()).await;
+        let mut tokens = Vec::new();
+        for scope in [Scope::Ingest, Scope::Read, Scope::Admin] {
+            let (_, secret) = hub.database.create_token("t", &[scope], None).await.unwrap();
+            tokens.push((scope, secret));
+        }
+        for route in ROUTES.iter().chain(PAGES) {
+            let label = format!("{} {}", route.method, route.path);
+            if route.access == Open {
+                assert_ne!(
+                    status(&hub, route, None).await,
+                    StatusCode::UNAUTHORIZED,
+                    "{label}"
+                );
+                continue;
+            }
+            assert_eq!(
+                status(&hub, route, None).await,
+                StatusCode::UNAUTHORIZED,
+                "{label}"
+            );
+            assert_eq!(
+                status(&hub, route, Some("bthub_x")).await,
+                StatusCode::UNAUTHORIZED,
+                "{label}"
+            );
+            for (scope, secret) in &tokens {
+                let is_allowed = match route.access {
+                    With(Scope::Read) => *scope != Scope::Ingest,
+                    With(wanted) => wanted == *scope,
+                    _ => true,
+                };
+                if !is_allowed {
+                    let found = status(&hub, route, Some(secret.reveal())).await;
+                    assert_eq!(found, StatusCode::FORBIDDEN, "{label} by {scope:?}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn no_route_fails_at_empty_requests() {
+        let folder = tempfile::tempdir().unwrap();
+        let hub = hub(folder.path()).await;
+        let all = [Scope::Ingest, Scope::Read, Scope::Admin];
+        let (_, secret) = hub.database.create_token("t", &all, None).await.unwrap();
+        for route in ROUTES.iter().chain(PAGES) {
+            let found = status(&hub, route, Some(secret.reveal())).await;
+            assert!(
+                !found.is_server_error(),
+                "{} {}: {found}",
+                route.method,
+                route.path
+            );
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn foreign_names_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let hub = hub(folder.path()).await;
+        for host in ["evil.example", ""] {
+            let request = Request::builder().uri("/healthz").header(header::HOST, host);
+            let response = router(hub.clone())
+                .oneshot(request.body(Body::empty()).unwrap())
+                .await
+                .unwrap();
+            assert_eq!(response.status(), StatusCode::MISDIRECTED_REQUEST, "{host:?}");
+            assert!(response.headers().contains_key(header::CONTENT_SECURITY_POLICY));
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 mod links;
 mod push;
+mod server;
 
 use backtrail_tests::backtrail::{Run, backtrail, command};
 use backtrail_tests::hub_server::{HubServer, TOKEN};

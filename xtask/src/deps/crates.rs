@@ -31,7 +31,10 @@ const DOUBLES: &[(&str, &str)] = &[
     ("digest", "sqlx 0.9 has sha2 0.10, which has 0.10"),
     ("getrandom", "ring has 0.2; tempfile has 0.4"),
     ("hashbrown", "sqlx 0.9 has 0.16"),
-    ("itertools", "bindgen and prost's macros have 0.13, object_store 0.14"),
+    (
+        "itertools",
+        "bindgen and prost's macros have 0.13, object_store 0.14",
+    ),
     ("md-5", "object_store 0.13 has 0.10, for buckets"),
     ("nom", "bindgen has 7, and builds libipt; lettre has 8"),
     ("object", "aya 0.14 has 0.39, and reads the eBPF objects with it"),

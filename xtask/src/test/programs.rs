@@ -54,7 +54,9 @@ pub fn build(binaries: &[&Path]) -> Result<Vec<TestProgram>, Failure> {
     let mut programs = parse(&String::from_utf8_lossy(&output.stdout));
     for program in &mut programs {
         if program.name.starts_with(END_TO_END) {
-            program.others.extend(binaries.iter().map(|&path| path.to_owned()));
+            program
+                .others
+                .extend(binaries.iter().map(|&path| path.to_owned()));
         }
     }
     programs.push(TestProgram {
