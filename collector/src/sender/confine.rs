@@ -48,6 +48,9 @@ const DENIED: &[i64] = &[
 /// # Errors
 /// When the kernel refuses.
 pub fn confine() -> Result<()> {
+    // The daemon blocks the signals that end it, and the sender inherits that.
+    let unblocked = nix::sys::signal::SigSet::empty().thread_set_mask();
+    unblocked.map_err(Error::system("set up signals"))?;
     let set = |resource, limit| setrlimit(resource, limit, limit).map_err(Error::system("limit the sender"));
     set(Resource::RLIMIT_DATA, DATA)?;
     // A limit of 1 also keeps the kernel from starting a core handler (core(5)).

@@ -2,7 +2,7 @@
 
 use backtrail_report::ReportId;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -91,14 +91,14 @@ impl StateStore {
         self.directory.join(format!("{crash}{PACKED}"))
     }
 
-    /// Forgets the crashes that are not in `unsent`, which is sorted. Returns those that were
+    /// Forgets the crashes that are not in `unsent`. Returns those that were
     /// neither sent nor refused.
     pub fn retain(&mut self, unsent: &[String]) -> Vec<String> {
-        let is_known = |crash: &str| unsent.iter().any(|name| name == crash);
+        let known: BTreeSet<&str> = unsent.iter().map(String::as_str).collect();
         let gone: Vec<String> = self
             .states
             .keys()
-            .filter(|crash| !is_known(crash))
+            .filter(|crash| !known.contains(crash.as_str()))
             .cloned()
             .collect();
         let mut lost = Vec::new();
