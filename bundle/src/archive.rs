@@ -51,8 +51,8 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Adds those files of `dir` that `is_packed`, in order of name, and returns their size in bytes. Symbolic links are
-/// neither followed nor packed.
+/// Adds those files of `dir` that `is_packed`, in order of name, and returns their size in bytes.
+/// Symbolic links are neither followed nor packed.
 fn append_dir<W: Write>(
     archive: &mut tar::Builder<W>,
     dir: &Path,

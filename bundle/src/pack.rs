@@ -84,17 +84,17 @@ pub struct MissingModule {
     pub build_id: BuildId,
 }
 
-/// Unpacks the untrusted packed bundle of an open file into the new directory `target`, and returns
-/// the module files that it left out, in order of their paths.
+/// Unpacks the untrusted packed bundle of an open file into the new directory `target`. Returns the
+/// module files that the bundle left out, in order of their paths.
 ///
 /// The caller puts these files at their paths below `target`, and then calls [`Bundle::open`]. The
 /// directories of these paths may be missing, but none of them is a file. All other files that the
 /// description names exist.
 ///
 /// # Errors
-/// Fails if the bundle is malformed, if more than `limit` bytes would be unpacked, if the target
-/// exists, if `cancel` was set, or if a module without a build id is missing. On failure, nothing
-/// is left at the target.
+/// Fails if the bundle is malformed, or if more than `limit` bytes would be unpacked. Fails if the
+/// target exists, if `cancel` was set, or if a module without a build id is missing. On failure,
+/// nothing is left at the target.
 pub fn unpack_partial(
     packed: &File,
     target: &Path,

@@ -9,8 +9,8 @@ const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// The number of digits of an identifier: 100 bits.
 const LENGTH: usize = 20;
 
-/// The identifier of a report, and of the crash at the hub: 20 digits of base 32, at random or by a
-/// digest of the bundle.
+/// The identifier of a report, and of the crash at the hub: 20 digits of base 32. They are random,
+/// or come from a digest of the bundle.
 ///
 /// A report that is sent twice has the same identifier both times, and counts once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -5,8 +5,8 @@
 //! have the same [`AddressSignature`], so that a hub counts a known crash without any symbol.
 //!
 //! All types are JSON on the wire. Their limits are checked by [`CrashReport::check`], because a
-//! report comes from outside. The crate knows no bundle, no database and no server. With the feature
-//! `client`, it sends reports and bundles to a hub.
+//! report comes from outside. The crate knows no bundle, no database and no server. With the
+//! feature `client`, it sends reports and bundles to a hub.
 //!
 //! # Example
 //!

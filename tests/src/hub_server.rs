@@ -29,7 +29,7 @@ pub enum Fault {
     Hang(u64),
 }
 
-/// What the hub has, and what it does.
+/// The contents of the hub, and its behavior.
 #[derive(Debug, Default)]
 pub struct HubState {
     /// The faults of the next requests that change something, in order.

@@ -87,7 +87,7 @@ pub fn run(args: &Debug) -> Result<(), Failure> {
     }
 }
 
-/// Returns the file of an input, and the position that it names. The bundle of a link is downloaded.
+/// Returns the file of an input, and the position that it names. Downloads the bundle of a link.
 #[cfg(feature = "hub")]
 fn located(input: &Path, interrupt: &Interrupt) -> Result<(PathBuf, Option<String>), Failure> {
     use crate::hub::{cache, settings};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// The interval between two looks at Ctrl-C and the progress.
+/// The interval between two checks of Ctrl-C and the progress.
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// The progress of a request, which its thread updates.

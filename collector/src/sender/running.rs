@@ -8,13 +8,13 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-/// The most processes that are looked at.
+/// The most processes that are read.
 const MAX_PROCESSES: usize = 65_536;
 /// The most different programs.
 const MAX_PROGRAMS: usize = 256;
 /// The longest list of control groups of a process in bytes.
 const MAX_GROUPS: u64 = 4096;
-/// What the kernel appends to the path of a removed program.
+/// The ending that the kernel appends to the path of a removed program.
 const DELETED: &str = " (deleted)";
 
 /// A program that a service runs.

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 const IDENTITY: u32 = FIRST_IDENTITY + IDENTITIES;
 /// The group's permissions for reading and searching.
 const GROUP_READS: u32 = 0o050;
-/// The interval between two looks at the configuration and the end of the daemon.
+/// The interval between two checks of the configuration and the end of the daemon.
 const PERIOD: Duration = Duration::from_millis(500);
 /// The interval between two heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(300);

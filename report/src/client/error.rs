@@ -32,7 +32,7 @@ pub enum Error {
         hub: String,
         /// The status, with the hub's message.
         status: String,
-        /// The time after which the hub wants to be asked again.
+        /// The pause that the hub requests.
         retry_after: Option<Duration>,
     },
     /// The token is unknown, or lacks a scope: status 401 or 403.
@@ -109,7 +109,7 @@ impl Error {
         matches!(self, Self::Unauthorized { .. })
     }
 
-    /// Returns the time after which the hub wants to be asked again.
+    /// Returns the pause that the hub requests.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -26,7 +26,7 @@ enum Fault {
     Lose(u64),
 }
 
-/// What the hub received.
+/// The requests that the hub received, and its answers.
 #[derive(Default)]
 struct State {
     faults: VecDeque<Fault>,

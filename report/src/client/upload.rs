@@ -83,7 +83,7 @@ type EventSink<'a> = dyn FnMut(UploadEvent<'_>) -> ControlFlow<()> + 'a;
 /// The result of one attempt.
 enum Failed {
     /// The hub does not have the upload any more.
-    Gone(Error),
+    Removed(Error),
     /// The hub has another offset than the client assumed.
     Offset(Error),
     /// Any other error.
@@ -133,7 +133,7 @@ impl HubClient {
                 Err(failed) => failed,
             };
             let error = match failed {
-                Failed::Gone(error) => {
+                Failed::Removed(error) => {
                     transfer.location = None;
                     transfer.confirmed = 0;
                     creations += 1;
@@ -271,7 +271,7 @@ impl Transfer<'_> {
         match code {
             404 | 410 => Err(answer.err().map_or_else(
                 || Failed::Other(client.unexpected("its status is contradictory")),
-                Failed::Gone,
+                Failed::Removed,
             )),
             409 | 423 => Err(answer.err().map_or_else(
                 || Failed::Other(client.unexpected("its status is contradictory")),

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// The interval between two looks at the spool.
+/// The interval between two checks of the spool.
 const PERIOD: Duration = Duration::from_secs(1);
 /// The spool is listed again after this time, even if it seems unchanged.
 const LISTED: Duration = Duration::from_secs(60);
