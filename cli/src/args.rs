@@ -483,8 +483,8 @@ pub enum DumpKind {
 /// `backtrail debug`.
 #[derive(Debug, Args)]
 pub struct Debug {
-    /// A bundle directory, a .btz file, the link of a hub's crash, or an ELF core; a core may be
-    /// compressed [default: the newest core that systemd-coredump stored]
+    /// A bundle directory, a .btz file, the link of a hub's crash, or an ELF core, also compressed
+    /// [default: the newest core of systemd-coredump]
     #[arg(value_name = "BUNDLE|LINK|CORE")]
     pub input: Option<PathBuf>,
     /// The directory of systemd-coredump

@@ -29,7 +29,7 @@ impl HubClient {
     /// [`ControlFlow::Break`] cancels the download.
     ///
     /// # Errors
-    /// Fails if the hub cannot be reached, has no bundle of the crash, or does not accept the token.
+    /// Fails if the hub cannot be reached, has no bundle of the crash, or refuses the token.
     /// Fails if the bundle is damaged or too large, if the file cannot be written, or if canceled.
     pub fn download(
         &self,
