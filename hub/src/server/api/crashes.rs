@@ -52,9 +52,12 @@ impl ListParameters {
 #[derive(Serialize)]
 pub struct CrashView {
     id: String,
-    time: String,
+    /// In microseconds since 1970.
+    time: i64,
+    date: String,
     title: String,
     signal: i64,
+    signal_name: String,
     host: String,
     service: String,
     build: String,
@@ -69,9 +72,11 @@ impl CrashView {
         Self {
             link: format!("{}/c/{}", hub.config.public_url(), listed.id),
             id: listed.id,
-            time: clock::iso_date(listed.time),
+            time: listed.time,
+            date: clock::iso_date(listed.time),
             title: listed.title,
             signal: listed.signal,
+            signal_name: signal_name(listed.signal),
             host: listed.host,
             service: listed.service,
             build: listed.build,
@@ -80,6 +85,12 @@ impl CrashView {
             pinned: listed.is_pinned,
         }
     }
+}
+
+/// Returns the name of a signal: `SIGSEGV`.
+fn signal_name(signal: i64) -> String {
+    let number = i32::try_from(signal).unwrap_or_default();
+    backtrail_debugger::signal::name(number)
 }
 
 /// Lists crashes, the newest first.
