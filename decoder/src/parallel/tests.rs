@@ -4,9 +4,10 @@ use super::{ParallelDecoder, ParallelError};
 use crate::engine::native::Native;
 use crate::meter::Meter;
 use crate::trace_tail::TraceTail;
-use crate::{Config, DecodeCachePool, Engine, History, HistoryBuilder, Image, Section, Watch};
+use crate::{Config, DecodeCachePool, Engine, History, HistoryBuilder, Image, Resync, Section, Watch};
+use backtrail_pt::cpu::Vendor;
 use backtrail_pt::encoder::TimingOptions;
-use backtrail_pt::{Avma, Encoder, EncoderOptions, Parser, Tid, TimingParams, Tsc};
+use backtrail_pt::{Avma, CpuModel, Encoder, EncoderOptions, Packet, Parser, Tid, TimingParams, Tsc};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -184,6 +185,82 @@ fn impossible_timing_packets_force_sequential_decode() {
     assert_eq!(with(&padding), None);
     // The preceding PSB+ had a TMA.
     assert_eq!(with(&tma), Some(ParallelError::Discontinuous));
+}
+
+/// Checks that two threads find what one does, or leave the trace to one.
+fn check_as_in_order(trace: &[u8], config: &Config, image: &Arc<Image>) {
+    let mut builder = HistoryBuilder::new(Tid(1));
+    Native.decode(trace, &**image, config, &mut builder).unwrap();
+    let in_order = builder.finish();
+    assert!(in_order.errors() > 0);
+    match decode_with_pool(trace, image, config, 2, 1000, &DecodeCachePool::default()) {
+        Ok(by_two) => {
+            let result = |history: &History| (history.digest(), history.marks().to_vec());
+            assert_eq!(result(&by_two), result(&in_order));
+        }
+        Err(error) => assert_eq!(error, ParallelError::Discontinuous),
+    }
+}
+
+/// Returns the configuration for a model of Intel's family 6.
+fn of_model(model: u8) -> Config {
+    Config {
+        timing: TIMING,
+        cpu: Some(CpuModel {
+            vendor: Vendor::Intel,
+            family: 6,
+            model,
+            stepping: 0,
+        }),
+        ..Config::default()
+    }
+}
+
+/// Returns a trace with its first TIP.PGE replaced.
+fn with_start(start: &[u8]) -> Vec<u8> {
+    let trace = packets_with_time(100_000, AT, Some(timing(true, false)));
+    let mut packets = Parser::new(&trace).map(|packet| packet.unwrap());
+    let enabled = packets.find(|(_, packet)| matches!(packet, Packet::TipPge(_)));
+    let (before, after) = (enabled.unwrap().0, packets.next().unwrap().0);
+    [&trace[..before], start, &trace[after..]].concat()
+}
+
+/// A TMA, although the PSB+ had one.
+const TMA: [u8; 7] = [0x02, 0x73, 0, 0, 0, 0, 0];
+
+/// A TIP.PGE with the address 0x2000.
+const ENABLED: [u8; 7] = [0x71, 0x00, 0x20, 0, 0, 0, 0];
+
+const OVERFLOW: [u8; 2] = [0x02, 0xf3];
+
+#[test]
+fn impossible_time_before_the_flow_is_found() {
+    // A decode that starts at the PSB reads up to the unknown packet, and drops what it read.
+    let trace = with_start(&[&TMA[..], &[0x02, 0x0f]].concat());
+    check_as_in_order(&trace, &of_model(0x9a), &Arc::new(image()));
+}
+
+#[test]
+fn impossible_time_after_an_overflow_is_found() {
+    let mut image = image();
+    // A jump to lost code, which leaves an outcome over.
+    image.add(Section {
+        start: Avma(0x2000),
+        bytes: Arc::new([0x75, 0x40]),
+    });
+    let image = Arc::new(image);
+    let (outcomes, mwait) = ([0b1110], [0x02, 0xc2, 0, 0, 0, 0, 0, 0, 0, 0]);
+    // Under SKD010, the packets after the overflow decide whether it has an address.
+    let trace = with_start(&[&ENABLED[..], &outcomes, &OVERFLOW, &TMA, &mwait].concat());
+    let config = Config {
+        resync: Resync::NextPsb,
+        ..of_model(0x5e)
+    };
+    check_as_in_order(&trace, &config, &image);
+    // Under APL11, they decide whether tracing is disabled. No ratio of clocks is 0.
+    let cbr = [0x02, 0x03, 0, 0];
+    let trace = with_start(&[&ENABLED[..], &outcomes[..], &OVERFLOW, &cbr, &outcomes].concat());
+    check_as_in_order(&trace, &of_model(0x9a), &image);
 }
 
 #[test]

@@ -88,6 +88,11 @@ impl<'a> Events<'a> {
         self.time = TimeTracker::Deferred(LogWriter::new(log));
     }
 
+    /// Keeps the timing packets that a clone read ahead, which is about to be dropped.
+    pub fn keep_lookahead(&mut self, ahead: &Self) {
+        self.time.keep_lookahead(&ahead.time);
+    }
+
     /// Returns the timing packets recorded so far.
     pub fn take_timing_log(&mut self) -> TimingLog {
         match std::mem::replace(&mut self.time, TimeTracker::Deferred(LogWriter::default())) {

@@ -267,8 +267,15 @@ impl<'a, 'b> FlowDecoder<'a, 'b> {
     }
 
     /// Returns the address of the flow in the PSB+.
-    fn start(&self) -> Result<Option<u64>, Error> {
+    fn start(&mut self) -> Result<Option<u64>, Error> {
         let mut events = self.events.clone();
+        let address = Self::header_address(&mut events);
+        self.events.keep_lookahead(&events);
+        address
+    }
+
+    /// Returns the address of the flow in the PSB+ that `events` is at.
+    fn header_address(events: &mut Events<'_>) -> Result<Option<u64>, Error> {
         let offset = events.offset();
         while events.offset() == offset {
             match events.next() {

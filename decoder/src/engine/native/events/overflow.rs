@@ -67,8 +67,30 @@ impl Events<'_> {
     /// Erratum SKD010: the FUP is missing. Later packets show whether tracing is enabled, and
     /// where.
     fn skd010(&mut self, event: &TraceEvent) -> Result<OverflowResolution, Error> {
-        let mut ahead = self.packets.clone();
         let mut time = self.time.clone();
+        let resolution = self.skd010_after(event, &mut time);
+        self.keep_time_of(resolution, &time)
+    }
+
+    /// Keeps the timing packets that a workaround read ahead, unless they are done.
+    fn keep_time_of(
+        &mut self,
+        resolution: Result<OverflowResolution, Error>,
+        time: &TimeTracker,
+    ) -> Result<OverflowResolution, Error> {
+        if matches!(resolution, Err(_) | Ok(OverflowResolution::NotApplicable)) {
+            self.time.keep_lookahead(time);
+        }
+        resolution
+    }
+
+    /// Reads ahead for [`Self::skd010`], with the time that follows.
+    fn skd010_after(
+        &mut self,
+        event: &TraceEvent,
+        time: &mut TimeTracker,
+    ) -> Result<OverflowResolution, Error> {
+        let mut ahead = self.packets.clone();
         let mut transaction: Option<bool> = None;
         loop {
             let packet = match ahead.next() {
@@ -79,7 +101,7 @@ impl Events<'_> {
                 continue;
             }
             match packet {
-                Packet::TipPgd(_) => return Ok(self.off(event, ahead, packet, time)),
+                Packet::TipPgd(_) => return Ok(self.off(event, ahead, packet, time.clone())),
                 Packet::ModeTsx { .. } if transaction.is_some() => {
                     return Ok(OverflowResolution::NotApplicable);
                 }
@@ -89,22 +111,34 @@ impl Events<'_> {
                         let transaction = TraceEvent::new(EventKind::Tsx { aborted });
                         self.queue.push(Binding::OWN_FUP, transaction)?;
                     }
-                    return Ok(OverflowResolution::PacketKept(
-                        self.on(event, ahead, packet, ip, time),
-                    ));
+                    return Ok(OverflowResolution::PacketKept(self.on(
+                        event,
+                        ahead,
+                        packet,
+                        ip,
+                        time.clone(),
+                    )));
                 }
                 Packet::Tip(ip) => {
-                    return Ok(OverflowResolution::PacketDone(
-                        self.on(event, ahead, packet, ip, time),
-                    ));
+                    return Ok(OverflowResolution::PacketDone(self.on(
+                        event,
+                        ahead,
+                        packet,
+                        ip,
+                        time.clone(),
+                    )));
                 }
                 Packet::Psb => {
                     return match header::find_fup(&ahead) {
                         Err(Error::End) | Ok(None) => Ok(OverflowResolution::NotApplicable),
                         Err(error) => Err(error),
-                        Ok(Some(ip)) => Ok(OverflowResolution::PacketKept(
-                            self.on(event, ahead, packet, ip, time),
-                        )),
+                        Ok(Some(ip)) => Ok(OverflowResolution::PacketKept(self.on(
+                            event,
+                            ahead,
+                            packet,
+                            ip,
+                            time.clone(),
+                        ))),
                     };
                 }
                 Packet::PsbEnd => return Err(Error::BadContext),
@@ -126,15 +160,25 @@ impl Events<'_> {
 
     /// Erratum APL11: there is an extra TIP.PGD, after which tracing is disabled.
     fn apl11(&mut self, event: &TraceEvent) -> Result<OverflowResolution, Error> {
-        let mut ahead = self.packets.clone();
         let mut time = self.time.clone();
+        let resolution = self.apl11_after(event, &mut time);
+        self.keep_time_of(resolution, &time)
+    }
+
+    /// Reads ahead for [`Self::apl11`], with the time that follows.
+    fn apl11_after(
+        &mut self,
+        event: &TraceEvent,
+        time: &mut TimeTracker,
+    ) -> Result<OverflowResolution, Error> {
+        let mut ahead = self.packets.clone();
         loop {
             let packet = ahead.next()?;
             if time.apply_packet(&packet, false)? {
                 continue;
             }
             match packet {
-                Packet::TipPgd(_) => return Ok(self.off(event, ahead, packet, time)),
+                Packet::TipPgd(_) => return Ok(self.off(event, ahead, packet, time.clone())),
                 Packet::Mnt(_) | Packet::Cfe { .. } | Packet::Evd { .. } | Packet::Trig { .. } => {}
                 _ => return Ok(OverflowResolution::NotApplicable),
             }

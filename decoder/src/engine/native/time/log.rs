@@ -28,6 +28,10 @@ pub(in crate::engine::native) enum TimingRecord {
     Overflow,
     /// Decoding starts again.
     Reset,
+    /// The records up to [`Self::LookaheadEnd`] are of packets that were only read ahead. They do
+    /// not change the time, but an error in them changes the flow.
+    LookaheadStart,
+    LookaheadEnd,
 }
 
 impl TimingRecord {
@@ -95,12 +99,27 @@ impl LogWriter {
             TimingRecord::Cbr { .. }
             | TimingRecord::Tma { .. }
             | TimingRecord::Psb(_)
-            | TimingRecord::Overflow => return,
+            | TimingRecord::Overflow
+            | TimingRecord::LookaheadStart
+            | TimingRecord::LookaheadEnd => return,
         };
         // Many PSB+ repeat the known TSC.
         if tsc.is_none() || tsc != self.tsc {
             (self.changed, self.tsc) = (self.len, tsc);
         }
+    }
+
+    /// Keeps the records of a clone that read ahead and is about to be dropped, so that an error in
+    /// them is found. Nothing was written here since the clone was made.
+    pub fn keep_lookahead(&mut self, ahead: &Self) {
+        if ahead.len <= self.len {
+            return;
+        }
+        let TimingLog(records) = &mut *self.records.borrow_mut();
+        records.truncate(ahead.len);
+        records.insert(self.len, TimingRecord::LookaheadStart);
+        records.push(TimingRecord::LookaheadEnd);
+        self.len = records.len();
     }
 
     /// Returns the number of records when the time last changed.
@@ -138,6 +157,29 @@ mod tests {
         let mut unused = writer.clone();
         unused.write(tsc(6));
         assert_eq!(writer.finish().0, [1, 4, 5].map(tsc));
+    }
+
+    #[test]
+    fn lookahead_is_kept_between_marks() {
+        let mut writer = LogWriter::default();
+        writer.write(tsc(1));
+        let unused = writer.clone();
+        writer.keep_lookahead(&unused);
+        let mut ahead = writer.clone();
+        ahead.write(tsc(2));
+        ahead.clone().write(tsc(3));
+        writer.keep_lookahead(&ahead);
+        assert_eq!(writer.changed(), 1);
+        writer.write(tsc(4));
+        assert_eq!(writer.changed(), 5);
+        let wanted = [
+            tsc(1),
+            TimingRecord::LookaheadStart,
+            tsc(2),
+            TimingRecord::LookaheadEnd,
+            tsc(4),
+        ];
+        assert_eq!(writer.finish().0, wanted);
     }
 
     #[test]

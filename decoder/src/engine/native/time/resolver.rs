@@ -36,11 +36,20 @@ impl TimestampResolver {
         let ResolvedTimestamps(stamps) = &mut self.stamps;
         stamps.clear();
         stamps.push(self.time.stamp());
-        let mut after = None;
+        let (mut after, mut before_lookaheads) = (None, Vec::new());
         for &record in &records.0 {
-            // Later records were read ahead; they belong to the next segment.
-            if matches!(record, TimingRecord::Psb(psb) if Some(psb) == to) {
-                after = Some(self.time.clone());
+            match record {
+                // Later records were read ahead; they belong to the next segment.
+                TimingRecord::Psb(psb) if Some(psb) == to && before_lookaheads.is_empty() => {
+                    after = Some(self.time.clone());
+                }
+                TimingRecord::LookaheadStart => before_lookaheads.push(self.time.clone()),
+                TimingRecord::LookaheadEnd => {
+                    if let Some(time) = before_lookaheads.pop() {
+                        self.time = time;
+                    }
+                }
+                _ => {}
             }
             self.time.apply(record).ok()?;
             stamps.push(self.time.stamp());
@@ -78,5 +87,24 @@ mod tests {
         // There is no TSC that the TMA could refine.
         let tma = TimingLog(vec![TimingRecord::Tma { ctc: 1, fast: 1 }]);
         assert!(resolver.resolve(&tma, None).is_none());
+    }
+
+    #[test]
+    fn lookahead_is_checked_and_has_no_effect() {
+        let resolver = || TimestampResolver::new(TscEstimator::new(TimingParams::default(), false));
+        let tsc = |tsc| TimingRecord::Tsc { tsc, header: false };
+        let log = |ahead| {
+            let [start, end] = [TimingRecord::LookaheadStart, TimingRecord::LookaheadEnd];
+            TimingLog(vec![tsc(5), start, TimingRecord::Psb(90), ahead, end])
+        };
+        let mut sound = resolver();
+        let stamps = sound.resolve(&log(tsc(9)), Some(90)).unwrap();
+        assert_eq!(stamps.at(5).map(|stamp| stamp.tsc.0), Some(5));
+        assert_eq!(sound.time.stamp().map(|stamp| stamp.tsc.0), Some(5));
+        let ratio = TimingRecord::Cbr {
+            ratio: 0,
+            header: false,
+        };
+        assert!(resolver().resolve(&log(ratio), None).is_none());
     }
 }

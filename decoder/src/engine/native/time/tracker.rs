@@ -72,6 +72,14 @@ impl TimeTracker {
         }
     }
 
+    /// Keeps the packets that a clone read ahead. It was cut off from this one and is about to be
+    /// dropped. An error in its packets may have changed the flow, and is known at once or later.
+    pub fn keep_lookahead(&mut self, ahead: &Self) {
+        if let (Self::Deferred(writer), Self::Deferred(ahead)) = (self, ahead) {
+            writer.keep_lookahead(ahead);
+        }
+    }
+
     /// Returns the current time; `None`: unknown.
     pub fn now(&self) -> Option<EventTime> {
         match self {

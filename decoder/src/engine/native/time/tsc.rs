@@ -104,6 +104,7 @@ impl TscEstimator {
             TimingRecord::Psb(_) => self.psb(),
             TimingRecord::Overflow => self.overflow(),
             TimingRecord::Reset => self.reset(),
+            TimingRecord::LookaheadStart | TimingRecord::LookaheadEnd => {}
         }
         Ok(())
     }
