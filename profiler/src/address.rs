@@ -6,7 +6,7 @@ use backtrail_pt::FileOffset;
 
 /// The index of a function with a line in [`PythonCode`](crate::python::PythonCode).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PythonFrameIdx(pub u32);
+pub struct PythonFrameIdx(pub(crate) u32);
 
 /// A frame of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

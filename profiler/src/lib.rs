@@ -26,7 +26,7 @@ mod off_cpu;
 mod options;
 pub mod perf_map;
 mod program;
-mod python;
+pub mod python;
 mod reader;
 mod record_queue;
 pub mod sampler;

@@ -6,11 +6,11 @@
 mod build;
 mod line_table;
 
-use crate::address::{CodeFrame, PythonFrameIdx};
+pub use crate::address::PythonFrameIdx;
 use backtrail_bpf::CodeEvent;
 use backtrail_profile::{Frame, Function, Profile};
 use backtrail_pt::Pid;
-pub(crate) use build::PythonBuild;
+pub use build::PythonBuild;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -36,11 +36,13 @@ struct PythonFunction {
 struct CodeObject {
     function: Rc<PythonFunction>,
     lines: Box<[u8]>,
+    /// The bytes that it takes.
+    size: usize,
 }
 
 /// The code objects of all processes.
 #[derive(Debug, Default)]
-pub(crate) struct PythonCode {
+pub struct PythonCode {
     objects: HashMap<(Pid, u64, u32), CodeObject>,
     bytes: usize,
     frames: Vec<(Rc<PythonFunction>, u32)>,
@@ -68,15 +70,16 @@ impl PythonCode {
         let object = CodeObject {
             function: function.into(),
             lines: event.lines.as_slice().into(),
+            size,
         };
         let key = (Pid(event.pid), event.code, event.hash);
-        if self.objects.insert(key, object).is_none() {
-            self.bytes += size;
-        }
+        let replaced = self.objects.insert(key, object);
+        self.bytes += size;
+        self.bytes -= replaced.map_or(0, |object| object.size);
     }
 
     /// Returns the frame of a code object at an offset of its instructions.
-    pub fn frame(&mut self, pid: Pid, code: u64, state: u64) -> CodeFrame {
+    pub fn frame(&mut self, pid: Pid, code: u64, state: u64) -> PythonFrameIdx {
         let (hash, offset) = ((state >> 32) as u32, state as u32);
         let (function, line) = match self.objects.get(&(pid, code, hash)) {
             Some(object) => {
@@ -95,16 +98,16 @@ impl PythonCode {
         };
         let key = (function, line);
         if let Some(known) = self.ids.get(&key) {
-            return CodeFrame::Python(*known);
+            return *known;
         }
         if self.frames.len() >= MAX_FRAMES {
             self.is_full = true;
-            return CodeFrame::Python(PythonFrameIdx(0));
+            return PythonFrameIdx(0);
         }
         let index = PythonFrameIdx(u32::try_from(self.frames.len()).unwrap_or(u32::MAX));
         self.frames.push(key.clone());
         self.ids.insert(key, index);
-        CodeFrame::Python(index)
+        index
     }
 
     /// Returns the frame of a function in a profile.
@@ -143,16 +146,14 @@ impl PythonCode {
         self.objects.retain(|(of, _, _), object| {
             let keep = *of != pid;
             if !keep {
-                let function = &object.function;
-                let texts = function.name.len() + function.file.len();
-                let size = size_of::<CodeObject>() + texts + object.lines.len();
-                *bytes = bytes.saturating_sub(size);
+                *bytes -= object.size;
             }
             keep
         });
     }
 
     /// Returns a sentence if some functions have no names because there are too many.
+    #[must_use]
     pub fn note(&self) -> Option<String> {
         let note = "some Python functions have no names, because there are too many of them";
         self.is_full.then(|| note.to_owned())
@@ -196,14 +197,26 @@ mod tests {
         code.add(&event("first", 1));
         code.add(&event("second", 2));
         let mut named = |state: u64| {
-            let CodeFrame::Python(index) = code.frame(Pid(7), 0x7000, state) else {
-                panic!("no Python frame");
-            };
+            let index = code.frame(Pid(7), 0x7000, state);
             code.frames[index.0 as usize].0.name.clone()
         };
         assert_eq!(named(1 << 32), "first");
         assert_eq!(named(2 << 32), "second");
         assert_eq!(named(3 << 32), UNKNOWN);
+        code.forget(Pid(7));
+        assert_eq!((code.objects.len(), code.bytes), (0, 0));
+    }
+
+    #[test]
+    fn forgotten_code_takes_no_memory() {
+        let mut code = PythonCode::default();
+        let wide = CodeEvent {
+            qualname_kind: 4,
+            ..event("wide", 2)
+        };
+        for event in [event("", 1), wide, event("again", 3), event("again and again", 3)] {
+            code.add(&event);
+        }
         code.forget(Pid(7));
         assert_eq!((code.objects.len(), code.bytes), (0, 0));
     }

@@ -108,7 +108,7 @@ impl StackWalker {
             let (module, pc) = (word >> MODULE_SHIFT, word & ((1 << MODULE_SHIFT) - 1));
             if module == PYTHON_MODULE {
                 let state = words.next().copied().unwrap_or(0);
-                frames.push(python.frame(pid, pc, state));
+                frames.push(CodeFrame::Python(python.frame(pid, pc, state)));
                 continue;
             }
             let found = tasks.find(Some(pid), pc);

@@ -11,7 +11,7 @@ use object::{Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol, Rea
 
 /// A file with CPython's interpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PythonBuild {
+pub struct PythonBuild {
     /// The version, as 0x030b for 3.11.
     pub version: u32,
     /// The offsets of members. `None`: the layout of this version is not known.
@@ -29,6 +29,7 @@ struct Layout {
 
 impl PythonBuild {
     /// Finds the interpreter in an ELF file. `None`: it has none.
+    #[must_use]
     pub fn of_elf<'d>(file: impl ReadRef<'d>) -> Option<Self> {
         let file = ElfFile64::<Endianness, _>::parse(file).ok()?;
         let runtime = file.section_by_name(".PyRuntime")?;
@@ -67,6 +68,7 @@ impl PythonBuild {
     }
 
     /// Returns the interpreter of a process that has mapped file offset 0 at an address.
+    #[must_use]
     pub fn interpreter(&self, bias: u64) -> Option<InterpreterRow> {
         let layout = self.layout?;
         Some(InterpreterRow {
@@ -77,6 +79,7 @@ impl PythonBuild {
     }
 
     /// Returns a sentence if the layout is not known.
+    #[must_use]
     pub fn note(&self) -> Option<String> {
         let [_, _, major, minor] = self.version.to_be_bytes();
         let name = match self.version {

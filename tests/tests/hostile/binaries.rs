@@ -4,7 +4,6 @@ use crate::harness::fuzz;
 use crate::mutate::{self, Random};
 use backtrail_pt::Svma;
 use backtrail_symbolizer::{DebugSearch, SymbolFile};
-use object::{Object, ObjectSection};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -86,28 +85,9 @@ fn elf() {
     fuzz("elf", &seeds(), mutate::bytes, ask);
 }
 
-/// Corrupts a debug section of the file in place, so that the rest stays intact.
+/// Corrupts a debug section.
 fn debug_sections(random: &mut Random, file: &mut Vec<u8>, others: &[Vec<u8>]) {
-    let mut sections = Vec::new();
-    if let Ok(elf) = object::File::parse(&**file) {
-        for section in elf.sections() {
-            let is_debug = section.name().is_ok_and(|name| name.starts_with(".debug_"));
-            if let Some((at, size)) = section.file_range().filter(|range| is_debug && range.1 != 0) {
-                sections.push((at as usize, size as usize));
-            }
-        }
-    }
-    if sections.is_empty() {
-        return mutate::bytes(random, file, others);
-    }
-    let (at, size) = random.pick(&sections);
-    let Some(found) = file.get(at..at + size) else {
-        return mutate::bytes(random, file, others);
-    };
-    let mut section = found.to_vec();
-    mutate::bytes(random, &mut section, &[found.to_vec()]);
-    section.resize(size, 0);
-    file[at..at + size].copy_from_slice(&section);
+    mutate::section(random, file, others, |name| name.starts_with(".debug_"));
 }
 
 #[test]

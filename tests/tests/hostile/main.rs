@@ -15,6 +15,7 @@ mod messages;
 mod mutate;
 mod profile_recordings;
 mod profiles;
+mod samples;
 mod seeds;
 mod stacks;
 mod targets;

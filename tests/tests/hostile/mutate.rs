@@ -1,6 +1,7 @@
 //! Mutations of bytes.
 
 pub use backtrail_tests::random::Random;
+use object::{Object, ObjectSection};
 
 /// Numbers at which sizes and offsets overflow.
 const EDGES: &[u64] = &[
@@ -67,6 +68,36 @@ pub fn bytes(random: &mut Random, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
             }
         }
     }
+}
+
+/// Corrupts a section of an ELF file in place, so that the rest stays intact. `is_wanted` gets the
+/// section's name.
+pub fn section(
+    random: &mut Random,
+    file: &mut Vec<u8>,
+    others: &[Vec<u8>],
+    is_wanted: impl Fn(&str) -> bool,
+) {
+    let mut sections = Vec::new();
+    if let Ok(elf) = object::File::parse(&**file) {
+        for section in elf.sections() {
+            let is_wanted = section.name().is_ok_and(&is_wanted);
+            if let Some((at, size)) = section.file_range().filter(|range| is_wanted && range.1 != 0) {
+                sections.push((at as usize, size as usize));
+            }
+        }
+    }
+    if sections.is_empty() {
+        return bytes(random, file, others);
+    }
+    let (at, size) = random.pick(&sections);
+    let Some(found) = file.get(at..at + size) else {
+        return bytes(random, file, others);
+    };
+    let mut section = found.to_vec();
+    bytes(random, &mut section, &[found.to_vec()]);
+    section.resize(size, 0);
+    file[at..at + size].copy_from_slice(&section);
 }
 
 /// Corrupts JSON syntactically correctly: replaces a number or word, or nests a piece deeply.

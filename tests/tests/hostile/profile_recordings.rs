@@ -1,7 +1,7 @@
 //! Recordings of the profiler, and the unwind tables that it builds.
 
 use crate::harness::fuzz;
-use crate::mutate;
+use crate::mutate::{self, Random};
 use backtrail_profile::format::recording::{GeneratedFunction, GeneratedLine, HEADER, SegmentEncoder, read};
 use backtrail_profile::{Frame, FunctionProfile, Line, Module, Profile, Sample, StackId, Thread, UnixNanos};
 use backtrail_profiler::unwind::{CodeAt, MAX_FRAMES, Registers, StackBytes, unwind};
@@ -161,36 +161,55 @@ fn jitdumps() {
     });
 }
 
-/// Walks made-up stacks by the table of a damaged file.
+/// Walks made-up stacks by the table of a damaged file. Returns the number of its rows.
+fn walks(bytes: &[u8]) -> usize {
+    let Some(table) = UnwindTable::of_elf(bytes) else {
+        return 0;
+    };
+    let stack: Vec<u8> = (0..512u64)
+        .flat_map(|word| (word * 331 % 0x8000).to_le_bytes())
+        .collect();
+    for start in (0..0x8000).step_by(0x123) {
+        let registers = Registers {
+            pc: start,
+            sp: 0x1000,
+            bp: 0x1000 + start % 4096,
+        };
+        let stack = StackBytes {
+            start: 0x1000,
+            bytes: &stack,
+        };
+        let mut addresses = Vec::new();
+        unwind(
+            registers,
+            stack,
+            |pc| CodeAt::Rule(table.rule(pc)),
+            &mut addresses,
+        );
+        assert!(addresses.len() <= MAX_FRAMES);
+    }
+    table.len()
+}
+
 #[test]
 fn profiler_tables() {
     let program = std::fs::read("/usr/bin/env").unwrap();
     fuzz("profiler_tables", &[program], mutate::bytes, |bytes| {
-        let Some(table) = UnwindTable::of_elf(bytes) else {
-            return false;
-        };
-        let stack: Vec<u8> = (0..512u64)
-            .flat_map(|word| (word * 331 % 0x8000).to_le_bytes())
-            .collect();
-        for start in (0..0x8000).step_by(0x123) {
-            let registers = Registers {
-                pc: start,
-                sp: 0x1000,
-                bp: 0x1000 + start % 4096,
-            };
-            let stack = StackBytes {
-                start: 0x1000,
-                bytes: &stack,
-            };
-            let mut addresses = Vec::new();
-            unwind(
-                registers,
-                stack,
-                |pc| CodeAt::Rule(table.rule(pc)),
-                &mut addresses,
-            );
-            assert!(addresses.len() <= MAX_FRAMES);
-        }
-        !table.is_empty()
+        walks(bytes) > 0
+    });
+}
+
+/// Corrupts the frames of a file alone, so that most of them stay. A table of the same size is
+/// accepted.
+#[test]
+fn profiler_frames() {
+    let program = std::fs::read("/usr/bin/env").unwrap();
+    let frames = |random: &mut Random, file: &mut Vec<u8>, others: &[Vec<u8>]| {
+        mutate::section(random, file, others, |name| name == ".eh_frame");
+    };
+    let rows = walks(&program);
+    assert!(rows > 100);
+    fuzz("profiler_frames", &[program], frames, |bytes| {
+        walks(bytes) == rows
     });
 }

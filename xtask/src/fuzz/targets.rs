@@ -69,6 +69,26 @@ pub const TARGETS: &[Target] = &[
         "unwind tables of the profiler",
     ),
     test(
+        "profiler_frames",
+        "profile_recordings::profiler_frames",
+        "`.eh_frame` for unwind tables of the profiler",
+    ),
+    test(
+        "sample_records",
+        "samples::sample_records",
+        "samples of eBPF programs, with requests",
+    ),
+    test(
+        "python_code",
+        "samples::python_code",
+        "code objects and line tables of Python",
+    ),
+    test(
+        "python_builds",
+        "samples::python_builds",
+        "ELF files with Python's interpreter",
+    ),
+    test(
         "perf_maps",
         "profile_recordings::perf_maps",
         "perf maps of JIT compilers",
