@@ -2,6 +2,7 @@
 
 use crate::address::{CodeBranch, CodeFrame};
 use crate::budget::Budget;
+use crate::clock::{Clock, monotonic, processor_time};
 use crate::event::{SampledEvent, Wakeup};
 use crate::generated_code::GeneratedCode;
 use crate::kernel::Kernel;
@@ -23,11 +24,8 @@ use crate::walked_sample::WalkedSample;
 use crate::{Error, Result};
 use backtrail_perf::record::{Record, RecordEvent};
 use backtrail_perf::sample::Sample as RingSample;
-use backtrail_profile::{BranchStack, EventId, Label, LabelValue, Profile, Sample, UnixNanos};
+use backtrail_profile::{BranchStack, EventId, Label, LabelValue, Profile, Sample};
 use backtrail_pt::{Cpu, Pid, Tid};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
-use nix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -69,6 +67,8 @@ pub struct Summary {
     pub walked: u64,
     /// The reason why no eBPF program walks stacks. `None`: one does.
     pub no_ebpf: Option<String>,
+    /// The reason why the rings were read without real-time priority. `None`: they were with it.
+    pub no_priority: Option<String>,
     /// The end of the program, if one was started.
     pub program: Option<ProgramEnd>,
     /// Sentences about what the recording lacks.
@@ -139,42 +139,6 @@ fn attach_walker(options: &RecordOptions, sampler: &Sampler, rings: &mut Rings) 
 
 /// The eBPF programs, or the reason why there are none.
 type Walker = std::result::Result<KernelWalker, String>;
-
-/// The difference between perf's clock and the time of day.
-#[derive(Clone, Copy, Debug)]
-struct Clock {
-    offset: u64,
-}
-
-impl Clock {
-    fn now() -> Self {
-        Self {
-            offset: nanos(ClockId::CLOCK_REALTIME).saturating_sub(monotonic()),
-        }
-    }
-
-    fn unix(self, time: u64) -> UnixNanos {
-        UnixNanos(time.saturating_add(self.offset))
-    }
-}
-
-fn monotonic() -> u64 {
-    nanos(ClockId::CLOCK_MONOTONIC)
-}
-
-fn nanos(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock).map(|time| Duration::from(time).as_nanos());
-    time.map_or(0, |nanos| u64::try_from(nanos).unwrap_or(u64::MAX))
-}
-
-/// Returns the processor time of this process.
-fn processor_time() -> Duration {
-    let usage = getrusage(UsageWho::RUSAGE_SELF);
-    let micros = usage.map_or(0, |usage| {
-        usage.user_time().num_microseconds() + usage.system_time().num_microseconds()
-    });
-    Duration::from_micros(micros.cast_unsigned())
-}
 
 /// A sample before it gets the ids of a segment.
 struct NewSample {
@@ -673,6 +637,7 @@ impl Capture {
             incomplete: self.walker.incomplete,
             walked: self.walker.walked,
             no_ebpf: self.kernel_walker.as_ref().err().cloned(),
+            no_priority: self.reader.no_priority().map(str::to_owned),
             program,
             notes: self.notes,
         })

@@ -1,13 +1,14 @@
 //! A thread that reads the rings, so that the kernel has room while records are processed.
 
+use crate::priority;
 use crate::sampler::{RingRecord, Rings};
 use crate::{Error, Result};
 use backtrail_pt::Nanos;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest wait between two readings of the rings.
 const WAIT: Duration = Duration::from_millis(100);
@@ -33,6 +34,8 @@ struct Shared {
     stop: AtomicBool,
     /// The bytes of the batches that were not received yet.
     waiting: AtomicUsize,
+    /// The reason why the thread has no real-time priority.
+    no_priority: OnceLock<String>,
 }
 
 /// The thread. It ends with its owner.
@@ -87,6 +90,12 @@ impl ReaderThread {
         rest.into_iter().map(|batch| self.received(batch)).collect()
     }
 
+    /// Returns the reason why the thread has no real-time priority. `None`: it has, or has not
+    /// started yet.
+    pub fn no_priority(&self) -> Option<&str> {
+        self.shared.no_priority.get().map(String::as_str)
+    }
+
     fn received(&self, batch: Result<Batch>) -> Result<Batch> {
         let batch = batch?;
         self.shared.waiting.fetch_sub(batch.bytes, Ordering::Relaxed);
@@ -109,6 +118,11 @@ impl Drop for ReaderThread {
 }
 
 fn read(mut rings: Rings, clock: fn() -> u64, shared: &Shared, batches: &Sender<Result<Batch>>) {
+    let raised = priority::raise();
+    if let Err(error) = &raised {
+        // Only this thread sets it.
+        let _ = shared.no_priority.set(error.to_string());
+    }
     loop {
         let is_last = shared.stop.load(Ordering::Relaxed);
         if !is_last && shared.waiting.load(Ordering::Relaxed) > MAX_WAITING {
@@ -119,6 +133,7 @@ fn read(mut rings: Rings, clock: fn() -> u64, shared: &Shared, batches: &Sender<
             true => Ok(()),
             false => rings.wait(WAIT),
         };
+        let began = Instant::now();
         let batch = waited.and_then(|()| read_once(&mut rings, clock));
         let is_over = is_last || batch.is_err();
         if let Ok(batch) = &batch {
@@ -127,6 +142,9 @@ fn read(mut rings: Rings, clock: fn() -> u64, shared: &Shared, batches: &Sender<
         // Without a receiver the recording is over.
         if batches.send(batch).is_err() || is_over {
             return;
+        }
+        if raised.is_ok() {
+            std::thread::sleep(priority::rest_after(began.elapsed()));
         }
     }
 }
@@ -155,7 +173,6 @@ mod tests {
     use crate::options::Target;
     use crate::sampler::{Sampler, SamplerOptions};
     use backtrail_pt::Pid;
-    use std::time::Instant;
 
     fn no_time() -> u64 {
         7

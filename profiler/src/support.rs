@@ -3,6 +3,7 @@
 use crate::event::SampledEvent;
 use crate::kernel_walker;
 use crate::options::Target;
+use crate::priority;
 use crate::sampler::{Sampler, SamplerOptions};
 use backtrail_pt::Pid;
 
@@ -15,6 +16,8 @@ pub struct StackSupport {
     pub all: bool,
     /// The reason why no eBPF program walks stacks. `None`: one does.
     pub no_ebpf: Option<String>,
+    /// The reason why the thread that reads the rings has no real-time priority. `None`: it has.
+    pub no_priority: Option<String>,
 }
 
 /// Opens and closes the events of a recording.
@@ -37,5 +40,6 @@ pub fn stack_support() -> Result<StackSupport, String> {
         kernel: own.has_kernel(),
         all: open(&Target::All).is_ok(),
         no_ebpf: kernel_walker::check().err(),
+        no_priority: priority::check().err().map(|error| error.to_string()),
     })
 }

@@ -196,8 +196,15 @@ fn profiler_row(support: &Result<backtrail_profiler::StackSupport, String>) -> C
                 None => "in the kernel by eBPF".to_owned(),
                 Some(reason) => format!("by copies of stacks, not by eBPF: {reason}"),
             };
+            let read = match &support.no_priority {
+                None => "with real-time priority".to_owned(),
+                Some(reason) => {
+                    format!("without real-time priority ({reason}), so a busy machine may lose some")
+                }
+            };
             let reason = format!(
-                "samples {processes} with {kernel}; walks programs without frame pointers by .eh_frame {walk}"
+                "samples {processes} with {kernel}; walks programs without frame pointers by .eh_frame {walk}; \
+                 reads samples {read}"
             );
             let is_complete = support.kernel && support.all;
             row("works", reason, (!is_complete).then_some(fix))

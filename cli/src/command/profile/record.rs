@@ -102,6 +102,7 @@ struct Report<'a> {
     incomplete: u64,
     walked_in_kernel: u64,
     no_ebpf: Option<&'a str>,
+    no_priority: Option<&'a str>,
     ending: Option<&'static str>,
     status: Option<i32>,
     notes: &'a [String],
@@ -131,6 +132,7 @@ fn report(args: &ProfileRecord, summary: &Summary) -> Result<(), Failure> {
             incomplete: summary.incomplete,
             walked_in_kernel: summary.walked,
             no_ebpf: summary.no_ebpf.as_deref(),
+            no_priority: summary.no_priority.as_deref(),
             ending,
             status,
             notes: &summary.notes,
@@ -158,6 +160,12 @@ fn report(args: &ProfileRecord, summary: &Summary) -> Result<(), Failure> {
         )?;
     }
     writeln!(out, "{}", stack_method(summary))?;
+    if let (Some(reason), 1..) = (&summary.no_priority, lost) {
+        writeln!(
+            out,
+            "the reader of samples had no real-time priority, which loses fewer records: {reason}"
+        )?;
+    }
     for note in &summary.notes {
         writeln!(out, "note: {note}")?;
     }
