@@ -303,7 +303,7 @@ impl Capture {
         }
     }
 
-    /// Returns the time that went into reading the files and mappings of processes.
+    /// Returns the processor time that went into reading the files and mappings of processes.
     fn first_looks(&self) -> Duration {
         self.modules.reading() + self.tasks.reading()
     }

@@ -44,3 +44,8 @@ pub(crate) fn processor_time() -> Duration {
     });
     Duration::from_micros(micros.cast_unsigned())
 }
+
+/// Returns the processor time of the calling thread.
+pub(crate) fn thread_time() -> Duration {
+    Duration::from_nanos(nanos(ClockId::CLOCK_THREAD_CPUTIME_ID))
+}

@@ -1,11 +1,12 @@
 //! The files with code that processes have mapped, each once.
 
+use crate::clock::thread_time;
 use crate::module_file;
 use crate::module_key::{MappedAt, ModuleKey};
 use crate::python::PythonBuild;
 use crate::unwind_table::UnwindTable;
 use std::collections::{BTreeSet, HashMap};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The index of a module in [`Modules`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -144,14 +145,14 @@ impl Modules {
         let module = self.modules.get_mut(index.0 as usize)?;
         if matches!(module.table, TableState::Unread) {
             self.decided.push(index);
-            let began = Instant::now();
+            let began = thread_time();
             let (table, python) = match module.kind {
                 ModuleKind::File => module_file::read(&module.key, mapped),
                 ModuleKind::Vdso => (module_file::vdso_table(), None),
                 ModuleKind::Anonymous | ModuleKind::Kernel => (None, None),
             };
             module.python = python;
-            self.reading += began.elapsed();
+            self.reading += thread_time().saturating_sub(began);
             let left = self.table_budget.saturating_sub(self.table_bytes);
             module.table = match table {
                 Some(table) if table.bytes() <= left => {
@@ -196,7 +197,7 @@ impl Modules {
         std::mem::take(&mut self.decided)
     }
 
-    /// Returns the time that went into building tables.
+    /// Returns the processor time that went into building tables.
     pub fn reading(&self) -> Duration {
         self.reading
     }

@@ -1,5 +1,6 @@
 //! The processes and threads that are sampled: their names and mappings at the time of a sample.
 
+use crate::clock::thread_time;
 use crate::generated_code::jitdump_path;
 use crate::kernel::Kernel;
 use crate::module_file;
@@ -13,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The names and mappings of all processes at one time.
 #[derive(Debug, Default)]
@@ -98,7 +99,7 @@ impl Tasks {
             return;
         }
         let Ok(raw) = i32::try_from(pid.0) else { return };
-        let began = Instant::now();
+        let began = thread_time();
         for map in maps::maps(raw).into_iter().filter(|map| map.executable) {
             let file = (map.inode != 0).then_some(FileKey {
                 device: map.device,
@@ -110,10 +111,10 @@ impl Tasks {
             let module = self.module(&map.path, None, file, mapped, modules);
             self.map(pid, map.start, map.size(), module, map.offset);
         }
-        self.reading += began.elapsed();
+        self.reading += thread_time().saturating_sub(began);
     }
 
-    /// Returns the time that went into reading the mappings of running processes.
+    /// Returns the processor time that went into reading the mappings of running processes.
     pub fn reading(&self) -> Duration {
         self.reading
     }
