@@ -24,10 +24,10 @@ use crate::walked_sample::WalkedSample;
 use crate::{Error, Result};
 use backtrail_perf::record::{Record, RecordEvent};
 use backtrail_perf::sample::Sample as RingSample;
+use backtrail_process::status;
 use backtrail_profile::{BranchStack, EventId, Label, LabelValue, Profile, Sample};
 use backtrail_pt::{Cpu, Pid, Tid};
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -278,7 +278,7 @@ impl Capture {
             let is_over = stop.load(Ordering::Relaxed)
                 || left.is_zero()
                 || program.as_mut().is_some_and(|program| program.end().is_some())
-                || matches!(&options.target, Target::Process(pid) if !Path::new(&format!("/proc/{pid}")).exists());
+                || matches!(&options.target, Target::Process(pid) if has_ended(*pid));
             if is_over {
                 return Ok(());
             }
@@ -642,6 +642,12 @@ impl Capture {
             notes: self.notes,
         })
     }
+}
+
+/// Returns whether all threads of a process have ended. Its parent may not have waited for it.
+fn has_ended(pid: Pid) -> bool {
+    let pid = i32::try_from(pid.0).unwrap_or(-1);
+    status::has_ended(pid) && status::threads(pid).into_iter().all(status::has_ended)
 }
 
 /// Adds the events to a segment, the last one of the user last, which views show first. Returns

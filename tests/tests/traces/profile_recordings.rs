@@ -240,6 +240,21 @@ fn recorder(output: &Path, pid: u32) -> Child {
     recorder.arg(output).stderr(Stdio::piped()).spawn().unwrap()
 }
 
+/// The parent of the process waits for it later.
+#[test]
+fn recording_ends_with_its_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = Command::new("sleep").arg("1").spawn().unwrap();
+    let mut recorder = recorder(&folder.path().join("recording"), process.id());
+    let ended = (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        recorder.try_wait().unwrap().is_some()
+    });
+    recorder.kill().unwrap();
+    assert!(ended && recorder.wait().unwrap().success());
+    assert!(process.wait().unwrap().success());
+}
+
 #[test]
 fn killed_recorder_leaves_what_it_wrote() {
     kill_recorders([1201, 1499, 1733, 1980, 2311].into_iter());
