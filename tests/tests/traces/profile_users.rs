@@ -47,7 +47,7 @@ impl User {
 
     fn record(&self, output: &str, arguments: &[&str]) -> Output {
         let mut command = self.command(&self.path("backtrail"));
-        command.args(["profile", "record", "--json", "-o", output]);
+        command.args(["profile", "record", "--json", "--freq", "999", "-o", output]);
         command.args(arguments).output().unwrap()
     }
 }
