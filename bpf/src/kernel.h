@@ -44,6 +44,7 @@ static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static long (*const map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
 static long (*const map_delete)(void *map, const void *key) = (void *)3;
 static u64 (*const monotonic_now)(void) = (void *)5;
+static u32 (*const random)(void) = (void *)7;
 static u32 (*const current_cpu)(void) = (void *)8;
 static u64 (*const current_ids)(void) = (void *)14;
 static long (*const current_comm)(void *to, u32 size) = (void *)16;

@@ -11,6 +11,7 @@
  * The rules are those of `profiler/src/unwind.rs`.
  */
 #include "python.h"
+#include "thinning.h"
 
 char permission[] SECTION("license") = "Dual MIT/GPL";
 
@@ -228,6 +229,9 @@ static __attribute__((noinline)) int sample(struct overflow *overflow, u32 progr
 	struct walk *walk = current_walk();
 	if (!walk)
 		return 1;
+	u64 weight = thinned(overflow->period, program);
+	if (!weight)
+		return 0;
 	walk->len = 0;
 	walk->end = END_UNKNOWN;
 	walk_user(overflow, walk);
@@ -240,7 +244,7 @@ static __attribute__((noinline)) int sample(struct overflow *overflow, u32 progr
 	long kernel = stack_of(overflow, &event->words[user], KERNEL_FRAMES * 8, 0);
 	if (kernel < 0)
 		kernel = 0;
-	event->weight = overflow->period;
+	event->weight = weight;
 	event->program = program;
 	event->end = walk->end;
 	event->user_len = user;

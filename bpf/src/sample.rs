@@ -305,6 +305,8 @@ mod tests {
         ] {
             assert!(header.contains(&line), "{line}");
         }
+        let thinning = include_str!("thinning.h");
+        assert!(thinning.contains(&format!("PROGRAMS = {SAMPLE_PROGRAMS} ")));
         let programs = include_str!("sample.bpf.c").matches("\nPROGRAM(").count();
         assert_eq!(programs, SAMPLE_PROGRAMS);
     }

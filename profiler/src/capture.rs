@@ -292,7 +292,7 @@ impl Capture {
                 // A lower rate does not make the first reading of a file cheaper.
                 let used = processor_time().saturating_sub(self.first_looks());
                 if let Some(frequency) = self.budget.update(used.saturating_sub(last_used), since) {
-                    self.sampler.set_frequency(frequency)?;
+                    self.set_frequency(frequency)?;
                 }
                 last_used = used;
                 for pid in self.tasks.forget_ended() {
@@ -301,6 +301,14 @@ impl Capture {
                 progress(self.progress());
             }
         }
+    }
+
+    fn set_frequency(&self, frequency: u64) -> Result<()> {
+        if let Ok(walker) = &self.kernel_walker {
+            let set = walker.set_frequency(&self.sampler, frequency);
+            set.map_err(|error| Error::Call { call: "bpf", error })?;
+        }
+        self.sampler.set_frequency(frequency, monotonic())
     }
 
     /// Returns the processor time that went into reading the files and mappings of processes.

@@ -18,6 +18,7 @@ use backtrail_perf::attr::Attr;
 use backtrail_perf::event::{Event, Target};
 use std::error::Error as StdError;
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use tables::Maps;
@@ -28,6 +29,10 @@ pub(crate) use tables::WalkerTables;
 pub(crate) struct KernelWalker {
     /// The mappings and unwind tables that the programs know.
     pub tables: WalkerTables,
+    /// The map with the wanted period of each program.
+    periods: OwnedFd,
+    /// The index of the event of each program in [`Sampler::events`].
+    events: Vec<usize>,
     _outputs: Vec<Event>,
     _output_map: OwnedFd,
 }
@@ -79,6 +84,7 @@ impl KernelWalker {
                 .map_err(|error| format!("an event does not fit the eBPF program: {error}"))?;
             output_events.push(output);
         }
+        let periods = map_fd(&mut object, "periods")?;
         let maps = Maps {
             processes: map_fd(&mut object, "processes")?,
             mappings: map_fd(&mut object, "mappings")?,
@@ -96,13 +102,28 @@ impl KernelWalker {
                     .map_err(|error| error.to_string())?;
             }
         }
-        ids.events = events;
+        ids.events.clone_from(&events);
         rings.read_walked(ids);
         Ok(Self {
             tables,
+            periods,
+            events,
             _outputs: output_events,
             _output_map: outputs,
         })
+    }
+
+    /// Changes the rate of events with a timer: the programs take fewer samples.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    pub fn set_frequency(&self, sampler: &Sampler, frequency: u64) -> io::Result<()> {
+        for (number, event) in (0_u32..).zip(&self.events) {
+            let period = sampler.timer_period(*event, frequency).unwrap_or(0);
+            tables::update(self.periods.as_fd(), &number, &period)?;
+        }
+        Ok(())
     }
 }
 

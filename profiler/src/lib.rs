@@ -37,6 +37,7 @@ mod segment_ids;
 mod stack_walker;
 mod support;
 mod tasks;
+mod thinning;
 mod thread_context;
 pub mod unwind;
 pub mod unwind_table;

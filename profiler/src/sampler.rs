@@ -3,6 +3,7 @@
 use crate::cgroup;
 use crate::event::{SampledEvent, WakeupTracepoint};
 use crate::options::Target;
+use crate::thinning::{Stretch, WantedPeriods};
 use crate::walked_sample::WalkedSample;
 use crate::{Error, Result};
 use backtrail_bpf::{CodeEvent, SampleEvent};
@@ -65,6 +66,9 @@ pub struct Sampler {
     sampling: Sampling,
     /// The ids of the events whose samples have branches.
     with_branches: HashSet<u64>,
+    /// The period of timers.
+    timer_period: u64,
+    wanted: WantedPeriods,
 }
 
 /// The rings of a sampler. Another thread than that of the sampler may read them.
@@ -74,6 +78,8 @@ pub struct Rings {
     rings: Vec<Ring>,
     buffer: Vec<u8>,
     walked: OutputIds,
+    /// The stretches of each event, by the index of the ring.
+    stretches: HashMap<(usize, usize), Stretch>,
 }
 
 /// The events by which eBPF programs write to the rings.
@@ -83,6 +89,17 @@ pub(crate) struct OutputIds {
     pub ids: HashSet<u64>,
     /// The index of the event of each program in [`Sampler::events`].
     pub events: Vec<usize>,
+}
+
+/// The weight of a sample that the kernel made.
+#[derive(Clone, Copy, Debug)]
+enum SampleWeight {
+    /// The kernel's own.
+    Kernel,
+    /// The period that was wanted then.
+    AtTime,
+    /// That of a stretch.
+    Stretch(u64),
 }
 
 /// A sampler that is being opened.
@@ -138,6 +155,7 @@ impl Sampler {
                         rings,
                         buffer: Vec::new(),
                         walked: OutputIds::default(),
+                        stretches: HashMap::new(),
                     };
                     return Ok((sampler, rings));
                 }
@@ -201,6 +219,22 @@ impl Sampler {
         owners.map(|open| (open.cpu, &open.event))
     }
 
+    fn is_timer(&self, index: usize) -> bool {
+        self.timer_period(index, 1).is_some()
+    }
+
+    /// Sets the weight of a sample.
+    fn weigh(&self, sample: &mut Sample, weight: SampleWeight) {
+        match weight {
+            SampleWeight::Kernel => {}
+            SampleWeight::AtTime => {
+                let time = sample.time.map_or(0, |Nanos(time)| time);
+                sample.period = Some(self.wanted.at(time).max(self.timer_period));
+            }
+            SampleWeight::Stretch(weight) => sample.period = Some(weight),
+        }
+    }
+
     /// Returns whether the kernel is sampled, too.
     #[must_use]
     pub fn has_kernel(&self) -> bool {
@@ -238,19 +272,26 @@ impl Sampler {
         Ok(())
     }
 
-    /// Changes the rate. Events that threads have inherited keep theirs.
+    /// Changes the rate from a time on. Timers keep theirs, and fewer of their samples are taken.
+    /// Counters that threads have inherited keep theirs, too.
     ///
     /// # Errors
     ///
     /// [`Error::Perf`] if the kernel refuses.
-    pub fn set_frequency(&self, frequency: u64) -> Result<()> {
+    pub fn set_frequency(&self, frequency: u64, time: u64) -> Result<()> {
+        self.wanted.set(time, period_of(frequency));
         for OpenEvent { event, counter, .. } in &self.open {
-            match rate(counter, frequency) {
-                Rate::Period(1) => {}
-                Rate::Period(value) | Rate::Frequency(value) => event.set_period(value)?,
+            if let Rate::Frequency(value) = rate(counter, frequency) {
+                event.set_period(value)?;
             }
         }
         Ok(())
+    }
+
+    /// Returns the period of a timer at a frequency. `None`: the event has no timer.
+    pub(crate) fn timer_period(&self, index: usize, frequency: u64) -> Option<u64> {
+        let counter = self.events.get(index)?.counter();
+        (counter == Counter::CpuClock).then(|| period_of(frequency))
     }
 }
 
@@ -290,6 +331,8 @@ impl Opening {
                 indexes: HashMap::new(),
                 sampling,
                 with_branches: HashSet::new(),
+                timer_period: period_of(options.frequency),
+                wanted: WantedPeriods::default(),
             },
             rings: Vec::new(),
         };
@@ -487,7 +530,8 @@ impl Rings {
         };
         let branches = branches.layout();
         let mut bytes = 0;
-        for ring in &mut self.rings {
+        let latest = self.sampler.wanted.at(u64::MAX);
+        for (ring_index, ring) in self.rings.iter_mut().enumerate() {
             self.buffer.clear();
             bytes += ring.take(&mut self.buffer)?;
             for raw in ring::records(&self.buffer) {
@@ -509,13 +553,29 @@ impl Rings {
                         ));
                     }
                 } else if raw.kind == PERF_RECORD_SAMPLE {
-                    let has_branches =
-                        id_of(raw.body).is_some_and(|id| self.sampler.with_branches.contains(&id));
+                    let id = id_of(raw.body).unwrap_or(0);
+                    let Some(event) = self.sampler.indexes.get(&id).copied() else {
+                        continue;
+                    };
+                    let weight = match self.sampler.is_timer(event) {
+                        false => SampleWeight::Kernel,
+                        // The eBPF program has chosen it.
+                        true if self.walked.events.contains(&event) => SampleWeight::AtTime,
+                        true => {
+                            let number = (self.stretches.len() + 1) as u64;
+                            let stretch = self.stretches.entry((ring_index, event));
+                            let stretch = stretch.or_insert_with(|| Stretch::new(number));
+                            match stretch.weight(self.sampler.timer_period, latest) {
+                                Some(weight) => SampleWeight::Stretch(weight),
+                                None => continue,
+                            }
+                        }
+                    };
+                    let has_branches = self.sampler.with_branches.contains(&id);
                     let layout = if has_branches { &branches } else { &layout };
-                    let sample = Sample::parse(&raw, layout)?;
-                    if let Some(event) = sample.id.and_then(|id| self.sampler.indexes.get(&id)) {
-                        each(RingRecord::Sample(*event, Box::new(sample)));
-                    }
+                    let mut sample = Sample::parse(&raw, layout)?;
+                    self.sampler.weigh(&mut sample, weight);
+                    each(RingRecord::Sample(event, Box::new(sample)));
                 } else if let Some(record) = Record::parse(&raw, sample_type)? {
                     each(RingRecord::Other(record));
                 }
@@ -525,10 +585,15 @@ impl Rings {
     }
 }
 
+/// Returns the period of a timer in nanoseconds.
+fn period_of(frequency: u64) -> u64 {
+    (NANOS / frequency.max(1)).max(1)
+}
+
 /// Returns the rate of a counter. The timer of the clock has a period only.
 fn rate(counter: &Counter, frequency: u64) -> Rate {
     match counter {
-        Counter::CpuClock => Rate::Period((NANOS / frequency.max(1)).max(1)),
+        Counter::CpuClock => Rate::Period(period_of(frequency)),
         Counter::ContextSwitches | Counter::Tracepoint(_) | Counter::Uprobe { .. } => Rate::Period(1),
         _ => Rate::Frequency(frequency),
     }

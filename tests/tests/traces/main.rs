@@ -15,6 +15,7 @@ mod gdb_stacks;
 mod generated_code;
 mod imports;
 mod kernel_names;
+mod lower_rates;
 mod profile_recordings;
 mod profile_users;
 mod profiles;
