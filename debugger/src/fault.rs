@@ -6,7 +6,7 @@ use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, OpAccess, Regist
 
 /// The signals that have a fault address: SIGBUS and SIGSEGV.
 const WITH_ADDRESS: [i32; 2] = [7, 11];
-/// `si_code` of a general protection fault, for which the processor reports no address (`SI_KERNEL`).
+/// `si_code` of a general protection fault (`SI_KERNEL`). The processor reports no address then.
 const GENERAL_PROTECTION: i32 = 0x80;
 /// The longest instruction, in bytes.
 const LONGEST: usize = 15;

@@ -11,7 +11,7 @@ const PREFIX: &str = "bthub_";
 /// Random bytes of a token.
 const BYTES: usize = 32;
 
-/// What a token allows.
+/// A permission of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {

@@ -9,13 +9,15 @@ mod child;
 mod collect;
 mod confine;
 mod modules;
+mod redaction;
 pub mod repack;
 mod result;
 mod stacks;
 mod supervise;
 
-pub use child::{AnalyzeArguments, EXIT_REFUSED, Redaction, run};
+pub use child::{AnalyzeArguments, EXIT_REFUSED, run};
 pub use confine::ChildLimits;
+pub use redaction::Redaction;
 pub use repack::{BundleModule, RepackTask, Repacked};
 pub use result::{
     Access, Analysis, CallEdge, Cause, ExecutedLine, FrameView, GapView, InterruptedBy, KnownValue, LastCall,

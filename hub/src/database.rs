@@ -132,8 +132,8 @@ impl Database {
         Ok(self.write.begin_with(begin).await?)
     }
 
-    /// Commits a transaction whose work succeeded. `None`: another transaction disturbed it, and the
-    /// work is to be repeated from its start.
+    /// Commits a transaction whose work succeeded. `None`: another transaction disturbed it, and
+    /// the work is to be repeated from its start.
     ///
     /// # Errors
     /// Fails if the work failed, or the database does. Nothing is changed then.

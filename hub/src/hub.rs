@@ -25,7 +25,7 @@ pub struct Hub {
     pub objects: Objects,
     /// The journal.
     pub journal: Journal<Recorder>,
-    /// What applies entries of the journal.
+    /// The rule by which entries of the journal are applied.
     pub recorder: Recorder,
     /// The requests per token.
     pub rates: Rates,
@@ -40,7 +40,7 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Opens the database and the object store, and applies what an earlier hub left in the journal.
+    /// Opens the database and the object store, and applies the rest of an earlier hub's journal.
     ///
     /// # Errors
     /// Fails if one of them cannot be opened.

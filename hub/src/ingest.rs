@@ -1,4 +1,4 @@
-//! What hosts send: reports through the journal, bundles through uploads.
+//! Data from hosts: reports through the journal, bundles through uploads.
 
 pub mod accept;
 pub mod entry;

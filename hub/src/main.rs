@@ -59,7 +59,7 @@ enum Command {
     Token {
         /// Its name in the audit log.
         name: String,
-        /// What it allows: ingest, read, admin. May be repeated.
+        /// A permission: ingest, read or admin. May be repeated.
         #[arg(long, value_name = "SCOPE", required = true)]
         scope: Vec<String>,
         /// Days until it expires.

@@ -1,4 +1,4 @@
-//! Runs a hub until it is told to end.
+//! Runs a hub until a signal ends it.
 
 use crate::access::Scope;
 use crate::error::{Error, Result};

@@ -22,16 +22,18 @@
 
 #[cfg(feature = "client")]
 pub mod client;
+mod frame;
 mod heartbeat;
 mod id;
 mod receipt;
 mod report;
 mod signature;
 
+pub use frame::AddressFrame;
 pub use heartbeat::{Heartbeat, RunningBuild};
 pub use id::{InvalidId, ReportId};
 pub use receipt::{BundleRequest, Receipt, WantReason};
-pub use report::{AddressFrame, CrashReport, InvalidReport, ModuleOffer};
+pub use report::{CrashReport, InvalidReport, ModuleOffer};
 pub use signature::AddressSignature;
 
 /// The version of the report format. A hub refuses newer ones.

@@ -1,6 +1,6 @@
 //! The small report of one crash.
 
-use crate::{AddressSignature, ReportId, VERSION};
+use crate::{AddressFrame, AddressSignature, ReportId, VERSION};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -67,19 +67,6 @@ pub struct CrashReport {
     /// The size of the bundle in bytes. `None`: the host keeps its bundles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle_size: Option<u64>,
-}
-
-/// A frame by its address: an offset within the file of a module.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AddressFrame {
-    /// The path or name of the module.
-    pub module: String,
-    /// The module's build id, in lower-case hexadecimal digits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub build_id: Option<String>,
-    /// The file offset of the instruction. Of callers: of the call's last byte.
-    pub offset: u64,
 }
 
 /// A module that the host can send.

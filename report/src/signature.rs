@@ -1,6 +1,6 @@
 //! The signature of a crash by addresses, which needs no symbol.
 
-use crate::report::AddressFrame;
+use crate::frame::AddressFrame;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt::{self, Write as _};

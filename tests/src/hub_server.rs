@@ -100,7 +100,6 @@ impl HubServer {
     }
 
     /// Returns what the hub has.
-    #[must_use]
     pub fn state(&self) -> MutexGuard<'_, HubState> {
         lock(&self.state)
     }

@@ -1,5 +1,6 @@
 // Bundles the page of reports and the hub's timeline into the files that the binaries contain.
-// With --check, compares those files with the sources instead; with --tests, bundles the unit tests.
+// With --check, compares those files with the sources instead. With --tests, bundles the unit
+// tests.
 import { build } from 'esbuild';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';

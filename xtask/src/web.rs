@@ -1,5 +1,7 @@
-//! `cargo xtask web`: checks and tests the views in `web/`, and bundles them into the page of
-//! profiles and the script of the hub's timeline, which the binaries contain.
+//! `cargo xtask web`: checks and tests the views in `web/`, and bundles them.
+//!
+//! The results are the page of profiles and the script of the hub's timeline, which the binaries
+//! contain.
 //!
 //! Both are in the repository, because a build of the binaries needs no Node.js. They have the
 //! fingerprint of their sources, by which `cargo xtask tidy` finds outdated ones.

@@ -133,7 +133,7 @@ pub struct TimelineCall {
     pub call: Option<String>,
     /// Its first instruction.
     pub position: String,
-    /// Whether it stands for several calls, each shorter than a column.
+    /// Whether it is several calls, each shorter than a column.
     pub several: bool,
 }
 

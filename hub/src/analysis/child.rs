@@ -2,8 +2,9 @@
 
 use super::collect::collect;
 use super::confine::{ChildLimits, confine};
+use super::redaction::Redaction;
 use backtrail_debugger::{Error, OpenOptions, Session, Watch};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::PathBuf;
@@ -40,27 +41,6 @@ pub struct AnalyzeArguments {
     /// Resources.
     #[command(flatten)]
     pub limits: ChildLimits,
-}
-
-/// Data that an analysis leaves out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Redaction {
-    /// The command line.
-    Arguments,
-    /// Values of variables, and messages of failed assertions.
-    Values,
-}
-
-impl Redaction {
-    /// Returns the name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Arguments => "arguments",
-            Self::Values => "values",
-        }
-    }
 }
 
 /// A line of progress on standard output.

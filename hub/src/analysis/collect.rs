@@ -1,8 +1,8 @@
 //! Collects the parts of an analysis from an opened bundle.
 
 use super::calls::{LAST, edges, last_steps};
-use super::child::Redaction;
 use super::modules::Modules;
+use super::redaction::Redaction;
 use super::result::{Access, Analysis, Cause, GapView, InterruptedBy, Snapshot, SourceView, VERSION};
 use super::stacks::{bounded, bounded_name, crashed, others};
 use backtrail_bundle::manifest::{Collected, Manifest, Source};

@@ -33,7 +33,7 @@ pub struct RepackArguments {
     pub limits: ChildLimits,
 }
 
-/// What to do with a bundle.
+/// A task with a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RepackTask {
     /// Unpacks a bundle, which may lack modules.

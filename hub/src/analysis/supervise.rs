@@ -1,6 +1,7 @@
 //! Starts the child process, watches its limits, and reads its result.
 
-use super::child::{ProgressLine, Redaction};
+use super::child::ProgressLine;
+use super::redaction::Redaction;
 use super::repack::{RepackTask, Repacked};
 use super::result::{Analysis, VERSION};
 use super::{ChildLimits, EXIT_REFUSED};
@@ -139,7 +140,7 @@ impl Supervisor {
         request: &AnalysisRequest,
         progress: &watch::Sender<Progress>,
     ) -> Result<Analysis, AnalysisError> {
-        // What a killed child leaves is removed with this directory.
+        // The files of a killed child are removed with this directory.
         let folder = tempfile::Builder::new().prefix("backtrail-analysis-").tempdir()?;
         let output = folder.path().join("analysis.json");
         let mut child = self.start(request, folder.path(), &output)?;
@@ -278,8 +279,8 @@ impl Supervisor {
                 reason: shown,
             },
             (None, Some(libc::SIGABRT)) if is_allocation => AnalysisError::Memory(limits.memory_mib),
-            // Nobody else kills the child: the kernel does, when the machine has no more memory. The
-            // processor limit sends this signal too, if SIGXCPU did not end the child.
+            // The kernel kills the child when the machine has no more memory. No other process
+            // does. The processor limit sends this signal too, if SIGXCPU did not end the child.
             (None, Some(libc::SIGKILL)) => AnalysisError::Memory(limits.memory_mib),
             (None, Some(libc::SIGXCPU)) => AnalysisError::Processor(limits.cpu_seconds),
             (None, Some(libc::SIGXFSZ)) => AnalysisError::FileSize(limits.file_mib),

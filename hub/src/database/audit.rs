@@ -14,7 +14,7 @@ pub struct AuditEntry {
     pub time: i64,
     /// The person or token.
     pub actor: String,
-    /// What was done, in a word: "open", "download", "resolve".
+    /// The action in a word: "open", "download", "resolve".
     pub action: String,
     /// The crash, group or token.
     pub subject: String,

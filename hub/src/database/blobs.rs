@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::AnyConnection;
 use sqlx::Row;
 
-/// What a file of a build is good for.
+/// The use of a file of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileKind {
@@ -33,7 +33,7 @@ impl FileKind {
 pub struct BuildFile {
     /// The build id.
     pub build_id: String,
-    /// What it is good for.
+    /// Its use.
     pub kind: FileKind,
     /// The SHA-256 of its content.
     pub sha256: String,

@@ -1,4 +1,4 @@
-//! What the page of a group shows beside its row.
+//! Queries of a group's page: trend, builds, moves, changes and comments.
 
 use super::Database;
 use super::builds::{self, BuildRow};

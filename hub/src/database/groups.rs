@@ -36,7 +36,7 @@ pub struct GroupRow {
     pub state: String,
     /// The time of the last change of the state.
     pub state_since: i64,
-    /// Who looks at it.
+    /// The responsible person.
     pub assignee: Option<String>,
     /// The time of the first crash.
     pub first_seen: i64,
@@ -177,7 +177,7 @@ pub async fn set_state(
     Ok(())
 }
 
-/// Computes the counts of a group anew from its keys.
+/// Computes the counts of a group again from its keys.
 ///
 /// # Errors
 /// Fails if the database fails.
@@ -258,7 +258,7 @@ impl Database {
         Err(Error::Absent(format!("group {id}")))
     }
 
-    /// Sets who looks at a group.
+    /// Sets the person who is responsible for a group.
     ///
     /// # Errors
     /// Fails if there is no such group, or the database fails.

@@ -250,8 +250,8 @@ impl Database {
         Ok((crashes, next))
     }
 
-    /// Returns the reports of groups in equal parts of time from `first` on, up to now. A part has a
-    /// number of hours, and `first` is the number of parts since 1970.
+    /// Returns the reports of groups in equal parts of time from `first` on, up to now. A part has
+    /// a number of hours, and `first` is the number of parts since 1970.
     ///
     /// # Errors
     /// Fails if the database fails.

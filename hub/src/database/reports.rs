@@ -17,7 +17,7 @@ pub enum BundleState {
     Wanted,
     /// All has arrived, and a child process checks it.
     Checking,
-    /// It is stored.
+    /// The bundle is stored.
     Stored,
     /// The check failed.
     Refused,

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-/// What an upload is.
+/// The kind of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UploadKind {
     /// The bundle of a report, packed.
@@ -43,7 +43,7 @@ impl UploadKind {
 pub struct Upload {
     /// Its identifier.
     pub id: String,
-    /// What it is.
+    /// Its kind.
     pub kind: UploadKind,
     /// The report or the build id.
     pub subject: String,
@@ -85,7 +85,7 @@ impl Upload {
 /// A wish to upload.
 #[derive(Clone, Debug)]
 pub struct NewUpload<'a> {
-    /// What it is.
+    /// Its kind.
     pub kind: UploadKind,
     /// The report or the build id.
     pub subject: &'a str,
@@ -160,8 +160,8 @@ impl Database {
         found.as_ref().map(Upload::read).transpose()
     }
 
-    /// Adds a part that is in the object store, and returns the upload after it. After the last part,
-    /// a job checks the whole.
+    /// Adds a part that is in the object store, and returns the upload after it. After the last
+    /// part, a job checks the whole.
     ///
     /// # Errors
     /// Fails if another request added a part in between, or the database fails.

@@ -3,7 +3,7 @@
 use backtrail_report::CrashReport;
 use serde::{Deserialize, Serialize};
 
-/// One line of the journal. The index can be computed anew from all of them.
+/// One line of the journal. The index can be computed again from all of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Entry {

@@ -24,7 +24,7 @@ const ANNOUNCE_AFTER: i64 = 60 * clock::SECOND;
 /// Bytes of a stack key.
 const KEY_BYTES: usize = 20;
 
-/// What became of an entry.
+/// The result of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The report is counted.

@@ -12,7 +12,7 @@ use crate::grouping::signature::{self, Grouping};
 use crate::stack::Frame;
 use sqlx::AnyConnection;
 
-/// What an analysis says of a stack key.
+/// The symbols and the cause of a stack key, by an analysis.
 #[derive(Clone, Debug)]
 pub struct Symbolized {
     /// The stack of the crashed thread.

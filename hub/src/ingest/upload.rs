@@ -20,10 +20,10 @@ const LIFETIME: i64 = 24 * HOUR;
 /// The size of a part in the object store.
 const PART: usize = 8 << 20;
 
-/// What a sender says of an upload before its first byte.
+/// A sender's description of an upload before its first byte.
 #[derive(Clone, Debug)]
 pub struct Wish<'a> {
-    /// What it is.
+    /// Its kind.
     pub kind: UploadKind,
     /// The report or the build id.
     pub subject: &'a str,
@@ -38,7 +38,8 @@ pub struct Wish<'a> {
 /// Begins an upload, or returns the one that was begun.
 ///
 /// # Errors
-/// Fails if the wish is malformed or too large, if its report is unknown, or the hub has its bundle.
+/// Fails if the wish is malformed or too large, if its report is unknown, or if the hub has its
+/// bundle.
 pub async fn begin(database: &Database, limits: &Limits, wish: &Wish<'_>) -> Result<Upload> {
     let is_digest = wish.sha256.len() == 64
         && wish
@@ -78,8 +79,8 @@ pub async fn begin(database: &Database, limits: &Limits, wish: &Wish<'_>) -> Res
     database.begin_upload(&new, LIFETIME).await
 }
 
-/// Adds bytes from the offset on, and returns the upload after them. What arrived before a
-/// connection was cut is kept.
+/// Adds bytes from the offset on, and returns the upload after them. Bytes that arrived before
+/// a connection was cut are kept.
 ///
 /// # Errors
 /// Fails if the offset is not the upload's, if more bytes come than were announced, or if another

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-/// The time between two looks for jobs that another hub left or that became due.
+/// The time between two searches for jobs that another hub left or that became due.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The time between two renewals of a lease.
 const RENEWAL: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ pub async fn run(hub: Arc<Hub>, mut end: watch::Receiver<bool>) {
     running.shutdown().await;
 }
 
-/// Runs a job, and renews its lease and its progress meanwhile.
+/// Runs a job, and renews its lease and its progress until it ends.
 async fn with_lease(hub: &Hub, job: &Job) {
     let (progress, seen) = watch::channel(Progress::default());
     let renew = async {

@@ -1,4 +1,4 @@
-//! Who sends a request: a token, a session of a page, or a proxy's user.
+//! The sender of a request: a token, a session of a page, or a proxy's user.
 
 use super::guard;
 use super::rate::Rates;
@@ -58,8 +58,8 @@ pub struct Credentials<'a> {
 /// Returns the sender of a request.
 ///
 /// # Errors
-/// Fails if there is no valid token, session or trusted proxy, if a session's request comes from a
-/// foreign page, or if the token's rate is exceeded.
+/// Fails if there is no valid token, session or trusted proxy. Fails if a session's request comes
+/// from a foreign page, or if the token's rate is exceeded.
 pub async fn authenticate(
     database: &Database,
     proxy: Option<&Proxy>,

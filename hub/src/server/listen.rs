@@ -24,7 +24,7 @@ const CONNECTIONS: usize = 2048;
 const HEADERS: Duration = Duration::from_secs(15);
 /// The size of the headers of a request.
 const HEADER_BYTES: usize = 32 << 10;
-/// The time that the last requests have after the hub was told to end.
+/// The time that the last requests have after the signal to end.
 const GRACE: Duration = Duration::from_secs(20);
 
 /// The address of the other end of a connection.

@@ -11,6 +11,7 @@ mod crash_state;
 pub mod error;
 pub mod group;
 mod group_parts;
+mod group_view;
 pub mod groups;
 mod icons;
 pub mod layout;

@@ -175,7 +175,7 @@ pub const PAGES: &[Route] = &[
         "POST",
         "/g/{id}/assignee",
         With(Scope::Admin),
-        "Sets who looks at a group.",
+        "Sets the person who is responsible for a group.",
         || post(site::group_actions::assign),
     ),
     route(
@@ -305,7 +305,7 @@ pub fn router(hub: Arc<Hub>) -> Router {
         .with_state(hub)
 }
 
-/// Returns the handler of a route, behind the check of its scope.
+/// Returns the handler of a route, with the check of its scope before it.
 fn guarded(route: &Route, hub: &Arc<Hub>) -> MethodRouter<Arc<Hub>> {
     let handler = (route.handler)();
     if route.access == Open {

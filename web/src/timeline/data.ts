@@ -1,4 +1,4 @@
-/** The data of the timeline, as the debug adapter and the hub make them (`Timeline` in docs/dap.md). */
+/** The data of the timeline, from the debug adapter or the hub (`Timeline` in docs/dap.md). */
 
 /** The unit of times. */
 export type Unit = 'ns' | 'ticks' | 'instructions';

@@ -22,7 +22,7 @@ import type { FromPage, ToPage } from './messages';
 import { paint } from './paint';
 import { type Span, bounds, pan, show, stillAt, formatTime, within, zoom } from './window';
 
-/** What differs between hosts. */
+/** The abilities that differ between hosts. */
 export interface TimelineOptions {
   /** Whether the wheel zooms only with the control key, so that it scrolls the page around. */
   wheelNeedsControl?: boolean;

@@ -12,7 +12,7 @@ use axum::http::StatusCode;
 use backtrail_report::Heartbeat;
 use std::sync::Arc;
 
-/// Takes a heartbeat. What is new in it is written to the journal.
+/// Takes a heartbeat. Its news are written to the journal.
 ///
 /// # Errors
 /// Fails if it is malformed, or the hub cannot write.

@@ -169,7 +169,7 @@ fn executed(line: &ExecutedLine, deepest: usize) -> Markup {
 fn indent(depth: usize, deepest: usize) -> usize {
     match deepest {
         0..=11 => depth,
-        // Of deep histories the innermost levels are told apart.
+        // Of deep histories only the innermost levels are indented.
         _ => (depth + 11).saturating_sub(deepest),
     }
     .min(11)

@@ -43,8 +43,8 @@ impl BundleState {
         )
     }
 
-    /// Returns the name, as the database has it. The script of the page loads it again when the name
-    /// changes.
+    /// Returns the name, as the database has it. The script of the page loads it again when the
+    /// name changes.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

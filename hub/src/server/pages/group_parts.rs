@@ -1,6 +1,6 @@
 //! The sections of the page of a group.
 
-use super::group::{CrashRow, ExplainedFrame, GroupPage, OverValue, Way};
+use super::group_view::{CrashRow, CrashWay, ExplainedFrame, GroupPage, OverValue};
 use super::layout::{chip, csrf};
 use super::text::{Ago, compact, number, percent, shown, shown_to};
 use maud::{Markup, html};
@@ -194,7 +194,7 @@ pub(super) fn ways(view: &GroupPage) -> Markup {
     }
 }
 
-fn one_way(number: usize, way: &Way) -> Markup {
+fn one_way(number: usize, way: &CrashWay) -> Markup {
     html! {
         div class="way" {
             h3 {

@@ -34,7 +34,7 @@ pub struct Filter {
     pub name: String,
     /// The label.
     pub label: String,
-    /// The values, each with its label. The first one stands for no choice.
+    /// The values, each with its label. The first one is no choice.
     pub choices: Vec<(String, String)>,
     /// The chosen value.
     pub chosen: String,

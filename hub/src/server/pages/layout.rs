@@ -18,7 +18,7 @@ pub enum Section {
     None,
 }
 
-/// The person who looks at a page.
+/// The person who reads a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Viewer {
     /// The name of the person or of the token.
@@ -34,7 +34,7 @@ pub struct Viewer {
 pub struct PageFrame {
     /// The title in the browser's tab.
     pub title: String,
-    /// The signed-in person. `None`: nobody is.
+    /// The signed-in person. `None`: there is none.
     pub viewer: Option<Viewer>,
     /// The text in the search field.
     pub search: String,

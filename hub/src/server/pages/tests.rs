@@ -1,10 +1,10 @@
-//! Pages of hostile and of empty views, and samples that a person can look at.
+//! Pages of hostile and of empty views, and samples for a person to check.
 
 use super::audit::{AuditEntry, AuditPage};
 use super::crash::{BundleState, CrashPage};
 use super::group::{
-    BuildRow, Comment, CrashRow, ExplainedFrame, Explanation, GroupPage, KeyMove, OverValue, SimilarGroup,
-    StateChange, Way,
+    BuildRow, Comment, CrashRow, CrashWay, ExplainedFrame, Explanation, GroupPage, KeyMove, OverValue,
+    SimilarGroup, StateChange,
 };
 use super::groups::{Filter, GroupRow, GroupsPage};
 use super::layout::{PageFrame, Viewer};
@@ -138,7 +138,7 @@ fn group_of(text: &str) -> GroupPage {
                 reason: text(),
             }],
         },
-        ways: vec![Way {
+        ways: vec![CrashWay {
             edges: vec![(text(), text())],
             bundles: 1,
             crash: "1".to_owned(),

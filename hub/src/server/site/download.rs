@@ -138,7 +138,7 @@ async fn packed(hub: &Hub, id: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Removes the bundles that nobody downloaded for the longest time, until the rest fits.
+/// Removes the bundles whose last download is longest ago, until the rest fits.
 fn evict(cache: &std::path::Path, keep: &std::path::Path) -> Result<()> {
     let entries = fs::read_dir(cache).map_err(Error::file("read", cache))?;
     let mut files: Vec<_> = entries

@@ -1,4 +1,4 @@
-//! What all handlers of pages share.
+//! The parts that all handlers of pages share.
 
 use crate::access::Scope;
 use crate::error::{Error, Result};

@@ -19,8 +19,8 @@ use crate::grouping::{similar, ways};
 use crate::hub::Hub;
 use crate::server::caller::Caller;
 use crate::server::pages::group::{
-    self, BuildRow, Comment, CrashRow, ExplainedFrame, Explanation, GroupPage, KeyMove, SimilarGroup,
-    StateChange, Way,
+    self, BuildRow, Comment, CrashRow, CrashWay, ExplainedFrame, Explanation, GroupPage, KeyMove,
+    SimilarGroup, StateChange,
 };
 use crate::server::pages::trend::Trend;
 use crate::stack::Frame;
@@ -221,7 +221,7 @@ fn shown(frame: &Frame) -> String {
 }
 
 /// Counts the ways into the crash over the newest bundles of a group.
-async fn ways_into(hub: &Hub, group: &str) -> Result<Vec<Way>> {
+async fn ways_into(hub: &Hub, group: &str) -> Result<Vec<CrashWay>> {
     let filter = CrashFilter {
         group: Some(group.to_owned()),
         only_stored: true,
@@ -244,7 +244,7 @@ async fn ways_into(hub: &Hub, group: &str) -> Result<Vec<Way>> {
         crashes.push((crash.id.as_str(), edges.collect::<Vec<_>>()));
     }
     let counted = ways::count(crashes.iter().map(|(id, edges)| (*id, edges.as_slice())));
-    let way = |count: &ways::PathCount| Way {
+    let way = |count: &ways::PathCount| CrashWay {
         edges: count
             .path
             .edges

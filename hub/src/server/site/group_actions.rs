@@ -1,4 +1,4 @@
-//! What a person changes on the page of a group.
+//! Changes that a person makes on the page of a group.
 
 use super::frame::{check_form, see, typed};
 use crate::access::Scope;
@@ -28,7 +28,7 @@ pub struct CommentForm {
     text: String,
 }
 
-/// Sets who looks at a group.
+/// Sets the person who is responsible for a group.
 ///
 /// # Errors
 /// Fails if the form is foreign or malformed, or the database fails.

@@ -378,7 +378,7 @@ fn sample_group() -> GroupPage {
         kept_as: kept.map(str::to_owned),
         reason: reason.to_owned(),
     };
-    let way = |edges: &[(&str, &str)], bundles| Way {
+    let way = |edges: &[(&str, &str)], bundles| CrashWay {
         edges: edges
             .iter()
             .map(|(from, to)| ((*from).to_owned(), (*to).to_owned()))
