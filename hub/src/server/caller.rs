@@ -77,17 +77,17 @@ pub async fn authenticate(
             session: None,
         });
     }
-    if let Some(secret) = cookie(headers, COOKIE) {
-        if let Some(token) = database.token(secret).await? {
-            guard::require_own_page(credentials.method, headers)?;
-            rates.count(&token.id)?;
-            return Ok(Caller {
-                name: token.name,
-                token: Some(token.id),
-                scopes: token.scopes,
-                session: Some(secret.to_owned()),
-            });
-        }
+    if let Some(secret) = cookie(headers, COOKIE)
+        && let Some(token) = database.token(secret).await?
+    {
+        guard::require_own_page(credentials.method, headers)?;
+        rates.count(&token.id)?;
+        return Ok(Caller {
+            name: token.name,
+            token: Some(token.id),
+            scopes: token.scopes,
+            session: Some(secret.to_owned()),
+        });
     }
     if let Some(proxy) = proxy.filter(|proxy| proxy.addresses.contains(&credentials.peer)) {
         let named = headers.get(&proxy.header).and_then(|value| value.to_str().ok());

@@ -10,10 +10,12 @@ use std::time::Instant;
 const ARGUMENTS: &str = "BACKTRAIL_TEST_ARGUMENTS";
 
 fn limits() -> Limits {
-    let mut limits = Limits::default();
-    limits.wall = Duration::from_secs(30);
+    let mut limits = Limits {
+        wall: Duration::from_secs(30),
+        result: 1 << 20,
+        ..Limits::default()
+    };
     limits.child.memory_mib = 768;
-    limits.result = 1 << 20;
     limits
 }
 

@@ -2,9 +2,9 @@
 
 use super::group_parts;
 use super::groups::hosts;
-use super::layout::{PageFrame, Section, chip, page};
+use super::layout::{Section, chip, page};
 use super::text::{Ago, number, shown, shown_to};
-use super::trend::{Trend, chart};
+use super::trend::chart;
 use maud::{Markup, html};
 
 pub use super::group_view::{

@@ -30,7 +30,6 @@ pub fn check_form(caller: &Caller, key: &str) -> Result<()> {
 }
 
 /// Returns the redirect after a form.
-#[must_use]
 pub fn see(path: &str) -> Redirect {
     Redirect::to(path)
 }

@@ -231,6 +231,59 @@ fn sample_frame(title: &str) -> PageFrame {
     }
 }
 
+/// Groups: title, head, place, state and service.
+const SAMPLE_GROUPS: [[&str; 5]; 7] = [
+    [
+        "balance_of | post_entry | Ledger::commit",
+        "SIGSEGV read",
+        "ledger.cc:41",
+        "regressed",
+        "ledger",
+    ],
+    [
+        "core::option::unwrap_failed | bank::transfer::route | bank::transfer::handle",
+        "SIGABRT panic",
+        "transfer.rs:210",
+        "new",
+        "transfer",
+    ],
+    [
+        "std::vector<T>::operator[] | cache::Shard::evict",
+        "SIGSEGV write",
+        "shard.hh:88",
+        "escalating",
+        "cache",
+    ],
+    [
+        "vendor.so+0x12f40 | vendor.so+0x9c1",
+        "SIGSEGV exec",
+        "",
+        "ongoing",
+        "scoring",
+    ],
+    [
+        "malloc: corrupted top size | json_parse",
+        "SIGABRT heap corruption",
+        "json.c:1033",
+        "ongoing",
+        "gateway",
+    ],
+    [
+        "parse_frame | read_loop",
+        "stack overflow",
+        "frame.c:77",
+        "resolved",
+        "gateway",
+    ],
+    [
+        "Scheduler::run | main",
+        "SIGFPE",
+        "sched.cc:12",
+        "archived",
+        "batch",
+    ],
+];
+
 fn sample_groups() -> GroupsPage {
     let row = |number: u64, title: &str, head: &str, place: &str, state: &str, service: &str| {
         let wave = |at: u64| (number * 7 + at * at * (number + 3)) % (11 + number * 3);
@@ -252,7 +305,7 @@ fn sample_groups() -> GroupsPage {
             first_seen: NOW - HOUR * (number.pow(3) as i64 * 5 + 2),
             first_build: format!("2026.11.{number}"),
             last_seen: NOW - HOUR / 60 * (number.pow(2) as i64 * 4),
-            assignee: (number % 2 == 0).then(|| "payments on call".to_owned()),
+            assignee: number.is_multiple_of(2).then(|| "payments on call".to_owned()),
         }
     };
     let filter = |name: &str, label: &str, choices: &[&str]| Filter {
@@ -266,64 +319,12 @@ fn sample_groups() -> GroupsPage {
     };
     GroupsPage {
         frame: sample_frame("Crashes"),
-        groups: vec![
-            row(
-                1,
-                "balance_of | post_entry | Ledger::commit",
-                "SIGSEGV read",
-                "ledger.cc:41",
-                "regressed",
-                "ledger",
-            ),
-            row(
-                2,
-                "core::option::unwrap_failed | bank::transfer::route | bank::transfer::handle",
-                "SIGABRT panic",
-                "transfer.rs:210",
-                "new",
-                "transfer",
-            ),
-            row(
-                3,
-                "std::vector<T>::operator[] | cache::Shard::evict",
-                "SIGSEGV write",
-                "shard.hh:88",
-                "escalating",
-                "cache",
-            ),
-            row(
-                4,
-                "vendor.so+0x12f40 | vendor.so+0x9c1",
-                "SIGSEGV exec",
-                "",
-                "ongoing",
-                "scoring",
-            ),
-            row(
-                5,
-                "malloc: corrupted top size | json_parse",
-                "SIGABRT heap corruption",
-                "json.c:1033",
-                "ongoing",
-                "gateway",
-            ),
-            row(
-                6,
-                "parse_frame | read_loop",
-                "stack overflow",
-                "frame.c:77",
-                "resolved",
-                "gateway",
-            ),
-            row(
-                7,
-                "Scheduler::run | main",
-                "SIGFPE",
-                "sched.cc:12",
-                "archived",
-                "batch",
-            ),
-        ],
+        groups: (1..)
+            .zip(SAMPLE_GROUPS)
+            .map(|(number, [title, head, place, state, service])| {
+                row(number, title, head, place, state, service)
+            })
+            .collect(),
         filters: vec![
             filter(
                 "service",
@@ -365,27 +366,6 @@ fn sample_group() -> GroupPage {
             })
             .collect()
     };
-    let over = |field: &str, value: &str, inside, outside| OverValue {
-        field: field.to_owned(),
-        value: value.to_owned(),
-        inside,
-        inside_all: 1000,
-        outside,
-        outside_all: 5000,
-    };
-    let explained = |frame: &str, kept: Option<&str>, reason: &str| ExplainedFrame {
-        frame: frame.to_owned(),
-        kept_as: kept.map(str::to_owned),
-        reason: reason.to_owned(),
-    };
-    let way = |edges: &[(&str, &str)], bundles| CrashWay {
-        edges: edges
-            .iter()
-            .map(|(from, to)| ((*from).to_owned(), (*to).to_owned()))
-            .collect(),
-        bundles,
-        crash: "0123456789abcdefghjk".to_owned(),
-    };
     GroupPage {
         frame: sample_frame("balance_of | post_entry | Ledger::commit"),
         id: "0001".to_owned(),
@@ -415,11 +395,7 @@ fn sample_group() -> GroupPage {
                 .map(|(build, number)| ((*build).to_owned(), counts(number)))
                 .collect(),
         },
-        values: vec![
-            over("route", "/transfer/batch", 912, 340),
-            over("cpu", "6/151/2", 740, 1900),
-            over("kernel", "6.12.9-amd64", 520, 2400),
-        ],
+        values: sample_values(),
         builds: builds
             .iter()
             .zip(0..)
@@ -432,39 +408,8 @@ fn sample_group() -> GroupPage {
                 is_first: number == 0,
             })
             .collect(),
-        explanation: Explanation {
-            version: 1,
-            signature: "SIGSEGV read | balance_of | post_entry | Ledger::commit".to_owned(),
-            frames: vec![
-                explained("__memcpy_avx_unaligned_erms", Some("memcpy"), "prefix"),
-                explained("balance_of(account const*)", Some("balance_of"), "prefix"),
-                explained(
-                    "std::function<void (entry&)>::operator()(entry&) const",
-                    None,
-                    "irrelevant",
-                ),
-                explained("post_entry(entry&)", Some("post_entry"), "end"),
-                explained("Ledger::commit()", None, "after the end"),
-            ],
-        },
-        ways: vec![
-            way(
-                &[
-                    ("post_entry", "balance_of"),
-                    ("Ledger::commit", "post_entry"),
-                    ("close_account", "free"),
-                ],
-                5,
-            ),
-            way(
-                &[
-                    ("post_entry", "balance_of"),
-                    ("Ledger::replay", "post_entry"),
-                    ("read_journal", "parse_entry"),
-                ],
-                3,
-            ),
-        ],
+        explanation: sample_explanation(),
+        ways: sample_ways(),
         similar: vec![SimilarGroup {
             id: "0007".to_owned(),
             title: "balance_of | statement_of | Ledger::report".to_owned(),
@@ -477,38 +422,114 @@ fn sample_group() -> GroupPage {
             reason: "symbols".to_owned(),
             reports: 310,
         }],
-        changes: ["regressed", "resolved", "new"]
-            .iter()
-            .zip(0..)
-            .map(|(event, number)| StateChange {
-                time: NOW - (2 + 50 * number) * HOUR,
-                event: (*event).to_owned(),
-                build: Some(format!("2026.11.{}", 4 - number)),
-                actor: (number == 1).then(|| "payments on call".to_owned()),
-                report: (number != 1).then(|| "0123456789abcdefghjk".to_owned()),
-            })
-            .collect(),
+        changes: sample_changes(),
         comments: vec![Comment {
             time: NOW - 40 * HOUR,
             author: "payments on call".to_owned(),
             text: "The account is closed while its entry is still queued.\nSee the second way.".to_owned(),
         }],
-        crashes: ["stored", "uploading", "none", "refused"]
-            .iter()
-            .zip(0..)
-            .map(|(bundle, number)| CrashRow {
-                id: "0123456789abcdefghjk".to_owned(),
-                time: NOW - (2 + number * 55) * HOUR / 60,
-                host: format!("web-{}", 17 + number),
-                build: "2026.11.4".to_owned(),
-                bundle: (*bundle).to_owned(),
-                is_pinned: number == 0,
-                labels: vec!["route=/transfer/batch".to_owned(), "region=eu-2".to_owned()],
-            })
-            .collect(),
+        crashes: sample_crashes(),
         missing_symbols: vec!["8f3c6e2a".repeat(5)],
         now: NOW,
     }
+}
+
+fn sample_values() -> Vec<OverValue> {
+    let over = |field: &str, value: &str, inside, outside| OverValue {
+        field: field.to_owned(),
+        value: value.to_owned(),
+        inside,
+        inside_all: 1000,
+        outside,
+        outside_all: 5000,
+    };
+    vec![
+        over("route", "/transfer/batch", 912, 340),
+        over("cpu", "6/151/2", 740, 1900),
+        over("kernel", "6.12.9-amd64", 520, 2400),
+    ]
+}
+
+fn sample_explanation() -> Explanation {
+    let explained = |frame: &str, kept: Option<&str>, reason: &str| ExplainedFrame {
+        frame: frame.to_owned(),
+        kept_as: kept.map(str::to_owned),
+        reason: reason.to_owned(),
+    };
+    Explanation {
+        version: 1,
+        signature: "SIGSEGV read | balance_of | post_entry | Ledger::commit".to_owned(),
+        frames: vec![
+            explained("__memcpy_avx_unaligned_erms", Some("memcpy"), "prefix"),
+            explained("balance_of(account const*)", Some("balance_of"), "prefix"),
+            explained(
+                "std::function<void (entry&)>::operator()(entry&) const",
+                None,
+                "irrelevant",
+            ),
+            explained("post_entry(entry&)", Some("post_entry"), "end"),
+            explained("Ledger::commit()", None, "after the end"),
+        ],
+    }
+}
+
+fn sample_ways() -> Vec<CrashWay> {
+    let way = |edges: &[(&str, &str)], bundles| CrashWay {
+        edges: edges
+            .iter()
+            .map(|(from, to)| ((*from).to_owned(), (*to).to_owned()))
+            .collect(),
+        bundles,
+        crash: "0123456789abcdefghjk".to_owned(),
+    };
+    vec![
+        way(
+            &[
+                ("post_entry", "balance_of"),
+                ("Ledger::commit", "post_entry"),
+                ("close_account", "free"),
+            ],
+            5,
+        ),
+        way(
+            &[
+                ("post_entry", "balance_of"),
+                ("Ledger::replay", "post_entry"),
+                ("read_journal", "parse_entry"),
+            ],
+            3,
+        ),
+    ]
+}
+
+fn sample_changes() -> Vec<StateChange> {
+    ["regressed", "resolved", "new"]
+        .iter()
+        .zip(0..)
+        .map(|(event, number)| StateChange {
+            time: NOW - (2 + 50 * number) * HOUR,
+            event: (*event).to_owned(),
+            build: Some(format!("2026.11.{}", 4 - number)),
+            actor: (number == 1).then(|| "payments on call".to_owned()),
+            report: (number != 1).then(|| "0123456789abcdefghjk".to_owned()),
+        })
+        .collect()
+}
+
+fn sample_crashes() -> Vec<CrashRow> {
+    ["stored", "uploading", "none", "refused"]
+        .iter()
+        .zip(0..)
+        .map(|(bundle, number)| CrashRow {
+            id: "0123456789abcdefghjk".to_owned(),
+            time: NOW - (2 + number * 55) * HOUR / 60,
+            host: format!("web-{}", 17 + number),
+            build: "2026.11.4".to_owned(),
+            bundle: (*bundle).to_owned(),
+            is_pinned: number == 0,
+            labels: vec!["route=/transfer/batch".to_owned(), "region=eu-2".to_owned()],
+        })
+        .collect()
 }
 
 fn sample_settings() -> SettingsPage {
