@@ -42,6 +42,8 @@ CREATE TABLE groups (
     state_since BIGINT NOT NULL,
     -- JSON: the build a fix is in, or the condition of an archived group.
     state_detail TEXT,
+    -- Why the last report changed no state: one sentence. NULL: all was determined.
+    undetermined TEXT,
     assignee TEXT,
     first_seen BIGINT NOT NULL,
     last_seen BIGINT NOT NULL,
@@ -112,7 +114,7 @@ CREATE TABLE group_hosts (
     PRIMARY KEY (group_id, host)
 );
 
--- One row per report. bundle: none, wanted, uploading, checking, stored, refused, expired.
+-- One row per report. bundle: none, wanted, checking, stored, refused, removed.
 CREATE TABLE reports (
     id TEXT PRIMARY KEY,
     key TEXT NOT NULL,
@@ -126,6 +128,8 @@ CREATE TABLE reports (
     bundle TEXT NOT NULL,
     -- Until when a wanted bundle counts as on its way.
     bundle_until BIGINT,
+    -- Why the hub asked for the bundle. NULL: it did not, a person pushed it.
+    bundle_reason TEXT,
     -- Why the bundle was refused, one sentence.
     bundle_problem TEXT,
     bundle_sha256 TEXT,
@@ -134,6 +138,7 @@ CREATE TABLE reports (
     segment TEXT NOT NULL
 );
 CREATE INDEX reports_by_key ON reports (key, time);
+CREATE INDEX reports_by_sample ON reports (key, bundle);
 CREATE INDEX reports_by_time ON reports (time);
 CREATE INDEX reports_by_bundle ON reports (bundle, time);
 
@@ -170,3 +175,10 @@ CREATE TABLE build_files (
     PRIMARY KEY (build_id, kind)
 );
 CREATE INDEX build_files_by_blob ON build_files (sha256);
+
+-- Blobs that nothing uses. state: marked; deleting, while their object is being deleted.
+CREATE TABLE garbage (
+    sha256 TEXT PRIMARY KEY,
+    state TEXT NOT NULL,
+    since BIGINT NOT NULL
+);

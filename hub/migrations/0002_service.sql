@@ -49,20 +49,30 @@ CREATE TABLE changes (
 );
 CREATE INDEX changes_by_group ON changes (group_id, time);
 
--- Messages to send. state: waiting, sent, failed, suppressed.
+-- Messages to send. state: waiting, sending, sent, failed, held-back, duplicate.
 CREATE TABLE deliveries (
     id TEXT PRIMARY KEY,
+    -- A change, or the hour that a summary is about.
     change_id TEXT NOT NULL,
     channel TEXT NOT NULL,
+    -- alert, summary
+    kind TEXT NOT NULL,
+    -- JSON: the message.
     payload TEXT NOT NULL,
     state TEXT NOT NULL,
+    created BIGINT NOT NULL,
     attempts BIGINT NOT NULL,
+    -- The time of the next attempt. While a hub sends: the end of its lease.
     next_try BIGINT NOT NULL,
-    sent BIGINT,
+    -- The time at which the message was sent, or held back.
+    ended BIGINT,
+    -- Why the last attempt failed, one sentence.
     problem TEXT,
+    -- 1 if a summary reports that this message was held back.
+    summarized BIGINT NOT NULL,
     UNIQUE (change_id, channel)
 );
-CREATE INDEX deliveries_by_state ON deliveries (state, next_try);
+CREATE INDEX deliveries_by_state ON deliveries (channel, state, next_try);
 
 -- Rules of grouping. action: group-by, ignore, ignore-up-to.
 CREATE TABLE rules (
@@ -123,4 +133,10 @@ CREATE TABLE upstream_misses (
     kind TEXT NOT NULL,
     expires BIGINT NOT NULL,
     PRIMARY KEY (build_id, kind)
+);
+
+-- Work that one hub does at a time.
+CREATE TABLE leases (
+    name TEXT PRIMARY KEY,
+    until BIGINT NOT NULL
 );

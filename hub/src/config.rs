@@ -1,6 +1,7 @@
 //! The configuration of the hub: defaults, a TOML file, and the command line.
 
 use crate::error::{Error, Result};
+use crate::notify::channel::{AlertChannel, MailServer};
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -28,6 +29,12 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// Sign-in by a proxy.
     pub proxy: Option<Proxy>,
+    /// The channels of alerts: `[[alert]]` tables.
+    pub alert: Vec<AlertChannel>,
+    /// The server that takes mail.
+    pub mail: Option<MailServer>,
+    /// Networks and hosts that alerts may go to although they are internal.
+    pub allowed_addresses: Vec<String>,
     /// How long and how much is kept.
     pub retention: Retention,
     /// Data that the hub does not keep.
@@ -120,6 +127,9 @@ impl Default for Config {
             public_url: None,
             tls: None,
             proxy: None,
+            alert: Vec::new(),
+            mail: None,
+            allowed_addresses: Vec::new(),
             retention: Retention::default(),
             redact: Redact::default(),
             limits: Limits::default(),

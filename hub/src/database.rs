@@ -5,13 +5,19 @@
 pub mod audit;
 pub mod blobs;
 pub mod builds;
+pub mod changes;
+pub mod deliveries;
 pub mod group_page;
 pub mod groups;
 pub mod jobs;
+pub mod leases;
 pub mod listing;
 mod migrations;
 pub mod reports;
+pub mod retention;
 pub mod stack_keys;
+#[cfg(test)]
+pub mod testing;
 pub mod tokens;
 pub mod uploads;
 

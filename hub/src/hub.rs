@@ -5,7 +5,9 @@ use crate::config::Config;
 use crate::database::Database;
 use crate::database::tokens::new_id;
 use crate::error::{Error, Result};
+use crate::ingest::deliver::Sender;
 use crate::ingest::journal::{self, Journal};
+use crate::ingest::outbox::Outbox;
 use crate::ingest::record::Recorder;
 use crate::objects::Objects;
 use crate::server::rate::Rates;
@@ -27,6 +29,8 @@ pub struct Hub {
     pub journal: Journal<Recorder>,
     /// The rule by which entries of the journal are applied.
     pub recorder: Recorder,
+    /// What sends alerts.
+    pub sender: Arc<Sender>,
     /// The requests per token.
     pub rates: Rates,
     /// The start of the process.
@@ -48,7 +52,9 @@ impl Hub {
         std::fs::create_dir_all(&config.data).map_err(Error::file("create", &config.data))?;
         let objects = open_objects(&config)?;
         let database = Database::open(&config.database_url()).await?;
-        let recorder = Recorder::new(config.public_url());
+        let outbox = Outbox::new(config.public_url(), &config.alert);
+        let recorder = Recorder::new(outbox);
+        let sender = Arc::new(Sender::new(database.clone(), &config)?);
         let name = new_id()?;
         // With SQLite no other hub shares the journal.
         let is_alone = database.kind() == crate::database::Kind::Sqlite;
@@ -66,6 +72,7 @@ impl Hub {
             objects,
             journal,
             recorder,
+            sender,
             started: Instant::now(),
             name,
             wake: Notify::new(),

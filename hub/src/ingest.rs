@@ -1,9 +1,17 @@
 //! Data from hosts: reports through the journal, bundles through uploads.
 
 pub mod accept;
+pub mod act;
+pub mod deliver;
 pub mod entry;
 pub mod journal;
+pub mod outbox;
 pub mod record;
 pub mod regroup;
+pub mod samples;
+pub mod states;
 pub mod upload;
 pub mod worker;
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -112,12 +112,26 @@ impl Objects {
     /// Fails if the file cannot be read or the store fails.
     pub async fn put_file(&self, path: &Path) -> Result<(String, u64)> {
         let (digest, size) = digest_of(path).await?;
-        let key = blob(&digest);
+        self.put_file_as(path, &digest, size).await?;
+        Ok((digest, size))
+    }
+
+    /// Stores a file whose SHA-256 and size are known.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read or the store fails.
+    pub async fn put_file_as(&self, path: &Path, digest: &str, size: u64) -> Result<()> {
+        let key = blob(digest);
         if self.size(&key).await? == Some(size) {
-            return Ok((digest, size));
+            return Ok(());
         }
-        let place = Key::from(&*key);
-        let upload = self.store.put_multipart(&place).await.map_err(failed(&key))?;
+        self.put_file_at(&key, path).await
+    }
+
+    /// Sends a file in parts.
+    async fn put_file_at(&self, key: &str, path: &Path) -> Result<()> {
+        let place = Key::from(key);
+        let upload = self.store.put_multipart(&place).await.map_err(failed(key))?;
         let mut write = WriteMultipart::new_with_chunk_size(upload, PART);
         let mut file = File::open(path).map_err(Error::file("open", path))?;
         loop {
@@ -129,12 +143,21 @@ impl Objects {
             write
                 .wait_for_capacity(PARTS_IN_FLIGHT)
                 .await
-                .map_err(failed(&key))?;
+                .map_err(failed(key))?;
             write.put(piece);
         }
-        write.finish().await.map_err(failed(&key))?;
-        self.flush(&key).await?;
-        Ok((digest, size))
+        write.finish().await.map_err(failed(key))?;
+        self.flush(key).await
+    }
+
+    /// Copies a file to an object of a key, and returns the number of bytes.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read or the store fails.
+    pub async fn put_copy(&self, key: &str, path: &Path) -> Result<u64> {
+        let size = fs::metadata(path).map_err(Error::file("read", path))?.len();
+        self.put_file_at(key, path).await?;
+        Ok(size)
     }
 
     /// Reads an object. `None`: there is none.
@@ -294,7 +317,10 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 /// Returns the SHA-256 and the size of a file.
-async fn digest_of(path: &Path) -> Result<(String, u64)> {
+///
+/// # Errors
+/// Fails if the file cannot be read.
+pub async fn digest_of(path: &Path) -> Result<(String, u64)> {
     let path = path.to_owned();
     blocking(move || {
         let mut file = File::open(&path).map_err(Error::file("open", &path))?;

@@ -3,7 +3,7 @@
 use crate::access::Scope;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
-use crate::ingest::worker;
+use crate::ingest::{deliver, worker};
 use crate::server::{listen, routes};
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -52,10 +52,13 @@ pub async fn serve(hub: Arc<Hub>) -> Result<()> {
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     };
     let (stop, stopped) = watch::channel(false);
-    let worker = tokio::spawn(worker::run(hub.clone(), stopped));
+    let worker = tokio::spawn(worker::run(hub.clone(), stopped.clone()));
+    let alerts = tokio::spawn(deliver::run(hub.sender.clone(), stopped));
     listen::serve(listener, tls, routes::router(hub.clone()), end).await;
     let _ = stop.send(true);
-    let _ = worker.await;
+    for task in [worker, alerts] {
+        let _ = task.await;
+    }
     hub.database.close().await;
     Ok(())
 }

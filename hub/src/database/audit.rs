@@ -5,7 +5,7 @@ use super::tokens::new_id;
 use crate::clock;
 use crate::database::transact;
 use crate::error::Result;
-use sqlx::Row;
+use sqlx::{AnyConnection, Row};
 
 /// One entry of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,24 +20,29 @@ pub struct AuditEntry {
     pub subject: String,
 }
 
+/// Adds an entry within a transaction.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn add(connection: &mut AnyConnection, actor: &str, action: &str, subject: &str) -> Result<()> {
+    sqlx::query("INSERT INTO audit (id, time, actor, action, subject) VALUES ($1, $2, $3, $4, $5)")
+        .bind(new_id()?)
+        .bind(clock::now())
+        .bind(actor)
+        .bind(action)
+        .bind(subject)
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}
+
 impl Database {
     /// Adds an entry.
     ///
     /// # Errors
     /// Fails if the database fails.
     pub async fn log_action(&self, actor: &str, action: &str, subject: &str) -> Result<()> {
-        let id = new_id()?;
-        transact!(self, connection => {
-            sqlx::query("INSERT INTO audit (id, time, actor, action, subject) VALUES ($1, $2, $3, $4, $5)")
-                .bind(&id)
-                .bind(clock::now())
-                .bind(actor)
-                .bind(action)
-                .bind(subject)
-                .execute(&mut *connection)
-                .await?;
-            Ok(())
-        })
+        transact!(self, connection => { add(connection, actor, action, subject).await })
     }
 
     /// Returns the newest entries.

@@ -165,6 +165,32 @@ pub async fn of_service(connection: &mut AnyConnection, service: &str) -> Result
     rows.iter().map(build).collect()
 }
 
+/// Returns when hosts first ran the builds of a service.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn first_runs(connection: &mut AnyConnection, service: &str) -> Result<Vec<(String, Option<i64>)>> {
+    let rows = sqlx::query("SELECT build, first_ran FROM builds WHERE service = $1")
+        .bind(service)
+        .fetch_all(&mut *connection)
+        .await?;
+    rows.iter()
+        .map(|row| Ok((row.try_get("build")?, row.try_get("first_ran")?)))
+        .collect()
+}
+
+/// Returns the number of hosts that run a service, by heartbeats.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn hosts_of(connection: &mut AnyConnection, service: &str) -> Result<i64> {
+    let select = "SELECT COUNT(DISTINCT host) FROM host_builds WHERE service = $1";
+    Ok(sqlx::query_scalar(select)
+        .bind(service)
+        .fetch_one(&mut *connection)
+        .await?)
+}
+
 impl Database {
     /// Returns hosts, those seen last first.
     ///

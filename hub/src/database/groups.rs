@@ -36,6 +36,8 @@ pub struct GroupRow {
     pub state: String,
     /// The time of the last change of the state.
     pub state_since: i64,
+    /// The reason for which the last report changed no state: one sentence.
+    pub undetermined: Option<String>,
     /// The responsible person.
     pub assignee: Option<String>,
     /// The time of the first crash.
@@ -66,8 +68,11 @@ impl GroupRow {
             is_provisional: provisional != 0,
             signal: row.try_get("signal")?,
             state_name: row.try_get("state")?,
-            state: row.try_get("state_detail")?,
+            state: row
+                .try_get::<Option<String>, _>("state_detail")?
+                .unwrap_or_default(),
             state_since: row.try_get("state_since")?,
+            undetermined: row.try_get("undetermined")?,
             assignee: row.try_get("assignee")?,
             first_seen: row.try_get("first_seen")?,
             last_seen: row.try_get("last_seen")?,
@@ -118,7 +123,7 @@ pub async fn insert(connection: &mut AnyConnection, group: &GroupRow, words: &[&
     Ok(true)
 }
 
-/// Counts a report of a group.
+/// Counts a report of a group, and returns the group after it.
 ///
 /// # Errors
 /// Fails if the database fails.
@@ -128,20 +133,21 @@ pub async fn count(
     time: i64,
     build: &str,
     is_new_host: bool,
-) -> Result<()> {
+) -> Result<GroupRow> {
     let update = "UPDATE groups SET reports = reports + 1, hosts = hosts + $1, \
                   last_build = CASE WHEN last_seen <= $2 THEN $3 ELSE last_build END, \
                   last_seen = CASE WHEN last_seen < $2 THEN $2 ELSE last_seen END, \
                   first_build = CASE WHEN first_seen > $2 THEN $3 ELSE first_build END, \
-                  first_seen = CASE WHEN first_seen > $2 THEN $2 ELSE first_seen END WHERE id = $4";
-    sqlx::query(update)
+                  first_seen = CASE WHEN first_seen > $2 THEN $2 ELSE first_seen END WHERE id = $4 RETURNING *";
+    let row = sqlx::query(update)
         .bind(i64::from(is_new_host))
         .bind(time)
         .bind(build)
         .bind(id)
-        .execute(&mut *connection)
+        .fetch_optional(&mut *connection)
         .await?;
-    Ok(())
+    let row = row.ok_or_else(|| Error::Absent(format!("group {id}")))?;
+    GroupRow::read(&row)
 }
 
 /// Returns a group within a transaction.
@@ -175,6 +181,54 @@ pub async fn set_state(
         .execute(&mut *connection)
         .await?;
     Ok(())
+}
+
+/// Notes the reason for which a report changed no state. `None`: there is none.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn set_undetermined(
+    connection: &mut AnyConnection,
+    id: &str,
+    sentence: Option<&str>,
+) -> Result<()> {
+    sqlx::query("UPDATE groups SET undetermined = $1 WHERE id = $2")
+        .bind(sentence)
+        .bind(id)
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}
+
+/// Gives a group the decisions of people on another one, whose keys it took over.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn inherit(connection: &mut AnyConnection, from: &GroupRow, to: &str) -> Result<()> {
+    let update = "UPDATE groups SET state = $1, state_detail = $2, state_since = $3, undetermined = $4, \
+                  assignee = $5 WHERE id = $6";
+    sqlx::query(update)
+        .bind(&from.state_name)
+        .bind(&from.state)
+        .bind(from.state_since)
+        .bind(from.undetermined.as_deref())
+        .bind(from.assignee.as_deref())
+        .bind(to)
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}
+
+/// Returns the builds of a group's reports.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn builds(connection: &mut AnyConnection, id: &str) -> Result<Vec<String>> {
+    let select = "SELECT DISTINCT build FROM group_hours WHERE group_id = $1 ORDER BY build LIMIT 2000";
+    Ok(sqlx::query_scalar(select)
+        .bind(id)
+        .fetch_all(&mut *connection)
+        .await?)
 }
 
 /// Computes the counts of a group again from its keys.

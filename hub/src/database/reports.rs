@@ -78,6 +78,8 @@ pub struct ReportRow {
     pub bundle: BundleState,
     /// The end of the time for which a wanted bundle counts as on its way.
     pub bundle_until: Option<i64>,
+    /// The reason for which the hub asked for the bundle, by its name in JSON.
+    pub bundle_reason: Option<String>,
     /// The reason for which the bundle was refused.
     pub bundle_problem: Option<String>,
     /// The SHA-256 of the stored bundle without its modules.
@@ -88,6 +90,25 @@ pub struct ReportRow {
     pub is_pinned: bool,
     /// The segment of the journal that has it.
     pub segment: String,
+}
+
+/// A bundle of a group that is stored, or on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SampleRow {
+    /// The report.
+    pub report: String,
+    /// Its build.
+    pub build: String,
+    /// The time of the crash.
+    pub time: i64,
+    /// How far the bundle has come.
+    pub bundle: BundleState,
+    /// The end of the time for which a wanted bundle counts as on its way.
+    pub until: Option<i64>,
+    /// The reason for which the hub asked for it, by its name in JSON.
+    pub reason: Option<String>,
+    /// Whether retention keeps it.
+    pub is_pinned: bool,
 }
 
 impl ReportRow {
@@ -105,6 +126,7 @@ impl ReportRow {
             report: row.try_get("report")?,
             bundle: BundleState::named(&bundle)?,
             bundle_until: row.try_get("bundle_until")?,
+            bundle_reason: row.try_get("bundle_reason")?,
             bundle_problem: row.try_get("bundle_problem")?,
             bundle_sha256: row.try_get("bundle_sha256")?,
             bundle_size: row.try_get("bundle_size")?,
@@ -133,8 +155,8 @@ impl ReportRow {
 /// Fails if the database fails.
 pub async fn insert(connection: &mut AnyConnection, row: &ReportRow) -> Result<bool> {
     let insert = "INSERT INTO reports (id, key, time, received, host, service, build, report, bundle, bundle_until, \
-                  bundle_problem, bundle_sha256, bundle_size, pinned, segment) \
-                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT (id) DO NOTHING";
+                  bundle_problem, bundle_sha256, bundle_size, pinned, segment, bundle_reason) \
+                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT (id) DO NOTHING";
     let done = sqlx::query(insert)
         .bind(&row.id)
         .bind(&row.key)
@@ -151,6 +173,7 @@ pub async fn insert(connection: &mut AnyConnection, row: &ReportRow) -> Result<b
         .bind(row.bundle_size)
         .bind(i64::from(row.is_pinned))
         .bind(&row.segment)
+        .bind(row.bundle_reason.as_deref())
         .execute(&mut *connection)
         .await?;
     Ok(done.rows_affected() == 1)
@@ -195,6 +218,107 @@ pub async fn set_bundle(
     Ok(true)
 }
 
+/// Notes that the hub asks for a bundle, and why.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn set_wanted(connection: &mut AnyConnection, id: &str, reason: &str, until: i64) -> Result<()> {
+    let update = "UPDATE reports SET bundle = 'wanted', bundle_until = $1, bundle_reason = $2 \
+                  WHERE id = $3 AND bundle = 'none'";
+    sqlx::query(update)
+        .bind(until)
+        .bind(reason)
+        .bind(id)
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}
+
+/// Sets the reason for which the hub asked for a bundle.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn set_reason(connection: &mut AnyConnection, id: &str, reason: Option<&str>) -> Result<()> {
+    sqlx::query("UPDATE reports SET bundle_reason = $1 WHERE id = $2")
+        .bind(reason)
+        .bind(id)
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}
+
+/// Notes that the bundle of a report is removed. Its objects become garbage.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn set_removed(connection: &mut AnyConnection, id: &str) -> Result<()> {
+    for statement in [
+        "UPDATE reports SET bundle = 'removed', bundle_until = NULL, bundle_sha256 = NULL, bundle_size = NULL \
+         WHERE id = $1",
+        "DELETE FROM report_blobs WHERE report = $1",
+    ] {
+        sqlx::query(statement).bind(id).execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Returns the bundles of a group that are stored or on their way at a time.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn samples(connection: &mut AnyConnection, group: &str, now: i64) -> Result<Vec<SampleRow>> {
+    let select = "SELECT r.id, r.build, r.time, r.bundle, r.bundle_until, r.bundle_reason, r.pinned \
+                  FROM stack_keys k JOIN reports r ON r.key = k.key \
+                  WHERE k.group_id = $1 AND r.bundle IN ('wanted', 'checking', 'stored') \
+                  AND (r.bundle <> 'wanted' OR r.bundle_until > $2) ORDER BY r.time, r.id";
+    let rows = sqlx::query(select)
+        .bind(group)
+        .bind(now)
+        .fetch_all(&mut *connection)
+        .await?;
+    let sample = |row: &AnyRow| {
+        let bundle: String = row.try_get("bundle")?;
+        let pinned: i64 = row.try_get("pinned")?;
+        Ok(SampleRow {
+            report: row.try_get("id")?,
+            build: row.try_get("build")?,
+            time: row.try_get("time")?,
+            bundle: BundleState::named(&bundle)?,
+            until: row.try_get("bundle_until")?,
+            reason: row.try_get("bundle_reason")?,
+            is_pinned: pinned != 0,
+        })
+    };
+    rows.iter().map(sample).collect()
+}
+
+/// Returns the first report of a group, or the latest one of a build.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn of_group(
+    connection: &mut AnyConnection,
+    group: &str,
+    latest_of: Option<&str>,
+) -> Result<Option<ReportRow>> {
+    let select = match latest_of {
+        None => {
+            "SELECT r.* FROM reports r JOIN stack_keys k ON k.key = r.key WHERE k.group_id = $1 AND $2 = '' \
+             ORDER BY r.time, r.id LIMIT 1"
+        }
+        Some(_) => {
+            "SELECT r.* FROM reports r JOIN stack_keys k ON k.key = r.key WHERE k.group_id = $1 AND r.build = $2 \
+             ORDER BY r.time DESC, r.id DESC LIMIT 1"
+        }
+    };
+    let found = sqlx::query(select)
+        .bind(group)
+        .bind(latest_of.unwrap_or_default())
+        .fetch_optional(&mut *connection)
+        .await?;
+    found.as_ref().map(ReportRow::read).transpose()
+}
+
 /// Notes that a bundle is stored.
 ///
 /// # Errors
@@ -223,6 +347,30 @@ impl Database {
             .await?;
         let row = found.ok_or_else(|| Error::Absent(format!("crash {id}")))?;
         ReportRow::read(&row)
+    }
+
+    /// Returns whether there is a report.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn has_report(&self, id: &str) -> Result<bool> {
+        let found = sqlx::query("SELECT id FROM reports WHERE id = $1")
+            .bind(id)
+            .fetch_optional(self.reader())
+            .await?;
+        Ok(found.is_some())
+    }
+
+    /// Returns whether the database has a segment of the journal.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn has_segment(&self, name: &str) -> Result<bool> {
+        let found = sqlx::query("SELECT name FROM segments WHERE name = $1")
+            .bind(name)
+            .fetch_optional(self.reader())
+            .await?;
+        Ok(found.is_some())
     }
 
     /// Pins a report, so that retention keeps it, or unpins it.

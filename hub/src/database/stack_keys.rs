@@ -56,20 +56,36 @@ impl StackKey {
     }
 }
 
-/// Counts a report of a known key, and returns the group. `None`: the key is unknown.
+/// A report's effect on the series of its key and group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeriesChange {
+    /// Whether the host is new to the group.
+    pub is_new_host: bool,
+    /// Whether the build is new to the group.
+    pub is_new_build: bool,
+}
+
+/// Counts a report of a known key. Returns the group, and whether a bundle of the key was analyzed.
+/// `None`: the key is unknown.
 ///
 /// # Errors
 /// Fails if the database fails.
-pub async fn count(connection: &mut AnyConnection, key: &str, time: i64) -> Result<Option<String>> {
+pub async fn count(connection: &mut AnyConnection, key: &str, time: i64) -> Result<Option<(String, bool)>> {
     let update = "UPDATE stack_keys SET reports = reports + 1, \
                   first_seen = CASE WHEN first_seen > $1 THEN $1 ELSE first_seen END, \
                   last_seen = CASE WHEN last_seen < $1 THEN $1 ELSE last_seen END \
-                  WHERE key = $2 RETURNING group_id";
-    Ok(sqlx::query_scalar(update)
+                  WHERE key = $2 \
+                  RETURNING group_id, CAST(CASE WHEN frames IS NULL THEN 0 ELSE 1 END AS BIGINT) AS analyzed";
+    let row = sqlx::query(update)
         .bind(time)
         .bind(key)
         .fetch_optional(&mut *connection)
-        .await?)
+        .await?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    let analyzed: i64 = row.try_get("analyzed")?;
+    Ok(Some((row.try_get("group_id")?, analyzed != 0)))
 }
 
 /// Adds a key with its first report. Returns `false` if another hub added it in between.
@@ -92,8 +108,8 @@ pub async fn insert(connection: &mut AnyConnection, key: &StackKey, time: i64) -
     Ok(done.rows_affected() == 1)
 }
 
-/// Counts a report in its hour, and of its host, for the key and for the group. Returns whether the
-/// host is new to the group.
+/// Counts a report in its hour, and of its host, for the key and for the group. Returns whether
+/// its host and its build are new to the group.
 ///
 /// # Errors
 /// Fails if the database fails.
@@ -104,28 +120,28 @@ pub async fn count_in_series(
     build: &str,
     host: &str,
     time: i64,
-) -> Result<bool> {
+) -> Result<SeriesChange> {
     let hour = time.div_euclid(HOUR);
-    let hours = [
-        (
-            "INSERT INTO key_hours (key, build, hour, reports) VALUES ($1, $2, $3, 1) \
-          ON CONFLICT (key, build, hour) DO UPDATE SET reports = key_hours.reports + 1",
-            key,
-        ),
-        (
-            "INSERT INTO group_hours (group_id, build, hour, reports) VALUES ($1, $2, $3, 1) \
-          ON CONFLICT (group_id, build, hour) DO UPDATE SET reports = group_hours.reports + 1",
-            group,
-        ),
-    ];
-    for (statement, subject) in hours {
-        sqlx::query(statement)
-            .bind(subject)
-            .bind(build)
-            .bind(hour)
-            .execute(&mut *connection)
-            .await?;
-    }
+    sqlx::query(
+        "INSERT INTO key_hours (key, build, hour, reports) VALUES ($1, $2, $3, 1) \
+         ON CONFLICT (key, build, hour) DO UPDATE SET reports = key_hours.reports + 1",
+    )
+    .bind(key)
+    .bind(build)
+    .bind(hour)
+    .execute(&mut *connection)
+    .await?;
+    let in_hour: i64 = sqlx::query_scalar(
+        "INSERT INTO group_hours (group_id, build, hour, reports) VALUES ($1, $2, $3, 1) \
+         ON CONFLICT (group_id, build, hour) DO UPDATE SET reports = group_hours.reports + 1 \
+         RETURNING reports",
+    )
+    .bind(group)
+    .bind(build)
+    .bind(hour)
+    .fetch_one(&mut *connection)
+    .await?;
+    let is_new_build = in_hour == 1 && !has_other_hour(connection, group, build, hour).await?;
     sqlx::query(
         "INSERT INTO key_hosts (key, host, reports, last_seen) VALUES ($1, $2, 1, $3) \
          ON CONFLICT (key, host) DO UPDATE SET reports = key_hosts.reports + 1, \
@@ -147,7 +163,34 @@ pub async fn count_in_series(
     .bind(time)
     .fetch_one(&mut *connection)
     .await?;
-    Ok(reports == 1)
+    Ok(SeriesChange {
+        is_new_host: reports == 1,
+        is_new_build,
+    })
+}
+
+/// Returns whether a group has reports of a build in another hour.
+async fn has_other_hour(connection: &mut AnyConnection, group: &str, build: &str, hour: i64) -> Result<bool> {
+    let select = "SELECT hour FROM group_hours WHERE group_id = $1 AND build = $2 AND hour <> $3 LIMIT 1";
+    let found: Option<i64> = sqlx::query_scalar(select)
+        .bind(group)
+        .bind(build)
+        .bind(hour)
+        .fetch_optional(&mut *connection)
+        .await?;
+    Ok(found.is_some())
+}
+
+/// Returns the builds of a key's reports.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn builds(connection: &mut AnyConnection, key: &str) -> Result<Vec<String>> {
+    let select = "SELECT DISTINCT build FROM key_hours WHERE key = $1 ORDER BY build LIMIT 2000";
+    Ok(sqlx::query_scalar(select)
+        .bind(key)
+        .fetch_all(&mut *connection)
+        .await?)
 }
 
 /// Returns a key.

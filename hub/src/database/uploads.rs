@@ -198,13 +198,13 @@ impl Database {
         })
     }
 
-    /// Returns uploads whose life has ended.
+    /// Returns uploads whose life has ended at a time.
     ///
     /// # Errors
     /// Fails if the database fails.
-    pub async fn expired_uploads(&self, limit: i64) -> Result<Vec<Upload>> {
+    pub async fn expired_uploads(&self, now: i64, limit: i64) -> Result<Vec<Upload>> {
         let rows = sqlx::query("SELECT * FROM uploads WHERE expires < $1 AND state = 'open' LIMIT $2")
-            .bind(clock::now())
+            .bind(now)
             .bind(limit)
             .fetch_all(self.reader())
             .await?;

@@ -2,6 +2,7 @@
 //! not at all.
 
 use super::regroup;
+use super::samples;
 use super::upload;
 use crate::analysis::{Analysis, AnalysisError, AnalysisRequest, BundleModule, Progress, RepackTask};
 use crate::clock;
@@ -16,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::objects::{self, blob};
 use serde::{Deserialize, Serialize};
+use sqlx::AnyConnection;
 use std::path::{Component, Path, PathBuf};
 use tokio::sync::watch;
 
@@ -26,6 +28,9 @@ pub struct StoredCrash {
     pub report: serde_json::Value,
     /// The time at which the hub received the report.
     pub received: i64,
+    /// The reason for which the hub asked for the bundle, by its name in JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// The SHA-256 of the bundle without its modules.
     pub bundle: String,
     /// The size of the bundle in bytes, without its modules.
@@ -146,7 +151,7 @@ async fn store(
     let mut modules = Vec::with_capacity(repacked.modules.len());
     for module in repacked.modules {
         let path = inside(&unpacked, &module.file)?;
-        let (sha256, size) = hub.objects.put_file(&path).await?;
+        let (sha256, size) = put_blob(hub, &path).await?;
         modules.push(StoredModule {
             path: module.file,
             build_id: module.build_id,
@@ -155,10 +160,11 @@ async fn store(
             is_verified: module.is_verified,
         });
     }
-    let (bundle, size) = hub.objects.put_file(&lean).await?;
+    let (bundle, size) = put_blob(hub, &lean).await?;
     let stored = StoredCrash {
         report: serde_json::from_str(&report.report).unwrap_or_default(),
         received: report.received,
+        reason: report.bundle_reason.clone(),
         bundle,
         size,
         modules,
@@ -169,6 +175,14 @@ async fn store(
     let text = serde_json::to_vec(&stored).map_err(json)?;
     hub.objects.put(&objects::crash(&report.id), text).await?;
     Ok((stored, analysis))
+}
+
+/// Stores a file as a blob that garbage collection keeps until the bundle's rows name it.
+async fn put_blob(hub: &Hub, path: &Path) -> Result<(String, u64)> {
+    let (sha256, size) = objects::digest_of(path).await?;
+    hub.database.reserve_blob(&sha256).await?;
+    hub.objects.put_file_as(path, &sha256, size).await?;
+    Ok((sha256, size))
 }
 
 /// Puts a module that the hub has to its place in an unpacked bundle.
@@ -233,38 +247,56 @@ async fn commit(
     stored: &StoredCrash,
     analysis: &Analysis,
 ) -> Result<()> {
+    let symbolized = regroup::Symbolized::of(analysis);
+    let replaced = transact!(hub.database, connection => {
+        jobs::finish(connection, job).await?;
+        store_rows(connection, &report.id, stored).await?;
+        if let Some(key) = stack_keys::find(connection, &report.key).await? {
+            let now = clock::now();
+            let outbox = hub.recorder.outbox();
+            let group =
+                regroup::regroup(connection, outbox, &key, &symbolized, report, (now, "symbols")).await?;
+            let replaced = samples::replace(connection, &group, report, now).await?;
+            groups::recount(connection, &group).await?;
+            return Ok(replaced);
+        }
+        Ok(None)
+    })?;
+    if let Some(replaced) = replaced {
+        // The analysis stays, so that the page still has the stack.
+        hub.objects.delete(&objects::crash(&replaced)).await?;
+    }
+    Ok(())
+}
+
+/// Adds the rows of a stored bundle: its blobs, and the files of builds that it has.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn store_rows(connection: &mut AnyConnection, report: &str, stored: &StoredCrash) -> Result<()> {
     let whole = stored.size + stored.modules.iter().map(|module| module.size).sum::<u64>();
     let whole = i64::try_from(whole).unwrap_or(i64::MAX);
     let size = i64::try_from(stored.size).unwrap_or(i64::MAX);
-    let symbolized = regroup::Symbolized::of(analysis);
-    transact!(hub.database, connection => {
-        jobs::finish(connection, job).await?;
-        blobs::note(connection, &stored.bundle, size).await?;
-        blobs::use_in_report(connection, &report.id, "bundle", &stored.bundle).await?;
-        for module in &stored.modules {
-            let size = i64::try_from(module.size).unwrap_or(i64::MAX);
-            blobs::note(connection, &module.sha256, size).await?;
-            blobs::use_in_report(connection, &report.id, &module.path, &module.sha256).await?;
-            // A file is a build's only if it says so itself.
-            if module.is_verified {
-                let file = BuildFile {
-                    build_id: module.build_id.clone(),
-                    kind: FileKind::Executable,
-                    sha256: module.sha256.clone(),
-                    name: name_of(&module.path),
-                    size,
-                    origin: "bundle".to_owned(),
-                };
-                blobs::use_in_build(connection, &file).await?;
-            }
+    blobs::note(connection, &stored.bundle, size).await?;
+    blobs::use_in_report(connection, report, "bundle", &stored.bundle).await?;
+    for module in &stored.modules {
+        let size = i64::try_from(module.size).unwrap_or(i64::MAX);
+        blobs::note(connection, &module.sha256, size).await?;
+        blobs::use_in_report(connection, report, &module.path, &module.sha256).await?;
+        // A file is a build's only if it says so itself.
+        if module.is_verified {
+            let file = BuildFile {
+                build_id: module.build_id.clone(),
+                kind: FileKind::Executable,
+                sha256: module.sha256.clone(),
+                name: name_of(&module.path),
+                size,
+                origin: "bundle".to_owned(),
+            };
+            blobs::use_in_build(connection, &file).await?;
         }
-        reports::set_stored(connection, &report.id, &stored.bundle, whole).await?;
-        if let Some(key) = stack_keys::find(connection, &report.key).await? {
-            let group = regroup::regroup(connection, &key, &symbolized, report, clock::now(), "symbols").await?;
-            groups::recount(connection, &group).await?;
-        }
-        Ok(())
-    })
+    }
+    reports::set_stored(connection, report, &stored.bundle, whole).await
 }
 
 /// Notes that a bundle is refused.

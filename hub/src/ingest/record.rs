@@ -2,6 +2,8 @@
 
 use super::entry::Entry;
 use super::journal::Apply;
+use super::outbox::Outbox;
+use super::{samples, states};
 use crate::clock;
 use crate::database::groups::{self, GroupRow};
 use crate::database::reports::{self, BundleState, ReportRow};
@@ -47,21 +49,26 @@ pub struct Recorded {
 /// Applies entries of the journal.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    /// The address for links in alerts.
-    public_url: String,
+    outbox: Outbox,
 }
 
 impl Recorder {
-    /// Returns what applies entries for a hub at an address.
+    /// Returns what applies entries, and announces events.
     #[must_use]
-    pub const fn new(public_url: String) -> Self {
-        Self { public_url }
+    pub const fn new(outbox: Outbox) -> Self {
+        Self { outbox }
+    }
+
+    /// Returns the outbox of events.
+    #[must_use]
+    pub const fn outbox(&self) -> &Outbox {
+        &self.outbox
     }
 
     /// Returns the address for links.
     #[must_use]
     pub fn public_url(&self) -> &str {
-        &self.public_url
+        self.outbox.public_url()
     }
 }
 
@@ -71,7 +78,7 @@ impl Apply for Recorder {
     async fn apply(&self, connection: &mut AnyConnection, entry: &Entry, segment: &str) -> Result<Outcome> {
         match entry {
             Entry::Report { received, report } => {
-                let recorded = record(connection, report, *received, segment).await?;
+                let recorded = record(connection, &self.outbox, report, *received, segment).await?;
                 Ok(Outcome::Report(recorded))
             }
             Entry::Host {
@@ -96,9 +103,19 @@ impl Apply for Recorder {
     }
 }
 
-/// Counts a report, and decides whether its bundle is wanted.
+/// The group of a report's key.
+struct KeyFacts {
+    group: String,
+    /// Whether a bundle of the key was analyzed.
+    is_analyzed: bool,
+    /// Whether the report made the group.
+    is_new_group: bool,
+}
+
+/// Counts a report, applies it to its group, and decides whether its bundle is wanted.
 async fn record(
     connection: &mut AnyConnection,
+    outbox: &Outbox,
     report: &CrashReport,
     received: i64,
     segment: &str,
@@ -111,28 +128,31 @@ async fn record(
     }
     builds::note_host(connection, &report.host, None, time).await?;
     builds::note_crash(connection, &report.service, &report.build, time).await?;
-    let (group, is_new_key) = group_of(connection, report, &key, time, received).await?;
-    let is_new_host =
+    let KeyFacts {
+        group,
+        is_analyzed,
+        is_new_group,
+    } = group_of(connection, report, &key, time, received).await?;
+    let series =
         stack_keys::count_in_series(connection, &key, &group, &report.build, &report.host, time).await?;
-    groups::count(connection, &group, time, &report.build, is_new_host).await?;
+    let group = groups::count(connection, &group, time, &report.build, series.is_new_host).await?;
+    if is_new_group && !group.is_provisional {
+        states::announce(connection, outbox, &group.id, Some(&row), received).await?;
+    } else if !is_new_group {
+        states::apply_report(connection, outbox, &group, &row, series.is_new_build).await?;
+    }
     let wants = if report.bundle_size.is_none() {
         None
-    } else if report.frames.is_empty() {
-        Some(WantReason::NoStack)
-    } else if is_new_key {
-        Some(WantReason::UnknownSignature)
     } else {
-        None
+        let facts = (is_analyzed, group.reports, received);
+        samples::choose(connection, &group.id, report, facts).await?
     };
-    if wants.is_some() {
-        let until = Some(received + ON_ITS_WAY);
-        let from = [BundleState::None];
-        let _ = reports::set_bundle(connection, &row.id, &from, BundleState::Wanted, until, None).await?;
+    if let Some(reason) = wants.and_then(samples::reason_name) {
+        reports::set_wanted(connection, &row.id, &reason, received + ON_ITS_WAY).await?;
     }
-    let found = groups::find(connection, &group).await?;
     Ok(Recorded {
         id: report.id.clone(),
-        group: found.filter(|group| !group.is_provisional).map(|group| group.id),
+        group: (!group.is_provisional).then_some(group.id),
         wants,
     })
 }
@@ -149,21 +169,25 @@ async fn known_report(connection: &mut AnyConnection, report: &CrashReport) -> R
     Ok(Recorded {
         id: report.id.clone(),
         group: group.filter(|group| !group.is_provisional).map(|group| group.id),
-        wants: (row.bundle == BundleState::Wanted).then_some(WantReason::UnknownSignature),
+        wants: (row.bundle == BundleState::Wanted)
+            .then(|| samples::reason_named(row.bundle_reason.as_deref())),
     })
 }
 
-/// Returns the group of a report's key, and whether the key is new. A new key gets a provisional
-/// group by its addresses.
+/// Returns the group of a report's key. A new key gets a provisional group by its addresses.
 async fn group_of(
     connection: &mut AnyConnection,
     report: &CrashReport,
     key: &str,
     time: i64,
     received: i64,
-) -> Result<(String, bool)> {
-    if let Some(group) = stack_keys::count(connection, key, time).await? {
-        return Ok((group, false));
+) -> Result<KeyFacts> {
+    if let Some((group, is_analyzed)) = stack_keys::count(connection, key, time).await? {
+        return Ok(KeyFacts {
+            group,
+            is_analyzed,
+            is_new_group: false,
+        });
     }
     let addresses = address_frames(report);
     let cause = CrashCause::of(&CrashFacts {
@@ -184,7 +208,7 @@ async fn group_of(
     let words = group_words(&group, &addresses);
     let words: Vec<_> = words.iter().map(String::as_str).collect();
     let is_new = groups::insert(connection, &group, &words).await?;
-    if is_new {
+    if is_new && group.is_provisional {
         jobs::add(
             connection,
             jobs::JobKind::Announce,
@@ -205,13 +229,19 @@ async fn group_of(
     };
     if !stack_keys::insert(connection, &new_key, time).await? {
         // Another hub added the key in between.
-        let group = stack_keys::count(connection, key, time).await?;
-        return Ok((
-            group.ok_or_else(|| Error::Absent(format!("stack key {key}")))?,
-            false,
-        ));
+        let found = stack_keys::count(connection, key, time).await?;
+        let (group, is_analyzed) = found.ok_or_else(|| Error::Absent(format!("stack key {key}")))?;
+        return Ok(KeyFacts {
+            group,
+            is_analyzed,
+            is_new_group: false,
+        });
     }
-    Ok((group.id, true))
+    Ok(KeyFacts {
+        group: group.id,
+        is_analyzed: false,
+        is_new_group: is_new,
+    })
 }
 
 /// Returns the row of a new group: when it was first seen, and when it is made.
@@ -234,6 +264,7 @@ pub fn new_group(
         state_name: "new".to_owned(),
         state: String::new(),
         state_since: now,
+        undetermined: None,
         assignee: None,
         first_seen: time,
         last_seen: time,
@@ -306,6 +337,7 @@ fn report_row(report: &CrashReport, key: &str, time: i64, received: i64, segment
         report: json,
         bundle: BundleState::None,
         bundle_until: None,
+        bundle_reason: None,
         bundle_problem: None,
         bundle_sha256: None,
         bundle_size: None,

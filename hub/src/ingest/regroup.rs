@@ -1,6 +1,8 @@
 //! Moves stack keys to the groups of their symbols.
 
+use super::outbox::Outbox;
 use super::record::{group_words, new_group};
+use super::states::{self, GroupsBefore};
 use crate::analysis::{Access, Analysis};
 use crate::database::groups;
 use crate::database::reports::ReportRow;
@@ -70,17 +72,17 @@ impl Symbolized {
 }
 
 /// Stores what an analysis says of a key, moves the key to the group of its symbols, and returns
-/// that group. Without symbols, the key stays.
+/// that group. Without symbols, the key stays, and its group is announced as it is.
 ///
 /// # Errors
 /// Fails if the database fails.
 pub async fn regroup(
     connection: &mut AnyConnection,
+    outbox: &Outbox,
     key: &StackKey,
     symbolized: &Symbolized,
     report: &ReportRow,
-    now: i64,
-    reason: &str,
+    (now, reason): (i64, &str),
 ) -> Result<String> {
     let cause = serde_json::to_string(&symbolized.cause).unwrap_or_default();
     stack_keys::set_frames(
@@ -93,17 +95,28 @@ pub async fn regroup(
     .await?;
     let grouping = symbolized.grouping(&RuleSet::default());
     if grouping.provisional {
+        states::announce(connection, outbox, &key.group, Some(report), now).await?;
         return Ok(key.group.clone());
     }
     let old = groups::find(connection, &key.group).await?;
     let seen = old.as_ref().map_or(report.time, |old| old.first_seen);
     let group = new_group(&report.service, key.signal, &grouping, (seen, now), &report.build);
     if group.id == key.group {
+        states::announce(connection, outbox, &group.id, Some(report), now).await?;
         return Ok(group.id);
     }
     let words = group_words(&group, &symbolized.frames);
     let words: Vec<_> = words.iter().map(String::as_str).collect();
-    let _ = groups::insert(connection, &group, &words).await?;
+    let is_new = groups::insert(connection, &group, &words).await?;
+    let target_builds = match is_new {
+        true => None,
+        false => Some(groups::builds(connection, &group.id).await?),
+    };
     stack_keys::move_to(connection, &key.key, &key.group, &group.id, now, reason).await?;
+    if let Some(old) = old {
+        let moved = stack_keys::builds(connection, &key.key).await?;
+        let before = GroupsBefore { old, target_builds };
+        states::apply_move(connection, outbox, &before, &group.id, &moved, report, now).await?;
+    }
     Ok(group.id)
 }

@@ -1,8 +1,11 @@
 //! Runs the jobs of the hub, off the request path.
 
 use super::accept;
+use super::states;
 use crate::analysis::Progress;
-use crate::database::jobs::{Job, JobKind};
+use crate::clock;
+use crate::database::jobs::{self, Job, JobKind};
+use crate::database::transact;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use std::sync::Arc;
@@ -83,6 +86,16 @@ async fn execute(hub: &Hub, job: &Job, progress: &watch::Sender<Progress>) -> Re
             Err(Error::Absent(_)) => hub.database.finish_job(job).await,
             Err(error) => Err(error),
         },
-        JobKind::Analyze | JobKind::Announce => hub.database.finish_job(job).await,
+        JobKind::Announce => announce(hub, job).await,
+        JobKind::Analyze => hub.database.finish_job(job).await,
     }
+}
+
+/// Announces a group whose bundle has not come. If the group got symbols meanwhile, it is gone.
+async fn announce(hub: &Hub, job: &Job) -> Result<()> {
+    let outbox = hub.recorder.outbox();
+    transact!(hub.database, connection => {
+        jobs::finish(connection, job).await?;
+        states::announce(connection, outbox, &job.subject, None, clock::now()).await
+    })
 }

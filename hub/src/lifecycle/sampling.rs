@@ -5,6 +5,8 @@
 //! chance depends on the report's identifier alone, so that all hubs decide alike, and a report
 //! that is sent twice gets the same answer.
 //!
+//! The sample takes at most one bundle an hour, so that a storm of crashes sends few bundles.
+//!
 //! A bundle on its way counts as kept until its time is over.
 
 use backtrail_report::{ReportId, WantReason};
@@ -14,6 +16,8 @@ use sha2::{Digest, Sha256};
 pub const FIRST: usize = 3;
 /// The bundles of the random sample.
 pub const RESERVOIR: usize = 2;
+/// The least time between two bundles of the random sample, in microseconds.
+pub const SAMPLE_EVERY: u64 = 3600 * 1_000_000;
 /// The builds of which a group keeps a bundle.
 pub const MAX_BUILDS: usize = 20;
 
@@ -77,8 +81,15 @@ pub fn wants(facts: &SampleFacts<'_>, samples: &[StoredSample]) -> Option<WantRe
             (true, true) => WantReason::FewSamples,
         });
     }
-    if !facts.build.is_empty() && !counted.any(|sample| sample.build == facts.build) {
+    if !facts.build.is_empty() && !counted.clone().any(|sample| sample.build == facts.build) {
         return Some(WantReason::NewBuild);
+    }
+    let mut sampled = counted.filter(|sample| sample.reason == WantReason::Sampled);
+    let is_recent = |sample: &StoredSample| {
+        sample.expected_until.is_some() || sample.time.saturating_add(SAMPLE_EVERY) > facts.now
+    };
+    if sampled.any(is_recent) {
+        return None;
     }
     is_sampled(facts.report, facts.reports).then_some(WantReason::Sampled)
 }
@@ -200,11 +211,20 @@ mod tests {
     fn ten_thousand_crashes_send_few_bundles() {
         let mut group = Group::default();
         for number in 0..10_000 {
-            group.crash(number, "1", number, true);
+            group.crash(number, "1", number * SAMPLE_EVERY, true);
         }
         // The expected number is 3 + 2 ln(10 000 / 3), about 19.
         assert!((8..35).contains(&group.asked), "{}", group.asked);
         assert_eq!(group.samples.len(), FIRST + RESERVOIR);
+    }
+
+    #[test]
+    fn storm_of_crashes_samples_one_bundle_an_hour() {
+        let mut group = Group::default();
+        for number in 0..10_000 {
+            group.crash(number, "1", number, true);
+        }
+        assert!((FIRST..=FIRST + 1).contains(&group.asked), "{}", group.asked);
     }
 
     #[test]
