@@ -44,6 +44,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod admin;
 pub mod analysis;
 pub mod clock;
 pub mod config;

@@ -2,11 +2,13 @@
 #![forbid(unsafe_code)]
 
 use backtrail_hub::access::Scope;
+use backtrail_hub::admin::{backup, maintain, rebuild};
 use backtrail_hub::analysis::repack::RepackArguments;
 use backtrail_hub::analysis::{self, AnalyzeArguments};
 use backtrail_hub::config::Config;
+use backtrail_hub::database::Database;
 use backtrail_hub::error::{Error, Result};
-use backtrail_hub::hub::Hub;
+use backtrail_hub::hub::{Hub, open_objects};
 use backtrail_hub::serve;
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
@@ -66,6 +68,22 @@ enum Command {
         #[arg(long)]
         days: Option<u32>,
     },
+    /// Removes reports and bundles beyond the retention, and files that nothing uses. The hub does
+    /// so every hour by itself.
+    Gc,
+    /// Computes the database anew from the stored objects, and keeps people's decisions. No hub may
+    /// run meanwhile.
+    RebuildIndex,
+    /// Writes a backup to a directory, or brings an earlier one up to date. The hub may run.
+    Backup {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// Puts a backup in the place of an empty hub.
+    Restore {
+        /// The directory.
+        directory: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -104,6 +122,40 @@ async fn run(arguments: Arguments) -> Result<()> {
     match arguments.command.unwrap_or(Command::Serve) {
         Command::Analyze(_) | Command::Bundle(_) => Ok(()),
         Command::Serve => serve::serve(Hub::open(config).await?).await,
+        Command::Gc => {
+            let hub = Hub::open(config).await?;
+            let (removed, collected) = maintain::once(&hub).await?;
+            eprintln!(
+                "removed {} reports, {} bundles of other reports, {} blobs with {} bytes, {} uploads",
+                removed.reports, removed.bundles, collected.blobs, collected.bytes, collected.uploads
+            );
+            Ok(())
+        }
+        Command::RebuildIndex => {
+            let objects = open_objects(&config)?;
+            let rebuilt = rebuild::run(&config.database_url(), &config.data, &objects).await?;
+            eprintln!(
+                "the index has {} bundles and {} decisions from {} segments; {} bundles and {} lines are damaged",
+                rebuilt.bundles, rebuilt.decisions, rebuilt.segments, rebuilt.broken, rebuilt.damaged
+            );
+            Ok(())
+        }
+        Command::Backup { directory } => {
+            let database = Database::open(&config.database_url()).await?;
+            let copied = backup::backup(&database, &open_objects(&config)?, &directory).await?;
+            eprintln!(
+                "copied {} objects with {} bytes; {} were there already",
+                copied.objects, copied.bytes, copied.known
+            );
+            Ok(())
+        }
+        Command::Restore { directory } => {
+            std::fs::create_dir_all(&config.data).map_err(Error::file("create", &config.data))?;
+            let objects = open_objects(&config)?;
+            let copied = backup::restore(&config.database_url(), &config.data, &objects, &directory).await?;
+            eprintln!("restored {} objects with {} bytes", copied.objects, copied.bytes);
+            Ok(())
+        }
         Command::Token { name, scope, days } => {
             let unknown = |name: &str| {
                 Error::Configuration(format!("\"{name}\" is no scope; use ingest, read or admin"))

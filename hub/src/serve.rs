@@ -1,6 +1,7 @@
 //! Runs a hub until a signal ends it.
 
 use crate::access::Scope;
+use crate::admin::maintain;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::ingest::{deliver, worker};
@@ -53,10 +54,11 @@ pub async fn serve(hub: Arc<Hub>) -> Result<()> {
     };
     let (stop, stopped) = watch::channel(false);
     let worker = tokio::spawn(worker::run(hub.clone(), stopped.clone()));
-    let alerts = tokio::spawn(deliver::run(hub.sender.clone(), stopped));
+    let alerts = tokio::spawn(deliver::run(hub.sender.clone(), stopped.clone()));
+    let maintenance = tokio::spawn(maintain::run(hub.clone(), stopped));
     listen::serve(listener, tls, routes::router(hub.clone()), end).await;
     let _ = stop.send(true);
-    for task in [worker, alerts] {
+    for task in [worker, alerts, maintenance] {
         let _ = task.await;
     }
     hub.database.close().await;

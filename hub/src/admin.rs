@@ -1,0 +1,11 @@
+//! Work on all data of a hub: retention, garbage collection, the index anew, backups.
+
+pub mod backup;
+pub mod decisions;
+pub mod gc;
+pub mod maintain;
+pub mod rebuild;
+pub mod retention;
+
+#[cfg(test)]
+mod tests;

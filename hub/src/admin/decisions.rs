@@ -1,0 +1,179 @@
+//! What people decided, as JSON lines: the part of the database that no object has.
+
+use crate::database::{Database, transact};
+use crate::error::{Error, Result};
+use serde_json::{Map, Value};
+use sqlx::{AnyConnection, AssertSqlSafe, Row};
+use std::fmt::Write as _;
+
+/// A table with decisions, and its columns.
+struct Table {
+    name: &'static str,
+    texts: &'static [&'static str],
+    numbers: &'static [&'static str],
+    /// The rows that are decisions.
+    filter: &'static str,
+}
+
+/// The tables whose rows are decisions as a whole.
+const TABLES: [Table; 6] = [
+    Table {
+        name: "rules",
+        texts: &["id", "service", "action", "pattern", "author"],
+        numbers: &["position", "created"],
+        filter: "",
+    },
+    Table {
+        name: "comments",
+        texts: &["id", "group_id", "author", "text"],
+        numbers: &["time"],
+        filter: "",
+    },
+    Table {
+        name: "tokens",
+        texts: &["id", "name", "hash", "scopes"],
+        numbers: &["created", "expires", "last_used", "revoked"],
+        filter: "",
+    },
+    Table {
+        name: "audit",
+        texts: &["id", "actor", "action", "subject"],
+        numbers: &["time"],
+        filter: "",
+    },
+    // Events that are known are not announced again.
+    Table {
+        name: "changes",
+        texts: &["id", "group_id", "event", "build", "report", "actor", "once"],
+        numbers: &["time"],
+        filter: "",
+    },
+    Table {
+        name: "deliveries",
+        texts: &[
+            "id",
+            "change_id",
+            "channel",
+            "kind",
+            "payload",
+            "state",
+            "problem",
+        ],
+        numbers: &["created", "attempts", "next_try", "ended", "summarized"],
+        filter: "",
+    },
+];
+
+/// The state of groups, which a report or a person decided.
+const GROUPS: Table = Table {
+    name: "groups",
+    texts: &["id", "state", "state_detail", "undetermined", "assignee"],
+    numbers: &["state_since"],
+    filter: "",
+};
+
+/// The pins of reports.
+const REPORTS: Table = Table {
+    name: "reports",
+    texts: &["id"],
+    numbers: &["pinned"],
+    filter: " WHERE pinned <> 0",
+};
+
+/// Returns all decisions as JSON lines.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn export(database: &Database) -> Result<String> {
+    let mut lines = String::new();
+    for table in TABLES.iter().chain([&GROUPS, &REPORTS]) {
+        let columns: Vec<_> = table.texts.iter().chain(table.numbers).copied().collect();
+        let select = format!(
+            "SELECT {} FROM {}{} ORDER BY id",
+            columns.join(", "),
+            table.name,
+            table.filter
+        );
+        let rows = sqlx::query(AssertSqlSafe(select))
+            .fetch_all(database.reader())
+            .await?;
+        for row in rows {
+            let mut values = Map::new();
+            for &name in table.texts {
+                values.insert(name.to_owned(), row.try_get::<Option<String>, _>(name)?.into());
+            }
+            for &name in table.numbers {
+                values.insert(name.to_owned(), row.try_get::<Option<i64>, _>(name)?.into());
+            }
+            let line = serde_json::json!({ "table": table.name, "row": values });
+            let _ = writeln!(lines, "{line}");
+        }
+    }
+    Ok(lines)
+}
+
+/// Puts decisions into a database that has the groups and reports. Rows that are there stay.
+/// Returns the number of lines.
+///
+/// # Errors
+/// Fails if a line is malformed, or the database fails. Nothing is changed then.
+pub async fn import(database: &Database, lines: &str) -> Result<usize> {
+    let mut rows = Vec::new();
+    for (at, line) in lines.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
+        let malformed = || Error::Invalid(format!("line {} of the decisions is malformed", at + 1));
+        let mut value: Value = serde_json::from_str(line).map_err(|_| malformed())?;
+        let name = value["table"].as_str().ok_or_else(malformed)?.to_owned();
+        let mut tables = TABLES.iter().chain([&GROUPS, &REPORTS]);
+        let table = tables.find(|table| table.name == name).ok_or_else(malformed)?;
+        let Value::Object(row) = value["row"].take() else {
+            return Err(malformed());
+        };
+        rows.push((table, row));
+    }
+    transact!(database, connection => {
+        for (table, row) in &rows {
+            import_row(connection, table, row).await?;
+        }
+        Ok(rows.len())
+    })
+}
+
+async fn import_row(connection: &mut AnyConnection, table: &Table, row: &Map<String, Value>) -> Result<()> {
+    let columns: Vec<_> = table.texts.iter().chain(table.numbers).copied().collect();
+    let is_update = matches!(table.name, "groups" | "reports");
+    let statement = if is_update {
+        let mut sets = Vec::new();
+        for (at, column) in columns.iter().enumerate().skip(1) {
+            sets.push(format!("{column} = ${}", at + 1));
+        }
+        format!("UPDATE {} SET {} WHERE id = $1", table.name, sets.join(", "))
+    } else {
+        let places: Vec<_> = (1..=columns.len()).map(|at| format!("${at}")).collect();
+        let (columns, places) = (columns.join(", "), places.join(", "));
+        format!(
+            "INSERT INTO {} ({columns}) VALUES ({places}) ON CONFLICT DO NOTHING",
+            table.name
+        )
+    };
+    let mut query = sqlx::query(AssertSqlSafe(statement));
+    for &name in table.texts {
+        query = query.bind(row.get(name).and_then(Value::as_str).map(str::to_owned));
+    }
+    for &name in table.numbers {
+        query = query.bind(row.get(name).and_then(Value::as_i64));
+    }
+    query.execute(&mut *connection).await?;
+    Ok(())
+}
+
+/// Puts decisions in the place of what an index derived, such as events that were announced.
+///
+/// # Errors
+/// Fails if a line is malformed, or the database fails.
+pub async fn replace(database: &Database, lines: &str) -> Result<usize> {
+    transact!(database, connection => {
+        sqlx::query("DELETE FROM changes").execute(&mut *connection).await?;
+        Ok(())
+    })?;
+    import(database, lines).await
+}

@@ -1,0 +1,50 @@
+//! Retention and garbage collection in a running hub: every hour, by one hub.
+
+use super::{gc, retention};
+use crate::clock;
+use crate::error::Result;
+use crate::hub::Hub;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// The time between two looks whether the work is due.
+const INTERVAL: Duration = Duration::from_secs(600);
+/// The lease of the work: another hub does it no sooner.
+const LEASE: i64 = clock::HOUR;
+
+/// Removes what is too old and what no row names, once.
+///
+/// # Errors
+/// Fails if the database or the object store fails.
+pub async fn once(hub: &Hub) -> Result<(retention::Removed, gc::Collected)> {
+    let now = clock::now();
+    let removed = retention::run(&hub.database, &hub.objects, &hub.config.retention, now).await?;
+    let collected = gc::run(&hub.database, &hub.objects, &hub.config.data, now).await?;
+    Ok((removed, collected))
+}
+
+/// Does so every hour until `end` is true, unless another hub does.
+pub async fn run(hub: Arc<Hub>, mut end: watch::Receiver<bool>) {
+    while !*end.borrow() {
+        tokio::select! {
+            () = tokio::time::sleep(INTERVAL) => {}
+            _ = end.changed() => return,
+        }
+        let done = match hub.database.take_lease("maintenance", LEASE).await {
+            Ok(true) => once(&hub).await.map(|(removed, collected)| {
+                tracing::info!(
+                    "removed {} reports, {} bundles and {} unused blobs",
+                    removed.reports,
+                    removed.bundles,
+                    collected.blobs
+                );
+            }),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = done {
+            tracing::error!("cannot remove old data: {error}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Retention: removes reports by age, and bundles by the size of all blobs.
+
+use crate::clock::{DAY, HOUR};
+use crate::config::Retention;
+use crate::database::Database;
+use crate::error::Result;
+use crate::ingest::entry::{Entry, from_lines, to_lines};
+use crate::ingest::journal;
+use crate::objects::{self, Objects};
+use futures_util::TryStreamExt;
+
+/// The keys whose reports are removed between two looks for more.
+const BATCH: i64 = 100;
+
+/// The numbers of removed rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Reports, with their bundles.
+    pub reports: u64,
+    /// Bundles of reports that stay.
+    pub bundles: u64,
+}
+
+/// Removes what is too old or too large at a time. The blobs become garbage.
+///
+/// # Errors
+/// Fails if the database or the object store fails. The rest is done by the next call.
+pub async fn run(database: &Database, store: &Objects, retention: &Retention, now: i64) -> Result<Removed> {
+    let mut removed = Removed::default();
+    // Counts per hour end where the reports end.
+    let before = (now - i64::from(retention.days) * DAY).div_euclid(HOUR) * HOUR;
+    loop {
+        let keys = database.expired_keys(before, BATCH).await?;
+        if keys.is_empty() {
+            break;
+        }
+        for key in keys {
+            removed.reports += database.expire_key(&key, before).await?;
+        }
+    }
+    database.expire_rest(before).await?;
+    shorten_journal(database, store, before).await?;
+    let limit = i64::try_from(retention.gib << 30).unwrap_or(i64::MAX);
+    let total = database.blob_bytes().await?;
+    while total - database.unused_bytes().await? > limit {
+        let reports = database.remove_oldest_bundles().await?;
+        if reports.is_empty() {
+            break;
+        }
+        removed.bundles += reports.len() as u64;
+        for report in reports {
+            // The analysis stays, so that the page still has the stack.
+            store.delete(&objects::crash(&report)).await?;
+        }
+    }
+    Ok(removed)
+}
+
+/// Removes reports without a row from segments of the journal before a time. First runs of builds
+/// stay, because they order builds.
+async fn shorten_journal(database: &Database, store: &Objects, before: i64) -> Result<()> {
+    let last_day = before.div_euclid(DAY);
+    let mut listed = std::pin::pin!(store.list("journal"));
+    while let Some(object) = listed.try_next().await? {
+        let name = object.key.trim_start_matches("journal/").to_owned();
+        let day = name.split('/').next().and_then(|day| day.parse::<i64>().ok());
+        // A report can be received long after its crash, but not before.
+        if day.is_none_or(|day| day >= last_day) || object.size == 0 {
+            continue;
+        }
+        let Some(lines) = store.get(&object.key).await? else {
+            continue;
+        };
+        let (entries, damaged) = from_lines(&lines);
+        let count = entries.len();
+        let mut kept = Vec::new();
+        for entry in entries {
+            let is_kept = match &entry {
+                Entry::Report { report, .. } => database.has_report(report.id.as_str()).await?,
+                Entry::Host { .. } | Entry::Run { .. } => true,
+            };
+            if is_kept {
+                kept.push(entry);
+            }
+        }
+        let is_known = database.has_segment(&name).await?;
+        if is_known && damaged == 0 && kept.len() < count {
+            store.put(&journal::key(&name), to_lines(&kept)).await?;
+        }
+    }
+    Ok(())
+}

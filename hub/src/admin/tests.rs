@@ -1,0 +1,416 @@
+//! Retention, garbage collection, the index anew and backups on a hub without HTTP.
+
+use super::{backup, decisions, gc, rebuild, retention};
+use crate::analysis::{Analysis, Cause, FrameView, Snapshot, StackView};
+use crate::clock::{self, DAY, HOUR, SECOND};
+use crate::config::Retention;
+use crate::database::reports;
+use crate::database::testing::TestDatabase;
+use crate::database::{Database, groups, stack_keys, transact};
+use crate::ingest::accept::{StoredCrash, StoredModule, store_rows};
+use crate::ingest::act::act;
+use crate::ingest::regroup::{self, Symbolized};
+use crate::ingest::tests::{Desk, crash, id, symbolized};
+use crate::lifecycle::Action;
+use crate::objects::{self, Objects};
+use std::collections::BTreeMap;
+
+/// Returns an analysis of a crash in a function.
+fn analysis(function: &str) -> Analysis {
+    let frames = symbolized(function).frames.into_iter().map(|frame| FrameView {
+        frame,
+        ..FrameView::default()
+    });
+    Analysis {
+        version: 1,
+        program: None,
+        cause: Cause {
+            signal: 11,
+            code: 1,
+            fault_address: Some(0x28),
+            ..Cause::default()
+        },
+        crashed: StackView {
+            frames: frames.collect(),
+            ..StackView::default()
+        },
+        threads: Vec::new(),
+        more_threads: 0,
+        source: None,
+        calls: Vec::new(),
+        lines: Vec::new(),
+        before_lines: None,
+        edges: Vec::new(),
+        gaps: Vec::new(),
+        more_gaps: 0,
+        modules: Vec::new(),
+        timelines: Vec::new(),
+        labels: BTreeMap::new(),
+        resource: BTreeMap::new(),
+        snapshot: Snapshot::default(),
+        notes: Vec::new(),
+        command_line: None,
+    }
+}
+
+/// Stores a blob with some content.
+async fn blob(desk: &Desk, content: &str) -> (String, u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("blob");
+    std::fs::write(&path, content).unwrap();
+    desk.objects.put_file(&path).await.unwrap()
+}
+
+/// Stores the bundle of a report with all its objects. All bundles have one module in common.
+async fn store(desk: &Desk, number: u64, function: &str) -> String {
+    let report = id(number).to_string();
+    let row = desk.database.report(&report).await.unwrap();
+    let (bundle, size) = blob(desk, &format!("bundle of {number}")).await;
+    let (module, module_size) = blob(desk, "module").await;
+    let stored = StoredCrash {
+        report: serde_json::from_str(&row.report).unwrap(),
+        received: row.received,
+        reason: row.bundle_reason.clone(),
+        bundle,
+        size,
+        modules: vec![StoredModule {
+            path: "modules/ledger".to_owned(),
+            build_id: "a1b2".to_owned(),
+            sha256: module,
+            size: module_size,
+            is_verified: true,
+        }],
+    };
+    let analysis = analysis(function);
+    let text = serde_json::to_vec(&analysis).unwrap();
+    desk.objects.put(&objects::analysis(&report), text).await.unwrap();
+    let text = serde_json::to_vec(&stored).unwrap();
+    desk.objects.put(&objects::crash(&report), text).await.unwrap();
+    let symbolized = Symbolized::of(&analysis);
+    let group: crate::Result<String> = transact!(desk.database, connection => {
+        store_rows(connection, &report, &stored).await?;
+        let key = stack_keys::find(connection, &row.key).await?.unwrap();
+        let moment = (clock::now(), "symbols");
+        let group = regroup::regroup(connection, &desk.outbox, &key, &symbolized, &row, moment).await?;
+        groups::recount(connection, &group).await?;
+        Ok(group)
+    });
+    group.unwrap()
+}
+
+/// Returns all rows that an index has, without random identifiers and times of work.
+async fn dump(database: &Database) -> Vec<String> {
+    let mut lines = Vec::new();
+    for query in [
+        "SELECT 'report ' || id || ' ' || key || ' ' || time || ' ' || received || ' ' || host || ' ' || build \
+         || ' ' || pinned || ' ' || segment || ' ' || report FROM reports ORDER BY 1",
+        "SELECT 'bundle ' || id || ' ' || bundle_sha256 || ' ' || bundle_size || ' ' || bundle_reason \
+         FROM reports WHERE bundle = 'stored' ORDER BY 1",
+        "SELECT 'key ' || key || ' ' || group_id || ' ' || reports || ' ' || first_seen || ' ' || last_seen \
+         || ' ' || addresses || COALESCE(frames, '-') || COALESCE(cause, '-') FROM stack_keys ORDER BY 1",
+        "SELECT 'group ' || id || ' ' || title || ' ' || signature || ' ' || provisional || ' ' || reports || ' ' \
+         || hosts || ' ' || bundles || ' ' || first_seen || ' ' || last_seen || ' ' || first_build || ' ' \
+         || last_build || ' ' || state || ' ' || COALESCE(state_detail, '') || ' ' || COALESCE(assignee, '') \
+         FROM groups ORDER BY 1",
+        "SELECT 'word ' || group_id || ' ' || word FROM group_words ORDER BY 1",
+        "SELECT 'hour ' || group_id || ' ' || build || ' ' || hour || ' ' || reports FROM group_hours ORDER BY 1",
+        "SELECT 'key hour ' || key || ' ' || build || ' ' || hour || ' ' || reports FROM key_hours ORDER BY 1",
+        "SELECT 'host ' || group_id || ' ' || host || ' ' || reports || ' ' || last_seen FROM group_hosts ORDER BY 1",
+        "SELECT 'build ' || service || ' ' || build || ' ' || COALESCE(first_ran, 0) || ' ' || COALESCE(first_reported, 0) \
+         FROM builds ORDER BY 1",
+        "SELECT 'blob ' || sha256 || ' ' || size FROM blobs ORDER BY 1",
+        "SELECT 'use ' || report || ' ' || path || ' ' || sha256 FROM report_blobs ORDER BY 1",
+        "SELECT 'file ' || build_id || ' ' || kind || ' ' || sha256 || ' ' || name FROM build_files ORDER BY 1",
+        "SELECT 'move ' || key || ' ' || from_group || ' ' || to_group || ' ' || reason FROM key_moves ORDER BY 1",
+        "SELECT 'change ' || once FROM changes ORDER BY 1",
+        "SELECT 'comment ' || group_id || ' ' || text FROM comments ORDER BY 1",
+        "SELECT 'audit ' || actor || ' ' || action || ' ' || subject FROM audit ORDER BY 1",
+    ] {
+        let rows: Vec<String> = sqlx::query_scalar(query)
+            .fetch_all(database.reader())
+            .await
+            .unwrap();
+        assert!(!rows.is_empty() || query.contains("comment"), "{query}");
+        lines.extend(rows);
+    }
+    lines
+}
+
+/// Fills a hub: two groups with moved keys, one that keeps its addresses, and decisions.
+async fn fill(desk: &Desk, now: i64) {
+    desk.run("web-1", "1.0", now - 90 * HOUR).await;
+    desk.run("web-1", "2.0", now - 80 * HOUR).await;
+    for number in 0..60_u64 {
+        let build = if number < 30 { "1.0" } else { "2.0" };
+        let time = now - (60 - number as i64) * HOUR;
+        desk.take(vec![crash(number, number % 4, build, time)]).await;
+    }
+    // Two keys have one function, one has another, and one stays with its addresses.
+    for (number, function) in [(0, "audit"), (1, "audit"), (2, "close_account"), (4, "audit")] {
+        store(desk, number, function).await;
+    }
+    let report = desk.database.report(id(2).as_str()).await.unwrap();
+    let group = desk.database.group_of_key(&report.key).await.unwrap();
+    desk.database.assign_group(&group, Some("ada")).await.unwrap();
+    desk.database.pin_report(id(1).as_str(), true).await.unwrap();
+    let action = Action::Resolve {
+        build: Some("3.0".to_owned()),
+    };
+    act(&desk.database, &desk.outbox, &group, &action, "ada")
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rebuilt_index_equals_the_index() {
+    for test in TestDatabase::all().await {
+        let desk = Desk::new(&test);
+        fill(&desk, clock::now()).await;
+        let before = dump(&test.database).await;
+        test.database.close().await;
+        let rebuilt = rebuild::run(&test.address, test.folder(), &desk.objects)
+            .await
+            .unwrap();
+        assert_eq!((rebuilt.bundles, rebuilt.broken, rebuilt.damaged), (4, 0, 0));
+        let database = Database::open(&test.address).await.unwrap();
+        let after = dump(&database).await;
+        for (old, new) in before.iter().zip(&after) {
+            assert_eq!(old, new, "{}", test.name());
+        }
+        assert_eq!(before.len(), after.len());
+        // Jobs of an earlier life announce nothing.
+        let sql = "SELECT COUNT(*) FROM jobs";
+        let jobs: i64 = sqlx::query_scalar(sql)
+            .fetch_one(database.reader())
+            .await
+            .unwrap();
+        assert_eq!(jobs, 0);
+        database.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn index_is_rebuilt_without_the_old_one() {
+    let test = TestDatabase::sqlite().await;
+    let desk = Desk::new(&test);
+    fill(&desk, clock::now()).await;
+    let kept = |lines: Vec<String>| -> Vec<String> {
+        let decided = ["group ", "audit ", "change ", "comment "];
+        let is_kept = |line: &String| !decided.iter().any(|name| line.starts_with(name));
+        lines.into_iter().filter(is_kept).collect()
+    };
+    let before = dump(&test.database).await;
+    let pinned = id(1).to_string();
+    test.database.close().await;
+    std::fs::write(test.folder().join("hub.db"), "no database").unwrap();
+    let _ = std::fs::remove_file(test.folder().join("hub.db-wal"));
+    rebuild::run(&test.address, test.folder(), &desk.objects)
+        .await
+        .unwrap();
+    let database = Database::open(&test.address).await.unwrap();
+    database.pin_report(&pinned, true).await.unwrap();
+    database.log_action("ada", "open", "x").await.unwrap();
+    assert_eq!(kept(dump(&database).await), kept(before));
+    database.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_backup_equals_the_hub() {
+    for test in TestDatabase::all().await {
+        let desk = Desk::new(&test);
+        fill(&desk, clock::now()).await;
+        let before = dump(&test.database).await;
+        let directory = test.folder().join("backup");
+        let copied = backup::backup(&test.database, &desk.objects, &directory)
+            .await
+            .unwrap();
+        assert!(copied.objects > 60, "{copied:?}");
+        let again = backup::backup(&test.database, &desk.objects, &directory)
+            .await
+            .unwrap();
+        assert_eq!(again.known, 5, "{}", test.name());
+        let error = backup::restore(&test.address, test.folder(), &desk.objects, &directory)
+            .await
+            .unwrap_err();
+        assert!(
+            error.to_string().starts_with("this hub has data already"),
+            "{error}"
+        );
+
+        let other = TestDatabase::sqlite().await;
+        let objects = Objects::directory(&other.folder().join("objects")).unwrap();
+        other.database.close().await;
+        backup::restore(&other.address, other.folder(), &objects, &directory)
+            .await
+            .unwrap();
+        let database = Database::open(&other.address).await.unwrap();
+        let after = dump(&database).await;
+        for (old, new) in before.iter().zip(&after) {
+            assert_eq!(old, new, "{}", test.name());
+        }
+        assert_eq!(before.len(), after.len());
+        database.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_reports_go_and_pinned_ones_stay() {
+    for test in TestDatabase::all().await {
+        let desk = Desk::new(&test);
+        let now = clock::now();
+        fill(&desk, now).await;
+        let days = Retention { days: 1, gib: 500 };
+        let removed = retention::run(&desk.database, &desk.objects, &days, now)
+            .await
+            .unwrap();
+        // Hours 60 to 25 before now are over, but for the pinned report.
+        assert!((34..=36).contains(&removed.reports), "{removed:?}");
+        assert_eq!(removed.bundles, 0);
+        let left = desk.count("SELECT COUNT(*) FROM reports").await;
+        assert_eq!(left, 60 - removed.reports as i64);
+        let counted = "SELECT CAST(SUM(reports) AS BIGINT) FROM groups";
+        assert_eq!(desk.count(counted).await, left, "{}", test.name());
+        let hours = "SELECT CAST(SUM(reports) AS BIGINT) FROM group_hours";
+        assert_eq!(desk.count(hours).await, left);
+        assert_eq!(
+            desk.count("SELECT CAST(SUM(bundles) AS BIGINT) FROM groups")
+                .await,
+            1
+        );
+        assert!(desk.database.has_report(id(1).as_str()).await.unwrap());
+        // First runs of builds still order them.
+        assert_eq!(
+            desk.count("SELECT COUNT(*) FROM builds WHERE first_ran IS NOT NULL")
+                .await,
+            2
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn oldest_bundles_go_when_there_is_no_room() {
+    for test in TestDatabase::all().await {
+        let desk = Desk::new(&test);
+        let now = clock::now();
+        fill(&desk, now).await;
+        let none = Retention { days: 90, gib: 0 };
+        let removed = retention::run(&desk.database, &desk.objects, &none, now)
+            .await
+            .unwrap();
+        assert_eq!((removed.reports, removed.bundles), (0, 3), "{}", test.name());
+        let stored = "SELECT COUNT(*) FROM reports WHERE bundle = 'stored' AND pinned = 1";
+        assert_eq!(desk.count(stored).await, 1);
+        // Three bundles are garbage. The module is used by the pinned one.
+        let later = now + 2 * DAY;
+        let run = async |time| {
+            gc::run(&desk.database, &desk.objects, test.folder(), time)
+                .await
+                .unwrap()
+        };
+        assert_eq!(run(now).await.blobs, 0);
+        assert_eq!(run(later).await.blobs, 0);
+        assert_eq!(run(later + 2 * HOUR).await.blobs, 3);
+        assert_eq!(run(later + 4 * HOUR).await.blobs, 0);
+        assert_eq!(desk.count("SELECT COUNT(*) FROM blobs").await, 2);
+        assert_eq!(desk.count("SELECT COUNT(*) FROM garbage").await, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reserved_blobs_are_kept() {
+    for test in TestDatabase::all().await {
+        let desk = Desk::new(&test);
+        let (sha256, size) = blob(&desk, "module").await;
+        let later = clock::now() + 2 * DAY;
+        let run = async |time| {
+            gc::run(&desk.database, &desk.objects, test.folder(), time)
+                .await
+                .unwrap()
+        };
+        assert_eq!(run(later).await.blobs, 0);
+        desk.database.reserve_blob(&sha256).await.unwrap();
+        assert_eq!(run(later + 2 * HOUR).await.blobs, 0, "{}", test.name());
+        // A deletion that began refuses the reservation until it ends.
+        assert!(
+            desk.database
+                .doom_blob(&sha256, later, later + 3 * HOUR)
+                .await
+                .unwrap()
+        );
+        let error = desk.database.reserve_blob(&sha256).await.unwrap_err().to_string();
+        assert!(error.ends_with("is being deleted; try again"), "{error}");
+        assert_eq!(run(later).await.blobs, 1);
+        desk.database.reserve_blob(&sha256).await.unwrap();
+        assert_eq!(
+            desk.objects.size(&objects::blob(&sha256)).await.unwrap(),
+            None,
+            "{size}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_without_a_row_go_after_a_day() {
+    let test = TestDatabase::sqlite().await;
+    let desk = Desk::new(&test);
+    desk.take(vec![crash(1, 1, "1.0", clock::now())]).await;
+    store(&desk, 1, "audit").await;
+    let gone = id(2).to_string();
+    desk.objects.put(&objects::crash(&gone), "{}").await.unwrap();
+    desk.objects
+        .put(&objects::part("upload", 0), "part")
+        .await
+        .unwrap();
+    let run = async |time| {
+        gc::run(&desk.database, &desk.objects, test.folder(), time)
+            .await
+            .unwrap()
+    };
+    let young = run(clock::now() + HOUR).await;
+    assert_eq!((young.crashes, young.parts), (0, 0));
+    let old = run(clock::now() + DAY + SECOND).await;
+    assert_eq!((old.crashes, old.parts, old.blobs), (1, 1, 0));
+    assert!(
+        desk.objects
+            .size(&objects::crash(id(1).as_str()))
+            .await
+            .unwrap()
+            .is_some()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn malformed_decisions_change_nothing() {
+    let test = TestDatabase::sqlite().await;
+    let good = r#"{"table":"audit","row":{"id":"a","time":1,"actor":"ada","action":"open","subject":"x"}}"#;
+    for bad in ["{", r#"{"table":"hosts","row":{}}"#, r#"{"table":"audit"}"#] {
+        let error = decisions::import(&test.database, &format!("{good}\n{bad}\n"))
+            .await
+            .unwrap_err();
+        assert_eq!(error.to_string(), "line 2 of the decisions is malformed");
+    }
+    assert!(test.database.audit(10).await.unwrap().is_empty());
+    assert_eq!(decisions::import(&test.database, good).await.unwrap(), 1);
+    assert_eq!(test.database.audit(10).await.unwrap()[0].actor, "ada");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_of_a_report_needs_no_bundle() {
+    let test = TestDatabase::sqlite().await;
+    let desk = Desk::new(&test);
+    desk.take(vec![crash(1, 1, "1.0", clock::now())]).await;
+    // A bundle whose blobs are lost is not stored in the new index.
+    store(&desk, 1, "audit").await;
+    let (bundle, _) = blob(&desk, "bundle of 1").await;
+    desk.objects.delete(&objects::blob(&bundle)).await.unwrap();
+    test.database.close().await;
+    let rebuilt = rebuild::run(&test.address, test.folder(), &desk.objects)
+        .await
+        .unwrap();
+    assert_eq!((rebuilt.bundles, rebuilt.broken), (0, 1));
+    let database = Database::open(&test.address).await.unwrap();
+    let done: crate::Result<Option<reports::ReportRow>> =
+        transact!(database, connection => { reports::find(connection, id(1).as_str()).await });
+    assert_eq!(done.unwrap().unwrap().bundle_sha256, None);
+    database.close().await;
+}
