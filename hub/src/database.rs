@@ -15,6 +15,7 @@ pub mod listing;
 mod migrations;
 pub mod reports;
 pub mod retention;
+pub mod shares;
 pub mod stack_keys;
 #[cfg(test)]
 pub mod testing;

@@ -10,6 +10,7 @@ pub mod record;
 pub mod regroup;
 pub mod samples;
 pub mod states;
+pub mod tick;
 pub mod upload;
 pub mod worker;
 

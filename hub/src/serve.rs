@@ -4,7 +4,7 @@ use crate::access::Scope;
 use crate::admin::maintain;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
-use crate::ingest::{deliver, worker};
+use crate::ingest::{deliver, tick, worker};
 use crate::server::{listen, routes};
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -55,10 +55,12 @@ pub async fn serve(hub: Arc<Hub>) -> Result<()> {
     let (stop, stopped) = watch::channel(false);
     let worker = tokio::spawn(worker::run(hub.clone(), stopped.clone()));
     let alerts = tokio::spawn(deliver::run(hub.sender.clone(), stopped.clone()));
+    let outbox = hub.recorder.outbox().clone();
+    let ticks = tokio::spawn(tick::run(hub.database.clone(), outbox, stopped.clone()));
     let maintenance = tokio::spawn(maintain::run(hub.clone(), stopped));
     listen::serve(listener, tls, routes::router(hub.clone()), end).await;
     let _ = stop.send(true);
-    for task in [worker, alerts, maintenance] {
+    for task in [worker, alerts, ticks, maintenance] {
         let _ = task.await;
     }
     hub.database.close().await;

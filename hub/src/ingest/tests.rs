@@ -3,6 +3,7 @@
 mod alerts;
 mod lifecycle;
 mod sampling;
+mod time;
 
 use super::entry::Entry;
 use super::journal::Journal;
