@@ -27,21 +27,6 @@ pub struct MoveRow {
     pub reports: i64,
 }
 
-/// A change of a group's state.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChangeRow {
-    /// The time.
-    pub time: i64,
-    /// The event.
-    pub event: String,
-    /// The build.
-    pub build: Option<String>,
-    /// The report that caused it.
-    pub report: Option<String>,
-    /// The person who caused it.
-    pub actor: Option<String>,
-}
-
 /// A comment of a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommentRow {
@@ -198,29 +183,6 @@ impl Database {
                 to: row.try_get("to_group")?,
                 reason: row.try_get("reason")?,
                 reports: row.try_get("reports")?,
-            })
-        };
-        rows.iter().map(read).collect()
-    }
-
-    /// Returns the changes of a group's state, the newest first.
-    ///
-    /// # Errors
-    /// Fails if the database fails.
-    pub async fn changes(&self, group: &str, limit: i64) -> Result<Vec<ChangeRow>> {
-        let select = "SELECT time, event, build, report, actor FROM changes WHERE group_id = $1 ORDER BY time DESC LIMIT $2";
-        let rows = sqlx::query(select)
-            .bind(group)
-            .bind(limit)
-            .fetch_all(self.reader())
-            .await?;
-        let read = |row: &sqlx::any::AnyRow| {
-            Ok(ChangeRow {
-                time: row.try_get("time")?,
-                event: row.try_get("event")?,
-                build: row.try_get("build")?,
-                report: row.try_get("report")?,
-                actor: row.try_get("actor")?,
             })
         };
         rows.iter().map(read).collect()

@@ -69,7 +69,7 @@ pub async fn page(
         head: row.signature.split(" | ").next().unwrap_or_default().to_owned(),
         place: place(&keys),
         state: row.state_name.clone(),
-        state_detail: None,
+        state_detail: row.undetermined.clone(),
         state_since: row.state_since,
         assignee: row.assignee.clone(),
         reports: row.reports.unsigned_abs(),
@@ -333,7 +333,7 @@ async fn moves(hub: &Hub, row: &GroupRow) -> Result<Vec<KeyMove>> {
 
 async fn changes(hub: &Hub, group: &str) -> Result<Vec<StateChange>> {
     let rows = hub.database.changes(group, ROWS).await?;
-    let change = |row: crate::database::group_page::ChangeRow| StateChange {
+    let change = |row: crate::database::changes::ChangeRow| StateChange {
         time: row.time,
         event: row.event,
         build: row.build,
