@@ -8,6 +8,7 @@ mod calls;
 mod child;
 mod collect;
 mod confine;
+pub mod elf_file;
 mod modules;
 mod redaction;
 pub mod repack;
@@ -18,6 +19,7 @@ mod supervise;
 pub use child::{AnalyzeArguments, EXIT_REFUSED, run};
 pub use confine::ChildLimits;
 pub use redaction::Redaction;
+pub use elf_file::{ElfContents, ElfTask};
 pub use repack::{BundleModule, RepackTask, Repacked};
 pub use result::{
     Access, Analysis, CallEdge, Cause, ExecutedLine, FrameView, GapView, InterruptedBy, KnownValue, LastCall,

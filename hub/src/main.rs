@@ -3,6 +3,7 @@
 
 use backtrail_hub::access::Scope;
 use backtrail_hub::admin::{backup, maintain, rebuild};
+use backtrail_hub::analysis::elf_file::ElfArguments;
 use backtrail_hub::analysis::repack::RepackArguments;
 use backtrail_hub::analysis::{self, AnalyzeArguments};
 use backtrail_hub::config::Config;
@@ -57,6 +58,9 @@ enum Command {
     /// Unpacks or packs a bundle. The hub starts this command itself.
     #[command(hide = true)]
     Bundle(RepackArguments),
+    /// Reads an ELF file. The hub starts this command itself.
+    #[command(hide = true)]
+    Elf(ElfArguments),
     /// Creates a token, and prints it once.
     Token {
         /// Its name in the audit log.
@@ -92,6 +96,7 @@ fn main() -> ExitCode {
     match &arguments.command {
         Some(Command::Analyze(arguments)) => return analysis::run(arguments),
         Some(Command::Bundle(arguments)) => return analysis::repack::run(arguments),
+        Some(Command::Elf(arguments)) => return analysis::elf_file::run(arguments),
         _ => {}
     }
     tracing_subscriber::fmt()
@@ -120,7 +125,7 @@ fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> Result<()> {
     let config = configuration(arguments.common)?;
     match arguments.command.unwrap_or(Command::Serve) {
-        Command::Analyze(_) | Command::Bundle(_) => Ok(()),
+        Command::Analyze(_) | Command::Bundle(_) | Command::Elf(_) => Ok(()),
         Command::Serve => serve::serve(Hub::open(config).await?).await,
         Command::Gc => {
             let hub = Hub::open(config).await?;

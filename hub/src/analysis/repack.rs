@@ -3,6 +3,7 @@
 
 use super::EXIT_REFUSED;
 use super::confine::{ChildLimits, confine};
+use super::elf_file;
 use backtrail_bundle::{Bundle, CancelToken, Error, module_file, pack, pack_without, unpack_partial};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -65,6 +66,11 @@ pub struct BundleModule {
     pub build_id: String,
     /// Whether the file itself has that build id.
     pub is_verified: bool,
+    /// The detail of its symbols, as [`ElfContents::detail`] has it.
+    ///
+    /// [`ElfContents::detail`]: super::ElfContents::detail
+    #[serde(default)]
+    pub detail: i64,
 }
 
 /// The result: the modules that are missing after `unpack`, or that `strip` left out.
@@ -108,6 +114,7 @@ fn repack(arguments: &RepackArguments) -> Result<Repacked, String> {
                 file: module.file.as_str().to_owned(),
                 build_id: module.build_id.to_string(),
                 is_verified: false,
+                detail: 0,
             });
             Ok(Repacked {
                 modules: modules.collect(),
@@ -155,6 +162,9 @@ fn modules(bundle: &Bundle, root: &Path) -> Vec<BundleModule> {
             file: file.as_str().to_owned(),
             build_id: build_id.to_string(),
             is_verified: own.as_ref() == Some(build_id),
+            // A module that was cut off names no functions.
+            detail: elf_file::inspect(&root.join(file.as_str()))
+                .map_or(0, |contents| contents.detail()),
         });
     }
     modules

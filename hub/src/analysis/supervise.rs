@@ -2,9 +2,11 @@
 
 use super::child::ProgressLine;
 use super::redaction::Redaction;
+use super::elf_file::{ElfContents, ElfResult, ElfTask};
 use super::repack::{RepackTask, Repacked};
 use super::result::{Analysis, VERSION};
 use super::{ChildLimits, EXIT_REFUSED};
+use serde::de::DeserializeOwned;
 use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -171,17 +173,59 @@ impl Supervisor {
         target: &Path,
         limit: u64,
     ) -> Result<Repacked, AnalysisError> {
-        let folder = tempfile::Builder::new().prefix("backtrail-repack-").tempdir()?;
+        let arguments = [
+            "bundle".into(),
+            task.name().into(),
+            std::path::absolute(source)?.into_os_string(),
+            std::path::absolute(target)?.into_os_string(),
+            format!("--limit={limit}").into(),
+        ];
+        self.run_tool(&arguments).await
+    }
+
+    /// Reads in a child process what an ELF file has.
+    ///
+    /// # Errors
+    /// Fails as [`Self::analyze`] does.
+    pub async fn inspect(&self, file: &Path) -> Result<ElfContents, AnalysisError> {
+        let arguments = [
+            "elf".into(),
+            ElfTask::Inspect.name().into(),
+            std::path::absolute(file)?.into_os_string(),
+        ];
+        let result: ElfResult = self.run_tool(&arguments).await?;
+        Ok(result.contents)
+    }
+
+    /// Copies a section of an ELF file to a new file in a child process. Returns `false` if the file
+    /// has no such section.
+    ///
+    /// # Errors
+    /// Fails as [`Self::analyze`] does.
+    pub async fn copy_section(&self, file: &Path, name: &str, target: &Path) -> Result<bool, AnalysisError> {
+        let arguments = [
+            "elf".into(),
+            ElfTask::Section.name().into(),
+            std::path::absolute(file)?.into_os_string(),
+            format!("--section={name}").into(),
+            "--target".into(),
+            std::path::absolute(target)?.into_os_string(),
+        ];
+        let result: ElfResult = self.run_tool(&arguments).await?;
+        Ok(result.has_section)
+    }
+
+    /// Runs a child process whose arguments end with resources and a file for its result, and reads
+    /// that file.
+    async fn run_tool<T: DeserializeOwned>(&self, arguments: &[OsString]) -> Result<T, AnalysisError> {
+        let folder = tempfile::Builder::new().prefix("backtrail-tool-").tempdir()?;
         let output = folder.path().join("result.json");
         let limits = &self.limits.child;
         let mut child = Command::new(&self.program)
-            .args(["bundle", task.name()])
-            .arg(std::path::absolute(source)?)
-            .arg(std::path::absolute(target)?)
+            .args(arguments)
             .arg(format!("--memory-mib={}", limits.memory_mib))
             .arg(format!("--cpu-seconds={}", limits.cpu_seconds))
             .arg(format!("--file-mib={}", limits.file_mib))
-            .arg(format!("--limit={limit}"))
             .arg("--output")
             .arg(&output)
             .env_clear()
