@@ -39,6 +39,8 @@ pub struct Config {
     pub retention: Retention,
     /// Data that the hub does not keep.
     pub redact: Redact,
+    /// Debug files and upstream servers.
+    pub symbols: Symbols,
     /// Limits.
     pub limits: Limits,
 }
@@ -98,6 +100,20 @@ pub struct Redact {
     pub arguments: bool,
 }
 
+/// Debug files and upstream servers.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Symbols {
+    /// Whether everybody who reaches the hub may read files of builds, without a token.
+    pub public: bool,
+    /// The addresses of debuginfod servers that are asked for files that the hub has not got.
+    pub upstream: Vec<String>,
+    /// Internal networks and hosts that upstream servers may have: `10.1.0.0/16`, `symbols.internal`.
+    pub allowed_addresses: Vec<String>,
+    /// The largest file of an upstream server in bytes.
+    pub upstream_bytes: u64,
+}
+
 /// Limits.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -132,6 +148,7 @@ impl Default for Config {
             allowed_addresses: Vec::new(),
             retention: Retention::default(),
             redact: Redact::default(),
+            symbols: Symbols::default(),
             limits: Limits::default(),
         }
     }
@@ -140,6 +157,17 @@ impl Default for Config {
 impl Default for Retention {
     fn default() -> Self {
         Self { days: 90, gib: 500 }
+    }
+}
+
+impl Default for Symbols {
+    fn default() -> Self {
+        Self {
+            public: false,
+            upstream: Vec::new(),
+            allowed_addresses: Vec::new(),
+            upstream_bytes: 2 << 30,
+        }
     }
 }
 

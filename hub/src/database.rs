@@ -5,6 +5,7 @@
 pub mod audit;
 pub mod blobs;
 pub mod builds;
+pub mod chunks;
 pub mod changes;
 pub mod deliveries;
 pub mod group_page;
@@ -17,6 +18,7 @@ pub mod reports;
 pub mod retention;
 pub mod shares;
 pub mod stack_keys;
+pub mod symbols;
 #[cfg(test)]
 pub mod testing;
 pub mod tokens;

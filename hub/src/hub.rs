@@ -11,11 +11,16 @@ use crate::ingest::outbox::Outbox;
 use crate::ingest::record::Recorder;
 use crate::objects::Objects;
 use crate::server::rate::Rates;
+use crate::symbols::upstream::Upstream;
 use object_store::aws::AmazonS3Builder;
 use object_store::prefix::PrefixStore;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex, Notify};
+use tempfile::TempDir;
+use tokio::sync::{Mutex, Notify, Semaphore};
+
+/// Child processes at once that copy a section.
+const SECTIONS: usize = 2;
 
 /// A running hub.
 pub struct Hub {
@@ -41,6 +46,10 @@ pub struct Hub {
     pub wake: Notify,
     /// Held while a bundle is packed for a download, so that memory and disk are bounded.
     pub packing: Mutex<()>,
+    /// Upstream servers of debug files.
+    pub upstream: Arc<Upstream>,
+    /// Child processes at once that copy a section.
+    pub sections: Semaphore,
 }
 
 impl Hub {
@@ -51,6 +60,7 @@ impl Hub {
     pub async fn open(config: Config) -> Result<Arc<Self>> {
         std::fs::create_dir_all(&config.data).map_err(Error::file("create", &config.data))?;
         let objects = open_objects(&config)?;
+        let upstream = Arc::new(Upstream::new(&config.symbols)?);
         let database = Database::open(&config.database_url()).await?;
         let outbox = Outbox::new(config.public_url(), &config.alert);
         let recorder = Recorder::new(outbox);
@@ -77,7 +87,24 @@ impl Hub {
             name,
             wake: Notify::new(),
             packing: Mutex::new(()),
+            upstream,
+            sections: Semaphore::new(SECTIONS),
         }))
+    }
+
+    /// Makes a new folder below the hub's directory, which is removed with the value.
+    ///
+    /// # Errors
+    /// Fails if the folder cannot be created.
+    pub async fn work_folder(&self, prefix: &str) -> Result<TempDir> {
+        let parent = self.config.data.join("work");
+        tokio::fs::create_dir_all(&parent)
+            .await
+            .map_err(Error::file("create", &parent))?;
+        tempfile::Builder::new()
+            .prefix(prefix)
+            .tempdir_in(&parent)
+            .map_err(Error::file("create a directory in", &parent))
     }
 
     /// Returns what starts child processes.

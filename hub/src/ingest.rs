@@ -2,9 +2,11 @@
 
 pub mod accept;
 pub mod act;
+pub mod debug_file;
 pub mod deliver;
 pub mod entry;
 pub mod journal;
+pub mod late;
 pub mod outbox;
 pub mod record;
 pub mod regroup;

@@ -59,5 +59,6 @@ pub mod objects;
 pub mod serve;
 pub mod server;
 pub mod stack;
+pub mod symbols;
 
 pub use error::{Error, Result};

@@ -7,6 +7,7 @@
 //! | `crashes/ID/analysis.json` | what the child process read in the bundle |
 //! | `journal/DAY/HOUR/NAME.jsonl` | reports and first runs of builds, one JSON object a line |
 //! | `uploads/ID/NUMBER` | a part of an upload |
+//! | `chunks/SHA1` | a chunk of a debug file |
 
 use crate::error::{Error, Result};
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use futures_util::TryStreamExt;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
 use object_store::{
-    Attributes, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, WriteMultipart,
+    Attributes, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, WriteMultipart,
 };
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
@@ -209,6 +210,43 @@ impl Objects {
         Ok(Some(size))
     }
 
+    /// Makes a new file with the content of an object. In a local store, that is another name of the
+    /// same file. Returns `false` if there is no such object.
+    ///
+    /// # Errors
+    /// Fails if the store or the file fails.
+    pub async fn copy_to(&self, key: &str, target: &Path) -> Result<bool> {
+        if let Some(directory) = &self.directory
+            && tokio::fs::hard_link(directory.join(key), target).await.is_ok()
+        {
+            return Ok(true);
+        }
+        let mut file = tokio::fs::File::create_new(target)
+            .await
+            .map_err(Error::file("create", target))?;
+        Ok(self.append_to(key, &mut file).await?.is_some())
+    }
+
+    /// Returns a range of an object as a stream. `None`: there is no such object.
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub async fn stream_range(
+        &self,
+        key: &str,
+        range: std::ops::Range<u64>,
+    ) -> Result<Option<impl futures_util::Stream<Item = object_store::Result<Bytes>> + Send + 'static>> {
+        let options = GetOptions {
+            range: Some(range.into()),
+            ..GetOptions::default()
+        };
+        match self.store.get_opts(&Key::from(key), options).await {
+            Ok(found) => Ok(Some(found.into_stream())),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(failed(key)(error)),
+        }
+    }
+
     /// Returns the content of an object as a stream, with its size. `None`: there is none.
     ///
     /// # Errors
@@ -303,6 +341,12 @@ pub fn analysis(id: &str) -> String {
 #[must_use]
 pub fn part(upload: &str, number: i64) -> String {
     format!("uploads/{upload}/{number:08}")
+}
+
+/// Returns the key of a chunk of a debug file.
+#[must_use]
+pub fn chunk(sha1: &str) -> String {
+    format!("chunks/{sha1}")
 }
 
 /// Returns bytes as lower-case hexadecimal digits.

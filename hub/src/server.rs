@@ -9,5 +9,7 @@ pub mod headers;
 pub mod listen;
 pub mod pages;
 pub mod rate;
+pub mod route;
 pub mod routes;
 pub mod site;
+pub mod symbols;

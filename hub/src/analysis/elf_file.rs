@@ -4,7 +4,9 @@
 use super::EXIT_REFUSED;
 use super::confine::{ChildLimits, confine};
 use clap::{Args, ValueEnum};
-use object::elf::{FileHeader32, FileHeader64, NT_GNU_BUILD_ID, SHF_EXECINSTR, SHT_NOBITS, SHT_NOTE, SHT_SYMTAB};
+use object::elf::{
+    FileHeader32, FileHeader64, NT_GNU_BUILD_ID, SHF_EXECINSTR, SHT_NOBITS, SHT_NOTE, SHT_SYMTAB,
+};
 use object::read::elf::{FileHeader, SectionHeader, SectionTable};
 use object::{Endianness, FileKind, ReadCache};
 use serde::{Deserialize, Serialize};
@@ -161,7 +163,10 @@ pub fn copy_section(path: &Path, name: &str, target: &Path) -> Result<bool, Stri
         return Ok(false);
     };
     let mut file = open(path)?;
-    if offset.checked_add(size).is_none_or(|end| end > length(&file).unwrap_or(0)) {
+    if offset
+        .checked_add(size)
+        .is_none_or(|end| end > length(&file).unwrap_or(0))
+    {
         return Err(TRUNCATED.to_owned());
     }
     let unreadable = |error| format!("cannot read the file: {error}");
@@ -179,7 +184,9 @@ fn open(path: &Path) -> Result<File, String> {
 }
 
 fn length(file: &File) -> Result<u64, String> {
-    let found = file.metadata().map_err(|error| format!("cannot read the file: {error}"))?;
+    let found = file
+        .metadata()
+        .map_err(|error| format!("cannot read the file: {error}"))?;
     Ok(found.len())
 }
 
@@ -198,7 +205,8 @@ fn kind(data: &ReadCache<File>) -> Result<FileKind, String> {
 
 fn begins_with(data: &ReadCache<File>, magic: &[u8]) -> bool {
     use object::ReadRef;
-    data.read_bytes_at(0, magic.len() as u64).is_ok_and(|found| found == magic)
+    data.read_bytes_at(0, magic.len() as u64)
+        .is_ok_and(|found| found == magic)
 }
 
 fn damaged(error: object::Error) -> String {
@@ -215,8 +223,7 @@ fn contents<E: FileHeader<Endian = Endianness>>(
     let mut found = ElfContents::default();
     for section in sections.iter() {
         let kind = section.sh_type(endian);
-        let (offset, size): (u64, u64) =
-            (section.sh_offset(endian).into(), section.sh_size(endian).into());
+        let (offset, size): (u64, u64) = (section.sh_offset(endian).into(), section.sh_size(endian).into());
         if kind == SHT_NOBITS || size == 0 {
             continue;
         }

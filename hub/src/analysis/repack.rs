@@ -163,8 +163,7 @@ fn modules(bundle: &Bundle, root: &Path) -> Vec<BundleModule> {
             build_id: build_id.to_string(),
             is_verified: own.as_ref() == Some(build_id),
             // A module that was cut off names no functions.
-            detail: elf_file::inspect(&root.join(file.as_str()))
-                .map_or(0, |contents| contents.detail()),
+            detail: elf_file::inspect(&root.join(file.as_str())).map_or(0, |contents| contents.detail()),
         });
     }
     modules

@@ -3,27 +3,47 @@
 use super::Database;
 use crate::clock;
 use crate::error::Result;
-use serde::{Deserialize, Serialize};
 use sqlx::AnyConnection;
 use sqlx::Row;
+use sqlx::any::AnyRow;
+
+/// Selects a file of a build.
+const SELECT_FILE: &str =
+    "SELECT sha256, name, size, origin, detail, created FROM build_files WHERE build_id = $1 AND kind = $2";
 
 /// The use of a file of a build.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKind {
     /// Its code, as it ran.
     Executable,
     /// Its debug information.
     Debuginfo,
+    /// A source file: `source/` and its path.
+    Source(String),
 }
 
 impl FileKind {
-    /// Returns the name, as debuginfod has it.
+    /// Returns the name: the end of the address at a debuginfod server.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Self::Executable => "executable",
             Self::Debuginfo => "debuginfo",
+            Self::Source(name) => name,
+        }
+    }
+
+    /// Returns the kind of a source file with this path, without a slash at its start.
+    #[must_use]
+    pub fn source(path: &str) -> Self {
+        Self::Source(format!("source/{path}"))
+    }
+
+    fn named(name: &str) -> Self {
+        match name {
+            "executable" => Self::Executable,
+            "debuginfo" => Self::Debuginfo,
+            path => Self::Source(path.to_owned()),
         }
     }
 }
@@ -43,6 +63,10 @@ pub struct BuildFile {
     pub size: i64,
     /// Where it came from: `bundle`, `upload` or `upstream`.
     pub origin: String,
+    /// What it says of functions: 0 nothing, 1 their names, 2 lines and variables too.
+    pub detail: i64,
+    /// The time at which it came.
+    pub created: i64,
 }
 
 /// Notes a blob that is in the object store.
@@ -82,17 +106,23 @@ pub async fn use_in_report(
     Ok(())
 }
 
-/// Notes a file of a build. One that is there already stays, unless the new one is an upload.
+/// Notes a file of a build. One that is there already stays, unless the new one says more of
+/// functions, or as much and is an upload. Returns whether the hub now knows more of the build.
 ///
 /// # Errors
 /// Fails if the database fails.
-pub async fn use_in_build(connection: &mut AnyConnection, file: &BuildFile) -> Result<()> {
-    let upsert = "INSERT INTO build_files (build_id, kind, sha256, name, size, origin, created) \
-                  VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (build_id, kind) DO UPDATE SET \
-                  sha256 = CASE WHEN $6 = 'upload' THEN $3 ELSE build_files.sha256 END, \
-                  name = CASE WHEN $6 = 'upload' THEN $4 ELSE build_files.name END, \
-                  size = CASE WHEN $6 = 'upload' THEN $5 ELSE build_files.size END, \
-                  origin = CASE WHEN $6 = 'upload' THEN $6 ELSE build_files.origin END";
+pub async fn use_in_build(connection: &mut AnyConnection, file: &BuildFile) -> Result<bool> {
+    let old = find_in_build(connection, &file.build_id, file.kind.name()).await?;
+    let is_more = old.as_ref().is_none_or(|old| file.detail > old.detail);
+    let is_as_good = old
+        .as_ref()
+        .is_some_and(|old| file.detail == old.detail && file.origin == "upload");
+    if !is_more && !is_as_good {
+        return Ok(false);
+    }
+    let upsert = "INSERT INTO build_files (build_id, kind, sha256, name, size, origin, created, detail) \
+                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (build_id, kind) DO UPDATE SET \
+                  sha256 = $3, name = $4, size = $5, origin = $6, created = $7, detail = $8";
     sqlx::query(upsert)
         .bind(&file.build_id)
         .bind(file.kind.name())
@@ -100,10 +130,41 @@ pub async fn use_in_build(connection: &mut AnyConnection, file: &BuildFile) -> R
         .bind(&file.name)
         .bind(file.size)
         .bind(&file.origin)
-        .bind(clock::now())
+        .bind(file.created)
+        .bind(file.detail)
         .execute(&mut *connection)
         .await?;
-    Ok(())
+    Ok(is_more)
+}
+
+/// Returns a file of a build within a transaction. `None`: the hub has none.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn find_in_build(
+    connection: &mut AnyConnection,
+    build_id: &str,
+    kind: &str,
+) -> Result<Option<BuildFile>> {
+    let found = sqlx::query(SELECT_FILE)
+        .bind(build_id)
+        .bind(kind)
+        .fetch_optional(&mut *connection)
+        .await?;
+    found.map(|row| read_file(&row, build_id, kind)).transpose()
+}
+
+fn read_file(row: &AnyRow, build_id: &str, kind: &str) -> Result<BuildFile> {
+    Ok(BuildFile {
+        build_id: build_id.to_owned(),
+        kind: FileKind::named(kind),
+        sha256: row.try_get("sha256")?,
+        name: row.try_get("name")?,
+        size: row.try_get("size")?,
+        origin: row.try_get("origin")?,
+        detail: row.try_get("detail")?,
+        created: row.try_get("created")?,
+    })
 }
 
 impl Database {
@@ -111,24 +172,27 @@ impl Database {
     ///
     /// # Errors
     /// Fails if the database fails.
-    pub async fn build_file(&self, build_id: &str, kind: FileKind) -> Result<Option<BuildFile>> {
-        let select = "SELECT sha256, name, size, origin FROM build_files WHERE build_id = $1 AND kind = $2";
-        let found = sqlx::query(select)
+    pub async fn build_file(&self, build_id: &str, kind: &FileKind) -> Result<Option<BuildFile>> {
+        let found = sqlx::query(SELECT_FILE)
             .bind(build_id)
             .bind(kind.name())
             .fetch_optional(self.reader())
             .await?;
-        let Some(row) = found else {
-            return Ok(None);
-        };
-        Ok(Some(BuildFile {
-            build_id: build_id.to_owned(),
-            kind,
-            sha256: row.try_get("sha256")?,
-            name: row.try_get("name")?,
-            size: row.try_get("size")?,
-            origin: row.try_get("origin")?,
-        }))
+        found
+            .map(|row| read_file(&row, build_id, kind.name()))
+            .transpose()
+    }
+
+    /// Returns whether the hub has any file of a build.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn has_build(&self, build_id: &str) -> Result<bool> {
+        let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM build_files WHERE build_id = $1")
+            .bind(build_id)
+            .fetch_one(self.reader())
+            .await?;
+        Ok(count > 0)
     }
 
     /// Returns the blobs of a report: the path in the bundle, and the SHA-256.
@@ -152,7 +216,7 @@ impl Database {
     pub async fn missing_executables(&self, build_ids: &[&str]) -> Result<Vec<String>> {
         let mut missing = Vec::new();
         for build_id in build_ids {
-            if self.build_file(build_id, FileKind::Executable).await?.is_none() {
+            if self.build_file(build_id, &FileKind::Executable).await?.is_none() {
                 missing.push((*build_id).to_owned());
             }
         }

@@ -22,17 +22,29 @@ pub enum JobKind {
     Analyze,
     /// To announce a new group whose bundle has not come.
     Announce,
+    /// To make a debug file of its chunks.
+    Assemble,
+    /// To fetch a debug file from upstream servers.
+    Fetch,
 }
 
 impl JobKind {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Accept, Self::Analyze, Self::Announce];
+    pub const ALL: [Self; 5] = [
+        Self::Accept,
+        Self::Analyze,
+        Self::Announce,
+        Self::Assemble,
+        Self::Fetch,
+    ];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Accept => "accept",
             Self::Analyze => "analyze",
             Self::Announce => "announce",
+            Self::Assemble => "assemble",
+            Self::Fetch => "fetch",
         }
     }
 }
@@ -44,7 +56,7 @@ pub struct Job {
     pub id: String,
     /// Its kind.
     pub kind: JobKind,
-    /// A report, an upload, or a group, by kind.
+    /// A report, an upload, a group, the SHA-1 of a file, or a build id, by kind.
     pub subject: String,
     /// The number of this attempt, from 1.
     pub attempt: i64,

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 const MIGRATIONS: &[(&str, &str)] = &[
     ("reports", include_str!("../../migrations/0001_reports.sql")),
     ("service", include_str!("../../migrations/0002_service.sql")),
+    ("symbols", include_str!("../../migrations/0003_symbols.sql")),
 ];
 
 /// Applies the changes that the database has not got.

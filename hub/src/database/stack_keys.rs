@@ -250,7 +250,7 @@ pub async fn set_frames(
         .bind(key)
         .execute(&mut *connection)
         .await?;
-    Ok(())
+    super::symbols::set_missing(connection, key, missing_symbols).await
 }
 
 /// Moves a key from its group to another one, with all its counts. The new group must exist. An

@@ -1,6 +1,7 @@
 //! Accepts an uploaded bundle: child processes check and read it, then it is stored as a whole or
 //! not at all.
 
+use super::late;
 use super::regroup;
 use super::samples;
 use super::upload;
@@ -11,11 +12,13 @@ use crate::database::groups;
 use crate::database::jobs::{self, Job};
 use crate::database::reports::{self, BundleState, ReportRow};
 use crate::database::stack_keys;
+use crate::database::symbols;
 use crate::database::transact;
 use crate::database::uploads::Upload;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::objects::{self, blob};
+use crate::symbols::debug_dir::{self, Supplied};
 use serde::{Deserialize, Serialize};
 use sqlx::AnyConnection;
 use std::path::{Component, Path, PathBuf};
@@ -52,6 +55,9 @@ pub struct StoredModule {
     pub size: u64,
     /// Whether the file itself has the build id.
     pub is_verified: bool,
+    /// What it says of functions: 0 nothing, 1 their names, 2 lines and variables too.
+    #[serde(default)]
+    pub detail: i64,
 }
 
 /// The reason for which a bundle is not stored.
@@ -107,7 +113,7 @@ pub async fn accept(hub: &Hub, job: &Job, upload: &Upload, progress: &watch::Sen
     let removed =
         objects::blocking(move || folder.close().map_err(Error::system("remove a directory"))).await;
     match outcome {
-        Ok((stored, analysis)) => commit(hub, job, &report, &stored, &analysis).await?,
+        Ok(accepted) => commit(hub, job, &report, &accepted).await?,
         Err(Refusal::Bundle(reason)) => {
             tracing::info!("refused the bundle of crash {}: {reason}", report.id);
             refuse(hub, job, &report.id, &reason).await?;
@@ -118,6 +124,14 @@ pub async fn accept(hub: &Hub, job: &Job, upload: &Upload, progress: &watch::Sen
     upload::remove(&hub.database, &hub.objects, upload).await
 }
 
+/// A checked bundle whose objects are written.
+struct Accepted {
+    stored: StoredCrash,
+    analysis: Analysis,
+    /// The debug files that the analysis had.
+    supplied: Supplied,
+}
+
 /// Writes all objects of a crash.
 async fn store(
     hub: &Hub,
@@ -125,7 +139,7 @@ async fn store(
     report: &ReportRow,
     folder: &Path,
     progress: &watch::Sender<Progress>,
-) -> std::result::Result<(StoredCrash, Analysis), Refusal> {
+) -> std::result::Result<Accepted, Refusal> {
     let packed = folder.join("bundle.btz");
     upload::assemble(&hub.objects, upload, &packed).await?;
     let supervisor = hub.supervisor()?;
@@ -137,17 +151,24 @@ async fn store(
     for module in &missing.modules {
         supply(hub, &unpacked, module).await?;
     }
-    let request = AnalysisRequest {
-        bundle: unpacked.clone(),
-        debug_dirs: Vec::new(),
-        source_dirs: Vec::new(),
-        redactions: hub.redactions(),
-    };
-    let analysis = supervisor.analyze(&request, progress).await?;
     let lean = folder.join("lean.btz");
     let repacked = supervisor
         .repack(RepackTask::Strip, &unpacked, &lean, limit)
         .await?;
+    let build_ids: Vec<_> = repacked
+        .modules
+        .iter()
+        .map(|module| module.build_id.clone())
+        .collect();
+    let debug_files = folder.join("debug");
+    let supplied = debug_dir::make(hub, &debug_files, &build_ids).await?;
+    let request = AnalysisRequest {
+        bundle: unpacked.clone(),
+        debug_dirs: vec![debug_files],
+        source_dirs: Vec::new(),
+        redactions: hub.redactions(),
+    };
+    let analysis = supervisor.analyze(&request, progress).await?;
     let mut modules = Vec::with_capacity(repacked.modules.len());
     for module in repacked.modules {
         let path = inside(&unpacked, &module.file)?;
@@ -158,6 +179,7 @@ async fn store(
             sha256,
             size,
             is_verified: module.is_verified,
+            detail: module.detail,
         });
     }
     let (bundle, size) = put_blob(hub, &lean).await?;
@@ -174,7 +196,11 @@ async fn store(
     hub.objects.put(&objects::analysis(&report.id), text).await?;
     let text = serde_json::to_vec(&stored).map_err(json)?;
     hub.objects.put(&objects::crash(&report.id), text).await?;
-    Ok((stored, analysis))
+    Ok(Accepted {
+        stored,
+        analysis,
+        supplied,
+    })
 }
 
 /// Stores a file as a blob that garbage collection keeps until the bundle's rows name it.
@@ -189,7 +215,7 @@ async fn put_blob(hub: &Hub, path: &Path) -> Result<(String, u64)> {
 async fn supply(hub: &Hub, unpacked: &Path, module: &BundleModule) -> std::result::Result<(), Refusal> {
     let file = hub
         .database
-        .build_file(&module.build_id, FileKind::Executable)
+        .build_file(&module.build_id, &FileKind::Executable)
         .await?;
     let Some(file) = file else {
         return Err(Refusal::Bundle(format!(
@@ -240,17 +266,12 @@ pub fn inside(root: &Path, file: &str) -> Result<PathBuf> {
 }
 
 /// Makes a stored bundle visible, and groups its key by its symbols.
-async fn commit(
-    hub: &Hub,
-    job: &Job,
-    report: &ReportRow,
-    stored: &StoredCrash,
-    analysis: &Analysis,
-) -> Result<()> {
-    let symbolized = regroup::Symbolized::of(analysis);
+async fn commit(hub: &Hub, job: &Job, report: &ReportRow, accepted: &Accepted) -> Result<()> {
+    let symbolized = regroup::Symbolized::of(&accepted.analysis);
     let replaced = transact!(hub.database, connection => {
         jobs::finish(connection, job).await?;
-        store_rows(connection, &report.id, stored).await?;
+        store_rows(connection, &report.id, &accepted.stored).await?;
+        late::look_for(hub, connection, &report.id, &symbolized.missing, &accepted.supplied).await?;
         if let Some(key) = stack_keys::find(connection, &report.key).await? {
             let now = clock::now();
             let outbox = hub.recorder.outbox();
@@ -285,15 +306,22 @@ pub async fn store_rows(connection: &mut AnyConnection, report: &str, stored: &S
         blobs::use_in_report(connection, report, &module.path, &module.sha256).await?;
         // A file is a build's only if it says so itself.
         if module.is_verified {
-            let file = BuildFile {
-                build_id: module.build_id.clone(),
-                kind: FileKind::Executable,
-                sha256: module.sha256.clone(),
-                name: name_of(&module.path),
-                size,
-                origin: "bundle".to_owned(),
-            };
-            blobs::use_in_build(connection, &file).await?;
+            for kind in kinds_of(module) {
+                let file = BuildFile {
+                    build_id: module.build_id.clone(),
+                    kind,
+                    sha256: module.sha256.clone(),
+                    name: name_of(&module.path),
+                    size,
+                    origin: "bundle".to_owned(),
+                    detail: module.detail,
+                    created: clock::now(),
+                };
+                let is_news = blobs::use_in_build(connection, &file).await?;
+                if is_news && file.kind == FileKind::Debuginfo {
+                    let _ = symbols::analyze_again(connection, &file.build_id).await?;
+                }
+            }
         }
     }
     reports::set_stored(connection, report, &stored.bundle, whole).await
@@ -307,6 +335,15 @@ async fn refuse(hub: &Hub, job: &Job, report: &str, reason: &str) -> Result<()> 
         let _ = reports::set_bundle(connection, report, &from, BundleState::Refused, None, Some(reason)).await?;
         Ok(())
     })
+}
+
+/// Returns what a module is good for.
+fn kinds_of(module: &StoredModule) -> Vec<FileKind> {
+    let mut kinds = vec![FileKind::Executable];
+    if module.detail > 0 {
+        kinds.push(FileKind::Debuginfo);
+    }
+    kinds
 }
 
 fn name_of(path: &str) -> String {

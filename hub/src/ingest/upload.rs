@@ -9,6 +9,7 @@ use crate::database::reports::BundleState;
 use crate::database::uploads::{NewUpload, Upload, UploadKind};
 use crate::error::{Error, Result};
 use crate::objects::{Objects, hexadecimal, part};
+use crate::symbols::debug_id::is_build_id;
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt};
 use sha2::{Digest, Sha256};
@@ -59,6 +60,11 @@ pub async fn begin(database: &Database, limits: &Limits, wish: &Wish<'_>) -> Res
     }
     if wish.length == 0 {
         return Err(Error::Invalid("an upload has at least one byte".to_owned()));
+    }
+    if wish.kind == UploadKind::Debug && !is_build_id(wish.subject) {
+        return Err(Error::Invalid(
+            "the `subject` of a debug file is its build id in lower-case hexadecimal digits".to_owned(),
+        ));
     }
     if wish.kind == UploadKind::Bundle {
         let report = database.report(wish.subject).await?;

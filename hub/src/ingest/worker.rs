@@ -1,13 +1,15 @@
 //! Runs the jobs of the hub, off the request path.
 
-use super::accept;
-use super::states;
+use super::{accept, debug_file, late, states};
 use crate::analysis::Progress;
 use crate::clock;
+use crate::database::blobs::FileKind;
 use crate::database::jobs::{self, Job, JobKind};
 use crate::database::transact;
+use crate::database::uploads::UploadKind;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
+use crate::symbols::{chunks, fetch};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
@@ -81,13 +83,19 @@ async fn with_lease(hub: &Hub, job: &Job) {
 async fn execute(hub: &Hub, job: &Job, progress: &watch::Sender<Progress>) -> Result<()> {
     match job.kind {
         JobKind::Accept => match hub.database.upload(&job.subject).await {
+            Ok(upload) if upload.kind == UploadKind::Debug => debug_file::accept(hub, job, &upload).await,
             Ok(upload) => accept::accept(hub, job, &upload, progress).await,
             // Another hub finished it.
             Err(Error::Absent(_)) => hub.database.finish_job(job).await,
             Err(error) => Err(error),
         },
+        JobKind::Analyze => late::analyze(hub, job, progress).await,
+        JobKind::Assemble => chunks::make(hub, job).await,
+        JobKind::Fetch => {
+            let _ = fetch::from_upstream(hub, &job.subject, &FileKind::Debuginfo).await?;
+            hub.database.finish_job(job).await
+        }
         JobKind::Announce => announce(hub, job).await,
-        JobKind::Analyze => hub.database.finish_job(job).await,
     }
 }
 

@@ -1,11 +1,10 @@
 //! The table of all routes, from which the router and the OpenAPI document come.
 
-use self::Access::{Open, SignedIn, With};
 use super::api::{crashes, groups, health, heartbeat, reports, tokens, uploads, whoami};
-use super::caller::{self, Credentials};
 use super::failure::Failure;
-use super::listen::Peer;
-use super::{assets, guard, headers, site};
+use super::route::Access::{Open, SignedIn, With};
+use super::route::{Route, guarded, route};
+use super::{assets, guard, headers, site, symbols};
 use crate::access::Scope;
 use crate::error::Error;
 use crate::hub::Hub;
@@ -13,36 +12,10 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, delete, get, head, patch, post};
+use axum::routing::{delete, get, head, patch, post};
 use axum::{Json, Router};
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use tower_http::catch_panic::CatchPanicLayer;
-
-/// The callers that may use a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// All, without a token.
-    Open,
-    /// All with a valid token.
-    SignedIn,
-    /// Those with a scope.
-    With(Scope),
-}
-
-/// A route.
-pub struct Route {
-    /// The method.
-    pub method: &'static str,
-    /// The path, with parameters in braces.
-    pub path: &'static str,
-    /// The callers that may use it.
-    pub access: Access,
-    /// The task, one sentence.
-    pub summary: &'static str,
-    /// The handler.
-    pub handler: fn() -> MethodRouter<Arc<Hub>>,
-}
 
 /// All routes of the API.
 pub const ROUTES: &[Route] = &[
@@ -262,28 +235,13 @@ async fn static_file(Path(name): Path<String>, uri: Uri, headers: HeaderMap) -> 
     assets::respond(&name, uri.query(), &headers)
 }
 
-const fn route(
-    method: &'static str,
-    path: &'static str,
-    access: Access,
-    summary: &'static str,
-    handler: fn() -> MethodRouter<Arc<Hub>>,
-) -> Route {
-    Route {
-        method,
-        path,
-        access,
-        summary,
-        handler,
-    }
-}
-
 /// Returns the router of a hub.
 pub fn router(hub: Arc<Hub>) -> Router {
     let mut router = Router::new();
     for route in ROUTES {
         router = router.route(route.path, guarded(route, &hub));
     }
+    router = symbols::add(router, &hub);
     for page in PAGES {
         // Errors are pages too.
         let handler = guarded(page, &hub).layer(middleware::from_fn(failures_as_pages));
@@ -305,16 +263,6 @@ pub fn router(hub: Arc<Hub>) -> Router {
         .with_state(hub)
 }
 
-/// Returns the handler of a route, with the check of its scope before it.
-fn guarded(route: &Route, hub: &Arc<Hub>) -> MethodRouter<Arc<Hub>> {
-    let handler = (route.handler)();
-    if route.access == Open {
-        return handler;
-    }
-    let state = (hub.clone(), route.access);
-    handler.route_layer(middleware::from_fn_with_state(state, authorize))
-}
-
 /// Shows an error as a page to a person. Programs, which do not ask for HTML, get JSON.
 async fn failures_as_pages(request: Request, next: Next) -> Response {
     let accept = request
@@ -328,27 +276,6 @@ async fn failures_as_pages(request: Request, next: Next) -> Response {
         Some(failure) if is_person => site::failed::page(&failure.0, &address),
         _ => response,
     }
-}
-
-/// Checks the sender of a request, and hands it to the handler.
-async fn authorize(
-    State((hub, access)): State<(Arc<Hub>, Access)>,
-    mut request: Request,
-    next: Next,
-) -> Result<Response, Error> {
-    let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
-    let credentials = Credentials {
-        method: request.method(),
-        headers: request.headers(),
-        peer: peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-    };
-    let caller =
-        caller::authenticate(&hub.database, hub.config.proxy.as_ref(), &hub.rates, &credentials).await?;
-    if let With(scope) = access {
-        caller.require(scope)?;
-    }
-    request.extensions_mut().insert(caller);
-    Ok(next.run(request).await)
 }
 
 /// Refuses requests under foreign names, and adds the headers of every response.

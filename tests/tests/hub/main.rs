@@ -4,6 +4,7 @@
 mod links;
 mod push;
 mod server;
+mod symbols;
 
 use backtrail_tests::backtrail::{Run, backtrail, command};
 use backtrail_tests::hub_server::{HubServer, TOKEN};

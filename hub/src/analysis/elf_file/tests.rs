@@ -10,7 +10,10 @@ fn programs() -> tempfile::TempDir {
     fs::write(folder.path().join("a.c"), "int main(void) { return 0; }\n").unwrap();
     let run = |words: &[&str]| {
         let (program, arguments) = words.split_first().unwrap();
-        let status = Command::new(program).args(arguments).current_dir(&folder).status();
+        let status = Command::new(program)
+            .args(arguments)
+            .current_dir(&folder)
+            .status();
         assert!(status.unwrap().success(), "{words:?}");
     };
     run(&["cc", "-g", "-Wl,--build-id=sha1", "-o", "full", "a.c"]);
@@ -33,8 +36,14 @@ fn contents_decide_what_a_file_is_good_for() {
     assert_eq!(parts(&stripped), (true, false, false));
     let debug = found("debug");
     assert_eq!(parts(&debug), (false, true, true));
-    assert_eq!((&stripped.build_id, &debug.build_id), (&full.build_id, &full.build_id));
-    assert_eq!([full.detail(), found("names").detail(), stripped.detail()], [2, 1, 0]);
+    assert_eq!(
+        (&stripped.build_id, &debug.build_id),
+        (&full.build_id, &full.build_id)
+    );
+    assert_eq!(
+        [full.detail(), found("names").detail(), stripped.detail()],
+        [2, 1, 0]
+    );
 }
 
 #[test]

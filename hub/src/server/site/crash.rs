@@ -77,7 +77,7 @@ pub async fn page(
             let size = row.bundle_size.unwrap_or_default().unsigned_abs();
             (format!("/crash/{}.btz", row.id), size)
         }),
-        symbolized: None,
+        symbolized: hub.database.symbolized(&row.id).await?,
         now: clock::now(),
     };
     Ok(crash::render(&view))

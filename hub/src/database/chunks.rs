@@ -1,0 +1,223 @@
+//! Chunks of debug files, and files made of them.
+
+use super::Database;
+use super::jobs::{self, Job, JobKind};
+use crate::clock;
+use crate::database::transact;
+use crate::error::Result;
+use sqlx::AnyConnection;
+use sqlx::Row;
+
+/// How far the assembly of a file has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AssemblyState {
+    /// A job makes it.
+    Assembling,
+    /// It is stored.
+    Stored,
+    /// It is refused.
+    Refused,
+}
+
+impl AssemblyState {
+    const ALL: [Self; 3] = [Self::Assembling, Self::Stored, Self::Refused];
+
+    /// Returns the name, as Sentry's API has it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Assembling => "assembling",
+            Self::Stored => "ok",
+            Self::Refused => "error",
+        }
+    }
+}
+
+/// A file made of chunks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assembly {
+    /// The SHA-1 of the whole.
+    pub sha1: String,
+    /// Its name.
+    pub name: String,
+    /// The identifier that the client read in the file.
+    pub debug_id: Option<String>,
+    /// The SHA-1 of each chunk, in order.
+    pub chunks: Vec<String>,
+    /// The name of the token that asked for it.
+    pub sender: String,
+    /// How far it has come.
+    pub state: AssemblyState,
+    /// The reason for which it is refused.
+    pub detail: Option<String>,
+    /// The build id, once it is stored.
+    pub build_id: Option<String>,
+    /// The time of the last change.
+    pub changed: i64,
+}
+
+/// Ends an assembly within a transaction.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn end_assembly(
+    connection: &mut AnyConnection,
+    sha1: &str,
+    result: std::result::Result<&str, &str>,
+) -> Result<()> {
+    let (state, build_id, detail) = match result {
+        Ok(build_id) => (AssemblyState::Stored, Some(build_id), None),
+        Err(reason) => (AssemblyState::Refused, None, Some(reason)),
+    };
+    sqlx::query("UPDATE assemblies SET state = $1, build_id = $2, detail = $3, changed = $4 WHERE sha1 = $5")
+        .bind(state.name())
+        .bind(build_id)
+        .bind(detail)
+        .bind(clock::now())
+        .bind(sha1)
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}
+
+impl Database {
+    /// Notes a chunk that is in the object store.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn note_chunk(&self, sha1: &str, size: i64, lifetime: i64) -> Result<()> {
+        transact!(self, connection => {
+            let upsert = "INSERT INTO chunks (sha1, size, expires) VALUES ($1, $2, $3) \
+                          ON CONFLICT (sha1) DO UPDATE SET expires = $3";
+            sqlx::query(upsert)
+                .bind(sha1)
+                .bind(size)
+                .bind(clock::now() + lifetime)
+                .execute(&mut *connection)
+                .await?;
+            Ok(())
+        })
+    }
+
+    /// Returns the size of a chunk whose life has not ended. `None`: there is none.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn chunk_size(&self, sha1: &str) -> Result<Option<i64>> {
+        let select = "SELECT size FROM chunks WHERE sha1 = $1 AND expires > $2";
+        Ok(sqlx::query_scalar(select)
+            .bind(sha1)
+            .bind(clock::now())
+            .fetch_optional(self.reader())
+            .await?)
+    }
+
+    /// Prolongs the lives of chunks, or shortens them.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn set_chunk_lives(&self, chunks: &[String], lifetime: i64) -> Result<()> {
+        transact!(self, connection => {
+            for sha1 in chunks {
+                sqlx::query("UPDATE chunks SET expires = $1 WHERE sha1 = $2")
+                    .bind(clock::now() + lifetime)
+                    .bind(sha1)
+                    .execute(&mut *connection)
+                    .await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Returns chunks whose life ended at least `grace` ago.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn expired_chunks(&self, grace: i64, limit: i64) -> Result<Vec<String>> {
+        Ok(
+            sqlx::query_scalar("SELECT sha1 FROM chunks WHERE expires < $1 LIMIT $2")
+                .bind(clock::now() - grace)
+                .bind(limit)
+                .fetch_all(self.reader())
+                .await?,
+        )
+    }
+
+    /// Forgets a chunk, unless its life was prolonged in between. Returns whether it is forgotten.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn delete_chunk(&self, sha1: &str) -> Result<bool> {
+        transact!(self, connection => {
+            let deleted = sqlx::query("DELETE FROM chunks WHERE sha1 = $1 AND expires < $2")
+                .bind(sha1)
+                .bind(clock::now())
+                .execute(&mut *connection)
+                .await?;
+            Ok(deleted.rows_affected() > 0)
+        })
+    }
+
+    /// Returns an assembly. `None`: there is none.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn assembly(&self, sha1: &str) -> Result<Option<Assembly>> {
+        let found = sqlx::query("SELECT * FROM assemblies WHERE sha1 = $1")
+            .bind(sha1)
+            .fetch_optional(self.reader())
+            .await?;
+        let Some(row) = found else {
+            return Ok(None);
+        };
+        let (state, chunks): (String, String) = (row.try_get("state")?, row.try_get("chunks")?);
+        let state = AssemblyState::ALL.into_iter().find(|one| one.name() == state);
+        Ok(Some(Assembly {
+            sha1: row.try_get("sha1")?,
+            name: row.try_get("name")?,
+            debug_id: row.try_get("debug_id")?,
+            chunks: serde_json::from_str(&chunks).unwrap_or_default(),
+            sender: row.try_get("sender")?,
+            state: state.unwrap_or(AssemblyState::Refused),
+            detail: row.try_get("detail")?,
+            build_id: row.try_get("build_id")?,
+            changed: row.try_get("changed")?,
+        }))
+    }
+
+    /// Begins an assembly, and adds the job for it. An earlier one of the same file is forgotten,
+    /// unless it is under way.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn begin_assembly(&self, new: &Assembly) -> Result<()> {
+        let chunks = serde_json::to_string(&new.chunks).unwrap_or_default();
+        transact!(self, connection => {
+            let upsert = "INSERT INTO assemblies (sha1, name, debug_id, chunks, sender, state, changed) \
+                          VALUES ($1, $2, $3, $4, $5, 'assembling', $6) ON CONFLICT (sha1) DO UPDATE SET \
+                          name = $2, debug_id = $3, chunks = $4, sender = $5, state = 'assembling', detail = NULL, \
+                          build_id = NULL, changed = $6 WHERE assemblies.state <> 'assembling'";
+            sqlx::query(upsert)
+                .bind(&new.sha1)
+                .bind(&new.name)
+                .bind(new.debug_id.as_deref())
+                .bind(&chunks)
+                .bind(&new.sender)
+                .bind(clock::now())
+                .execute(&mut *connection)
+                .await?;
+            jobs::add(connection, JobKind::Assemble, &new.sha1, 0).await
+        })
+    }
+
+    /// Ends an assembly whose file is refused, and its job.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn refuse_assembly(&self, job: &Job, sha1: &str, reason: &str) -> Result<()> {
+        transact!(self, connection => {
+            jobs::finish(connection, job).await?;
+            end_assembly(connection, sha1, Err(reason)).await
+        })
+    }
+}

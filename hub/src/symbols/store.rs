@@ -1,0 +1,170 @@
+//! Checks and stores debug files and executables. A child process decides what a file is good for.
+
+use super::debug_id::is_of;
+use crate::analysis::{AnalysisError, ElfContents};
+use crate::clock;
+use crate::database::blobs::{self, BuildFile, FileKind};
+use crate::database::symbols;
+use crate::error::{Error, Result};
+use crate::hub::Hub;
+use sqlx::AnyConnection;
+use std::path::Path;
+
+/// The longest name of a file, in characters.
+const MAX_NAME: usize = 200;
+
+/// The identifier that a file must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected<'a> {
+    /// Any build id.
+    Any,
+    /// This build id.
+    BuildId(&'a str),
+    /// A build id with this debug identifier.
+    DebugId(&'a str),
+}
+
+/// The reason for which a file is not stored.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The file is at fault. The sender sees the sentence.
+    File(String),
+    /// The hub is at fault, and tries again.
+    Hub(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Invalid(text) | Error::TooLarge(text) => Self::File(text),
+            other => Self::Hub(other),
+        }
+    }
+}
+
+/// A file in the object store that no row names yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredFile {
+    /// The build id.
+    pub build_id: String,
+    /// The parts of the file.
+    pub contents: ElfContents,
+    /// The SHA-256.
+    pub sha256: String,
+    /// The size in bytes.
+    pub size: u64,
+    /// The name.
+    pub name: String,
+    /// `upload` or `upstream`.
+    pub origin: &'static str,
+}
+
+/// Checks a file in a child process, and writes it to the object store.
+///
+/// # Errors
+/// Fails if the file is no ELF file, has another build id, or is good for nothing.
+pub async fn put(
+    hub: &Hub,
+    path: &Path,
+    name: &str,
+    origin: &'static str,
+    expected: Expected<'_>,
+) -> std::result::Result<StoredFile, Refusal> {
+    let contents = match hub.supervisor()?.inspect(path).await {
+        Ok(contents) => contents,
+        Err(AnalysisError::Refused(reason)) => return Err(Refusal::File(reason)),
+        Err(AnalysisError::System(source)) => {
+            return Err(Refusal::Hub(Error::system("run a child process")(source)));
+        }
+        Err(other) => return Err(Refusal::File(other.to_string())),
+    };
+    let Some(build_id) = contents.build_id.clone() else {
+        let text = "the file has no build id; link with --build-id";
+        return Err(Refusal::File(text.to_owned()));
+    };
+    let is_expected = match expected {
+        Expected::Any => true,
+        Expected::BuildId(wanted) => wanted == build_id,
+        Expected::DebugId(wanted) => is_of(wanted, &build_id),
+    };
+    if !is_expected {
+        return Err(Refusal::File(format!(
+            "the file has another build id: {build_id}"
+        )));
+    }
+    if !contents.has_code && contents.detail() == 0 {
+        let text = "the file has neither code nor symbols nor debug information";
+        return Err(Refusal::File(text.to_owned()));
+    }
+    let (sha256, size) = hub.objects.put_file(path).await?;
+    Ok(StoredFile {
+        build_id,
+        contents,
+        sha256,
+        size,
+        name: plain_name(name),
+        origin,
+    })
+}
+
+/// Makes a stored file visible. If it says more of functions than the hub knew, jobs read again the
+/// bundles that lack it. Returns the number of stack keys among them.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn record(connection: &mut AnyConnection, file: &StoredFile) -> Result<usize> {
+    let size = i64::try_from(file.size).unwrap_or(i64::MAX);
+    blobs::note(connection, &file.sha256, size).await?;
+    let detail = file.contents.detail();
+    let mut is_news = false;
+    let kinds = [
+        (FileKind::Executable, file.contents.has_code),
+        // A stripped file would hide a better one of an upstream server.
+        (FileKind::Debuginfo, detail > 0),
+    ];
+    for (kind, is_good) in kinds {
+        if !is_good {
+            continue;
+        }
+        let is_debuginfo = kind == FileKind::Debuginfo;
+        let row = BuildFile {
+            build_id: file.build_id.clone(),
+            kind,
+            sha256: file.sha256.clone(),
+            name: file.name.clone(),
+            size,
+            origin: file.origin.to_owned(),
+            detail,
+            created: clock::now(),
+        };
+        is_news |= blobs::use_in_build(connection, &row).await? && is_debuginfo;
+    }
+    if is_news {
+        symbols::analyze_again(connection, &file.build_id).await
+    } else {
+        Ok(0)
+    }
+}
+
+/// Returns a file's name without its folders and without characters that a header cannot have.
+#[must_use]
+pub fn plain_name(name: &str) -> String {
+    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let plain = last
+        .chars()
+        .filter(|letter| letter.is_ascii_graphic() || *letter == ' ');
+    plain.take(MAX_NAME).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_no_folders_and_no_controls() {
+        assert_eq!(plain_name("/usr/lib/libledger.so.1"), "libledger.so.1");
+        assert_eq!(plain_name("../../etc/pass\r\nwd\u{202e}"), "passwd");
+        assert_eq!(plain_name("C:\\a\\b.exe"), "b.exe");
+        assert_eq!(plain_name(&"x".repeat(1000)).len(), MAX_NAME);
+    }
+}
