@@ -106,6 +106,11 @@ pub const TEST: &[Need] = &[
         "makes certificates: a trace is fetched over HTTPS",
     ),
     wish(
+        "debuginfod",
+        Sign::Tool("debuginfod-find"),
+        "fetches debug files from a hub",
+    ),
+    wish(
         "linux-perf",
         Sign::Tool("perf"),
         "records and reads perf.data files",

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Python packages, each with a folder that shows its presence: Perfetto's schema and reader,
-/// Node.js.
-const PYTHON: [(&str, &str); 3] = [
+/// Node.js, and a client that uploads debug files to a hub.
+const PYTHON: [(&str, &str); 4] = [
     ("perfetto", "perfetto"),
     ("protobuf", "google/protobuf"),
     (node::WHEEL, node::WHEEL_FOLDER),
+    ("sentry-cli==3.8.2", "sentry_cli-3.8.2.dist-info"),
 ];
 
 /// The folder that lists the JavaScript packages which read exports, and their installed folder.

@@ -221,3 +221,59 @@ impl Database {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn assemblies_are_made_once_and_again_after_a_refusal() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = format!("sqlite://{}?mode=rwc", folder.path().join("hub.db").display());
+        let database = Database::open(&address).await.unwrap();
+        let new = Assembly {
+            sha1: "a".repeat(40),
+            name: "ledger".to_owned(),
+            debug_id: None,
+            chunks: vec!["b".repeat(40)],
+            sender: "ci".to_owned(),
+            state: AssemblyState::Assembling,
+            detail: None,
+            build_id: None,
+            changed: 0,
+        };
+        database.begin_assembly(&new).await.unwrap();
+        database.begin_assembly(&new).await.unwrap();
+        assert_eq!(database.job_count().await.unwrap(), 1);
+        let job = database.lease_job().await.unwrap().unwrap();
+        assert_eq!((job.kind, &job.subject), (JobKind::Assemble, &new.sha1));
+        database
+            .refuse_assembly(&job, &new.sha1, "no ELF file")
+            .await
+            .unwrap();
+        let found = database.assembly(&new.sha1).await.unwrap().unwrap();
+        assert_eq!(found.state, AssemblyState::Refused);
+        assert_eq!(found.detail.as_deref(), Some("no ELF file"));
+        assert_eq!(found.chunks, new.chunks);
+        database.begin_assembly(&new).await.unwrap();
+        let found = database.assembly(&new.sha1).await.unwrap().unwrap();
+        assert_eq!((found.state, found.detail), (AssemblyState::Assembling, None));
+    }
+
+    #[tokio::test]
+    async fn chunks_live_for_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = format!("sqlite://{}?mode=rwc", folder.path().join("hub.db").display());
+        let database = Database::open(&address).await.unwrap();
+        database.note_chunk("a", 7, clock::HOUR).await.unwrap();
+        assert_eq!(database.chunk_size("a").await.unwrap(), Some(7));
+        assert!(!database.delete_chunk("a").await.unwrap());
+        database
+            .set_chunk_lives(&["a".to_owned()], -clock::HOUR)
+            .await
+            .unwrap();
+        assert_eq!(database.chunk_size("a").await.unwrap(), None);
+        assert_eq!(database.expired_chunks(0, 9).await.unwrap(), ["a"]);
+        assert!(database.delete_chunk("a").await.unwrap());
+    }
+}

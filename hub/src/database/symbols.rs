@@ -153,3 +153,102 @@ impl Database {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::blobs::{self, BuildFile, FileKind};
+
+    async fn database(folder: &tempfile::TempDir) -> Database {
+        let address = format!("sqlite://{}?mode=rwc", folder.path().join("hub.db").display());
+        Database::open(&address).await.unwrap()
+    }
+
+    async fn add_report(database: &Database, id: &str, key: &str, time: i64, bundle: &str) {
+        let insert = "INSERT INTO reports (id, key, time, received, host, service, build, report, bundle, pinned, segment) \
+                      VALUES ($1, $2, $3, 0, 'h', 's', 'b', '{}', $4, 0, 'x')";
+        let done = transact!(database, connection => {
+            sqlx::query(insert).bind(id).bind(key).bind(time).bind(bundle).execute(&mut *connection).await?;
+            Ok(())
+        });
+        done.unwrap();
+    }
+
+    #[tokio::test]
+    async fn newest_bundle_of_each_key_is_read_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = database(&folder).await;
+        for (id, key, time, bundle) in [
+            ("old", "one", 1, "stored"),
+            ("new", "one", 2, "stored"),
+            ("newest", "one", 3, "wanted"),
+            ("other", "two", 1, "stored"),
+            ("foreign", "three", 1, "stored"),
+        ] {
+            add_report(&database, id, key, time, bundle).await;
+        }
+        let ids = |text: &str| vec![text.to_owned()];
+        let keys = transact!(database, connection => {
+            set_missing(connection, "one", &ids("abcd")).await?;
+            set_missing(connection, "two", &["abcd".to_owned(), "ef01".to_owned()]).await?;
+            set_missing(connection, "three", &ids("abcd")).await?;
+            set_missing(connection, "three", &ids("ef01")).await?;
+            analyze_again(connection, "abcd").await
+        });
+        assert_eq!(keys.unwrap(), 2);
+        let mut subjects = Vec::new();
+        while let Some(job) = database.lease_job().await.unwrap() {
+            assert_eq!(job.kind, JobKind::Analyze);
+            subjects.push(job.subject);
+        }
+        subjects[..2].sort();
+        assert_eq!(subjects, ["new", "other", "old"]);
+    }
+
+    #[tokio::test]
+    async fn better_files_replace_worse_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = database(&folder).await;
+        let mut use_file = async |sha256: &str, origin: &str, detail: i64| {
+            let file = BuildFile {
+                build_id: "abcd".to_owned(),
+                kind: FileKind::Debuginfo,
+                sha256: sha256.to_owned(),
+                name: "a".to_owned(),
+                size: 1,
+                origin: origin.to_owned(),
+                detail,
+                created: 0,
+            };
+            let is_news = transact!(database, connection => { blobs::use_in_build(connection, &file).await });
+            let found = database.build_file("abcd", &FileKind::Debuginfo).await.unwrap();
+            (is_news.unwrap(), found.unwrap().sha256)
+        };
+        assert_eq!(use_file("names", "bundle", 1).await, (true, "names".to_owned()));
+        assert_eq!(use_file("again", "bundle", 1).await, (false, "names".to_owned()));
+        assert_eq!(
+            use_file("upload", "upload", 1).await,
+            (false, "upload".to_owned())
+        );
+        assert_eq!(use_file("lines", "upstream", 2).await, (true, "lines".to_owned()));
+        assert_eq!(use_file("worse", "upload", 1).await, (false, "lines".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn misses_and_failures_are_remembered_for_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = database(&folder).await;
+        assert!(!database.is_missed("abcd", "debuginfo").await.unwrap());
+        database
+            .note_miss("abcd", "debuginfo", clock::HOUR)
+            .await
+            .unwrap();
+        assert!(database.is_missed("abcd", "debuginfo").await.unwrap());
+        assert!(!database.is_missed("abcd", "executable").await.unwrap());
+        database.note_miss("abcd", "debuginfo", -1).await.unwrap();
+        assert!(!database.is_missed("abcd", "debuginfo").await.unwrap());
+        database.note_failure("https://a", clock::HOUR).await.unwrap();
+        assert!(database.is_failing("https://a").await.unwrap());
+        assert!(!database.is_failing("https://b").await.unwrap());
+    }
+}

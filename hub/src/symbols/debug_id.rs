@@ -69,8 +69,8 @@ mod tests {
 
     #[test]
     fn identifiers_are_those_of_sentry_cli() {
-        // `sentry-cli difutil id` of a program whose build id `readelf -n` shows.
-        let build_id = "c84c93b4cd1922423f7fe67b11f954b0a1b2c3d4";
+        // `sentry-cli debug-files check` of a program whose build id `readelf -n` shows.
+        let build_id = "c84c93b4cd1922423f7fe67b11f954b0bf6d33cf";
         assert_eq!(
             debug_id(build_id).unwrap(),
             "b4934cc8-19cd-4222-3f7f-e67b11f954b0"

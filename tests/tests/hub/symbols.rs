@@ -401,17 +401,22 @@ fn debuginfod_clients_get_equal_bytes() {
         &[dump.as_ref(), stripped.debug().as_os_str(), discard.as_os_str()],
     );
     assert_eq!((section.status, section.body), (200, fs::read(copy).unwrap()));
-    with_debuginfod_find(&hub, &stripped, &debug);
+    with_debuginfod_find(&hub.address, &stripped, &debug, None);
     with_gdb(&hub, &stripped);
 }
 
-fn with_debuginfod_find(hub: &Hub, stripped: &Stripped, debug: &[u8]) {
-    let found = Command::new("debuginfod-find")
+/// Fetches the debug file with elfutils' client, which sends the headers of a file.
+fn with_debuginfod_find(address: &str, stripped: &Stripped, debug: &[u8], headers: Option<&Path>) {
+    let home = tempfile::tempdir().unwrap();
+    let mut client = Command::new("debuginfod-find");
+    client
         .args(["debuginfo", &stripped.build_id])
-        .env("DEBUGINFOD_URLS", &hub.address)
-        .env("HOME", stripped.folder.path())
-        .output();
-    let Ok(found) = found else {
+        .env("DEBUGINFOD_URLS", address)
+        .env("HOME", home.path());
+    if let Some(headers) = headers {
+        client.env("DEBUGINFOD_HEADERS_FILE", headers);
+    }
+    let Ok(found) = client.output() else {
         eprintln!("left out: debuginfod-find is not installed (Debian package debuginfod)");
         return;
     };
@@ -472,6 +477,10 @@ fn strangers_and_traversal_get_nothing() {
         let wrong = [format!("Authorization: Bearer bthub_{}", "0".repeat(64))];
         assert_eq!(hub.request("GET", &path, &wrong, b"").status, 401, "{path}");
     }
+    let headers = hub.folder.path().join("headers");
+    fs::write(&headers, format!("{}\n", hub.authorization())).unwrap();
+    let debug = fs::read(stripped.debug()).unwrap();
+    with_debuginfod_find(&hub.address, &stripped, &debug, Some(&headers));
     for path in [
         "/buildid/../../etc/passwd/debuginfo".to_owned(),
         "/buildid/..%2f..%2fetc%2fpasswd/debuginfo".to_owned(),
