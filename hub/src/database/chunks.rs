@@ -225,6 +225,7 @@ impl Database {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::database::jobs::JobQueue;
 
     #[tokio::test]
     async fn assemblies_are_made_once_and_again_after_a_refusal() {
@@ -245,7 +246,7 @@ mod tests {
         database.begin_assembly(&new).await.unwrap();
         database.begin_assembly(&new).await.unwrap();
         assert_eq!(database.job_count().await.unwrap(), 1);
-        let job = database.lease_job().await.unwrap().unwrap();
+        let job = database.lease_job(JobQueue::Work).await.unwrap().unwrap();
         assert_eq!((job.kind, &job.subject), (JobKind::Assemble, &new.sha1));
         database
             .refuse_assembly(&job, &new.sha1, "no ELF file")

@@ -49,6 +49,35 @@ impl JobKind {
     }
 }
 
+/// Jobs that wait for the same places. A slow download must not hold up a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobQueue {
+    /// Jobs that read files of hosts.
+    Work,
+    /// Jobs that wait for upstream servers.
+    Downloads,
+}
+
+impl JobQueue {
+    /// Returns the statements that look for a due job, and that lease it.
+    const fn statements(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Work => (
+                "SELECT id FROM jobs WHERE kind <> 'fetch' AND run_at <= $1 AND lease_until <= $1 ORDER BY run_at LIMIT 1",
+                "UPDATE jobs SET lease = $1, lease_until = $2, attempts = attempts + 1 WHERE id = \
+                 (SELECT id FROM jobs WHERE kind <> 'fetch' AND run_at <= $3 AND lease_until <= $3 ORDER BY run_at LIMIT 1) \
+                 AND lease_until <= $3 RETURNING id, kind, subject, attempts",
+            ),
+            Self::Downloads => (
+                "SELECT id FROM jobs WHERE kind = 'fetch' AND run_at <= $1 AND lease_until <= $1 ORDER BY run_at LIMIT 1",
+                "UPDATE jobs SET lease = $1, lease_until = $2, attempts = attempts + 1 WHERE id = \
+                 (SELECT id FROM jobs WHERE kind = 'fetch' AND run_at <= $3 AND lease_until <= $3 ORDER BY run_at LIMIT 1) \
+                 AND lease_until <= $3 RETURNING id, kind, subject, attempts",
+            ),
+        }
+    }
+}
+
 /// A leased job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -81,15 +110,13 @@ pub async fn add(connection: &mut AnyConnection, kind: JobKind, subject: &str, r
 }
 
 impl Database {
-    /// Leases the next due job. `None`: there is none.
+    /// Leases the next due job of a queue. `None`: there is none.
     ///
     /// # Errors
     /// Fails if the database fails.
-    pub async fn lease_job(&self) -> Result<Option<Job>> {
-        let due = sqlx::query(
-            "SELECT id FROM jobs WHERE run_at <= $1 AND lease_until <= $1 ORDER BY run_at LIMIT 1",
-        );
-        if due
+    pub async fn lease_job(&self, queue: JobQueue) -> Result<Option<Job>> {
+        let (select, update) = queue.statements();
+        if sqlx::query(select)
             .bind(clock::now())
             .fetch_optional(self.reader())
             .await?
@@ -100,9 +127,6 @@ impl Database {
         let lease = new_id()?;
         transact!(self, connection => {
             let now = clock::now();
-            let update = "UPDATE jobs SET lease = $1, lease_until = $2, attempts = attempts + 1 \
-                          WHERE id = (SELECT id FROM jobs WHERE run_at <= $3 AND lease_until <= $3 ORDER BY run_at LIMIT 1) \
-                          AND lease_until <= $3 RETURNING id, kind, subject, attempts";
             let row = sqlx::query(update)
                 .bind(&lease)
                 .bind(now + LEASE)

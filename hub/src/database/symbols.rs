@@ -158,6 +158,7 @@ impl Database {
 mod tests {
     use super::*;
     use crate::database::blobs::{self, BuildFile, FileKind};
+    use crate::database::jobs::JobQueue;
 
     async fn database(folder: &tempfile::TempDir) -> Database {
         let address = format!("sqlite://{}?mode=rwc", folder.path().join("hub.db").display());
@@ -197,7 +198,7 @@ mod tests {
         });
         assert_eq!(keys.unwrap(), 2);
         let mut subjects = Vec::new();
-        while let Some(job) = database.lease_job().await.unwrap() {
+        while let Some(job) = database.lease_job(JobQueue::Work).await.unwrap() {
             assert_eq!(job.kind, JobKind::Analyze);
             subjects.push(job.subject);
         }
@@ -209,7 +210,7 @@ mod tests {
     async fn better_files_replace_worse_ones() {
         let folder = tempfile::tempdir().unwrap();
         let database = database(&folder).await;
-        let mut use_file = async |sha256: &str, origin: &str, detail: i64| {
+        let use_file = async |sha256: &str, origin: &str, detail: i64| {
             let file = BuildFile {
                 build_id: "abcd".to_owned(),
                 kind: FileKind::Debuginfo,

@@ -4,7 +4,7 @@ use super::{accept, debug_file, late, states};
 use crate::analysis::Progress;
 use crate::clock;
 use crate::database::blobs::FileKind;
-use crate::database::jobs::{self, Job, JobKind};
+use crate::database::jobs::{self, Job, JobKind, JobQueue};
 use crate::database::transact;
 use crate::database::uploads::UploadKind;
 use crate::error::{Error, Result};
@@ -20,16 +20,27 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// The time between two renewals of a lease.
 const RENEWAL: Duration = Duration::from_secs(5);
 
+/// Downloads from upstream servers at once.
+const DOWNLOADS: usize = 4;
+
 /// Runs jobs until `end` is true. Jobs that run then are left to the next hub.
-pub async fn run(hub: Arc<Hub>, mut end: watch::Receiver<bool>) {
-    let places = Arc::new(Semaphore::new(hub.config.limits.analyses.max(1)));
+pub async fn run(hub: Arc<Hub>, end: watch::Receiver<bool>) {
+    let places = hub.config.limits.analyses.max(1);
+    tokio::join!(
+        run_queue(hub.clone(), JobQueue::Work, places, end.clone()),
+        run_queue(hub, JobQueue::Downloads, DOWNLOADS, end),
+    );
+}
+
+async fn run_queue(hub: Arc<Hub>, queue: JobQueue, places: usize, mut end: watch::Receiver<bool>) {
+    let places = Arc::new(Semaphore::new(places));
     let mut running = JoinSet::new();
     while !*end.borrow() {
         while running.try_join_next().is_some() {}
         let Ok(place) = places.clone().acquire_owned().await else {
             return;
         };
-        let job = match hub.database.lease_job().await {
+        let job = match hub.database.lease_job(queue).await {
             Ok(job) => job,
             Err(error) => {
                 tracing::error!("cannot look for jobs: {error}");
@@ -39,7 +50,8 @@ pub async fn run(hub: Arc<Hub>, mut end: watch::Receiver<bool>) {
         let Some(job) = job else {
             drop(place);
             tokio::select! {
-                () = hub.wake.notified() => {}
+                // One queue is woken. The other one has time.
+                () = hub.wake.notified(), if queue == JobQueue::Work => {}
                 () = tokio::time::sleep(INTERVAL) => {}
                 _ = end.changed() => {}
             }
