@@ -37,9 +37,11 @@ pub(crate) struct NamedEntry<'d> {
     /// The entry that this one is an instance of, or that it completes.
     origin: Option<Origin>,
     scope: Option<u32>,
-    declared: (Option<u64>, Option<u64>),
+    /// The file number and the line of the declaration.
+    declared: Option<(u64, u32)>,
     /// The resolved name. The owner of the unit sets it, because `origin` may lead to another unit.
-    pub resolved: OnceLock<ResolvedName>,
+    /// Few of the entries are asked for.
+    pub resolved: OnceLock<Box<ResolvedName>>,
 }
 
 /// The position of an entry's origin.
@@ -168,7 +170,7 @@ impl<'d> NamedEntry<'d> {
 
     /// Returns whether the entry itself has a name or a declaration.
     pub fn has_own_attributes(&self) -> bool {
-        self.name.is_some() || self.linkage.is_some() || self.own_declaration().is_some()
+        self.name.is_some() || self.linkage.is_some() || self.declared.is_some()
     }
 
     /// Returns the name that this entry states: the linkage name, or the qualified source name.
@@ -184,7 +186,7 @@ impl<'d> NamedEntry<'d> {
 
     /// Returns file number and line of the declaration, if this entry states both.
     pub fn own_declaration(&self) -> Option<(u64, u32)> {
-        Some((self.declared.0?, u32::try_from(self.declared.1?).ok()?))
+        self.declared
     }
 }
 
@@ -291,10 +293,8 @@ impl<'d> Reader<'_, 'd> {
             linkage: linkage.or_else(|| self.text(attributes, gimli::DW_AT_MIPS_linkage_name)),
             origin,
             scope: around.scope,
-            declared: (
-                file_number(gimli::DW_AT_decl_file),
-                number(gimli::DW_AT_decl_line),
-            ),
+            declared: file_number(gimli::DW_AT_decl_file)
+                .zip(number(gimli::DW_AT_decl_line).and_then(|line| line.try_into().ok())),
             resolved: OnceLock::new(),
         });
         let mut ranges = unit::ranges(self.dwarf, &self.unit.gimli, attributes, self.budget);

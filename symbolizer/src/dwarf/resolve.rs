@@ -34,7 +34,8 @@ impl<'d> DebugInfo<'d> {
             entry: named,
         }
         .describing();
-        Some(entry.entry.resolved.get_or_init(|| entry.resolve()))
+        let name: &ResolvedName = entry.entry.resolved.get_or_init(|| Box::new(entry.resolve()));
+        Some(name)
     }
 
     fn entry_ref_at<'i>(&'i self, offset: usize) -> Option<EntryRef<'i, 'd>> {
