@@ -17,6 +17,10 @@ const FULL_WAIT: Duration = Duration::from_millis(2);
 /// The bytes of records that may wait. Beyond them the rings fill, and the kernel counts what it
 /// drops.
 const MAX_WAITING: usize = 64 << 20;
+/// The bytes of waiting records from which on only the innermost part of copied stacks is kept.
+/// The stack may then be incomplete, but the sample counts.
+const MANY_WAITING: usize = 24 << 20;
+const SHORT_STACK: usize = 1 << 10;
 
 /// The records of one reading of all rings, with their times.
 #[derive(Debug, Default)]
@@ -134,7 +138,8 @@ fn read(mut rings: Rings, clock: fn() -> u64, shared: &Shared, batches: &Sender<
             false => rings.wait(WAIT),
         };
         let began = Instant::now();
-        let batch = waited.and_then(|()| read_once(&mut rings, clock));
+        let is_behind = shared.waiting.load(Ordering::Relaxed) > MANY_WAITING;
+        let batch = waited.and_then(|()| read_once(&mut rings, clock, is_behind));
         let is_over = is_last || batch.is_err();
         if let Ok(batch) = &batch {
             shared.waiting.fetch_add(batch.bytes, Ordering::Relaxed);
@@ -149,12 +154,16 @@ fn read(mut rings: Rings, clock: fn() -> u64, shared: &Shared, batches: &Sender<
     }
 }
 
-fn read_once(rings: &mut Rings, clock: fn() -> u64) -> Result<Batch> {
+fn read_once(rings: &mut Rings, clock: fn() -> u64, is_behind: bool) -> Result<Batch> {
     let mut batch = Batch {
         until: clock(),
         ..Batch::default()
     };
-    batch.bytes = rings.drain(|record| {
+    let mut cut = 0;
+    let bytes = rings.drain(|mut record| {
+        if is_behind {
+            cut += shorten(&mut record);
+        }
         let time = match &record {
             RingRecord::Sample(_, sample) => sample.time,
             RingRecord::Walked(_, walked) => walked.sample.time,
@@ -163,7 +172,20 @@ fn read_once(rings: &mut Rings, clock: fn() -> u64) -> Result<Batch> {
         };
         batch.records.push((time.map_or(0, |Nanos(time)| time), record));
     })?;
+    batch.bytes = bytes.saturating_sub(cut);
     Ok(batch)
+}
+
+/// Cuts a copied stack, and returns the number of bytes that were cut.
+fn shorten(record: &mut RingRecord) -> usize {
+    let RingRecord::Sample(_, sample) = record else {
+        return 0;
+    };
+    let Some(user) = &mut sample.user else { return 0 };
+    let before = user.stack.len();
+    user.stack.truncate(SHORT_STACK);
+    user.stack.shrink_to_fit();
+    before - user.stack.len()
 }
 
 #[cfg(test)]
@@ -172,7 +194,35 @@ mod tests {
     use crate::event::SampledEvent;
     use crate::options::Target;
     use crate::sampler::{Sampler, SamplerOptions};
+    use backtrail_perf::sample::{Sample, UserState};
     use backtrail_pt::Pid;
+
+    #[test]
+    fn stacks_are_cut_from_their_outer_end() {
+        let sample = |len: usize| {
+            let user = UserState {
+                is_32_bit: false,
+                registers: Vec::new(),
+                stack: (0..len).map(|index| (index / 100) as u8).collect(),
+            };
+            let sample = Sample {
+                user: Some(user),
+                ..Sample::default()
+            };
+            RingRecord::Sample(0, Box::new(sample))
+        };
+        let mut long = sample(9000);
+        assert_eq!(shorten(&mut long), 9000 - SHORT_STACK);
+        assert_eq!(shorten(&mut sample(SHORT_STACK)), 0);
+        let RingRecord::Sample(_, cut) = long else {
+            panic!("another record");
+        };
+        let stack = cut.user.unwrap().stack;
+        assert_eq!(
+            (stack.len(), stack[0], stack[SHORT_STACK - 1]),
+            (SHORT_STACK, 0, 10)
+        );
+    }
 
     fn no_time() -> u64 {
         7
