@@ -18,8 +18,8 @@ mod supervise;
 
 pub use child::{AnalyzeArguments, EXIT_REFUSED, run};
 pub use confine::ChildLimits;
-pub use redaction::Redaction;
 pub use elf_file::{ElfContents, ElfTask};
+pub use redaction::Redaction;
 pub use repack::{BundleModule, RepackTask, Repacked};
 pub use result::{
     Access, Analysis, CallEdge, Cause, ExecutedLine, FrameView, GapView, InterruptedBy, KnownValue, LastCall,

@@ -5,8 +5,8 @@
 pub mod audit;
 pub mod blobs;
 pub mod builds;
-pub mod chunks;
 pub mod changes;
+pub mod chunks;
 pub mod deliveries;
 pub mod group_page;
 pub mod groups;

@@ -1,8 +1,8 @@
 //! Starts the child process, watches its limits, and reads its result.
 
 use super::child::ProgressLine;
-use super::redaction::Redaction;
 use super::elf_file::{ElfContents, ElfResult, ElfTask};
+use super::redaction::Redaction;
 use super::repack::{RepackTask, Repacked};
 use super::result::{Analysis, VERSION};
 use super::{ChildLimits, EXIT_REFUSED};

@@ -100,6 +100,13 @@ pub const ROUTES: &[Route] = &[
         || get(groups::one),
     ),
     route(
+        "POST",
+        "/api/v1/groups/{id}/state",
+        With(Scope::Admin),
+        "Resolves, archives or reopens a group.",
+        || post(groups::change_state),
+    ),
+    route(
         "GET",
         "/api/v1/crashes",
         With(Scope::Read),
@@ -144,6 +151,13 @@ pub const PAGES: &[Route] = &[
     route("GET", "/g/{id}", With(Scope::Read), "Shows a group.", || {
         get(site::group::page)
     }),
+    route(
+        "POST",
+        "/g/{id}/state",
+        With(Scope::Admin),
+        "Resolves, archives or reopens a group.",
+        || post(site::group_actions::change_state),
+    ),
     route(
         "POST",
         "/g/{id}/assignee",
@@ -209,6 +223,13 @@ pub const PAGES: &[Route] = &[
         With(Scope::Admin),
         "Revokes a token.",
         || post(site::settings::revoke_token),
+    ),
+    route(
+        "POST",
+        "/settings/channels/test",
+        With(Scope::Admin),
+        "Sends a test message to a channel.",
+        || post(site::settings::test_channel),
     ),
     route(
         "GET",

@@ -1,13 +1,16 @@
 //! Groups as JSON.
 
-use super::json::Parameters;
+use super::json::{Body, Parameters};
 use crate::clock;
 use crate::database::groups::GroupRow;
 use crate::database::listing::{GroupFilter, GroupOrder};
 use crate::error::{Error, Result};
 use crate::hub::Hub;
-use axum::Json;
+use crate::ingest::act::act;
+use crate::lifecycle::Action;
+use crate::server::caller::Caller;
 use axum::extract::{Path, State};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -134,6 +137,21 @@ pub async fn list(
         .map(|group| GroupView::new(&hub, group))
         .collect();
     Ok(Json(GroupPage { groups, next }))
+}
+
+/// Resolves, archives or reopens a group, and returns it.
+///
+/// # Errors
+/// Fails if the action is malformed, if there is no such group, or the database fails.
+pub async fn change_state(
+    State(hub): State<Arc<Hub>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    Body(action): Body<Action>,
+) -> Result<Json<GroupView>> {
+    let _ = act(&hub.database, hub.recorder.outbox(), &id, &action, &caller.name).await?;
+    let group = hub.database.group(&id).await?;
+    Ok(Json(GroupView::new(&hub, group)))
 }
 
 /// Returns a group.

@@ -39,7 +39,7 @@ pub(super) fn actions(view: &GroupPage) -> Markup {
                         label { span { "Until" }
                             select name="until" {
                                 option value="escalating" { "it escalates" }
-                                option value="hosts" { "10 more hosts are affected" }
+                                option value="reports" { "100 more reports arrive" }
                                 option value="forever" { "somebody opens it again" }
                             }
                         }

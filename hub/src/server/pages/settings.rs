@@ -16,8 +16,8 @@ pub struct SettingsPage {
     pub tokens: Vec<TokenRow>,
     /// The secret of a new token, which is shown once.
     pub new_secret: Option<String>,
-    /// The rules of grouping, in their order.
-    pub rules: Vec<RuleRow>,
+    /// The rules of grouping, in their order. `None`: this hub has the built-in rules only.
+    pub rules: Option<Vec<RuleRow>>,
     /// The effect of a rule on past crashes, before it is saved.
     pub trial: Option<Trial>,
     /// The alert channels.
@@ -127,11 +127,11 @@ pub fn render(view: &SettingsPage) -> Markup {
     let content = html! {
         div class="headline" { h1 { "Settings" } }
         nav class="tabs" aria-label="Parts" {
-            a href="#tokens" { "Tokens" } a href="#rules" { "Grouping rules" }
+            a href="#tokens" { "Tokens" } @if view.rules.is_some() { a href="#rules" { "Grouping rules" } }
             a href="#alerts" { "Alerts" } a href="#hosts" { "Hosts and builds" }
         }
         (tokens(view, viewer))
-        (rules(view, viewer))
+        @if let Some(found) = &view.rules { (rules(view, found, viewer)) }
         (alerts(view, viewer))
         (hosts(view))
     };
@@ -189,19 +189,19 @@ fn token_row(token: &TokenRow, viewer: Option<&Viewer>, now: i64) -> Markup {
     }
 }
 
-fn rules(view: &SettingsPage, viewer: Option<&Viewer>) -> Markup {
+fn rules(view: &SettingsPage, rules: &[RuleRow], viewer: Option<&Viewer>) -> Markup {
     let tried = view.trial.as_ref().map(|trial| &trial.rule);
     html! {
         section class="panel" id="rules" {
             h2 { "Grouping rules" }
             p class="dim" { "Rules are read from top to bottom. " b { "ignore" } " drops a frame, " b { "ignore up to" } " drops a frame and all above it, and " b { "group by" } " ends the signature at a frame." }
-            @if view.rules.is_empty() { p class="none" { "Only the built-in rules hold." } }
+            @if rules.is_empty() { p class="none" { "Only the built-in rules hold." } }
             @else {
                 div class="scroll" {
                     table class="list" {
                         thead { tr { th scope="col" { "Action" } th scope="col" { "Functions" } th scope="col" { "Service" } th scope="col" { "Author" } th scope="col" { span class="spoken" { "Action" } } } }
                         tbody {
-                            @for rule in view.rules.iter().take(ROWS) {
+                            @for rule in rules.iter().take(ROWS) {
                                 tr {
                                     td { (shown_to(&rule.action, 40)) }
                                     td { code { (shown_to(&rule.pattern, 240)) } }

@@ -265,7 +265,7 @@ fn settings_of(text: &str) -> SettingsPage {
             ..TokenRow::default()
         }],
         new_secret: Some("bth_secret".to_owned()),
-        rules: vec![rule.clone()],
+        rules: Some(vec![rule.clone()]),
         trial: Some(Trial {
             rule,
             keys: 1,

@@ -1,12 +1,13 @@
-//! The settings: tokens and hosts.
+//! The settings: tokens, alert channels and hosts.
 
 use super::frame::{check_form, frame, see, typed};
 use crate::access::Scope;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
+use crate::notify::channel::{AlertChannel, ChannelTarget, Secret};
 use crate::server::caller::Caller;
-use crate::server::pages::settings::{self, HostRow, SettingsPage, TokenRow};
+use crate::server::pages::settings::{self, ChannelRow, DeliveryRow, HostRow, SettingsPage, TokenRow};
 use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{Form, Path, State};
@@ -15,6 +16,8 @@ use maud::Markup;
 use serde::Deserialize;
 use std::sync::Arc;
 
+/// Deliveries of each channel on the page.
+const DELIVERIES: i64 = 50;
 /// Hosts on the page.
 const HOSTS: i64 = 500;
 
@@ -109,14 +112,92 @@ async fn render(hub: &Hub, caller: &Caller, new_secret: Option<String>) -> Resul
         frame: frame(caller, "Settings"),
         tokens: tokens.into_iter().map(token).collect(),
         new_secret,
-        rules: Vec::new(),
+        rules: None,
         trial: None,
-        channels: Vec::new(),
-        deliveries: Vec::new(),
+        channels: hub.config.alert.iter().map(channel_row).collect(),
+        deliveries: deliveries(hub).await?,
         hosts: hosts.into_iter().map(host).collect(),
         now: clock::now(),
     };
     Ok(settings::render(&view))
+}
+
+/// The form of a test message.
+#[derive(Deserialize)]
+pub struct ChannelForm {
+    #[serde(default)]
+    csrf: String,
+    channel: String,
+}
+
+/// Sends a test message to a channel.
+///
+/// # Errors
+/// Fails if the form is foreign, there is no such channel, or the message is not delivered.
+pub async fn test_channel(
+    State(hub): State<Arc<Hub>>,
+    Extension(caller): Extension<Caller>,
+    Form(form): Form<ChannelForm>,
+) -> Result<Redirect> {
+    check_form(&caller, &form.csrf)?;
+    caller.require(Scope::Admin)?;
+    hub.sender.send_test(&form.channel).await?;
+    hub.database
+        .log_action(&caller.name, "test channel", &form.channel)
+        .await?;
+    Ok(see("/settings#alerts"))
+}
+
+/// Returns a channel without its secrets.
+fn channel_row(channel: &AlertChannel) -> ChannelRow {
+    let (kind, to) = match &channel.target {
+        ChannelTarget::Webhook { url, .. } => ("webhook", receiver(url)),
+        ChannelTarget::Slack { url } => ("slack", receiver(url)),
+        ChannelTarget::Mail { to } => ("mail", to.join(", ")),
+    };
+    ChannelRow {
+        name: channel.name.clone(),
+        kind: kind.to_owned(),
+        to,
+        events: channel
+            .events
+            .iter()
+            .map(|event| event.name().to_owned())
+            .collect(),
+    }
+}
+
+/// Returns the host of a URL. Its path is often a secret.
+fn receiver(url: &Secret) -> String {
+    match url {
+        Secret::Text(url) => {
+            let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+            rest.split(['/', '?']).next().unwrap_or_default().to_owned()
+        }
+        Secret::File(path) => format!("the URL in {}", path.display()),
+    }
+}
+
+/// Returns the latest deliveries of all channels, the newest first.
+async fn deliveries(hub: &Hub) -> Result<Vec<DeliveryRow>> {
+    let mut rows = Vec::new();
+    for channel in &hub.config.alert {
+        for delivery in hub.database.deliveries(&channel.name, DELIVERIES).await? {
+            let alert: serde_json::Value = serde_json::from_str(&delivery.payload).unwrap_or_default();
+            let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+            rows.push(DeliveryRow {
+                time: delivery.created,
+                channel: delivery.channel,
+                event: text(&alert["event"]),
+                group: (text(&alert["group"]["id"]), text(&alert["group"]["title"])),
+                state: delivery.state,
+                attempts: delivery.attempts.unsigned_abs(),
+                problem: delivery.problem,
+            });
+        }
+    }
+    rows.sort_by_key(|row| std::cmp::Reverse(row.time));
+    Ok(rows)
 }
 
 /// Returns the pairs of a form (`application/x-www-form-urlencoded`).
