@@ -7,6 +7,7 @@
 //! | `crashes/ID/analysis.json` | what the child process read in the bundle |
 //! | `journal/DAY/HOUR/NAME.jsonl` | reports and first runs of builds, one JSON object a line |
 //! | `uploads/ID/NUMBER` | a part of an upload |
+//! | `builds/BUILDID/NAME.json` | the description of a debug file that came without a bundle |
 //! | `chunks/SHA1` | a chunk of a debug file |
 
 use crate::error::{Error, Result};
@@ -347,6 +348,12 @@ pub fn part(upload: &str, number: i64) -> String {
 #[must_use]
 pub fn chunk(sha1: &str) -> String {
     format!("chunks/{sha1}")
+}
+
+/// Returns the key of the description of a file of a build that came without a bundle.
+#[must_use]
+pub fn build_file(build_id: &str, name: &str) -> String {
+    format!("builds/{build_id}/{name}.json")
 }
 
 /// Returns bytes as lower-case hexadecimal digits.

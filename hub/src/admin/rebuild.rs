@@ -11,12 +11,13 @@ use crate::ingest::record::Recorder;
 use crate::ingest::regroup::{self, Symbolized};
 use crate::ingest::{journal, states};
 use crate::objects::{self, Objects};
+use crate::symbols::{self, store::StoredFile};
 use futures_util::TryStreamExt;
 use sqlx::AssertSqlSafe;
 use std::path::{Path, PathBuf};
 
 /// The tables that are computed from objects.
-const DERIVED: [&str; 16] = [
+const DERIVED: [&str; 17] = [
     "hosts",
     "builds",
     "host_builds",
@@ -33,6 +34,7 @@ const DERIVED: [&str; 16] = [
     "report_blobs",
     "build_files",
     "key_moves",
+    "missing_symbols",
 ];
 
 /// The numbers of a new index.
@@ -85,7 +87,38 @@ pub async fn fill(database: &Database, store: &Objects) -> Result<Rebuilt> {
         }
     }
     announce_silently(database, recorder.outbox()).await?;
+    restore_debug_files(database, store).await?;
     Ok(rebuilt)
+}
+
+/// Adds the rows of debug files that came without a bundle.
+async fn restore_debug_files(database: &Database, store: &Objects) -> Result<()> {
+    let mut described = Vec::new();
+    let mut listed = std::pin::pin!(store.list("builds"));
+    while let Some(object) = listed.try_next().await? {
+        described.push((object.changed, object.key));
+    }
+    // In the order in which they were stored, because a later upload counts.
+    described.sort_unstable();
+    for (_, key) in described {
+        let Some(bytes) = store.get(&key).await? else {
+            continue;
+        };
+        let file: serde_json::Result<StoredFile> = serde_json::from_slice(&bytes);
+        let Ok(file) = file else {
+            eprintln!("the description {key} is damaged");
+            continue;
+        };
+        if store.size(&objects::blob(&file.sha256)).await?.is_none() {
+            eprintln!(
+                "the file of build {} lacks the blob {}",
+                file.build_id, file.sha256
+            );
+            continue;
+        }
+        transact!(database, connection => { symbols::store::record(connection, &file).await })?;
+    }
+    Ok(())
 }
 
 /// Adds the rows of one stored bundle. Returns `false` if its objects are damaged or missing.

@@ -3,8 +3,8 @@
 use super::store::{self, Expected, Refusal, StoredFile};
 use super::upstream::{Answer, UpstreamError};
 use crate::analysis::ElfContents;
-use crate::clock::{self, HOUR, SECOND};
-use crate::database::blobs::{self, BuildFile, FileKind};
+use crate::clock::{HOUR, SECOND};
+use crate::database::blobs::{BuildFile, FileKind};
 use crate::database::transact;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
@@ -160,21 +160,8 @@ async fn source(hub: &Hub, path: &Path, build_id: &str, name: &str) -> Result<bo
     if length > MAX_SOURCE {
         return Ok(false);
     }
-    let (sha256, size) = hub.objects.put_file(path).await?;
-    let row = BuildFile {
-        build_id: build_id.to_owned(),
-        kind: FileKind::Source(name.to_owned()),
-        sha256,
-        name: store::plain_name(name),
-        size: i64::try_from(size).unwrap_or(i64::MAX),
-        origin: "upstream".to_owned(),
-        detail: 0,
-        created: clock::now(),
-    };
-    transact!(hub.database, connection => {
-        blobs::note(connection, &row.sha256, row.size).await?;
-        let _ = blobs::use_in_build(connection, &row).await?;
-        Ok(())
-    })?;
+    let source = name.strip_prefix("source/").unwrap_or(name);
+    let file = store::put_source(hub, path, build_id, source).await?;
+    record(hub, &file).await?;
     Ok(true)
 }

@@ -7,6 +7,9 @@ use crate::database::blobs::{self, BuildFile, FileKind};
 use crate::database::symbols;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
+use crate::objects;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use sqlx::AnyConnection;
 use std::path::Path;
 
@@ -42,8 +45,8 @@ impl From<Error> for Refusal {
     }
 }
 
-/// A file in the object store that no row names yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A file in the object store. Beside it is this description, from which the index can be rebuilt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredFile {
     /// The build id.
     pub build_id: String,
@@ -56,7 +59,25 @@ pub struct StoredFile {
     /// The name.
     pub name: String,
     /// `upload` or `upstream`.
-    pub origin: &'static str,
+    pub origin: String,
+    /// The path of a source file of the build. `None`: it is an ELF file.
+    #[serde(default)]
+    pub source: Option<String>,
+}
+
+impl StoredFile {
+    fn row(&self, kind: FileKind, size: i64) -> BuildFile {
+        BuildFile {
+            build_id: self.build_id.clone(),
+            kind,
+            sha256: self.sha256.clone(),
+            name: self.name.clone(),
+            size,
+            origin: self.origin.clone(),
+            detail: self.contents.detail(),
+            created: clock::now(),
+        }
+    }
 }
 
 /// Checks a file in a child process, and writes it to the object store.
@@ -67,7 +88,7 @@ pub async fn put(
     hub: &Hub,
     path: &Path,
     name: &str,
-    origin: &'static str,
+    origin: &str,
     expected: Expected<'_>,
 ) -> std::result::Result<StoredFile, Refusal> {
     let contents = match hub.supervisor()?.inspect(path).await {
@@ -96,15 +117,57 @@ pub async fn put(
         let text = "the file has neither code nor symbols nor debug information";
         return Err(Refusal::File(text.to_owned()));
     }
-    let (sha256, size) = hub.objects.put_file(path).await?;
-    Ok(StoredFile {
+    let (sha256, size) = put_blob(hub, path).await?;
+    let file = StoredFile {
         build_id,
         contents,
         sha256,
         size,
         name: plain_name(name),
-        origin,
-    })
+        origin: origin.to_owned(),
+        source: None,
+    };
+    describe(hub, &file).await?;
+    Ok(file)
+}
+
+/// Writes a source file of a build to the object store. Its content cannot be checked.
+///
+/// # Errors
+/// Fails if the object store or the database fails.
+pub async fn put_source(hub: &Hub, path: &Path, build_id: &str, source: &str) -> Result<StoredFile> {
+    let (sha256, size) = put_blob(hub, path).await?;
+    let file = StoredFile {
+        build_id: build_id.to_owned(),
+        contents: ElfContents::default(),
+        sha256,
+        size,
+        name: plain_name(source),
+        origin: "upstream".to_owned(),
+        source: Some(source.to_owned()),
+    };
+    describe(hub, &file).await?;
+    Ok(file)
+}
+
+/// Writes the description of a file. The same content can be several source files.
+async fn describe(hub: &Hub, file: &StoredFile) -> Result<()> {
+    let text = serde_json::to_vec(file).map_err(|error| Error::Invalid(error.to_string()))?;
+    let name = objects::hexadecimal(&Sha256::digest(&text));
+    hub.objects
+        .put(&objects::build_file(&file.build_id, &name), text)
+        .await
+}
+
+/// Stores a file as a blob that garbage collection keeps until a row names it.
+///
+/// # Errors
+/// Fails if the object store or the database fails.
+pub async fn put_blob(hub: &Hub, path: &Path) -> Result<(String, u64)> {
+    let (sha256, size) = objects::digest_of(path).await?;
+    hub.database.reserve_blob(&sha256).await?;
+    hub.objects.put_file_as(path, &sha256, size).await?;
+    Ok((sha256, size))
 }
 
 /// Makes a stored file visible. If it says more of functions than the hub knew, jobs read again the
@@ -115,6 +178,11 @@ pub async fn put(
 pub async fn record(connection: &mut AnyConnection, file: &StoredFile) -> Result<usize> {
     let size = i64::try_from(file.size).unwrap_or(i64::MAX);
     blobs::note(connection, &file.sha256, size).await?;
+    if let Some(source) = &file.source {
+        let row = file.row(FileKind::source(source), size);
+        let _ = blobs::use_in_build(connection, &row).await?;
+        return Ok(0);
+    }
     let detail = file.contents.detail();
     let mut is_news = false;
     let kinds = [
@@ -127,16 +195,7 @@ pub async fn record(connection: &mut AnyConnection, file: &StoredFile) -> Result
             continue;
         }
         let is_debuginfo = kind == FileKind::Debuginfo;
-        let row = BuildFile {
-            build_id: file.build_id.clone(),
-            kind,
-            sha256: file.sha256.clone(),
-            name: file.name.clone(),
-            size,
-            origin: file.origin.to_owned(),
-            detail,
-            created: clock::now(),
-        };
+        let row = file.row(kind, size);
         is_news |= blobs::use_in_build(connection, &row).await? && is_debuginfo;
     }
     if is_news {
