@@ -108,7 +108,7 @@ pub struct Symbols {
     pub public: bool,
     /// The addresses of debuginfod servers that are asked for files that the hub has not got.
     pub upstream: Vec<String>,
-    /// Internal networks and hosts that upstream servers may have: `10.1.0.0/16`, `symbols.internal`.
+    /// Internal networks and hosts of upstream servers, such as `10.1.0.0/16`.
     pub allowed_addresses: Vec<String>,
     /// The largest file of an upstream server in bytes.
     pub upstream_bytes: u64,

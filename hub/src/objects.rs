@@ -211,8 +211,9 @@ impl Objects {
         Ok(Some(size))
     }
 
-    /// Makes a new file with the content of an object. In a local store, that is another name of the
-    /// same file. Returns `false` if there is no such object.
+    /// Makes a new file with the content of an object. Returns `false` if there is no such object.
+    ///
+    /// In a local store, the new file is another name of the same file.
     ///
     /// # Errors
     /// Fails if the store or the file fails.

@@ -15,7 +15,7 @@ const DATABASE: &str = "hub.db";
 /// The directory of objects.
 const OBJECTS: &str = "objects";
 /// The objects that a backup has. Uploads that are not complete are left out.
-const PREFIXES: [&str; 3] = ["journal", "crashes", "blobs"];
+const PREFIXES: [&str; 4] = ["journal", "crashes", "builds", "blobs"];
 
 /// The numbers of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -65,6 +65,8 @@ pub async fn fill(database: &Database, store: &Objects) -> Result<Rebuilt> {
         damaged,
         ..Rebuilt::default()
     };
+    // Before the bundles, whose analyses had these files or were made again with them.
+    restore_debug_files(database, store).await?;
     let mut crashes = Vec::new();
     let mut listed = std::pin::pin!(store.list("crashes"));
     while let Some(object) = listed.try_next().await? {
@@ -87,7 +89,6 @@ pub async fn fill(database: &Database, store: &Objects) -> Result<Rebuilt> {
         }
     }
     announce_silently(database, recorder.outbox()).await?;
-    restore_debug_files(database, store).await?;
     Ok(rebuilt)
 }
 

@@ -79,7 +79,7 @@ async fn store(desk: &Desk, number: u64, function: &str) -> String {
             sha256: module,
             size: module_size,
             is_verified: true,
-            detail: 0,
+            detail: 2,
         }],
     };
     let analysis = analysis(function);

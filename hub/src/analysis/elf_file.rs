@@ -40,7 +40,7 @@ pub struct ElfArguments {
     pub limits: ChildLimits,
 }
 
-/// What to do with an ELF file.
+/// The tasks of the child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ElfTask {
     /// Reads what the file has.
@@ -95,8 +95,9 @@ pub struct ElfResult {
     pub has_section: bool,
 }
 
-/// Confines this process, does the task, and writes the result. Returns the exit status. The reason
-/// of a failure is one sentence on standard error.
+/// Confines this process, does the task, and writes the result. Returns the exit status.
+///
+/// The reason of a failure is one sentence on standard error.
 #[must_use]
 pub fn run(arguments: &ElfArguments) -> ExitCode {
     let done = confine(&arguments.limits)
@@ -151,8 +152,8 @@ pub fn inspect(path: &Path) -> Result<ElfContents, String> {
 /// no such section, or no content of it.
 ///
 /// # Errors
-/// Fails with one sentence if the file cannot be read or is no whole ELF file, or the new file cannot
-/// be written.
+/// Fails with one sentence if the file cannot be read, if it is no whole ELF file, or if the new
+/// file cannot be written.
 pub fn copy_section(path: &Path, name: &str, target: &Path) -> Result<bool, String> {
     let data = ReadCache::new(open(path)?);
     let range = match kind(&data)? {

@@ -197,8 +197,8 @@ impl Supervisor {
         Ok(result.contents)
     }
 
-    /// Copies a section of an ELF file to a new file in a child process. Returns `false` if the file
-    /// has no such section.
+    /// Copies a section of an ELF file to a new file, in a child process. Returns `false` if there
+    /// is no such section.
     ///
     /// # Errors
     /// Fails as [`Self::analyze`] does.

@@ -63,7 +63,7 @@ pub struct BuildFile {
     pub size: i64,
     /// Where it came from: `bundle`, `upload` or `upstream`.
     pub origin: String,
-    /// What it says of functions: 0 nothing, 1 their names, 2 lines and variables too.
+    /// The detail of its functions: 0 nothing, 1 their names, 2 lines and variables too.
     pub detail: i64,
     /// The time at which it came.
     pub created: i64,

@@ -13,9 +13,9 @@ use sqlx::Row;
 pub enum AssemblyState {
     /// A job makes it.
     Assembling,
-    /// It is stored.
+    /// Stored.
     Stored,
-    /// It is refused.
+    /// Refused.
     Refused,
 }
 

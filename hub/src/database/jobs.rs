@@ -59,7 +59,7 @@ pub enum JobQueue {
 }
 
 impl JobQueue {
-    /// Returns the statements that look for a due job, and that lease it.
+    /// Returns the statements that search a due job, and that lease it.
     const fn statements(self) -> (&'static str, &'static str) {
         match self {
             Self::Work => (

@@ -70,8 +70,7 @@ pub async fn set_symbolized(connection: &mut AnyConnection, report: &str, time: 
 }
 
 impl Database {
-    /// Returns the time at which symbols that came after the bundle were applied to a report. `None`:
-    /// none were.
+    /// Returns the time at which late symbols were applied to a report. `None`: none were.
     ///
     /// # Errors
     /// Fails if the database fails.

@@ -55,7 +55,7 @@ pub struct StoredModule {
     pub size: u64,
     /// Whether the file itself has the build id.
     pub is_verified: bool,
-    /// What it says of functions: 0 nothing, 1 their names, 2 lines and variables too.
+    /// The detail of its functions: 0 nothing, 1 their names, 2 lines and variables too.
     #[serde(default)]
     pub detail: i64,
 }

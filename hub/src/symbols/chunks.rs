@@ -36,13 +36,13 @@ pub enum FileState {
     Missing(Vec<String>),
     /// A job makes the file.
     Assembling,
-    /// It is stored, with this build id and name.
+    /// Stored, with this build id and name.
     Stored(String, String),
-    /// It is refused.
+    /// Refused, with the reason.
     Refused(String),
 }
 
-/// A file that a client wants to be made of chunks.
+/// A file to make of chunks.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The name.
@@ -183,7 +183,7 @@ async fn assemble_one(hub: &Hub, sender: &str, sha1: &str, wanted: Wanted) -> Re
     Ok(FileState::Assembling)
 }
 
-/// Returns the state of a known assembly. `None`: it is to be made anew.
+/// Returns the state of a known assembly. `None`: it must be made again.
 async fn known_state(hub: &Hub, known: Assembly) -> Result<Option<FileState>> {
     Ok(match known.state {
         AssemblyState::Assembling => Some(FileState::Assembling),

@@ -1,5 +1,4 @@
-//! Identifiers of debug files in Sentry's API: the first 16 bytes of the build id as a little-endian
-//! GUID.
+//! Identifiers of debug files in Sentry's API: the first 16 bytes of the build id as a GUID.
 
 /// The bytes of a GUID.
 const BYTES: usize = 16;

@@ -1,4 +1,4 @@
-//! Files of builds: those that the hub has, and else those of upstream servers, which it then keeps.
+//! Files of builds: those of the hub, and else those of upstream servers, which it then keeps.
 
 use super::store::{self, Expected, Refusal, StoredFile};
 use super::upstream::{Answer, UpstreamError};
@@ -20,7 +20,7 @@ const MAX_SOURCE: u64 = 16 << 20;
 
 /// Returns a file of a build. `None`: neither the hub nor an upstream server has it.
 ///
-/// A file that is being fetched arrives even if nobody waits for it any more.
+/// A download ends even if its client no longer waits.
 ///
 /// # Errors
 /// Fails if the hub itself fails.

@@ -19,6 +19,8 @@ struct Hub {
     child: Child,
     address: String,
     token: String,
+    /// Tokens that may only upload, and only read.
+    wrong_tokens: [String; 2],
     folder: tempfile::TempDir,
 }
 
@@ -69,11 +71,13 @@ impl Hub {
             command.arg("--data").arg(&data).stdin(Stdio::null());
             command
         };
-        let made = hub(&["token", "tests", "--scope", "ingest", "--scope", "read"])
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let token = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+        let token = |scopes: &[&str]| {
+            let made = hub(&[&["token", "tests"], scopes].concat()).output().unwrap();
+            assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+            String::from_utf8(made.stdout).unwrap().trim().to_owned()
+        };
+        let wrong_tokens = [token(&["--scope", "ingest"]), token(&["--scope", "read"])];
+        let token = token(&["--scope", "ingest", "--scope", "read"]);
         let log = fs::File::create(folder.path().join("log")).unwrap();
         let mut child = hub(&[]).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();
@@ -85,6 +89,7 @@ impl Hub {
             child,
             address,
             token,
+            wrong_tokens,
             folder,
         }
     }
@@ -298,6 +303,7 @@ fn late_debug_file_regroups_within_a_minute() {
     let page = hub.get(&format!("/c/{id}"));
     let page = String::from_utf8(page.body).unwrap();
     assert!(page.contains("ledger.c"), "{page}");
+    assert!(page.contains("New symbols were applied"), "{page}");
     // A second crash finds the symbols at once.
     let again = tempfile::tempdir().unwrap();
     let bundle = again.path().join("again.bundle");
@@ -306,6 +312,36 @@ fn late_debug_file_regroups_within_a_minute() {
         &["-r".as_ref(), stripped.bundle.as_os_str(), bundle.as_os_str()],
     );
     assert_eq!(hub.title_of_stored(&hub.push(&bundle)), hub.title().unwrap());
+}
+
+#[test]
+fn rebuilt_index_has_uploaded_debug_files() {
+    let Some(program) = program() else { return };
+    let (mut hub, stripped) = (Hub::start(&program, ""), Stripped::new());
+    let path = format!("/buildid/{}/debuginfo", stripped.build_id);
+    assert_eq!(hub.upload(&stripped.debug(), &stripped.build_id), 201);
+    let _ = hub.wait_for(&path, 200);
+    hub.child.kill().unwrap();
+    let _ = hub.child.wait().unwrap();
+    let (config, data) = (hub.folder.path().join("hub.toml"), hub.folder.path().join("data"));
+    let command = || {
+        let mut command = Command::new(&program);
+        command.arg("--config").arg(&config).arg("--data").arg(&data);
+        command
+    };
+    let rebuilt = command().arg("rebuild-index").output().unwrap();
+    assert!(
+        rebuilt.status.success(),
+        "{}",
+        String::from_utf8_lossy(&rebuilt.stderr)
+    );
+    let mut child = command().stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    hub.child = child;
+    assert_eq!(hub.get(&path).body, fs::read(stripped.debug()).unwrap());
 }
 
 #[test]
@@ -343,7 +379,7 @@ fn sentry_cli_uploads_debug_files() {
     let (is_done, text) = upload(&stripped.debug(), &[]);
     assert!(is_done && text.contains("OK"), "{text}\n{}", hub.log());
     hub.wait_for_title("post");
-    // What is there already is not sent again.
+    // A file that is there already is not sent again.
     let (is_done, text) = upload(&stripped.debug(), &[]);
     assert!(is_done && !text.contains("Uploaded 1"), "{text}");
     // The hub takes no source files, and says so.
@@ -477,6 +513,15 @@ fn strangers_and_traversal_get_nothing() {
         let wrong = [format!("Authorization: Bearer bthub_{}", "0".repeat(64))];
         assert_eq!(hub.request("GET", &path, &wrong, b"").status, 401, "{path}");
     }
+    let [uploads, reads] = &hub.wrong_tokens;
+    for (path, token) in [
+        (format!("{base}/debuginfo"), uploads),
+        (format!("{base}/section/.text"), uploads),
+        ("/api/0/organizations/team/chunk-upload/".to_owned(), reads),
+    ] {
+        let wrong = [format!("Authorization: Bearer {token}")];
+        assert_eq!(hub.request("GET", &path, &wrong, b"").status, 403, "{path}");
+    }
     let headers = hub.folder.path().join("headers");
     fs::write(&headers, format!("{}\n", hub.authorization())).unwrap();
     let debug = fs::read(stripped.debug()).unwrap();
@@ -590,7 +635,7 @@ fn upstream_files_are_fetched_checked_and_kept() {
     let other = Hub::start(&program, &symbols);
     let id = other.push(&stripped.bundle);
     let _ = other.title_of_stored(&id);
-    // The hub looks for missing symbols by itself.
+    // The hub asks for missing symbols by itself.
     other.wait_for_title("post");
     drop(upstream);
     assert_eq!(other.get(&path).body, fs::read(stripped.debug()).unwrap());

@@ -23,7 +23,7 @@ const MAX_PATH: usize = 4096;
 /// Returns the debug information of a build. A stripped file never is.
 ///
 /// # Errors
-/// Fails if nobody has it.
+/// Fails if neither the hub nor an upstream server has it.
 pub async fn debuginfo(
     State(hub): State<Arc<Hub>>,
     Path(id): Path<String>,
@@ -36,7 +36,7 @@ pub async fn debuginfo(
 /// Returns the executable or library of a build.
 ///
 /// # Errors
-/// Fails if nobody has it.
+/// Fails if neither the hub nor an upstream server has it.
 pub async fn executable(
     State(hub): State<Arc<Hub>>,
     Path(id): Path<String>,
@@ -49,7 +49,7 @@ pub async fn executable(
 /// Returns a section of the debug file, or else of the executable.
 ///
 /// # Errors
-/// Fails if nobody has it.
+/// Fails if neither the hub nor an upstream server has it.
 pub async fn section(
     State(hub): State<Arc<Hub>>,
     Path((id, name)): Path<(String, String)>,
@@ -87,7 +87,7 @@ pub async fn section(
 /// Returns a source file of a build, from upstream servers.
 ///
 /// # Errors
-/// Fails if nobody has it.
+/// Fails if neither the hub nor an upstream server has it.
 pub async fn source(
     State(hub): State<Arc<Hub>>,
     Path((id, path)): Path<(String, String)>,

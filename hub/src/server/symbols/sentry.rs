@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub const REQUEST_LIMIT: usize = 20 << 20;
 /// The most bytes of a request to assemble files.
 pub const ASSEMBLY_LIMIT: usize = 8 << 20;
-/// The most bytes of chunks in a request, as clients are told.
+/// The most bytes of chunks in a request of a client that keeps to the limits.
 const REQUEST: usize = 16 << 20;
 /// The most chunks in a request.
 const CHUNKS: usize = 16;
