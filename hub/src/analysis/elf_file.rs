@@ -95,7 +95,7 @@ pub struct ElfResult {
     pub has_section: bool,
 }
 
-/// Confines this process, does the task, and writes the result. Returns the exit status.
+/// Confines this process, does the task, writes the result, and returns the exit status.
 ///
 /// The reason of a failure is one sentence on standard error.
 #[must_use]

@@ -156,8 +156,8 @@ async fn commit(
     })
 }
 
-/// Adds a job for each debug file that an analysis lacked. If the file came during the analysis, the
-/// job reads the bundle again. Else it fetches the file from upstream servers.
+/// Adds a job for each debug file that an analysis lacked. If the file came during the analysis,
+/// the job reads the bundle again. Else it fetches the file from upstream servers.
 ///
 /// # Errors
 /// Fails if the database fails.
