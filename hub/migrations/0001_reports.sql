@@ -145,7 +145,9 @@ CREATE INDEX reports_by_bundle ON reports (bundle, time);
 -- Segments of the journal that the database has.
 CREATE TABLE segments (
     name TEXT PRIMARY KEY,
-    committed BIGINT NOT NULL
+    committed BIGINT NOT NULL,
+    -- 1 if retention removed the reports that have no row from the object.
+    shortened BIGINT NOT NULL DEFAULT 0
 );
 
 -- Objects by content, and who uses them.

@@ -1,4 +1,4 @@
-//! Work on all data of a hub: retention, garbage collection, the index anew, backups.
+//! Work on all data of a hub: retention, garbage collection, new indexes, backups.
 
 pub mod backup;
 pub mod decisions;

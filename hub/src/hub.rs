@@ -32,9 +32,9 @@ pub struct Hub {
     pub objects: Objects,
     /// The journal.
     pub journal: Journal<Recorder>,
-    /// The rule by which entries of the journal are applied.
+    /// The recorder of the journal's entries.
     pub recorder: Recorder,
-    /// What sends alerts.
+    /// The sender of alerts.
     pub sender: Arc<Sender>,
     /// The requests per token.
     pub rates: Rates,

@@ -29,7 +29,7 @@
 //! | [`symbols`] | debug files by build id, upstream servers | HTTP routes |
 //! | [`notify`] | alerts to webhooks and mail | HTTP routes |
 //! | [`ingest`] | reports, uploads, accepted bundles | HTTP routes |
-//! | [`admin`] | backup, restore, garbage collection, rebuilding of the index | HTTP routes |
+//! | [`admin`] | backup, restore, garbage collection, new indexes | HTTP routes |
 //! | [`server`] | routes, authentication, pages | SQL, objects: it calls the others |
 //!
 //! # Invariants

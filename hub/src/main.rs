@@ -75,8 +75,8 @@ enum Command {
     /// Removes reports and bundles beyond the retention, and files that nothing uses. The hub does
     /// so every hour by itself.
     Gc,
-    /// Computes the database anew from the stored objects, and keeps people's decisions. No hub may
-    /// run meanwhile.
+    /// Computes the database from the stored objects, and keeps people's decisions. No hub may run
+    /// at the same time.
     RebuildIndex,
     /// Writes a backup to a directory, or brings an earlier one up to date. The hub may run.
     Backup {

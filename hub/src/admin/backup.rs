@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::objects::Objects;
 use futures_util::TryStreamExt;
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The file with decisions.
@@ -29,12 +30,17 @@ pub struct Copied {
 }
 
 /// Writes a backup to a directory. A directory with an earlier backup gets what is new. The hub may
-/// run meanwhile.
+/// run at the same time.
 ///
 /// # Errors
 /// Fails if the directory, the database or the object store fails.
 pub async fn backup(database: &Database, store: &Objects, directory: &Path) -> Result<Copied> {
-    fs::create_dir_all(directory).map_err(Error::file("create", directory))?;
+    // A backup has the memory of programs and hashes of tokens.
+    let mut builder = fs::DirBuilder::new();
+    let builder = builder.recursive(true).mode(0o700);
+    builder
+        .create(directory)
+        .map_err(Error::file("create", directory))?;
     // The database is first: all objects that it names are there when they are copied.
     let lines = decisions::export(database).await?;
     write_whole(&directory.join(DECISIONS), lines.as_bytes())?;

@@ -1,4 +1,4 @@
-//! What people decided, as JSON lines: the part of the database that no object has.
+//! People's decisions, as JSON lines: the part of the database that no object has.
 
 use crate::database::{Database, transact};
 use crate::error::{Error, Result};

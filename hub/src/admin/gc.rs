@@ -1,7 +1,7 @@
 //! Garbage collection: objects and files that no row names, after a day.
 //!
-//! A blob is marked first, and deleted by a later run. Who is about to use a blob removes its mark
-//! before the look for the object, see [`Database::reserve_blob`].
+//! A blob is marked first, and deleted by a later run. A job that will use a blob removes its mark
+//! before it checks the object, see [`Database::reserve_blob`].
 
 use crate::clock::{DAY, HOUR};
 use crate::database::Database;
@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 const YOUNG: i64 = DAY;
 /// The time between the mark of a blob and its deletion.
 const MARKED: i64 = HOUR;
-/// Uploads that are removed between two looks for more.
+/// Uploads that are removed between two queries.
 const BATCH: i64 = 100;
 
 /// The numbers of removed objects.

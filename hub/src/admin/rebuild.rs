@@ -1,4 +1,4 @@
-//! The index anew: a database from the journal and the descriptions of crashes.
+//! `rebuild-index`: a database from the journal and the descriptions of crashes.
 
 use super::decisions;
 use crate::analysis::Analysis;
@@ -14,7 +14,11 @@ use crate::objects::{self, Objects};
 use crate::symbols::{self, store::StoredFile};
 use futures_util::TryStreamExt;
 use sqlx::AssertSqlSafe;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+
+/// The start of each file of SQLite.
+const HEADER: &[u8; 16] = b"SQLite format 3\0";
 
 /// The tables that are computed from objects.
 const DERIVED: [&str; 17] = [
@@ -231,7 +235,7 @@ fn move_database(from: &Path, to: &Path) -> Result<()> {
 async fn in_new_file(path: &Path, store: &Objects) -> Result<Rebuilt> {
     let mut kept = None;
     if path.exists() {
-        match read_decisions(&sqlite_address(path)).await {
+        match read_decisions(path).await {
             Ok(lines) => kept = Some(lines),
             Err(error) => {
                 eprintln!("the old database cannot be read, so people's decisions are lost: {error}");
@@ -258,8 +262,15 @@ async fn in_new_file(path: &Path, store: &Objects) -> Result<Rebuilt> {
     Ok(rebuilt)
 }
 
-async fn read_decisions(address: &str) -> Result<String> {
-    let database = Database::open(address).await?;
+async fn read_decisions(path: &Path) -> Result<String> {
+    let mut start = [0; HEADER.len()];
+    let mut file = std::fs::File::open(path).map_err(Error::file("open", path))?;
+    // Attempts to open another file as a database end after a long time-out only.
+    if file.read_exact(&mut start).is_err() || start != *HEADER {
+        let path = path.display();
+        return Err(Error::Invalid(format!("{path} is no database of SQLite")));
+    }
+    let database = Database::open(&sqlite_address(path)).await?;
     let lines = decisions::export(&database).await;
     database.close().await;
     lines

@@ -7,9 +7,8 @@ use crate::error::Result;
 use crate::ingest::entry::{Entry, from_lines, to_lines};
 use crate::ingest::journal;
 use crate::objects::{self, Objects};
-use futures_util::TryStreamExt;
 
-/// The keys whose reports are removed between two looks for more.
+/// The keys whose reports are removed between two queries.
 const BATCH: i64 = 100;
 
 /// The numbers of removed rows.
@@ -59,34 +58,41 @@ pub async fn run(database: &Database, store: &Objects, retention: &Retention, no
 /// Removes reports without a row from segments of the journal before a time. First runs of builds
 /// stay, because they order builds.
 async fn shorten_journal(database: &Database, store: &Objects, before: i64) -> Result<()> {
-    let last_day = before.div_euclid(DAY);
-    let mut listed = std::pin::pin!(store.list("journal"));
-    while let Some(object) = listed.try_next().await? {
-        let name = object.key.trim_start_matches("journal/").to_owned();
-        let day = name.split('/').next().and_then(|day| day.parse::<i64>().ok());
+    loop {
         // A report can be received long after its crash, but not before.
-        if day.is_none_or(|day| day >= last_day) || object.size == 0 {
-            continue;
+        let names = database.long_segments(before.div_euclid(DAY), BATCH).await?;
+        if names.is_empty() {
+            return Ok(());
         }
-        let Some(lines) = store.get(&object.key).await? else {
-            continue;
+        for name in names {
+            shorten(database, store, &name).await?;
+            database.set_shortened(&name).await?;
+        }
+    }
+}
+
+async fn shorten(database: &Database, store: &Objects, name: &str) -> Result<()> {
+    let key = journal::key(name);
+    let Some(lines) = store.get(&key).await? else {
+        return Ok(());
+    };
+    let (entries, _) = from_lines(&lines);
+    let count = entries.len();
+    let mut kept = Vec::new();
+    for entry in entries {
+        let is_kept = match &entry {
+            Entry::Report { report, .. } => database.has_report(report.id.as_str()).await?,
+            Entry::Host { .. } | Entry::Run { .. } => true,
         };
-        let (entries, damaged) = from_lines(&lines);
-        let count = entries.len();
-        let mut kept = Vec::new();
-        for entry in entries {
-            let is_kept = match &entry {
-                Entry::Report { report, .. } => database.has_report(report.id.as_str()).await?,
-                Entry::Host { .. } | Entry::Run { .. } => true,
-            };
-            if is_kept {
-                kept.push(entry);
-            }
+        if is_kept {
+            kept.push(entry);
         }
-        let is_known = database.has_segment(&name).await?;
-        if is_known && damaged == 0 && kept.len() < count {
-            store.put(&journal::key(&name), to_lines(&kept)).await?;
-        }
+    }
+    if kept.is_empty() {
+        return store.delete(&key).await;
+    }
+    if kept.len() < count {
+        store.put(&key, to_lines(&kept)).await?;
     }
     Ok(())
 }

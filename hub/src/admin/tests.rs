@@ -1,4 +1,4 @@
-//! Retention, garbage collection, the index anew and backups on a hub without HTTP.
+//! Retention, garbage collection, new indexes and backups on a hub without HTTP.
 
 use super::{backup, decisions, gc, rebuild, retention};
 use crate::analysis::{Analysis, Cause, FrameView, Snapshot, StackView};
@@ -10,7 +10,7 @@ use crate::database::{Database, groups, stack_keys, transact};
 use crate::ingest::accept::{StoredCrash, StoredModule, store_rows};
 use crate::ingest::act::act;
 use crate::ingest::regroup::{self, Symbolized};
-use crate::ingest::tests::{Desk, crash, id, symbolized};
+use crate::ingest::tests::{TestHub, crash, id, symbolized};
 use crate::lifecycle::Action;
 use crate::objects::{self, Objects};
 use std::collections::BTreeMap;
@@ -54,19 +54,19 @@ fn analysis(function: &str) -> Analysis {
 }
 
 /// Stores a blob with some content.
-async fn blob(desk: &Desk, content: &str) -> (String, u64) {
+async fn blob(hub: &TestHub, content: &str) -> (String, u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("blob");
     std::fs::write(&path, content).unwrap();
-    desk.objects.put_file(&path).await.unwrap()
+    hub.objects.put_file(&path).await.unwrap()
 }
 
 /// Stores the bundle of a report with all its objects. All bundles have one module in common.
-async fn store(desk: &Desk, number: u64, function: &str) -> String {
+async fn store(hub: &TestHub, number: u64, function: &str) -> String {
     let report = id(number).to_string();
-    let row = desk.database.report(&report).await.unwrap();
-    let (bundle, size) = blob(desk, &format!("bundle of {number}")).await;
-    let (module, module_size) = blob(desk, "module").await;
+    let row = hub.database.report(&report).await.unwrap();
+    let (bundle, size) = blob(hub, &format!("bundle of {number}")).await;
+    let (module, module_size) = blob(hub, "module").await;
     let stored = StoredCrash {
         report: serde_json::from_str(&row.report).unwrap(),
         received: row.received,
@@ -84,15 +84,15 @@ async fn store(desk: &Desk, number: u64, function: &str) -> String {
     };
     let analysis = analysis(function);
     let text = serde_json::to_vec(&analysis).unwrap();
-    desk.objects.put(&objects::analysis(&report), text).await.unwrap();
+    hub.objects.put(&objects::analysis(&report), text).await.unwrap();
     let text = serde_json::to_vec(&stored).unwrap();
-    desk.objects.put(&objects::crash(&report), text).await.unwrap();
+    hub.objects.put(&objects::crash(&report), text).await.unwrap();
     let symbolized = Symbolized::of(&analysis);
-    let group: crate::Result<String> = transact!(desk.database, connection => {
+    let group: crate::Result<String> = transact!(hub.database, connection => {
         store_rows(connection, &report, &stored).await?;
         let key = stack_keys::find(connection, &row.key).await?.unwrap();
         let moment = (clock::now(), "symbols");
-        let group = regroup::regroup(connection, &desk.outbox, &key, &symbolized, &row, moment).await?;
+        let group = regroup::regroup(connection, &hub.outbox, &key, &symbolized, &row, moment).await?;
         groups::recount(connection, &group).await?;
         Ok(group)
     });
@@ -137,27 +137,33 @@ async fn dump(database: &Database) -> Vec<String> {
     lines
 }
 
+/// Returns the rows of some kinds.
+async fn dump_of(database: &Database, kinds: &[&str]) -> Vec<String> {
+    let is_kept = |line: &String| kinds.iter().any(|kind| line.starts_with(kind));
+    dump(database).await.into_iter().filter(is_kept).collect()
+}
+
 /// Fills a hub: two groups with moved keys, one that keeps its addresses, and decisions.
-async fn fill(desk: &Desk, now: i64) {
-    desk.run("web-1", "1.0", now - 90 * HOUR).await;
-    desk.run("web-1", "2.0", now - 80 * HOUR).await;
+async fn fill(hub: &TestHub, now: i64) {
+    hub.run("web-1", "1.0", now - 90 * HOUR).await;
+    hub.run("web-1", "2.0", now - 80 * HOUR).await;
     for number in 0..60_u64 {
         let build = if number < 30 { "1.0" } else { "2.0" };
         let time = now - (60 - number as i64) * HOUR;
-        desk.take(vec![crash(number, number % 4, build, time)]).await;
+        hub.take(vec![crash(number, number % 4, build, time)]).await;
     }
     // Two keys have one function, one has another, and one stays with its addresses.
     for (number, function) in [(0, "audit"), (1, "audit"), (2, "close_account"), (4, "audit")] {
-        store(desk, number, function).await;
+        store(hub, number, function).await;
     }
-    let report = desk.database.report(id(2).as_str()).await.unwrap();
-    let group = desk.database.group_of_key(&report.key).await.unwrap();
-    desk.database.assign_group(&group, Some("ada")).await.unwrap();
-    desk.database.pin_report(id(1).as_str(), true).await.unwrap();
+    let report = hub.database.report(id(2).as_str()).await.unwrap();
+    let group = hub.database.group_of_key(&report.key).await.unwrap();
+    hub.database.assign_group(&group, Some("ada")).await.unwrap();
+    hub.database.pin_report(id(1).as_str(), true).await.unwrap();
     let action = Action::Resolve {
         build: Some("3.0".to_owned()),
     };
-    act(&desk.database, &desk.outbox, &group, &action, "ada")
+    act(&hub.database, &hub.outbox, &group, &action, "ada")
         .await
         .unwrap();
 }
@@ -165,11 +171,11 @@ async fn fill(desk: &Desk, now: i64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn rebuilt_index_equals_the_index() {
     for test in TestDatabase::all().await {
-        let desk = Desk::new(&test);
-        fill(&desk, clock::now()).await;
+        let hub = TestHub::new(&test);
+        fill(&hub, clock::now()).await;
         let before = dump(&test.database).await;
         test.database.close().await;
-        let rebuilt = rebuild::run(&test.address, test.folder(), &desk.objects)
+        let rebuilt = rebuild::run(&test.address, test.folder(), &hub.objects)
             .await
             .unwrap();
         assert_eq!((rebuilt.bundles, rebuilt.broken, rebuilt.damaged), (4, 0, 0));
@@ -193,8 +199,8 @@ async fn rebuilt_index_equals_the_index() {
 #[tokio::test(flavor = "multi_thread")]
 async fn index_is_rebuilt_without_the_old_one() {
     let test = TestDatabase::sqlite().await;
-    let desk = Desk::new(&test);
-    fill(&desk, clock::now()).await;
+    let hub = TestHub::new(&test);
+    fill(&hub, clock::now()).await;
     let kept = |lines: Vec<String>| -> Vec<String> {
         let decided = ["group ", "audit ", "change ", "comment "];
         let is_kept = |line: &String| !decided.iter().any(|name| line.starts_with(name));
@@ -205,7 +211,7 @@ async fn index_is_rebuilt_without_the_old_one() {
     test.database.close().await;
     std::fs::write(test.folder().join("hub.db"), "no database").unwrap();
     let _ = std::fs::remove_file(test.folder().join("hub.db-wal"));
-    rebuild::run(&test.address, test.folder(), &desk.objects)
+    rebuild::run(&test.address, test.folder(), &hub.objects)
         .await
         .unwrap();
     let database = Database::open(&test.address).await.unwrap();
@@ -218,19 +224,19 @@ async fn index_is_rebuilt_without_the_old_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn restored_backup_equals_the_hub() {
     for test in TestDatabase::all().await {
-        let desk = Desk::new(&test);
-        fill(&desk, clock::now()).await;
+        let hub = TestHub::new(&test);
+        fill(&hub, clock::now()).await;
         let before = dump(&test.database).await;
         let directory = test.folder().join("backup");
-        let copied = backup::backup(&test.database, &desk.objects, &directory)
+        let copied = backup::backup(&test.database, &hub.objects, &directory)
             .await
             .unwrap();
         assert!(copied.objects > 60, "{copied:?}");
-        let again = backup::backup(&test.database, &desk.objects, &directory)
+        let again = backup::backup(&test.database, &hub.objects, &directory)
             .await
             .unwrap();
         assert_eq!(again.known, 5, "{}", test.name());
-        let error = backup::restore(&test.address, test.folder(), &desk.objects, &directory)
+        let error = backup::restore(&test.address, test.folder(), &hub.objects, &directory)
             .await
             .unwrap_err();
         assert!(
@@ -257,31 +263,30 @@ async fn restored_backup_equals_the_hub() {
 #[tokio::test(flavor = "multi_thread")]
 async fn old_reports_go_and_pinned_ones_stay() {
     for test in TestDatabase::all().await {
-        let desk = Desk::new(&test);
+        let hub = TestHub::new(&test);
         let now = clock::now();
-        fill(&desk, now).await;
+        fill(&hub, now).await;
         let days = Retention { days: 1, gib: 500 };
-        let removed = retention::run(&desk.database, &desk.objects, &days, now)
+        let removed = retention::run(&hub.database, &hub.objects, &days, now)
             .await
             .unwrap();
         // Hours 60 to 25 before now are over, but for the pinned report.
         assert!((34..=36).contains(&removed.reports), "{removed:?}");
         assert_eq!(removed.bundles, 0);
-        let left = desk.count("SELECT COUNT(*) FROM reports").await;
+        let left = hub.count("SELECT COUNT(*) FROM reports").await;
         assert_eq!(left, 60 - removed.reports as i64);
         let counted = "SELECT CAST(SUM(reports) AS BIGINT) FROM groups";
-        assert_eq!(desk.count(counted).await, left, "{}", test.name());
+        assert_eq!(hub.count(counted).await, left, "{}", test.name());
         let hours = "SELECT CAST(SUM(reports) AS BIGINT) FROM group_hours";
-        assert_eq!(desk.count(hours).await, left);
+        assert_eq!(hub.count(hours).await, left);
         assert_eq!(
-            desk.count("SELECT CAST(SUM(bundles) AS BIGINT) FROM groups")
-                .await,
+            hub.count("SELECT CAST(SUM(bundles) AS BIGINT) FROM groups").await,
             1
         );
-        assert!(desk.database.has_report(id(1).as_str()).await.unwrap());
+        assert!(hub.database.has_report(id(1).as_str()).await.unwrap());
         // First runs of builds still order them.
         assert_eq!(
-            desk.count("SELECT COUNT(*) FROM builds WHERE first_ran IS NOT NULL")
+            hub.count("SELECT COUNT(*) FROM builds WHERE first_ran IS NOT NULL")
                 .await,
             2
         );
@@ -289,22 +294,55 @@ async fn old_reports_go_and_pinned_ones_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn journal_of_expired_reports_is_shortened() {
+    for test in TestDatabase::all().await {
+        let hub = TestHub::new(&test);
+        let now = clock::now();
+        fill(&hub, now).await;
+        // All but the pinned report are over, as if seen in 100 days.
+        let days = Retention { days: 90, gib: 500 };
+        let later = now + 100 * DAY;
+        let removed = retention::run(&hub.database, &hub.objects, &days, later)
+            .await
+            .unwrap();
+        assert_eq!(removed.reports, 59, "{}", test.name());
+        assert_eq!(hub.count("SELECT COUNT(*) FROM reports").await, 1);
+        // Blobs without a use are garbage, which an index from the objects does not have.
+        let much_later = later + 2 * HOUR;
+        for time in [later, much_later] {
+            gc::run(&hub.database, &hub.objects, test.folder(), time)
+                .await
+                .unwrap();
+        }
+        let before = dump_of(&test.database, &["report ", "blob ", "use ", "file "]).await;
+        test.database.close().await;
+        rebuild::run(&test.address, test.folder(), &hub.objects)
+            .await
+            .unwrap();
+        let database = Database::open(&test.address).await.unwrap();
+        let after = dump_of(&database, &["report ", "blob ", "use ", "file "]).await;
+        assert_eq!(after, before, "{}", test.name());
+        database.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn oldest_bundles_go_when_there_is_no_room() {
     for test in TestDatabase::all().await {
-        let desk = Desk::new(&test);
+        let hub = TestHub::new(&test);
         let now = clock::now();
-        fill(&desk, now).await;
+        fill(&hub, now).await;
         let none = Retention { days: 90, gib: 0 };
-        let removed = retention::run(&desk.database, &desk.objects, &none, now)
+        let removed = retention::run(&hub.database, &hub.objects, &none, now)
             .await
             .unwrap();
         assert_eq!((removed.reports, removed.bundles), (0, 3), "{}", test.name());
         let stored = "SELECT COUNT(*) FROM reports WHERE bundle = 'stored' AND pinned = 1";
-        assert_eq!(desk.count(stored).await, 1);
+        assert_eq!(hub.count(stored).await, 1);
         // Three bundles are garbage. The module is used by the pinned one.
         let later = now + 2 * DAY;
         let run = async |time| {
-            gc::run(&desk.database, &desk.objects, test.folder(), time)
+            gc::run(&hub.database, &hub.objects, test.folder(), time)
                 .await
                 .unwrap()
         };
@@ -312,38 +350,38 @@ async fn oldest_bundles_go_when_there_is_no_room() {
         assert_eq!(run(later).await.blobs, 0);
         assert_eq!(run(later + 2 * HOUR).await.blobs, 3);
         assert_eq!(run(later + 4 * HOUR).await.blobs, 0);
-        assert_eq!(desk.count("SELECT COUNT(*) FROM blobs").await, 2);
-        assert_eq!(desk.count("SELECT COUNT(*) FROM garbage").await, 0);
+        assert_eq!(hub.count("SELECT COUNT(*) FROM blobs").await, 2);
+        assert_eq!(hub.count("SELECT COUNT(*) FROM garbage").await, 0);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reserved_blobs_are_kept() {
     for test in TestDatabase::all().await {
-        let desk = Desk::new(&test);
-        let (sha256, size) = blob(&desk, "module").await;
+        let hub = TestHub::new(&test);
+        let (sha256, size) = blob(&hub, "module").await;
         let later = clock::now() + 2 * DAY;
         let run = async |time| {
-            gc::run(&desk.database, &desk.objects, test.folder(), time)
+            gc::run(&hub.database, &hub.objects, test.folder(), time)
                 .await
                 .unwrap()
         };
         assert_eq!(run(later).await.blobs, 0);
-        desk.database.reserve_blob(&sha256).await.unwrap();
+        hub.database.reserve_blob(&sha256).await.unwrap();
         assert_eq!(run(later + 2 * HOUR).await.blobs, 0, "{}", test.name());
         // A deletion that began refuses the reservation until it ends.
         assert!(
-            desk.database
+            hub.database
                 .doom_blob(&sha256, later, later + 3 * HOUR)
                 .await
                 .unwrap()
         );
-        let error = desk.database.reserve_blob(&sha256).await.unwrap_err().to_string();
+        let error = hub.database.reserve_blob(&sha256).await.unwrap_err().to_string();
         assert!(error.ends_with("is being deleted; try again"), "{error}");
         assert_eq!(run(later).await.blobs, 1);
-        desk.database.reserve_blob(&sha256).await.unwrap();
+        hub.database.reserve_blob(&sha256).await.unwrap();
         assert_eq!(
-            desk.objects.size(&objects::blob(&sha256)).await.unwrap(),
+            hub.objects.size(&objects::blob(&sha256)).await.unwrap(),
             None,
             "{size}"
         );
@@ -353,17 +391,17 @@ async fn reserved_blobs_are_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_without_a_row_go_after_a_day() {
     let test = TestDatabase::sqlite().await;
-    let desk = Desk::new(&test);
-    desk.take(vec![crash(1, 1, "1.0", clock::now())]).await;
-    store(&desk, 1, "audit").await;
+    let hub = TestHub::new(&test);
+    hub.take(vec![crash(1, 1, "1.0", clock::now())]).await;
+    store(&hub, 1, "audit").await;
     let gone = id(2).to_string();
-    desk.objects.put(&objects::crash(&gone), "{}").await.unwrap();
-    desk.objects
+    hub.objects.put(&objects::crash(&gone), "{}").await.unwrap();
+    hub.objects
         .put(&objects::part("upload", 0), "part")
         .await
         .unwrap();
     let run = async |time| {
-        gc::run(&desk.database, &desk.objects, test.folder(), time)
+        gc::run(&hub.database, &hub.objects, test.folder(), time)
             .await
             .unwrap()
     };
@@ -372,7 +410,7 @@ async fn objects_without_a_row_go_after_a_day() {
     let old = run(clock::now() + DAY + SECOND).await;
     assert_eq!((old.crashes, old.parts, old.blobs), (1, 1, 0));
     assert!(
-        desk.objects
+        hub.objects
             .size(&objects::crash(id(1).as_str()))
             .await
             .unwrap()
@@ -398,14 +436,14 @@ async fn malformed_decisions_change_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn row_of_a_report_needs_no_bundle() {
     let test = TestDatabase::sqlite().await;
-    let desk = Desk::new(&test);
-    desk.take(vec![crash(1, 1, "1.0", clock::now())]).await;
+    let hub = TestHub::new(&test);
+    hub.take(vec![crash(1, 1, "1.0", clock::now())]).await;
     // A bundle whose blobs are lost is not stored in the new index.
-    store(&desk, 1, "audit").await;
-    let (bundle, _) = blob(&desk, "bundle of 1").await;
-    desk.objects.delete(&objects::blob(&bundle)).await.unwrap();
+    store(&hub, 1, "audit").await;
+    let (bundle, _) = blob(&hub, "bundle of 1").await;
+    hub.objects.delete(&objects::blob(&bundle)).await.unwrap();
     test.database.close().await;
-    let rebuilt = rebuild::run(&test.address, test.folder(), &desk.objects)
+    let rebuilt = rebuild::run(&test.address, test.folder(), &hub.objects)
         .await
         .unwrap();
     assert_eq!((rebuilt.bundles, rebuilt.broken), (0, 1));

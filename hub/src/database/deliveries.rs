@@ -204,7 +204,7 @@ async fn follow(
 
 impl Database {
     /// Plans the due deliveries of a channel, and leases those that this hub is to send until a
-    /// time. `hour` is the start of the present hour. No other hub plans the channel meanwhile.
+    /// time. `hour` is the start of the present hour. No other hub plans the channel then.
     ///
     /// # Errors
     /// Fails if the database fails.

@@ -361,18 +361,6 @@ impl Database {
         Ok(found.is_some())
     }
 
-    /// Returns whether the database has a segment of the journal.
-    ///
-    /// # Errors
-    /// Fails if the database fails.
-    pub async fn has_segment(&self, name: &str) -> Result<bool> {
-        let found = sqlx::query("SELECT name FROM segments WHERE name = $1")
-            .bind(name)
-            .fetch_optional(self.reader())
-            .await?;
-        Ok(found.is_some())
-    }
-
     /// Pins a report, so that retention keeps it, or unpins it.
     ///
     /// # Errors

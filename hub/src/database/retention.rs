@@ -30,7 +30,7 @@ impl Database {
             .await?)
     }
 
-    /// Removes the reports of a key before a time, and counts the key and its group anew. Returns
+    /// Removes the reports of a key before a time, and counts the key and its group again. Returns
     /// the number of reports.
     ///
     /// # Errors
@@ -72,6 +72,33 @@ impl Database {
             ] {
                 sqlx::query(statement).bind(before).execute(&mut *connection).await?;
             }
+            Ok(())
+        })
+    }
+
+    /// Returns segments of the journal before a day since 1970 whose reports were not removed yet.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn long_segments(&self, day: i64, limit: i64) -> Result<Vec<String>> {
+        let select = "SELECT name FROM segments WHERE shortened = 0 AND name < $1 ORDER BY name LIMIT $2";
+        Ok(sqlx::query_scalar(select)
+            .bind(format!("{day:06}"))
+            .bind(limit)
+            .fetch_all(self.reader())
+            .await?)
+    }
+
+    /// Notes that the reports of a segment without a row are removed.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn set_shortened(&self, segment: &str) -> Result<()> {
+        transact!(self, connection => {
+            sqlx::query("UPDATE segments SET shortened = 1 WHERE name = $1")
+                .bind(segment)
+                .execute(&mut *connection)
+                .await?;
             Ok(())
         })
     }
@@ -121,7 +148,7 @@ impl Database {
     }
 
     /// Keeps a blob that is about to be written, or is there already, from garbage collection for
-    /// a day. Call this before the look for the object.
+    /// a day. The caller checks the object after this.
     ///
     /// # Errors
     /// Fails if the blob is being deleted, or the database fails. The caller tries again later.
@@ -142,8 +169,8 @@ impl Database {
         })
     }
 
-    /// Decides on a blob whose object is old: marks one that nothing uses, and returns whether it
-    /// has been marked since before a time, and is to be deleted now.
+    /// Marks a blob that nothing uses. Returns whether the mark is older than a time: the caller
+    /// then deletes the object.
     ///
     /// # Errors
     /// Fails if the database fails.
@@ -230,8 +257,8 @@ async fn is_used(connection: &mut AnyConnection, sha256: &str) -> Result<bool> {
     Ok(found.is_some())
 }
 
-/// Counts a key anew from its reports. A key without reports is removed, unless a person decided on
-/// its group.
+/// Counts a key again from its reports. A key without reports is removed, unless a person decided
+/// on its group.
 async fn recount_key(connection: &mut AnyConnection, key: &str) -> Result<()> {
     let hour = HOUR;
     for statement in [

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// The time between two looks for due deliveries.
+/// The time between two searches for due deliveries.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The time after which another hub tries again what this one began to send. Longer than the
 /// longest attempt.

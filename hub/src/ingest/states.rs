@@ -70,7 +70,14 @@ pub async fn apply_report(
     report: &ReportRow,
     is_new_build: bool,
 ) -> Result<()> {
-    let status = status_of(group)?;
+    let status = match status_of(group) {
+        Ok(status) => status,
+        Err(error) => {
+            // A newer hub may have written it. The report counts even so.
+            tracing::warn!("{error}");
+            return Ok(());
+        }
+    };
     let depends_on_builds = is_new_build || matches!(status.state, State::Resolved(_));
     let may_end = matches!(
         status.state,
@@ -198,7 +205,7 @@ pub async fn apply_move(
             changes::move_to(connection, &old.id, target).await?;
         }
         // A crash that was announced under its addresses is not new again. A key that leaves a
-        // group which goes on is a crash that nobody has seen by itself.
+        // group which goes on is a crash that no user has seen by itself.
         if is_replaced && was_announced {
             return Ok(());
         }

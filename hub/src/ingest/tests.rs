@@ -35,14 +35,14 @@ pub(crate) fn channel(url: &str, per_hour: u32) -> AlertChannel {
 }
 
 /// A hub without HTTP.
-pub(crate) struct Desk {
+pub(crate) struct TestHub {
     pub(crate) database: Database,
     pub(crate) objects: Objects,
     pub(crate) outbox: Outbox,
     journal: Journal<Recorder>,
 }
 
-impl Desk {
+impl TestHub {
     pub(crate) fn new(test: &TestDatabase) -> Self {
         let outbox = Outbox::new(
             "https://hub.example".to_owned(),

@@ -111,7 +111,7 @@ async fn execute(hub: &Hub, job: &Job, progress: &watch::Sender<Progress>) -> Re
     }
 }
 
-/// Announces a group whose bundle has not come. If the group got symbols meanwhile, it is gone.
+/// Announces a group whose bundle has not come. A group that got symbols is gone.
 async fn announce(hub: &Hub, job: &Job) -> Result<()> {
     let outbox = hub.recorder.outbox();
     transact!(hub.database, connection => {

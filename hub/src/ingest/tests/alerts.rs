@@ -50,33 +50,33 @@ impl Receiver {
     }
 }
 
-fn sender(desk: &Desk, url: &str, per_hour: u32) -> Arc<Sender> {
+fn sender(hub: &TestHub, url: &str, per_hour: u32) -> Arc<Sender> {
     let config = Config {
         alert: vec![channel(url, per_hour)],
         allowed_addresses: vec!["127.0.0.1".to_owned()],
         ..Config::default()
     };
-    Arc::new(Sender::new(desk.database.clone(), &config).unwrap())
+    Arc::new(Sender::new(hub.database.clone(), &config).unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn event_is_sent_once_by_two_hubs() {
     for test in TestDatabase::all().await {
-        let desk = Desk::new(&test);
+        let hub = TestHub::new(&test);
         let receiver = Receiver::start();
         for host in 0..40 {
-            desk.run(&format!("web-{host}"), "2.0", START).await;
+            hub.run(&format!("web-{host}"), "2.0", START).await;
         }
         for place in 0..5 {
-            desk.take(vec![crash(place, place, "2.0", START + 1)]).await;
-            desk.store(id(place).as_str(), &format!("function_{place}"), START + 2)
+            hub.take(vec![crash(place, place, "2.0", START + 1)]).await;
+            hub.store(id(place).as_str(), &format!("function_{place}"), START + 2)
                 .await;
         }
-        let hubs = [0, 1, 2].map(|_| sender(&desk, &receiver.url, 60));
+        let senders = [0, 1, 2].map(|_| sender(&hub, &receiver.url, 60));
         let now = START + clock::SECOND;
         let mut sent = 0;
-        for hub in hubs.map(|hub| tokio::spawn(async move { hub.send_due(now).await })) {
-            sent += hub.await.unwrap().unwrap();
+        for task in senders.map(|one| tokio::spawn(async move { one.send_due(now).await })) {
+            sent += task.await.unwrap().unwrap();
         }
         let mut bodies = receiver.take();
         assert_eq!((sent, bodies.len()), (5, 5), "{}", test.name());
@@ -89,28 +89,28 @@ async fn event_is_sent_once_by_two_hubs() {
         let link = first["group"]["link"].as_str().unwrap();
         assert!(link.starts_with("https://hub.example/g/"), "{link}");
         let states = "SELECT COUNT(*) FROM deliveries WHERE state = 'sent' AND attempts = 1";
-        assert_eq!(desk.count(states).await, 5);
+        assert_eq!(hub.count(states).await, 5);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_alerts_are_tried_again_and_given_up() {
     for test in TestDatabase::all().await {
-        let desk = Desk::new(&test);
+        let hub = TestHub::new(&test);
         let receiver = Receiver::start();
         receiver.status.store(503, Ordering::SeqCst);
-        desk.take(vec![crash(1, 1, "2.0", clock::now())]).await;
-        desk.store(id(1).as_str(), "audit", clock::now()).await;
-        let hub = sender(&desk, &receiver.url, 60);
-        assert_eq!(hub.send_due(clock::now()).await.unwrap(), 1);
-        let delivery = desk.database.deliveries("hook", 10).await.unwrap().remove(0);
+        hub.take(vec![crash(1, 1, "2.0", clock::now())]).await;
+        hub.store(id(1).as_str(), "audit", clock::now()).await;
+        let alerts = sender(&hub, &receiver.url, 60);
+        assert_eq!(alerts.send_due(clock::now()).await.unwrap(), 1);
+        let delivery = hub.database.deliveries("hook", 10).await.unwrap().remove(0);
         assert_eq!(delivery.state, "waiting");
         let problem = delivery.problem.unwrap();
         assert!(problem.contains("answered 503"), "{problem}");
-        assert_eq!(hub.send_due(clock::now()).await.unwrap(), 0);
+        assert_eq!(alerts.send_due(clock::now()).await.unwrap(), 0);
         receiver.status.store(403, Ordering::SeqCst);
-        assert_eq!(hub.send_due(clock::now() + clock::HOUR).await.unwrap(), 1);
-        let delivery = desk.database.deliveries("hook", 10).await.unwrap().remove(0);
+        assert_eq!(alerts.send_due(clock::now() + clock::HOUR).await.unwrap(), 1);
+        let delivery = hub.database.deliveries("hook", 10).await.unwrap().remove(0);
         assert_eq!((delivery.state.as_str(), delivery.attempts), ("failed", 2));
         let bodies = receiver.take();
         assert_eq!(bodies.len(), 2);
@@ -121,18 +121,18 @@ async fn failed_alerts_are_tried_again_and_given_up() {
 #[tokio::test(flavor = "multi_thread")]
 async fn alerts_beyond_the_limit_are_summarized() {
     for test in TestDatabase::all().await {
-        let desk = Desk::new(&test);
+        let hub = TestHub::new(&test);
         let receiver = Receiver::start();
-        let hub = sender(&desk, &receiver.url, 2);
+        let alerts = sender(&hub, &receiver.url, 2);
         let hour = clock::now().div_euclid(clock::HOUR) * clock::HOUR;
         for place in 0..5 {
-            desk.take(vec![crash(place, place, "2.0", hour)]).await;
-            desk.store(id(place).as_str(), &format!("function_{place}"), hour)
+            hub.take(vec![crash(place, place, "2.0", hour)]).await;
+            hub.store(id(place).as_str(), &format!("function_{place}"), hour)
                 .await;
         }
-        assert_eq!(hub.send_due(clock::now()).await.unwrap(), 2);
+        assert_eq!(alerts.send_due(clock::now()).await.unwrap(), 2);
         assert_eq!(
-            desk.count("SELECT COUNT(*) FROM deliveries WHERE state = 'held-back'")
+            hub.count("SELECT COUNT(*) FROM deliveries WHERE state = 'held-back'")
                 .await,
             3
         );
@@ -140,7 +140,7 @@ async fn alerts_beyond_the_limit_are_summarized() {
         // The next hour plans the summary, and the look after it sends it.
         let next = clock::now() + clock::HOUR;
         for _ in 0..3 {
-            hub.send_due(next).await.unwrap();
+            alerts.send_due(next).await.unwrap();
         }
         let bodies = receiver.take();
         assert_eq!(bodies.len(), 1, "{}: {bodies:?}", test.name());
@@ -151,43 +151,43 @@ async fn alerts_beyond_the_limit_are_summarized() {
 #[tokio::test(flavor = "multi_thread")]
 async fn message_of_a_dead_hub_is_taken_over() {
     let test = TestDatabase::sqlite().await;
-    let desk = Desk::new(&test);
+    let hub = TestHub::new(&test);
     let receiver = Receiver::start();
-    desk.take(vec![crash(1, 1, "2.0", START)]).await;
-    desk.store(id(1).as_str(), "audit", START).await;
+    hub.take(vec![crash(1, 1, "2.0", START)]).await;
+    hub.store(id(1).as_str(), "audit", START).await;
     let sending = "UPDATE deliveries SET state = 'sending', attempts = 1, next_try = $1";
     sqlx::query(sending)
         .bind(START + 100)
         .execute(test.database.reader())
         .await
         .unwrap();
-    let hub = sender(&desk, &receiver.url, 60);
-    assert_eq!(hub.send_due(START + 99).await.unwrap(), 0);
-    assert_eq!(hub.send_due(START + 100).await.unwrap(), 1);
+    let alerts = sender(&hub, &receiver.url, 60);
+    assert_eq!(alerts.send_due(START + 99).await.unwrap(), 0);
+    assert_eq!(alerts.send_due(START + 100).await.unwrap(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn test_message_names_its_purpose() {
     let test = TestDatabase::sqlite().await;
-    let desk = Desk::new(&test);
+    let hub = TestHub::new(&test);
     let receiver = Receiver::start();
-    let hub = sender(&desk, &receiver.url, 1);
-    hub.send_test("hook").await.unwrap();
+    let alerts = sender(&hub, &receiver.url, 1);
+    alerts.send_test("hook").await.unwrap();
     assert_eq!(
         receiver.take()[0]["group"]["title"],
         "Test message: this channel works"
     );
     receiver.status.store(500, Ordering::SeqCst);
-    let error = hub.send_test("hook").await.unwrap_err().to_string();
+    let error = alerts.send_test("hook").await.unwrap_err().to_string();
     assert!(error.contains("answered 500"), "{error}");
-    let error = hub.send_test("other").await.unwrap_err().to_string();
+    let error = alerts.send_test("other").await.unwrap_err().to_string();
     assert_eq!(error, "there is no channel other");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn damaged_message_fails_with_a_sentence() {
     let test = TestDatabase::sqlite().await;
-    let desk = Desk::new(&test);
+    let hub = TestHub::new(&test);
     let new = NewDelivery {
         id: "d",
         change: "c",
@@ -197,11 +197,11 @@ async fn damaged_message_fails_with_a_sentence() {
         created: START,
     };
     let done: crate::Result<()> =
-        transact!(desk.database, connection => { deliveries::insert(connection, &new).await });
+        transact!(hub.database, connection => { deliveries::insert(connection, &new).await });
     done.unwrap();
-    let hub = sender(&desk, "http://127.0.0.1:1/", 60);
-    assert_eq!(hub.send_due(START).await.unwrap(), 1);
-    let delivery = desk.database.deliveries("hook", 1).await.unwrap().remove(0);
+    let alerts = sender(&hub, "http://127.0.0.1:1/", 60);
+    assert_eq!(alerts.send_due(START).await.unwrap(), 1);
+    let delivery = hub.database.deliveries("hook", 1).await.unwrap().remove(0);
     assert_eq!(delivery.state, "failed");
     assert!(
         delivery

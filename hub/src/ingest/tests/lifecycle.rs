@@ -11,68 +11,68 @@ fn resolve(build: &str) -> Action {
     }
 }
 
-async fn state_of(desk: &Desk, group: &str) -> String {
-    desk.database.group(group).await.unwrap().state_name
+async fn state_of(hub: &TestHub, group: &str) -> String {
+    hub.database.group(group).await.unwrap().state_name
 }
 
 /// Lets the job of a new group run.
-async fn announce(desk: &Desk, group: &str, now: i64) {
-    let done: crate::Result<()> = transact!(desk.database, connection => {
-        states::announce(connection, &desk.outbox, group, None, now).await
+async fn announce(hub: &TestHub, group: &str, now: i64) {
+    let done: crate::Result<()> = transact!(hub.database, connection => {
+        states::announce(connection, &hub.outbox, group, None, now).await
     });
     done.unwrap();
 }
 
-async fn group_of(desk: &Desk, number: u64) -> String {
-    let report = desk.database.report(id(number).as_str()).await.unwrap();
-    desk.database.group_of_key(&report.key).await.unwrap()
+async fn group_of(hub: &TestHub, number: u64) -> String {
+    let report = hub.database.report(id(number).as_str()).await.unwrap();
+    hub.database.group_of_key(&report.key).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn old_build_is_no_regression_and_newer_one_is() {
     for test in TestDatabase::all().await {
-        let desk = Desk::new(&test);
+        let hub = TestHub::new(&test);
         for (build, at) in [("1.0", 0), ("2.0", 1), ("3.0", 2), ("4.0", 3)] {
-            desk.run("web-1", build, START + at * clock::HOUR).await;
+            hub.run("web-1", build, START + at * clock::HOUR).await;
         }
         let time = START + 4 * clock::HOUR;
-        desk.take(vec![crash(1, 1, "2.0", time)]).await;
-        assert_eq!(desk.events().await, [""; 0]);
-        let group = desk.store(id(1).as_str(), "audit", time + 2).await;
-        desk.take(vec![crash(2, 1, "1.0", time + 3)]).await;
-        desk.take(vec![crash(3, 1, "2.0", time + 4)]).await;
-        assert_eq!(desk.events().await, ["new"], "{}", test.name());
-        desk.take(vec![crash(4, 1, "3.0", time + 5)]).await;
-        assert_eq!(desk.events().await, ["new", "first-in-build"]);
+        hub.take(vec![crash(1, 1, "2.0", time)]).await;
+        assert_eq!(hub.events().await, [""; 0]);
+        let group = hub.store(id(1).as_str(), "audit", time + 2).await;
+        hub.take(vec![crash(2, 1, "1.0", time + 3)]).await;
+        hub.take(vec![crash(3, 1, "2.0", time + 4)]).await;
+        assert_eq!(hub.events().await, ["new"], "{}", test.name());
+        hub.take(vec![crash(4, 1, "3.0", time + 5)]).await;
+        assert_eq!(hub.events().await, ["new", "first-in-build"]);
 
-        let status = act(&desk.database, &desk.outbox, &group, &resolve("4.0"), "ada").await;
+        let status = act(&hub.database, &hub.outbox, &group, &resolve("4.0"), "ada").await;
         assert_eq!(status.unwrap().state.name(), "resolved");
-        desk.take(vec![crash(5, 1, "3.0", time + 6), crash(6, 1, "1.0", time + 7)])
+        hub.take(vec![crash(5, 1, "3.0", time + 6), crash(6, 1, "1.0", time + 7)])
             .await;
-        assert_eq!(state_of(&desk, &group).await, "resolved");
+        assert_eq!(state_of(&hub, &group).await, "resolved");
         // No heartbeat names this build.
-        desk.take(vec![crash(7, 1, "hotfix", time + 8)]).await;
-        let row = desk.database.group(&group).await.unwrap();
+        hub.take(vec![crash(7, 1, "hotfix", time + 8)]).await;
+        let row = hub.database.group(&group).await.unwrap();
         assert_eq!(row.state_name, "resolved");
         assert_eq!(
             row.undetermined.as_deref(),
             Some("No heartbeat orders build hotfix and build 4.0, which has the fix.")
         );
-        desk.take(vec![crash(8, 1, "4.0", time + 9), crash(9, 1, "4.0", time + 10)])
+        hub.take(vec![crash(8, 1, "4.0", time + 9), crash(9, 1, "4.0", time + 10)])
             .await;
-        let row = desk.database.group(&group).await.unwrap();
+        let row = hub.database.group(&group).await.unwrap();
         assert_eq!((row.state_name.as_str(), row.undetermined), ("regressed", None));
         assert_eq!(
-            desk.count("SELECT COUNT(*) FROM changes WHERE event = 'regressed'")
+            hub.count("SELECT COUNT(*) FROM changes WHERE event = 'regressed'")
                 .await,
             1
         );
         // One message for each event that the channel takes.
-        assert_eq!(desk.count("SELECT COUNT(*) FROM deliveries").await, 3);
-        let changes = desk.database.changes(&group, 10).await.unwrap();
+        assert_eq!(hub.count("SELECT COUNT(*) FROM deliveries").await, 3);
+        let changes = hub.database.changes(&group, 10).await.unwrap();
         let resolved = changes.iter().find(|change| change.event == "resolved").unwrap();
         assert_eq!(resolved.actor.as_deref(), Some("ada"));
-        let audit = desk.database.audit(10).await.unwrap();
+        let audit = hub.database.audit(10).await.unwrap();
         assert_eq!((audit[0].action.as_str(), &audit[0].subject), ("resolve", &group));
     }
 }
@@ -80,27 +80,27 @@ async fn old_build_is_no_regression_and_newer_one_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn announced_addresses_are_not_announced_again() {
     for test in TestDatabase::all().await {
-        let desk = Desk::new(&test);
-        desk.take(vec![crash(1, 1, "2.0", START), crash(2, 2, "2.0", START)])
+        let hub = TestHub::new(&test);
+        hub.take(vec![crash(1, 1, "2.0", START), crash(2, 2, "2.0", START)])
             .await;
-        let provisional = group_of(&desk, 1).await;
-        assert_eq!(desk.events().await, [""; 0]);
-        announce(&desk, &provisional, START + 60 * clock::SECOND).await;
-        announce(&desk, &provisional, START + 61 * clock::SECOND).await;
-        assert_eq!(desk.events().await, ["new"]);
-        // A person looks at it before its symbols come.
-        desk.database
+        let provisional = group_of(&hub, 1).await;
+        assert_eq!(hub.events().await, [""; 0]);
+        announce(&hub, &provisional, START + 60 * clock::SECOND).await;
+        announce(&hub, &provisional, START + 61 * clock::SECOND).await;
+        assert_eq!(hub.events().await, ["new"]);
+        // A person resolves it before its symbols come.
+        hub.database
             .assign_group(&provisional, Some("ada"))
             .await
             .unwrap();
-        act(&desk.database, &desk.outbox, &provisional, &resolve("9.0"), "ada")
+        act(&hub.database, &hub.outbox, &provisional, &resolve("9.0"), "ada")
             .await
             .unwrap();
-        let group = desk
+        let group = hub
             .store(id(1).as_str(), "audit", START + 90 * clock::SECOND)
             .await;
         assert_ne!(group, provisional);
-        let row = desk.database.group(&provisional).await.unwrap();
+        let row = hub.database.group(&provisional).await.unwrap();
         assert_eq!(
             (&row.id, row.state_name.as_str(), row.assignee.as_deref()),
             (&group, "resolved", Some("ada")),
@@ -108,65 +108,65 @@ async fn announced_addresses_are_not_announced_again() {
             test.name()
         );
         // Other addresses of the same crash join the group, which stays as it is.
-        let joined = desk
+        let joined = hub
             .store(id(2).as_str(), "audit", START + 91 * clock::SECOND)
             .await;
         assert_eq!(joined, group);
-        assert_eq!(desk.events().await, ["new", "resolved"]);
-        assert_eq!(desk.database.changes(&group, 10).await.unwrap().len(), 2);
-        assert_eq!(desk.count("SELECT COUNT(*) FROM groups").await, 1);
+        assert_eq!(hub.events().await, ["new", "resolved"]);
+        assert_eq!(hub.database.changes(&group, 10).await.unwrap().len(), 2);
+        assert_eq!(hub.count("SELECT COUNT(*) FROM groups").await, 1);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn symbols_of_a_fixed_build_are_a_regression() {
     for test in TestDatabase::all().await {
-        let desk = Desk::new(&test);
-        desk.run("web-1", "1.0", START).await;
-        desk.run("web-1", "2.0", START + 1).await;
-        desk.take(vec![crash(1, 1, "1.0", START + 2)]).await;
-        let group = desk.store(id(1).as_str(), "audit", START + 3).await;
-        act(&desk.database, &desk.outbox, &group, &resolve("2.0"), "ada")
+        let hub = TestHub::new(&test);
+        hub.run("web-1", "1.0", START).await;
+        hub.run("web-1", "2.0", START + 1).await;
+        hub.take(vec![crash(1, 1, "1.0", START + 2)]).await;
+        let group = hub.store(id(1).as_str(), "audit", START + 3).await;
+        act(&hub.database, &hub.outbox, &group, &resolve("2.0"), "ada")
             .await
             .unwrap();
         // The new build has other addresses, so that its first report is unknown.
-        desk.take(vec![crash(2, 5, "2.0", START + 4)]).await;
-        assert_eq!(state_of(&desk, &group).await, "resolved");
-        assert_eq!(desk.store(id(2).as_str(), "audit", START + 5).await, group);
-        assert_eq!(state_of(&desk, &group).await, "regressed", "{}", test.name());
+        hub.take(vec![crash(2, 5, "2.0", START + 4)]).await;
+        assert_eq!(state_of(&hub, &group).await, "resolved");
+        assert_eq!(hub.store(id(2).as_str(), "audit", START + 5).await, group);
+        assert_eq!(state_of(&hub, &group).await, "regressed", "{}", test.name());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_actions_change_nothing() {
     for test in TestDatabase::all().await {
-        let desk = Desk::new(&test);
-        desk.take(vec![crash(1, 1, "1.0", START)]).await;
-        let group = group_of(&desk, 1).await;
-        let error = act(&desk.database, &desk.outbox, &group, &Action::Reopen, "ada")
+        let hub = TestHub::new(&test);
+        hub.take(vec![crash(1, 1, "1.0", START)]).await;
+        let group = group_of(&hub, 1).await;
+        let error = act(&hub.database, &hub.outbox, &group, &Action::Reopen, "ada")
             .await
             .unwrap_err();
         assert_eq!(error.to_string(), "the group is open already");
-        let error = act(&desk.database, &desk.outbox, "none", &Action::Reopen, "ada")
+        let error = act(&hub.database, &hub.outbox, "none", &Action::Reopen, "ada")
             .await
             .unwrap_err();
         assert_eq!(error.to_string(), "there is no group none");
-        assert!(desk.database.audit(10).await.unwrap().is_empty());
+        assert!(hub.database.audit(10).await.unwrap().is_empty());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replay_gives_the_same_groups_and_counts() {
     for (test, fresh) in TestDatabase::all().await.iter().zip(TestDatabase::all().await) {
-        let desk = Desk::new(test);
-        desk.run("web-1", "1.0", START).await;
+        let hub = TestHub::new(test);
+        hub.run("web-1", "1.0", START).await;
         for part in 0..5_u64 {
             let reports = (part * 20..part * 20 + 20)
                 .map(|number| crash(number, number % 4, &format!("{part}.0"), START + number as i64));
-            desk.take(reports.collect()).await;
+            hub.take(reports.collect()).await;
         }
         let recorder = Recorder::new(Outbox::new(String::new(), &[]));
-        let replayed = journal::replay(&fresh.database, &desk.objects, &recorder, true).await;
+        let replayed = journal::replay(&fresh.database, &hub.objects, &recorder, true).await;
         let (segments, damaged) = replayed.unwrap();
         // A batch may be split, but never lost.
         assert!((6..=101).contains(&segments) && damaged == 0, "{segments}");

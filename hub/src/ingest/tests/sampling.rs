@@ -8,7 +8,7 @@ const FUNCTIONS: [&str; 3] = ["close_account", "open_account", "audit"];
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_reports_send_few_bundles() {
     for test in TestDatabase::all().await {
-        let desk = Desk::new(&test);
+        let hub = TestHub::new(&test);
         let mut asked: HashSet<String> = HashSet::new();
         let mut stored: HashSet<String> = HashSet::new();
         for part in 0..20_u64 {
@@ -19,60 +19,60 @@ async fn ten_thousand_reports_send_few_bundles() {
             let now = START + (part as i64 + 1) * 5 * clock::SECOND;
             // One report of each part is sent twice.
             let twice = reports[7].clone();
-            let mut outcomes = desk.take(reports).await;
-            outcomes.extend(desk.take(vec![twice]).await);
+            let mut outcomes = hub.take(reports).await;
+            outcomes.extend(hub.take(vec![twice]).await);
             for outcome in outcomes.iter().filter(|outcome| outcome.wants.is_some()) {
                 let report = outcome.id.to_string();
                 asked.insert(report.clone());
                 let number: usize = report.parse().unwrap();
                 // The bundles of one place never arrive.
                 if number % 3 != 2 && stored.insert(report.clone()) {
-                    desk.store(&report, FUNCTIONS[number % 3], now).await;
+                    hub.store(&report, FUNCTIONS[number % 3], now).await;
                 }
             }
         }
         let name = test.name();
         assert!((9..=20).contains(&asked.len()), "{name}: {}", asked.len());
-        assert_eq!(desk.count("SELECT COUNT(*) FROM reports").await, 10_000, "{name}");
-        assert_eq!(desk.count("SELECT COUNT(*) FROM groups").await, 3, "{name}");
+        assert_eq!(hub.count("SELECT COUNT(*) FROM reports").await, 10_000, "{name}");
+        assert_eq!(hub.count("SELECT COUNT(*) FROM groups").await, 3, "{name}");
         let counts: Vec<i64> = sqlx::query_scalar("SELECT reports FROM groups ORDER BY reports")
             .fetch_all(test.database.reader())
             .await
             .unwrap();
         assert_eq!(counts, [3333, 3333, 3334], "{name}");
         let hours = "SELECT CAST(SUM(reports) AS BIGINT) FROM group_hours";
-        assert_eq!(desk.count(hours).await, 10_000, "{name}");
-        assert_eq!(desk.count("SELECT MIN(hosts) FROM groups").await, 1000, "{name}");
+        assert_eq!(hub.count(hours).await, 10_000, "{name}");
+        assert_eq!(hub.count("SELECT MIN(hosts) FROM groups").await, 1000, "{name}");
         // The place without a bundle waits for its job, the others are announced once.
-        assert_eq!(desk.events().await, ["new", "new"], "{name}");
+        assert_eq!(hub.events().await, ["new", "new"], "{name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn report_sent_twice_gets_the_same_answer() {
     for test in TestDatabase::all().await {
-        let desk = Desk::new(&test);
-        let first = desk.take(vec![crash(1, 1, "2.0", START)]).await;
+        let hub = TestHub::new(&test);
+        let first = hub.take(vec![crash(1, 1, "2.0", START)]).await;
         assert!(first[0].wants.is_some());
-        assert_eq!(desk.take(vec![crash(1, 1, "2.0", START)]).await, first);
-        desk.store(id(1).as_str(), "audit", START).await;
-        let again = desk.take(vec![crash(1, 1, "2.0", START)]).await;
+        assert_eq!(hub.take(vec![crash(1, 1, "2.0", START)]).await, first);
+        hub.store(id(1).as_str(), "audit", START).await;
+        let again = hub.take(vec![crash(1, 1, "2.0", START)]).await;
         assert_eq!(again[0].wants, None, "{}", test.name());
-        assert_eq!(desk.count("SELECT reports FROM groups").await, 1);
+        assert_eq!(hub.count("SELECT reports FROM groups").await, 1);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replaced_bundle_is_removed() {
     for test in TestDatabase::all().await {
-        let desk = Desk::new(&test);
+        let hub = TestHub::new(&test);
         // Three first bundles, then one of each of 21 builds.
         for number in 0..24_u64 {
             let build = format!("2.{}", number.saturating_sub(2));
             let time = START + number as i64 * clock::HOUR;
-            let outcome = desk.take(vec![crash(number, 1, &build, time)]).await;
+            let outcome = hub.take(vec![crash(number, 1, &build, time)]).await;
             assert!(outcome[0].wants.is_some(), "{number}");
-            desk.store(id(number).as_str(), "audit", time).await;
+            hub.store(id(number).as_str(), "audit", time).await;
         }
         let removed = "SELECT id FROM reports WHERE bundle = 'removed'";
         let removed: Vec<String> = sqlx::query_scalar(removed)
@@ -80,6 +80,6 @@ async fn replaced_bundle_is_removed() {
             .await
             .unwrap();
         assert_eq!(removed, [id(3).to_string()], "{}", test.name());
-        assert_eq!(desk.count("SELECT bundles FROM groups").await, 23);
+        assert_eq!(hub.count("SELECT bundles FROM groups").await, 23);
     }
 }
