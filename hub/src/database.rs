@@ -19,8 +19,6 @@ pub mod retention;
 pub mod shares;
 pub mod stack_keys;
 pub mod symbols;
-#[cfg(test)]
-pub mod testing;
 pub mod tokens;
 pub mod uploads;
 
@@ -205,7 +203,9 @@ fn is_disturbed(error: &sqlx::Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    pub mod testing;
+
     use super::*;
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use crate::analysis::{Analysis, Cause, FrameView, Snapshot, StackView};
 use crate::clock::{self, DAY, HOUR, SECOND};
 use crate::config::Retention;
 use crate::database::reports;
-use crate::database::testing::TestDatabase;
+use crate::database::tests::testing::TestDatabase;
 use crate::database::{Database, groups, stack_keys, transact};
 use crate::ingest::accept::{StoredCrash, StoredModule, store_rows};
 use crate::ingest::act::act;

@@ -75,7 +75,8 @@ pub struct ElfContents {
 }
 
 impl ElfContents {
-    /// Returns how much the file says of functions: 0 nothing, 1 their names, 2 lines and variables.
+    /// Returns how much the file says of functions: 0 nothing, 1 their names, 2 lines and
+    /// variables.
     #[must_use]
     pub fn detail(&self) -> i64 {
         match (self.has_debug_info, self.has_symbols) {

@@ -13,7 +13,7 @@ use super::regroup::{self, Symbolized};
 use super::samples;
 use crate::clock;
 use crate::database::reports::{self, BundleState};
-use crate::database::testing::TestDatabase;
+use crate::database::tests::testing::TestDatabase;
 use crate::database::{Database, groups, stack_keys, transact};
 use crate::grouping::cause::{CrashCause, CrashFacts};
 use crate::notify::AlertChannel;

@@ -42,7 +42,7 @@ pub enum FileState {
     Refused(String),
 }
 
-/// A file to make of chunks.
+/// A file to assemble from chunks.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The name.
