@@ -285,7 +285,9 @@ fn section_range<E: FileHeader<Endian = Endianness>>(
     let found = sections.section_by_name(endian, name.as_bytes());
     Ok(found
         .filter(|(_, section)| section.sh_type(endian) != SHT_NOBITS)
-        .map(|(_, section)| (section.sh_offset(endian).into(), section.sh_size(endian).into())))
+        .map(|(_, section)| (section.sh_offset(endian).into(), section.sh_size(endian).into()))
+        // The first entry of the table has no name and no content.
+        .filter(|&(_, size): &(u64, u64)| size > 0))
 }
 
 #[cfg(test)]
