@@ -49,7 +49,7 @@ fn message_at(core: &Core, variable: Avma) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use backtrail_bundle::core::{CoreContents, Segment, write};
+    use backtrail_bundle::core::{CoreContents, CoreThread, Segment, write};
     use std::io::Cursor;
 
     const VARIABLE_AT: u64 = 0x1000;
@@ -61,6 +61,7 @@ mod tests {
         page[..8].copy_from_slice(&pointer.to_le_bytes());
         page[0x104..0x104 + message.len()].copy_from_slice(message);
         let contents = CoreContents {
+            threads: vec![CoreThread::default()],
             segments: vec![Segment {
                 start: Avma(VARIABLE_AT),
                 size: 0x1000,

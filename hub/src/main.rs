@@ -126,7 +126,7 @@ async fn run(arguments: Arguments) -> Result<()> {
     let config = configuration(arguments.common)?;
     match arguments.command.unwrap_or(Command::Serve) {
         Command::Analyze(_) | Command::Bundle(_) | Command::Elf(_) => Ok(()),
-        Command::Serve => serve::serve(Hub::open(config).await?).await,
+        Command::Serve => serve::serve(config).await,
         Command::Gc => {
             let hub = Hub::open(config).await?;
             let (removed, collected) = maintain::once(&hub).await?;

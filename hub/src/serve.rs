@@ -2,22 +2,23 @@
 
 use crate::access::Scope;
 use crate::admin::maintain;
+use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::ingest::{deliver, tick, worker};
 use crate::server::{listen, routes};
-use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// Serves until SIGTERM or SIGINT. The first start prints a token for its administrator.
+/// Opens a hub, and serves until SIGTERM or SIGINT. The first start prints a token for its
+/// administrator.
 ///
 /// # Errors
 /// Fails if the address cannot be used.
-pub async fn serve(hub: Arc<Hub>) -> Result<()> {
-    let tls = hub.config.tls.as_ref().map(listen::acceptor).transpose()?;
-    let address = hub.config.listen;
+pub async fn serve(mut config: Config) -> Result<()> {
+    let tls = config.tls.as_ref().map(listen::acceptor).transpose()?;
+    let address = config.listen;
     let listener = TcpListener::bind(address).await.map_err(|source| {
         let hint = if source.kind() == std::io::ErrorKind::AddrInUse {
             "; another program uses it, choose another one with --listen"
@@ -29,6 +30,9 @@ pub async fn serve(hub: Arc<Hub>) -> Result<()> {
     let address = listener
         .local_addr()
         .map_err(Error::system("read the address of the socket"))?;
+    // Links name the port that the system chose for port 0.
+    config.listen = address;
+    let hub = Hub::open(config).await?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let mut term = signal(SignalKind::terminate()).map_err(Error::system("wait for signals"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::system("wait for signals"))?;

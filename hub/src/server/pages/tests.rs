@@ -375,9 +375,12 @@ fn empty_views_say_what_to_do() {
             .contains("No bundle with a history")
     );
     assert!(
-        settings::render(&SettingsPage::default())
-            .into_string()
-            .contains("Only the built-in rules")
+        settings::render(&SettingsPage {
+            rules: Some(Vec::new()),
+            ..SettingsPage::default()
+        })
+        .into_string()
+        .contains("Only the built-in rules")
     );
 }
 
