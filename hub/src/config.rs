@@ -94,8 +94,6 @@ pub struct Retention {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Redact {
-    /// The environment of programs.
-    pub environment: bool,
     /// The arguments of programs.
     pub arguments: bool,
 }

@@ -243,17 +243,4 @@ impl Database {
         });
         runs.collect::<Result<_>>().map(Some)
     }
-
-    /// Returns the number of hosts that sent anything since a time.
-    ///
-    /// # Errors
-    /// Fails if the database fails.
-    pub async fn hosts_since(&self, time: i64) -> Result<i64> {
-        Ok(
-            sqlx::query_scalar("SELECT COUNT(*) FROM hosts WHERE last_seen >= $1")
-                .bind(time)
-                .fetch_one(self.reader())
-                .await?,
-        )
-    }
 }

@@ -126,6 +126,15 @@ impl Database {
         Ok((all.pop().unwrap_or_default(), outside))
     }
 
+    /// Returns a stack key. `None`: there is none.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn stack_key(&self, key: &str) -> Result<Option<StackKey>> {
+        let mut connection = self.reader().acquire().await?;
+        stack_keys::find(&mut connection, key).await
+    }
+
     /// Returns the keys of a group, those with most reports first.
     ///
     /// # Errors

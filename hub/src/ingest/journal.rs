@@ -110,7 +110,10 @@ impl<A: Apply> Writer<A> {
                     let text = Arc::new(error.to_string());
                     tracing::error!("cannot write the journal: {text}");
                     for answer in answers {
-                        let _ = answer.send(Err(Error::Conflict(text.to_string())));
+                        let _ = answer.send(Err(Error::System {
+                            action: "write the journal",
+                            source: std::io::Error::other(text.to_string()),
+                        }));
                     }
                 }
             }

@@ -232,8 +232,8 @@ fn a_crash_is_walked_in_vs_code() {
         collected,
         shots: target.join("vscode-shots"),
     };
-    // A browser and an editor on a busy machine lose a key now and then. The output of a failure is
-    // printed, and an error of ours fails both times.
+    // A browser and an editor on a busy machine lose a key now and then. The output of the first
+    // failure is printed.
     if !walk.succeeds() {
         println!("once more, from the start");
         assert!(

@@ -1,4 +1,4 @@
-//! Resumable uploads: TUS 1.0.0 with creation, expiration, checksum-free termination.
+//! Resumable uploads: TUS 1.0.0 with creation, expiration and termination.
 
 use crate::database::uploads::{Upload, UploadKind};
 use crate::error::{Error, Result};

@@ -49,8 +49,7 @@ pub async fn page(
     hub.database.log_action(&caller.name, "open", &row.id).await?;
     let group = hub.database.group_of_key(&row.key).await?;
     let group = hub.database.group(&group).await?;
-    let key = hub.database.group_keys(&group.id, 1000).await?;
-    let key = key.into_iter().find(|key| key.key == row.key);
+    let key = hub.database.stack_key(&row.key).await?;
     let bundle = bundle_state(&hub, &row).await?;
     let analysis = match bundle {
         BundleState::Stored => read_analysis(&hub, &row.id).await?,
@@ -66,7 +65,7 @@ pub async fn page(
             .map(|key| key.frames.unwrap_or(key.addresses))
             .unwrap_or_default(),
         analysis_problem: (is_stored && analysis.is_none())
-            .then(|| "The analysis was written by another version of the hub; it is made anew.".to_owned()),
+            .then(|| "The analysis is missing, or was written by another version of the hub.".to_owned()),
         bundle,
         analysis,
         received: row.received,

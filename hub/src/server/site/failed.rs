@@ -1,5 +1,6 @@
 //! Errors as pages.
 
+use super::groups::encoded;
 use crate::error::Error;
 use crate::server::pages::error;
 use crate::server::pages::layout::PageFrame;
@@ -11,7 +12,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 pub fn page(error: &Error, address: &Uri) -> Response {
     if matches!(error, Error::NoToken) {
         let then = address.path_and_query().map_or("/", |path| path.as_str());
-        let encoded: String = then.bytes().map(encode).collect();
+        let encoded = encoded(then);
         return Redirect::to(&format!("/sign-in?then={encoded}")).into_response();
     }
     let status = error.status();
@@ -32,12 +33,4 @@ pub fn page(error: &Error, address: &Uri) -> Response {
         ..PageFrame::default()
     };
     (status, error::render(&frame, status.as_u16(), &message, hint)).into_response()
-}
-
-fn encode(byte: u8) -> String {
-    if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-        char::from(byte).to_string()
-    } else {
-        format!("%{byte:02X}")
-    }
 }

@@ -6,6 +6,15 @@ use crate::server::caller::Caller;
 use crate::server::guard;
 use crate::server::pages::layout::{PageFrame, Viewer};
 use axum::response::Redirect;
+use serde::Deserialize;
+
+/// A form with nothing but its key.
+#[derive(Deserialize)]
+pub struct KeyForm {
+    /// The key.
+    #[serde(default)]
+    pub csrf: String,
+}
 
 /// Returns the frame of a page with a title.
 #[must_use]

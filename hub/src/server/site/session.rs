@@ -1,6 +1,6 @@
 //! Signing in and out.
 
-use super::frame::{check_form, see};
+use super::frame::{KeyForm, check_form, see};
 use crate::access::Scope;
 use crate::clock;
 use crate::error::Result;
@@ -32,13 +32,6 @@ pub struct SignInForm {
     token: String,
     #[serde(default)]
     then: String,
-}
-
-/// A form with nothing but its key.
-#[derive(Deserialize)]
-pub struct KeyForm {
-    #[serde(default)]
-    csrf: String,
 }
 
 /// Returns the page where one signs in.

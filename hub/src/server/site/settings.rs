@@ -1,6 +1,6 @@
 //! The settings: tokens, alert channels and hosts.
 
-use super::frame::{check_form, frame, see, typed};
+use super::frame::{KeyForm, check_form, frame, see, typed};
 use crate::access::Scope;
 use crate::clock;
 use crate::error::{Error, Result};
@@ -20,13 +20,6 @@ use std::sync::Arc;
 const DELIVERIES: i64 = 50;
 /// Hosts on the page.
 const HOSTS: i64 = 500;
-
-/// A form with nothing but its key.
-#[derive(Deserialize)]
-pub struct KeyForm {
-    #[serde(default)]
-    csrf: String,
-}
 
 /// Returns the page.
 ///
