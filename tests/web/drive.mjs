@@ -270,10 +270,11 @@ async function calls(window) {
   await page.locator('#panel-sandwich').getByRole('button', { name: 'Open the slowest call' }).first().click();
   assert.equal(await said(), 'main: 1 call is left out, since its beginning or end is not in the recording');
   assert.equal(await page.locator('#panel-sandwich code.command').count(), 0);
-  // A function that main calls.
+  // A function that main calls, and that has returned. The list is in the order of time.
   await page.getByRole('searchbox').fill('');
-  await page.getByRole('region', { name: 'Direct callees' }).getByRole('button').first().click();
-  const name = await page.locator('#panel-sandwich h2').textContent();
+  const name = 'apply';
+  await page.getByRole('region', { name: 'Direct callees' }).getByRole('button', { name, exact: true }).click();
+  await until('the function', () => page.locator('#panel-sandwich h2').textContent(), (text) => text === name);
   for (const [title, which] of [['Open the slowest call', 'slowest'], ['Open a typical call', 'median']]) {
     await page.locator('#panel-sandwich').getByRole('button', { name: title }).first().click();
     assert((await said()).startsWith(`${name}: the ${which} of `), await said());
