@@ -251,7 +251,8 @@ pub struct Record {
     /// larger
     #[arg(long)]
     pub no_compress_returns: bool,
-    /// The bundle to write [default: PROG.bundle in the current directory]
+    /// The bundle to write [default: PROG.bundle in the current directory, or PROG.2.bundle and so
+    /// on if that exists]
     #[arg(short, long, value_name = "BUNDLE")]
     pub output: Option<PathBuf>,
     /// Replace an existing bundle
@@ -278,8 +279,13 @@ pub struct Record {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// The program and its arguments
-    #[arg(last = true, required_unless_present = "pid", value_name = "PROG")]
+    /// The program and its arguments. Everything after PROG is the program's; `--` may precede it
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required_unless_present = "pid",
+        value_name = "PROG"
+    )]
     pub program: Vec<std::ffi::OsString>,
 }
 

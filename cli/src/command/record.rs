@@ -1,5 +1,6 @@
 //! `backtrail record`.
 
+mod crash_place;
 mod options;
 #[cfg(feature = "collector")]
 mod service;
@@ -11,6 +12,8 @@ use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::shell;
 use backtrail_bundle::Overwrite;
+use backtrail_console::output::visible;
+use backtrail_debugger::signal;
 use backtrail_pt::Pid;
 use backtrail_recorder::{Ending, Outcome, Output as Destination, Progress, RecordOptions, record};
 use options::options;
@@ -55,7 +58,11 @@ pub fn run(args: &Record) -> Result<(), Failure> {
     report(args, &outcome)
 }
 
-/// Returns `PROG.bundle` or `PID.bundle` in the current directory.
+/// The highest number in the name of a bundle.
+const MAX_NUMBER: u32 = 9999;
+
+/// Returns `PROG.bundle` or `PID.bundle` in the current directory, or the first name with a number
+/// that no file has.
 fn default_output(args: &Record) -> PathBuf {
     let name = match (args.pid, args.program.first()) {
         (Some(pid), _) => pid.to_string(),
@@ -66,7 +73,13 @@ fn default_output(args: &Record) -> PathBuf {
             .into_owned(),
         (None, None) => "backtrail".to_owned(),
     };
-    PathBuf::from(format!("{name}.bundle"))
+    let first = PathBuf::from(format!("{name}.bundle"));
+    let is_free = |path: &PathBuf| path.symlink_metadata().is_err();
+    if args.overwrite || is_free(&first) {
+        return first;
+    }
+    let numbered = |number| PathBuf::from(format!("{name}.{number}.bundle"));
+    (2..=MAX_NUMBER).map(numbered).find(is_free).unwrap_or(first)
 }
 
 fn write_golden(dir: &Path, outcome: &Outcome) -> Result<(), Failure> {
@@ -133,7 +146,11 @@ fn summarize(
 ) -> std::io::Result<()> {
     let ending = match outcome.ending {
         Ending::Exited(status) => format!("the program exited with status {status}"),
-        Ending::Killed(signal) => format!("signal {signal} killed the program"),
+        Ending::Killed(signal) => {
+            let place = outcome.bundle.as_deref().and_then(crash_place::read);
+            let place = place.map_or_else(String::new, |place| format!(" in {}", visible(&place)));
+            format!("{} killed the program{place}", signal::name(signal))
+        }
         Ending::Running if args.pid.is_some() => "recording ended; the process still runs".to_owned(),
         Ending::Running => "recording ended, and so did the program".to_owned(),
     };

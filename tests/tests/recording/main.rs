@@ -11,4 +11,5 @@ mod rewritten;
 mod signals;
 mod spawned;
 mod stress;
+mod summary;
 mod transparent;

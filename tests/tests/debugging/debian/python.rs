@@ -17,7 +17,7 @@ pub fn crash() -> Option<&'static Crash> {
             let script = folder().join("names.py");
             let arguments = ["--".as_ref(), python.as_ref(), "-I".as_ref(), script.as_os_str()];
             let (bundle, run) = Bundle::made(&["record", "--full"], &arguments);
-            assert!(run.stderr.contains("signal 11 killed"), "{run:?}");
+            assert!(run.stderr.contains("SIGSEGV killed"), "{run:?}");
             Some(Crash {
                 bundle,
                 executable: Path::new("/usr/bin/python3").to_path_buf(),

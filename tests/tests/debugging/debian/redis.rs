@@ -67,7 +67,7 @@ pub fn recorded(server: &Path) -> Crash {
     assert!(!asked(&mut stream, "DEBUG SEGFAULT"));
     assert!(recorder.0.wait().unwrap().success());
     let said = std::fs::read_to_string(folder.path().join("said")).unwrap();
-    assert!(said.contains("signal 11 killed"), "{said}");
+    assert!(said.contains("SIGSEGV killed"), "{said}");
     Crash {
         bundle,
         executable: server.to_path_buf(),

@@ -53,7 +53,7 @@ pub fn recorded(sqlite3: &Path, extension: &Path) -> Crash {
         read.as_ref(),
     ];
     let (bundle, run) = Bundle::made(&["record", "--full"], &arguments);
-    assert!(run.stderr.contains("signal 11 killed"), "{run:?}");
+    assert!(run.stderr.contains("SIGSEGV killed"), "{run:?}");
     Crash {
         bundle,
         executable: sqlite3.to_path_buf(),
