@@ -1,7 +1,6 @@
 //! Makes the views of places out of a navigator: what commands show of where they are.
 
-use crate::output::{HandlerView, HistoryStep, HistoryView, Place, StopView};
-use backtrail_debugger::Result;
+use crate::output::{HandlerView, HistoryStep, HistoryView, Place, StopView, ThreadName};
 use backtrail_debugger::calls::{CallView, Calls};
 use backtrail_debugger::disassembly;
 use backtrail_debugger::navigator::{Navigator, Stop};
@@ -11,6 +10,7 @@ use backtrail_debugger::stack::{Stack, StackFrame};
 use backtrail_debugger::step::Direction;
 use backtrail_debugger::time::Time;
 use backtrail_debugger::timeline;
+use backtrail_debugger::{Result, StopReason};
 use backtrail_decoder::{CallId, Entered, Watch};
 use backtrail_pt::Avma;
 
@@ -19,7 +19,16 @@ use backtrail_pt::Avma;
 /// # Errors
 /// When canceled.
 pub fn stop(navigator: &Navigator, stop: Stop, watch: &Watch<'_>) -> Result<StopView> {
+    let thread = navigator.thread()?;
+    let switched_to = (stop.from.tid() != stop.to.tid()).then(|| ThreadName {
+        thread: thread.tid.0,
+        name: thread.name.clone(),
+    });
+    let switched_to = switched_to.filter(|_| matches!(stop.reason, StopReason::Breakpoint { .. }));
     Ok(StopView {
+        switched_to,
+        unordered: stop.unordered,
+        elsewhere: stop.elsewhere,
         reason: stop.reason,
         from: stop.from.to_string(),
         crossed_gap: stop.crossed_gap,

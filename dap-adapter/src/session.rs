@@ -35,6 +35,8 @@ pub struct RequestedMove {
     pub motion: Motion,
     /// The direction of the motion.
     pub direction: Direction,
+    /// Whether `continue` stays in the thread.
+    pub single_thread: bool,
 }
 
 /// The cause of a stop, for the `stopped` event.

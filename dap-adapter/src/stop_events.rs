@@ -82,7 +82,7 @@ fn edge(stop: &Stop, body: &mut StoppedEventBody, lines: &mut Vec<String>) {
         StopReason::HistoryStart => at_edge(
             "history start",
             "Start of history",
-            "The history of this thread begins here. Earlier execution was not recorded.".to_owned(),
+            "The history of this thread begins here.".to_owned(),
         ),
         StopReason::HistoryEnd { crash: None } => at_edge(
             "history end",
@@ -97,6 +97,13 @@ fn edge(stop: &Stop, body: &mut StoppedEventBody, lines: &mut Vec<String>) {
         StopReason::Canceled => body.reason = StoppedEventReason::Pause,
         StopReason::HistoryEnd { crash: Some(_) } | StopReason::Done | StopReason::Breakpoint { .. } => {}
     }
+    for hits in &stop.elsewhere {
+        lines.push(format!("{hits}."));
+        if let Some(text) = &mut body.text {
+            text.push_str(&format!(" {hits}."));
+        }
+    }
+    lines.extend(stop.unordered.iter().map(ToString::to_string));
     if let Some(cause) = &stop.crossed_gap {
         lines.push(format!("The move crossed a gap in history: {cause}."));
     }

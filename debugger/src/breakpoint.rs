@@ -12,7 +12,7 @@ pub use log::{Log, Logged, Message};
 use crate::error::{Error, Result};
 use crate::lines::LineStarts;
 use crate::step::Direction;
-use backtrail_pt::Pid;
+use backtrail_pt::{Pid, Tid};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,6 +28,8 @@ pub struct Breakpoint {
     pub places: Vec<String>,
     /// The addresses at which it hits, by process.
     pub hits: BTreeMap<Pid, Hits>,
+    /// The only thread in which it hits; `None`: all threads.
+    pub thread: Option<Tid>,
     /// Deleted at its first hit.
     pub temporary: bool,
     /// Whether it stops moves.
@@ -115,6 +117,7 @@ impl Breakpoints {
             location,
             places,
             hits,
+            thread: None,
             temporary,
             enabled: true,
             condition: None,
@@ -183,27 +186,51 @@ impl Breakpoints {
     }
 }
 
-/// The hit nearest to `from` of all breakpoints, and its breakpoint.
+impl Breakpoint {
+    /// Returns where it hits in a thread; `None`: nowhere, or it is disabled.
+    #[must_use]
+    pub fn hits_in(&self, process: Pid, tid: Tid) -> Option<&Hits> {
+        let meant = self.enabled && self.thread.is_none_or(|only| only == tid);
+        self.hits.get(&process).filter(|hits| meant && !hits.is_empty())
+    }
+}
+
+/// A part of a thread's history in which hits are searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SearchRange {
+    /// The first index.
+    pub start: u64,
+    /// The index after the last.
+    pub end: u64,
+    /// The end at which the search begins.
+    pub direction: Direction,
+}
+
+/// Returns the hit that a search in `range` meets first, of all breakpoints, and its breakpoint.
 ///
 /// # Errors
 /// When canceled.
 pub fn nearest(
     breakpoints: &[Breakpoint],
     process: Pid,
+    tid: Tid,
     lines: &LineStarts<'_>,
-    direction: Direction,
-    from: u64,
-    limit: u64,
+    range: SearchRange,
 ) -> Result<Option<(u64, u32)>> {
+    let SearchRange {
+        start,
+        end,
+        direction,
+    } = range;
     let mut nearest: Option<(u64, u32)> = None;
-    for breakpoint in breakpoints.iter().filter(|breakpoint| breakpoint.enabled) {
-        let Some(hits) = breakpoint.hits.get(&process) else {
+    for breakpoint in breakpoints {
+        let Some(hits) = breakpoint.hits_in(process, tid) else {
             continue;
         };
         // Hits beyond the nearest known one need no search.
         let found = match direction {
-            Direction::Forward => hits.next(lines, from, nearest.map_or(limit, |(at, _)| at))?,
-            Direction::Backward => hits.previous(lines, from, nearest.map_or(limit, |(at, _)| at + 1))?,
+            Direction::Forward => hits.next(lines, start, nearest.map_or(end, |(at, _)| at))?,
+            Direction::Backward => hits.previous(lines, end, nearest.map_or(start, |(at, _)| at + 1))?,
         };
         if let Some(at) = found {
             nearest = Some((at, breakpoint.number));

@@ -35,6 +35,7 @@ pub mod stack;
 pub mod step;
 mod stop;
 pub mod thread_at_time;
+mod thread_order;
 pub mod time;
 pub mod timeline;
 mod unwind;

@@ -1,5 +1,6 @@
 //! The navigator: a session, a position in it, and what the user set.
 
+mod all_threads;
 mod breakpoints;
 mod earlier;
 mod locate;
@@ -18,8 +19,10 @@ use backtrail_decoder::{Position, Version, Watch};
 use backtrail_pt::{Avma, Tid};
 use backtrail_symbolizer::Symbolizer;
 use backtrail_values::{ELEMENTS, Value};
+use serde::Serialize;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 /// The columns of an answer where there is no terminal.
@@ -38,6 +41,40 @@ pub struct Stop {
     pub crossed_gap: Option<String>,
     /// Hits that were passed because their condition was unknown.
     pub undecided: Option<UndecidedHits>,
+    /// Hits of other threads that may have come before this one on the way.
+    pub unordered: Vec<UnorderedHit>,
+    /// If the move ended at an edge of the history: all hits of the breakpoints.
+    pub elsewhere: Vec<HitsElsewhere>,
+}
+
+/// A hit whose order with the hit of a stop is open. Conditions are not checked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnorderedHit {
+    /// The number of the breakpoint.
+    pub breakpoint: u32,
+    /// The thread.
+    pub thread: u32,
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The position.
+    pub position: String,
+}
+
+/// The hits of all breakpoints in one thread. Conditions are not checked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HitsElsewhere {
+    /// The thread.
+    pub thread: u32,
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The count.
+    pub hits: u64,
+    /// The position of the first.
+    pub first: String,
+    /// The position of the last.
+    pub last: String,
 }
 
 /// Which arguments a stack shows.
@@ -80,6 +117,8 @@ pub struct Navigator {
     pub elements: usize,
     /// Which arguments a stack shows.
     pub frame_arguments: FrameArguments,
+    /// `continue` stays in the current thread.
+    pub scheduler_locking: bool,
     /// The width of the terminal, or of another view, in columns.
     pub width: usize,
     /// The value history, `$1` first.
@@ -95,6 +134,38 @@ pub struct Display {
     pub format: String,
     /// The expression.
     pub expression: String,
+}
+
+fn thread_name(thread: u32, name: Option<&str>) -> String {
+    name.map_or_else(
+        || format!("thread {thread}"),
+        |name| format!("thread {thread} \"{name}\""),
+    )
+}
+
+impl fmt::Display for UnorderedHit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let thread = thread_name(self.thread, self.name.as_deref());
+        write!(
+            f,
+            "Breakpoint {} at {} in {thread}: the time stamps do not tell which of the two ran first.",
+            self.breakpoint, self.position
+        )
+    }
+}
+
+impl fmt::Display for HitsElsewhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let thread = thread_name(self.thread, self.name.as_deref());
+        match self.hits {
+            1 => write!(f, "1 hit in {thread}, at {}", self.first),
+            hits => write!(
+                f,
+                "{hits} hits in {thread}, first {}, last {}",
+                self.first, self.last
+            ),
+        }
+    }
 }
 
 impl Navigator {
@@ -134,6 +205,7 @@ impl Navigator {
             pretty: false,
             elements: ELEMENTS,
             frame_arguments: FrameArguments::default(),
+            scheduler_locking: false,
             width: WIDTH,
             printed: Vec::new(),
         })
@@ -179,8 +251,12 @@ impl Navigator {
     /// # Errors
     /// When the trace describes none.
     pub fn process(&self) -> Result<&Process> {
-        let process = self.session.process(self.thread()?);
-        process.ok_or_else(|| {
+        self.process_of(self.thread()?)
+    }
+
+    /// The process of a thread.
+    fn process_of(&self, thread: &Thread) -> Result<&Process> {
+        self.session.process(thread).ok_or_else(|| {
             Error::Cannot("the trace describes no process: it has no code and no symbols".to_owned())
         })
     }
@@ -321,6 +397,8 @@ impl Navigator {
             reason: StopReason::Done,
             crossed_gap: None,
             undecided: None,
+            unordered: Vec::new(),
+            elsewhere: Vec::new(),
         }
     }
 

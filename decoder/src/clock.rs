@@ -58,7 +58,7 @@ impl Clock {
     /// Instructions between two kept stamps, while time passes slowly.
     const STRIDE: u64 = 64;
     /// Ticks after which a stamp is kept even if few instructions ran.
-    const LEAP: u64 = 4096;
+    pub const LEAP: u64 = 4096;
 
     /// Adds a stamp. Ignores one that repeats the last (an engine reports the last known time with
     /// each event), or that goes back in time.
@@ -174,6 +174,12 @@ impl Clock {
         self.samples.get(after.checked_sub(1)?).map(|sample| sample.index)
     }
 
+    /// Returns the first index whose earliest time is `tsc` or later; `None` if no kept stamp is.
+    pub fn first_from(&self, tsc: Tsc) -> Option<u64> {
+        let first = self.samples.partition_point(|sample| sample.tsc < tsc);
+        self.samples.get(first).map(|sample| sample.index)
+    }
+
     /// Returns the samples with an index in `from..to`, as (index, stamp).
     pub fn between(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, Tsc)> + '_ {
         let first = self.samples.partition_point(|sample| sample.index < from);
@@ -228,6 +234,8 @@ mod tests {
             (clock.index_at(Tsc(999)), clock.index_at(Tsc(1999))),
             (None, Some(5))
         );
+        let first = [0, 1000, 1001, 2000, 2001].map(|tsc| clock.first_from(Tsc(tsc)));
+        assert_eq!(first, [Some(5), Some(5), Some(100), Some(100), None]);
         assert_eq!(clock.lost(), 6);
     }
 

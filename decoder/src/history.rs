@@ -44,6 +44,10 @@ pub struct Ptwrite {
 }
 
 impl History {
+    /// Histories of one thread that were decoded from different starts keep different stamps. Their
+    /// times of an instruction differ by less than this many ticks.
+    pub const TIME_SLACK: u64 = Clock::LEAP;
+
     /// Returns the thread.
     #[must_use]
     pub fn tid(&self) -> Tid {
@@ -157,6 +161,13 @@ impl History {
     #[must_use]
     pub fn index_at(&self, tsc: Tsc) -> Option<u64> {
         self.clock.index_at(tsc)
+    }
+
+    /// Returns the first index whose time is known to be `tsc` or later, as [`History::time`] has
+    /// it. `None` if no stamp is that late.
+    #[must_use]
+    pub fn first_from(&self, tsc: Tsc) -> Option<u64> {
+        self.clock.first_from(tsc)
     }
 
     /// Returns the processor that ran instruction `index`; `None`: the trace does not show it.

@@ -88,6 +88,19 @@ describe('of several threads', () => {
     }
   });
 
+  it('continue stops in any thread, unless it is bound to one', async () => {
+    const crashed = client().threadId;
+    await client().ask('setFunctionBreakpoints', { breakpoints: [{ name: 'main' }] });
+    const bound = await go('reverseContinue', { singleThread: true });
+    assert.deepEqual([bound.reason, bound.threadId], ['history start', crashed]);
+    assert.match(bound.text, /1 hit in thread \d+/);
+    await client().move('backtrail/goto', { to: 'crash' });
+    const hit = await go('reverseContinue');
+    assert.equal(hit.reason, 'function breakpoint');
+    assert.notEqual(hit.threadId, crashed);
+    assert.ok((await where()).startsWith(`t${hit.threadId}#`));
+  });
+
   it('members are listed in pages, and by the right filter', async () => {
     const frame = await client().frame();
     const { scopes } = await client().ask('scopes', { frameId: frame.id });

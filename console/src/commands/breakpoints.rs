@@ -1,11 +1,13 @@
 //! Breakpoints.
 
 use super::Context;
+use super::thread_apply::thread_of;
 use crate::output::{BreakpointView, Output};
 use backtrail_debugger::breakpoint::Breakpoint;
 use backtrail_debugger::functions::regex;
 use backtrail_debugger::location;
 use backtrail_debugger::{Error, Result};
+use backtrail_pt::Tid;
 use std::collections::BTreeMap;
 
 /// `rbreak` sets no more at once.
@@ -16,6 +18,7 @@ fn view(breakpoint: &Breakpoint) -> BreakpointView {
         number: breakpoint.number,
         location: breakpoint.location.clone(),
         places: breakpoint.places.clone(),
+        thread: breakpoint.thread.map(|tid| tid.0),
         temporary: breakpoint.temporary,
         enabled: breakpoint.enabled,
         condition: breakpoint.condition.as_ref().map(ToString::to_string),
@@ -32,12 +35,23 @@ fn set(context: &mut Context<'_>, arguments: &str, temporary: bool) -> Result<Ou
         (None, Some(location)) => (location.trim(), Some("")),
         (None, None) => (arguments, None),
     };
+    let (location, thread) = only_thread(context, location)?;
     let location = if location.is_empty() { "*$pc" } else { location };
     let navigator = &mut *context.navigator;
-    let number = navigator.set_breakpoint(location, condition, temporary, context.watch)?;
+    let number = navigator.set_breakpoint(location, condition, thread, temporary, context.watch)?;
     Ok(Output::Breakpoint {
         breakpoint: view(navigator.breakpoints.get_mut(number)?),
     })
+}
+
+/// Splits `LOCATION thread N`, as GDB writes it.
+fn only_thread<'t>(context: &Context<'_>, text: &'t str) -> Result<(&'t str, Option<Tid>)> {
+    let mut words = text.rsplitn(3, char::is_whitespace);
+    let (Some(number), Some("thread")) = (words.next(), words.next()) else {
+        return Ok((text, None));
+    };
+    let tid = thread_of(context, number)?;
+    Ok((words.next().unwrap_or_default().trim(), Some(tid)))
 }
 
 pub(super) fn set_breakpoint(context: &mut Context<'_>, arguments: &str) -> Result<Output> {

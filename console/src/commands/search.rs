@@ -181,10 +181,7 @@ fn executed(
 pub(super) fn first(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     context.navigator.thread()?.needs_beginning()?;
     go_to_hit(context, arguments, |hits, steps| {
-        match hits.at(&steps.lines, 0)? {
-            true => Ok(Some(0)),
-            false => hits.next(&steps.lines, 0, u64::MAX),
-        }
+        hits.next(&steps.lines, 0, u64::MAX)
     })
 }
 

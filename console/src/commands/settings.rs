@@ -91,6 +91,25 @@ pub(super) fn print(context: &mut Context<'_>, arguments: &str) -> Result<Output
     Ok(Output::message(said))
 }
 
+/// `set scheduler-locking on|off|step|replay`: in which threads `continue` stops.
+pub(super) fn scheduler_locking(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let (locked, said) = match arguments {
+        // GDB's `replay` locks while a recording is replayed.
+        "on" | "replay" => (true, "`continue` stays in the current thread."),
+        "off" | "step" => (
+            false,
+            "`continue` stops at the next hit in any thread; steps stay in theirs.",
+        ),
+        _ => {
+            return Err(Error::Cannot(
+                "set scheduler-locking requires on, off, step or replay".to_owned(),
+            ));
+        }
+    };
+    context.navigator.scheduler_locking = locked;
+    Ok(Output::message(said))
+}
+
 /// Settings of GDB that have no effect here: nothing is paged, asked back or cut to a width.
 pub(super) fn accepted(_context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
     Ok(Output::message(

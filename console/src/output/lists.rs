@@ -79,6 +79,9 @@ pub struct BreakpointView {
     pub location: String,
     /// The resolved locations.
     pub places: Vec<String>,
+    /// The only thread in which it hits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread: Option<u32>,
     /// Deleted at its first hit.
     pub temporary: bool,
     /// Whether it stops moves.
@@ -223,6 +226,9 @@ pub(super) fn render_breakpoints(breakpoints: &[BreakpointView], to: &mut Text) 
         ));
         for place in &breakpoint.places {
             to.line(format!("    {place}"));
+        }
+        if let Some(thread) = breakpoint.thread {
+            to.line(format!("    stop only in thread {thread}"));
         }
         if let Some(condition) = &breakpoint.condition {
             to.line(format!("    stop only if {condition}"));

@@ -23,7 +23,7 @@ pub use latency::{LatencyView, SlowCall, SlowestView, UnmeasuredView};
 pub use lists::{
     BreakpointView, FunctionView, GapView, ModuleView, SourceFileView, ThreadPositionView, ThreadView,
 };
-pub use place::{Place, PositionView, StopView};
+pub use place::{Place, PositionView, StopView, ThreadName};
 pub use ptwrites::PtwriteView;
 pub use text::{Paint, Text};
 pub use thread_apply::ThreadAnswer;

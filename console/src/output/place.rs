@@ -4,6 +4,7 @@ use super::{Paint, Text};
 use backtrail_debugger::StopReason;
 use backtrail_debugger::breakpoint::UndecidedHits;
 use backtrail_debugger::disassembly;
+use backtrail_debugger::navigator::{HitsElsewhere, UnorderedHit};
 use backtrail_debugger::source::{SourceLines, short};
 use backtrail_debugger::stack::{Origin, Stack, StackFrame};
 use backtrail_debugger::time::Time;
@@ -41,11 +42,29 @@ pub struct StopView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "untold")]
     pub undecided: Option<UndecidedHits>,
+    /// The thread, if the move went to another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switched_to: Option<ThreadName>,
+    /// Hits of other threads that may have come before this one on the way.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unordered: Vec<UnorderedHit>,
+    /// If the move ended at an edge of the history: the hits of each thread.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub elsewhere: Vec<HitsElsewhere>,
     /// The position of the stop.
     pub place: Place,
     /// The values of `display`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub displays: Vec<super::NamedValue>,
+}
+
+/// A thread and its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ThreadName {
+    /// The thread.
+    pub thread: u32,
+    /// Its name.
+    pub name: Option<String>,
 }
 
 /// The answer of `when`.
@@ -75,6 +94,12 @@ impl StopView {
         if let Some(undecided) = &self.undecided {
             to.line(format!("Breakpoint {} {undecided}.", undecided.breakpoint));
         }
+        if let Some(ThreadName { thread, name }) = &self.switched_to {
+            to.line(match name {
+                Some(name) => format!("[Switching to thread {thread} \"{name}\"]"),
+                None => format!("[Switching to thread {thread}]"),
+            });
+        }
         let mut prefix = String::new();
         match &self.reason {
             StopReason::Done => {}
@@ -92,7 +117,13 @@ impl StopView {
             }
             StopReason::Canceled => to.line("Canceled; nothing moved."),
         }
+        for hits in &self.elsewhere {
+            to.line(format!("  {hits}"));
+        }
         self.place.render(&prefix, to);
+        for hit in &self.unordered {
+            to.line(format!("  {hit}"));
+        }
         if !self.displays.is_empty() {
             super::values::render_displays(&self.displays, to);
         }

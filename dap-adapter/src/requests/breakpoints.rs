@@ -279,7 +279,7 @@ fn try_set(debuggee: &mut Debuggee, spec: &BreakpointSpec<'_>, watch: &Watch<'_>
     let message = spec.message.filter(|message| !message.is_empty());
     let message = message.map(Message::parse).transpose()?;
     let number = debuggee.navigator.with_earlier(watch, |navigator| {
-        navigator.set_breakpoint(&spec.location, condition, false, watch)
+        navigator.set_breakpoint(&spec.location, condition, None, false, watch)
     })?;
     let breakpoint = debuggee.navigator.breakpoints.get_mut(number)?;
     (breakpoint.message, breakpoint.among) = (message, among);

@@ -151,6 +151,8 @@ fn cause(line: &str, output: &Output) -> StopCause {
             reason: view.reason.clone(),
             crossed_gap: view.crossed_gap.clone(),
             undecided: view.undecided.clone(),
+            unordered: view.unordered.clone(),
+            elsewhere: view.elsewhere.clone(),
         })),
         None => StopCause::Jumped,
     }

@@ -56,14 +56,13 @@ fn times(
     let (here, len) = (navigator.index(), thread.history.len());
     let found = navigator.with_steps(watch, |steps| {
         let lines = &steps.lines;
-        let first = match hits.at(lines, 0)? {
-            true => Some(0),
-            false => hits.next(lines, 0, len)?,
-        };
         Ok([
             ("the last time before here", hits.previous(lines, here, 0)?),
-            ("the next time after here", hits.next(lines, here, len)?),
-            ("the first time", first),
+            (
+                "the next time after here",
+                hits.next(lines, here.saturating_add(1), len)?,
+            ),
+            ("the first time", hits.next(lines, 0, len)?),
             ("the last time", hits.previous(lines, len, 0)?),
         ])
     })?;

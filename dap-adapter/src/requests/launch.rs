@@ -32,6 +32,7 @@ pub struct LaunchArguments {
     debug_roots: Option<Vec<PathBuf>>,
     source_map: Option<SourceMap>,
     bookmarks: Option<Vec<Bookmark>>,
+    scheduler_locking: Option<bool>,
 }
 
 /// Rules for the paths of source files: a path that begins with the first text is searched at the
@@ -87,6 +88,7 @@ pub fn launch(client: &mut ClientSession, arguments: LaunchArguments, watch: &Wa
     if client.access.is_bounded || downloaded.is_some() {
         navigator.bound_sources();
     }
+    navigator.scheduler_locking = arguments.scheduler_locking.unwrap_or_default();
     navigator.decode_ahead();
     let mut notes = navigator.session().notes().to_vec();
     for Bookmark { name, position } in arguments.bookmarks.unwrap_or_default() {

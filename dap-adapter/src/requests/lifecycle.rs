@@ -39,6 +39,7 @@ pub fn initialize(client: &mut ClientSession, features: Value, _: &Watch<'_>) ->
         supports_restart_frame: yes,
         supports_restart_request: yes,
         supports_step_back: yes,
+        supports_single_thread_execution_requests: yes,
         supports_stepping_granularity: yes,
         supports_terminate_request: yes,
         supports_value_formatting_options: yes,

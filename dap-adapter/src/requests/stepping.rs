@@ -21,6 +21,9 @@ pub struct MoveArguments {
     thread_id: Option<f64>,
     #[serde(default)]
     granularity: Option<SteppingGranularity>,
+    /// Whether `continue` stays in the thread.
+    #[serde(default)]
+    single_thread: Option<bool>,
 }
 
 /// Makes a requested move, and reports the stop.
@@ -32,9 +35,13 @@ pub fn make_move(client: &mut ClientSession, requested: RequestedMove, watch: &W
     debuggee.select(requested.tid, watch)?;
     let breakpoints = debuggee.numbers_of_breakpoints();
     let (motion, direction) = (requested.motion, requested.direction);
-    let moved = debuggee
-        .navigator
-        .with_earlier(watch, |navigator| navigator.run(&motion, direction, watch));
+    let moved = debuggee.navigator.with_earlier(watch, |navigator| {
+        let locking = navigator.scheduler_locking;
+        navigator.scheduler_locking |= requested.single_thread;
+        let moved = navigator.run(&motion, direction, watch);
+        navigator.scheduler_locking = locking;
+        moved
+    });
     report_log(client);
     follow_console(client, &breakpoints);
     let cause = match moved {
@@ -91,6 +98,7 @@ pub(super) fn schedule(
         tid,
         motion,
         direction,
+        single_thread: arguments.single_thread.unwrap_or_default(),
     }));
     Ok(())
 }

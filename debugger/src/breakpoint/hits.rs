@@ -60,16 +60,16 @@ impl Hits {
         self.sets().all(|(pcs, _)| pcs.is_empty())
     }
 
-    /// The first hit after `from` and before `limit`.
+    /// The first hit at `start` or after, and before `limit`.
     ///
     /// # Errors
     /// When canceled.
-    pub fn next(&self, lines: &LineStarts<'_>, from: u64, limit: u64) -> Result<Option<u64>> {
+    pub fn next(&self, lines: &LineStarts<'_>, start: u64, limit: u64) -> Result<Option<u64>> {
         let limit = limit.min(lines.history.len());
         let mut nearest = None;
         for (pcs, rule) in self.sets() {
             let end = nearest.unwrap_or(limit);
-            let mut scan = Scan::new(lines, pcs, from.saturating_add(1));
+            let mut scan = Scan::new(lines, pcs, start);
             while let Some(index) = scan.next(end)? {
                 if self.is_meant(lines, index, pcs, rule) && rule.holds(lines, pcs, index)? {
                     nearest = Some(index);

@@ -5,7 +5,7 @@ use crate::breakpoint::{Condition, Hits};
 use crate::error::Result;
 use crate::evaluation::conditions::check;
 use backtrail_decoder::Watch;
-use backtrail_pt::Pid;
+use backtrail_pt::{Pid, Tid};
 use std::collections::BTreeMap;
 
 impl Navigator {
@@ -17,13 +17,16 @@ impl Navigator {
         &mut self,
         location: &str,
         condition: Option<&str>,
+        thread: Option<Tid>,
         temporary: bool,
         watch: &Watch<'_>,
     ) -> Result<u32> {
         let (hits, places) = self.resolve_everywhere(location, watch)?;
         let condition = condition.map(|text| self.condition(text, &hits)).transpose()?;
         let number = self.breakpoints.add(location.to_owned(), places, hits, temporary);
-        self.breakpoints.get_mut(number)?.condition = condition;
+        let breakpoint = self.breakpoints.get_mut(number)?;
+        breakpoint.condition = condition;
+        breakpoint.thread = thread;
         Ok(number)
     }
 

@@ -1,15 +1,16 @@
 //! Moving by verbs, and the breakpoints that stop a move on its way.
 
 use super::{Navigator, Stop};
-use crate::breakpoint::{self, Condition, Hit, Logged, Message, Truth};
+use crate::breakpoint::{self, Condition, Hit, Logged, Message, SearchRange, Truth};
 use crate::error::{Error, Result};
 use crate::evaluation::conditions;
 use crate::evaluation::variables::{self, Format};
 use crate::latency::{CallTimer, Span, Unit};
 use crate::lines::LineStarts;
+use crate::session::Thread;
 use crate::signal;
 use crate::stack;
-use crate::step::{Direction, Motion, Steps};
+use crate::step::{Direction, Motion, Steps, Target};
 use crate::stop::StopReason;
 use backtrail_decoder::{Stage, Watch};
 use backtrail_pt::Pid;
@@ -20,12 +21,24 @@ impl Navigator {
     /// # Errors
     /// When the thread has no history, or when canceled; and what `with` fails with.
     pub fn with_steps<T>(&self, watch: &Watch<'_>, with: impl FnOnce(&Steps<'_>) -> Result<T>) -> Result<T> {
-        let thread = self.thread()?;
+        self.with_steps_of(self.thread()?, watch, with)
+    }
+
+    /// Calls `with` with what moves in a thread.
+    ///
+    /// # Errors
+    /// When the thread has no history, or when canceled; and what `with` fails with.
+    pub(super) fn with_steps_of<T>(
+        &self,
+        thread: &Thread,
+        watch: &Watch<'_>,
+        with: impl FnOnce(&Steps<'_>) -> Result<T>,
+    ) -> Result<T> {
         if thread.history.is_empty() {
             return Err(Error::NoHistory(thread.tid));
         }
         let forest = self.session.forest(thread, watch)?;
-        let lines = self.process()?.lines();
+        let lines = self.process_of(thread)?.lines();
         with(&Steps {
             lines: LineStarts {
                 history: &thread.history,
@@ -36,7 +49,7 @@ impl Navigator {
                 watch,
             },
             gaps: thread.gaps(),
-            frame: self.frame,
+            frame: if thread.tid == self.current { self.frame } else { 0 },
             crash: self.session.crash_of(thread.tid).map(signal::describe),
         })
     }
@@ -49,6 +62,9 @@ impl Navigator {
         let from = self.index();
         let process = self.process()?.pid;
         self.breakpoints.take_undecided();
+        if self.searches_all_threads(motion) {
+            return self.continue_all(direction, watch);
+        }
         let target = self.with_steps(watch, |steps| steps.target(motion, direction, from))?;
         let (index, reason) = match self.breakpoint_on_the_way(process, direction, target.index, watch)? {
             Some((index, number)) => (index, StopReason::Breakpoint { number }),
@@ -59,20 +75,7 @@ impl Navigator {
             }
             None => (target.index, target.reason),
         };
-        let crossed_gap = self
-            .thread()?
-            .history
-            .gap_between(from, index)
-            .map(|(_, gap)| gap.cause.to_string());
-        let crossed_gap = crossed_gap.filter(|_| !matches!(reason, StopReason::Gap { .. }));
-        let to = self.thread()?.position(index);
-        let stop = self.go_to(to)?;
-        Ok(Stop {
-            reason,
-            crossed_gap,
-            undecided: self.breakpoints.take_undecided(),
-            ..stop
-        })
+        self.arrive(motion, Target { index, reason }, watch)
     }
 
     /// The nearest hit that counts, up to and with `target`.
@@ -88,22 +91,20 @@ impl Navigator {
         loop {
             let all = start.abs_diff(target).max(1);
             watch.report(Stage::Search, start.abs_diff(from), all)?;
-            let limit = match direction {
-                Direction::Forward => target.saturating_add(1),
-                Direction::Backward => target,
+            let range = match direction {
+                Direction::Forward => from.saturating_add(1)..target.saturating_add(1),
+                Direction::Backward => target..from,
+            };
+            let range = SearchRange {
+                start: range.start,
+                end: range.end,
+                direction,
             };
             if self.breakpoints.all().is_empty() || from == target {
                 return Ok(None);
             }
             let nearest = self.with_steps(watch, |steps| {
-                breakpoint::nearest(
-                    self.breakpoints.all(),
-                    process,
-                    &steps.lines,
-                    direction,
-                    from,
-                    limit,
-                )
+                breakpoint::nearest(self.breakpoints.all(), process, self.current, &steps.lines, range)
             })?;
             let Some((index, number)) = nearest else {
                 return Ok(None);
@@ -119,7 +120,7 @@ impl Navigator {
     }
 
     /// Records a hit, and returns whether to stop there.
-    fn counts(&mut self, index: u64, number: u32, watch: &Watch<'_>) -> Result<bool> {
+    pub(super) fn counts(&mut self, index: u64, number: u32, watch: &Watch<'_>) -> Result<bool> {
         let condition = self.breakpoints.get_mut(number)?.condition.clone();
         let condition = condition.as_ref();
         let caller = match condition.is_some_and(Condition::asks_caller) {

@@ -12,7 +12,7 @@ impl Steps<'_> {
         Ok(match direction {
             Direction::Forward => {
                 let reach = out.unwrap_or(limit).min(limit);
-                hits.next(&self.lines, from, reach)?.or(out)
+                hits.next(&self.lines, from.saturating_add(1), reach)?.or(out)
             }
             Direction::Backward => {
                 let reach = out.unwrap_or(limit).max(limit);

@@ -1,6 +1,7 @@
 //! The debugger: every command on recorded crashes, compared with GDB, LLDB and simple definitions.
 #![cfg(test)]
 
+mod all_threads;
 mod clang_types;
 mod cores;
 mod debian;

@@ -188,6 +188,16 @@ pub(super) static TELLING: &[Command] = &[
         run: settings::disassembly_flavor,
     },
     Command {
+        name: "set scheduler-locking",
+        aliases: &[],
+        args: "on|off|step|replay",
+        group: Group::Session,
+        help: "Keeps `continue` in the current thread, or stops it at hits in any thread.",
+        completion: Completion::None,
+        repeats: false,
+        run: settings::scheduler_locking,
+    },
+    Command {
         name: "set print",
         aliases: &[],
         args: "pretty on|off",

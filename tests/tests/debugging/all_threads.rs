@@ -1,0 +1,174 @@
+//! `continue` in both directions over all threads of a recording, in the order of time.
+
+use backtrail_debugger::{Direction, Motion, Navigator, OpenOptions, Session, Stop, StopReason};
+use backtrail_decoder::{Position, TimeEstimate, Watch};
+use backtrail_tests::backtrail::backtrail;
+use backtrail_tests::bundle::Bundle;
+use backtrail_tests::programs::{Variant, find};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+
+/// Where hits are: once in each call of `collatz`, and once in each round of `work`.
+const LOCATIONS: [&str; 2] = ["collatz", "threads.c:25"];
+
+fn opened(bundle: &Bundle) -> Navigator {
+    let session = Session::open(&bundle.path, &OpenOptions::default(), &Watch::none()).unwrap();
+    let mut navigator = Navigator::new(session).unwrap();
+    for location in LOCATIONS {
+        navigator
+            .set_breakpoint(location, None, None, false, &Watch::none())
+            .unwrap();
+    }
+    navigator
+}
+
+/// Returns the stops of repeated moves, up to the edge of history, and the stop there.
+fn stops(navigator: &mut Navigator, direction: Direction) -> (Vec<Stop>, Stop) {
+    let mut stops = Vec::new();
+    loop {
+        let stop = navigator
+            .run(&Motion::Continue, direction, &Watch::none())
+            .unwrap();
+        match stop.reason {
+            StopReason::Breakpoint { .. } => stops.push(stop),
+            _ => return (stops, stop),
+        }
+    }
+}
+
+fn time(navigator: &Navigator, position: Position) -> TimeEstimate {
+    let thread = navigator.session().thread(position.tid()).unwrap();
+    let index = thread.index_of(position).unwrap();
+    thread.history.time(index).unwrap()
+}
+
+/// Returns whether all of `one` is before all of `other`.
+fn is_before(one: TimeEstimate, other: TimeEstimate) -> bool {
+    one.latest().is_some_and(|latest| latest < other.tsc)
+}
+
+#[test]
+fn hits_of_all_threads_are_met_in_the_order_of_time() {
+    let (bundle, _) = Bundle::recorded(find("threads").unwrap(), Variant::Pie, &["--full"]);
+    let mut navigator = opened(&bundle);
+
+    // What each thread has, by itself.
+    let mut single: BTreeMap<_, Vec<Position>> = BTreeMap::new();
+    navigator.scheduler_locking = true;
+    let threads = navigator.session().threads().iter();
+    let ends: Vec<Position> = threads
+        .map(|thread| thread.position(thread.history.len()))
+        .collect();
+    for end in ends {
+        navigator.go_to(end).unwrap();
+        let (found, edge) = stops(&mut navigator, Direction::Backward);
+        assert_eq!(edge.reason, StopReason::HistoryStart);
+        if !found.is_empty() {
+            single.insert(end.tid(), found.iter().map(|stop| stop.to).collect());
+        }
+    }
+    assert_eq!(single.len(), 4, "four threads work");
+
+    let mut navigator = opened(&bundle);
+    let (backward, edge) = stops(&mut navigator, Direction::Backward);
+    assert_eq!(edge.reason, StopReason::HistoryStart);
+    // All of them, each once, and in each thread in its own order.
+    for (&tid, expected) in &single {
+        let met: Vec<Position> = backward
+            .iter()
+            .map(|stop| stop.to)
+            .filter(|to| to.tid() == tid)
+            .collect();
+        assert_eq!(&met, expected);
+    }
+    assert_eq!(backward.len(), single.values().map(Vec::len).sum::<usize>());
+    // The order agrees with all time stamps.
+    let times: Vec<TimeEstimate> = backward.iter().map(|stop| time(&navigator, stop.to)).collect();
+    for (at, &later) in times.iter().enumerate() {
+        for &earlier in &times[at + 1..] {
+            assert!(!is_before(later, earlier), "{later:?} {earlier:?}");
+        }
+    }
+    let switches = backward
+        .windows(2)
+        .filter(|pair| pair[0].to.tid() != pair[1].to.tid());
+    assert!(switches.count() >= 3);
+    // The edge says where hits are.
+    let told: BTreeMap<u32, (u64, &str, &str)> = edge
+        .elsewhere
+        .iter()
+        .map(|hits| (hits.thread, (hits.hits, &*hits.first, &*hits.last)))
+        .collect();
+    for (tid, positions) in &single {
+        let (count, first, last) = told[&tid.0];
+        assert_eq!(count, positions.len() as u64);
+        let ends = [positions.last(), positions.first()].map(|end| end.unwrap().to_string());
+        assert_eq!([first, last], [&*ends[0], &*ends[1]]);
+    }
+    are_unordered_where_times_overlap(&navigator, &backward);
+
+    // The way forward is the same.
+    navigator.go_to(backward.last().unwrap().to).unwrap();
+    let (forward, _) = stops(&mut navigator, Direction::Forward);
+    let met: Vec<Position> = forward.iter().map(|stop| stop.to).collect();
+    let expected: Vec<Position> = backward.iter().rev().skip(1).map(|stop| stop.to).collect();
+    assert_eq!(met, expected);
+}
+
+/// Checks that a stop lists the next hits of other threads exactly where their times overlap.
+fn are_unordered_where_times_overlap(navigator: &Navigator, backward: &[Stop]) {
+    for (at, stop) in backward.iter().enumerate() {
+        let here = time(navigator, stop.to);
+        let mut seen = BTreeSet::from([stop.to.tid()]);
+        let mut expected = Vec::new();
+        for other in &backward[at + 1..] {
+            if seen.insert(other.to.tid())
+                && time(navigator, other.to)
+                    .latest()
+                    .is_none_or(|end| end > here.tsc)
+            {
+                expected.push(other.to.to_string());
+            }
+        }
+        let mut told: Vec<String> = stop.unordered.iter().map(|hit| hit.position.clone()).collect();
+        expected.sort();
+        told.sort();
+        assert_eq!(told, expected, "{}", stop.to);
+    }
+}
+
+#[test]
+fn breakpoints_and_searches_keep_to_one_thread() {
+    let (bundle, _) = Bundle::recorded(find("threads").unwrap(), Variant::Pie, &["--full"]);
+    let text = bundle.debug(&["break collatz", "reverse-continue", "reverse-continue"]);
+    assert!(text.contains("[Switching to thread "), "{text}");
+    // The last hit backward in any thread.
+    let hit = &bundle.results(&["break collatz", "reverse-continue"])[1];
+    assert_eq!(hit["reason"], "breakpoint", "{hit}");
+    let tid = hit["switched_to"]["thread"].as_u64().unwrap();
+
+    let locked = bundle.results(&["set scheduler-locking on", "break collatz", "reverse-continue"]);
+    assert_eq!(locked[2]["reason"], "history_start");
+    assert_eq!(locked[2]["elsewhere"].as_array().unwrap().len(), 4);
+    let text = bundle.debug(&["set scheduler-locking on", "break collatz", "reverse-continue"]);
+    assert!(text.contains("25 hits in thread "), "{text}");
+
+    let only = format!("break collatz thread {tid} if $hits == 3");
+    let answers = bundle.results(&[&*only, "info breakpoints", "reverse-continue", "when"]);
+    assert_eq!(answers[1]["breakpoints"][0]["thread"], tid);
+    assert_eq!(answers[2]["reason"], "breakpoint");
+    assert_eq!(answers[3]["thread"], tid);
+    for (command, sentence) in [
+        ("break collatz thread 4000000", "no thread 4000000"),
+        ("set scheduler-locking", "requires on, off, step or replay"),
+    ] {
+        let arguments = [
+            "debug".as_ref(),
+            bundle.path.as_os_str(),
+            "--batch".as_ref(),
+            "-e".as_ref(),
+        ];
+        let run = backtrail(arguments.into_iter().chain([OsStr::new(command)])).unwrap();
+        assert!(run.stdout.contains(sentence), "{}", run.stdout);
+    }
+}
