@@ -1,5 +1,9 @@
 //! Makes the views of places out of a navigator: what commands show of where they are.
 
+mod own_code;
+
+pub use own_code::{last_own_calls, last_own_lines};
+
 use crate::output::{HandlerView, HistoryStep, HistoryView, Place, StopView, ThreadName};
 use backtrail_debugger::calls::{CallView, Calls};
 use backtrail_debugger::disassembly;
@@ -205,14 +209,15 @@ pub fn source_lines(
     }
 }
 
-/// Returns the lines around the innermost frame whose source is found; if none is, its line alone.
+/// Returns the lines around the innermost frame of own code whose source is found. If none is, the
+/// innermost frame with a line is used, and if its source is not found, its line alone.
 #[must_use]
 pub fn source_around(navigator: &Navigator, stack: &Stack, around: u32) -> Option<SourceLines> {
     let with_line = || {
-        stack
-            .frames
-            .iter()
-            .filter_map(|frame| frame.file.clone().zip(frame.line))
+        let frames = stack.frames.iter();
+        let (own, others): (Vec<_>, Vec<_>) = frames.partition(|frame| frame.library.is_none());
+        let frames = own.into_iter().chain(others);
+        frames.filter_map(|frame| frame.file.clone().zip(frame.line))
     };
     let found = with_line().find(|(file, _)| navigator.sources.find_readable(file).is_some());
     let (file, line) = found.or_else(|| with_line().next())?;

@@ -26,6 +26,7 @@ pub mod lines;
 pub mod location;
 pub mod module_history;
 pub mod navigator;
+pub mod own_code;
 pub mod registers;
 pub mod session;
 pub mod signal;

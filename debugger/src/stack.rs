@@ -12,6 +12,7 @@ pub(crate) use self::core_cache::CoreStackCache;
 pub use self::position::pc_at;
 
 use crate::error::{Error, Result};
+use crate::own_code::CodeOrigin;
 use crate::session::{Session, Thread};
 use crate::unwind::PhysicalFrame;
 use backtrail_decoder::{CallId, Entered, Forest, Left, Watch};
@@ -54,6 +55,9 @@ pub struct StackFrame {
     pub line: Option<u32>,
     /// The module, where the function is not known.
     pub module: Option<String>,
+    /// The library that its code belongs to; absent for the user's own code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub library: Option<String>,
     /// A copy inlined into the next frame.
     pub inlined: bool,
     /// Its call, `c12` for `goto c12`.
@@ -155,6 +159,7 @@ pub fn stack(
     frames.truncate(limit);
     for (number, frame) in frames.iter_mut().enumerate() {
         frame.number = number;
+        frame.library = CodeOrigin::from(&*frame).library();
     }
     Ok(Stack {
         frames,
@@ -323,6 +328,7 @@ impl StackFrame {
             file: None,
             line: None,
             module: None,
+            library: None,
             inlined: false,
             call: None,
             signal_handler: false,

@@ -4,7 +4,7 @@ use super::{Context, arguments, stack};
 use crate::output::{CrashView, HistoryView, Output};
 use crate::views;
 use backtrail_bundle::core::SigInfo;
-use backtrail_debugger::Result;
+use backtrail_debugger::{Error, Result};
 use backtrail_debugger::calls::CallView;
 use backtrail_debugger::navigator::Navigator;
 use backtrail_debugger::session::Session;
@@ -18,8 +18,13 @@ const LAST: usize = 12;
 /// The number of frames.
 const FRAMES: usize = 30;
 
-/// Shows the crash; moves nothing, whatever the current position.
-pub(super) fn crash(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
+/// Shows the crash; moves nothing, whatever the current position. `crash full` shows all of it.
+pub(super) fn crash(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let is_full = match arguments {
+        "" => false,
+        "full" => true,
+        _ => return Err(Error::Cannot("crash takes no argument but `full`".to_owned())),
+    };
     let Some(thread) = context.navigator.session().main_thread() else {
         return Ok(Output::message("The trace has no threads."));
     };
@@ -27,7 +32,7 @@ pub(super) fn crash(context: &mut Context<'_>, _arguments: &str) -> Result<Outpu
     let view = context
         .navigator
         .looking_from(tid, end, |navigator| view(navigator, context.watch))?;
-    Ok(Output::Crash(Box::new(view)))
+    Ok(Output::Crash(Box::new(CrashView { is_full, ..view })))
 }
 
 fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
@@ -45,7 +50,17 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
             views::history(navigator, LAST, watch)?,
         )
     };
+    let (own_calls, own_lines) = match thread.history.is_empty() {
+        true => (Vec::new(), Vec::new()),
+        false => (
+            views::last_own_calls(navigator, LAST, watch)?,
+            views::last_own_lines(navigator, LAST, watch)?,
+        ),
+    };
     Ok(CrashView {
+        own_calls,
+        own_lines,
+        is_full: true,
         program: session.program().map(str::to_owned),
         signal: crash.map(signal::describe),
         cause: crash

@@ -274,7 +274,7 @@ pub fn find(name: &str) -> std::result::Result<&'static Command, LineError> {
     };
     let found: Vec<&'static Command> = commands().filter(abbreviated).collect();
     match found.as_slice() {
-        [] => Err(LineError::Unknown(name.to_owned())),
+        [] => Err(LineError::unknown(name, commands().map(|command| command.name))),
         [command] => Ok(command),
         several => Err(LineError::Ambiguous {
             name: name.to_owned(),
@@ -316,7 +316,9 @@ mod tests {
         assert_eq!(parse("x/3i $pc").unwrap().1, "/3i $pc");
         assert_eq!(name("disas"), Ok("disassemble"));
         assert!(name("info").unwrap_err().contains("info threads"));
-        assert!(name("frobnicate").is_err());
+        assert!(name("frobnicate").unwrap_err().ends_with("try `help`"));
+        let similar = name("bakctrace").unwrap_err();
+        assert!(similar.ends_with("did you mean `backtrace`?"), "{similar}");
         assert!(name("").is_err());
     }
 

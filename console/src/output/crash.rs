@@ -1,7 +1,7 @@
 //! The crash as a person wants to read it: the opening view of a session.
 
 use super::place::render_stack;
-use super::{HistoryView, Paint, Text};
+use super::{HistoryStep, HistoryView, Paint, Text};
 use backtrail_debugger::calls::CallView;
 use backtrail_debugger::source::SourceLines;
 use backtrail_debugger::stack::Stack;
@@ -41,6 +41,13 @@ pub struct CrashView {
     pub calls: Vec<CallView>,
     /// The last lines.
     pub history: HistoryView,
+    /// The last calls of the user's own code, oldest first; empty if no frame of the stack is.
+    pub own_calls: Vec<CallView>,
+    /// The last lines of the user's own code, oldest first.
+    pub own_lines: Vec<HistoryStep>,
+    /// Whether all is shown, and not what fits a screen.
+    #[serde(skip)]
+    pub is_full: bool,
     /// Notes about the trace for the reader.
     pub notes: Vec<String>,
     /// Whether there is a core, and no trace.
@@ -72,6 +79,14 @@ impl HandlerView {
 
 impl CrashView {
     pub(super) fn render(&self, to: &mut Text) {
+        match self.is_full {
+            true => self.render_full(to),
+            false => self.render_first_screen(to),
+        }
+    }
+
+    /// Renders the signal, the thread, and what it worked on.
+    pub(super) fn render_head(&self, to: &mut Text) {
         let program = self.program.as_deref().unwrap_or("The program");
         let name = self
             .name
@@ -107,6 +122,10 @@ impl CrashView {
         if let Some(handler) = &self.handler {
             handler.render(to);
         }
+    }
+
+    fn render_full(&self, to: &mut Text) {
+        self.render_head(to);
         if let Some(source) = &self.source {
             to.line("");
             super::place::render_source(source, to);

@@ -5,6 +5,7 @@
 mod called;
 mod compare;
 mod crash;
+mod first_screen;
 mod flow;
 mod latency;
 mod lists;

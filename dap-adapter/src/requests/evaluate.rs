@@ -86,7 +86,7 @@ fn command(
 ) -> Result<EvaluateResponseBody> {
     client.debuggee()?;
     let line = line.trim();
-    if matches!(commands::parse(line), Err(LineError::Unknown(_))) && !line.is_empty() {
+    if matches!(commands::parse(line), Err(LineError::Unknown { .. })) && !line.is_empty() {
         return value(client, frame, line, format, watch);
     }
     let debuggee = client.debuggee()?;

@@ -6,7 +6,8 @@ use crate::handles::FrameKey;
 use crate::line_numbering::LineNumbering;
 use crate::protocol::lenient::IntegerOrString;
 use crate::protocol::types::{
-    StackFrame, StackFramePresentationHint, StackTraceArguments, StackTraceResponseBody,
+    Source, SourcePresentationHint, StackFrame, StackFramePresentationHint, StackTraceArguments,
+    StackTraceResponseBody,
 };
 use crate::session::ClientSession;
 use backtrail_debugger::stack::Origin;
@@ -61,6 +62,14 @@ pub fn stack_trace(
             .file
             .as_deref()
             .map(|file| debuggee.sources.describe(&debuggee.navigator, file));
+        let source = source.map(|source| match &frame.library {
+            Some(library) => Source {
+                presentation_hint: Some(SourcePresentationHint::Deemphasize),
+                origin: Some(source.origin.unwrap_or_else(|| library.clone())),
+                ..source
+            },
+            None => source,
+        });
         frames.push(StackFrame {
             id,
             name: name_of(frame),

@@ -6,6 +6,7 @@ mod clang_types;
 mod cores;
 mod debian;
 mod definition;
+mod first_screen;
 mod gdb;
 mod gdb_answers;
 mod hase;

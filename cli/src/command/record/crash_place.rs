@@ -7,10 +7,11 @@ use backtrail_decoder::Watch;
 use std::path::Path;
 
 /// The innermost frames among which a line is searched.
-const FRAMES: usize = 16;
+const FRAMES: usize = 64;
 
 /// Returns the function, file and line in which the program of a bundle ended: the innermost frame
-/// that has a line, else the innermost function. `None` if neither is known.
+/// of own code that has a line, else of any code, else the innermost function. `None` if none of
+/// them is known.
 pub(super) fn read(bundle: &Path) -> Option<String> {
     let watch = Watch::none();
     let options = OpenOptions {
@@ -21,7 +22,8 @@ pub(super) fn read(bundle: &Path) -> Option<String> {
     let stack = navigator.known_stack(FRAMES, &watch).ok()?;
     let with_line = |frame: &&StackFrame| frame.line.is_some() && frame.file.is_some();
     let frames = &stack.frames;
-    let frame = frames.iter().find(with_line).or(frames.first())?;
+    let own = frames.iter().find(|frame| frame.library.is_none() && with_line(frame));
+    let frame = own.or(frames.iter().find(with_line)).or(frames.first())?;
     let function = frame.function.as_deref()?;
     Some(match frame.file.as_deref().zip(frame.line) {
         Some((file, line)) => format!("{function} at {}:{line}", short(file)),

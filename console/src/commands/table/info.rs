@@ -10,9 +10,9 @@ pub(super) static TELLING: &[Command] = &[
     Command {
         name: "crash",
         aliases: &[],
-        args: "",
+        args: "[full]",
         group: Group::Flow,
-        help: "Shows the signal, faulting line, stack, and the last calls and lines.",
+        help: "Shows the signal, faulting line, stack, and the last calls and lines; `full` includes libraries.",
         completion: Completion::None,
         repeats: false,
         run: crash::crash,
