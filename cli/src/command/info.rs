@@ -21,10 +21,10 @@ use std::io::Write;
 pub fn run(args: &Info) -> Result<(), Failure> {
     let options = open::options(&args.decode);
     let session = open::session(&args.bundle, &options, &Interrupt::install())?;
-    let info = BundleInfo::of(&session, &args.decode.engine);
+    let info = BundleInfo::of(&session, args);
     let mut output = Output::new();
     if args.json {
-        output.json("backtrail-info/1", &info)?;
+        output.json("backtrail-info/2", &info)?;
     } else if args.digest {
         for thread in session.threads() {
             writeln!(output, "{}", thread.digest_line())?;
@@ -99,7 +99,8 @@ struct ThreadInfo {
     name: Option<String>,
     instructions: u64,
     errors: u64,
-    digest: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
     gaps: usize,
     /// The memory of the history in bytes.
     history_bytes: usize,
@@ -134,7 +135,7 @@ struct ModuleInfo {
 }
 
 impl BundleInfo {
-    fn of(session: &Session, engine: &str) -> Self {
+    fn of(session: &Session, args: &Info) -> Self {
         let manifest = session.bundle().map(|bundle| bundle.manifest());
         let meta = manifest.map(|manifest| &manifest.meta);
         let processes = manifest
@@ -154,13 +155,14 @@ impl BundleInfo {
             name: thread.name.clone(),
             instructions: thread.history.len(),
             errors: thread.history.errors(),
-            digest: format!("{:016x}", thread.history.digest()),
+            // It takes as long as decoding.
+            digest: (args.digest && args.json).then(|| format!("{:016x}", thread.history.digest())),
             gaps: thread.history.gaps().count(),
             history_bytes: thread.history.memory(),
         });
         Self {
             name: session.name().to_owned(),
-            engine: engine.to_owned(),
+            engine: args.decode.engine.clone(),
             source: meta.map(|meta| source_name(meta.source)),
             created_by: meta.and_then(|meta| meta.created_by.clone()),
             command_line: meta.map(|meta| meta.command_line.clone()).unwrap_or_default(),

@@ -158,7 +158,7 @@ fn doctor_says_what_this_machine_can_do() {
     assert!(value.is_object());
 }
 
-/// Returns the names of schemas in a text: `backtrail-info/1`.
+/// Returns the names of schemas in a text: `backtrail-info/2`.
 fn schemas(text: &str) -> BTreeSet<String> {
     let name = Regex::new("backtrail-[a-z-]+/[0-9]+").unwrap();
     name.find_iter(text)
