@@ -13,6 +13,7 @@ pub mod perf_data;
 pub mod programs;
 pub mod random;
 pub mod real;
+pub mod webhook;
 
 mod build;
 

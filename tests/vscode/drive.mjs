@@ -2,6 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { Files } from './files.mjs';
+import { hub } from './hub.mjs';
 import { opening } from './opening.mjs';
 import { moving } from './moving.mjs';
 import { looking } from './looking.mjs';
@@ -40,6 +41,7 @@ const world = {
   packed,
   collected: BACKTRAIL_COLLECTED,
   workspace: BACKTRAIL_WORKSPACE,
+  hub: process.env.BACKTRAIL_HUB_WALK && JSON.parse(process.env.BACKTRAIL_HUB_WALK),
   origins: {
     allowed: await allowed.listen(Number(BACKTRAIL_FILES.split(':')[1])),
     stranger: await stranger.listen(),
@@ -58,7 +60,7 @@ setInterval(() => {
 let current = 'opening the workspace';
 try {
   await bench.open(BACKTRAIL_ADDRESS, BACKTRAIL_WORKSPACE);
-  const steps = [...opening, ...moving, ...looking, ...views, ...profile];
+  const steps = world.hub ? hub : [...opening, ...moving, ...looking, ...views, ...profile];
   const wanted = process.env.BACKTRAIL_STEPS?.split(',');
   for (const [number, { name, walk }] of steps.entries()) {
     if (wanted !== undefined && !wanted.includes(String(number + 1))) {

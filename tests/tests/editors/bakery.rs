@@ -11,9 +11,8 @@ pub fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from)
 }
 
-/// Builds the bakery in `folder`, beside its source, records its crash, and returns the bundle's
-/// folder.
-pub fn bakery(folder: &Path) -> PathBuf {
+/// Builds the bakery in `folder`, beside its source, and returns the program.
+pub fn build(folder: &Path) -> PathBuf {
     fs::create_dir_all(folder).unwrap();
     fs::copy(
         repository().join("tests/vscode/bakery.c"),
@@ -38,7 +37,12 @@ pub fn bakery(folder: &Path) -> PathBuf {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let (bundle, program) = (folder.join("crash.bundle"), folder.join("bakery"));
+    folder.join("bakery")
+}
+
+/// Builds the bakery in `folder`, records its crash, and returns the bundle's folder.
+pub fn bakery(folder: &Path) -> PathBuf {
+    let (bundle, program) = (folder.join("crash.bundle"), build(folder));
     let record: [&OsStr; 5] = [
         "record".as_ref(),
         "-o".as_ref(),

@@ -16,6 +16,7 @@ use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The path of VS Code within the packages.
@@ -25,7 +26,7 @@ const START: Duration = Duration::from_secs(60);
 const STEPS: Duration = Duration::from_secs(540);
 
 /// A process and its children, which end when this is dropped.
-struct Group(Child);
+pub struct Group(Child);
 
 impl Drop for Group {
     fn drop(&mut self) {
@@ -43,8 +44,11 @@ impl Drop for Group {
     }
 }
 
+/// One VS Code at a time: two are too slow on a small machine.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// The installed tools; `None`, with a message, if something is missing.
-struct Installed {
+pub struct Installed {
     node: PathBuf,
     packages: PathBuf,
     extension: PathBuf,
@@ -52,7 +56,8 @@ struct Installed {
 }
 
 impl Installed {
-    fn find() -> Option<Self> {
+    /// Finds the tools.
+    pub fn find() -> Option<Self> {
         let browser = std::env::split_paths(&std::env::var_os("PATH")?)
             .map(|folder| folder.join("chromium"))
             .find(|program| program.is_file());
@@ -94,6 +99,34 @@ impl Installed {
             .stdin(Stdio::null())
             .process_group(0);
         server
+    }
+
+    /// Installs our extension for the user at `home`, and writes the settings.
+    pub fn prepare(&self, home: &Path, machine: &serde_json::Value) {
+        let installation = self
+            .server(home)
+            .arg("--install-extension")
+            .arg(&self.extension)
+            .output()
+            .unwrap();
+        assert!(installation.status.success(), "{installation:?}");
+        write_json(&home.join("user/Machine/settings.json"), machine);
+        write_json(
+            &home.join("user/User/settings.json"),
+            &json!({
+                "chat.disableAIFeatures": true,
+                // Keys pressed during a stop would go into the source.
+                "debug.focusEditorOnBreak": false,
+                "editor.minimap.enabled": false,
+                "extensions.ignoreRecommendations": true,
+                "files.autoSave": "off",
+                "security.workspace.trust.enabled": false,
+                "telemetry.telemetryLevel": "off",
+                "workbench.startupEditor": "none",
+                "workbench.secondarySideBar.defaultVisibility": "hidden",
+                "workbench.tips.enabled": false,
+            }),
+        );
     }
 }
 
@@ -178,14 +211,6 @@ fn a_crash_is_walked_in_vs_code() {
 
     write_profile(&workspace);
     let (spool, collected) = collected(home, &bundle);
-
-    let installation = installed
-        .server(home)
-        .arg("--install-extension")
-        .arg(&installed.extension)
-        .output()
-        .unwrap();
-    assert!(installation.status.success(), "{installation:?}");
     write_json(
         &workspace.join(".vscode/launch.json"),
         &json!({"version": "0.2.0", "configurations": [
@@ -197,69 +222,66 @@ fn a_crash_is_walked_in_vs_code() {
         .unwrap()
         .local_addr()
         .unwrap();
-    write_json(
-        &home.join("user/Machine/settings.json"),
+    installed.prepare(
+        home,
         &json!({
             "backtrail.path": fs::canonicalize(binary().unwrap()).unwrap(),
             "backtrail.allowedOrigins": [format!("http://{files}")],
             "backtrail.spool": spool,
         }),
     );
-    write_json(
-        &home.join("user/User/settings.json"),
-        &json!({
-            "chat.disableAIFeatures": true,
-            // Keys pressed during a stop would go into the source.
-            "debug.focusEditorOnBreak": false,
-            "editor.minimap.enabled": false,
-            "extensions.ignoreRecommendations": true,
-            "files.autoSave": "off",
-            "security.workspace.trust.enabled": false,
-            "telemetry.telemetryLevel": "off",
-            "workbench.startupEditor": "none",
-            "workbench.secondarySideBar.defaultVisibility": "hidden",
-            "workbench.tips.enabled": false,
-        }),
-    );
-
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
     let walk = Walk {
         installed: &installed,
         home,
         workspace: &workspace,
-        files: files.to_string(),
-        collected,
-        shots: target.join("vscode-shots"),
+        variables: vec![
+            ("BACKTRAIL_FILES", files.to_string()),
+            ("BACKTRAIL_COLLECTED", collected),
+        ],
+        shots: "vscode-shots",
     };
-    // A browser and an editor on a busy machine lose a key now and then. The output of the first
-    // failure is printed.
-    if !walk.succeeds() {
-        println!("once more, from the start");
-        assert!(
-            walk.succeeds(),
-            "see what was printed, and {}",
-            walk.shots.display()
-        );
-    }
+    walk.succeeds_within_two_tries();
 }
 
 /// All that the steps need.
-struct Walk<'a> {
-    installed: &'a Installed,
-    home: &'a Path,
-    workspace: &'a Path,
-    files: String,
-    collected: String,
-    shots: PathBuf,
+pub struct Walk<'a> {
+    /// The tools.
+    pub installed: &'a Installed,
+    /// The home of the user.
+    pub home: &'a Path,
+    /// The folder that VS Code opens.
+    pub workspace: &'a Path,
+    /// Variables of the environment for some of the steps.
+    pub variables: Vec<(&'static str, String)>,
+    /// The folder for screenshots, within cargo's target directory.
+    pub shots: &'static str,
 }
 
 impl Walk<'_> {
+    /// Runs all steps, and runs them again after a failure.
+    ///
+    /// A browser and an editor on a busy machine lose a key now and then. The output of the first
+    /// failure is printed.
+    pub fn succeeds_within_two_tries(&self) {
+        let _turn: MutexGuard<'_, ()> = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
+        let shots = target.join(self.shots);
+        if !self.succeeds(&shots) {
+            println!("once more, from the start");
+            assert!(
+                self.succeeds(&shots),
+                "see what was printed, and {}",
+                shots.display()
+            );
+        }
+    }
+
     /// Starts the server, runs all steps, and returns whether they succeeded.
-    fn succeeds(&self) -> bool {
+    fn succeeds(&self, shots: &Path) -> bool {
         let (server, address) = start(self.installed, self.home);
-        let _ = fs::remove_dir_all(&self.shots);
-        fs::create_dir_all(&self.shots).unwrap();
+        let _ = fs::remove_dir_all(shots);
+        fs::create_dir_all(shots).unwrap();
         let steps = Command::new(&self.installed.node)
             .arg(repository().join("tests/vscode/drive.mjs"))
             .env("BACKTRAIL_VSCODE", &self.installed.packages)
@@ -268,9 +290,8 @@ impl Walk<'_> {
             .env("BACKTRAIL_ADDRESS", address)
             .env("BACKTRAIL_SERVER", server.0.id().to_string())
             .env("BACKTRAIL_WORKSPACE", self.workspace)
-            .env("BACKTRAIL_FILES", &self.files)
-            .env("BACKTRAIL_COLLECTED", &self.collected)
-            .env("BACKTRAIL_SHOTS", &self.shots)
+            .envs(self.variables.iter().cloned())
+            .env("BACKTRAIL_SHOTS", shots)
             .env("HOME", self.home)
             .process_group(0)
             .spawn()
@@ -288,7 +309,7 @@ impl Walk<'_> {
             std::thread::sleep(Duration::from_millis(100));
         };
         if !status.success() {
-            let _ = fs::copy(self.home.join("server.log"), self.shots.join("server.log"));
+            let _ = fs::copy(self.home.join("server.log"), shots.join("server.log"));
         }
         status.success()
     }

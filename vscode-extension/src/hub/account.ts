@@ -53,7 +53,8 @@ export class HubAccount implements vscode.Disposable {
     this.changed.fire();
   }
 
-  private async signIn(): Promise<void> {
+  /** Asks for an address and a token, and stores both. Returns whether the hub accepts them. */
+  async signIn(): Promise<boolean> {
     const typed = await askText({
       title: 'Sign in to a hub',
       prompt: 'The address of the hub: https, or http on this machine',
@@ -66,7 +67,7 @@ export class HubAccount implements vscode.Disposable {
       },
     });
     if (typed === undefined) {
-      return;
+      return false;
     }
     const origin = trimmed(typed);
     const token = await askText({
@@ -77,15 +78,18 @@ export class HubAccount implements vscode.Disposable {
       validateInput: (text) => (isToken(text.trim()) ? undefined : 'A token has printable characters and no spaces.'),
     });
     if (token === undefined) {
-      return;
+      return false;
     }
     const account = { origin, token: token.trim() };
     try {
       const name = await nameOf(account);
       await this.secrets.store(KEY, JSON.stringify(account));
+      await this.load();
       void showInformation(`Signed in to ${origin} as ${name}.`);
+      return true;
     } catch (error) {
       void showError(`Backtrail is not signed in to ${origin}: ${error instanceof Error ? error.message : String(error)}.`);
+      return false;
     }
   }
 }

@@ -31,17 +31,26 @@ export class LinkHandler implements vscode.UriHandler {
       return;
     }
     await this.account.load();
-    if (this.account.isSignedInTo(link.origin)) {
-      if (await agreed(link, `from ${link.origin}`, 'The trace is downloaded, and opened in the debugger.')) {
-        // The adapter fetches it, because it has the token.
-        await this.start(link, addressOf(link));
+    const allowed = vscode.workspace.getConfiguration(DEBUG_TYPE).get<unknown>('allowedOrigins');
+    if (!this.account.isSignedInTo(link.origin) && !isAllowed(link.origin, allowed)) {
+      // The user types the address, because a link must not choose who gets the token.
+      const signIn = 'Sign In to Hub…';
+      const chosen = await refuse(link.origin, `A link asks for crash ${link.crash}`, 'follow the link', signIn);
+      if (chosen !== signIn || !(await this.account.signIn())) {
+        return;
       }
+      if (!this.account.isSignedInTo(link.origin)) {
+        void showError(`Crash ${link.crash} is at ${link.origin}, which is not the hub that you signed in to.`);
+        return;
+      }
+    }
+    if (!(await agreed(link, `from ${link.origin}`, 'The trace is downloaded, and opened in the debugger.'))) {
       return;
     }
-    const allowed = vscode.workspace.getConfiguration(DEBUG_TYPE).get<unknown>('allowedOrigins');
-    if (!isAllowed(link.origin, allowed)) {
-      await refuse(link.origin, `A link asks for crash ${link.crash}`, 'follow the link');
-    } else if (await agreed(link, `from ${link.origin}`, 'The trace is downloaded, and opened in the debugger.')) {
+    if (this.account.isSignedInTo(link.origin)) {
+      // The adapter fetches it, because it has the token.
+      await this.start(link, addressOf(link));
+    } else {
       await this.open(link);
     }
   }
@@ -96,8 +105,16 @@ export class LinkHandler implements vscode.UriHandler {
   }
 }
 
-/** Shows the refused origin, with a button that opens the setting. Nothing is downloaded. */
-export async function refuse(origin: string, who: string, again: string): Promise<void> {
+/**
+ * Shows the refused origin, with a button that opens the setting, and others. Nothing is downloaded.
+ * Returns the chosen button.
+ */
+export async function refuse(
+  origin: string,
+  who: string,
+  again: string,
+  ...others: string[]
+): Promise<string | undefined> {
   const open = 'Open Settings';
   const chosen = await showWarning(
     `Crashes from ${origin} are not opened.`,
@@ -105,11 +122,13 @@ export async function refuse(origin: string, who: string, again: string): Promis
       modal: true,
       detail: `${who} from there, and the setting backtrail.allowedOrigins does not have this origin. If you trust it, add it there and ${again} again.`,
     },
+    ...others,
     open,
   );
   if (chosen === open) {
     await openSetting('backtrail.allowedOrigins');
   }
+  return chosen;
 }
 
 async function agreed(link: Link, whence: string, what: string): Promise<boolean> {
