@@ -1,6 +1,7 @@
 //! The clients of a hub: `push`, `login`, `open` and `debug LINK`, against a hub with faults.
 #![cfg(test)]
 
+mod deploy;
 mod links;
 mod push;
 mod server;
