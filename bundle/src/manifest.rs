@@ -215,6 +215,8 @@ pub struct Collected {
     pub history: u64,
     /// The real user id of the process, in the initial user namespace.
     pub user: Option<u32>,
+    /// The systemd service of the process, without `.service`.
+    pub service: Option<String>,
     /// The user whose recorder submitted the bundle. That user controls everything else in it.
     pub deposited_by: Option<u32>,
     /// Missing data, one sentence each. If empty, the bundle is complete.

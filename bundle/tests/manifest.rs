@@ -128,6 +128,7 @@ fn full_meta(by_cpu: bool, number: u64, text: &str) -> Meta {
             history: number,
             user: Some(1000),
             deposited_by: Some(1001),
+            service: Some("ledger".to_owned()),
             missing: vec![text.to_owned()],
         }),
         context: Some(PublishedContext {

@@ -4,7 +4,7 @@
 //! collects executable code, and [`module_file`] its files. [`core_dump`] determines the contents
 //! of a core, and [`machine`] describes the host. [`beneath`] opens files by names that another
 //! user chose, and [`load_segments`] determines load addresses of ELF files. [`thread_context`]
-//! reads which request a thread works on.
+//! reads which request a thread works on, and [`service`] which service a process belongs to.
 //!
 //! A process may end at any moment, and its files may be malformed. Data that cannot be read is
 //! reported as absent, and never invented.
@@ -17,6 +17,7 @@ pub mod machine;
 pub mod maps;
 pub mod memory;
 pub mod module_file;
+pub mod service;
 pub mod status;
 pub mod thread_context;
 

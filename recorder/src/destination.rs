@@ -37,6 +37,8 @@ pub(crate) struct PendingCrash {
     pub(crate) core: Option<BundlePath>,
     /// The context that the process published.
     pub(crate) context: Option<PublishedContext>,
+    /// The systemd service of the process.
+    pub(crate) service: Option<String>,
     /// Messages about missing parts.
     pub(crate) missing: Vec<String>,
     /// When the process was stopped.

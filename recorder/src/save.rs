@@ -90,6 +90,7 @@ pub(crate) fn save_crash(
         crash,
         core,
         context,
+        service,
         missing,
         at,
     } = draft;
@@ -129,6 +130,7 @@ pub(crate) fn save_crash(
                     .ok()
                     .and_then(|time| u64::try_from(time.as_nanos()).ok()),
                 history: saved.bytes,
+                service,
                 missing,
                 ..Collected::default()
             }),

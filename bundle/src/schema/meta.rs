@@ -91,6 +91,7 @@ fn collected(node: &Node<'_>) -> Option<Collected> {
         history: number("history").unwrap_or(0),
         user: number("user").and_then(|user| u32::try_from(user).ok()),
         deposited_by: number("depositedBy").and_then(|user| u32::try_from(user).ok()),
+        service: node.field("service").optional_string()?,
         missing: missing
             .optional_array()?
             .filter_map(|node| node.string())
@@ -205,8 +206,10 @@ fn encode_collected(collected: &Collected) -> Value {
     number("history", Some(collected.history));
     number("user", collected.user.map(u64::from));
     number("depositedBy", collected.deposited_by.map(u64::from));
-    if let Some(probe) = &collected.probe {
-        object.insert("probe".to_owned(), json!(probe));
+    for (key, text) in [("probe", &collected.probe), ("service", &collected.service)] {
+        if let Some(text) = text {
+            object.insert(key.to_owned(), json!(text));
+        }
     }
     if !collected.missing.is_empty() {
         object.insert("missing".to_owned(), json!(collected.missing));

@@ -46,8 +46,8 @@ fn client_of(task: &SenderTask) -> Result<HubClient, Failure> {
 fn take_messages(inbox: &SenderInbox, heartbeats: &Heartbeats) {
     loop {
         match inbox.receive() {
-            Ok(Some((SenderInput::Running { executable }, Some(file)))) => {
-                heartbeats.add(executable, &file.into());
+            Ok(Some((SenderInput::Running { executable, service }, Some(file)))) => {
+                heartbeats.add(&executable, service, &file.into());
             }
             Ok(Some((SenderInput::RunningEnd, _))) => heartbeats.send(),
             Ok(Some(_)) => {}

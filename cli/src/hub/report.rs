@@ -66,8 +66,13 @@ pub fn crash_report(bundle: &Bundle, size: Option<u64>, names: ReportNames<'_>) 
         .build
         .map(str::to_owned)
         .or_else(|| build_of(modules, &executable));
+    let unit = meta
+        .collected
+        .as_ref()
+        .and_then(|collected| collected.service.as_deref());
     let service = names
         .service
+        .or(unit)
         .map_or_else(|| service_of(&executable), str::to_owned);
     let host = names.host.or(meta.host.as_deref()).unwrap_or_default();
     let report = CrashReport {

@@ -18,6 +18,8 @@ pub struct Deposit {
     pub name: String,
     /// The program of the process when the recorder claimed it, as the kernel reports it.
     pub program: Option<String>,
+    /// The systemd service of the process when the recorder claimed it.
+    pub service: Option<String>,
     /// The recorder's user id.
     pub uid: u32,
     /// The user who owns that user id.
@@ -40,6 +42,7 @@ impl Saver {
                     pid: deposit.pid,
                     user: deposit.uid,
                     program: deposit.program,
+                    service: deposit.service,
                 },
                 pid: Pid(deposit.pid),
                 user: deposit.user,

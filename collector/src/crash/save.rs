@@ -16,7 +16,7 @@ use crate::metrics::Metrics;
 use crate::spool::Spool;
 use crate::users::{User, Users};
 use crate::worker::{Description, Policy, SampleRecord, Sealed, Task, TaskInput, Work, WorkerJob, Workers};
-use backtrail_process::{RawTid, status};
+use backtrail_process::{RawTid, service, status};
 use backtrail_pt::Pid;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -275,6 +275,10 @@ impl Saver {
                 }
                 None => {}
             }
+        }
+        // A process that ended may have left its number to another one.
+        if !matches!(request.work, Work::Unheld) {
+            request.description.service = service::of_process(request.pid.0 as RawTid);
         }
         let limit = config.crash.core_limit;
         let max_bytes = limit.0.saturating_add(BESIDE_THE_CORE);

@@ -6,7 +6,7 @@
 //! number can be reused.
 
 use crate::wire::{Connection, Peer};
-use backtrail_process::{RawTid, status};
+use backtrail_process::{RawTid, service, status};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
 use std::fs;
@@ -29,6 +29,8 @@ struct Claim {
     peer: Peer,
     /// The program of the process at the last check.
     program: Option<String>,
+    /// The systemd service of the process at the claim.
+    service: Option<String>,
     /// Open as long as the recorder runs.
     recorder: Arc<Connection>,
     /// Readable after the process has ended.
@@ -73,9 +75,13 @@ impl ClaimedProcesses {
         user == 0 || users.into_iter().flatten().all(|seen| seen == user)
     }
 
-    /// Returns the program of a claimed process, as the kernel reports it.
-    pub(super) fn program(&self, pid: u32) -> Option<String> {
-        self.lock().get(&pid).and_then(|process| process.program.clone())
+    /// Returns the program and the service of a claimed process, as the kernel reports them.
+    pub(super) fn program(&self, pid: u32) -> (Option<String>, Option<String>) {
+        let claimed = self.lock();
+        let process = claimed.get(&pid);
+        process.map_or((None, None), |process| {
+            (process.program.clone(), process.service.clone())
+        })
     }
 
     /// Records that `peer`, at the other end of `recorder`, claims a process.
@@ -83,6 +89,7 @@ impl ClaimedProcesses {
         let ended = admit(pid, peer)?;
         // Reading the program takes time, so this happens without the lock.
         let program = status::program(pid as RawTid);
+        let service = service::of_process(pid as RawTid);
         let mut claimed = self.lock();
         claimed.retain(|_, process| process.recorder.is_open());
         if peer.user != 0 {
@@ -95,6 +102,7 @@ impl ClaimedProcesses {
         let process = Claim {
             peer,
             program,
+            service,
             recorder,
             ended,
         };

@@ -213,10 +213,12 @@ fn deposit(
         .and_then(|()| receive(connection, &mut packed, size))
         .and_then(|()| packed.seek(SeekFrom::Start(0)))
         .map_err(Error::system("receive the bundle"))?;
+    let (program, service) = shared.claimed.program(pid);
     let saved = deposits.save(Deposit {
         pid,
         name,
-        program: shared.claimed.program(pid),
+        program,
+        service,
         uid: peer.user,
         user,
         packed,

@@ -15,6 +15,8 @@ pub enum SenderInput {
     Running {
         /// The path of the program.
         executable: String,
+        /// The service that it belongs to.
+        service: String,
     },
     /// All running programs were sent.
     RunningEnd,

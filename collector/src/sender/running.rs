@@ -3,17 +3,15 @@
 //! The daemon reads only the kernel's data: control groups, and the links to programs. It opens the
 //! programs, and parses none.
 
+use backtrail_process::service;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Read;
 use std::path::Path;
 
 /// The most processes that are read.
 const MAX_PROCESSES: usize = 65_536;
 /// The most different programs.
 const MAX_PROGRAMS: usize = 256;
-/// The longest list of control groups of a process in bytes.
-const MAX_GROUPS: u64 = 4096;
 /// The ending that the kernel appends to the path of a removed program.
 const DELETED: &str = " (deleted)";
 
@@ -22,14 +20,16 @@ const DELETED: &str = " (deleted)";
 pub(super) struct RunningProgram {
     /// The path.
     pub executable: String,
+    /// The service.
+    pub service: String,
     /// The file that runs, even if another file has its path now.
     pub file: File,
 }
 
-/// Returns the programs of all services, each once. A file system that does not answer blocks the
+/// Returns the programs of all services, each once for a service. A file system that does not answer blocks the
 /// caller.
 pub(super) fn programs(proc: &Path) -> Vec<RunningProgram> {
-    let mut found: BTreeMap<String, File> = BTreeMap::new();
+    let mut found: BTreeMap<(String, String), File> = BTreeMap::new();
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     let processes = entries.filter(|entry| {
         let name = entry.file_name();
@@ -39,9 +39,9 @@ pub(super) fn programs(proc: &Path) -> Vec<RunningProgram> {
         if found.len() >= MAX_PROGRAMS {
             break;
         }
-        if !is_of_service(&process) {
+        let Some(service) = service::of_directory(&process) else {
             continue;
-        }
+        };
         let exe = process.join("exe");
         let Some(path) = fs::read_link(&exe)
             .ok()
@@ -50,29 +50,18 @@ pub(super) fn programs(proc: &Path) -> Vec<RunningProgram> {
             continue;
         };
         // A program that was replaced has another build than the file that has its path.
-        if let std::collections::btree_map::Entry::Vacant(entry) = found.entry(path)
+        if let std::collections::btree_map::Entry::Vacant(entry) = found.entry((path, service))
             && let Ok(file) = File::open(&exe)
         {
             entry.insert(file);
         }
     }
-    let programs = found.into_iter().map(|(path, file)| RunningProgram {
+    let programs = found.into_iter().map(|((path, service), file)| RunningProgram {
         executable: path.strip_suffix(DELETED).unwrap_or(&path).to_owned(),
+        service,
         file,
     });
     programs.collect()
-}
-
-/// Returns whether a process is in the control group of a systemd service.
-fn is_of_service(process: &Path) -> bool {
-    let mut text = String::new();
-    let read =
-        File::open(process.join("cgroup")).and_then(|file| file.take(MAX_GROUPS).read_to_string(&mut text));
-    read.is_ok()
-        && text.lines().any(|line| {
-            let group = line.splitn(3, ':').nth(2).unwrap_or_default();
-            group.split('/').any(|name| name.ends_with(".service"))
-        })
 }
 
 #[cfg(test)]
@@ -105,5 +94,6 @@ mod tests {
         let found = programs(folder.path());
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].executable, at("ledger").display().to_string());
+        assert_eq!(found[0].service, "ledger");
     }
 }

@@ -210,9 +210,13 @@ fn find_programs() -> Receiver<Vec<RunningProgram>> {
 impl Sender {
     fn give_programs(&self, programs: Vec<RunningProgram>) -> io::Result<()> {
         for program in programs {
-            let RunningProgram { executable, file } = program;
-            self.connection
-                .send(&SenderInput::Running { executable }, Some(file.as_fd()))?;
+            let RunningProgram {
+                executable,
+                service,
+                file,
+            } = program;
+            let running = SenderInput::Running { executable, service };
+            self.connection.send(&running, Some(file.as_fd()))?;
         }
         self.connection.send(&SenderInput::RunningEnd, None)
     }

@@ -14,6 +14,8 @@ pub(super) struct Origin<'a> {
     pub(super) user: u32,
     /// The program of the process.
     pub(super) program: Option<&'a str>,
+    /// The service of the process.
+    pub(super) service: Option<&'a str>,
 }
 
 /// Unpacks a bundle into the draft directory, if it is of a crash of that process. Its content is
@@ -32,6 +34,7 @@ pub(super) fn take(packed: &File, origin: &Origin<'_>, limit: u64) -> Result<()>
         let collected = meta.collected.get_or_insert_default();
         collected.user = Some(origin.user);
         collected.deposited_by = Some(origin.user);
+        collected.service = origin.service.map(str::to_owned);
         if origin.program.is_some() {
             meta.program = origin.program.map(str::to_owned);
         }

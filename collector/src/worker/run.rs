@@ -107,12 +107,19 @@ fn work(daemon: &Connection, mut given: ReceivedTask, machine: HostMachine) -> R
     daemon
         .send(&Report::Confined, None)
         .map_err(Error::system("talk to the collector"))?;
-    if let Work::Deposit { pid, user, program } = &work {
+    if let Work::Deposit {
+        pid,
+        user,
+        program,
+        service,
+    } = &work
+    {
         let packed = given.take(TaskInput::Packed).ok_or_else(missing)?;
         let origin = Origin {
             pid: *pid,
             user: *user,
             program: program.as_deref(),
+            service: service.as_deref(),
         };
         deposit::take(&packed, &origin, given.task.allowance)?;
         return Ok(true);

@@ -116,6 +116,8 @@ pub enum Work {
         user: u32,
         /// The program of the process when the recorder claimed it.
         program: Option<String>,
+        /// The systemd service of the process when the recorder claimed it.
+        service: Option<String>,
     },
 }
 
@@ -156,6 +158,8 @@ pub struct Description {
     pub user: Option<u32>,
     /// The name of the thread or the program.
     pub name: String,
+    /// The systemd service of the process.
+    pub service: Option<String>,
     /// Whether this machine records the traces of its processors.
     pub records_history: bool,
     /// The missing parts, one sentence each.

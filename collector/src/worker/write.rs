@@ -87,6 +87,7 @@ impl<'a> BundleBuilder<'a> {
                 probe: description.probe.clone(),
                 crash_to_reader: description.crash_to_reader,
                 user: description.user,
+                service: description.service.clone(),
                 missing: description.missing.clone(),
                 ..Collected::default()
             },

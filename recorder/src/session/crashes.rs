@@ -11,7 +11,7 @@ use crate::save;
 use backtrail_bundle::core::CoreContents;
 use backtrail_bundle::manifest::Crash;
 use backtrail_bundle::{BundlePath, Writer};
-use backtrail_process::status;
+use backtrail_process::{service, status};
 use backtrail_pt::Pid;
 use std::time::SystemTime;
 
@@ -109,6 +109,7 @@ impl Session<'_> {
                     crash,
                     core: Some(core),
                     context,
+                    service: service::of_process(pid),
                     missing,
                     at,
                 };

@@ -44,20 +44,15 @@ impl Heartbeats {
     }
 
     /// Adds a running program. Programs without a build id need a configured build.
-    pub fn add(&self, executable: String, file: &File) {
-        let name = Path::new(&executable).file_name();
-        let name = name.map(|name| name.to_string_lossy().into_owned());
+    pub fn add(&self, executable: &str, service: String, file: &File) {
         let build_id = || {
-            let id = module_file::build_id(file, &executable).ok().flatten()?;
+            let id = module_file::build_id(file, executable).ok().flatten()?;
             Some(id.to_string().chars().take(BUILD_DIGITS).collect())
         };
-        let service = self.hub.service.clone().or(name);
-        let build = self.hub.build.clone().or_else(build_id);
-        if let Some(found) = service.zip(build) {
-            self.found
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(found);
+        let service = self.hub.service.clone().unwrap_or(service);
+        if let Some(build) = self.hub.build.clone().or_else(build_id) {
+            let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = found.insert((service, build));
         }
     }
 
