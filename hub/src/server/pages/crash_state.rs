@@ -9,6 +9,8 @@ pub enum BundleState {
     /// The crash is counted. Its group has enough bundles.
     #[default]
     None,
+    /// The host keeps memory and history to itself.
+    Kept,
     /// The host was asked for the bundle.
     Wanted,
     /// The bundle is being uploaded.
@@ -48,7 +50,7 @@ impl BundleState {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Self::None => "none",
+            Self::None | Self::Kept => "none",
             Self::Wanted => "wanted",
             Self::Uploading { .. } => "uploading",
             Self::Checking { .. } => "checking",
@@ -78,6 +80,10 @@ impl BundleState {
                 "The crash is counted. Its group has enough bundles, so the host was not asked for this one."
                     .to_owned()
             }
+            Self::Kept => {
+                "There is no bundle: the host sends stacks only, and keeps memory and history (hub.send = \"stacks\")."
+                    .to_owned()
+            }
             Self::Wanted => "The hub asked the host for the bundle. The upload has not begun.".to_owned(),
             Self::Uploading { received, total } => {
                 format!(
@@ -96,6 +102,7 @@ impl BundleState {
     fn title(&self) -> &'static str {
         match self {
             Self::None => "Counted only",
+            Self::Kept => "Stack only",
             Self::Wanted => "Bundle awaited",
             Self::Uploading { .. } => "Uploading",
             Self::Checking { .. } => "Being checked",

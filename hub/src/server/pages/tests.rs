@@ -339,6 +339,7 @@ fn hostile_crash_is_escaped_and_bounded() {
     for text in hostile() {
         for bundle in [
             BundleState::None,
+            BundleState::Kept,
             BundleState::Wanted,
             BundleState::Uploading {
                 received: u64::MAX,

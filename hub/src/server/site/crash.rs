@@ -137,6 +137,8 @@ async fn read_analysis(hub: &Hub, id: &str) -> Result<Option<Analysis>> {
 
 async fn bundle_state(hub: &Hub, row: &ReportRow) -> Result<BundleState> {
     Ok(match row.bundle {
+        // A host that can send a bundle states its size.
+        State::None if row.parsed()?.bundle_size.is_none() => BundleState::Kept,
         State::None => BundleState::None,
         State::Removed => BundleState::Expired,
         State::Refused => BundleState::Refused(row.bundle_problem.clone().unwrap_or_default()),
