@@ -62,7 +62,7 @@ impl LineStarts<'_> {
     pub fn previous_start(&self, from: u64, limit: u64) -> Result<Option<u64>> {
         let mut walker = self.history.walk(from);
         let mut ahead: Option<(u64, Statement)> = None;
-        let mut outside = 0;
+        let (mut outside, mut repeated) = (0, 0);
         while walker.index() > limit {
             if outside >= NEAR {
                 self.before_search(from, walker.index())?;
@@ -82,6 +82,18 @@ impl LineStarts<'_> {
                 if !goes_on && self.is_start(later)? {
                     return Ok(Some(later));
                 }
+                repeated = if goes_on { repeated + 1 } else { 0 };
+            }
+            if repeated >= NEAR
+                && let Some(statement) = statement
+            {
+                self.before_search(from, index)?;
+                repeated = 0;
+                if let Some(first) = self.first_of_repeated(index, limit, statement) {
+                    walker = self.history.walk(first);
+                    ahead = Some((first, statement));
+                    continue;
+                }
             }
             outside = if statement.is_some() { 0 } else { outside + 1 };
             ahead = statement.map(|statement| (index, statement));
@@ -91,6 +103,25 @@ impl LineStarts<'_> {
             Some((index, _)) if self.is_start(index)? => Ok(Some(index)),
             _ => Ok(None),
         }
+    }
+
+    /// Returns the first of the instructions from `limit` up to `index` that belong to one statement
+    /// and one call without another instruction between them. `None`: a search does not find it.
+    fn first_of_repeated(&self, index: u64, limit: u64, statement: Statement) -> Option<u64> {
+        let mut others = self.statements.others.borrow_mut();
+        if others.as_ref().is_none_or(|(of, _)| *of != statement) {
+            let found = self.executed_where(|at| self.lines.statement(at) != Some(statement));
+            *others = Some((statement, found));
+        }
+        let (_, others) = others.as_ref()?;
+        let other = self.history.prev_at(index, others);
+        let mut first = other.map_or(0, |other| other + 1).max(limit);
+        // A call on the same line begins another run.
+        if let Some(begun) = self.forest.last_begun(index + 1) {
+            first = first.max(self.forest.call(begun).first);
+        }
+        let is_one_call = self.forest.call_at(first) == self.forest.call_at(index);
+        (first < index && is_one_call).then_some(first)
     }
 
     fn statements(&self) -> &PcSet {

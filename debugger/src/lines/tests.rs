@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 mod far;
+mod repeated;
 
 /// Two functions: `main` at 0x100, which has a copy of another inlined at 0x110, and `callee` at
 /// 0x200.
