@@ -16,6 +16,7 @@ pub mod listing;
 mod migrations;
 pub mod reports;
 pub mod retention;
+pub mod running_hosts;
 pub mod shares;
 pub mod stack_keys;
 pub mod symbols;
@@ -23,6 +24,7 @@ pub mod tokens;
 pub mod uploads;
 
 use crate::error::{Error, Result};
+use running_hosts::KeptCounts;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{Any, AnyPool, Executor, Transaction};
 use std::str::FromStr;
@@ -75,6 +77,7 @@ pub struct Database {
     kind: Kind,
     write: AnyPool,
     read: AnyPool,
+    running: KeptCounts,
 }
 
 impl Database {
@@ -109,7 +112,12 @@ impl Database {
                 (pool.clone(), pool)
             }
         };
-        let database = Self { kind, write, read };
+        let database = Self {
+            kind,
+            write,
+            read,
+            running: KeptCounts::default(),
+        };
         migrations::run(&database.write).await?;
         Ok(database)
     }

@@ -102,9 +102,10 @@ impl Database {
     ) -> Result<(Vec<CrashReport>, Vec<CrashReport>)> {
         let mut all = Vec::with_capacity(2);
         for condition in ["k.group_id = $1", "k.group_id <> $1 AND r.service = $2"] {
+            // The newest are chosen before their texts are read.
             let select = format!(
-                "SELECT r.report AS report FROM reports r JOIN stack_keys k ON k.key = r.key WHERE {condition} \
-                 ORDER BY r.time DESC LIMIT {limit}"
+                "SELECT report FROM reports WHERE id IN (SELECT r.id FROM reports r \
+                 JOIN stack_keys k ON k.key = r.key WHERE {condition} ORDER BY r.time DESC LIMIT {limit})"
             );
             let query = sqlx::query(sqlx::AssertSqlSafe(select)).bind(&group.id);
             let query = if condition.contains("$2") {
@@ -153,23 +154,44 @@ impl Database {
         group: &GroupRow,
         limit: i64,
     ) -> Result<Vec<(String, String, StackKey)>> {
-        let mut connection = self.reader().acquire().await?;
-        let select =
-            "SELECT id, title FROM groups WHERE service = $1 AND id <> $2 ORDER BY last_seen DESC LIMIT $3";
+        let select = "SELECT g.title AS title, k.* FROM groups g JOIN stack_keys k ON k.group_id = g.id \
+                      WHERE g.service = $1 AND g.id <> $2 AND k.key = (SELECT x.key FROM stack_keys x \
+                      WHERE x.group_id = g.id ORDER BY x.reports DESC, x.key LIMIT 1) \
+                      ORDER BY g.last_seen DESC LIMIT $3";
         let rows = sqlx::query(select)
             .bind(&group.service)
             .bind(&group.id)
             .bind(limit)
-            .fetch_all(&mut *connection)
+            .fetch_all(self.reader())
             .await?;
-        let mut others = Vec::with_capacity(rows.len());
-        for row in rows {
-            let id: String = row.try_get("id")?;
-            if let Some(key) = stack_keys::of_group(&mut connection, &id, 1).await?.pop() {
-                others.push((id, row.try_get("title")?, key));
-            }
+        let read = |row: &sqlx::any::AnyRow| {
+            let key = StackKey::read(row)?;
+            Ok((key.group.clone(), row.try_get("title")?, key))
+        };
+        rows.iter().map(read).collect()
+    }
+
+    /// Returns the key with most reports of each group, by group.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn largest_keys(&self, groups: &[&str]) -> Result<HashMap<String, StackKey>> {
+        let places: Vec<_> = (1..=groups.len()).map(|at| format!("${at}")).collect();
+        let select = format!(
+            "SELECT k.* FROM stack_keys k WHERE k.group_id IN ({}) AND k.key = (SELECT x.key FROM stack_keys x \
+             WHERE x.group_id = k.group_id ORDER BY x.reports DESC, x.key LIMIT 1)",
+            places.join(", ")
+        );
+        let mut query = sqlx::query(sqlx::AssertSqlSafe(select));
+        for group in groups {
+            query = query.bind(*group);
         }
-        Ok(others)
+        if groups.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let rows = query.fetch_all(self.reader()).await?;
+        let keys = rows.iter().map(StackKey::read);
+        keys.map(|key| key.map(|key| (key.group.clone(), key))).collect()
     }
 
     /// Returns the moves of keys into a group and out of it, the newest first.

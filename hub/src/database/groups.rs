@@ -248,7 +248,8 @@ pub async fn recount(connection: &mut AnyConnection, id: &str) -> Result<()> {
         "UPDATE groups SET \
          reports = (SELECT COALESCE(CAST(SUM(reports) AS BIGINT), 0) FROM stack_keys WHERE group_id = $1), \
          hosts = (SELECT COUNT(*) FROM group_hosts WHERE group_id = $1), \
-         bundles = (SELECT COUNT(*) FROM reports r JOIN stack_keys k ON k.key = r.key WHERE k.group_id = $1 AND r.bundle = 'stored'), \
+         bundles = (SELECT COUNT(*) FROM stack_keys k CROSS JOIN reports r \
+         WHERE r.key = k.key AND k.group_id = $1 AND r.bundle = 'stored'), \
          first_seen = (SELECT COALESCE(MIN(first_seen), 0) FROM stack_keys WHERE group_id = $1), \
          last_seen = (SELECT COALESCE(MAX(last_seen), 0) FROM stack_keys WHERE group_id = $1) WHERE id = $1",
         "UPDATE groups SET \

@@ -168,13 +168,14 @@ impl Database {
             .unwrap_or_default()
             .to_lowercase();
         for word in &words {
-            let found = "SELECT 1 FROM group_words w WHERE w.group_id = g.id AND w.word";
+            // The words are looked up once, not once for each group.
+            let found = "SELECT w.group_id FROM group_words w WHERE w.word";
             if last.starts_with(&**word) || *word == last {
                 // The start of a word: from it on, and before the next text of the same length.
-                query.text(&format!(" AND EXISTS ({found} >= ?"), word)?;
+                query.text(&format!(" AND g.id IN ({found} >= ?"), word)?;
                 query.text(" AND w.word < ?)", &format!("{word}\u{10ffff}"))?;
             } else {
-                query.text(&format!(" AND EXISTS ({found} = ?)"), word)?;
+                query.text(&format!(" AND g.id IN ({found} = ?)"), word)?;
             }
         }
         if let Some(service) = &filter.service {
@@ -282,21 +283,6 @@ impl Database {
             series.insert((*group).to_owned(), counts);
         }
         Ok(series)
-    }
-
-    /// Returns the number of hosts that run each service, by heartbeats.
-    ///
-    /// # Errors
-    /// Fails if the database fails.
-    pub async fn hosts_of_services(&self) -> Result<HashMap<String, u64>> {
-        let select = "SELECT service, COUNT(DISTINCT host) AS hosts FROM host_builds GROUP BY service";
-        let rows = sqlx::query(select).fetch_all(self.reader()).await?;
-        rows.iter()
-            .map(|row| {
-                let hosts: i64 = row.try_get("hosts")?;
-                Ok((row.try_get("service")?, hosts.unsigned_abs()))
-            })
-            .collect()
     }
 
     /// Returns the group of a stack key.

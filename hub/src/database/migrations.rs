@@ -11,6 +11,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("reports", include_str!("../../migrations/0001_reports.sql")),
     ("service", include_str!("../../migrations/0002_service.sql")),
     ("symbols", include_str!("../../migrations/0003_symbols.sql")),
+    ("listing", include_str!("../../migrations/0007_listing.sql")),
 ];
 
 /// Applies the changes that the database has not got.

@@ -267,9 +267,10 @@ pub async fn set_removed(connection: &mut AnyConnection, id: &str) -> Result<()>
 /// # Errors
 /// Fails if the database fails.
 pub async fn samples(connection: &mut AnyConnection, group: &str, now: i64) -> Result<Vec<SampleRow>> {
+    // SQLite follows the order of a CROSS JOIN. Else it reads the wanted bundles of all groups.
     let select = "SELECT r.id, r.build, r.time, r.bundle, r.bundle_until, r.bundle_reason, r.pinned \
-                  FROM stack_keys k JOIN reports r ON r.key = k.key \
-                  WHERE k.group_id = $1 AND r.bundle IN ('wanted', 'checking', 'stored') \
+                  FROM stack_keys k CROSS JOIN reports r \
+                  WHERE r.key = k.key AND k.group_id = $1 AND r.bundle IN ('wanted', 'checking', 'stored') \
                   AND (r.bundle <> 'wanted' OR r.bundle_until > $2) ORDER BY r.time, r.id";
     let rows = sqlx::query(select)
         .bind(group)

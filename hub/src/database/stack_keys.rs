@@ -30,7 +30,7 @@ pub struct StackKey {
 }
 
 impl StackKey {
-    fn read(row: &AnyRow) -> Result<Self> {
+    pub(super) fn read(row: &AnyRow) -> Result<Self> {
         let addresses: String = row.try_get("addresses")?;
         let frames: Option<String> = row.try_get("frames")?;
         let key: String = row.try_get("key")?;
