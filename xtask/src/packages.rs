@@ -126,6 +126,11 @@ pub const TEST: &[Need] = &[
         "counts lines of executed code; its counts are compared with ours",
     ),
     wish(
+        "musl-tools",
+        Sign::Tool("musl-gcc"),
+        "compiles programs with another C library, whose requests are read",
+    ),
+    wish(
         "lldb-22",
         Sign::Tool("lldb-22"),
         "loads our bundles; its listings are compared with ours",

@@ -39,16 +39,23 @@ pub enum Libc {
 }
 
 impl Libc {
-    /// Returns the C library of a process, by the name of its loader.
+    /// Returns the C library of a process, by the names of its loader and its library. The file of
+    /// musl is both, and has one of two names: Alpine calls it `ld-musl-x86_64.so.1`, and Debian
+    /// `libc.so`, as Android does the library that belongs to `linker64`.
     #[must_use]
     pub fn of_maps(maps: &[Map]) -> Option<Self> {
-        maps.iter().filter(|map| map.is_file()).find_map(|map| {
-            let name = map.path.rsplit('/').next()?;
+        let files = || {
+            let files = maps.iter().filter(|map| map.is_file());
+            files.filter_map(|map| map.path.trim_end_matches(" (deleted)").rsplit('/').next())
+        };
+        let named = files().find_map(|name| {
             if name.starts_with("ld-musl-") {
                 return Some(Self::Musl);
             }
             (name.starts_with("ld-linux-x86-64.so") || name.starts_with("libc.so.6")).then_some(Self::Glibc)
-        })
+        });
+        let is_musl = || files().any(|name| name == "libc.so") && files().all(|name| name != "linker64");
+        named.or_else(|| is_musl().then_some(Self::Musl))
     }
 }
 
@@ -248,17 +255,23 @@ mod tests {
 
     #[test]
     fn loader_names_the_c_library() {
-        let libc = |path: &str| {
-            let map = Map {
+        let libc = |paths: &[&str]| {
+            let map = |path: &&str| Map {
                 inode: 1,
-                path: path.to_owned(),
+                path: (*path).to_owned(),
                 ..Map::default()
             };
-            Libc::of_maps(&[Map::default(), map])
+            let maps: Vec<_> = paths.iter().map(map).collect();
+            Libc::of_maps(&[&[Map::default()], &*maps].concat())
         };
-        assert_eq!(libc("/lib/ld-musl-x86_64.so.1"), Some(Libc::Musl));
-        assert_eq!(libc("/lib64/ld-linux-x86-64.so.2"), Some(Libc::Glibc));
-        assert_eq!(libc("/usr/lib/libc.so.6 (deleted)"), Some(Libc::Glibc));
-        assert_eq!(libc("/bin/program"), None);
+        assert_eq!(libc(&["/lib/ld-musl-x86_64.so.1"]), Some(Libc::Musl));
+        let debian = "/usr/lib/x86_64-linux-musl/libc.so";
+        assert_eq!(libc(&["/bin/program", debian]), Some(Libc::Musl));
+        assert_eq!(libc(&["/lib/libc.so (deleted)"]), Some(Libc::Musl));
+        assert_eq!(libc(&["/lib64/ld-linux-x86-64.so.2"]), Some(Libc::Glibc));
+        assert_eq!(libc(&[debian, "/lib64/ld-linux-x86-64.so.2"]), Some(Libc::Glibc));
+        assert_eq!(libc(&["/usr/lib/libc.so.6 (deleted)"]), Some(Libc::Glibc));
+        assert_eq!(libc(&["/system/lib64/libc.so", "/system/bin/linker64"]), None);
+        assert_eq!(libc(&["/bin/program"]), None);
     }
 }

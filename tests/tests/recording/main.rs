@@ -4,6 +4,7 @@
 mod attached;
 mod decoders;
 mod killed;
+mod musl_contexts;
 mod real_programs;
 mod record;
 mod request_context;

@@ -20,7 +20,7 @@ fn context(bundle: &Bundle) -> Value {
 
 /// Checks that a bundle has the context of the example programs.
 #[track_caller]
-fn assert_has_context(bundle: &Bundle, what: &str) {
+pub(crate) fn assert_has_context(bundle: &Bundle, what: &str) {
     let context = context(bundle);
     assert_eq!(context["resource"], json!({"service.name": "shop"}), "{what}");
     let threads = context["threads"].as_array().unwrap();
@@ -37,9 +37,20 @@ fn assert_has_context(bundle: &Bundle, what: &str) {
 
 /// Compiles a source with `cc`, in a folder with the fixtures as include path.
 fn compiled(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    compiled_by("cc", folder, name, source, flags)
+}
+
+/// Compiles a source with some compiler.
+pub(crate) fn compiled_by(
+    compiler: &str,
+    folder: &Path,
+    name: &str,
+    source: &str,
+    flags: &[&str],
+) -> PathBuf {
     let (path, output) = (folder.join(format!("{name}.c")), folder.join(name));
     std::fs::write(&path, source).unwrap();
-    let built = Command::new("cc")
+    let built = Command::new(compiler)
         .args(["-O1", "-g", "-I", FIXTURES, "-o"])
         .args([&output, &path])
         .args(flags)
@@ -49,16 +60,18 @@ fn compiled(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf 
     output
 }
 
-fn example() -> String {
+/// Returns the source of the example in C.
+pub(crate) fn example() -> String {
     std::fs::read_to_string(Path::new(FIXTURES).join("request_context.c")).unwrap()
 }
 
 /// Records a program with its arguments.
-fn recorded(command: &[&OsStr]) -> Bundle {
+pub(crate) fn recorded(command: &[&OsStr]) -> Bundle {
     Bundle::made(&["record"], &[&["--".as_ref()], command].concat()).0
 }
 
-const EXPORT: &str = "-Wl,--export-dynamic-symbol=otel_thread_ctx_v1";
+/// The option that puts the variable into the dynamic symbols of an executable.
+pub(crate) const EXPORT: &str = "-Wl,--export-dynamic-symbol=otel_thread_ctx_v1";
 
 #[test]
 fn crash_of_each_example_has_its_request() {
@@ -82,9 +95,8 @@ fn crash_of_each_example_has_its_request() {
     assert!(crash.contains(&format!("\nrequest: {REQUEST}\n")), "{crash}");
 }
 
-#[test]
-fn variable_of_a_library_is_found_in_each_access_model() {
-    const LOADER: &str = "
+/// A program that runs the `main` of a library.
+pub(crate) const LOADER: &str = "
 #include <dlfcn.h>
 int main(int count, char **words)
 {
@@ -92,6 +104,9 @@ int main(int count, char **words)
 	int (*run)(void) = library ? (int (*)(void))dlsym(library, \"main\") : 0;
 	return run ? run() : 99;
 }";
+
+#[test]
+fn variable_of_a_library_is_found_in_each_access_model() {
     let folder = tempfile::tempdir().unwrap();
     let loader = compiled(folder.path(), "loader", LOADER, &[]);
     for (name, flags) in [

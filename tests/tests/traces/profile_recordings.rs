@@ -46,11 +46,23 @@ int main() {
     pthread_join(t, 0); return 0; }
 ";
 
+/// Compiles a program with `cc`.
 pub(crate) fn build(folder: &TempDir, name: &str, source: &str, options: &[&str]) -> PathBuf {
+    build_by("cc", folder, name, source, options)
+}
+
+/// Compiles a program with some compiler.
+pub(crate) fn build_by(
+    compiler: &str,
+    folder: &TempDir,
+    name: &str,
+    source: &str,
+    options: &[&str],
+) -> PathBuf {
     let path = folder.path().join(name);
     let file = folder.path().join(format!("{name}.c"));
     std::fs::write(&file, source).unwrap();
-    let mut compiler = Command::new("cc");
+    let mut compiler = Command::new(compiler);
     compiler.args(["-O2", "-g", "-fno-ipa-icf", "-fno-optimize-sibling-calls"]);
     compiler.args(options).arg("-o").arg(&path).arg(&file);
     assert!(compiler.status().unwrap().success());

@@ -1,9 +1,10 @@
 //! The requests of sampled threads, as labels of their samples.
 
 use crate::ebpf_stacks::no_ebpf;
-use crate::profile_recordings::{build, record, report, share};
+use crate::profile_recordings::{build, build_by, record, report, share};
 use serde_json::Value;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 const EXAMPLE: &str = include_str!("../../fixtures/programs/request_context.c");
@@ -38,6 +39,19 @@ int main(void)
 
 const FIRST: &str = "30313233343536373839616263646566";
 const SECOND: &str = "66656463626139383736353433323130";
+
+/// The option that puts the variable into the dynamic symbols of an executable.
+const EXPORT: &str = "-Wl,--export-dynamic-symbol=otel_thread_ctx_v1";
+
+/// A program that runs the `main` of a library.
+const LOADER: &str = "
+#include <dlfcn.h>
+int main(int count, char **words)
+{
+	void *library = dlopen(words[1], RTLD_NOW);
+	int (*run)(void) = library ? (int (*)(void))dlsym(library, \"main\") : 0;
+	return run ? run() : 99;
+}";
 
 fn source() -> String {
     format!("{}{WORK}", EXAMPLE.replace("int main", "int example"))
@@ -93,21 +107,38 @@ fn samples_have_the_requests_of_their_threads() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let export = "-Wl,--export-dynamic-symbol=otel_thread_ctx_v1";
-    let program = build(&folder, "static", &source(), &[export]);
+    let program = build(&folder, "static", &source(), &[EXPORT]);
     assert_samples_have_requests(&folder, "executable", &[program.to_str().unwrap()]);
-    const LOADER: &str = "
-#include <dlfcn.h>
-int main(int count, char **words)
-{
-	void *library = dlopen(words[1], RTLD_NOW);
-	int (*run)(void) = library ? (int (*)(void))dlsym(library, \"main\") : 0;
-	return run ? run() : 99;
-}";
     let loader = build(&folder, "loader", LOADER, &[]);
     for dialect in ["gnu", "gnu2"] {
         let flag = format!("-mtls-dialect={dialect}");
         let library = build(&folder, dialect, &source(), &["-shared", "-fPIC", &flag]);
+        let command = [loader.to_str().unwrap(), library.to_str().unwrap()];
+        assert_samples_have_requests(&folder, dialect, &command);
+    }
+}
+
+#[test]
+fn samples_of_programs_with_musl_have_requests() {
+    let mut musl = Command::new("musl-gcc");
+    if musl.arg("--version").stdout(Stdio::null()).status().is_err() {
+        eprintln!("skipped: musl-gcc is missing");
+        return;
+    }
+    if no_ebpf().is_some() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let build =
+        |name: &str, source: &str, options: &[&str]| build_by("musl-gcc", &folder, name, source, options);
+    for (name, options) in [("dynamic", &[EXPORT][..]), ("static", &[EXPORT, "-static"])] {
+        let program = build(name, &source(), options);
+        assert_samples_have_requests(&folder, name, &[program.to_str().unwrap()]);
+    }
+    let loader = build("loader", LOADER, &[]);
+    for dialect in ["gnu", "gnu2"] {
+        let flag = format!("-mtls-dialect={dialect}");
+        let library = build(dialect, &source(), &["-shared", "-fPIC", &flag]);
         let command = [loader.to_str().unwrap(), library.to_str().unwrap()];
         assert_samples_have_requests(&folder, dialect, &command);
     }
