@@ -12,7 +12,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 /// The program that makes the same profile from last branch records.
-const PROFGEN: &str = "llvm-profgen-19";
+pub(crate) const PROFGEN: &str = "llvm-profgen-19";
 /// The compiler that adds pseudo-probes.
 pub(crate) const CLANG: &str = "clang-19";
 
@@ -45,7 +45,7 @@ fn hexadecimal(text: &str) -> Option<u64> {
 }
 
 /// Returns the profile of `llvm-profgen` for the text of `perf script`.
-fn by_llvm(binary: &Path, script: &Path, options: &[&str]) -> String {
+pub(crate) fn by_llvm(binary: &Path, script: &Path, options: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let profile = folder.path().join("profile");
     let run = Command::new(PROFGEN)

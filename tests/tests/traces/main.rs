@@ -11,6 +11,7 @@ mod fdo;
 mod fdo_bolt;
 mod fdo_contexts;
 mod fdo_recordings;
+mod fdo_samples;
 mod gdb_stacks;
 mod generated_code;
 mod imports;
