@@ -2,7 +2,10 @@
 
 use crate::priority;
 use crate::sampler::{RingRecord, Rings};
+use crate::walked_sample::WalkedSample;
 use crate::{Error, Result};
+use backtrail_bpf::CodeEvent;
+use backtrail_perf::sample::Sample;
 use backtrail_pt::Nanos;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -17,10 +20,11 @@ const FULL_WAIT: Duration = Duration::from_millis(2);
 /// The bytes of records that may wait. Beyond them the rings fill, and the kernel counts what it
 /// drops.
 const MAX_WAITING: usize = 64 << 20;
-/// The bytes of waiting records from which on only the innermost part of copied stacks is kept.
+/// The bytes of waiting records from which on only the innermost bytes of copied stacks are kept.
 /// The stack may then be incomplete, but the sample counts.
-const MANY_WAITING: usize = 24 << 20;
-const SHORT_STACK: usize = 1 << 10;
+const STACK_LIMITS: [(usize, usize); 2] = [(40 << 20, 0), (20 << 20, 1 << 10)];
+/// The memory of a record that is no sample, at most about.
+const OTHER_RECORD: usize = 256;
 
 /// The records of one reading of all rings, with their times.
 #[derive(Debug, Default)]
@@ -138,8 +142,8 @@ fn read(mut rings: Rings, clock: fn() -> u64, shared: &Shared, batches: &Sender<
             false => rings.wait(WAIT),
         };
         let began = Instant::now();
-        let is_behind = shared.waiting.load(Ordering::Relaxed) > MANY_WAITING;
-        let batch = waited.and_then(|()| read_once(&mut rings, clock, is_behind));
+        let limit = stack_limit(shared.waiting.load(Ordering::Relaxed));
+        let batch = waited.and_then(|()| read_once(&mut rings, clock, limit));
         let is_over = is_last || batch.is_err();
         if let Ok(batch) = &batch {
             shared.waiting.fetch_add(batch.bytes, Ordering::Relaxed);
@@ -154,38 +158,63 @@ fn read(mut rings: Rings, clock: fn() -> u64, shared: &Shared, batches: &Sender<
     }
 }
 
-fn read_once(rings: &mut Rings, clock: fn() -> u64, is_behind: bool) -> Result<Batch> {
+/// Returns the most bytes of a copied stack that are kept while records of so many bytes wait.
+fn stack_limit(waiting: usize) -> usize {
+    let limit = STACK_LIMITS.iter().find(|(bytes, _)| waiting > *bytes);
+    limit.map_or(usize::MAX, |(_, limit)| *limit)
+}
+
+fn read_once(rings: &mut Rings, clock: fn() -> u64, stack_limit: usize) -> Result<Batch> {
     let mut batch = Batch {
         until: clock(),
         ..Batch::default()
     };
-    let mut cut = 0;
-    let bytes = rings.drain(|mut record| {
-        if is_behind {
-            cut += shorten(&mut record);
-        }
+    rings.drain(|mut record| {
+        shorten(&mut record, stack_limit);
         let time = match &record {
             RingRecord::Sample(_, sample) => sample.time,
             RingRecord::Walked(_, walked) => walked.sample.time,
             RingRecord::Code(time, _) => *time,
             RingRecord::Other(record) => record.id.time,
         };
+        batch.bytes += memory(&record);
         batch.records.push((time.map_or(0, |Nanos(time)| time), record));
     })?;
-    batch.bytes = bytes.saturating_sub(cut);
     Ok(batch)
 }
 
-/// Cuts a copied stack, and returns the number of bytes that were cut.
-fn shorten(record: &mut RingRecord) -> usize {
-    let RingRecord::Sample(_, sample) = record else {
-        return 0;
+/// Cuts a copied stack.
+fn shorten(record: &mut RingRecord, limit: usize) {
+    if let RingRecord::Sample(_, sample) = record
+        && let Some(user) = &mut sample.user
+        && user.stack.len() > limit
+    {
+        user.stack.truncate(limit);
+        user.stack.shrink_to_fit();
+    }
+}
+
+/// Returns the bytes that a record takes. In the ring it may have taken many more: a copy of a
+/// stack has its full size there, also if the stack is shorter.
+fn memory(record: &RingRecord) -> usize {
+    let of_sample = |sample: &Sample| {
+        let user = sample.user.as_ref();
+        let user = user.map_or(0, |user| size_of_val(&*user.registers) + user.stack.len());
+        size_of_val(&*sample.chain) + size_of_val(&*sample.branches) + sample.payload.len() + user
     };
-    let Some(user) = &mut sample.user else { return 0 };
-    let before = user.stack.len();
-    user.stack.truncate(SHORT_STACK);
-    user.stack.shrink_to_fit();
-    before - user.stack.len()
+    let boxed = match record {
+        RingRecord::Sample(_, sample) => size_of::<Sample>() + of_sample(sample),
+        RingRecord::Walked(_, walked) => {
+            let stack = &walked.stack;
+            let words = size_of_val(&*stack.user) + size_of_val(&*stack.kernel) + stack.context.len();
+            size_of::<WalkedSample>() + of_sample(&walked.sample) + words
+        }
+        RingRecord::Code(_, code) => {
+            size_of::<CodeEvent>() + code.qualname.len() + code.file.len() + code.lines.len()
+        }
+        RingRecord::Other(_) => OTHER_RECORD,
+    };
+    size_of::<(u64, RingRecord)>() + boxed
 }
 
 #[cfg(test)]
@@ -194,34 +223,59 @@ mod tests {
     use crate::event::SampledEvent;
     use crate::options::Target;
     use crate::sampler::{Sampler, SamplerOptions};
-    use backtrail_perf::sample::{Sample, UserState};
+    use backtrail_perf::sample::UserState;
     use backtrail_pt::Pid;
+
+    /// Returns a sample with a copied stack.
+    fn sample(len: usize) -> RingRecord {
+        let user = UserState {
+            is_32_bit: false,
+            registers: Vec::new(),
+            stack: (0..len).map(|index| (index / 100) as u8).collect(),
+        };
+        let sample = Sample {
+            user: Some(user),
+            ..Sample::default()
+        };
+        RingRecord::Sample(0, Box::new(sample))
+    }
+
+    fn stack(record: RingRecord) -> Vec<u8> {
+        let RingRecord::Sample(_, sample) = record else {
+            panic!("another record");
+        };
+        sample.user.unwrap().stack
+    }
 
     #[test]
     fn stacks_are_cut_from_their_outer_end() {
-        let sample = |len: usize| {
-            let user = UserState {
-                is_32_bit: false,
-                registers: Vec::new(),
-                stack: (0..len).map(|index| (index / 100) as u8).collect(),
-            };
-            let sample = Sample {
-                user: Some(user),
-                ..Sample::default()
-            };
-            RingRecord::Sample(0, Box::new(sample))
+        let cut = |len: usize, limit: usize| {
+            let mut record = sample(len);
+            shorten(&mut record, limit);
+            stack(record)
         };
-        let mut long = sample(9000);
-        assert_eq!(shorten(&mut long), 9000 - SHORT_STACK);
-        assert_eq!(shorten(&mut sample(SHORT_STACK)), 0);
-        let RingRecord::Sample(_, cut) = long else {
-            panic!("another record");
-        };
-        let stack = cut.user.unwrap().stack;
-        assert_eq!(
-            (stack.len(), stack[0], stack[SHORT_STACK - 1]),
-            (SHORT_STACK, 0, 10)
-        );
+        let short = cut(9000, 1024);
+        assert_eq!((short.len(), short[0], short[1023]), (1024, 0, 10));
+        assert_eq!(cut(1024, 1024).len(), 1024);
+        assert_eq!(cut(9000, usize::MAX).len(), 9000);
+        assert!(cut(9000, 0).is_empty());
+    }
+
+    #[test]
+    fn fewer_bytes_are_kept_the_more_records_wait() {
+        let limits = [0, 20 << 20, 21 << 20, 41 << 20, MAX_WAITING].map(stack_limit);
+        assert_eq!(limits, [usize::MAX, usize::MAX, 1 << 10, 0, 0]);
+        // Without stacks, the remaining room lasts for half a minute of 1000 Hz on two processors.
+        assert!((MAX_WAITING - STACK_LIMITS[0].0) / memory(&sample(0)) > 60_000);
+    }
+
+    #[test]
+    fn records_count_with_the_bytes_that_they_keep() {
+        let [empty, stack] = [0, 9000].map(|len| memory(&sample(len)));
+        assert_eq!(stack, empty + 9000);
+        let mut cut = sample(9000);
+        shorten(&mut cut, 1024);
+        assert_eq!(memory(&cut), empty + 1024);
     }
 
     fn no_time() -> u64 {

@@ -30,6 +30,8 @@ const PAGE: usize = 4096;
 const HUNG_WAIT: Duration = Duration::from_millis(20);
 /// The memory of all rings together.
 const RINGS: usize = 1 << 25;
+/// The memory that a reader keeps between two readings.
+const BUFFER: usize = 1 << 20;
 
 /// The size of a ring and the stack bytes of a sample, the best first. Without privileges, a user's
 /// locked memory is limited (`kernel.perf_event_mlock_kb`, 516 KiB a processor).
@@ -515,13 +517,12 @@ impl Rings {
         Ok(())
     }
 
-    /// Takes all records of all rings, and returns their bytes. Those of a ring are in the order of
-    /// time.
+    /// Takes all records of all rings. Those of a ring are in the order of time.
     ///
     /// # Errors
     ///
     /// [`Error::Perf`] if the kernel's records are malformed.
-    pub fn drain(&mut self, mut each: impl FnMut(RingRecord)) -> Result<usize> {
+    pub fn drain(&mut self, mut each: impl FnMut(RingRecord)) -> Result<()> {
         let sampling = &self.sampler.sampling;
         let (layout, sample_type) = (sampling.layout(), sampling.sample_type());
         let branches = Sampling {
@@ -529,20 +530,20 @@ impl Rings {
             ..sampling.clone()
         };
         let branches = branches.layout();
-        let mut bytes = 0;
         let latest = self.sampler.wanted.at(u64::MAX);
         for (ring_index, ring) in self.rings.iter_mut().enumerate() {
             self.buffer.clear();
-            bytes += ring.take(&mut self.buffer)?;
+            ring.take(&mut self.buffer)?;
             for raw in ring::records(&self.buffer) {
                 let raw = raw?;
                 if raw.kind == PERF_RECORD_SAMPLE && self.walked.has(raw.body) {
-                    let sample = Sample::parse(&raw, &PROGRAM_OUTPUT)?;
-                    if let Some(code) = CodeEvent::parse(&sample.payload) {
+                    let mut sample = Sample::parse(&raw, &PROGRAM_OUTPUT)?;
+                    let payload = std::mem::take(&mut sample.payload);
+                    if let Some(code) = CodeEvent::parse(&payload) {
                         each(RingRecord::Code(sample.time, Box::new(code)));
                         continue;
                     }
-                    let stack = SampleEvent::parse(&sample.payload);
+                    let stack = SampleEvent::parse(&payload);
                     let event = stack
                         .as_ref()
                         .and_then(|stack| self.walked.events.get(stack.head.program as usize));
@@ -581,7 +582,9 @@ impl Rings {
                 }
             }
         }
-        Ok(bytes)
+        self.buffer.clear();
+        self.buffer.shrink_to(BUFFER);
+        Ok(())
     }
 }
 
