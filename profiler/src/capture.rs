@@ -5,6 +5,7 @@ use crate::budget::Budget;
 use crate::clock::{Clock, monotonic, processor_time};
 use crate::event::{SampledEvent, Wakeup};
 use crate::generated_code::GeneratedCode;
+use crate::heap;
 use crate::kernel::Kernel;
 use crate::kernel_walker::KernelWalker;
 use crate::modules::Modules;
@@ -86,6 +87,7 @@ pub fn record(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Summary> {
+    heap::return_large_blocks();
     let waiting = match &options.target {
         Target::Program(arguments) => Some(WaitingProgram::start(arguments)?),
         _ => None,
@@ -97,6 +99,7 @@ pub fn record(
         frequency: options.frequency,
     })?;
     let walker = attach_walker(options, &sampler, &mut rings)?;
+    heap::return_free_pages();
     let clock = Clock::now();
     let start = clock.unix(monotonic());
     let file = RecordingFile::create(&options.output, options.overwrite, options.max_bytes, start)?;

@@ -3,14 +3,14 @@
 //! The paths come from other users' processes. A file is only used if it is regular, and has the
 //! build id or the inode of the mapping.
 
+use crate::elf_sections::ElfSections;
 use crate::module_key::{FileKey, MappedAt, ModuleKey};
 use crate::python::PythonBuild;
 use crate::unwind_table::UnwindTable;
 use backtrail_process::maps::Map;
 use backtrail_pt::{BuildId, Pid};
 use nix::sys::stat::{major, minor};
-use object::read::elf::ElfFile64;
-use object::{Endianness, Object, ReadCache};
+use object::ReadCache;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -32,8 +32,7 @@ pub(crate) fn vdso_table() -> Option<UnwindTable> {
 /// Returns the build id of the vDSO.
 pub(crate) fn vdso_build_id() -> Option<BuildId> {
     let image = vdso()?;
-    let file = ElfFile64::<Endianness, _>::parse(&*image).ok()?;
-    BuildId::new(file.build_id().ok()??)
+    BuildId::new(ElfSections::parse(&*image)?.build_id()?)
 }
 
 /// Returns the bytes of this process's vDSO.
@@ -78,8 +77,7 @@ pub(crate) fn build_id_of_path(path: &str) -> Option<BuildId> {
 
 fn build_id(file: File) -> Option<BuildId> {
     let cache = ReadCache::new(file);
-    let file = ElfFile64::<Endianness, _>::parse(&cache).ok()?;
-    BuildId::new(file.build_id().ok()??)
+    BuildId::new(ElfSections::parse(&cache)?.build_id()?)
 }
 
 /// Opens the file of a module, if it is the one that was mapped.

@@ -7,12 +7,12 @@
 //! Source: System V ABI AMD64, "DWARF Definition" and "Exception Handling"; Linux Standard Base,
 //! "Exception Frames".
 
+use crate::elf_sections::ElfSections;
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EndianSlice, Expression, LittleEndian, Operation,
     RegisterRule, UnwindContext, UnwindSection, UnwindTableRow, X86_64,
 };
-use object::read::elf::ElfFile64;
-use object::{Endianness, Object, ObjectSection, ReadRef};
+use object::ReadRef;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -140,6 +140,97 @@ impl PackedRule {
     }
 }
 
+/// The rows of a table that is being built, in the order of its functions in `.eh_frame`.
+///
+/// Large files have millions of rows. So the table is made in their memory.
+#[derive(Debug, Default)]
+struct RowBuffer {
+    rows: Vec<Row>,
+    /// The number of rows before the current function.
+    function: usize,
+}
+
+impl RowBuffer {
+    /// The bit in [`PackedRule::kinds`] of a row that only ends a function.
+    const END: u8 = 1 << 7;
+
+    /// Begins a function. The end of the last one is not needed if only padding is between.
+    fn begin_function(&mut self, start: u32) {
+        if let Some(last) = self.rows.last()
+            && last.rule.kinds & Self::END != 0
+            && (last.start..last.start.saturating_add(PADDING)).contains(&start)
+        {
+            self.rows.pop();
+        }
+        self.function = self.rows.len();
+    }
+
+    /// Adds a row of the function.
+    fn push(&mut self, start: u32, rule: UnwindRule) {
+        let rule = PackedRule::new(rule);
+        let own = self.rows.get_mut(self.function..);
+        match own.and_then(<[Row]>::last_mut) {
+            Some(last) if last.start == start => last.rule = rule,
+            Some(last) if last.rule == rule => {}
+            _ => self.rows.push(Row { start, rule }),
+        }
+    }
+
+    /// Removes the rule of the function's first row, because the function is malformed.
+    fn begin_with_unknown(&mut self, start: u32) {
+        let rule = PackedRule::new(UnwindRule::Unknown);
+        match self.rows.get_mut(self.function) {
+            Some(first) if first.start == start => first.rule = rule,
+            _ => self.rows.push(Row { start, rule }),
+        }
+    }
+
+    /// Ends the function at an offset.
+    fn end_function(&mut self, start: u32) {
+        let mut rule = PackedRule::new(UnwindRule::Unknown);
+        rule.kinds |= Self::END;
+        self.rows.push(Row { start, rule });
+    }
+
+    fn into_table(mut self) -> UnwindTable {
+        // A function ends before the next one begins at the same place.
+        let key = |row: &Row| (row.start, row.rule.kinds & Self::END == 0);
+        // Linkers order most functions by address.
+        if !self.rows.is_sorted_by_key(key) {
+            self.rows.sort_unstable_by_key(key);
+        }
+        let rows = self.rows.as_mut_slice();
+        // The table is in front of the rows that are still to be read.
+        let (mut kept, mut ends_with_padding) = (0_usize, false);
+        for index in 0..rows.len() {
+            let Some(&Row { start, mut rule }) = rows.get(index) else {
+                break;
+            };
+            let is_code = rule.kinds & Self::END == 0;
+            rule.kinds &= !Self::END;
+            let last = rows.get(..kept).and_then(<[Row]>::last);
+            if is_code && ends_with_padding && last.is_some_and(|last| start - last.start < PADDING) {
+                // Nothing runs between functions.
+                kept -= 1;
+            }
+            ends_with_padding = !is_code;
+            match rows.get_mut(..kept).and_then(<[Row]>::last_mut) {
+                Some(last) if last.start == start => last.rule = rule,
+                Some(last) if last.rule == rule => {}
+                _ => {
+                    if let Some(row) = rows.get_mut(kept) {
+                        *row = Row { start, rule };
+                    }
+                    kept += 1;
+                }
+            }
+        }
+        self.rows.truncate(kept);
+        self.rows.shrink_to_fit();
+        UnwindTable { rows: self.rows }
+    }
+}
+
 /// The unwind rules of a file's code.
 #[derive(Clone, Debug, Default)]
 pub struct UnwindTable {
@@ -149,35 +240,23 @@ pub struct UnwindTable {
 impl UnwindTable {
     /// Builds the table of an ELF file of x86-64. `None`: it has no `.eh_frame`, or is malformed.
     pub fn of_elf<'d>(file: impl ReadRef<'d>) -> Option<Self> {
-        let file = ElfFile64::<Endianness, _>::parse(file).ok()?;
-        let is_x86 = object::Object::architecture(&file) == object::Architecture::X86_64;
-        let section = file.section_by_name(".eh_frame").filter(|_| is_x86)?;
-        if section.size() > MAX_EH_FRAME {
-            return None;
-        }
-        let data = section.uncompressed_data().ok()?;
-        let address = |name| file.section_by_name(name).map(|section| section.address());
-        let mut bases = BaseAddresses::default().set_eh_frame(section.address());
-        if let Some(text) = address(".text") {
+        let file = ElfSections::parse(file).filter(ElfSections::is_x86_64)?;
+        let data = file.bytes(".eh_frame", MAX_EH_FRAME)?;
+        let mut bases = BaseAddresses::default().set_eh_frame(file.address(".eh_frame")?);
+        if let Some(text) = file.address(".text") {
             bases = bases.set_text(text);
         }
-        if let Some(got) = address(".got") {
+        if let Some(got) = file.address(".got") {
             bases = bases.set_got(got);
         }
-        let segments: Vec<_> = object::Object::segments(&file)
-            .map(|segment| {
-                use object::ObjectSegment;
-                let (offset, size) = segment.file_range();
-                (segment.address(), size, offset)
-            })
-            .collect();
+        let segments = file.segments();
         let offset_of = |address: u64| {
-            let mut segments = segments.iter();
-            let (start, _, offset) =
-                segments.find(|(start, size, _)| (*start..start.saturating_add(*size)).contains(&address))?;
-            u32::try_from((address - start).checked_add(*offset)?).ok()
+            let segment = segments.iter().find(|segment| {
+                (segment.address..segment.address.saturating_add(segment.size)).contains(&address)
+            })?;
+            u32::try_from((address - segment.address).checked_add(segment.offset)?).ok()
         };
-        let mut section = EhFrame::new(&data, LittleEndian);
+        let mut section = EhFrame::new(data, LittleEndian);
         section.set_address_size(8);
         Some(Self::build(&section, &bases, offset_of))
     }
@@ -188,7 +267,7 @@ impl UnwindTable {
         bases: &BaseAddresses,
         offset_of: impl Fn(u64) -> Option<u32>,
     ) -> Self {
-        let mut rows: Vec<(u32, bool, PackedRule)> = Vec::new();
+        let mut buffer = RowBuffer::default();
         let mut context = UnwindContext::new();
         let mut entries = section.entries(bases);
         while let Ok(Some(entry)) = entries.next() {
@@ -203,14 +282,14 @@ impl UnwindTable {
             ) else {
                 continue;
             };
-            if fde.len() == 0 || rows.len() > MAX_ROWS {
+            if fde.len() == 0 || buffer.rows.len() > MAX_ROWS {
                 continue;
             }
-            // A function ends before the next one begins at the same place.
-            rows.push((end.saturating_add(1), false, PackedRule::new(UnwindRule::Unknown)));
+            buffer.begin_function(start);
             let is_signal = fde.is_signal_trampoline();
             let Ok(mut table) = fde.rows(section, bases, &mut context) else {
-                rows.push((start, true, PackedRule::new(UnwindRule::Unknown)));
+                buffer.begin_with_unknown(start);
+                buffer.end_function(end.saturating_add(1));
                 continue;
             };
             loop {
@@ -224,34 +303,17 @@ impl UnwindTable {
                     }
                     Ok(None) => break,
                     Err(_) => {
-                        rows.push((start, true, PackedRule::new(UnwindRule::Unknown)));
+                        buffer.begin_with_unknown(start);
                         break;
                     }
                 };
                 if let Some((at, rule)) = at {
-                    rows.push((at, true, PackedRule::new(rule)));
+                    buffer.push(at, rule);
                 }
             }
+            buffer.end_function(end.saturating_add(1));
         }
-        // Linkers order functions by address, so that this has little to do.
-        rows.sort_by_key(|(start, is_code, _)| (*start, *is_code));
-        let mut table = Self::default();
-        let mut ends_with_padding = false;
-        for (start, is_code, rule) in rows {
-            let last = table.rows.last().map_or(0, |row| row.start);
-            if is_code && ends_with_padding && start - last < PADDING {
-                // Nothing runs between functions.
-                table.rows.pop();
-            }
-            ends_with_padding = !is_code;
-            match table.rows.last_mut() {
-                Some(last) if last.start == start => last.rule = rule,
-                Some(last) if last.rule == rule => {}
-                _ => table.rows.push(Row { start, rule }),
-            }
-        }
-        table.rows.shrink_to_fit();
-        table
+        buffer.into_table()
     }
 
     /// Returns the rule for the code at a file offset.
@@ -427,6 +489,60 @@ mod tests {
         assert!(table.rows.is_sorted_by_key(|row| row.start));
         assert_eq!(table.rule(u64::MAX), UnwindRule::Unknown);
         assert_eq!(table.rule(0), UnwindRule::Unknown);
+    }
+
+    /// The range of a function, and the offsets of its CFA.
+    type Function<'a> = (u32, u32, &'a [(u32, i64)]);
+
+    /// Returns the rows of functions.
+    fn rows_of(functions: &[Function<'_>]) -> Vec<(u32, UnwindRule)> {
+        let mut buffer = RowBuffer::default();
+        for (start, end, rows) in functions {
+            buffer.begin_function(*start);
+            for (at, cfa) in *rows {
+                buffer.push(*at, sp(*cfa));
+            }
+            buffer.end_function(*end);
+        }
+        let table = buffer.into_table();
+        let rows = table.rows.iter();
+        rows.map(|row| (row.start, row.rule.unpack())).collect()
+    }
+
+    fn sp(cfa: i64) -> UnwindRule {
+        UnwindRule::Frame {
+            cfa: Cfa::Sp(cfa),
+            bp: SavedBp::Unchanged,
+        }
+    }
+
+    #[test]
+    fn functions_make_one_table_in_any_order() {
+        let functions: [Function<'_>; 4] = [
+            (0x100, 0x120, &[(0x100, 8), (0x104, 16), (0x118, 8)]),
+            // After padding, with the rule of the code before it.
+            (0x128, 0x140, &[(0x128, 8), (0x130, 24), (0x130, 32)]),
+            // At once after it.
+            (0x140, 0x150, &[(0x140, 8)]),
+            // After a gap without code.
+            (0x160, 0x170, &[(0x160, 8), (0x168, 8)]),
+        ];
+        let wanted = [
+            (0x100, sp(8)),
+            (0x104, sp(16)),
+            (0x118, sp(8)),
+            (0x130, sp(32)),
+            (0x140, sp(8)),
+            (0x150, UnwindRule::Unknown),
+            (0x160, sp(8)),
+            (0x170, UnwindRule::Unknown),
+        ];
+        assert_eq!(rows_of(&functions), wanted);
+        for order in [[3, 2, 1, 0], [2, 0, 3, 1], [1, 3, 0, 2], [0, 2, 1, 3]] {
+            let functions = order.map(|index| functions[index]);
+            assert_eq!(rows_of(&functions), wanted, "{order:?}");
+        }
+        assert_eq!(rows_of(&[]), []);
     }
 
     #[test]

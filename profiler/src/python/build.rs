@@ -4,6 +4,7 @@
 //! `Include/cpython/code.h` and `pystate.h` of CPython 3.11 to 3.13. Since 3.13 the runtime begins
 //! with a table of offsets (`_Py_DebugOffsets`).
 
+use crate::elf_sections::ElfSections;
 use backtrail_bpf::InterpreterRow;
 use object::elf::PF_X;
 use object::read::elf::ElfFile64;
@@ -31,6 +32,8 @@ impl PythonBuild {
     /// Finds the interpreter in an ELF file. `None`: it has none.
     #[must_use]
     pub fn of_elf<'d>(file: impl ReadRef<'d>) -> Option<Self> {
+        // The symbols of other files are not read.
+        ElfSections::parse(file).filter(|sections| sections.has(".PyRuntime"))?;
         let file = ElfFile64::<Endianness, _>::parse(file).ok()?;
         let runtime = file.section_by_name(".PyRuntime")?;
         let symbol = |wanted: &str| {
