@@ -106,8 +106,8 @@ export class LinkHandler implements vscode.UriHandler {
 }
 
 /**
- * Shows the refused origin, with a button that opens the setting, and others. Nothing is downloaded.
- * Returns the chosen button.
+ * Shows the refused origin, with a button that opens the setting, and others. Nothing is
+ * downloaded. Returns the chosen button.
  */
 export async function refuse(
   origin: string,
