@@ -1,10 +1,10 @@
 //! The format of a packed bundle (`.btz`): a tar archive compressed with zstd.
 
 use crate::{BundlePath, CancelToken, Error, Result};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The most bytes that a packed bundle may unpack to.
 const MAX_UNPACKED: u64 = 64 << 30;
@@ -18,24 +18,31 @@ const MAX_ENTRIES: usize = 1 << 16;
 /// The zstd compression level: the default, about 1 s for 200 MB.
 const LEVEL: i32 = 3;
 
-/// Writes the files below `root` to `out` as a packed bundle, except the files `without`.
+/// Writes the files below `root` to `out` as a packed bundle, except the files `without`. The files
+/// `replaced` are added in place of those with the same path.
 ///
 /// # Errors
 /// Fails if a file cannot be read or written, or if readers would refuse to unpack that much.
 pub(crate) fn write(
     root: &Path,
     without: &BTreeSet<BundlePath>,
+    replaced: &BTreeMap<BundlePath, PathBuf>,
     out: &File,
     target: &Path,
     cancel: &CancelToken,
 ) -> Result<()> {
-    let is_packed = |path: &str| !BundlePath::new(path).is_ok_and(|path| without.contains(&path));
+    let is_packed = |path: &str| {
+        !BundlePath::new(path).is_ok_and(|path| without.contains(&path) || replaced.contains_key(&path))
+    };
     let write = || -> io::Result<u64> {
         let mut encoder = zstd::Encoder::new(BufWriter::new(out), LEVEL)?;
         // Readers detect a flipped bit by the checksum.
         encoder.include_checksum(true)?;
         let mut archive = tar::Builder::new(encoder);
-        let total = append_dir(&mut archive, root, "", &is_packed, cancel)?;
+        let mut total = append_dir(&mut archive, root, "", &is_packed, cancel)?;
+        for (path, source) in replaced {
+            total += append_file(&mut archive, path.as_str(), source, cancel)?;
+        }
         archive.into_inner()?.finish()?.flush()?;
         Ok(total)
     };
@@ -72,13 +79,23 @@ fn append_dir<W: Write>(
         if kind.is_dir() {
             total += append_dir(archive, &entry.path(), &format!("{path}/"), is_packed, cancel)?;
         } else if kind.is_file() && is_packed(&path) {
-            let file = File::open(entry.path())?;
-            let size = file.metadata()?.len();
-            archive.append(&header(&path, size)?, &mut cancel.reader(file))?;
-            total += size;
+            total += append_file(archive, &path, &entry.path(), cancel)?;
         }
     }
     Ok(total)
+}
+
+/// Adds a file, and returns its size in bytes.
+fn append_file<W: Write>(
+    archive: &mut tar::Builder<W>,
+    path: &str,
+    source: &Path,
+    cancel: &CancelToken,
+) -> io::Result<u64> {
+    let file = File::open(source)?;
+    let size = file.metadata()?.len();
+    archive.append(&header(path, size)?, &mut cancel.reader(file))?;
+    Ok(size)
 }
 
 /// Builds the tar header of a file. It holds no times, owners or modes of the packing machine. It

@@ -78,7 +78,9 @@ mod pack;
 mod path;
 mod platform;
 mod reader;
+pub mod redact;
 mod schema;
+pub mod sources;
 mod supplementary;
 mod unpacked;
 pub mod versions;
@@ -91,7 +93,9 @@ pub use check::{Report, check};
 pub use code::CodeSection;
 pub use copy::copy;
 pub use error::{Error, Result};
-pub use pack::{MissingModule, pack, pack_without, unpack, unpack_partial, unpack_revised};
+pub use pack::{
+    MissingModule, PackChanges, pack, pack_changed, pack_without, unpack, unpack_partial, unpack_revised,
+};
 pub use path::BundlePath;
 pub use reader::Bundle;
 pub use unpacked::remove_unpacked;

@@ -8,7 +8,7 @@ use crate::{Bundle, BundlePath, CancelToken, Error, Overwrite, Result, Writer, d
 use backtrail_pt::BuildId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Packs the bundle in the directory `bundle` into the file `target`, which must not exist.
 ///
@@ -29,8 +29,29 @@ pub fn pack_without(
     excluded: &BTreeSet<BuildId>,
     cancel: &CancelToken,
 ) -> Result<()> {
+    let changes = PackChanges {
+        excluded: excluded.clone(),
+        ..PackChanges::default()
+    };
+    pack_changed(bundle, target, &changes, cancel)
+}
+
+/// Changes to a bundle while it is packed.
+#[derive(Clone, Debug, Default)]
+pub struct PackChanges {
+    /// The build ids whose module files are left out, as by [`pack_without`].
+    pub excluded: BTreeSet<BuildId>,
+    /// Files that are added, or that replace files of the bundle, by their paths in it.
+    pub replaced: BTreeMap<BundlePath, PathBuf>,
+}
+
+/// Packs a bundle as [`pack`] does, with changes. The directory stays as it is.
+///
+/// # Errors
+/// Fails as [`pack`] does.
+pub fn pack_changed(bundle: &Path, target: &Path, changes: &PackChanges, cancel: &CancelToken) -> Result<()> {
     let opened = Bundle::open(bundle)?;
-    let without = files_of_builds(opened.manifest(), excluded);
+    let without = files_of_builds(opened.manifest(), &changes.excluded);
     if target.symlink_metadata().is_ok() {
         return Err(Error::TargetExists {
             path: target.to_owned(),
@@ -43,7 +64,14 @@ pub fn pack_without(
         .filter(|parent| !parent.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
     let file = tempfile::NamedTempFile::new_in(parent).map_err(Error::io("create a file in", parent))?;
-    archive::write(opened.root(), &without, file.as_file(), target, cancel)?;
+    archive::write(
+        opened.root(),
+        &without,
+        &changes.replaced,
+        file.as_file(),
+        target,
+        cancel,
+    )?;
     file.persist_noclobber(target)
         .map_err(|error| Error::io("create", target)(error.error))?;
     Ok(())

@@ -128,6 +128,10 @@ pub enum Command {
     /// Send the collector's crashes to a hub
     #[command(hide = true)]
     CollectSender,
+    /// Reads source files for the sender (internal)
+    #[cfg(all(feature = "collector", feature = "hub"))]
+    #[command(hide = true)]
+    CollectSources,
     #[cfg(feature = "collector")]
     /// Restore core_pattern after the collector was killed
     #[command(hide = true)]

@@ -46,6 +46,12 @@ impl Failure {
         self.status
     }
 
+    /// Returns the sentence.
+    #[cfg(all(feature = "collector", feature = "hub"))]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Builds the failure for a canceled command, with the status that shells use for the signal.
     pub fn canceled(message: impl Display) -> Self {
         Self {

@@ -3,4 +3,5 @@
 pub mod cache;
 pub mod report;
 pub mod settings;
+pub mod sources;
 pub mod transfer;

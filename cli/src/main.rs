@@ -57,6 +57,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::CoreWorker => command::core_worker::run(),
         #[cfg(all(feature = "collector", feature = "hub"))]
         Command::CollectSender => command::collect_sender::run(),
+        #[cfg(all(feature = "collector", feature = "hub"))]
+        Command::CollectSources => command::collect_sources::run(),
         #[cfg(feature = "collector")]
         Command::CoreGuard(args) => command::core_guard::run(&args),
         Command::Import(import) => command::import::run(&import),

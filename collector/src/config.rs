@@ -8,6 +8,7 @@ pub use units::{Size, Span};
 
 use crate::error::{Error, Result};
 use crate::probe::SignalSet;
+use backtrail_bundle::redact::EnvironmentRules;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -66,6 +67,12 @@ pub struct HubConfig {
     pub service: Option<String>,
     /// The part of a crash that is sent.
     pub send: SendPolicy,
+    /// The names of environment variables whose values are removed from bundles. `*` is any text.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub redact_environment: Vec<String>,
+    /// The directories whose source files are sent, if a crashed program executed lines of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<PathBuf>,
     /// Whether HTTP to other machines is allowed.
     pub insecure_http: bool,
 }
@@ -366,6 +373,17 @@ impl HubConfig {
                 ));
             }
         }
+        EnvironmentRules::new(&self.redact_environment)
+            .map_err(|error| format!("hub.redact_environment: {error}"))?;
+        if let Some(wrong) = self
+            .sources
+            .iter()
+            .find(|path| !path.is_absolute() || path.parent().is_none())
+        {
+            return Err(format!(
+                "hub.sources: {wrong:?} must begin with a slash and name a directory below /"
+            ));
+        }
         match &self.token_file {
             Some(file) if !file.is_absolute() => {
                 Err(format!("hub.token_file = {file:?} must begin with a slash"))
@@ -425,6 +443,9 @@ mod tests {
             ("[trace]\nring = \"3M\"", "power of two"),
             ("[limit]\nper_second = nan", "limit.per_second"),
             ("[hub]\nbuild = \"\"", "hub.build"),
+            ("[hub]\nredact_environment = [\"A=B\"]", "hub.redact_environment"),
+            ("[hub]\nsources = [\"/\"]", "hub.sources"),
+            ("[hub]\nsources = [\"src\"]", "hub.sources"),
             ("[hub]\ntoken_file = \"token\"", "hub.token_file"),
             ("[hub]\nsend = \"cores\"", "line 2: unknown variant `cores`"),
             ("= 7", "line 1"),

@@ -15,6 +15,7 @@ use crate::source::SourceFinder;
 use crate::source_names::SourceNames;
 use crate::stack::{self, Stack};
 use crate::stop::StopReason;
+use backtrail_bundle::sources::BundledSource;
 use backtrail_decoder::{Position, Version, Watch};
 use backtrail_pt::{Avma, Tid};
 use backtrail_symbolizer::Symbolizer;
@@ -218,6 +219,17 @@ impl Navigator {
         // The folder of a core may hold anything.
         readable.extend(self.session.bundle().map(|bundle| bundle.root().to_owned()));
         self.sources.readable = Some(readable);
+    }
+
+    /// Returns the entry of the bundle's list for a source file whose text is the bundle's.
+    #[must_use]
+    pub fn bundled_source(&self, file: &str) -> Option<BundledSource> {
+        let bundle = self.session.bundle()?;
+        let root = bundle.root().canonicalize().ok()?;
+        let found = self.sources.find_readable(file)?.canonicalize().ok()?;
+        let place = found.strip_prefix(root).ok()?.to_str()?;
+        let listed = bundle.sources().ok()?;
+        listed.into_iter().find(|source| source.file == place)
     }
 
     /// Returns the session.

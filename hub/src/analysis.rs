@@ -23,6 +23,6 @@ pub use redaction::Redaction;
 pub use repack::{BundleModule, RepackTask, Repacked};
 pub use result::{
     Access, Analysis, CallEdge, Cause, ExecutedLine, FrameView, GapView, InterruptedBy, KnownValue, LastCall,
-    ModuleView, Snapshot, SourceView, StackView, SymbolState, VERSION, ValueKind,
+    ModuleView, Snapshot, SourceCheck, SourceView, StackView, SymbolState, VERSION, ValueKind,
 };
 pub use supervise::{AnalysisError, AnalysisRequest, Limits, Progress, Supervisor};

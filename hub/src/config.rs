@@ -96,6 +96,8 @@ pub struct Retention {
 pub struct Redact {
     /// The arguments of programs.
     pub arguments: bool,
+    /// The names of environment variables whose values are removed. `*` is any text.
+    pub environment: Vec<String>,
 }
 
 /// Debug files and upstream servers.

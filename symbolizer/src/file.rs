@@ -208,4 +208,11 @@ impl SymbolFile {
     pub fn source_files(&self) -> Vec<Arc<str>> {
         self.cell.with_dependent(|_, tables| tables.source_files())
     }
+
+    /// Returns the MD5 of a source file's text, if the line tables of DWARF 5 have it. The path is
+    /// one of [`Self::source_files`].
+    #[must_use]
+    pub fn source_md5(&self, path: &str) -> Option<[u8; 16]> {
+        self.cell.with_dependent(|_, tables| tables.source_md5(path))
+    }
 }

@@ -397,6 +397,10 @@ impl<'d> Tables<'d> {
         self.constants.get_or_init(open)
     }
 
+    pub fn source_md5(&self, path: &str) -> Option<[u8; 16]> {
+        self.debug()?.source_md5(path)
+    }
+
     pub fn source_files(&self) -> Vec<Arc<str>> {
         self.debug()
             .map(DebugInfo::source_files)

@@ -33,6 +33,14 @@ pub struct Push {
     /// The service [default: the program's file name]
     #[arg(long, value_name = "SERVICE")]
     pub service: Option<String>,
+    /// Send source files that the crashed program executed, if they are below this directory of the
+    /// machine; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub sources: Vec<PathBuf>,
+    /// Remove the values of environment variables with this name from the core; * is any text; may
+    /// be repeated
+    #[arg(long, value_name = "NAME")]
+    pub redact_environment: Vec<String>,
     /// Print JSON, one object per bundle
     #[arg(long)]
     pub json: bool,

@@ -6,6 +6,7 @@
 mod backoff;
 mod delivery;
 mod heartbeat;
+mod source_reader;
 mod state;
 
 use crate::exit::Failure;
@@ -14,6 +15,7 @@ use backtrail_collector::sender::{self, SenderInbox, SenderInput, SenderTask};
 use backtrail_report::client::{HubAddress, HubClient};
 use delivery::Delivery;
 use heartbeat::Heartbeats;
+use source_reader::SourceReader;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,17 +24,22 @@ const END: Duration = Duration::from_secs(1);
 
 /// Sends crashes and heartbeats until the daemon ends.
 pub fn run() -> Result<(), Failure> {
-    sender::confine()?;
     let inbox = Arc::new(SenderInbox::of_standard_input()?);
     let first = inbox.receive()?;
     let Some((SenderInput::Task(task), _)) = first else {
         return Err(Failure::failed("only the collector starts this command"));
     };
+    let reader = match task.hub.sources.is_empty() {
+        true => None,
+        false => Some(source_reader::start()?),
+    };
+    sender::confine()?;
+    let reader = reader.and_then(SourceReader::of);
     let client = client_of(&task)?;
     let heartbeats = Heartbeats::start(client.clone(), &task);
     let messages = Arc::clone(&inbox);
     std::thread::spawn(move || take_messages(&messages, &heartbeats));
-    Delivery::open(task, client, inbox)?.run()
+    Delivery::open(task, client, inbox, reader)?.run()
 }
 
 fn client_of(task: &SenderTask) -> Result<HubClient, Failure> {

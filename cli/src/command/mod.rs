@@ -5,6 +5,8 @@ pub mod check;
 pub mod collect;
 #[cfg(all(feature = "collector", feature = "hub"))]
 pub mod collect_sender;
+#[cfg(all(feature = "collector", feature = "hub"))]
+pub mod collect_sources;
 pub mod completions;
 #[cfg(feature = "collector")]
 pub mod core_guard;

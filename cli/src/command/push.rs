@@ -2,12 +2,13 @@
 
 use crate::args::Push;
 use crate::exit::Failure;
-use crate::hub::report::{ReportNames, crash_report, excluded_modules, size_of};
-use crate::hub::{settings, transfer};
+use crate::hub::report::{ReportNames, crash_report, excluded_modules, hide_in_report, size_of};
+use crate::hub::{settings, sources, transfer};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::terminal;
-use backtrail_bundle::Bundle;
+use backtrail_bundle::redact::{EnvironmentRules, Secrets};
+use backtrail_bundle::{Bundle, PackChanges};
 use backtrail_report::client::{Error, HubClient, Upload, UploadEvent, UploadKind};
 use backtrail_report::{CrashReport, Receipt};
 use serde::Serialize;
@@ -60,9 +61,30 @@ fn push(path: &Path, args: &Push, client: &HubClient, interrupt: &Interrupt) -> 
         host: None,
     };
     let size = size_of(opened.root());
-    let report = crash_report(&opened, Some(size), names)?;
+    let mut report = crash_report(&opened, Some(size), names)?;
+    let directory = tempfile::tempdir()
+        .map_err(|error| Failure::failed(format_args!("cannot create a temporary directory: {error}")))?;
+    let rules = EnvironmentRules::new(&args.redact_environment).map_err(Failure::usage)?;
+    let secrets = Secrets::find(&opened, &rules)?;
+    hide_in_report(&mut report, &secrets);
     let receipt = send(client, &report, interrupt)?;
-    let sent = send_bundle(&opened, &report, &receipt, client, interrupt)?;
+    let mut changes = PackChanges {
+        excluded: receipt
+            .wants
+            .as_ref()
+            // The hub named no missing modules, so that it gets all.
+            .map_or_else(BTreeSet::new, |wanted| excluded_modules(&report, &wanted.modules)),
+        replaced: secrets.remove(&opened, directory.path(), &interrupt.cancel_token())?,
+    };
+    if !args.sources.is_empty() {
+        let found = sources::collect(path, &args.sources, &directory.path().join("sources"))?;
+        for problem in &found.problems {
+            terminal::print_error(&format!("{}: {problem}", path.display()));
+        }
+        changes.replaced.extend(found.files);
+    }
+    let packed = directory.path().join("bundle.btz");
+    let sent = send_bundle(&opened, &packed, &changes, &receipt, client, interrupt)?;
     let mut output = Output::new();
     if args.json {
         let pushed = PushedCrash {
@@ -91,22 +113,15 @@ fn send(client: &HubClient, report: &CrashReport, interrupt: &Interrupt) -> Resu
 /// the hub did not ask for the bundle, and does not take it.
 fn send_bundle(
     bundle: &Bundle,
-    report: &CrashReport,
+    packed: &Path,
+    changes: &PackChanges,
     receipt: &Receipt,
     client: &HubClient,
     interrupt: &Interrupt,
 ) -> Result<Option<u64>, Failure> {
-    let excluded = match &receipt.wants {
-        Some(wanted) => excluded_modules(report, &wanted.modules),
-        // The hub named no missing modules, so that it gets all.
-        None => BTreeSet::new(),
-    };
-    let directory = tempfile::tempdir()
-        .map_err(|error| Failure::failed(format_args!("cannot create a temporary directory: {error}")))?;
-    let packed = directory.path().join("bundle.btz");
-    backtrail_bundle::pack_without(bundle.root(), &packed, &excluded, &interrupt.cancel_token())?;
+    backtrail_bundle::pack_changed(bundle.root(), packed, changes, &interrupt.cancel_token())?;
     let unreadable = |error| Failure::failed(format_args!("cannot read {}: {error}", packed.display()));
-    let file = std::fs::File::open(&packed).map_err(unreadable)?;
+    let file = std::fs::File::open(packed).map_err(unreadable)?;
     let size = file.metadata().map_err(unreadable)?.len();
     let (client, id, is_wanted) = (client.clone(), receipt.id.clone(), receipt.wants.is_some());
     transfer::run(interrupt, "uploading", move |progress| {

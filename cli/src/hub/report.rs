@@ -1,6 +1,7 @@
 //! Builds the report of a crash from its bundle. No packet and no debug information is read.
 
 use backtrail_bundle::manifest::{Crash, Meta, Module, Process};
+use backtrail_bundle::redact::Secrets;
 use backtrail_bundle::{Bundle, Error, Result};
 use backtrail_debugger::crash_stack::{CodeAddress, CodeOrigin, CrashStack};
 use backtrail_pt::BuildId;
@@ -106,6 +107,13 @@ pub fn crash_report(bundle: &Bundle, size: Option<u64>, names: ReportNames<'_>) 
     let checked = report.check();
     checked.map_err(|error| Error::Usage(format!("the bundle cannot be reported: {error}")))?;
     Ok(report)
+}
+
+/// Removes values of environment variables from a report.
+pub fn hide_in_report(report: &mut CrashReport, secrets: &Secrets) {
+    for value in report.labels.values_mut() {
+        *value = secrets.hide(value);
+    }
 }
 
 fn stack_of(bundle: &Bundle, process: &Process, crash: &Crash) -> Result<CrashStack> {

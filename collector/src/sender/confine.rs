@@ -1,10 +1,11 @@
-//! The sandbox of the sender: resource limits, and system calls that it never needs.
+//! The sandboxes of the sender and of its source reader: resource limits, and system calls that
+//! they never need.
 //!
 //! The daemon starts the sender as a user that nothing else on the machine uses, without
 //! capabilities. The sender needs files and the network, so that its filter lists what is denied.
 
 use crate::error::{Error, Result};
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 use std::collections::BTreeMap;
 
@@ -12,8 +13,11 @@ use std::collections::BTreeMap;
 const DATA: u64 = 512 << 20;
 /// The most open files.
 const OPEN_FILES: u64 = 512;
-/// The most threads and processes of the sender's user.
-const THREADS: u64 = 32;
+/// The most threads and processes of the sender's user, with those of the source reader.
+const THREADS: u64 = 256;
+/// The memory of the source reader in bytes, and its largest file.
+const READER_DATA: u64 = 2 << 30;
+const READER_FILE: u64 = 64 << 20;
 
 /// The system calls that fail with EPERM.
 const DENIED: &[i64] = &[
@@ -43,16 +47,61 @@ const DENIED: &[i64] = &[
     libc::SYS_listen,
 ];
 
-/// Limits this process. Call it while it has one thread.
+/// The further system calls that the source reader never needs: those of the network.
+const DENIED_TO_READER: &[i64] = &[
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_fork,
+    libc::SYS_vfork,
+];
+
+/// Limits this process, which is the sender. Call it while it has one thread.
 ///
 /// # Errors
 /// When the kernel refuses.
 pub fn confine() -> Result<()> {
+    confine_to(DATA, None, &[])
+}
+
+/// Limits this process, which reads debug information and source files for the sender. Call it
+/// while it has one thread.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn confine_source_reader() -> Result<()> {
+    confine_to(READER_DATA, Some(READER_FILE), DENIED_TO_READER)
+}
+
+/// Allows this process to use this number of seconds of processor time from now on. The kernel ends
+/// a process that uses more.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn limit_processor_time(seconds: u64) -> Result<()> {
+    let failed = || Error::system("limit the processor time");
+    let used = getrusage(UsageWho::RUSAGE_SELF).map_err(failed())?;
+    let used = used.user_time().tv_sec() + used.system_time().tv_sec();
+    let limit = u64::try_from(used).unwrap_or(0).saturating_add(seconds);
+    let (_, most) = getrlimit(Resource::RLIMIT_CPU).map_err(failed())?;
+    setrlimit(Resource::RLIMIT_CPU, limit.min(most), most).map_err(failed())
+}
+
+fn confine_to(data: u64, file: Option<u64>, denied: &[i64]) -> Result<()> {
     // The daemon blocks the signals that end it, and the sender inherits that.
     let unblocked = nix::sys::signal::SigSet::empty().thread_set_mask();
     unblocked.map_err(Error::system("set up signals"))?;
     let set = |resource, limit| setrlimit(resource, limit, limit).map_err(Error::system("limit the sender"));
-    set(Resource::RLIMIT_DATA, DATA)?;
+    set(Resource::RLIMIT_DATA, data)?;
+    if let Some(file) = file {
+        set(Resource::RLIMIT_FSIZE, file)?;
+    }
     // A limit of 1 also keeps the kernel from starting a core handler (core(5)).
     set(Resource::RLIMIT_CORE, 1)?;
     set(Resource::RLIMIT_NOFILE, OPEN_FILES)?;
@@ -64,12 +113,13 @@ pub fn confine() -> Result<()> {
     let refused = || Error::system("protect the sender");
     nix::sys::prctl::set_dumpable(false).map_err(refused())?;
     nix::sys::prctl::set_no_new_privs().map_err(refused())?;
-    filter()
+    filter(denied)
         .map_err(|error| Error::Unable(format!("the sender's system calls could not be limited: {error}")))
 }
 
-fn filter() -> std::result::Result<(), seccompiler::Error> {
-    let rules: BTreeMap<i64, Vec<_>> = DENIED.iter().map(|&call| (call, Vec::new())).collect();
+fn filter(more: &[i64]) -> std::result::Result<(), seccompiler::Error> {
+    let denied = DENIED.iter().chain(more);
+    let rules: BTreeMap<i64, Vec<_>> = denied.map(|&call| (call, Vec::new())).collect();
     let denied = SeccompFilter::new(
         rules,
         SeccompAction::Allow,

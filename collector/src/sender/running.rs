@@ -26,8 +26,8 @@ pub(super) struct RunningProgram {
     pub file: File,
 }
 
-/// Returns the programs of all services, each once for a service. A file system that does not answer blocks the
-/// caller.
+/// Returns the programs of all services, each once for a service. A file system that does not
+/// answer blocks the caller.
 pub(super) fn programs(proc: &Path) -> Vec<RunningProgram> {
     let mut found: BTreeMap<(String, String), File> = BTreeMap::new();
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();

@@ -3,7 +3,7 @@
 use crate::config::Config;
 
 /// The descriptions of the keys, as `table.key`.
-const KEYS: [(&str, &str); 32] = [
+const KEYS: [(&str, &str); 34] = [
     ("spool", "The directory of crash bundles."),
     (
         "spool_limit",
@@ -87,7 +87,15 @@ const KEYS: [(&str, &str); 32] = [
     ),
     (
         "hub.service",
-        "The service of all programs. Without it, each program's file name.",
+        "The service of all programs. Without it, the systemd service, or the program's file name.",
+    ),
+    (
+        "hub.redact_environment",
+        "Environment variables whose values are removed from sent bundles; * is any text.",
+    ),
+    (
+        "hub.sources",
+        "Directories whose source files are sent, if a crashed program executed lines of them.",
     ),
     (
         "user",
@@ -106,7 +114,7 @@ const KEYS: [(&str, &str); 32] = [
 ];
 
 /// Keys without a default: the key before which each is listed, and an example.
-const OPTIONAL: [(&str, &str, &str); 8] = [
+const OPTIONAL: [(&str, &str, &str); 10] = [
     ("log", "user", "user = \"backtrail\""),
     (
         "trace.compress_returns",
@@ -127,6 +135,12 @@ const OPTIONAL: [(&str, &str, &str); 8] = [
     ),
     ("hub.send", "hub.build", "build = \"2026.11.3\""),
     ("hub.send", "hub.service", "service = \"ledger\""),
+    (
+        "hub.send",
+        "hub.redact_environment",
+        "redact_environment = [\"*_TOKEN\", \"AWS_*\"]",
+    ),
+    ("hub.send", "hub.sources", "sources = [\"/usr/src\"]"),
 ];
 
 const FUNCTION: &str =

@@ -215,8 +215,11 @@ pub(super) fn source(context: &mut Context<'_>, _arguments: &str) -> Result<Outp
         .nth(selected)
         .and_then(|frame| frame.file);
     let found = file.as_deref().and_then(|file| navigator.sources.find(file));
+    let bundled = file.as_deref().and_then(|file| navigator.bundled_source(file));
     Ok(Output::SourceFile(SourceFileView {
         file,
         found: found.map(|path| path.display().to_string()),
+        bundled: bundled.is_some(),
+        verified: bundled.is_some_and(|source| source.verified),
     }))
 }

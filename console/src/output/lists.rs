@@ -121,6 +121,10 @@ pub struct SourceFileView {
     pub file: Option<String>,
     /// The path at which it was found.
     pub found: Option<String>,
+    /// Whether its text is that of the bundle.
+    pub bundled: bool,
+    /// Whether the debug information confirms the bundle's text by its MD5.
+    pub verified: bool,
 }
 
 pub(super) fn render_threads(threads: &[ThreadView], to: &mut Text) {
@@ -294,7 +298,14 @@ impl SourceFileView {
     pub(super) fn render(&self, to: &mut Text) {
         match (&self.file, &self.found) {
             (None, _) => to.line("No line is known here."),
-            (Some(file), Some(found)) => to.line(format!("{file}, found at {found}")),
+            (Some(file), Some(found)) => {
+                let mark = match (self.bundled, self.verified) {
+                    (true, true) => " (from the bundle, verified by its MD5)",
+                    (true, false) => " (from the bundle)",
+                    (false, _) => "",
+                };
+                to.line(format!("{file}, found at {found}{mark}"));
+            }
             (Some(file), None) => to.line(format!(
                 "{file}, not found; use `set substitute-path FROM TO` or --symfs DIR"
             )),

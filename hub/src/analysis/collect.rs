@@ -3,7 +3,9 @@
 use super::calls::{LAST, edges, last_steps};
 use super::modules::Modules;
 use super::redaction::Redaction;
-use super::result::{Access, Analysis, Cause, GapView, InterruptedBy, Snapshot, SourceView, VERSION};
+use super::result::{
+    Access, Analysis, Cause, GapView, InterruptedBy, Snapshot, SourceCheck, SourceView, VERSION,
+};
 use super::stacks::{bounded, bounded_name, crashed, others};
 use backtrail_bundle::manifest::{Collected, Manifest, Source};
 use backtrail_console::views;
@@ -240,9 +242,22 @@ fn source(navigator: &Navigator, watch: &Watch<'_>) -> Result<Option<SourceView>
         file: bounded_name(&found.file),
         first: found.first,
         current,
+        bundled: lines
+            .is_some()
+            .then(|| check_of(navigator, &found.file))
+            .flatten(),
         lines,
         executions: executions.unwrap_or_default(),
     }))
+}
+
+/// Returns the check of a file whose text is the bundle's.
+fn check_of(navigator: &Navigator, file: &str) -> Option<SourceCheck> {
+    let source = navigator.bundled_source(file)?;
+    Some(match source.verified {
+        true => SourceCheck::Verified,
+        false => SourceCheck::Unverified,
+    })
 }
 
 fn gaps(navigator: &Navigator) -> Result<(Vec<GapView>, usize)> {

@@ -1,9 +1,10 @@
-//! The child processes that unpack an uploaded bundle, and pack it again:
-//! `backtrail-hub bundle unpack|strip|pack SOURCE TARGET --output FILE`.
+//! The child processes that unpack an uploaded bundle, redact it, and pack it again:
+//! `backtrail-hub bundle unpack|redact|strip|pack SOURCE TARGET --output FILE`.
 
 use super::EXIT_REFUSED;
 use super::confine::{ChildLimits, confine};
 use super::elf_file;
+use backtrail_bundle::redact::{EnvironmentRules, Secrets};
 use backtrail_bundle::{Bundle, CancelToken, Error, module_file, pack, pack_without, unpack_partial};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,9 @@ pub struct RepackArguments {
     /// The most bytes to unpack.
     #[arg(long, default_value_t = 32 << 30)]
     pub limit: u64,
+    /// The names of environment variables whose values `redact` removes.
+    #[arg(long)]
+    pub environment: Vec<String>,
     /// Resources.
     #[command(flatten)]
     pub limits: ChildLimits,
@@ -39,6 +43,9 @@ pub struct RepackArguments {
 pub enum RepackTask {
     /// Unpacks a bundle, which may lack modules.
     Unpack,
+    /// Removes the values of environment variables from the directory of a bundle. The target is a
+    /// new directory for files on the way.
+    Redact,
     /// Packs a bundle without the modules that have a build id.
     Strip,
     /// Packs a whole bundle.
@@ -51,6 +58,7 @@ impl RepackTask {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unpack => "unpack",
+            Self::Redact => "redact",
             Self::Strip => "strip",
             Self::Pack => "pack",
         }
@@ -119,6 +127,19 @@ fn repack(arguments: &RepackArguments) -> Result<Repacked, String> {
             Ok(Repacked {
                 modules: modules.collect(),
             })
+        }
+        RepackTask::Redact => {
+            let rules = EnvironmentRules::new(&arguments.environment).map_err(refused)?;
+            std::fs::create_dir(target)
+                .map_err(|error| format!("cannot create {}: {error}", target.display()))?;
+            let bundle = Bundle::open(source).map_err(refused)?;
+            let secrets = Secrets::find(&bundle, &rules).map_err(refused)?;
+            let files = secrets.remove(&bundle, target, &cancel).map_err(refused)?;
+            for (path, file) in files {
+                std::fs::rename(file, source.join(path.as_str()))
+                    .map_err(|error| format!("cannot replace {path}: {error}"))?;
+            }
+            Ok(Repacked::default())
         }
         RepackTask::Strip => {
             let bundle = Bundle::open(source).map_err(refused)?;

@@ -168,6 +168,16 @@ pub enum ValueKind {
     Local,
 }
 
+/// The check of a source file that came with the bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SourceCheck {
+    /// The debug information has the MD5 of the text.
+    Verified,
+    /// The debug information has no MD5.
+    Unverified,
+}
+
 /// Lines of a source file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceView {
@@ -179,6 +189,9 @@ pub struct SourceView {
     pub current: u32,
     /// The text. `None`: the file was not found.
     pub lines: Option<Vec<String>>,
+    /// Whether the text is from the bundle, and then whether the debug information confirms it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundled: Option<SourceCheck>,
     /// The number of executions of each line in the history, 0 for code that did not run. `None`:
     /// the line has no code. The list is empty if the counts are unknown.
     pub executions: Vec<Option<u64>>,

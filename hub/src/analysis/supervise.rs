@@ -183,6 +183,32 @@ impl Supervisor {
         self.run_tool(&arguments).await
     }
 
+    /// Removes the values of environment variables from the directory of a bundle, in a child
+    /// process. `scratch` is a new directory.
+    ///
+    /// # Errors
+    /// Fails as [`Self::analyze`] does.
+    pub async fn redact(
+        &self,
+        bundle: &Path,
+        scratch: &Path,
+        patterns: &[String],
+    ) -> Result<(), AnalysisError> {
+        let mut arguments = vec![
+            "bundle".into(),
+            RepackTask::Redact.name().into(),
+            std::path::absolute(bundle)?.into_os_string(),
+            std::path::absolute(scratch)?.into_os_string(),
+        ];
+        arguments.extend(
+            patterns
+                .iter()
+                .map(|pattern| format!("--environment={pattern}").into()),
+        );
+        let _: Repacked = self.run_tool(&arguments).await?;
+        Ok(())
+    }
+
     /// Reads in a child process what an ELF file has.
     ///
     /// # Errors

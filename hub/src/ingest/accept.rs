@@ -151,6 +151,11 @@ async fn store(
     for module in &missing.modules {
         supply(hub, &unpacked, module).await?;
     }
+    let patterns = &hub.config.redact.environment;
+    if !patterns.is_empty() {
+        let scratch = folder.join("redacted");
+        supervisor.redact(&unpacked, &scratch, patterns).await?;
+    }
     let lean = folder.join("lean.btz");
     let repacked = supervisor
         .repack(RepackTask::Strip, &unpacked, &lean, limit)

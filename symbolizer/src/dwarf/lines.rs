@@ -94,6 +94,14 @@ impl<'d> LineProgram<'d> {
         })
     }
 
+    /// Returns the MD5 of the file with this number, if the program has one (DWARF 5).
+    pub fn md5(&self, number: u64) -> Option<[u8; 16]> {
+        let program = self.parse()?;
+        let header = program.header();
+        let file = header.file(number).filter(|_| header.file_has_md5())?;
+        Some(*file.md5()).filter(|md5| *md5 != [0; 16])
+    }
+
     /// Returns the rows, at most as many as the budget `rows` allows. Sequences that do not start
     /// in code are omitted.
     pub fn table(&self, code: &CodeRanges, rows: &Budget) -> &LineTable {

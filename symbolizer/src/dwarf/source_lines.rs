@@ -80,6 +80,15 @@ impl<'d> DebugInfo<'d> {
         files.filter(|file| !file.is_empty()).cloned().collect()
     }
 
+    /// Returns the MD5 of a source file, if a line table states it. The path is one of
+    /// [`Self::source_files`].
+    pub fn source_md5(&self, path: &str) -> Option<[u8; 16]> {
+        self.units_with_file(paths::name(path)?).find_map(|unit| {
+            let number = self.files_of(unit).iter().position(|file| **file == *path)?;
+            self.programs.get(unit.program?)?.md5(number as u64)
+        })
+    }
+
     /// Returns the statements of `line` in the files that `wanted` names. If the line has no code,
     /// they are those of the nearest line after it.
     pub fn statements_of_line(&self, wanted: &str, line: u32) -> Vec<Statement> {

@@ -5,3 +5,4 @@ mod attack;
 mod collect;
 mod collector;
 mod hub;
+mod hub_content;

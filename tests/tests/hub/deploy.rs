@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The functions that crash.
 const SITES: [&str; 3] = ["close_account", "open_account", "audit"];
-/// One of so many hosts crashes.
+/// One of this number of hosts crashes.
 const ONE_IN: u64 = 1000;
 /// The crashes of each of these hosts.
 const CRASHES: u64 = 300;

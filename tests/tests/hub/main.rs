@@ -3,8 +3,10 @@
 
 mod deploy;
 mod links;
+mod privacy;
 mod push;
 mod server;
+mod sources;
 mod symbols;
 
 use backtrail_tests::backtrail::{Run, backtrail, command};

@@ -3,10 +3,13 @@
 use super::backoff::Backoff;
 use super::heartbeat::host_name;
 use super::log;
+use super::source_reader::SourceReader;
 use super::state::{CrashState, Stage, StateStore};
 use crate::exit::Failure;
-use crate::hub::report::{ReportNames, crash_report, excluded_modules, size_of};
-use backtrail_bundle::{Bundle, CancelToken};
+use crate::hub::report::{ReportNames, crash_report, excluded_modules, hide_in_report, size_of};
+use crate::hub::sources::SourceRequest;
+use backtrail_bundle::redact::{EnvironmentRules, Secrets};
+use backtrail_bundle::{Bundle, CancelToken, PackChanges};
 use backtrail_collector::config::{SendPolicy, Size};
 use backtrail_collector::sender::{self, SenderInbox, SenderReport, SenderTask};
 use backtrail_collector::spool::Spool;
@@ -33,6 +36,7 @@ pub struct Delivery {
     spool: Spool,
     store: StateStore,
     host: String,
+    reader: Option<SourceReader>,
 }
 
 /// The reason why a crash was not sent.
@@ -81,7 +85,12 @@ fn later(problem: impl ToString) -> Undelivered {
 
 impl Delivery {
     /// Opens the spool.
-    pub fn open(task: SenderTask, client: HubClient, inbox: Arc<SenderInbox>) -> Result<Self, Failure> {
+    pub fn open(
+        task: SenderTask,
+        client: HubClient,
+        inbox: Arc<SenderInbox>,
+        reader: Option<SourceReader>,
+    ) -> Result<Self, Failure> {
         let directory = task.spool.join(sender::DIRECTORY);
         let spool = Spool::open(&task.spool, Size(u64::MAX), FREE);
         Ok(Self {
@@ -91,10 +100,12 @@ impl Delivery {
             inbox,
             spool,
             host: host_name(),
+            reader,
         })
     }
 
-    /// Sends the crashes of the spool for ever.
+    /// Sends the crashes of the spool for ever, or until the reader of source files has ended. The
+    /// daemon then starts both again.
     pub fn run(mut self) -> Result<(), Failure> {
         let mut backoff = Backoff::default();
         let mut listed: Option<(Instant, Option<SystemTime>)> = None;
@@ -112,6 +123,9 @@ impl Delivery {
                     }
                     backoff.reset();
                     listed = Some((Instant::now(), changed));
+                    if self.reader.as_ref().is_some_and(SourceReader::has_failed) {
+                        return Ok(());
+                    }
                 }
                 Err((problem, wanted)) => {
                     // One sentence for each outage, and one for every hour of it or so.
@@ -202,8 +216,15 @@ impl Delivery {
             // A user's recorder could name another host.
             host: Some(&self.host),
         };
-        let size = Some(size_of(&path)).filter(|_| hub.send == SendPolicy::Bundles);
-        let report = crash_report(&bundle, size, names)?;
+        let secrets = self.secrets(crash, &bundle)?;
+        let sends_bundle = hub.send == SendPolicy::Bundles && secrets.is_some();
+        let size = Some(size_of(&path)).filter(|_| sends_bundle);
+        let mut report = crash_report(&bundle, size, names)?;
+        match &secrets {
+            Some(secrets) => hide_in_report(&mut report, secrets),
+            // They could have a value.
+            None => report.labels.clear(),
+        }
         if state.stage == Stage::Report {
             state.id = Some(report.id.clone());
             self.put(crash, state)?;
@@ -218,7 +239,21 @@ impl Delivery {
             };
             self.put(crash, state)?;
         }
-        self.send_bundle(crash, &bundle, &report, state)
+        self.send_bundle(crash, &bundle, (&report, &secrets.unwrap_or_default()), state)
+    }
+
+    /// Returns the values that are removed from a crash. `None`: they are not found, so that the
+    /// bundle stays here.
+    fn secrets(&self, crash: &str, bundle: &Bundle) -> Result<Option<Secrets>, Undelivered> {
+        let rules = EnvironmentRules::new(&self.task.hub.redact_environment)?;
+        match Secrets::find(bundle, &rules) {
+            Ok(secrets) => Ok(Some(secrets)),
+            Err(backtrail_bundle::Error::Unsupported { problem, .. }) => {
+                log(&format!("crash {crash} is sent without its bundle: {problem}"));
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Uploads the bundle without the modules that the hub has.
@@ -226,16 +261,16 @@ impl Delivery {
         &mut self,
         crash: &str,
         bundle: &Bundle,
-        report: &CrashReport,
+        (report, secrets): (&CrashReport, &Secrets),
         state: &mut CrashState,
     ) -> Result<(), Undelivered> {
-        let Stage::Bundle { modules, location } = &state.stage else {
+        let Stage::Bundle { modules, location } = state.stage.clone() else {
             return Ok(());
         };
-        let (resume, packed) = (location.clone(), self.store.packed(crash));
+        let (resume, packed) = (location, self.store.packed(crash));
         // The file of an interrupted upload is sent as it is.
         if !packed.exists() {
-            self.pack(bundle, report, modules, &packed)?;
+            self.pack(crash, bundle, (report, secrets), (&modules, &mut *state), &packed)?;
         }
         let file = File::open(&packed).map_err(later)?;
         let upload = Upload {
@@ -267,10 +302,11 @@ impl Delivery {
     }
 
     fn pack(
-        &self,
+        &mut self,
+        crash: &str,
         bundle: &Bundle,
-        report: &CrashReport,
-        modules: &[String],
+        (report, secrets): (&CrashReport, &Secrets),
+        (modules, state): (&[String], &mut CrashState),
         packed: &Path,
     ) -> Result<(), Undelivered> {
         let room = self.spool.room().map_err(later)?;
@@ -279,8 +315,24 @@ impl Delivery {
         }
         let partial = packed.with_extension("part");
         let _ = std::fs::remove_file(&partial);
-        let excluded = excluded_modules(report, modules);
-        backtrail_bundle::pack_without(bundle.root(), &partial, &excluded, &CancelToken::default())?;
+        let scratch = tempfile::tempdir_in(self.task.spool.join(sender::DIRECTORY)).map_err(later)?;
+        let cancel = CancelToken::default();
+        let mut changes = PackChanges {
+            excluded: excluded_modules(report, modules),
+            replaced: secrets.remove(bundle, scratch.path(), &cancel)?,
+        };
+        if !state.has_searched_sources && self.reader.is_some() {
+            state.has_searched_sources = true;
+            self.put(crash, state)?;
+            let request = SourceRequest {
+                bundle: bundle.root().to_owned(),
+                allowed: self.task.hub.sources.clone(),
+                target: scratch.path().join("sources"),
+            };
+            let found = self.reader.as_mut().map(|reader| reader.collect(crash, &request));
+            changes.replaced.extend(found.unwrap_or_default());
+        }
+        backtrail_bundle::pack_changed(bundle.root(), &partial, &changes, &cancel)?;
         std::fs::rename(&partial, packed).map_err(later)
     }
 }

@@ -22,6 +22,9 @@ pub struct CrashState {
     pub stage: Stage,
     /// The number of failed tries.
     pub attempts: u32,
+    /// Whether source files were searched, which may end the process that does so.
+    #[serde(default)]
+    pub has_searched_sources: bool,
 }
 
 /// The next step of a crash.
@@ -144,6 +147,7 @@ mod tests {
                 location: Some("https://hub.example.com/u".to_owned()),
             },
             attempts: 3,
+            has_searched_sources: true,
         };
         store.put("000001-x-1", state.clone()).unwrap();
         let sent = CrashState {

@@ -1,7 +1,9 @@
 //! The sections of an analyzed crash.
 
 use super::text::{bytes, file_name, nanoseconds, number, shown, shown_to, utc};
-use crate::analysis::{Access, Analysis, Cause, ExecutedLine, LastCall, SourceView, SymbolState};
+use crate::analysis::{
+    Access, Analysis, Cause, ExecutedLine, LastCall, SourceCheck, SourceView, SymbolState,
+};
 use backtrail_debugger::signal;
 use backtrail_report::CrashReport;
 use maud::{Markup, html};
@@ -78,7 +80,14 @@ pub(super) fn cause(analysis: &Analysis) -> Markup {
 
 fn source_lines(source: &SourceView) -> Markup {
     html! {
-        p class="file" { code title=(shown(&source.file)) { (shown_to(&source.file, 300)) ":" (source.current) } }
+        p class="file" {
+            code title=(shown(&source.file)) { (shown_to(&source.file, 300)) ":" (source.current) }
+            @match source.bundled {
+                Some(SourceCheck::Verified) => { " " span class="tag" title="The debug information has the MD5 of this text" { "from the bundle, verified" } }
+                Some(SourceCheck::Unverified) => { " " span class="tag" title="The debug information has no MD5 of this file" { "from the bundle" } }
+                None => {}
+            }
+        }
         @match &source.lines {
             None => { p class="none" { "The text of the file is not in the bundle, and no source server has it." } },
             Some(lines) => {

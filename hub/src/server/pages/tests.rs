@@ -440,6 +440,7 @@ fn source_without_text_says_so() {
         first: 1,
         current: u32::MAX,
         lines: None,
+        bundled: None,
         executions: Vec::new(),
     });
     let view = crash_of("x", Some(analysis), BundleState::Stored);

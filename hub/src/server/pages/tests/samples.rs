@@ -73,6 +73,7 @@ pub(super) fn analysis() -> Analysis {
                 "int balance(account *a) {".to_owned(),
                 "  return a->sum;".to_owned(),
             ]),
+            bundled: None,
             executions: vec![None, Some(3)],
         }),
         calls: vec![LastCall {
