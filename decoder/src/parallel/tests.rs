@@ -263,6 +263,82 @@ fn impossible_time_after_an_overflow_is_found() {
     check_as_in_order(&trace, &of_model(0x9a), &image);
 }
 
+/// Packets that are errors in some places, most of them because of the time there.
+const DISTURBANCES: [&[u8]; 14] = [
+    &TMA,
+    // No ratio of clocks is 0.
+    &[0x02, 0x03, 0, 0],
+    &[0x02, 0x03, 7, 0],
+    // TSC.
+    &[0x19, 1, 0, 0, 0, 0, 1, 0],
+    &[0x19, 0, 0, 0, 0, 0, 0, 0],
+    // MTC and CYC.
+    &[0x59, 0x80],
+    &[0x59, 0x00],
+    &[0x83],
+    // An unknown packet.
+    &[0x02, 0x0f],
+    &OVERFLOW,
+    &ENABLED,
+    // TIP.PGD without an address.
+    &[0x01],
+    // PSBEND.
+    &[0x02, 0x23],
+    // TNT.
+    &[0b1110],
+];
+
+#[test]
+fn two_threads_find_what_one_does_in_damaged_traces() {
+    let trace = packets_with_time(1500, AT, Some(timing(true, true)));
+    let packets: Vec<_> = Parser::new(&trace).map(|packet| packet.unwrap()).collect();
+    let is_start = |(_, packet): &&(usize, Packet)| matches!(packet, Packet::TipPge(_));
+    let start = packets.iter().find(is_start).unwrap().0;
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut below = |limit: usize| {
+        // xorshift64.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % limit as u64) as usize
+    };
+    let image = Arc::new(image());
+    let (mut parallel, mut discontinuous) = (0, 0);
+    for _ in 0..1500 {
+        let mut damaged = trace.clone();
+        // Half of the cases are damaged where the flow begins, and read ahead for its address.
+        let random = packets[below(packets.len())].0;
+        let at = [start, random][below(2)];
+        for _ in 0..=below(3) {
+            let packet = DISTURBANCES[below(DISTURBANCES.len())];
+            damaged.splice(at..at, packet.iter().copied());
+        }
+        let model = [0x9a, 0x5e, 0x5c, 0x55][below(4)];
+        let config = Config {
+            resync: [Resync::NextAddress, Resync::NextPsb][below(2)],
+            ..of_model(model)
+        };
+        let mut builder = HistoryBuilder::new(Tid(1));
+        Native.decode(&damaged, &*image, &config, &mut builder).unwrap();
+        let in_order = builder.finish();
+        match decode_with_pool(&damaged, &image, &config, 2, 64, &DecodeCachePool::default()) {
+            Ok(by_two) => {
+                let result = |history: &History| {
+                    let times: Vec<_> = (0..=history.len()).map(|at| history.time(at)).collect();
+                    (history.digest(), history.marks().to_vec(), times)
+                };
+                assert_eq!(result(&by_two), result(&in_order), "{model:#x} {damaged:02x?}");
+                parallel += 1;
+            }
+            Err(error) => {
+                assert_eq!(error, ParallelError::Discontinuous);
+                discontinuous += 1;
+            }
+        }
+    }
+    assert!(parallel > 50 && discontinuous > 50, "{parallel} {discontinuous}");
+}
+
 #[test]
 fn psb_off_the_flow_is_no_boundary() {
     let trace = packets(100_000, AT + 2);
