@@ -9,7 +9,7 @@ pub(crate) fn return_large_blocks() {
         /// The size from which on a block of memory has pages of its own.
         const OWN_PAGES: libc::c_int = 32 << 10;
         // Without this setting, more memory stays resident.
-        // SAFETY: the call changes a number of the allocator. Other threads may allocate meanwhile.
+        // SAFETY: the call changes a number of the allocator. Other threads may allocate then.
         let _ = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, OWN_PAGES) };
     }
 }
@@ -19,7 +19,7 @@ pub(crate) fn return_large_blocks() {
 pub(crate) fn return_free_pages() {
     #[cfg(target_env = "gnu")]
     {
-        // SAFETY: the call returns memory that is not in use. Other threads may allocate meanwhile.
+        // SAFETY: the call returns memory that is not in use. Other threads may allocate then.
         let _ = unsafe { libc::malloc_trim(0) };
     }
 }

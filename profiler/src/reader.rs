@@ -158,7 +158,7 @@ fn read(mut rings: Rings, clock: fn() -> u64, shared: &Shared, batches: &Sender<
     }
 }
 
-/// Returns the most bytes of a copied stack that are kept while records of so many bytes wait.
+/// Returns the most bytes of a copied stack that are kept while this number of bytes waits.
 fn stack_limit(waiting: usize) -> usize {
     let limit = STACK_LIMITS.iter().find(|(bytes, _)| waiting > *bytes);
     limit.map_or(usize::MAX, |(_, limit)| *limit)

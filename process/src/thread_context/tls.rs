@@ -40,8 +40,8 @@ pub enum Libc {
 
 impl Libc {
     /// Returns the C library of a process, by the names of its loader and its library. The file of
-    /// musl is both, and has one of two names: Alpine calls it `ld-musl-x86_64.so.1`, and Debian
-    /// `libc.so`, as Android does the library that belongs to `linker64`.
+    /// musl is both. Alpine calls it `ld-musl-x86_64.so.1`, and Debian `libc.so`. Android has
+    /// another library of this name, which belongs to `linker64`.
     #[must_use]
     pub fn of_maps(maps: &[Map]) -> Option<Self> {
         let files = || {
