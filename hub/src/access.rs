@@ -34,6 +34,12 @@ impl Scope {
         }
     }
 
+    /// Returns whether one of some scopes is this one, or contains it. `admin` contains `read`.
+    #[must_use]
+    pub fn is_within(self, scopes: &[Self]) -> bool {
+        scopes.contains(&self) || (self == Self::Read && scopes.contains(&Self::Admin))
+    }
+
     /// Returns the scope of a name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {

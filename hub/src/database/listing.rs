@@ -257,30 +257,31 @@ impl Database {
     /// # Errors
     /// Fails if the database fails.
     pub async fn series(&self, groups: &[&str], hours: i64, first: i64) -> Result<HashMap<String, Vec<u64>>> {
-        let mut series = HashMap::new();
         let last = clock::now().div_euclid(clock::HOUR * hours);
         let length = usize::try_from(last - first + 1).unwrap_or_default();
-        for group in groups {
-            let select = "SELECT hour / $1 AS part, CAST(SUM(reports) AS BIGINT) AS reports FROM group_hours \
-                          WHERE group_id = $2 AND hour >= $3 GROUP BY hour / $1";
-            let rows = sqlx::query(select)
-                .bind(hours)
-                .bind(*group)
-                .bind(first * hours)
-                .fetch_all(self.reader())
-                .await?;
-            let mut counts = vec![0; length];
-            for row in rows {
-                let part: i64 = row.try_get("part")?;
-                let reports: i64 = row.try_get("reports")?;
-                if let Some(count) = usize::try_from(part - first)
-                    .ok()
-                    .and_then(|at| counts.get_mut(at))
-                {
-                    *count = reports.unsigned_abs();
-                }
+        let mut series: HashMap<String, Vec<u64>> = groups
+            .iter()
+            .map(|group| ((*group).to_owned(), vec![0; length]))
+            .collect();
+        if groups.is_empty() {
+            return Ok(series);
+        }
+        let mut query = Query::new("SELECT group_id, hour");
+        query.number(" / ? AS part, CAST(SUM(reports) AS BIGINT) AS reports", hours)?;
+        query.number(" FROM group_hours WHERE hour >= ?", first * hours)?;
+        for (at, group) in groups.iter().enumerate() {
+            query.text(if at == 0 { " AND group_id IN (?" } else { ", ?" }, group)?;
+        }
+        // The first parameter again: PostgreSQL compares the expressions, not their texts.
+        query.sql += ") GROUP BY group_id, hour / $1";
+        for row in query.fetch(self).await? {
+            let group: String = row.try_get("group_id")?;
+            let (part, reports): (i64, i64) = (row.try_get("part")?, row.try_get("reports")?);
+            let counts = series.get_mut(&group);
+            let at = usize::try_from(part - first).ok();
+            if let Some(count) = counts.zip(at).and_then(|(counts, at)| counts.get_mut(at)) {
+                *count = reports.unsigned_abs();
             }
-            series.insert((*group).to_owned(), counts);
         }
         Ok(series)
     }

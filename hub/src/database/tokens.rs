@@ -32,12 +32,6 @@ pub struct Token {
 }
 
 impl Token {
-    /// Returns whether the token has a scope. `admin` contains `read`.
-    #[must_use]
-    pub fn allows(&self, scope: Scope) -> bool {
-        self.scopes.contains(&scope) || (scope == Scope::Read && self.scopes.contains(&Scope::Admin))
-    }
-
     fn read(row: &AnyRow) -> Result<Self> {
         let scopes: String = row.try_get("scopes")?;
         Ok(Self {

@@ -13,6 +13,8 @@ mod suffixes;
 
 use super::printable::{limited, printable};
 
+pub(super) use libc::VARIED;
+
 /// The most bytes of a name that are read.
 const MAX_READ: usize = 64 << 10;
 /// The longest normalized name, in bytes. A longer one ends with a hash.

@@ -26,10 +26,10 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Returns whether the caller has a scope. `admin` contains `read`.
+    /// Returns whether the caller has a scope.
     #[must_use]
     pub fn allows(&self, scope: Scope) -> bool {
-        self.scopes.contains(&scope) || (scope == Scope::Read && self.scopes.contains(&Scope::Admin))
+        scope.is_within(&self.scopes)
     }
 
     /// Checks a scope.

@@ -1,6 +1,7 @@
 //! Functions of the C library, of allocators and of sanitizers.
 
 use super::{CauseKind, Library, List, Role};
+use crate::grouping::normalize::VARIED;
 
 /// Frames that return from a signal handler.
 pub const TRAMPOLINES: &[&str] = &[
@@ -267,50 +268,17 @@ const ALLOCATOR: &[&str] = &[
     "pymalloc_free",
 ];
 
-/// Functions of the C library whose callers have the defect.
+/// Functions of the C library whose callers have the defect, beside those with variants for
+/// processors.
 const C_LIBRARY: &[&str] = &[
-    "bcmp",
-    "bcopy",
-    "bzero",
-    "memccpy",
-    "memchr",
-    "memcmp",
-    "memcmpeq",
-    "memcpy",
-    "memmem",
-    "memmove",
-    "mempcpy",
-    "memrchr",
-    "memset",
     "explicit_bzero",
-    "rawmemchr",
-    "stpcpy",
-    "stpncpy",
-    "strcasecmp",
-    "strcasestr",
-    "strcat",
-    "strchr",
-    "strchrnul",
-    "strcmp",
     "strcoll",
     "strcoll_l",
-    "strcpy",
-    "strcspn",
     "strdup",
     "strlcat",
     "strlcpy",
-    "strlen",
-    "strncasecmp",
-    "strncat",
-    "strncmp",
-    "strncpy",
     "strndup",
-    "strnlen",
-    "strpbrk",
-    "strrchr",
     "strsep",
-    "strspn",
-    "strstr",
     "strtok",
     "strtok_r",
     "strtol",
@@ -329,17 +297,7 @@ const C_LIBRARY: &[&str] = &[
     "atol",
     "atoll",
     "atof",
-    "wcschr",
-    "wcscmp",
-    "wcscpy",
-    "wcslen",
-    "wcsncmp",
-    "wcsnlen",
-    "wcsrchr",
-    "wmemchr",
-    "wmemcmp",
     "wmemcpy",
-    "wmemset",
     "mbstowcs",
     "wcstombs",
     "mbrtowc",
@@ -576,6 +534,12 @@ pub const LISTS: &[List] = &[
         library: Some(Library::Allocator),
         kind: None,
         names: ALLOCATOR,
+    },
+    List {
+        role: Role::Prefix,
+        library: Some(Library::C),
+        kind: None,
+        names: VARIED,
     },
     List {
         role: Role::Prefix,

@@ -1,7 +1,7 @@
 //! Variants of C library functions that exist once per processor or once per linkage.
 
 /// Functions of which the C library has variants for processors.
-const VARIED: &[&str] = &[
+pub const VARIED: &[&str] = &[
     "bcmp",
     "bcopy",
     "bzero",

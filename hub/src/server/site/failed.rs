@@ -1,6 +1,5 @@
 //! Errors as pages.
 
-use super::groups::encoded;
 use crate::error::Error;
 use crate::server::pages::error;
 use crate::server::pages::layout::PageFrame;
@@ -12,8 +11,9 @@ use axum::response::{IntoResponse, Redirect, Response};
 pub fn page(error: &Error, address: &Uri) -> Response {
     if matches!(error, Error::NoToken) {
         let then = address.path_and_query().map_or("/", |path| path.as_str());
-        let encoded = encoded(then);
-        return Redirect::to(&format!("/sign-in?then={encoded}")).into_response();
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        let query = query.append_pair("then", then).finish();
+        return Redirect::to(&format!("/sign-in?{query}")).into_response();
     }
     let status = error.status();
     let (message, hint) = match error {

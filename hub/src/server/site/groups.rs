@@ -162,26 +162,12 @@ fn address(parameters: &ListParameters, after: &str) -> String {
         ("sort", &parameters.sort),
         ("after", after),
     ];
-    let pairs = pairs.iter().filter(|(_, value)| !value.is_empty());
-    let query: Vec<_> = pairs
-        .map(|(name, value)| format!("{name}={}", encoded(value)))
-        .collect();
-    if query.is_empty() {
-        return "/".to_owned();
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in pairs.iter().filter(|(_, value)| !value.is_empty()) {
+        query.append_pair(name, value);
     }
-    format!("/?{}", query.join("&"))
-}
-
-/// Returns a text as part of a query.
-#[must_use]
-pub fn encoded(text: &str) -> String {
-    text.bytes()
-        .map(|byte| {
-            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-                char::from(byte).to_string()
-            } else {
-                format!("%{byte:02X}")
-            }
-        })
-        .collect()
+    match query.finish() {
+        query if query.is_empty() => "/".to_owned(),
+        query => format!("/?{query}"),
+    }
 }

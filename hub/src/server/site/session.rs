@@ -69,7 +69,7 @@ pub async fn sign_in(
             "This token is not valid. `backtrail-hub token NAME --scope read` makes one.",
         ));
     };
-    if !token.allows(Scope::Read) {
+    if !Scope::Read.is_within(&token.scopes) {
         return Ok(refuse(
             "This token may not read. `backtrail-hub token NAME --scope read` makes one that may.",
         ));

@@ -39,12 +39,12 @@ pub async fn create_token(
     body: Bytes,
 ) -> Result<Markup> {
     // The form may name several scopes, which serde's forms cannot say.
-    let pairs = form_pairs(&body);
+    let pairs: Vec<_> = form_urlencoded::parse(&body).collect();
     let field = |name: &str| {
         pairs
             .iter()
             .find(|(key, _)| key == name)
-            .map_or("", |(_, value)| value)
+            .map_or("", |(_, value)| &**value)
     };
     check_form(&caller, field("csrf"))?;
     caller.require(Scope::Admin)?;
@@ -191,54 +191,4 @@ async fn deliveries(hub: &Hub) -> Result<Vec<DeliveryRow>> {
     }
     rows.sort_by_key(|row| std::cmp::Reverse(row.time));
     Ok(rows)
-}
-
-/// Returns the pairs of a form (`application/x-www-form-urlencoded`).
-fn form_pairs(body: &[u8]) -> Vec<(String, String)> {
-    let text = |part: &[u8]| {
-        let mut bytes = Vec::with_capacity(part.len());
-        let mut rest = part.iter().copied();
-        while let Some(byte) = rest.next() {
-            bytes.push(match byte {
-                b'+' => b' ',
-                b'%' => {
-                    let digits: Vec<u8> = rest.by_ref().take(2).collect();
-                    let digits = std::str::from_utf8(&digits).unwrap_or_default();
-                    u8::from_str_radix(digits, 16).unwrap_or(b'?')
-                }
-                other => other,
-            });
-        }
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
-    body.split(|&byte| byte == b'&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| {
-            let end = pair.iter().position(|&byte| byte == b'=').unwrap_or(pair.len());
-            (text(&pair[..end]), text(pair.get(end + 1..).unwrap_or_default()))
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn forms_are_decoded() {
-        let pairs = form_pairs(b"name=web+17%21&scope=read&scope=ingest&x&=&%4=%zz");
-        let wanted = [
-            ("name", "web 17!"),
-            ("scope", "read"),
-            ("scope", "ingest"),
-            ("x", ""),
-            ("", ""),
-            ("\u{4}", "?"),
-        ];
-        let pairs: Vec<_> = pairs
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.as_str()))
-            .collect();
-        assert_eq!(pairs, wanted);
-    }
 }
