@@ -10,6 +10,7 @@ mod collect;
 mod confine;
 pub mod elf_file;
 mod modules;
+mod panic_message;
 mod redaction;
 pub mod repack;
 mod result;
@@ -19,6 +20,7 @@ mod supervise;
 pub use child::{AnalyzeArguments, EXIT_REFUSED, run};
 pub use confine::ChildLimits;
 pub use elf_file::{ElfContents, ElfTask};
+pub(crate) use modules::{is_library_source, is_system};
 pub use redaction::Redaction;
 pub use repack::{BundleModule, RepackTask, Repacked};
 pub use result::{

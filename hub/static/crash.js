@@ -32,6 +32,29 @@
     }
   }
 
+  // One row of each list is in the order of the Tab key. Arrow keys choose another one.
+  for (const list of document.querySelectorAll('.trace')) {
+    const rows = [...list.querySelectorAll('a.row')];
+    const choose = (row) => rows.forEach((other) => {
+      other.tabIndex = other === row ? 0 : -1;
+    });
+    choose(rows.at(-1));
+    list.addEventListener('focusin', ({ target }) => {
+      if (rows.includes(target)) {
+        choose(target);
+      }
+    });
+    list.addEventListener('keydown', (event) => {
+      const at = rows.indexOf(document.activeElement);
+      const steps = { ArrowUp: -1, ArrowDown: 1, PageUp: -10, PageDown: 10, Home: -rows.length, End: rows.length };
+      const step = steps[event.key];
+      if (at >= 0 && step !== undefined && !event.altKey && !event.ctrlKey && !event.metaKey) {
+        event.preventDefault();
+        rows[Math.min(Math.max(at + step, 0), rows.length - 1)].focus();
+      }
+    });
+  }
+
   const editor = document.getElementById('open-editor');
   const command = document.getElementById('copy-command');
   const link = document.getElementById('copy-link');

@@ -1,7 +1,8 @@
 //! Collects the parts of an analysis from an opened bundle.
 
 use super::calls::{LAST, edges, last_steps};
-use super::modules::Modules;
+use super::modules::{Modules, is_library_source};
+use super::panic_message::panic_message;
 use super::redaction::Redaction;
 use super::result::{
     Access, Analysis, Cause, GapView, InterruptedBy, Snapshot, SourceCheck, SourceView, VERSION,
@@ -72,13 +73,15 @@ pub(super) fn collect(session: Session, redactions: &[Redaction], watch: &Watch<
     let timelines = parts.get("timelines", PART, |watch| timelines(&mut navigator, watch));
     let source = parts.get("source lines", PART, |watch| source(&navigator, watch));
     let (gaps, more_gaps) = gaps(&navigator)?;
+    let mut cause = cause(&navigator, with_values, watch)?;
+    cause.message = cause.message.or_else(|| panic_message(&crashed.frames));
     let session = navigator.session();
     let manifest = session.bundle().map(backtrail_bundle::Bundle::manifest);
     let notes = session.notes().iter().chain(&parts.left_out);
     Ok(Analysis {
         version: VERSION,
         program: session.program().map(bounded_name),
-        cause: cause(&navigator, with_values, watch)?,
+        cause,
         crashed,
         threads,
         more_threads,
@@ -214,6 +217,7 @@ fn source(navigator: &Navigator, watch: &Watch<'_>) -> Result<Option<SourceView>
             .frames
             .iter()
             .filter(|frame| modules.is_own(frame.pc))
+            .filter(|frame| !frame.file.as_deref().is_some_and(is_library_source))
             .cloned()
             .collect(),
         ..stack.clone()

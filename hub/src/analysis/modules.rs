@@ -116,6 +116,13 @@ fn build_id(described: Option<&manifest::Module>, file: Option<&SymbolFile>) -> 
     described.or_else(|| file?.build_id().map(|id| id.to_string()))
 }
 
+/// Returns whether a source file is part of a language's library, whose code is in the program.
+pub(crate) fn is_library_source(path: &str) -> bool {
+    ["/rustc/", "/usr/include/"]
+        .iter()
+        .any(|folder| path.starts_with(folder))
+}
+
 /// Returns whether a file is a system library by its path.
 pub(crate) fn is_system(path: &str) -> bool {
     ["/usr/lib", "/lib"].iter().any(|folder| path.starts_with(folder))

@@ -8,6 +8,7 @@ pub mod frame;
 pub mod group;
 pub mod group_actions;
 pub mod groups;
+pub mod key_view;
 pub mod over_values;
 pub mod session;
 pub mod settings;

@@ -40,7 +40,7 @@ pub fn render(view: &AuditPage) -> Markup {
         section class="panel" {
             @if view.entries.is_empty() { p class="none" { "No entries." } }
             @else {
-                div class="scroll" {
+                div class="scroll" tabindex="0" role="region" aria-label="Entries" {
                     table class="list" {
                         thead { tr { th scope="col" { "Time" } th scope="col" { "Who" } th scope="col" { "Action" } th scope="col" { "Object" } } }
                         tbody {

@@ -132,7 +132,7 @@ pub(super) fn last_lines(analysis: &Analysis) -> Markup {
             @if analysis.lines.is_empty() { p class="none" { "The crashed thread has no history with lines." } }
             @else {
                 @if let Some(before) = &analysis.before_lines { p class="dim" { "Before: " (shown_to(before, 200)) } }
-                div class="scroll tall" id="last-lines" tabindex="0" role="region" aria-label="Last lines" {
+                div class="scroll tall" id="last-lines" tabindex="0" role="region" aria-label="Last lines, arrow keys choose one" {
                     ol class="trace" { @for line in &analysis.lines { (executed(line, deepest)) } }
                 }
                 p class="crashed" { "✕ " (shown(&analysis.cause.description)) (crashed_at(analysis)) }
@@ -192,7 +192,7 @@ pub(super) fn last_calls(analysis: &Analysis) -> Markup {
             h2 { "Last calls" }
             @if analysis.calls.is_empty() { p class="none" { "The crashed thread has no history with calls." } }
             @else {
-                div class="scroll tall" id="last-calls" tabindex="0" role="region" aria-label="Last calls" {
+                div class="scroll tall" id="last-calls" tabindex="0" role="region" aria-label="Last calls, arrow keys choose one" {
                     ol class="trace" { @for call in &analysis.calls { (called(call, deepest)) } }
                 }
             }
@@ -272,8 +272,12 @@ pub(super) fn modules(analysis: &Analysis) -> Markup {
     html! {
         section class="panel" {
             h2 { "Modules " span class="dim" { (analysis.modules.len()) } }
-            @if lacking > 0 { p class="dim" { (lacking) " modules have no debug information." } }
-            div class="scroll" {
+            @match lacking {
+                0 => {},
+                1 => { p class="dim" { "One module has no debug information." } },
+                _ => { p class="dim" { (lacking) " modules have no debug information." } },
+            }
+            div class="scroll" tabindex="0" role="region" aria-label="Modules" {
                 table class="list modules" {
                     thead { tr { th scope="col" { "Module" } th scope="col" { "Symbols" } th scope="col" { "Build id" } th scope="col" { "Address" } } }
                     tbody {

@@ -19,15 +19,18 @@ pub fn render(view: &GroupPage) -> Markup {
         (headline(view))
         (facts(view))
         @if !view.missing_symbols.is_empty() { (missing(view)) }
-        section class="panel" { h2 { "Reports by build" } (chart(&view.trend)) }
-        (group_parts::latest(view))
+        section class="panel" {
+            h2 { "Reports by build " span class="dim" { "28 days, a bar for each 6 hours" } }
+            (chart(&view.trend))
+        }
         div class="columns" {
             div {
-                (group_parts::values(view))
+                (group_parts::latest(view))
                 (group_parts::ways(view))
                 (group_parts::explanation(view))
             }
             div {
+                (group_parts::values(view))
                 (group_parts::builds(view))
                 (group_parts::comments(view))
                 (group_parts::changes(view))
@@ -64,7 +67,9 @@ fn facts(view: &GroupPage) -> Markup {
     let now = view.now;
     html! {
         dl class="facts" {
-            div { dt { "Reports" } dd { strong { (number(view.reports)) } } dd class="dim" { (number(view.bundles)) " bundles stored" } }
+            div { dt { "Reports" } dd { strong { (number(view.reports)) } } dd class="dim" {
+                @match view.bundles { 0 => "no bundle stored", 1 => "1 bundle stored", count => { (number(count)) " bundles stored" } }
+            } }
             div { dt { "Hosts affected" } dd { strong { (hosts(view.hosts, view.hosts_reporting)) } } }
             div {
                 dt { "First seen" } dd { (Ago { time: view.first_seen, now }) " in " b { (shown_to(&view.first_build, 60)) } }

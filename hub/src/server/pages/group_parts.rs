@@ -7,6 +7,8 @@ use maud::{Markup, html};
 
 /// The most rows of a list on the page.
 const ROWS: usize = 50;
+/// The crashes that are not folded.
+const OPEN: usize = 12;
 
 /// Returns the forms that change the state.
 pub(super) fn actions(view: &GroupPage) -> Markup {
@@ -67,25 +69,47 @@ pub(super) fn actions(view: &GroupPage) -> Markup {
     }
 }
 
-/// Returns the latest crashes.
+/// Returns the latest crashes, of which the oldest are folded.
 pub(super) fn latest(view: &GroupPage) -> Markup {
+    let crashes = view
+        .crashes
+        .get(..view.crashes.len().min(ROWS))
+        .unwrap_or_default();
+    let (first, rest) = crashes.split_at(crashes.len().min(OPEN));
+    let with_history = crashes.iter().find(|crash| crash.bundle == "stored");
     html! {
         section class="panel" {
-            h2 { "Latest crashes" }
-            @if view.crashes.is_empty() { p class="none" { "No crash is kept." } }
-            @else {
-                div class="scroll" {
-                    table class="list" {
-                        thead { tr { th scope="col" { "Time" } th scope="col" { "Host" } th scope="col" { "Build" } th scope="col" { "Bundle" } th scope="col" { "Labels" } } }
-                        tbody { @for crash in view.crashes.iter().take(ROWS) { (crash_row(crash, view.now)) } }
-                    }
+            div class="bar-of-buttons" {
+                h2 { "Latest crashes" }
+                @if let Some(crash) = with_history {
+                    a class="button small" href={ "/c/" (crash.id) } { "Open the latest with a history" }
                 }
+            }
+            @if crashes.is_empty() { p class="none" { "No crash is kept." } }
+            @else { (crash_table(first, view.now)) }
+            @if !rest.is_empty() {
+                details { summary { (rest.len()) " older crashes" } (crash_table(rest, view.now)) }
             }
         }
     }
 }
 
-fn crash_row(crash: &CrashRow, now: i64) -> Markup {
+fn crash_table(crashes: &[CrashRow], now: i64) -> Markup {
+    let has_labels = crashes.iter().any(|crash| !crash.labels.is_empty());
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label="Crashes" {
+            table class="list" {
+                thead { tr {
+                    th scope="col" { "Time" } th scope="col" { "Host" } th scope="col" { "Build" } th scope="col" { "Bundle" }
+                    @if has_labels { th scope="col" { "Labels" } }
+                } }
+                tbody { @for crash in crashes { (crash_row(crash, has_labels, now)) } }
+            }
+        }
+    }
+}
+
+fn crash_row(crash: &CrashRow, has_labels: bool, now: i64) -> Markup {
     let bundle = match crash.bundle.as_str() {
         "stored" => ("ok", "history"),
         "wanted" => ("wait", "awaited"),
@@ -102,7 +126,9 @@ fn crash_row(crash: &CrashRow, now: i64) -> Markup {
             td { (shown_to(&crash.host, 60)) }
             td { (shown_to(&crash.build, 60)) }
             td { span class={ "state " (bundle.0) } { (shown_to(bundle.1, 30)) } }
-            td class="labels" { @for label in crash.labels.iter().take(6) { span class="tag" { (shown_to(label, 60)) } } }
+            @if has_labels {
+                td class="labels" { @for label in crash.labels.iter().take(6) { span class="tag" { (shown_to(label, 60)) } } }
+            }
         }
     }
 }
@@ -155,13 +181,13 @@ pub(super) fn builds(view: &GroupPage) -> Markup {
             h2 { "Builds" }
             @if view.builds.is_empty() { p class="none" { "No host has named a build." } }
             @else {
-                div class="scroll" {
+                div class="scroll" tabindex="0" role="region" aria-label="Builds" {
                     table class="list" {
                         thead { tr { th scope="col" { "Build" } th scope="col" { "First ran" } th scope="col" class="num" { "Reports" } th scope="col" class="num" { "Hosts" } } }
                         tbody {
                             @for build in view.builds.iter().take(ROWS) {
                                 tr {
-                                    td { (shown_to(&build.build, 60)) @if build.is_first { " " span class="tag" { "first seen" } } }
+                                    td { a href=(build.address) title="Groups that crashed with this build" { (shown_to(&build.build, 60)) } @if build.is_first { " " span class="tag" { "first seen" } } }
                                     td {
                                         @match build.first_ran {
                                             Some(time) => (Ago { time, now: view.now }),
@@ -214,12 +240,26 @@ fn one_way(number: usize, way: &CrashWay) -> Markup {
 /// Returns the explanation of the grouping.
 pub(super) fn explanation(view: &GroupPage) -> Markup {
     let explained = &view.explanation;
+    let frames = explained
+        .frames
+        .get(..explained.frames.len().min(ROWS))
+        .unwrap_or_default();
+    // The frames after the last kept one are its callers.
+    let last = frames.iter().rposition(|frame| frame.kept_as.is_some());
+    let last = last.map_or(frames.len(), |last| last + 1);
     html! {
         section class="panel" {
             h2 { "Why these crashes are one group" }
             p class="dim" { "Rules of version " (explained.version) ". The signature is made of the kept frames:" }
             p { code class="signature" { (shown(&explained.signature)) } }
-            ol class="frames why" start="0" { @for frame in explained.frames.iter().take(ROWS) { (explained_frame(frame)) } }
+            @let (first, callers) = frames.split_at(last);
+            ol class="frames why" start="0" { @for frame in first { (explained_frame(frame)) } }
+            @if !callers.is_empty() {
+                p class="dim" {
+                    @match callers.len() { 1 => "The caller of the last frame does", count => { "The " (count) " callers of the last frame do" } }
+                    " not count."
+                }
+            }
         }
     }
 }

@@ -92,6 +92,8 @@ pub struct OverValue {
 pub struct BuildRow {
     /// The build.
     pub build: String,
+    /// The address of the groups that crashed with it.
+    pub address: String,
     /// The time at which a host first ran it. `None`: unknown, so the order is undetermined.
     pub first_ran: Option<i64>,
     /// The reports of the group with this build.

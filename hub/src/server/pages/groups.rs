@@ -83,7 +83,8 @@ pub fn render(view: &GroupsPage) -> Markup {
     let is_filtered = !view.frame.search.is_empty()
         || view.filters.iter().any(|filter| {
             let none = filter.choices.first().map_or("", |(value, _)| value);
-            filter.chosen != none
+            // An order leaves nothing out.
+            filter.name != "sort" && !filter.chosen.is_empty() && filter.chosen != none
         });
     let content = html! {
         div class="headline" {
@@ -98,7 +99,7 @@ pub fn render(view: &GroupsPage) -> Markup {
                 @if !view.frame.search.is_empty() { " with “" (shown_to(&view.frame.search, 80)) "”" }
             }
         }
-        @if !view.filters.is_empty() { (filters(view)) }
+        @if !view.filters.is_empty() { (filters(view, is_filtered)) }
         @if view.groups.is_empty() { (nothing(is_filtered)) }
         @else {
             (table(view))
@@ -111,7 +112,7 @@ pub fn render(view: &GroupsPage) -> Markup {
     page(&view.frame, Section::Groups, &["groups.js"], &content)
 }
 
-fn filters(view: &GroupsPage) -> Markup {
+fn filters(view: &GroupsPage, is_filtered: bool) -> Markup {
     html! {
         form class="filters" id="filters" method="get" action="/" {
             @if !view.frame.search.is_empty() { input type="hidden" name="q" value=(shown(&view.frame.search)); }
@@ -125,8 +126,9 @@ fn filters(view: &GroupsPage) -> Markup {
                     }
                 }
             }
-            button type="submit" class="button" { "Apply" }
-            @if let Some(first) = &view.first { a class="reset" href=(first) { "Reset" } }
+            // The script applies a changed filter at once.
+            noscript { button type="submit" class="button" { "Apply" } }
+            @if is_filtered { a class="reset" href="/" { "Clear filters" } }
         }
     }
 }

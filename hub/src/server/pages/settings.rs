@@ -148,7 +148,7 @@ fn tokens(view: &SettingsPage, viewer: Option<&Viewer>) -> Markup {
                     p { code class="secret" { (shown(secret)) } " " button type="button" class="button" data-copy=(secret) { "Copy" } }
                 }
             }
-            div class="scroll" {
+            div class="scroll" tabindex="0" role="region" aria-label="Tokens" {
                 table class="list" {
                     thead { tr { th scope="col" { "Name" } th scope="col" { "Scopes" } th scope="col" { "Created" } th scope="col" { "Last used" } th scope="col" { "Expires" } th scope="col" { span class="spoken" { "Action" } } } }
                     tbody { @for token in view.tokens.iter().take(ROWS) { (token_row(token, viewer, view.now)) } }
@@ -197,7 +197,7 @@ fn rules(view: &SettingsPage, rules: &[RuleRow], viewer: Option<&Viewer>) -> Mar
             p class="dim" { "Rules are read from top to bottom. " b { "ignore" } " drops a frame, " b { "ignore up to" } " drops a frame and all above it, and " b { "group by" } " ends the signature at a frame." }
             @if rules.is_empty() { p class="none" { "Only the built-in rules hold." } }
             @else {
-                div class="scroll" {
+                div class="scroll" tabindex="0" role="region" aria-label="Grouping rules" {
                     table class="list" {
                         thead { tr { th scope="col" { "Action" } th scope="col" { "Functions" } th scope="col" { "Service" } th scope="col" { "Author" } th scope="col" { span class="spoken" { "Action" } } } }
                         tbody {
@@ -262,7 +262,7 @@ fn alerts(view: &SettingsPage, viewer: Option<&Viewer>) -> Markup {
             h2 { "Alert channels" }
             @if view.channels.is_empty() { p class="none" { "No channel is configured. Channels are in the configuration of the hub." } }
             @else {
-                div class="scroll" { table class="list" {
+                div class="scroll" tabindex="0" role="region" aria-label="Alert channels" { table class="list" {
                     thead { tr { th scope="col" { "Channel" } th scope="col" { "Receiver" } th scope="col" { "Events" } th scope="col" { span class="spoken" { "Action" } } } }
                     tbody { @for channel in view.channels.iter().take(ROWS) {
                         tr {
@@ -277,7 +277,7 @@ fn alerts(view: &SettingsPage, viewer: Option<&Viewer>) -> Markup {
             h3 { "Deliveries" }
             @if view.deliveries.is_empty() { p class="none" { "Nothing was sent yet." } }
             @else {
-                div class="scroll" { table class="list" {
+                div class="scroll" tabindex="0" role="region" aria-label="Deliveries" { table class="list" {
                     thead { tr { th scope="col" { "Time" } th scope="col" { "Channel" } th scope="col" { "Event" } th scope="col" { "Group" } th scope="col" { "State" } } }
                     tbody { @for delivery in view.deliveries.iter().take(ROWS) { (delivery_row(delivery, view.now)) } }
                 } }
@@ -314,7 +314,7 @@ fn hosts(view: &SettingsPage) -> Markup {
             h2 { "Hosts and builds " span class="dim" { (number(view.hosts.len() as u64)) } }
             @if view.hosts.is_empty() { p class="none" { "No host has sent a heartbeat." } }
             @else {
-                div class="scroll" { table class="list" {
+                div class="scroll" tabindex="0" role="region" aria-label="Hosts and builds" { table class="list" {
                     thead { tr { th scope="col" { "Host" } th scope="col" { "Last heard of" } th scope="col" { "Collector" } th scope="col" { "Builds" } } }
                     tbody { @for host in view.hosts.iter().take(ROWS) {
                         tr {

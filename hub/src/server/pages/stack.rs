@@ -1,7 +1,7 @@
 //! Stacks on the page of a crash.
 
 use super::text::{compact, file_name, shown, shown_to};
-use crate::analysis::{Analysis, FrameView, StackView, ValueKind};
+use crate::analysis::{Analysis, FrameView, StackView, ValueKind, is_library_source, is_system};
 use crate::stack::Frame;
 use maud::{Markup, html};
 
@@ -82,14 +82,12 @@ fn frame_item(view: &FrameView, with_values: bool) -> Markup {
     }
 }
 
-/// Returns whether a frame has a line and is not in a library of the system.
+/// Returns whether a frame has a line, and is neither in a library of the system nor of the
+/// language.
 fn is_own(frame: &Frame) -> bool {
-    let is_system = |module: &str| {
-        ["/usr/lib", "/lib"]
-            .iter()
-            .any(|folder| module.starts_with(folder))
-    };
-    frame.line.is_some() && !frame.module.as_deref().is_some_and(is_system)
+    let is_foreign = frame.module.as_deref().is_some_and(is_system)
+        || frame.file.as_deref().is_some_and(is_library_source);
+    frame.line.is_some() && !is_foreign
 }
 
 fn values(view: &FrameView) -> Markup {

@@ -1,7 +1,8 @@
 //! The page of a group.
 
 use super::frame::frame;
-use super::groups::{head, short_title};
+use super::groups::{encoded, head, short_title};
+use super::key_view::{cause, frames, place};
 use super::over_values::over_values;
 use crate::analysis::Analysis;
 use crate::clock;
@@ -11,7 +12,6 @@ use crate::database::groups::GroupRow;
 use crate::database::listing::{CrashFilter, ListedCrash};
 use crate::database::stack_keys::StackKey;
 use crate::error::Result;
-use crate::grouping::cause::{CrashCause, CrashFacts};
 use crate::grouping::normalize::normalize;
 use crate::grouping::rules::RuleSet;
 use crate::grouping::signature;
@@ -27,10 +27,13 @@ use crate::stack::Frame;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
+use backtrail_report::CrashReport;
 use std::sync::Arc;
 
 /// Hours of the trend: 28 days.
 const HOURS: i64 = 28 * 24;
+/// Hours of a bar of the trend. Bars of an hour would be too thin to see.
+const HOURS_OF_BAR: i64 = 6;
 /// Reports that the search for over-represented values reads, inside and outside.
 const READ_REPORTS: i64 = 1000;
 /// Analyses that the ways into the crash are counted from.
@@ -63,11 +66,12 @@ pub async fn page(
     };
     let (crashes, _) = database.list_crashes(&filter).await?;
     let running = database.hosts_of_services().await?;
-    let first_hour = now.div_euclid(clock::HOUR) - HOURS + 1;
+    let last_bar = now.div_euclid(clock::HOUR * HOURS_OF_BAR);
+    let first_hour = (last_bar + 1) * HOURS_OF_BAR - HOURS;
     let view = GroupPage {
         frame: frame(&caller, &row.title),
         head: row.signature.split(" | ").next().unwrap_or_default().to_owned(),
-        place: place(&keys),
+        place: keys.first().and_then(place),
         state: row.state_name.clone(),
         state_detail: row.undetermined.clone(),
         state_since: row.state_since,
@@ -86,14 +90,14 @@ pub async fn page(
         last_build: row.last_build.clone(),
         trend: trend(&hub, &row, &builds, first_hour).await?,
         values: over_values(&inside, &outside),
-        builds: build_rows(&builds, &counts, &row.first_build),
+        builds: build_rows(&row, &builds, &counts),
         explanation: explanation(&row, keys.first()),
         ways: ways_into(&hub, &row.id).await?,
         similar: similar_groups(&hub, &row, keys.first()).await?,
         moves: moves(&hub, &row).await?,
         changes: changes(&hub, &row.id).await?,
         comments: comments(&hub, &row.id).await?,
-        crashes: crashes.iter().map(crash_row).collect(),
+        crashes: crashes.iter().map(|crash| crash_row(crash, &inside)).collect(),
         missing_symbols: missing_symbols(&keys),
         id: row.id,
         title: short_title(&row.title, head(&row.signature)).to_owned(),
@@ -101,37 +105,6 @@ pub async fn page(
         now,
     };
     Ok(group::render(&view).into_response())
-}
-
-/// Returns file and line of the innermost frame that has them and is a part of the signature.
-fn place(keys: &[StackKey]) -> Option<String> {
-    let key = keys.first()?;
-    let grouping = signature::group(&cause(key), frames(key), &RuleSet::default());
-    let kept = grouping.kept().filter_map(|kept| frames(key).get(kept.frame));
-    let mut places = kept.filter_map(|frame| {
-        let file = frame.file.as_deref()?;
-        let name = file.rsplit('/').next().unwrap_or(file);
-        frame.line.map(|line| format!("{name}:{line}"))
-    });
-    places.next()
-}
-
-fn frames(key: &StackKey) -> &[Frame] {
-    key.frames.as_deref().unwrap_or(&key.addresses)
-}
-
-/// Returns the cause as the last analysis found it.
-fn cause(key: &StackKey) -> CrashCause {
-    let stored = key
-        .cause
-        .as_deref()
-        .and_then(|text| serde_json::from_str(text).ok());
-    stored.unwrap_or_else(|| {
-        CrashCause::of(&CrashFacts {
-            signal: i32::try_from(key.signal).unwrap_or_default(),
-            ..CrashFacts::default()
-        })
-    })
 }
 
 async fn trend(hub: &Hub, row: &GroupRow, builds: &[Build], first_hour: i64) -> Result<Trend> {
@@ -142,17 +115,15 @@ async fn trend(hub: &Hub, row: &GroupRow, builds: &[Build], first_hour: i64) -> 
             .position(|one| one.build == *build)
             .unwrap_or(usize::MAX)
     };
-    let length = usize::try_from(HOURS).unwrap_or_default();
+    let length = usize::try_from(HOURS / HOURS_OF_BAR).unwrap_or_default();
     let mut counted: Vec<(String, Vec<u64>)> = found
         .into_iter()
         .map(|(build, hours)| {
             let mut counts = vec![0; length];
             for (hour, reports) in hours {
-                if let Some(count) = usize::try_from(hour - first_hour)
-                    .ok()
-                    .and_then(|at| counts.get_mut(at))
-                {
-                    *count = reports;
+                let at = usize::try_from((hour - first_hour).div_euclid(HOURS_OF_BAR)).ok();
+                if let Some(count) = at.and_then(|at| counts.get_mut(at)) {
+                    *count += reports;
                 }
             }
             (build, counts)
@@ -161,21 +132,23 @@ async fn trend(hub: &Hub, row: &GroupRow, builds: &[Build], first_hour: i64) -> 
     counted.sort_by_key(|(build, _)| order(build));
     Ok(Trend {
         start: first_hour * clock::HOUR,
-        step: clock::HOUR,
+        step: clock::HOUR * HOURS_OF_BAR,
         builds: counted,
     })
 }
 
-fn build_rows(builds: &[Build], counts: &BuildCounts, first: &str) -> Vec<BuildRow> {
+fn build_rows(group: &GroupRow, builds: &[Build], counts: &BuildCounts) -> Vec<BuildRow> {
+    let service = encoded(&group.service);
     let row = |build: &Build| {
         let (reports, hosts) = counts.get(&build.build).copied().unwrap_or_default();
         BuildRow {
+            address: format!("/?service={service}&build={}", encoded(&build.build)),
             build: build.build.clone(),
             first_ran: build.first_ran,
             reports,
             hosts,
             hosts_ran: (build.hosts > 0).then_some(build.hosts.unsigned_abs()),
-            is_first: build.build == first,
+            is_first: build.build == group.first_build,
         }
     };
     builds.iter().map(row).collect()
@@ -353,15 +326,18 @@ async fn comments(hub: &Hub, group: &str) -> Result<Vec<Comment>> {
     Ok(rows.into_iter().map(comment).collect())
 }
 
-fn crash_row(crash: &ListedCrash) -> CrashRow {
+/// Returns a crash in the list. Its labels come from the newest reports.
+fn crash_row(crash: &ListedCrash, reports: &[CrashReport]) -> CrashRow {
+    let report = reports.iter().find(|report| report.id.as_str() == crash.id);
+    let labels = report.into_iter().flat_map(|report| &report.labels);
     CrashRow {
+        labels: labels.map(|(name, value)| format!("{name}={value}")).collect(),
         id: crash.id.clone(),
         time: crash.time,
         host: crash.host.clone(),
         build: crash.build.clone(),
         bundle: crash.bundle.name().to_owned(),
         is_pinned: crash.is_pinned,
-        labels: Vec::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The list of groups.
 
 use super::frame::frame;
+use super::key_view::place;
 use crate::clock;
 use crate::database::groups::GroupRow as Row;
 use crate::error::Result;
@@ -53,6 +54,7 @@ pub async fn page(
         .database
         .series(&ids, 1, now.div_euclid(clock::HOUR) - 23)
         .await?;
+    let keys = hub.database.largest_keys(&ids).await?;
     let services = hub.database.services().await?;
     let running = hub.database.hosts_of_services().await?;
     let mut frame = frame(&caller, "Crashes");
@@ -68,7 +70,11 @@ pub async fn page(
                 };
                 let (day, month) = (series(&hours, 24), series(&days, 28));
                 let hosts = running.get(&row.service).copied();
-                group_row(row, day, month, hosts)
+                let place = keys.get(&row.id).and_then(place);
+                GroupRow {
+                    place,
+                    ..group_row(row, day, month, hosts)
+                }
             })
             .collect(),
         filters: filters(&parameters, &services),

@@ -14,28 +14,27 @@ const FEWEST: u64 = 3;
 /// Returns the over-represented values, the most different ones first.
 #[must_use]
 pub fn over_values(inside: &[CrashReport], outside: &[CrashReport]) -> Vec<OverValue> {
-    let (inside_all, outside_all) = (inside.len() as u64, outside.len() as u64);
-    if inside_all < FEWEST || outside_all == 0 {
-        return Vec::new();
-    }
-    let (inner, outer) = (counts(inside), counts(outside));
+    let (inner, outer) = (Counts::of(inside), Counts::of(outside));
     let share = |part: u64, all: u64| part as f64 / all.max(1) as f64;
     let mut found: Vec<_> = inner
-        .into_iter()
-        .map(|((field, value), inside)| {
-            let outside = outer.get(&(field.clone(), value.clone())).copied().unwrap_or(0);
-            let difference = share(inside, inside_all) - share(outside, outside_all);
+        .values
+        .iter()
+        .map(|(key, &inside)| {
             let over = OverValue {
-                field,
-                value,
+                field: key.0.clone(),
+                value: key.1.clone(),
                 inside,
-                inside_all,
-                outside,
-                outside_all,
+                inside_all: inner.all(&key.0),
+                outside: outer.values.get(key).copied().unwrap_or(0),
+                outside_all: outer.all(&key.0),
             };
+            let difference = share(over.inside, over.inside_all) - share(over.outside, over.outside_all);
             (difference, over)
         })
-        .filter(|(difference, over)| *difference >= DIFFERENCE && over.inside >= FEWEST)
+        // A field that few others have cannot be compared.
+        .filter(|(difference, over)| {
+            *difference >= DIFFERENCE && over.inside >= FEWEST && over.outside_all >= FEWEST
+        })
         .collect();
     found.sort_by(|one, two| {
         two.0
@@ -46,26 +45,41 @@ pub fn over_values(inside: &[CrashReport], outside: &[CrashReport]) -> Vec<OverV
     found.into_iter().map(|(_, over)| over).collect()
 }
 
-/// Returns how many reports have each value of each field.
-fn counts(reports: &[CrashReport]) -> BTreeMap<(String, String), u64> {
-    let mut counts = BTreeMap::new();
-    for report in reports {
-        let mut fields = vec![
-            ("build", Some(report.build.clone())),
-            ("host", Some(report.host.clone())),
-            ("kernel", report.kernel.clone()),
-            ("processor", report.cpu.clone()),
-            ("thread", report.thread.clone()),
-        ];
-        let labels = report.labels.iter();
-        fields.extend(labels.map(|(key, value)| (key.as_str(), Some(value.clone()))));
-        for (field, value) in fields {
-            if let Some(value) = value {
-                *counts.entry((field.to_owned(), value)).or_insert(0) += 1;
+/// How many reports have each value, and each field.
+#[derive(Default)]
+struct Counts {
+    values: BTreeMap<(String, String), u64>,
+    fields: BTreeMap<String, u64>,
+}
+
+impl Counts {
+    fn of(reports: &[CrashReport]) -> Self {
+        let mut counts = Self::default();
+        for report in reports {
+            let mut fields = vec![
+                ("build", Some(&report.build)),
+                ("host", Some(&report.host)),
+                ("kernel", report.kernel.as_ref()),
+                ("processor", report.cpu.as_ref()),
+                ("thread", report.thread.as_ref()),
+            ];
+            let labels = report.labels.iter();
+            fields.extend(labels.map(|(key, value)| (key.as_str(), Some(value))));
+            for (field, value) in fields {
+                if let Some(value) = value {
+                    let key = (field.to_owned(), value.clone());
+                    *counts.values.entry(key).or_insert(0) += 1;
+                    *counts.fields.entry(field.to_owned()).or_insert(0) += 1;
+                }
             }
         }
+        counts
     }
-    counts
+
+    /// Returns the number of reports that have a field.
+    fn all(&self, field: &str) -> u64 {
+        self.fields.get(field).copied().unwrap_or(0)
+    }
 }
 
 #[cfg(test)]
@@ -93,6 +107,17 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!((&*found[0].field, &*found[0].value), ("kernel", "6.1"));
         assert_eq!((found[0].inside, found[0].outside), (3, 1));
+    }
+
+    #[test]
+    fn a_field_that_the_others_lack_is_not_compared() {
+        let mut outside = vec![report("a", "6.1"), report("b", "6.1"), report("c", "6.1")];
+        let inside = vec![report("d", "6.12"); 3];
+        assert_eq!(over_values(&inside, &outside).len(), 2);
+        outside.iter_mut().for_each(|report| report.kernel = None);
+        let found = over_values(&inside, &outside);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((&*found[0].field, found[0].outside_all), ("build", 3));
     }
 
     #[test]

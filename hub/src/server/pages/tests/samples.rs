@@ -402,6 +402,7 @@ fn sample_group() -> GroupPage {
             .zip(0..)
             .map(|(build, number)| BuildRow {
                 build: (*build).to_owned(),
+                address: format!("/?service=ledger&build={build}"),
                 first_ran: (number != 2).then(|| NOW - (161 - number * 40) * HOUR),
                 reports: 900 + 4000 * (3 - number.unsigned_abs().min(3)),
                 hosts: 20 + number.unsigned_abs() * 9,
