@@ -41,6 +41,8 @@ pub struct Config {
     pub redact: Redact,
     /// Debug files and upstream servers.
     pub symbols: Symbols,
+    /// Versions of the grouping.
+    pub grouping: Grouping,
     /// Limits.
     pub limits: Limits,
 }
@@ -114,6 +116,14 @@ pub struct Symbols {
     pub upstream_bytes: u64,
 }
 
+/// Versions of the grouping.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Grouping {
+    /// The days for which a new version is computed beside the old one, before it replaces it.
+    pub compare_days: u32,
+}
+
 /// Limits.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -149,6 +159,7 @@ impl Default for Config {
             retention: Retention::default(),
             redact: Redact::default(),
             symbols: Symbols::default(),
+            grouping: Grouping::default(),
             limits: Limits::default(),
         }
     }
@@ -168,6 +179,12 @@ impl Default for Symbols {
             allowed_addresses: Vec::new(),
             upstream_bytes: 2 << 30,
         }
+    }
+}
+
+impl Default for Grouping {
+    fn default() -> Self {
+        Self { compare_days: 30 }
     }
 }
 

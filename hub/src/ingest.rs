@@ -6,14 +6,19 @@ pub mod debug_file;
 pub mod deliver;
 pub mod entry;
 pub mod journal;
+pub mod key_group;
 pub mod late;
 pub mod outbox;
 pub mod record;
 pub mod regroup;
+pub mod regroup_all;
+pub mod rules;
 pub mod samples;
 pub mod states;
+pub mod take_over;
 pub mod tick;
 pub mod upload;
+pub mod versions;
 pub mod worker;
 
 #[cfg(test)]

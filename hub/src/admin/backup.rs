@@ -148,9 +148,12 @@ pub async fn restore(address: &str, data: &Path, store: &Objects, directory: &Pa
         eprintln!("restored the database");
         return Ok(copied);
     }
+    let lines = fs::read_to_string(&list).map_err(Error::file("read", &list))?;
+    let database = Database::open(address).await?;
+    let _ = decisions::import_grouping(&database, &lines).await?;
+    database.close().await;
     let rebuilt = rebuild::run(address, data, store).await?;
     eprintln!("computed the index from {} segments", rebuilt.segments);
-    let lines = fs::read_to_string(&list).map_err(Error::file("read", &list))?;
     let database = Database::open(address).await?;
     decisions::replace(&database, &lines).await?;
     database.close().await;

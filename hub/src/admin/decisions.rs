@@ -16,12 +16,19 @@ struct Table {
 }
 
 /// The tables whose rows are decisions as a whole.
-const TABLES: [Table; 6] = [
+const TABLES: [Table; 7] = [
     Table {
         name: "rules",
         texts: &["id", "service", "action", "pattern", "author"],
         numbers: &["position", "created"],
         filter: "",
+    },
+    // Addresses of groups before a change of rules or versions. Those before symbols are derived.
+    Table {
+        name: "key_moves",
+        texts: &["id", "key", "from_group", "to_group", "reason"],
+        numbers: &["time"],
+        filter: " WHERE reason <> 'symbols'",
     },
     Table {
         name: "comments",
@@ -64,6 +71,14 @@ const TABLES: [Table; 6] = [
     },
 ];
 
+/// The version of the signatures, and the one beside it.
+const GROUPING: Table = Table {
+    name: "grouping_state",
+    texts: &["id", "revision"],
+    numbers: &["version", "next_version", "next_since", "switch_at"],
+    filter: "",
+};
+
 /// The state of groups, which a report or a person decided.
 const GROUPS: Table = Table {
     name: "groups",
@@ -86,7 +101,7 @@ const REPORTS: Table = Table {
 /// Fails if the database fails.
 pub async fn export(database: &Database) -> Result<String> {
     let mut lines = String::new();
-    for table in TABLES.iter().chain([&GROUPS, &REPORTS]) {
+    for table in TABLES.iter().chain([&GROUPING, &GROUPS, &REPORTS]) {
         let columns: Vec<_> = table.texts.iter().chain(table.numbers).copied().collect();
         let select = format!(
             "SELECT {} FROM {}{} ORDER BY id",
@@ -118,17 +133,34 @@ pub async fn export(database: &Database) -> Result<String> {
 /// # Errors
 /// Fails if a line is malformed, or the database fails. Nothing is changed then.
 pub async fn import(database: &Database, lines: &str) -> Result<usize> {
+    import_tables(database, lines, |_| true).await
+}
+
+/// Puts the rules and versions of grouping into a database, before groups are computed by them.
+///
+/// # Errors
+/// Fails if a line is malformed, or the database fails. Nothing is changed then.
+pub async fn import_grouping(database: &Database, lines: &str) -> Result<usize> {
+    import_tables(database, lines, |table| {
+        matches!(table, "rules" | "grouping_state")
+    })
+    .await
+}
+
+async fn import_tables(database: &Database, lines: &str, is_in: impl Fn(&str) -> bool) -> Result<usize> {
     let mut rows = Vec::new();
     for (at, line) in lines.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
         let malformed = || Error::Invalid(format!("line {} of the decisions is malformed", at + 1));
         let mut value: Value = serde_json::from_str(line).map_err(|_| malformed())?;
         let name = value["table"].as_str().ok_or_else(malformed)?.to_owned();
-        let mut tables = TABLES.iter().chain([&GROUPS, &REPORTS]);
+        let mut tables = TABLES.iter().chain([&GROUPING, &GROUPS, &REPORTS]);
         let table = tables.find(|table| table.name == name).ok_or_else(malformed)?;
         let Value::Object(row) = value["row"].take() else {
             return Err(malformed());
         };
-        rows.push((table, row));
+        if is_in(table.name) {
+            rows.push((table, row));
+        }
     }
     transact!(database, connection => {
         for (table, row) in &rows {
@@ -140,7 +172,7 @@ pub async fn import(database: &Database, lines: &str) -> Result<usize> {
 
 async fn import_row(connection: &mut AnyConnection, table: &Table, row: &Map<String, Value>) -> Result<()> {
     let columns: Vec<_> = table.texts.iter().chain(table.numbers).copied().collect();
-    let is_update = matches!(table.name, "groups" | "reports");
+    let is_update = matches!(table.name, "grouping_state" | "groups" | "reports");
     let statement = if is_update {
         let mut sets = Vec::new();
         for (at, column) in columns.iter().enumerate().skip(1) {

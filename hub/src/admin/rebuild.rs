@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 const HEADER: &[u8; 16] = b"SQLite format 3\0";
 
 /// The tables that are computed from objects.
-const DERIVED: [&str; 17] = [
+const DERIVED: [&str; 18] = [
     "hosts",
     "builds",
     "host_builds",
@@ -39,6 +39,7 @@ const DERIVED: [&str; 17] = [
     "build_files",
     "key_moves",
     "missing_symbols",
+    "next_groups",
 ];
 
 /// The numbers of a new index.
@@ -248,6 +249,9 @@ async fn in_new_file(path: &Path, store: &Objects) -> Result<Rebuilt> {
         let _ = std::fs::remove_file(beside(&fresh, suffix));
     }
     let database = Database::open(&sqlite_address(&fresh)).await?;
+    if let Some(lines) = &kept {
+        let _ = decisions::import_grouping(&database, lines).await?;
+    }
     let mut rebuilt = fill(&database, store).await?;
     if let Some(lines) = kept {
         rebuilt.decisions = decisions::replace(&database, &lines).await?;

@@ -1,5 +1,7 @@
 //! Retention, garbage collection, new indexes and backups on a hub without HTTP.
 
+mod grouping;
+
 use super::{backup, decisions, gc, rebuild, retention};
 use crate::analysis::{Analysis, Cause, FrameView, Snapshot, StackView};
 use crate::clock::{self, DAY, HOUR, SECOND};

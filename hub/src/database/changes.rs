@@ -4,6 +4,7 @@ use super::tokens::new_id;
 use crate::error::Result;
 use sqlx::AnyConnection;
 use sqlx::Row;
+use sqlx::any::AnyRow;
 
 /// A change of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +60,21 @@ pub async fn has(connection: &mut AnyConnection, group: &str, event: &str) -> Re
     Ok(found.is_some())
 }
 
+/// Returns the first event of a kind of a group.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn first(connection: &mut AnyConnection, group: &str, event: &str) -> Result<Option<ChangeRow>> {
+    let select = "SELECT time, event, build, report, actor FROM changes WHERE group_id = $1 AND event = $2 \
+                  ORDER BY time, id LIMIT 1";
+    let found = sqlx::query(select)
+        .bind(group)
+        .bind(event)
+        .fetch_optional(&mut *connection)
+        .await?;
+    found.as_ref().map(ChangeRow::read).transpose()
+}
+
 /// Gives changes and comments of a group to the one that replaces it.
 ///
 /// # Errors
@@ -100,28 +116,32 @@ pub struct ChangeRow {
     pub actor: Option<String>,
 }
 
+impl ChangeRow {
+    fn read(row: &AnyRow) -> Result<Self> {
+        Ok(Self {
+            time: row.try_get("time")?,
+            event: row.try_get("event")?,
+            build: row.try_get("build")?,
+            report: row.try_get("report")?,
+            actor: row.try_get("actor")?,
+        })
+    }
+}
+
 impl super::Database {
-    /// Returns the changes of a group, the latest first.
+    /// Returns the changes of a group, the latest first. A group that took over the keys of others
+    /// has their changes too, and equal ones are returned once.
     ///
     /// # Errors
     /// Fails if the database fails.
     pub async fn changes(&self, group: &str, limit: i64) -> Result<Vec<ChangeRow>> {
         let select = "SELECT time, event, build, report, actor FROM changes WHERE group_id = $1 \
-                      ORDER BY time DESC, id DESC LIMIT $2";
+                      GROUP BY time, event, build, report, actor ORDER BY time DESC, MAX(id) DESC LIMIT $2";
         let rows = sqlx::query(select)
             .bind(group)
             .bind(limit)
             .fetch_all(self.reader())
             .await?;
-        let change = |row: &sqlx::any::AnyRow| {
-            Ok(ChangeRow {
-                time: row.try_get("time")?,
-                event: row.try_get("event")?,
-                build: row.try_get("build")?,
-                report: row.try_get("report")?,
-                actor: row.try_get("actor")?,
-            })
-        };
-        rows.iter().map(change).collect()
+        rows.iter().map(ChangeRow::read).collect()
     }
 }

@@ -219,6 +219,19 @@ pub async fn inherit(connection: &mut AnyConnection, from: &GroupRow, to: &str) 
     Ok(())
 }
 
+/// Sets the person who is responsible for a group.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn set_assignee(connection: &mut AnyConnection, id: &str, assignee: Option<&str>) -> Result<bool> {
+    let done = sqlx::query("UPDATE groups SET assignee = $1 WHERE id = $2")
+        .bind(assignee)
+        .bind(id)
+        .execute(&mut *connection)
+        .await?;
+    Ok(done.rows_affected() == 1)
+}
+
 /// Returns the builds of a group's reports.
 ///
 /// # Errors
@@ -319,12 +332,7 @@ impl Database {
     /// Fails if there is no such group, or the database fails.
     pub async fn assign_group(&self, id: &str, assignee: Option<&str>) -> Result<()> {
         transact!(self, connection => {
-            let done = sqlx::query("UPDATE groups SET assignee = $1 WHERE id = $2")
-                .bind(assignee)
-                .bind(id)
-                .execute(&mut *connection)
-                .await?;
-            if done.rows_affected() == 0 {
+            if !set_assignee(connection, id, assignee).await? {
                 return Err(Error::Absent(format!("group {id}")));
             }
             Ok(())

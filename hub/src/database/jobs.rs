@@ -5,8 +5,7 @@ use super::tokens::new_id;
 use crate::clock;
 use crate::database::transact;
 use crate::error::Result;
-use sqlx::AnyConnection;
-use sqlx::Row;
+use sqlx::{AnyConnection, AssertSqlSafe, Row};
 
 /// The time after which another hub takes over a job whose hub renews nothing.
 const LEASE: i64 = 30 * clock::SECOND;
@@ -26,16 +25,19 @@ pub enum JobKind {
     Assemble,
     /// To fetch a debug file from upstream servers.
     Fetch,
+    /// To group all keys again, after a change of rules or versions.
+    Regroup,
 }
 
 impl JobKind {
     /// All kinds.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Accept,
         Self::Analyze,
         Self::Announce,
         Self::Assemble,
         Self::Fetch,
+        Self::Regroup,
     ];
 
     const fn name(self) -> &'static str {
@@ -45,6 +47,7 @@ impl JobKind {
             Self::Announce => "announce",
             Self::Assemble => "assemble",
             Self::Fetch => "fetch",
+            Self::Regroup => "regroup",
         }
     }
 }
@@ -56,24 +59,17 @@ pub enum JobQueue {
     Work,
     /// Jobs that wait for upstream servers.
     Downloads,
+    /// Jobs over all keys, which read the database only.
+    Grouping,
 }
 
 impl JobQueue {
-    /// Returns the statements that search a due job, and that lease it.
-    const fn statements(self) -> (&'static str, &'static str) {
+    /// Returns the condition for the kinds of jobs in the queue.
+    const fn condition(self) -> &'static str {
         match self {
-            Self::Work => (
-                "SELECT id FROM jobs WHERE kind <> 'fetch' AND run_at <= $1 AND lease_until <= $1 ORDER BY run_at LIMIT 1",
-                "UPDATE jobs SET lease = $1, lease_until = $2, attempts = attempts + 1 WHERE id = \
-                 (SELECT id FROM jobs WHERE kind <> 'fetch' AND run_at <= $3 AND lease_until <= $3 ORDER BY run_at LIMIT 1) \
-                 AND lease_until <= $3 RETURNING id, kind, subject, attempts",
-            ),
-            Self::Downloads => (
-                "SELECT id FROM jobs WHERE kind = 'fetch' AND run_at <= $1 AND lease_until <= $1 ORDER BY run_at LIMIT 1",
-                "UPDATE jobs SET lease = $1, lease_until = $2, attempts = attempts + 1 WHERE id = \
-                 (SELECT id FROM jobs WHERE kind = 'fetch' AND run_at <= $3 AND lease_until <= $3 ORDER BY run_at LIMIT 1) \
-                 AND lease_until <= $3 RETURNING id, kind, subject, attempts",
-            ),
+            Self::Work => "kind NOT IN ('fetch', 'regroup')",
+            Self::Downloads => "kind = 'fetch'",
+            Self::Grouping => "kind = 'regroup'",
         }
     }
 }
@@ -85,10 +81,12 @@ pub struct Job {
     pub id: String,
     /// Its kind.
     pub kind: JobKind,
-    /// A report, an upload, a group, the SHA-1 of a file, or a build id, by kind.
+    /// A report, an upload, a group, the SHA-1 of a file, a build id or a revision, by kind.
     pub subject: String,
     /// The number of this attempt, from 1.
     pub attempt: i64,
+    /// Where an earlier attempt ended.
+    pub done_to: Option<String>,
     lease: String,
 }
 
@@ -115,8 +113,13 @@ impl Database {
     /// # Errors
     /// Fails if the database fails.
     pub async fn lease_job(&self, queue: JobQueue) -> Result<Option<Job>> {
-        let (select, update) = queue.statements();
-        if sqlx::query(select)
+        let due = |now: u32| {
+            let kinds = queue.condition();
+            format!(
+                "SELECT id FROM jobs WHERE {kinds} AND run_at <= ${now} AND lease_until <= ${now} ORDER BY run_at LIMIT 1"
+            )
+        };
+        if sqlx::query(AssertSqlSafe(due(1)))
             .bind(clock::now())
             .fetch_optional(self.reader())
             .await?
@@ -125,9 +128,14 @@ impl Database {
             return Ok(None);
         }
         let lease = new_id()?;
+        let update = format!(
+            "UPDATE jobs SET lease = $1, lease_until = $2, attempts = attempts + 1 WHERE id = ({}) \
+             AND lease_until <= $3 RETURNING id, kind, subject, attempts, done_to",
+            due(3)
+        );
         transact!(self, connection => {
             let now = clock::now();
-            let row = sqlx::query(update)
+            let row = sqlx::query(AssertSqlSafe(update.clone()))
                 .bind(&lease)
                 .bind(now + LEASE)
                 .bind(now)
@@ -146,6 +154,7 @@ impl Database {
                 kind,
                 subject: row.try_get("subject")?,
                 attempt: row.try_get("attempts")?,
+                done_to: row.try_get("done_to")?,
                 lease: lease.clone(),
             }))
         })
@@ -210,6 +219,16 @@ impl Database {
         Ok(found.flatten())
     }
 
+    /// Returns how far the job has come that groups all keys again. `None`: there is none.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn regroup_done_to(&self) -> Result<Option<String>> {
+        let select = "SELECT COALESCE(done_to, '') FROM jobs WHERE kind = 'regroup' AND subject = \
+                      (SELECT revision FROM grouping_state WHERE id = 'grouping')";
+        Ok(sqlx::query_scalar(select).fetch_optional(self.reader()).await?)
+    }
+
     /// Returns the number of jobs that wait or run.
     ///
     /// # Errors
@@ -232,6 +251,25 @@ pub async fn finish(connection: &mut AnyConnection, job: &Job) -> Result<()> {
         .execute(&mut *connection)
         .await?;
     if deleted.rows_affected() == 0 {
+        return Err(crate::error::Error::Conflict(
+            "another hub took over this job".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Notes how far a job has come, within a transaction that does a part of its work.
+///
+/// # Errors
+/// Fails if the database fails, or another hub has taken the job over.
+pub async fn set_done_to(connection: &mut AnyConnection, job: &Job, done_to: &str) -> Result<()> {
+    let changed = sqlx::query("UPDATE jobs SET done_to = $1 WHERE id = $2 AND lease = $3")
+        .bind(done_to)
+        .bind(&job.id)
+        .bind(&job.lease)
+        .execute(&mut *connection)
+        .await?;
+    if changed.rows_affected() == 0 {
         return Err(crate::error::Error::Conflict(
             "another hub took over this job".to_owned(),
         ));

@@ -336,6 +336,18 @@ pub async fn set_stored(connection: &mut AnyConnection, id: &str, sha256: &str, 
     Ok(())
 }
 
+/// Returns the first report of a key that the hub received. `None`: retention removed all.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn first_of_key(connection: &mut AnyConnection, key: &str) -> Result<Option<ReportRow>> {
+    let found = sqlx::query("SELECT * FROM reports WHERE key = $1 ORDER BY received, id LIMIT 1")
+        .bind(key)
+        .fetch_optional(&mut *connection)
+        .await?;
+    found.as_ref().map(ReportRow::read).transpose()
+}
+
 impl Database {
     /// Returns a report.
     ///

@@ -25,6 +25,8 @@ pub struct StackKey {
     pub frames: Option<Vec<Frame>>,
     /// The cause, of the last analysis, as JSON.
     pub cause: Option<String>,
+    /// The cause, of the first report, as JSON.
+    pub report_cause: Option<String>,
     /// The number of reports.
     pub reports: i64,
 }
@@ -50,6 +52,7 @@ impl StackKey {
                 .transpose()
                 .map_err(damaged)?,
             cause: row.try_get("cause")?,
+            report_cause: row.try_get("report_cause")?,
             reports: row.try_get("reports")?,
             key,
         })
@@ -93,8 +96,8 @@ pub async fn count(connection: &mut AnyConnection, key: &str, time: i64) -> Resu
 /// # Errors
 /// Fails if the database fails.
 pub async fn insert(connection: &mut AnyConnection, key: &StackKey, time: i64) -> Result<bool> {
-    let insert = "INSERT INTO stack_keys (key, service, signal, group_id, addresses, first_seen, last_seen, reports) \
-                  VALUES ($1, $2, $3, $4, $5, $6, $6, 1) ON CONFLICT (key) DO NOTHING";
+    let insert = "INSERT INTO stack_keys (key, service, signal, group_id, addresses, report_cause, first_seen, last_seen, \
+                  reports) VALUES ($1, $2, $3, $4, $5, $6, $7, $7, 1) ON CONFLICT (key) DO NOTHING";
     let addresses = serde_json::to_string(&key.addresses).unwrap_or_default();
     let done = sqlx::query(insert)
         .bind(&key.key)
@@ -102,6 +105,7 @@ pub async fn insert(connection: &mut AnyConnection, key: &StackKey, time: i64) -
         .bind(key.signal)
         .bind(&key.group)
         .bind(addresses)
+        .bind(key.report_cause.as_deref())
         .bind(time)
         .execute(&mut *connection)
         .await?;
@@ -232,6 +236,30 @@ pub async fn after(connection: &mut AnyConnection, after: &str, limit: i64) -> R
     rows.iter().map(StackKey::read).collect()
 }
 
+/// Returns the keys after `after`, each with the title of its group, of a service or of all.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn with_titles(
+    connection: &mut AnyConnection,
+    service: Option<&str>,
+    after: &str,
+    limit: i64,
+) -> Result<Vec<(StackKey, String)>> {
+    let select = "SELECT k.*, g.title AS group_title FROM stack_keys k JOIN groups g ON g.id = k.group_id \
+                  WHERE k.key > $1 AND (k.service = $2 OR $3 = 1) ORDER BY k.key LIMIT $4";
+    let rows = sqlx::query(select)
+        .bind(after)
+        .bind(service.unwrap_or_default())
+        .bind(i64::from(service.is_none()))
+        .bind(limit)
+        .fetch_all(&mut *connection)
+        .await?;
+    rows.iter()
+        .map(|row| Ok((StackKey::read(row)?, row.try_get("group_title")?)))
+        .collect()
+}
+
 /// Stores what an analysis found.
 ///
 /// # Errors
@@ -266,6 +294,28 @@ pub async fn move_to(
     time: i64,
     reason: &str,
 ) -> Result<()> {
+    if !set_group(connection, key, from, to, time, reason).await? {
+        return Ok(());
+    }
+    for group in [from, to] {
+        super::groups::recount(connection, group).await?;
+    }
+    super::groups::delete_empty(connection, from).await
+}
+
+/// Notes that a key belongs to another group. The caller computes the counts of both groups again.
+/// Returns `false` if the key was not in the group `from`.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn set_group(
+    connection: &mut AnyConnection,
+    key: &str,
+    from: &str,
+    to: &str,
+    time: i64,
+    reason: &str,
+) -> Result<bool> {
     let changed = sqlx::query("UPDATE stack_keys SET group_id = $1 WHERE key = $2 AND group_id = $3")
         .bind(to)
         .bind(key)
@@ -273,7 +323,7 @@ pub async fn move_to(
         .execute(&mut *connection)
         .await?;
     if changed.rows_affected() == 0 || from == to {
-        return Ok(());
+        return Ok(false);
     }
     sqlx::query(
         "INSERT INTO key_moves (id, key, from_group, to_group, time, reason) VALUES ($1, $2, $3, $4, $5, $6)",
@@ -286,8 +336,5 @@ pub async fn move_to(
     .bind(reason)
     .execute(&mut *connection)
     .await?;
-    for group in [from, to] {
-        super::groups::recount(connection, group).await?;
-    }
-    super::groups::delete_empty(connection, from).await
+    Ok(true)
 }

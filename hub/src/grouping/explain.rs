@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub enum Decision {
     /// The first frame of the program's own code, which ends the signature.
     End,
+    /// A function of the program that ended the process itself: kept, and its caller is kept too.
+    Reporter,
     /// A known library function: kept, and its caller is kept too.
     Prefix,
     /// Code without symbols: kept by its module, and its caller is kept too.
@@ -73,6 +75,7 @@ impl Decision {
         matches!(
             self,
             Self::End
+                | Self::Reporter
                 | Self::Prefix
                 | Self::ModuleOnly
                 | Self::Recursion
@@ -86,6 +89,7 @@ impl Decision {
     pub fn label(&self) -> &'static str {
         match self {
             Self::End => "kept: end",
+            Self::Reporter => "kept: reporter",
             Self::Prefix => "kept: prefix",
             Self::ModuleOnly => "kept: module",
             Self::Recursion => "kept: recursion",
@@ -110,6 +114,9 @@ impl Decision {
     pub fn sentence(&self) -> String {
         match self {
             Self::End => "Kept: the program's own code, which ends the signature.".to_owned(),
+            Self::Reporter => {
+                "Kept: the function ended the process itself, so that its caller is kept too.".to_owned()
+            }
             Self::Prefix => "Kept: a library function, so that its caller is kept too.".to_owned(),
             Self::ModuleOnly => "Kept by its module: the code has no symbols.".to_owned(),
             Self::Recursion => "Kept: one of the functions that call each other without end.".to_owned(),

@@ -12,9 +12,12 @@
 //! `/^ledger::(post|settle)$/`. The pattern is compared with the normalized name of the function.
 //! With `module:` before it, the pattern is compared with the path and the file name of the module.
 
+use super::normalize;
+use crate::stack::Frame;
 use regex::{Regex, RegexBuilder};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// The longest pattern, in bytes.
 const MAX_PATTERN: usize = 500;
@@ -81,6 +84,9 @@ pub enum InvalidRule {
     /// The pattern is too long.
     #[error("the pattern has more than {MAX_PATTERN} bytes")]
     TooLong,
+    /// The pattern has characters that no name has.
+    #[error("the pattern has control characters, which no name has")]
+    Unprintable,
     /// The pattern matches every name.
     #[error("the pattern `{0}` matches every function")]
     MatchesAll(String),
@@ -134,6 +140,9 @@ impl Rule {
         };
         if pattern.is_empty() {
             return Err(InvalidRule::NoPattern(action.word()));
+        }
+        if !pattern.chars().all(super::printable::is_printable) {
+            return Err(InvalidRule::Unprintable);
         }
         let (subject, body) = match pattern.strip_prefix("module:") {
             Some(body) => (Subject::Module, body),
@@ -193,6 +202,21 @@ impl fmt::Display for Rule {
     }
 }
 
+/// Returns a pattern that matches a frame: the normalized name of its function, or else the file
+/// name of its module. `None`: no pattern can name the frame.
+#[must_use]
+pub fn pattern_of(frame: &Frame) -> Option<String> {
+    let function = frame.function.as_deref().map(normalize);
+    let module = frame.module.as_deref().filter(|path| !path.is_empty());
+    let pattern = match (&function, module) {
+        (Some(name), _) => name.clone(),
+        (None, Some(path)) => format!("module:{}", path.rsplit('/').next().unwrap_or(path)),
+        (None, None) => return None,
+    };
+    let rule = Rule::new("ignore", &pattern).ok()?;
+    rule.matches(function.as_deref(), module).then_some(pattern)
+}
+
 fn checked_name(name: &str) -> Result<String, InvalidRule> {
     let is_valid =
         !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(super::printable::is_printable);
@@ -250,7 +274,7 @@ fn glob(pattern: &str) -> String {
 /// The rules of a service, in their order.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
-    rules: Vec<Rule>,
+    rules: Vec<Arc<Rule>>,
 }
 
 impl RuleSet {
@@ -258,7 +282,7 @@ impl RuleSet {
     ///
     /// # Errors
     /// Fails if the list has more than [`MAX_RULES`] entries.
-    pub fn new(rules: Vec<Rule>) -> Result<Self, InvalidRule> {
+    pub fn new(rules: Vec<Arc<Rule>>) -> Result<Self, InvalidRule> {
         if rules.len() > MAX_RULES {
             return Err(InvalidRule::TooMany);
         }
@@ -279,14 +303,15 @@ impl RuleSet {
             if rules.len() == MAX_RULES {
                 return Err((at + 1, InvalidRule::TooMany));
             }
-            rules.push(line.parse().map_err(|reason| (at + 1, reason))?);
+            let rule = line.parse().map_err(|reason| (at + 1, reason))?;
+            rules.push(Arc::new(rule));
         }
         Ok(Self { rules })
     }
 
     /// Returns the rules in their order.
     #[must_use]
-    pub fn rules(&self) -> &[Rule] {
+    pub fn rules(&self) -> &[Arc<Rule>] {
         &self.rules
     }
 }
@@ -377,6 +402,10 @@ mod tests {
                 "the pattern is too large: use fewer or smaller repetitions",
             ),
             (
+                "ignore a\u{7}b",
+                "the pattern has control characters, which no name has",
+            ),
+            (
                 "group-by x as \u{1b}[2J",
                 "the name of the group has 1 to 120 bytes and no control characters",
             ),
@@ -385,6 +414,38 @@ mod tests {
         }
         let long = format!("ignore {}", "x".repeat(501));
         assert_eq!(long.parse::<Rule>().unwrap_err(), InvalidRule::TooLong);
+    }
+
+    #[test]
+    fn pattern_of_a_frame_matches_it() {
+        let frame = |function: Option<&str>, module: &str| Frame {
+            function: function.map(str::to_owned),
+            module: Some(module.to_owned()),
+            ..Frame::default()
+        };
+        for (function, module, expected) in [
+            (
+                Some("main.(*Server).handle.func2"),
+                "/srv/x",
+                Some("main.(*Server).handle.func"),
+            ),
+            (
+                Some("<ledger::A as ledger::B>::run::h0123456789abcdef"),
+                "/srv/x",
+                Some("<ledger::A as ledger::B>::run"),
+            ),
+            (
+                Some("int ns::Map<int>::at(int) const"),
+                "",
+                Some("ns::Map<T>::at"),
+            ),
+            (None, "/usr/lib/libvendor.so.3", Some("module:libvendor.so.3")),
+            (Some("*"), "", None),
+            (None, "", None),
+        ] {
+            let found = pattern_of(&frame(function, module));
+            assert_eq!(found.as_deref(), expected, "{function:?}");
+        }
     }
 
     #[test]

@@ -31,6 +31,9 @@ const ID_LENGTH: usize = 20;
 pub enum Version {
     /// The first version.
     V1,
+    /// A pointer without a meaning has one cause, whether its value is an address or not. A
+    /// function that ends the process itself does not end the signature.
+    V2,
 }
 
 /// The version of the rules is unknown to this hub.
@@ -40,15 +43,30 @@ pub struct UnknownVersion(i64);
 
 impl Version {
     /// All versions that this hub computes, oldest first.
-    pub const ALL: &[Self] = &[Self::V1];
-    /// The version of new groups.
-    pub const LATEST: Self = Self::V1;
+    pub const ALL: &[Self] = &[Self::V1, Self::V2];
+    /// The version of new hubs.
+    pub const LATEST: Self = Self::V2;
 
     /// Returns the number of the version, as the database has it.
     #[must_use]
     pub fn number(self) -> i64 {
         match self {
             Self::V1 => 1,
+            Self::V2 => 2,
+        }
+    }
+
+    /// Returns the differences from the version before, as sentences for people.
+    #[must_use]
+    pub fn differences(self) -> &'static [&'static str] {
+        match self {
+            Self::V1 => &[],
+            Self::V2 => &[
+                "A general protection fault is an invalid access, because the value of one wild pointer \
+                 decides which of the two happens.",
+                "A function that ends the process itself, such as a helper for fatal errors, is kept \
+                 with its caller.",
+            ],
         }
     }
 }
@@ -97,20 +115,18 @@ pub fn group(cause: &CrashCause, frames: &[Frame], rules: &RuleSet) -> Grouping 
 /// Computes the signature of a crash by one version of the rules.
 #[must_use]
 pub fn group_with(version: Version, cause: &CrashCause, frames: &[Frame], rules: &RuleSet) -> Grouping {
-    match version {
-        Version::V1 => first_version(cause, frames, rules),
-    }
-}
-
-fn first_version(cause: &CrashCause, frames: &[Frame], rules: &RuleSet) -> Grouping {
     let mut walk = Walk::new(frames);
     walk.apply_ignoring(rules);
-    let cause = cause.clone().with_kind_of_function(walk.implied_kind());
+    let mut cause = cause.clone().with_kind_of_function(walk.implied_kind());
+    if version >= Version::V2 && cause.kind == CauseKind::GeneralProtection {
+        cause.kind = CauseKind::InvalidAddress;
+    }
     let is_overflow = cause.kind == CauseKind::StackOverflow;
     let group_name = walk.apply_group_by(rules);
     let is_cycle = group_name.is_none() && is_overflow && walk.keep_recursion();
     if group_name.is_none() && !is_cycle {
-        walk.run(cause.is_raised());
+        let keeps_reporter = version >= Version::V2 && cause.is_raised();
+        walk.run(cause.is_raised(), keeps_reporter);
     }
     let head = cause.words();
     let outcome = walk.outcome();
@@ -127,7 +143,7 @@ fn first_version(cause: &CrashCause, frames: &[Frame], rules: &RuleSet) -> Group
         (None, None) => head.clone(),
     };
     Grouping {
-        version: Version::V1,
+        version,
         title: shortened(&printable(&title), MAX_TITLE),
         signature: limited(&printable(&parts.join(SEPARATOR)), MAX_SIGNATURE),
         head,

@@ -1,14 +1,13 @@
 //! A trial of rules on past crashes, before the rules are saved.
 
-use super::cause::CrashCause;
-use super::rules::RuleSet;
-use super::signature::{Version, group_id, group_with};
-use crate::stack::Frame;
+use super::signature::{Grouping, group_id};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most moves that a trial lists. Counts are exact beyond it.
 const MAX_MOVES: usize = 500;
+/// The most merges and splits that a trial lists.
+const MAX_GROUPS: usize = 200;
 
 /// A stack key with its group: the crashes at the same addresses.
 #[derive(Clone, Debug)]
@@ -23,10 +22,6 @@ pub struct GroupedKey {
     pub title: String,
     /// The number of reports.
     pub reports: u64,
-    /// The cause.
-    pub cause: CrashCause,
-    /// The frames, with symbols as far as known.
-    pub frames: Vec<Frame>,
 }
 
 /// A group in a trial.
@@ -80,24 +75,24 @@ pub struct Trial {
     pub moved_reports: u64,
     /// The number of keys that would stay.
     pub unchanged_keys: u64,
-    /// Groups that would become one.
+    /// Groups that would become one, at most 200.
     pub merges: Vec<Merge>,
-    /// Groups that would become several.
+    /// Groups that would become several, at most 200.
     pub splits: Vec<Split>,
 }
 
-/// Tries rules, or another version of grouping, on keys. Nothing is changed.
-#[must_use]
-pub fn try_rules<'a>(
-    version: Version,
-    keys: impl IntoIterator<Item = &'a GroupedKey>,
-    rules: &RuleSet,
-) -> Trial {
-    let mut trial = Trial::default();
-    let mut sources: BTreeMap<TrialGroup, BTreeSet<TrialGroup>> = BTreeMap::new();
-    let mut targets: BTreeMap<TrialGroup, BTreeSet<TrialGroup>> = BTreeMap::new();
-    for key in keys {
-        let grouping = group_with(version, &key.cause, &key.frames, rules);
+/// A trial that runs. Keys come one after the other, so that not all of them are in memory.
+#[derive(Debug, Default)]
+pub struct TrialRun {
+    trial: Trial,
+    sources: BTreeMap<TrialGroup, BTreeSet<TrialGroup>>,
+    targets: BTreeMap<TrialGroup, BTreeSet<TrialGroup>>,
+}
+
+impl TrialRun {
+    /// Adds a key, and the grouping that it would have. Nothing is changed.
+    pub fn add(&mut self, key: &GroupedKey, grouping: Grouping) {
+        let trial = &mut self.trial;
         let from = TrialGroup {
             id: key.group.clone(),
             title: key.title.clone(),
@@ -106,11 +101,11 @@ pub fn try_rules<'a>(
             id: group_id(&key.service, &grouping),
             title: grouping.title,
         };
-        sources.entry(to.clone()).or_default().insert(from.clone());
-        targets.entry(from.clone()).or_default().insert(to.clone());
+        self.sources.entry(to.clone()).or_default().insert(from.clone());
+        self.targets.entry(from.clone()).or_default().insert(to.clone());
         if from.id == to.id {
             trial.unchanged_keys += 1;
-            continue;
+            return;
         }
         trial.moved_keys += 1;
         trial.moved_reports = trial.moved_reports.saturating_add(key.reports);
@@ -124,22 +119,32 @@ pub fn try_rules<'a>(
             keep_largest(&mut trial.moves);
         }
     }
-    keep_largest(&mut trial.moves);
-    let merged = sources.into_iter().filter(|(_, from)| from.len() > 1);
-    trial.merges = merged
-        .map(|(to, from)| Merge {
+
+    /// Returns the number of keys so far.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.trial.moved_keys + self.trial.unchanged_keys
+    }
+
+    /// Returns the effect on all keys that were added.
+    #[must_use]
+    pub fn finish(self) -> Trial {
+        let mut trial = self.trial;
+        keep_largest(&mut trial.moves);
+        let merged = self.sources.into_iter().filter(|(_, from)| from.len() > 1);
+        let merged = merged.map(|(to, from)| Merge {
             to,
             from: from.into_iter().collect(),
-        })
-        .collect();
-    let split = targets.into_iter().filter(|(_, to)| to.len() > 1);
-    trial.splits = split
-        .map(|(from, to)| Split {
+        });
+        trial.merges = merged.take(MAX_GROUPS).collect();
+        let split = self.targets.into_iter().filter(|(_, to)| to.len() > 1);
+        let split = split.map(|(from, to)| Split {
             from,
             to: to.into_iter().collect(),
-        })
-        .collect();
-    trial
+        });
+        trial.splits = split.take(MAX_GROUPS).collect();
+        trial
+    }
 }
 
 fn keep_largest(moves: &mut Vec<KeyMove>) {
@@ -150,9 +155,12 @@ fn keep_largest(moves: &mut Vec<KeyMove>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grouping::cause::CrashFacts;
+    use crate::grouping::cause::{CrashCause, CrashFacts};
+    use crate::grouping::rules::RuleSet;
+    use crate::grouping::signature::{Version, group_with};
+    use crate::stack::Frame;
 
-    fn key(key: &str, reports: u64, names: &[&str], rules: &RuleSet) -> GroupedKey {
+    fn grouping(names: &[&str], rules: &RuleSet) -> Grouping {
         let cause = CrashCause::of(&CrashFacts {
             signal: 6,
             code: -6,
@@ -163,40 +171,47 @@ mod tests {
             ..Frame::default()
         };
         let frames: Vec<Frame> = names.iter().map(frame).collect();
-        let grouping = group_with(Version::LATEST, &cause, &frames, rules);
-        GroupedKey {
-            key: key.to_owned(),
-            service: "ledger".to_owned(),
-            group: group_id("ledger", &grouping),
-            title: grouping.title,
-            reports,
-            cause,
-            frames,
-        }
+        group_with(Version::LATEST, &cause, &frames, rules)
     }
 
-    fn keys(rules: &RuleSet) -> [GroupedKey; 4] {
-        [
-            key("a", 5, &["app::fail", "ledger::post", "main"], rules),
-            key("b", 7, &["app::fail", "ledger::settle", "main"], rules),
-            key("c", 1, &["ledger::post", "main"], rules),
-            key("d", 2, &["ledger::load", "main"], rules),
-        ]
+    /// The keys of a trial: name, reports and stack.
+    const KEYS: [(&str, u64, &[&str]); 4] = [
+        ("a", 5, &["app::fail", "ledger::post", "main"]),
+        ("b", 7, &["app::fail", "ledger::settle", "main"]),
+        ("c", 1, &["ledger::post", "main"]),
+        ("d", 2, &["ledger::load", "main"]),
+    ];
+
+    /// Tries rules on the keys, whose groups are those of the rules before.
+    fn try_rules(before: &RuleSet, after: &RuleSet) -> Trial {
+        let mut run = TrialRun::default();
+        for (key, reports, names) in KEYS {
+            let old = grouping(names, before);
+            let grouped = GroupedKey {
+                key: key.to_owned(),
+                service: "ledger".to_owned(),
+                group: group_id("ledger", &old),
+                title: old.title,
+                reports,
+            };
+            run.add(&grouped, grouping(names, after));
+        }
+        assert_eq!(run.keys(), 4);
+        run.finish()
     }
 
     #[test]
     fn rules_that_change_nothing_move_nothing() {
         let rules = RuleSet::default();
-        let trial = try_rules(Version::LATEST, &keys(&rules), &rules);
+        let trial = try_rules(&rules, &rules);
         assert_eq!((trial.moved_keys, trial.unchanged_keys), (0, 4));
         assert!(trial.moves.is_empty() && trial.merges.is_empty() && trial.splits.is_empty());
     }
 
     #[test]
     fn ignored_wrapper_splits_and_merges() {
-        let keys = keys(&RuleSet::default());
         let rules = RuleSet::parse("ignore app::fail").unwrap();
-        let trial = try_rules(Version::LATEST, &keys, &rules);
+        let trial = try_rules(&RuleSet::default(), &rules);
         assert_eq!(
             (trial.moved_keys, trial.moved_reports, trial.unchanged_keys),
             (2, 12, 2)
@@ -213,7 +228,7 @@ mod tests {
     #[test]
     fn removed_rule_undoes_its_merge() {
         let rules = RuleSet::parse("group-by main as Everything").unwrap();
-        let trial = try_rules(Version::LATEST, &keys(&rules), &RuleSet::default());
+        let trial = try_rules(&rules, &RuleSet::default());
         assert_eq!(
             (trial.moved_keys, trial.splits.len(), trial.merges.len()),
             (4, 1, 0)

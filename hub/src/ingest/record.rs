@@ -3,15 +3,13 @@
 use super::entry::Entry;
 use super::journal::Apply;
 use super::outbox::Outbox;
-use super::{samples, states};
+use super::{key_group, samples, states};
 use crate::clock;
 use crate::database::groups::{self, GroupRow};
 use crate::database::reports::{self, BundleState, ReportRow};
 use crate::database::stack_keys::{self, StackKey};
-use crate::database::{builds, jobs};
+use crate::database::{builds, jobs, rules};
 use crate::error::{Error, Result};
-use crate::grouping::cause::{CrashCause, CrashFacts};
-use crate::grouping::rules::RuleSet;
 use crate::grouping::signature::{self, Grouping};
 use crate::objects::hexadecimal;
 use crate::stack::Frame;
@@ -190,14 +188,10 @@ async fn group_of(
         });
     }
     let addresses = address_frames(report);
-    let cause = CrashCause::of(&CrashFacts {
-        signal: report.signal,
-        code: report.code,
-        fault_address: report.fault_address,
-        ..CrashFacts::default()
-    });
-    let rules = RuleSet::default();
-    let grouping = signature::group(&cause, &addresses, &rules);
+    let cause = key_group::cause_of_report(report);
+    let policy = rules::policy(connection).await?;
+    let rules = policy.rules(&report.service);
+    let grouping = signature::group_with(policy.version, &cause, &addresses, rules);
     let group = new_group(
         &report.service,
         i64::from(report.signal),
@@ -225,6 +219,7 @@ async fn group_of(
         addresses,
         frames: None,
         cause: None,
+        report_cause: serde_json::to_string(&cause).ok(),
         reports: 1,
     };
     if !stack_keys::insert(connection, &new_key, time).await? {
@@ -237,6 +232,7 @@ async fn group_of(
             is_new_group: false,
         });
     }
+    key_group::note_next(connection, &new_key, &policy).await?;
     Ok(KeyFacts {
         group: group.id,
         is_analyzed: false,

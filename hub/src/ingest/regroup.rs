@@ -1,16 +1,18 @@
 //! Moves stack keys to the groups of their symbols.
 
+use super::key_group;
 use super::outbox::Outbox;
 use super::record::{group_words, new_group};
 use super::states::{self, GroupsBefore};
 use crate::analysis::{Access, Analysis};
 use crate::database::groups;
 use crate::database::reports::ReportRow;
+use crate::database::rules;
 use crate::database::stack_keys::{self, StackKey};
 use crate::error::Result;
 use crate::grouping::cause::{Access as CauseAccess, CrashCause, CrashFacts};
 use crate::grouping::rules::RuleSet;
-use crate::grouping::signature::{self, Grouping};
+use crate::grouping::signature::{self, Grouping, Version};
 use crate::stack::Frame;
 use sqlx::AnyConnection;
 
@@ -64,10 +66,10 @@ impl Symbolized {
         }
     }
 
-    /// Returns the signature by the rules.
+    /// Returns the signature by a version and rules.
     #[must_use]
-    pub fn grouping(&self, rules: &RuleSet) -> Grouping {
-        signature::group(&self.cause, &self.frames, rules)
+    pub fn grouping(&self, version: Version, rules: &RuleSet) -> Grouping {
+        signature::group_with(version, &self.cause, &self.frames, rules)
     }
 }
 
@@ -93,7 +95,14 @@ pub async fn regroup(
         &symbolized.missing,
     )
     .await?;
-    let grouping = symbolized.grouping(&RuleSet::default());
+    let policy = rules::policy(connection).await?;
+    let known = StackKey {
+        frames: Some(symbolized.frames.clone()),
+        cause: Some(cause),
+        ..key.clone()
+    };
+    key_group::note_next(connection, &known, &policy).await?;
+    let grouping = symbolized.grouping(policy.version, policy.rules(&report.service));
     if grouping.provisional {
         states::announce(connection, outbox, &key.group, Some(report), now).await?;
         return Ok(key.group.clone());

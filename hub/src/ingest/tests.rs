@@ -1,6 +1,7 @@
 //! Reports, states, samples and alerts against both databases.
 
 mod alerts;
+pub(crate) mod grouping;
 mod lifecycle;
 mod sampling;
 mod time;

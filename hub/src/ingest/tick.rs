@@ -1,7 +1,7 @@
 //! Changes of states with time: every minute, by one hub.
 
 use super::outbox::{Outbox, Trigger};
-use super::states;
+use super::{states, versions};
 use crate::clock::{self, HOUR};
 use crate::database::groups::{self, GroupRow};
 use crate::database::{Database, shares, transact};
@@ -25,6 +25,9 @@ const RECENT: i64 = 3 * HOUR;
 /// # Errors
 /// Fails if the database fails.
 pub async fn tick(database: &Database, outbox: &Outbox, now: i64) -> Result<usize> {
+    if versions::switch_if_due(database, now).await? {
+        tracing::info!("another version of the grouping replaces the one before");
+    }
     let mut hosts: HashMap<String, Vec<(i64, i64)>> = HashMap::new();
     let mut changed = 0;
     for group in database.groups_in_motion(now, now - RECENT).await? {

@@ -1,6 +1,6 @@
 //! Runs the jobs of the hub, off the request path.
 
-use super::{accept, debug_file, late, states};
+use super::{accept, debug_file, late, regroup_all, states};
 use crate::analysis::Progress;
 use crate::clock;
 use crate::database::blobs::FileKind;
@@ -28,7 +28,8 @@ pub async fn run(hub: Arc<Hub>, end: watch::Receiver<bool>) {
     let places = hub.config.limits.analyses.max(1);
     tokio::join!(
         run_queue(hub.clone(), JobQueue::Work, places, end.clone()),
-        run_queue(hub, JobQueue::Downloads, DOWNLOADS, end),
+        run_queue(hub.clone(), JobQueue::Downloads, DOWNLOADS, end.clone()),
+        run_queue(hub, JobQueue::Grouping, 1, end),
     );
 }
 
@@ -50,7 +51,7 @@ async fn run_queue(hub: Arc<Hub>, queue: JobQueue, places: usize, mut end: watch
         let Some(job) = job else {
             drop(place);
             tokio::select! {
-                // One queue is woken. The other one has time.
+                // One queue is woken. The others have time.
                 () = hub.wake.notified(), if queue == JobQueue::Work => {}
                 () = tokio::time::sleep(INTERVAL) => {}
                 _ = end.changed() => {}
@@ -107,6 +108,7 @@ async fn execute(hub: &Hub, job: &Job, progress: &watch::Sender<Progress>) -> Re
             let _ = fetch::from_upstream(hub, &job.subject, &FileKind::Debuginfo).await?;
             hub.database.finish_job(job).await
         }
+        JobKind::Regroup => regroup_all::run(&hub.database, job, progress).await,
         JobKind::Announce => announce(hub, job).await,
     }
 }

@@ -376,3 +376,70 @@ fn grouping_survives_json_and_unknown_versions_are_refused() {
         "grouping version 7 is unknown to this hub: use a newer hub"
     );
 }
+
+#[test]
+fn wild_pointer_has_one_cause_in_the_second_version() {
+    let fault = |code, fault_address| {
+        let cause = CrashCause::of(&CrashFacts {
+            signal: 11,
+            code,
+            fault_address,
+            ..CrashFacts::default()
+        });
+        let find = |version| group_with(version, &cause, &stack(&["post"]), &RuleSet::default()).signature;
+        (find(Version::V1), find(Version::V2))
+    };
+    let unmapped = fault(1, Some(0x7000_0000_0000));
+    let no_address = fault(128, None);
+    assert_eq!(unmapped.0, unmapped.1);
+    assert_eq!(no_address.0, "SIGSEGV general protection | post");
+    assert_eq!(no_address.1, "SIGSEGV invalid access | post");
+    assert_eq!(no_address.1, unmapped.1);
+}
+
+#[test]
+fn reporter_is_kept_with_its_caller_in_the_second_version() {
+    let find = |version, cause: &CrashCause, names: &[&str]| {
+        let grouping = group_with(version, cause, &stack(names), &RuleSet::default());
+        (grouping.signature, grouping.title)
+    };
+    let names = ["raise", "abort", "app::fail", "memcpy", "ledger::post", "main"];
+    let (signature, title) = find(Version::V1, &abort(None), &names);
+    assert_eq!(
+        (&*signature, &*title),
+        ("SIGABRT | app::fail", "SIGABRT in app::fail")
+    );
+    let (signature, title) = find(Version::V2, &abort(None), &names);
+    assert_eq!(signature, "SIGABRT | app::fail | memcpy | ledger::post");
+    assert_eq!(title, "SIGABRT in ledger::post");
+    // The one that reports is not always the last one: what a sentinel reports ends at its caller.
+    let asserted = ["raise", "abort", "__assert_fail", "ledger::post", "main"];
+    assert_eq!(
+        find(Version::V2, &abort(None), &asserted).0,
+        "SIGABRT assert | ledger::post"
+    );
+    // A fault of the processor has no reporter.
+    let fault = ["abort", "app::fail", "ledger::post"];
+    assert_eq!(
+        find(Version::V2, &null_read(), &fault),
+        find(Version::V1, &null_read(), &fault)
+    );
+    // Nothing is known beyond the reporter.
+    let (signature, _) = find(Version::V2, &abort(None), &["abort", "main", "__libc_start_main"]);
+    assert_eq!(signature, "SIGABRT | main");
+    let names = ["abort", "app::fail", "lib.so+12"];
+    let grouping = group_with(Version::V2, &abort(None), &stack(&names), &RuleSet::default());
+    assert_eq!(
+        (&*grouping.signature, grouping.provisional),
+        ("SIGABRT | app::fail | lib.so", false)
+    );
+}
+
+#[test]
+fn versions_have_numbers_and_differences() {
+    for version in Version::ALL {
+        assert_eq!(Version::try_from(version.number()), Ok(*version));
+        assert_eq!(version.differences().is_empty(), *version == Version::V1);
+    }
+    assert!(Version::try_from(99).is_err());
+}

@@ -177,8 +177,15 @@ impl<'a> Walk<'a> {
         true
     }
 
-    /// Walks from the innermost frame to the first one of the program.
-    pub fn run(&mut self, is_raised: bool) {
+    /// Returns whether a function raised the signal by a direct call.
+    fn is_reporter(&self, at: usize) -> bool {
+        let called = at.checked_sub(1).and_then(|inner| self.names[inner].function());
+        called.is_some_and(lists::is_raising)
+    }
+
+    /// Walks from the innermost frame to the first one of the program. With `keeps_reporter`, a
+    /// function of the program that raised the signal itself is kept, and the walk goes on.
+    pub fn run(&mut self, is_raised: bool, keeps_reporter: bool) {
         self.collapse_recursion();
         let open = self.open();
         self.decide(open.iter().skip(MAX_CONSIDERED).copied(), &Decision::BeyondLimit);
@@ -186,9 +193,14 @@ impl<'a> Walk<'a> {
         let start = if is_raised { self.start(open) } else { 0 };
         self.decide(open[..start].iter().copied(), &Decision::WithinSentinel);
         let mut walked = open[start..].iter().copied();
+        let mut has_reporter = !keeps_reporter;
         for at in walked.by_ref() {
             let decision = match (&self.names[at], self.known[at]) {
                 (FrameName::Module(_), _) => Decision::ModuleOnly,
+                (_, None) if !has_reporter && self.is_reporter(at) => {
+                    has_reporter = true;
+                    Decision::Reporter
+                }
                 (_, None) => Decision::End,
                 (_, Some(known)) => match known.role {
                     Role::Sentinel => Decision::Sentinel,
@@ -196,9 +208,11 @@ impl<'a> Walk<'a> {
                     Role::Prefix => Decision::Prefix,
                 },
             };
-            self.has_end = decision == Decision::End;
+            let is_end = decision == Decision::End;
+            // The program's own function is known, even if its caller is not.
+            self.has_end |= is_end || decision == Decision::Reporter;
             self.decisions[at] = Some(decision);
-            if self.has_end {
+            if is_end {
                 break;
             }
         }
