@@ -13,3 +13,6 @@ pub mod route;
 pub mod routes;
 pub mod site;
 pub mod symbols;
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ pub mod health;
 pub mod heartbeat;
 pub mod json;
 pub mod reports;
+pub mod rules;
 pub mod tokens;
 pub mod uploads;
 pub mod whoami;

@@ -12,6 +12,7 @@ pub mod error;
 pub mod group;
 mod group_parts;
 mod group_view;
+pub mod grouping;
 pub mod groups;
 mod icons;
 pub mod layout;

@@ -1,6 +1,6 @@
 //! The table of all routes, from which the router and the OpenAPI document come.
 
-use super::api::{crashes, groups, health, heartbeat, reports, tokens, uploads, whoami};
+use super::api::{crashes, groups, health, heartbeat, reports, rules, tokens, uploads, whoami};
 use super::failure::Failure;
 use super::route::Access::{Open, SignedIn, With};
 use super::route::{Route, guarded, route};
@@ -122,6 +122,48 @@ pub const ROUTES: &[Route] = &[
     ),
     route(
         "GET",
+        "/api/v1/rules",
+        With(Scope::Read),
+        "Lists the rules of the grouping.",
+        || get(rules::list),
+    ),
+    route(
+        "POST",
+        "/api/v1/rules",
+        With(Scope::Admin),
+        "Adds a rule of the grouping.",
+        || post(rules::add),
+    ),
+    route(
+        "POST",
+        "/api/v1/rules/try",
+        With(Scope::Read),
+        "Tries a change of the rules on past crashes.",
+        || post(rules::try_change),
+    ),
+    route(
+        "DELETE",
+        "/api/v1/rules/{id}",
+        With(Scope::Admin),
+        "Deletes a rule of the grouping.",
+        || delete(rules::remove),
+    ),
+    route(
+        "GET",
+        "/api/v1/grouping",
+        With(Scope::Read),
+        "Returns the version of the grouping, and what the one beside it would change.",
+        || get(rules::grouping),
+    ),
+    route(
+        "POST",
+        "/api/v1/grouping",
+        With(Scope::Admin),
+        "Computes another version of the grouping beside, replaces the version, or ends this.",
+        || post(rules::change_grouping),
+    ),
+    route(
+        "GET",
         "/api/v1/tokens",
         With(Scope::Admin),
         "Lists tokens, without their secrets.",
@@ -223,6 +265,48 @@ pub const PAGES: &[Route] = &[
         With(Scope::Admin),
         "Revokes a token.",
         || post(site::settings::revoke_token),
+    ),
+    route(
+        "GET",
+        "/settings/rules",
+        With(Scope::Admin),
+        "Shows the rules and the versions of the grouping.",
+        || get(site::rules::page),
+    ),
+    route(
+        "POST",
+        "/settings/rules",
+        With(Scope::Admin),
+        "Adds a rule of the grouping.",
+        || post(site::rules::add),
+    ),
+    route(
+        "POST",
+        "/settings/rules/try",
+        With(Scope::Admin),
+        "Tries a change of the rules on past crashes.",
+        || post(site::rules::try_rule),
+    ),
+    route(
+        "GET",
+        "/settings/rules/state",
+        With(Scope::Admin),
+        "Returns how far past crashes are grouped again.",
+        || get(site::rules::state),
+    ),
+    route(
+        "POST",
+        "/settings/rules/{id}/delete",
+        With(Scope::Admin),
+        "Deletes a rule of the grouping.",
+        || post(site::rules::delete),
+    ),
+    route(
+        "POST",
+        "/settings/grouping",
+        With(Scope::Admin),
+        "Changes the version of the grouping.",
+        || post(site::rules::change_version),
     ),
     route(
         "POST",

@@ -5,6 +5,7 @@ mod deploy;
 mod links;
 mod privacy;
 mod push;
+mod rules;
 mod server;
 mod sources;
 mod symbols;

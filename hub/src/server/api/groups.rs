@@ -4,6 +4,7 @@ use super::json::{Body, Parameters};
 use crate::clock;
 use crate::database::groups::GroupRow;
 use crate::database::listing::{GroupFilter, GroupOrder};
+use crate::database::next_groups::ComparedGroup;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::ingest::act::act;
@@ -13,6 +14,9 @@ use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// The most groups of each kind in a comparison of versions.
+const COMPARED: i64 = 100;
 
 /// The parameters of a list of groups.
 #[derive(Debug, Default, Deserialize)]
@@ -74,6 +78,8 @@ pub struct GroupView {
     id: String,
     title: String,
     signature: String,
+    /// The version of the signature.
+    grouping_version: i64,
     provisional: bool,
     service: String,
     signal: i64,
@@ -88,6 +94,40 @@ pub struct GroupView {
     hosts: i64,
     bundles: i64,
     link: String,
+    /// The same crashes by the version of the grouping that is computed beside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<NextView>,
+}
+
+/// The groups of a group's crashes by another version of the grouping.
+#[derive(Serialize)]
+struct NextView {
+    version: i64,
+    switch_at: String,
+    /// The groups that the crashes would have.
+    groups: Vec<ComparedView>,
+    /// Other groups that would become one with this one, or with a part of it.
+    merged_with: Vec<ComparedView>,
+}
+
+/// A group before or after a change of versions.
+#[derive(Serialize)]
+struct ComparedView {
+    id: String,
+    title: String,
+    signature: String,
+    reports: i64,
+}
+
+impl From<ComparedGroup> for ComparedView {
+    fn from(group: ComparedGroup) -> Self {
+        Self {
+            id: group.id,
+            title: group.title,
+            signature: group.signature,
+            reports: group.reports,
+        }
+    }
 }
 
 impl GroupView {
@@ -97,6 +137,7 @@ impl GroupView {
             id: group.id,
             title: group.title,
             signature: group.signature,
+            grouping_version: group.grouping_version,
             provisional: group.is_provisional,
             service: group.service,
             signal: group.signal,
@@ -110,6 +151,7 @@ impl GroupView {
             reports: group.reports,
             hosts: group.hosts,
             bundles: group.bundles,
+            next: None,
         }
     }
 }
@@ -160,5 +202,17 @@ pub async fn change_state(
 /// Fails if there is no such group, or the database fails.
 pub async fn one(State(hub): State<Arc<Hub>>, Path(id): Path<String>) -> Result<Json<GroupView>> {
     let group = hub.database.group(&id).await?;
-    Ok(Json(GroupView::new(&hub, group)))
+    let policy = hub.database.grouping_policy().await?;
+    let mut view = GroupView::new(&hub, group);
+    if let Some(next) = policy.next {
+        let groups = hub.database.next_groups_of(&view.id, COMPARED).await?;
+        let merged_with = hub.database.merged_with(&view.id, COMPARED).await?;
+        view.next = Some(NextView {
+            version: next.version.number(),
+            switch_at: clock::iso_date(next.switch_at),
+            groups: groups.into_iter().map(ComparedView::from).collect(),
+            merged_with: merged_with.into_iter().map(ComparedView::from).collect(),
+        });
+    }
+    Ok(Json(view))
 }

@@ -169,7 +169,7 @@ fn analyzed(view: &CrashPage, analysis: &Analysis) -> Markup {
         div class="columns crash" {
             div {
                 (parts::cause(analysis))
-                (stack::crashed(&analysis.crashed))
+                (stack::crashed(&analysis.crashed, &view.report.service, view.frame.viewer.as_ref()))
             }
             div {
                 (parts::last_lines(analysis))
@@ -187,6 +187,6 @@ fn analyzed(view: &CrashPage, analysis: &Analysis) -> Markup {
 fn not_analyzed(view: &CrashPage) -> Markup {
     html! {
         (crash_state::panel(&view.bundle, view.analysis_problem.as_deref(), &view.report.id.to_string()))
-        (stack::reported(&view.stack, view.report.frames_end.as_deref()))
+        (stack::reported(&view.stack, view.report.frames_end.as_deref(), &view.report.service, view.frame.viewer.as_ref()))
     }
 }

@@ -8,8 +8,8 @@ use super::trend::chart;
 use maud::{Markup, html};
 
 pub use super::group_view::{
-    BuildRow, Comment, CrashRow, CrashWay, ExplainedFrame, Explanation, GroupPage, KeyMove, OverValue,
-    SimilarGroup, StateChange,
+    BuildRow, Comment, CrashRow, CrashWay, ExplainedFrame, Explanation, GroupPage, KeyMove, NextSignatures,
+    OverValue, SimilarGroup, StateChange,
 };
 
 /// Returns the page.

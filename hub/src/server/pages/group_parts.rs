@@ -1,8 +1,8 @@
 //! The sections of the page of a group.
 
-use super::group_view::{CrashRow, CrashWay, ExplainedFrame, GroupPage, OverValue};
+use super::group_view::{CrashRow, CrashWay, ExplainedFrame, GroupPage, NextSignatures, OverValue};
 use super::layout::{chip, csrf};
-use super::text::{Ago, compact, number, percent, shown, shown_to};
+use super::text::{Ago, compact, number, percent, shown, shown_to, utc};
 use maud::{Markup, html};
 
 /// The most rows of a list on the page.
@@ -260,6 +260,32 @@ pub(super) fn explanation(view: &GroupPage) -> Markup {
                     " not count."
                 }
             }
+            @if let Some(next) = &explained.next { (next_signatures(next)) }
+        }
+    }
+}
+
+/// Returns what the version beside would change in this group.
+fn next_signatures(next: &NextSignatures) -> Markup {
+    html! {
+        h3 { "By version " (next.version) }
+        p class="dim" { "Version " (next.version) " replaces this one on " (utc(next.switch_at)) "." }
+        @match (next.groups.len(), next.merged_with.is_empty()) {
+            (0, _) => { p { "These crashes are not compared yet." } },
+            (1, true) => { p { "The group stays as it is, with this signature:" } },
+            (1, false) => { p { "The group becomes one with others, with this signature:" } },
+            (count, _) => { p { "The group is split into " (count) " groups with these signatures:" } },
+        }
+        ul class="plain" {
+            @for (signature, reports) in next.groups.iter().take(ROWS) {
+                li { code class="signature" { (shown(signature)) } span class="dim" { " " (number(*reports)) " reports" } }
+            }
+        }
+        @if !next.merged_with.is_empty() {
+            p { "These groups join it, or a part of it:" }
+            ul class="plain" {
+                @for (id, title) in next.merged_with.iter().take(ROWS) { li { a href={ "/g/" (id) } { (shown_to(title, 160)) } } }
+            }
         }
     }
 }
@@ -269,6 +295,7 @@ fn explained_frame(frame: &ExplainedFrame) -> Markup {
         li class=(if frame.kept_as.is_some() { "kept" } else { "dropped" }) {
             code { (shown_to(&frame.frame, 240)) }
             span class="tag" { (shown_to(&frame.reason, 60)) }
+            @if let Some(rule) = &frame.rule { div class="dim" { "rule " code { (shown_to(rule, 240)) } } }
             @if let Some(kept) = frame.kept_as.as_ref().filter(|kept| **kept != frame.frame) {
                 div class="dim" { "as " code { (shown_to(kept, 240)) } }
             }

@@ -115,6 +115,21 @@ pub struct Explanation {
     pub signature: String,
     /// The frames, innermost first.
     pub frames: Vec<ExplainedFrame>,
+    /// The same crashes by the version that is computed beside. `None`: there is none.
+    pub next: Option<NextSignatures>,
+}
+
+/// The groups of a group's crashes by another version of the signatures.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NextSignatures {
+    /// The version.
+    pub version: u32,
+    /// The time at which it replaces the other one.
+    pub switch_at: i64,
+    /// The groups by that version: signature and reports.
+    pub groups: Vec<(String, u64)>,
+    /// Other groups that would become one with this one, or with a part of it: id and title.
+    pub merged_with: Vec<(String, String)>,
 }
 
 /// A frame, and its part in the signature.
@@ -126,6 +141,8 @@ pub struct ExplainedFrame {
     pub kept_as: Option<String>,
     /// The reason: `prefix`, `irrelevant`, `end`, `after the end`, or a rule.
     pub reason: String,
+    /// The rule of a user that decided.
+    pub rule: Option<String>,
 }
 
 /// A way into a crash: the last distinct call edges before it.

@@ -1,4 +1,4 @@
-//! The settings: tokens, rules of grouping, alert channels, hosts and builds.
+//! The settings: tokens, alert channels, hosts and builds.
 
 use super::layout::{PageFrame, Section, Viewer, csrf, page};
 use super::text::{Ago, number, shown, shown_to};
@@ -16,10 +16,6 @@ pub struct SettingsPage {
     pub tokens: Vec<TokenRow>,
     /// The secret of a new token, which is shown once.
     pub new_secret: Option<String>,
-    /// The rules of grouping, in their order. `None`: this hub has the built-in rules only.
-    pub rules: Option<Vec<RuleRow>>,
-    /// The effect of a rule on past crashes, before it is saved.
-    pub trial: Option<Trial>,
     /// The alert channels.
     pub channels: Vec<ChannelRow>,
     /// The last deliveries, newest first.
@@ -47,32 +43,6 @@ pub struct TokenRow {
     pub last_used: Option<i64>,
     /// Whether it was revoked.
     pub is_revoked: bool,
-}
-
-/// A rule of grouping.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RuleRow {
-    /// The rule's id.
-    pub id: String,
-    /// The service. `None`: all services.
-    pub service: Option<String>,
-    /// The action: `group-by`, `ignore` or `ignore-up-to`.
-    pub action: String,
-    /// The pattern of functions.
-    pub pattern: String,
-    /// The author.
-    pub author: String,
-}
-
-/// The effect of a rule on past crashes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trial {
-    /// The tried rule.
-    pub rule: RuleRow,
-    /// The number of stack keys that were tried.
-    pub keys: u64,
-    /// The moves: title before, title after, reports.
-    pub moves: Vec<(String, String, u64)>,
 }
 
 /// An alert channel.
@@ -127,11 +97,10 @@ pub fn render(view: &SettingsPage) -> Markup {
     let content = html! {
         div class="headline" { h1 { "Settings" } }
         nav class="tabs" aria-label="Parts" {
-            a href="#tokens" { "Tokens" } @if view.rules.is_some() { a href="#rules" { "Grouping rules" } }
-            a href="#alerts" { "Alerts" } a href="#hosts" { "Hosts and builds" }
+            a href="#tokens" { "Tokens" } a href="#alerts" { "Alerts" } a href="#hosts" { "Hosts and builds" }
+            a href="/settings/rules" { "Grouping rules" }
         }
         (tokens(view, viewer))
-        @if let Some(found) = &view.rules { (rules(view, found, viewer)) }
         (alerts(view, viewer))
         (hosts(view))
     };
@@ -184,73 +153,6 @@ fn token_row(token: &TokenRow, viewer: Option<&Viewer>, now: i64) -> Markup {
                 @else {
                     form method="post" action={ "/settings/tokens/" (token.id) "/revoke" } { (csrf(viewer)) button type="submit" class="button small" { "Revoke" } }
                 }
-            }
-        }
-    }
-}
-
-fn rules(view: &SettingsPage, rules: &[RuleRow], viewer: Option<&Viewer>) -> Markup {
-    let tried = view.trial.as_ref().map(|trial| &trial.rule);
-    html! {
-        section class="panel" id="rules" {
-            h2 { "Grouping rules" }
-            p class="dim" { "Rules are read from top to bottom. " b { "ignore" } " drops a frame, " b { "ignore up to" } " drops a frame and all above it, and " b { "group by" } " ends the signature at a frame." }
-            @if rules.is_empty() { p class="none" { "Only the built-in rules hold." } }
-            @else {
-                div class="scroll" tabindex="0" role="region" aria-label="Grouping rules" {
-                    table class="list" {
-                        thead { tr { th scope="col" { "Action" } th scope="col" { "Functions" } th scope="col" { "Service" } th scope="col" { "Author" } th scope="col" { span class="spoken" { "Action" } } } }
-                        tbody {
-                            @for rule in rules.iter().take(ROWS) {
-                                tr {
-                                    td { (shown_to(&rule.action, 40)) }
-                                    td { code { (shown_to(&rule.pattern, 240)) } }
-                                    td { (shown_to(rule.service.as_deref().unwrap_or("all services"), 80)) }
-                                    td { (shown_to(&rule.author, 60)) }
-                                    td class="num" { form method="post" action={ "/settings/rules/" (rule.id) "/delete" } { (csrf(viewer)) button type="submit" class="button small" { "Delete" } } }
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-            @if let Some(trial) = &view.trial { (trial_result(trial, viewer)) }
-            form method="post" action="/settings/rules/try" class="row" {
-                (csrf(viewer))
-                label { span { "Action" } select name="action" {
-                    @for (action, label) in [("ignore", "ignore"), ("ignore-up-to", "ignore up to"), ("group-by", "group by")] {
-                        option value=(action) selected[tried.is_some_and(|rule| rule.action == action)] { (label) }
-                    }
-                } }
-                label class="grow" { span { "Functions, as a pattern" }
-                    input name="pattern" required maxlength="255" spellcheck="false" placeholder="bank::log::*" value=(shown(tried.map_or("", |rule| &rule.pattern)));
-                }
-                label { span { "Service" }
-                    input name="service" maxlength="255" placeholder="all" value=(shown(tried.and_then(|rule| rule.service.as_deref()).unwrap_or_default()));
-                }
-                button type="submit" class="button" { "Try on past crashes" }
-            }
-        }
-    }
-}
-
-fn trial_result(trial: &Trial, viewer: Option<&Viewer>) -> Markup {
-    html! {
-        div class="notice" role="status" {
-            p { b { "Trial" } ": of " (number(trial.keys)) " stacks, "
-                @if trial.moves.is_empty() { "none would move." } @else { (trial.moves.len()) " would move:" } }
-            ul class="plain" {
-                @for (from, to, reports) in trial.moves.iter().take(20) {
-                    li { (number(*reports)) " reports: " code { (shown_to(from, 120)) } " → " code { (shown_to(to, 120)) } }
-                }
-            }
-            @if trial.moves.len() > 20 { p class="dim" { "and " (trial.moves.len() - 20) " more" } }
-            form method="post" action="/settings/rules" {
-                (csrf(viewer))
-                input type="hidden" name="action" value=(shown(&trial.rule.action));
-                input type="hidden" name="pattern" value=(shown(&trial.rule.pattern));
-                input type="hidden" name="service" value=(shown(trial.rule.service.as_deref().unwrap_or_default()));
-                button type="submit" class="button primary" { "Save the rule" }
             }
         }
     }

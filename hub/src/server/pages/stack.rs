@@ -1,19 +1,58 @@
 //! Stacks on the page of a crash.
 
+use super::layout::{Viewer, csrf};
 use super::text::{compact, file_name, shown, shown_to};
 use crate::analysis::{Analysis, FrameView, StackView, ValueKind, is_library_source, is_system};
+use crate::grouping::rules::pattern_of;
 use crate::stack::Frame;
 use maud::{Markup, html};
 
 /// The number of frames that are not folded.
 const OPEN: usize = 24;
 
-/// Returns the stack of the crashed thread.
-pub(super) fn crashed(stack: &StackView) -> Markup {
+/// The frames of which a rule of grouping can be made: those that signatures consider.
+const RULED: usize = 40;
+
+/// Returns the stack of the crashed thread. An administrator can make rules of its frames.
+pub(super) fn crashed(stack: &StackView, service: &str, viewer: Option<&Viewer>) -> Markup {
+    let is_admin = viewer.is_some_and(|viewer| viewer.is_admin);
     html! {
         section class="panel" {
             h2 { "Stack" @if let Some(name) = &stack.name { " " span class="dim" { "thread " (shown_to(name, 60)) } } }
-            (frames(stack, true))
+            @if is_admin { (rule_form(service, viewer)) }
+            (frames(stack, true, if is_admin { RULED } else { 0 }))
+        }
+    }
+}
+
+/// Returns the form that the menus of all frames send.
+fn rule_form(service: &str, viewer: Option<&Viewer>) -> Markup {
+    html! {
+        form id="frame-rule" method="post" action="/settings/rules/try" {
+            (csrf(viewer))
+            input type="hidden" name="service" value=(shown_to(service, 255));
+        }
+    }
+}
+
+/// Returns the menu that makes a rule of a frame. The rule is tried before it is saved.
+fn rule_menu(frame: &Frame) -> Markup {
+    let Some(pattern) = pattern_of(frame) else {
+        return html! {};
+    };
+    html! {
+        details class="menu rule" {
+            summary { "Rule" }
+            div class="choices" {
+                p class="hint" { "A rule for " code { (shown_to(&pattern, 200)) } ", tried on past crashes before it is saved:" }
+                @for (action, label) in [
+                    ("group-by", "Group by this frame"),
+                    ("ignore", "Ignore this frame"),
+                    ("ignore-up-to", "Ignore up to this frame"),
+                ] {
+                    button type="submit" class="button" form="frame-rule" name="rule" value={ (action) " " (pattern) } { (label) }
+                }
+            }
         }
     }
 }
@@ -44,20 +83,20 @@ fn folded(thread: &StackView) -> Markup {
                 code { (shown_to(innermost.unwrap_or("no symbols"), 160)) }
                 span class="dim" { (compact(thread.instructions)) " instructions" }
             }
-            (frames(thread, false))
+            (frames(thread, false, 0))
         }
     }
 }
 
-fn frames(stack: &StackView, with_values: bool) -> Markup {
+fn frames(stack: &StackView, with_values: bool, ruled: usize) -> Markup {
     let open = stack.frames.len().min(OPEN);
     let (first, rest) = stack.frames.split_at(open);
     html! {
         @if stack.frames.is_empty() { p class="none" { "The stack is unknown." } }
-        ol class="frames" start="0" { @for frame in first { (frame_item(frame, with_values)) } }
+        ol class="frames" start="0" { @for (at, frame) in first.iter().enumerate() { (frame_item(frame, with_values, at < ruled)) } }
         @if !rest.is_empty() {
             details { summary { (rest.len()) " more frames" }
-                ol class="frames" start=(open) { @for frame in rest { (frame_item(frame, with_values)) } }
+                ol class="frames" start=(open) { @for (at, frame) in rest.iter().enumerate() { (frame_item(frame, with_values, at + open < ruled)) } }
             }
         }
         @if stack.more { p class="dim" { "The stack has more frames. " code { "backtrace" } " in the debugger shows them." } }
@@ -65,7 +104,7 @@ fn frames(stack: &StackView, with_values: bool) -> Markup {
     }
 }
 
-fn frame_item(view: &FrameView, with_values: bool) -> Markup {
+fn frame_item(view: &FrameView, with_values: bool, with_rule: bool) -> Markup {
     html! {
         li class=(if is_own(&view.frame) { "own" } else { "foreign" }) {
             (name(&view.frame))
@@ -74,6 +113,7 @@ fn frame_item(view: &FrameView, with_values: bool) -> Markup {
             @if view.tail_caller { span class="tag" title="The function ended by a jump to the frame above" { "tail call" } }
             @if view.bad_pointer { span class="tag warn" { "not code" } }
             (place(&view.frame))
+            @if with_rule { (rule_menu(&view.frame)) }
             @if with_values && !view.values.is_empty() {
                 @if is_own(&view.frame) { (values(view)) }
                 @else { details class="more" { summary class="dim" { "values " (view.values.len()) } (values(view)) } }
@@ -128,17 +168,25 @@ fn place(frame: &Frame) -> Markup {
 }
 
 /// Returns the stack of a report, which has no values.
-pub(super) fn reported(frames: &[Frame], end: Option<&str>) -> Markup {
+pub(super) fn reported(
+    frames: &[Frame],
+    end: Option<&str>,
+    service: &str,
+    viewer: Option<&Viewer>,
+) -> Markup {
+    let is_admin = viewer.is_some_and(|viewer| viewer.is_admin);
     html! {
         section class="panel" {
             h2 { "Stack " span class="dim" { "as the host reported it" } }
             @if frames.is_empty() { p class="none" { "The report has no stack." } }
+            @if is_admin && !frames.is_empty() { (rule_form(service, viewer)) }
             ol class="frames" start="0" {
-                @for frame in frames.iter().take(128) {
+                @for (at, frame) in frames.iter().take(128).enumerate() {
                     li class=(if is_own(frame) { "own" } else { "foreign" }) {
                         (name(frame))
                         @if frame.inlined { span class="tag" { "inlined" } }
                         (place(frame))
+                        @if is_admin && at < RULED { (rule_menu(frame)) }
                     }
                 }
             }

@@ -3,12 +3,12 @@
 use super::audit::{AuditEntry, AuditPage};
 use super::crash::{BundleState, CrashPage};
 use super::group::{
-    BuildRow, Comment, CrashRow, CrashWay, ExplainedFrame, Explanation, GroupPage, KeyMove, OverValue,
-    SimilarGroup, StateChange,
+    BuildRow, Comment, CrashRow, CrashWay, ExplainedFrame, Explanation, GroupPage, KeyMove, NextSignatures,
+    OverValue, SimilarGroup, StateChange,
 };
 use super::groups::{Filter, GroupRow, GroupsPage};
 use super::layout::{PageFrame, Viewer};
-use super::settings::{ChannelRow, DeliveryRow, HostRow, RuleRow, SettingsPage, TokenRow, Trial};
+use super::settings::{ChannelRow, DeliveryRow, HostRow, SettingsPage, TokenRow};
 use super::sign_in::SignInPage;
 use super::trend::Trend;
 use super::{audit, crash, error, group, groups, settings, sign_in};
@@ -17,6 +17,7 @@ use crate::stack::Frame;
 use backtrail_report::CrashReport;
 use std::collections::BTreeMap;
 
+mod grouping_pages;
 mod samples;
 
 /// Texts that a crash may control.
@@ -136,7 +137,14 @@ fn group_of(text: &str) -> GroupPage {
                 frame: text(),
                 kept_as: Some(text()),
                 reason: text(),
+                rule: Some(text()),
             }],
+            next: Some(NextSignatures {
+                version: 2,
+                switch_at: i64::MAX,
+                groups: vec![(text(), 3), (text(), 1)],
+                merged_with: vec![("3".to_owned(), text())],
+            }),
         },
         ways: vec![CrashWay {
             edges: vec![(text(), text())],
@@ -249,13 +257,6 @@ fn crash_of(text: &str, analysis: Option<Analysis>, bundle: BundleState) -> Cras
 
 fn settings_of(text: &str) -> SettingsPage {
     let text = || text.to_owned();
-    let rule = RuleRow {
-        id: "1".to_owned(),
-        service: Some(text()),
-        action: text(),
-        pattern: text(),
-        author: text(),
-    };
     SettingsPage {
         frame: frame(&text()),
         tokens: vec![TokenRow {
@@ -265,12 +266,6 @@ fn settings_of(text: &str) -> SettingsPage {
             ..TokenRow::default()
         }],
         new_secret: Some("bth_secret".to_owned()),
-        rules: Some(vec![rule.clone()]),
-        trial: Some(Trial {
-            rule,
-            keys: 1,
-            moves: vec![(text(), text(), 3)],
-        }),
         channels: vec![ChannelRow {
             name: text(),
             kind: text(),
@@ -374,14 +369,6 @@ fn empty_views_say_what_to_do() {
         group::render(&GroupPage::default())
             .into_string()
             .contains("No bundle with a history")
-    );
-    assert!(
-        settings::render(&SettingsPage {
-            rules: Some(Vec::new()),
-            ..SettingsPage::default()
-        })
-        .into_string()
-        .contains("Only the built-in rules")
     );
 }
 

@@ -41,6 +41,9 @@ fn address(action: &str, subject: &str) -> Option<String> {
     match action {
         "open" | "download" | "pin" | "unpin" => Some(format!("/c/{subject}")),
         "assign" | "comment" | "resolve" | "archive" | "reopen" => Some(format!("/g/{subject}")),
+        "add rule" | "delete rule" | "compare grouping" | "switch grouping" | "cancel grouping" => {
+            Some("/settings/rules".to_owned())
+        }
         _ => None,
     }
 }

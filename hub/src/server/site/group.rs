@@ -1,8 +1,8 @@
 //! The page of a group.
 
 use super::frame::frame;
-use super::groups::{encoded, head, short_title};
-use super::key_view::{cause, frames, place};
+use super::groups::{head, short_title};
+use super::key_view::{frames, grouping_of, place};
 use super::over_values::over_values;
 use crate::analysis::Analysis;
 use crate::clock;
@@ -10,17 +10,17 @@ use crate::database::builds::BuildRow as Build;
 use crate::database::group_page::BuildCounts;
 use crate::database::groups::GroupRow;
 use crate::database::listing::{CrashFilter, ListedCrash};
+use crate::database::rules::GroupingPolicy;
 use crate::database::stack_keys::StackKey;
 use crate::error::Result;
 use crate::grouping::normalize::normalize;
-use crate::grouping::rules::RuleSet;
-use crate::grouping::signature;
-use crate::grouping::{similar, ways};
+use crate::grouping::{Decision, similar, ways};
 use crate::hub::Hub;
+use crate::ingest::key_group::KeyGrouping;
 use crate::server::caller::Caller;
 use crate::server::pages::group::{
     self, BuildRow, Comment, CrashRow, CrashWay, ExplainedFrame, Explanation, GroupPage, KeyMove,
-    SimilarGroup, StateChange,
+    NextSignatures, SimilarGroup, StateChange,
 };
 use crate::server::pages::trend::Trend;
 use crate::stack::Frame;
@@ -68,10 +68,11 @@ pub async fn page(
     let running = database.hosts_of_services().await?;
     let last_bar = now.div_euclid(clock::HOUR * HOURS_OF_BAR);
     let first_hour = (last_bar + 1) * HOURS_OF_BAR - HOURS;
+    let policy = database.grouping_policy().await?;
     let view = GroupPage {
         frame: frame(&caller, &row.title),
         head: row.signature.split(" | ").next().unwrap_or_default().to_owned(),
-        place: keys.first().and_then(place),
+        place: keys.first().and_then(|key| place(key, &policy)),
         state: row.state_name.clone(),
         state_detail: row.undetermined.clone(),
         state_since: row.state_since,
@@ -91,7 +92,7 @@ pub async fn page(
         trend: trend(&hub, &row, &builds, first_hour).await?,
         values: over_values(&inside, &outside),
         builds: build_rows(&row, &builds, &counts),
-        explanation: explanation(&row, keys.first()),
+        explanation: explanation(&hub, &row, keys.first(), &policy).await?,
         ways: ways_into(&hub, &row.id).await?,
         similar: similar_groups(&hub, &row, keys.first()).await?,
         moves: moves(&hub, &row).await?,
@@ -137,12 +138,18 @@ async fn trend(hub: &Hub, row: &GroupRow, builds: &[Build], first_hour: i64) -> 
     })
 }
 
+/// Returns the address of the list of a service's groups with crashes of a build.
+fn address(service: &str, build: &str) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("service", service).append_pair("build", build);
+    format!("/?{}", query.finish())
+}
+
 fn build_rows(group: &GroupRow, builds: &[Build], counts: &BuildCounts) -> Vec<BuildRow> {
-    let service = encoded(&group.service);
     let row = |build: &Build| {
         let (reports, hosts) = counts.get(&build.build).copied().unwrap_or_default();
         BuildRow {
-            address: format!("/?service={service}&build={}", encoded(&build.build)),
+            address: address(&group.service, &build.build),
             build: build.build.clone(),
             first_ran: build.first_ran,
             reports,
@@ -154,30 +161,65 @@ fn build_rows(group: &GroupRow, builds: &[Build], counts: &BuildCounts) -> Vec<B
     builds.iter().map(row).collect()
 }
 
-fn explanation(row: &GroupRow, key: Option<&StackKey>) -> Explanation {
+async fn explanation(
+    hub: &Hub,
+    row: &GroupRow,
+    key: Option<&StackKey>,
+    policy: &GroupingPolicy,
+) -> Result<Explanation> {
     let mut explained = Explanation {
         version: u32::try_from(row.grouping_version).unwrap_or_default(),
         signature: row.signature.clone(),
         frames: Vec::new(),
+        next: next_signatures(hub, row, policy).await?,
     };
     let Some(key) = key else {
-        return explained;
+        return Ok(explained);
     };
-    let stack = frames(key);
-    let grouping = signature::group(&cause(key), stack, &RuleSet::default());
+    let KeyGrouping { grouping, frames } = grouping_of(key, row.grouping_version, policy);
+    let rules = policy.rules(&key.service).rules();
+    let rule_of = |decision: &Decision| match decision {
+        Decision::Ignored { rule } | Decision::IgnoredUpTo { rule } | Decision::GroupedBy { rule } => {
+            rules.get(rule.checked_sub(1)?).map(ToString::to_string)
+        }
+        _ => None,
+    };
     explained.frames = grouping
         .decisions
         .iter()
         .map(|decision| {
-            let frame = stack.get(decision.frame);
+            let frame = frames.get(decision.frame);
             ExplainedFrame {
                 frame: frame.map(shown).unwrap_or_default(),
                 kept_as: decision.decision.is_kept().then(|| decision.name.clone()),
                 reason: decision.decision.sentence(),
+                rule: rule_of(&decision.decision),
             }
         })
         .collect();
-    explained
+    Ok(explained)
+}
+
+/// Returns the groups of a group's crashes by the version beside, if there is one.
+async fn next_signatures(
+    hub: &Hub,
+    row: &GroupRow,
+    policy: &GroupingPolicy,
+) -> Result<Option<NextSignatures>> {
+    let Some(next) = policy.next else {
+        return Ok(None);
+    };
+    let groups = hub.database.next_groups_of(&row.id, ROWS).await?;
+    let others = hub.database.merged_with(&row.id, ROWS).await?;
+    Ok(Some(NextSignatures {
+        version: u32::try_from(next.version.number()).unwrap_or_default(),
+        switch_at: next.switch_at,
+        groups: groups
+            .into_iter()
+            .map(|group| (group.signature, group.reports.unsigned_abs()))
+            .collect(),
+        merged_with: others.into_iter().map(|group| (group.id, group.title)).collect(),
+    }))
 }
 
 /// Returns a frame as a person reads it.

@@ -55,6 +55,7 @@ pub async fn page(
         .series(&ids, 1, now.div_euclid(clock::HOUR) - 23)
         .await?;
     let keys = hub.database.largest_keys(&ids).await?;
+    let policy = hub.database.grouping_policy().await?;
     let services = hub.database.services().await?;
     let running = hub.database.hosts_of_services().await?;
     let mut frame = frame(&caller, "Crashes");
@@ -70,7 +71,7 @@ pub async fn page(
                 };
                 let (day, month) = (series(&hours, 24), series(&days, 28));
                 let hosts = running.get(&row.service).copied();
-                let place = keys.get(&row.id).and_then(place);
+                let place = keys.get(&row.id).and_then(|key| place(key, &policy));
                 GroupRow {
                     place,
                     ..group_row(row, day, month, hosts)

@@ -1,16 +1,24 @@
-//! A stack key as pages show it: its frames, its cause and its place in the source.
+//! A stack key as pages show it: its grouping, its frames and its place in the source.
 
+use crate::database::rules::GroupingPolicy;
 use crate::database::stack_keys::StackKey;
-use crate::grouping::cause::{CrashCause, CrashFacts};
-use crate::grouping::rules::RuleSet;
-use crate::grouping::signature;
+use crate::grouping::signature::Version;
+use crate::ingest::key_group::{self, KeyGrouping};
 use crate::stack::Frame;
+
+/// Returns the grouping of a key by the rules of now, and by the version of its group.
+#[must_use]
+pub fn grouping_of<'a>(key: &'a StackKey, version: i64, policy: &GroupingPolicy) -> KeyGrouping<'a> {
+    // A group of a newer hub is explained by the version that this one has.
+    let version = Version::try_from(version).unwrap_or(policy.version);
+    key_group::grouping_of(key, version, policy.rules(&key.service))
+}
 
 /// Returns file and line of the innermost frame that has them and is a part of the signature.
 #[must_use]
-pub fn place(key: &StackKey) -> Option<String> {
-    let grouping = signature::group(&cause(key), frames(key), &RuleSet::default());
-    let kept = grouping.kept().filter_map(|kept| frames(key).get(kept.frame));
+pub fn place(key: &StackKey, policy: &GroupingPolicy) -> Option<String> {
+    let KeyGrouping { grouping, frames } = grouping_of(key, policy.version.number(), policy);
+    let kept = grouping.kept().filter_map(|kept| frames.get(kept.frame));
     let mut places = kept.filter_map(|frame| {
         let file = frame.file.as_deref()?;
         let name = file.rsplit('/').next().unwrap_or(file);
@@ -23,19 +31,4 @@ pub fn place(key: &StackKey) -> Option<String> {
 #[must_use]
 pub fn frames(key: &StackKey) -> &[Frame] {
     key.frames.as_deref().unwrap_or(&key.addresses)
-}
-
-/// Returns the cause as the last analysis found it.
-#[must_use]
-pub fn cause(key: &StackKey) -> CrashCause {
-    let stored = key
-        .cause
-        .as_deref()
-        .and_then(|text| serde_json::from_str(text).ok());
-    stored.unwrap_or_else(|| {
-        CrashCause::of(&CrashFacts {
-            signal: i32::try_from(key.signal).unwrap_or_default(),
-            ..CrashFacts::default()
-        })
-    })
 }

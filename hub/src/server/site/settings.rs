@@ -105,8 +105,6 @@ async fn render(hub: &Hub, caller: &Caller, new_secret: Option<String>) -> Resul
         frame: frame(caller, "Settings"),
         tokens: tokens.into_iter().map(token).collect(),
         new_secret,
-        rules: None,
-        trial: None,
         channels: hub.config.alert.iter().map(channel_row).collect(),
         deliveries: deliveries(hub).await?,
         hosts: hosts.into_iter().map(host).collect(),

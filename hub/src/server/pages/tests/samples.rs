@@ -457,9 +457,11 @@ fn sample_explanation() -> Explanation {
         frame: frame.to_owned(),
         kept_as: kept.map(str::to_owned),
         reason: reason.to_owned(),
+        rule: None,
     };
     Explanation {
         version: 1,
+        next: None,
         signature: "SIGSEGV read | balance_of | post_entry | Ledger::commit".to_owned(),
         frames: vec![
             explained("__memcpy_avx_unaligned_erms", Some("memcpy"), "prefix"),

@@ -1,0 +1,3 @@
+//! Requests to a whole router, without a socket.
+
+mod grouping;
