@@ -137,6 +137,8 @@ fn send_bundle(
         });
         match uploaded {
             Ok(()) => Ok(Some(size)),
+            // Another push sent the bundle.
+            Err(Error::Refused { code: 409, .. }) => Ok(None),
             Err(Error::Refused { .. }) if !is_wanted => Ok(None),
             Err(error) => Err(error),
         }

@@ -308,6 +308,23 @@ fn upload_survives_every_fault() {
 }
 
 #[test]
+fn upload_that_the_hub_took_is_done() {
+    // The answer to the last bytes is lost, and the hub has checked the file since.
+    let faults = [
+        Fault::None,
+        Fault::Status(500, ""),
+        Fault::Forget,
+        Fault::Status(409, ""),
+    ];
+    let hub = Hub::start(&faults);
+    hub.upload(b"abc", None).unwrap();
+    assert!(hub.state().faults.is_empty());
+    let hub = Hub::start(&[Fault::Status(409, "")]);
+    let refused = hub.upload(b"abc", None);
+    assert!(matches!(refused, Err(Error::Refused { code: 409, .. })));
+}
+
+#[test]
 fn upload_resumes_where_the_hub_is() {
     let hub = Hub::start(&[]);
     let content = content();

@@ -19,6 +19,8 @@ pub const MAX_PIECE: u64 = 8 << 20;
 const MAX_FAILURES: u32 = 5;
 /// The most times that an upload is created, because the hub no longer had it.
 const MAX_CREATIONS: u32 = 3;
+/// The status for an upload of a file that the hub has.
+const PRESENT: u16 = 409;
 /// The pause after the first failure. Each further one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause that the hub may request. A longer one ends the upload for now.
@@ -142,6 +144,8 @@ impl HubClient {
                     }
                     continue;
                 }
+                // The hub has taken the whole upload, and its answer was lost.
+                Failed::Other(Error::Refused { code: PRESENT, .. }) if creations > 0 => return Ok(()),
                 Failed::Offset(error) => error,
                 Failed::Other(error) if error.is_temporary() => error,
                 Failed::Other(error) => return Err(error),

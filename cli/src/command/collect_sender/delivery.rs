@@ -292,6 +292,8 @@ impl Delivery {
             ControlFlow::Continue(())
         });
         match uploaded {
+            // An earlier sender was killed after the last byte.
+            Err(Error::Refused { code: 409, .. }) => Ok(()),
             // The report is counted, and the hub does not want the bundle any more.
             Err(error @ Error::Refused { .. }) => {
                 log(&format!("the hub has crash {crash} without its bundle: {error}"));
