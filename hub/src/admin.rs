@@ -6,6 +6,7 @@ pub mod gc;
 pub mod maintain;
 pub mod rebuild;
 pub mod retention;
+pub mod rows;
 
 #[cfg(test)]
 mod tests;

@@ -29,6 +29,9 @@ use crate::error::{Error, Result};
 use running_hosts::KeptCounts;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{Any, AnyPool, Executor, Transaction};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -77,6 +80,8 @@ pub enum Kind {
 #[derive(Clone, Debug)]
 pub struct Database {
     kind: Kind,
+    /// The log of SQLite, whose latest changes a power cut may take.
+    log: Option<PathBuf>,
     write: AnyPool,
     read: AnyPool,
     running: KeptCounts,
@@ -114,8 +119,14 @@ impl Database {
                 (pool.clone(), pool)
             }
         };
+        let log = sqlite_file(address).map(|path| {
+            let mut name = path.into_os_string();
+            name.push("-wal");
+            PathBuf::from(name)
+        });
         let database = Self {
             kind,
+            log,
             write,
             read,
             running: KeptCounts::default(),
@@ -177,11 +188,41 @@ impl Database {
         }
     }
 
+    /// Makes all committed changes outlive a power cut. PostgreSQL does so by itself, and the journal
+    /// does so for reports.
+    ///
+    /// # Errors
+    /// Fails if the log of SQLite cannot be flushed to the disk.
+    pub async fn flush(&self) -> Result<()> {
+        let Some(log) = self.log.clone() else {
+            return Ok(());
+        };
+        let flushed = tokio::task::spawn_blocking(move || match File::open(&log) {
+            Ok(file) => file.sync_all(),
+            // All changes are in the database itself.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        });
+        let flushed = flushed
+            .await
+            .unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        flushed.map_err(Error::system("flush the database"))
+    }
+
     /// Closes all connections.
     pub async fn close(&self) {
         self.write.close().await;
         self.read.close().await;
     }
+}
+
+/// Returns the file of an address of SQLite.
+#[must_use]
+pub fn sqlite_file(address: &str) -> Option<PathBuf> {
+    let path = address.strip_prefix("sqlite:")?;
+    let path = path.strip_prefix("//").unwrap_or(path);
+    let path = path.split_once('?').map_or(path, |(path, _)| path);
+    Some(PathBuf::from(path))
 }
 
 /// Returns the options of connections to SQLite.

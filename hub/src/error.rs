@@ -16,12 +16,12 @@ pub enum Error {
     #[error("cannot bring the database up to date: {0}")]
     Migration(#[from] sqlx::migrate::MigrateError),
     /// The object store failed.
-    #[error("the object store failed at {key}: {source}")]
+    #[error("the object store failed at {key}: {reason}")]
     Object {
         /// The object's key.
         key: String,
-        /// The reason.
-        source: object_store::Error,
+        /// The reason, without the server's XML.
+        reason: String,
     },
     /// The database names an object that does not exist.
     #[error("{row} names the object {key}, which is missing; restore it from a backup")]

@@ -10,10 +10,9 @@ use crate::ingest::journal::{self, Journal};
 use crate::ingest::outbox::Outbox;
 use crate::ingest::record::Recorder;
 use crate::objects::Objects;
+use crate::objects::bucket::{self, BucketAddress};
 use crate::server::rate::Rates;
 use crate::symbols::upstream::Upstream;
-use object_store::aws::AmazonS3Builder;
-use object_store::prefix::PrefixStore;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -140,34 +139,16 @@ impl Hub {
 /// Opens the configured object store.
 ///
 /// # Errors
-/// Fails if the directory cannot be created or the address of the bucket is malformed.
+/// Fails if the directory cannot be created or the bucket cannot be opened.
 pub fn open_objects(config: &Config) -> Result<Objects> {
     let Some(address) = &config.objects else {
         return Objects::directory(&config.data.join("objects"));
     };
-    let malformed = || Error::Configuration(format!("\"{address}\" is no bucket; use s3://BUCKET/PREFIX"));
-    let place = address.strip_prefix("s3://").ok_or_else(malformed)?;
-    let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
-    if bucket.is_empty() {
-        return Err(malformed());
-    }
-    let mut builder = AmazonS3Builder::from_env()
-        .with_bucket_name(bucket)
-        .with_allow_http(config.s3.allow_http);
-    if let Some(endpoint) = &config.s3.endpoint {
-        builder = builder.with_endpoint(endpoint);
-    }
-    if let Some(region) = &config.s3.region {
-        builder = builder.with_region(region);
-    }
-    let store = builder.build().map_err(|source| Error::Object {
-        key: address.clone(),
-        source,
+    let store = bucket::open(&BucketAddress {
+        url: address,
+        endpoint: config.s3.endpoint.as_deref(),
+        region: config.s3.region.as_deref(),
+        allow_http: config.s3.allow_http,
     })?;
-    let prefix = prefix.trim_end_matches('/');
-    Ok(if prefix.is_empty() {
-        Objects::bucket(Arc::new(store))
-    } else {
-        Objects::bucket(Arc::new(PrefixStore::new(store, prefix)))
-    })
+    Ok(Objects::bucket(store))
 }

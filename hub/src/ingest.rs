@@ -15,6 +15,7 @@ pub mod regroup_all;
 pub mod rules;
 pub mod samples;
 pub mod states;
+pub mod stored_crash;
 pub mod take_over;
 pub mod tick;
 pub mod upload;

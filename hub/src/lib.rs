@@ -48,6 +48,7 @@ pub mod admin;
 pub mod analysis;
 pub mod clock;
 pub mod config;
+pub mod data_lock;
 pub mod database;
 pub mod error;
 pub mod grouping;

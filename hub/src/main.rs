@@ -7,6 +7,7 @@ use backtrail_hub::analysis::elf_file::ElfArguments;
 use backtrail_hub::analysis::repack::RepackArguments;
 use backtrail_hub::analysis::{self, AnalyzeArguments};
 use backtrail_hub::config::Config;
+use backtrail_hub::data_lock::DataLock;
 use backtrail_hub::database::Database;
 use backtrail_hub::error::{Error, Result};
 use backtrail_hub::hub::{Hub, open_objects};
@@ -103,7 +104,7 @@ fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_env("BACKTRAIL_LOG")
-                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,sqlx=warn")),
+                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,sqlx=warn,object_store=warn")),
         )
         .init();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -131,12 +132,18 @@ async fn run(arguments: Arguments) -> Result<()> {
             let hub = Hub::open(config).await?;
             let (removed, collected) = maintain::once(&hub).await?;
             eprintln!(
-                "removed {} reports, {} bundles of other reports, {} blobs with {} bytes, {} uploads",
-                removed.reports, removed.bundles, collected.blobs, collected.bytes, collected.uploads
+                "removed {} reports, {} bundles of other reports, {} blobs with {} bytes, {} uploads, {} chunks",
+                removed.reports,
+                removed.bundles,
+                collected.blobs,
+                collected.bytes,
+                collected.uploads,
+                collected.chunks
             );
             Ok(())
         }
         Command::RebuildIndex => {
+            let _lock = DataLock::take(&config.data)?;
             let objects = open_objects(&config)?;
             let rebuilt = rebuild::run(&config.database_url(), &config.data, &objects).await?;
             eprintln!(
@@ -155,7 +162,7 @@ async fn run(arguments: Arguments) -> Result<()> {
             Ok(())
         }
         Command::Restore { directory } => {
-            std::fs::create_dir_all(&config.data).map_err(Error::file("create", &config.data))?;
+            let _lock = DataLock::take(&config.data)?;
             let objects = open_objects(&config)?;
             let copied = backup::restore(&config.database_url(), &config.data, &objects, &directory).await?;
             eprintln!("restored {} objects with {} bytes", copied.objects, copied.bytes);

@@ -4,31 +4,39 @@
 //! |---|---|
 //! | `blobs/SHA256` | a module, a debug file, or a bundle without its modules |
 //! | `crashes/ID/crash.json` | the report and the list of blobs of one bundle |
+//! | `crashes/ID/removed.json` | the same of a bundle that was removed |
 //! | `crashes/ID/analysis.json` | what the child process read in the bundle |
 //! | `journal/DAY/HOUR/NAME.jsonl` | reports and first runs of builds, one JSON object a line |
-//! | `uploads/ID/NUMBER` | a part of an upload |
+//! | `uploads/ID/NAME` | a part of an upload |
 //! | `builds/BUILDID/NAME.json` | the description of a debug file that came without a bundle |
 //! | `chunks/SHA1` | a chunk of a debug file |
 
+pub mod bucket;
+
 use crate::error::{Error, Result};
 use bytes::Bytes;
-use futures_util::TryStreamExt;
+use futures_util::{Stream, TryStreamExt, stream};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
-use object_store::{
-    Attributes, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, WriteMultipart,
-};
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload, WriteMultipart};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 /// Files above this size are sent in parts, so that memory stays bounded.
 const PART: usize = 8 << 20;
 /// Parts of one file that are on their way at once.
 const PARTS_IN_FLIGHT: usize = 2;
+/// Attempts of a request that the store's own client does not repeat, because it cannot know
+/// whether the server did it.
+const ATTEMPTS: u32 = 4;
+/// The pause before the second attempt. Each further one doubles it.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The object store.
 #[derive(Clone, Debug)]
@@ -86,27 +94,6 @@ impl Objects {
         self.flush(key).await
     }
 
-    /// Writes an object if there is none of this key. Returns whether it was written.
-    ///
-    /// # Errors
-    /// Fails if the store fails.
-    pub async fn create(&self, key: &str, content: impl Into<Bytes>) -> Result<bool> {
-        let payload = PutPayload::from_bytes(content.into());
-        let options = PutOptions {
-            mode: PutMode::Create,
-            attributes: Attributes::default(),
-            ..PutOptions::default()
-        };
-        match self.store.put_opts(&Key::from(key), payload, options).await {
-            Ok(_) => {
-                self.flush(key).await?;
-                Ok(true)
-            }
-            Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
-            Err(error) => Err(failed(key)(error)),
-        }
-    }
-
     /// Stores a file by its content, and returns its SHA-256. A file that is there already is not
     /// sent again.
     ///
@@ -130,26 +117,46 @@ impl Objects {
         self.put_file_at(&key, path).await
     }
 
-    /// Sends a file in parts.
+    /// Sends a file: a small one at once, a large one in parts.
     async fn put_file_at(&self, key: &str, path: &Path) -> Result<()> {
+        let file = File::open(path).map_err(Error::file("open", path))?;
+        let size = file.metadata().map_err(Error::file("read", path))?.len();
+        if size <= PART as u64 {
+            let (_, content) = read_piece(file, path.to_owned()).await?;
+            return self.put(key, content).await;
+        }
+        drop(file);
+        let mut attempt = 1;
+        while let Err(error) = self.put_parts(key, path).await {
+            // The parts may be an object although the answer was lost.
+            if self.size(key).await.ok().flatten() == Some(size) {
+                break;
+            }
+            let is_last = attempt == ATTEMPTS || !matches!(error, Error::Object { .. });
+            if self.directory.is_some() || is_last {
+                return Err(error);
+            }
+            pause(&mut attempt).await;
+        }
+        self.flush(key).await
+    }
+
+    /// Sends a file in parts. The store removes the parts of a failed attempt.
+    async fn put_parts(&self, key: &str, path: &Path) -> Result<()> {
         let place = Key::from(key);
         let upload = self.store.put_multipart(&place).await.map_err(failed(key))?;
         let mut write = WriteMultipart::new_with_chunk_size(upload, PART);
-        let mut file = File::open(path).map_err(Error::file("open", path))?;
-        loop {
-            let (back, piece) = read_piece(file, path.to_owned()).await?;
-            if piece.is_empty() {
-                break;
-            }
-            file = back;
-            write
-                .wait_for_capacity(PARTS_IN_FLIGHT)
-                .await
-                .map_err(failed(key))?;
-            write.put(piece);
+        let mut sent = send_pieces(&mut write, key, path).await;
+        if sent.is_ok() {
+            sent = write.wait_for_capacity(0).await.map_err(failed(key));
+        }
+        if let Err(error) = sent {
+            // Parts without an object cost as much as one.
+            let _ = write.abort().await;
+            return Err(error);
         }
         write.finish().await.map_err(failed(key))?;
-        self.flush(key).await
+        Ok(())
     }
 
     /// Copies a file to an object of a key, and returns the number of bytes.
@@ -179,7 +186,7 @@ impl Objects {
     ///
     /// # Errors
     /// Fails if there is no such object, or the store fails.
-    pub async fn get_range(&self, key: &str, range: std::ops::Range<u64>) -> Result<Bytes> {
+    pub async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
         self.store
             .get_range(&Key::from(key), range)
             .await
@@ -192,18 +199,14 @@ impl Objects {
     /// Fails if the store or the file fails.
     pub async fn append_to(&self, key: &str, file: &mut tokio::fs::File) -> Result<Option<u64>> {
         use tokio::io::AsyncWriteExt;
-        let found = match self.store.get(&Key::from(key)).await {
-            Ok(found) => found,
-            Err(object_store::Error::NotFound { .. }) => return Ok(None),
-            Err(error) => return Err(failed(key)(error)),
+        let Some((size, content)) = self.stream(key).await? else {
+            return Ok(None);
         };
-        let mut size = 0;
-        let mut pieces = found.into_stream();
-        while let Some(piece) = pieces.try_next().await.map_err(failed(key))? {
+        let mut content = std::pin::pin!(content);
+        while let Some(piece) = content.try_next().await.map_err(failed(key))? {
             file.write_all(&piece)
                 .await
                 .map_err(Error::system("write a copy of an object"))?;
-            size += piece.len() as u64;
         }
         file.flush()
             .await
@@ -236,17 +239,13 @@ impl Objects {
     pub async fn stream_range(
         &self,
         key: &str,
-        range: std::ops::Range<u64>,
-    ) -> Result<Option<impl futures_util::Stream<Item = object_store::Result<Bytes>> + Send + 'static>> {
-        let options = GetOptions {
-            range: Some(range.into()),
-            ..GetOptions::default()
+        range: Range<u64>,
+    ) -> Result<Option<impl Stream<Item = object_store::Result<Bytes>> + Send + 'static>> {
+        let Some(size) = self.size(key).await? else {
+            return Ok(None);
         };
-        match self.store.get_opts(&Key::from(key), options).await {
-            Ok(found) => Ok(Some(found.into_stream())),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(failed(key)(error)),
-        }
+        let range = range.start.min(size)..range.end.min(size);
+        Ok(Some(pieces(self.store.clone(), Key::from(key), range)))
     }
 
     /// Returns the content of an object as a stream, with its size. `None`: there is none.
@@ -259,14 +258,13 @@ impl Objects {
     ) -> Result<
         Option<(
             u64,
-            impl futures_util::Stream<Item = object_store::Result<Bytes>> + Send + 'static,
+            impl Stream<Item = object_store::Result<Bytes>> + Send + 'static,
         )>,
     > {
-        match self.store.get(&Key::from(key)).await {
-            Ok(found) => Ok(Some((found.meta.size, found.into_stream()))),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(failed(key)(error)),
-        }
+        let Some(size) = self.size(key).await? else {
+            return Ok(None);
+        };
+        Ok(Some((size, pieces(self.store.clone(), Key::from(key), 0..size))))
     }
 
     /// Returns the size of an object. `None`: there is none.
@@ -286,14 +284,18 @@ impl Objects {
     /// # Errors
     /// Fails if the store fails.
     pub async fn delete(&self, key: &str) -> Result<()> {
-        match self.store.delete(&Key::from(key)).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(failed(key)(error)),
+        let mut attempt = 1;
+        loop {
+            match self.store.delete(&Key::from(key)).await {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => return Ok(()),
+                Err(_) if self.directory.is_none() && attempt < ATTEMPTS => pause(&mut attempt).await,
+                Err(error) => return Err(failed(key)(error)),
+            }
         }
     }
 
     /// Lists the objects below a prefix.
-    pub fn list(&self, prefix: &str) -> impl futures_util::Stream<Item = Result<Listed>> + Send + 'static {
+    pub fn list(&self, prefix: &str) -> impl Stream<Item = Result<Listed>> + Send + 'static {
         let owned = prefix.to_owned();
         self.store
             .list(Some(&Key::from(prefix)))
@@ -305,20 +307,109 @@ impl Objects {
             .map_err(move |error| failed(&owned)(error))
     }
 
-    /// Flushes an object of a local store, and its directory, to the disk.
+    /// Flushes an object of a local store, and the directories above it, to the disk.
     async fn flush(&self, key: &str) -> Result<()> {
-        let Some(directory) = &self.directory else {
+        let Some(directory) = self.directory.clone() else {
             return Ok(());
         };
         let path = directory.join(key);
         blocking(move || {
             let sync = |path: &Path| File::open(path).and_then(|file| file.sync_all());
             sync(&path).map_err(Error::file("flush", &path))?;
-            let parent = path.parent().unwrap_or(&path);
-            sync(parent).map_err(Error::file("flush", parent))
+            // Each of them may be new.
+            for parent in path
+                .ancestors()
+                .skip(1)
+                .take_while(|one| one.starts_with(&directory))
+            {
+                sync(parent).map_err(Error::file("flush", parent))?;
+            }
+            Ok(())
         })
         .await
     }
+
+    /// Removes files of a local store that were being written when a hub was killed before a time.
+    /// Returns their number. A bucket has a rule of its own for such parts.
+    ///
+    /// # Errors
+    /// Fails if a directory cannot be read or a file cannot be removed.
+    pub async fn remove_unfinished(&self, before: SystemTime) -> Result<u64> {
+        let Some(directory) = self.directory.clone() else {
+            return Ok(0);
+        };
+        blocking(move || {
+            let mut removed = 0;
+            let mut folders = vec![directory];
+            while let Some(folder) = folders.pop() {
+                let entries = fs::read_dir(&folder).map_err(Error::file("read", &folder))?;
+                for entry in entries.flatten() {
+                    let Ok(metadata) = entry.metadata() else { continue };
+                    if metadata.is_dir() {
+                        folders.push(entry.path());
+                    } else if is_unfinished(&entry.file_name().to_string_lossy())
+                        && metadata.modified().is_ok_and(|time| time < before)
+                    {
+                        let path = entry.path();
+                        fs::remove_file(&path).map_err(Error::file("remove", &path))?;
+                        removed += 1;
+                    }
+                }
+            }
+            Ok(removed)
+        })
+        .await
+    }
+}
+
+/// Returns whether a file of a local store has the name that it has before it is whole.
+fn is_unfinished(name: &str) -> bool {
+    name.rsplit_once('#')
+        .is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Reads a file, and adds its pieces to an object in parts.
+async fn send_pieces(write: &mut WriteMultipart, key: &str, path: &Path) -> Result<()> {
+    let mut file = File::open(path).map_err(Error::file("open", path))?;
+    loop {
+        let (back, piece) = read_piece(file, path.to_owned()).await?;
+        if piece.is_empty() {
+            return Ok(());
+        }
+        file = back;
+        write
+            .wait_for_capacity(PARTS_IN_FLIGHT)
+            .await
+            .map_err(failed(key))?;
+        write.put(piece);
+    }
+}
+
+/// Returns a range of an object in pieces. Each is a request of its own, so that a long transfer is
+/// no single request, which has a time limit.
+fn pieces(
+    store: Arc<dyn ObjectStore>,
+    key: Key,
+    range: Range<u64>,
+) -> impl Stream<Item = object_store::Result<Bytes>> + Send + 'static {
+    stream::try_unfold(range, move |left| {
+        let (store, key) = (store.clone(), key.clone());
+        async move {
+            if left.is_empty() {
+                return Ok(None);
+            }
+            let end = left.end.min(left.start + PART as u64);
+            let piece = store.get_range(&key, left.start..end).await?;
+            let next = left.start + piece.len() as u64..left.end;
+            Ok::<_, object_store::Error>((!piece.is_empty()).then_some((piece, next)))
+        }
+    })
+}
+
+/// Waits before the next attempt, and counts it.
+async fn pause(attempt: &mut u32) {
+    tokio::time::sleep(PAUSE * 2_u32.pow(*attempt)).await;
+    *attempt += 1;
 }
 
 /// Returns the key of a blob.
@@ -333,6 +424,12 @@ pub fn crash(id: &str) -> String {
     format!("crashes/{id}/crash.json")
 }
 
+/// Returns the key of the description of a crash whose bundle was removed.
+#[must_use]
+pub fn removed_crash(id: &str) -> String {
+    format!("crashes/{id}/removed.json")
+}
+
 /// Returns the key of the analysis of a crash.
 #[must_use]
 pub fn analysis(id: &str) -> String {
@@ -341,8 +438,8 @@ pub fn analysis(id: &str) -> String {
 
 /// Returns the key of a part of an upload.
 #[must_use]
-pub fn part(upload: &str, number: i64) -> String {
-    format!("uploads/{upload}/{number:08}")
+pub fn part(upload: &str, name: &str) -> String {
+    format!("uploads/{upload}/{name}")
 }
 
 /// Returns the key of a chunk of a debug file.
@@ -374,21 +471,26 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
 /// Fails if the file cannot be read.
 pub async fn digest_of(path: &Path) -> Result<(String, u64)> {
     let path = path.to_owned();
-    blocking(move || {
-        let mut file = File::open(&path).map_err(Error::file("open", &path))?;
-        let mut digest = Sha256::new();
-        let mut buffer = vec![0; 256 << 10];
-        let mut size = 0;
-        loop {
-            let read = file.read(&mut buffer).map_err(Error::file("read", &path))?;
-            if read == 0 {
-                return Ok((hexadecimal(&digest.finalize()), size));
-            }
-            digest.update(&buffer[..read]);
-            size += read as u64;
+    blocking(move || digest_of_file(&path)).await
+}
+
+/// Returns the SHA-256 and the size of a file, on a thread that may block.
+///
+/// # Errors
+/// Fails if the file cannot be read.
+pub fn digest_of_file(path: &Path) -> Result<(String, u64)> {
+    let mut file = File::open(path).map_err(Error::file("open", path))?;
+    let mut digest = Sha256::new();
+    let mut buffer = vec![0; 256 << 10];
+    let mut size = 0;
+    loop {
+        let read = file.read(&mut buffer).map_err(Error::file("read", path))?;
+        if read == 0 {
+            return Ok((hexadecimal(&digest.finalize()), size));
         }
-    })
-    .await
+        digest.update(&buffer[..read]);
+        size += read as u64;
+    }
 }
 
 /// Reads the next piece of a file. An empty one is the end.
@@ -416,7 +518,10 @@ pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send
 
 fn failed(key: &str) -> impl FnOnce(object_store::Error) -> Error {
     let key = key.to_owned();
-    move |source| Error::Object { key, source }
+    move |source| Error::Object {
+        key,
+        reason: bucket::reason(&source),
+    }
 }
 
 #[cfg(test)]
@@ -457,13 +562,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn created_objects_are_not_replaced() {
+    async fn absent_objects_are_no_error() {
         let folder = tempfile::tempdir().unwrap();
         let objects = Objects::directory(folder.path()).unwrap();
-        assert!(objects.create("journal/a", "one").await.unwrap());
-        assert!(!objects.create("journal/a", "two").await.unwrap());
+        objects.put("journal/a", "one").await.unwrap();
         assert_eq!(objects.get("journal/a").await.unwrap().unwrap(), "one");
         assert_eq!(objects.get("journal/b").await.unwrap(), None);
         objects.delete("journal/b").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn files_of_a_killed_hub_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let objects = Objects::directory(folder.path()).unwrap();
+        objects.put("blobs/a", "whole").await.unwrap();
+        fs::write(folder.path().join("blobs/b#1"), "part").unwrap();
+        let later = SystemTime::now() + Duration::from_secs(1);
+        let early = SystemTime::UNIX_EPOCH;
+        assert_eq!(objects.remove_unfinished(early).await.unwrap(), 0);
+        assert_eq!(objects.remove_unfinished(later).await.unwrap(), 1);
+        assert_eq!(objects.get("blobs/a").await.unwrap().unwrap(), "whole");
     }
 }

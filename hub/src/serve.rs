@@ -3,6 +3,8 @@
 use crate::access::Scope;
 use crate::admin::maintain;
 use crate::config::Config;
+use crate::data_lock::DataLock;
+use crate::database::Kind;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::ingest::{deliver, tick, worker};
@@ -32,7 +34,12 @@ pub async fn serve(mut config: Config) -> Result<()> {
         .map_err(Error::system("read the address of the socket"))?;
     // Links name the port that the system chose for port 0.
     config.listen = address;
+    let lock = DataLock::take(&config.data)?;
     let hub = Hub::open(config).await?;
+    if hub.database.kind() == Kind::Sqlite {
+        // Only this hub has jobs, and it has none yet.
+        hub.database.end_leases().await?;
+    }
     let scheme = if tls.is_some() { "https" } else { "http" };
     let mut term = signal(SignalKind::terminate()).map_err(Error::system("wait for signals"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::system("wait for signals"))?;
@@ -68,5 +75,6 @@ pub async fn serve(mut config: Config) -> Result<()> {
         let _ = task.await;
     }
     hub.database.close().await;
+    drop(lock);
     Ok(())
 }

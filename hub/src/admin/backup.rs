@@ -1,7 +1,7 @@
 //! Backups: people's decisions, a copy of the database, and all objects.
 
-use super::{decisions, rebuild};
-use crate::database::{Database, Kind};
+use super::{decisions, rebuild, rows};
+use crate::database::{Database, Kind, sqlite_file};
 use crate::error::{Error, Result};
 use crate::objects::Objects;
 use futures_util::TryStreamExt;
@@ -43,7 +43,7 @@ pub async fn backup(database: &Database, store: &Objects, directory: &Path) -> R
         .map_err(Error::file("create", directory))?;
     // The database is first: all objects that it names are there when they are copied.
     let lines = decisions::export(database).await?;
-    write_whole(&directory.join(DECISIONS), lines.as_bytes())?;
+    rebuild::write_whole(&directory.join(DECISIONS), lines.as_bytes())?;
     if database.kind() == Kind::Sqlite {
         let (path, part) = (directory.join(DATABASE), directory.join("hub.db.part"));
         remove_if_there(&part)?;
@@ -86,13 +86,6 @@ fn remove_if_there(path: &Path) -> Result<()> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
         _ => Ok(()),
     }
-}
-
-/// Writes a file as a whole or not at all.
-fn write_whole(path: &Path, content: &[u8]) -> Result<()> {
-    let part = path.with_extension("part");
-    fs::write(&part, content).map_err(Error::file("write", &part))?;
-    fs::rename(&part, path).map_err(Error::file("write", path))
 }
 
 /// Copies an object to a file. `None`: the object was deleted in between.
@@ -140,11 +133,14 @@ pub async fn restore(address: &str, data: &Path, store: &Objects, directory: &Pa
         }
     }
     let copy = directory.join(DATABASE);
-    if let (Some(path), true) = (rebuild::sqlite_file(address), copy.exists()) {
+    if let (Some(path), true) = (sqlite_file(address), copy.exists()) {
         for suffix in ["-wal", "-shm"] {
             remove_if_there(&PathBuf::from(format!("{}{suffix}", path.display())))?;
         }
         fs::copy(&copy, &path).map_err(Error::file("write", &path))?;
+        let database = Database::open(address).await?;
+        rows::forget_work(&database).await?;
+        database.close().await;
         eprintln!("restored the database");
         return Ok(copied);
     }

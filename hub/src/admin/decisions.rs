@@ -1,5 +1,6 @@
 //! People's decisions, as JSON lines: the part of the database that no object has.
 
+use super::rows;
 use crate::database::{Database, transact};
 use crate::error::{Error, Result};
 use serde_json::{Map, Value};
@@ -95,18 +96,41 @@ const REPORTS: Table = Table {
     filter: " WHERE pinned <> 0",
 };
 
+/// Bundles that were refused, with the reason.
+const REFUSED: Table = Table {
+    name: "refused",
+    texts: &["id", "bundle", "bundle_problem"],
+    numbers: &[],
+    filter: " WHERE bundle = 'refused'",
+};
+
+/// The tables whose rows are in the new index already, and get their decisions back.
+const UPDATED: [&Table; 4] = [&GROUPING, &GROUPS, &REPORTS, &REFUSED];
+
+impl Table {
+    /// Returns the name in the database.
+    fn sql_name(&self) -> &'static str {
+        if self.name == REFUSED.name {
+            REPORTS.name
+        } else {
+            self.name
+        }
+    }
+}
+
 /// Returns all decisions as JSON lines.
 ///
 /// # Errors
 /// Fails if the database fails.
 pub async fn export(database: &Database) -> Result<String> {
-    let mut lines = String::new();
-    for table in TABLES.iter().chain([&GROUPING, &GROUPS, &REPORTS]) {
+    // Before the states of groups, which change the rows of these.
+    let mut lines = rows::export(database, &rows::SETTLED).await?;
+    for table in TABLES.iter().chain(UPDATED) {
         let columns: Vec<_> = table.texts.iter().chain(table.numbers).copied().collect();
         let select = format!(
             "SELECT {} FROM {}{} ORDER BY id",
             columns.join(", "),
-            table.name,
+            table.sql_name(),
             table.filter
         );
         let rows = sqlx::query(AssertSqlSafe(select))
@@ -148,37 +172,47 @@ pub async fn import_grouping(database: &Database, lines: &str) -> Result<usize> 
 }
 
 async fn import_tables(database: &Database, lines: &str, is_in: impl Fn(&str) -> bool) -> Result<usize> {
-    let mut rows = Vec::new();
+    let (mut settled, mut found) = (Vec::new(), Vec::new());
     for (at, line) in lines.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
         let malformed = || Error::Invalid(format!("line {} of the decisions is malformed", at + 1));
         let mut value: Value = serde_json::from_str(line).map_err(|_| malformed())?;
+        if let Some((table, row)) = rows::read(&mut value).map_err(|()| malformed())? {
+            if is_in(table) {
+                settled.push((table, row));
+            }
+            continue;
+        }
         let name = value["table"].as_str().ok_or_else(malformed)?.to_owned();
-        let mut tables = TABLES.iter().chain([&GROUPING, &GROUPS, &REPORTS]);
+        let mut tables = TABLES.iter().chain(UPDATED);
         let table = tables.find(|table| table.name == name).ok_or_else(malformed)?;
         let Value::Object(row) = value["row"].take() else {
             return Err(malformed());
         };
         if is_in(table.name) {
-            rows.push((table, row));
+            found.push((table, row));
         }
     }
     transact!(database, connection => {
-        for (table, row) in &rows {
+        for (table, row) in &settled {
+            rows::insert(connection, table, row).await?;
+        }
+        for (table, row) in &found {
             import_row(connection, table, row).await?;
         }
-        Ok(rows.len())
+        Ok(found.len())
     })
 }
 
 async fn import_row(connection: &mut AnyConnection, table: &Table, row: &Map<String, Value>) -> Result<()> {
     let columns: Vec<_> = table.texts.iter().chain(table.numbers).copied().collect();
-    let is_update = matches!(table.name, "grouping_state" | "groups" | "reports");
+    let is_update = UPDATED.iter().any(|updated| updated.name == table.name);
     let statement = if is_update {
         let mut sets = Vec::new();
         for (at, column) in columns.iter().enumerate().skip(1) {
             sets.push(format!("{column} = ${}", at + 1));
         }
-        format!("UPDATE {} SET {} WHERE id = $1", table.name, sets.join(", "))
+        let name = table.sql_name();
+        format!("UPDATE {name} SET {} WHERE id = $1", sets.join(", "))
     } else {
         let places: Vec<_> = (1..=columns.len()).map(|at| format!("${at}")).collect();
         let (columns, places) = (columns.join(", "), places.join(", "));

@@ -3,11 +3,13 @@
 //! A blob is marked first, and deleted by a later run. A job that will use a blob removes its mark
 //! before it checks the object, see [`Database::reserve_blob`].
 
-use crate::clock::{DAY, HOUR};
+use crate::clock::{DAY, HOUR, SECOND};
 use crate::database::Database;
 use crate::database::reports::BundleState;
 use crate::error::{Error, Result};
+use crate::ingest::{stored_crash, upload};
 use crate::objects::{self, Objects};
+use crate::symbols::chunks;
 use futures_util::TryStreamExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -16,6 +18,10 @@ use std::time::{Duration, SystemTime};
 const YOUNG: i64 = DAY;
 /// The time between the mark of a blob and its deletion.
 const MARKED: i64 = HOUR;
+/// A minute.
+const MINUTE: i64 = 60 * SECOND;
+/// The age from which a deletion that was begun is known to be left to others.
+const ENDED: i64 = 10 * MINUTE;
 /// Uploads that are removed between two queries.
 const BATCH: i64 = 100;
 
@@ -32,8 +38,12 @@ pub struct Collected {
     pub uploads: u64,
     /// Parts of uploads that no row names.
     pub parts: u64,
+    /// Chunks of debug files whose life ended, or that no row names.
+    pub chunks: u64,
     /// Directories of work that was cut off.
     pub directories: u64,
+    /// Files of objects that were cut off.
+    pub unfinished: u64,
 }
 
 /// Removes garbage at a time.
@@ -43,18 +53,24 @@ pub struct Collected {
 pub async fn run(database: &Database, store: &Objects, data: &Path, now: i64) -> Result<Collected> {
     let mut collected = Collected::default();
     // A hub that ended left these.
-    for sha256 in database.doomed_blobs().await? {
+    for sha256 in database.doomed_blobs(now - ENDED).await? {
         delete_blob(database, store, &sha256).await?;
         collected.blobs += 1;
     }
+    database.end_reservations(now).await?;
     collect_blobs(database, store, now, &mut collected).await?;
     collect_crashes(database, store, now, &mut collected).await?;
     collect_uploads(database, store, now, &mut collected).await?;
+    collected.chunks = collect_chunks(database, store, now).await?;
     collected.directories = remove_work(&data.join("work")).await?;
+    let limit = SystemTime::now() - Duration::from_secs(24 * 3600);
+    collected.unfinished = store.remove_unfinished(limit).await?;
     Ok(collected)
 }
 
 async fn delete_blob(database: &Database, store: &Objects, sha256: &str) -> Result<()> {
+    // Rows that name the blob must not come back.
+    database.flush().await?;
     store.delete(&objects::blob(sha256)).await?;
     database.forget_doomed_blob(sha256).await
 }
@@ -97,10 +113,17 @@ async fn collect_crashes(
             continue;
         }
         let is_garbage = match database.report(report).await {
-            // The analysis of a removed bundle is kept for its page.
-            Ok(row) => {
-                name == "crash.json" && !matches!(row.bundle, BundleState::Stored | BundleState::Checking)
+            // The hub that removed the bundle has ended.
+            Ok(row) if name == "crash.json" && row.bundle == BundleState::Removed => {
+                stored_crash::note_removal(store, report).await?;
+                continue;
             }
+            // The analysis of a removed bundle is kept for its page and its group.
+            Ok(row) => match name {
+                "crash.json" => !matches!(row.bundle, BundleState::Stored | BundleState::Checking),
+                "removed.json" => row.bundle == BundleState::Stored,
+                _ => false,
+            },
             Err(Error::Absent(_)) => true,
             Err(error) => return Err(error),
         };
@@ -127,9 +150,7 @@ async fn collect_uploads(
                 continue;
             }
             removed += 1;
-            for number in 0..=upload.parts {
-                store.delete(&objects::part(&upload.id, number)).await?;
-            }
+            upload::remove_parts(store, &upload.id).await?;
         }
         collected.uploads += removed;
         if removed == 0 {
@@ -154,6 +175,23 @@ async fn collect_uploads(
         }
     }
     Ok(())
+}
+
+/// Removes expired chunks, and chunks that a killed hub wrote without a row.
+async fn collect_chunks(database: &Database, store: &Objects, now: i64) -> Result<u64> {
+    let mut removed = chunks::sweep(database, store, now).await?;
+    let mut listed = std::pin::pin!(store.list("chunks"));
+    while let Some(object) = listed.try_next().await? {
+        let Some(sha1) = object.key.strip_prefix("chunks/") else {
+            continue;
+        };
+        if object.changed > now - YOUNG || database.has_chunk(sha1).await? {
+            continue;
+        }
+        store.delete(&object.key).await?;
+        removed += 1;
+    }
+    Ok(removed)
 }
 
 /// Removes directories of jobs that a killed hub left.

@@ -4,6 +4,7 @@ use super::{gc, retention};
 use crate::clock;
 use crate::error::Result;
 use crate::hub::Hub;
+use crate::ingest::journal;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -12,6 +13,8 @@ use tokio::sync::watch;
 const INTERVAL: Duration = Duration::from_secs(600);
 /// The lease of the work: another hub does it no sooner.
 const LEASE: i64 = clock::HOUR;
+/// The lease of a look at the journal: shorter than the interval, so that one hub does the next.
+const REPLAY: i64 = 500 * clock::SECOND;
 
 /// Removes what is too old and what no row names, once.
 ///
@@ -24,12 +27,26 @@ pub async fn once(hub: &Hub) -> Result<(retention::Removed, gc::Collected)> {
     Ok((removed, collected))
 }
 
+/// Applies segments of the journal that another hub left when it ended. One hub does it.
+async fn apply_rest(hub: &Hub) -> Result<()> {
+    if hub.database.take_lease("journal", REPLAY).await? {
+        let segments = journal::replay_recent(&hub.database, &hub.objects, &hub.recorder).await?;
+        if segments > 0 {
+            tracing::info!("applied {segments} segments that another hub left");
+        }
+    }
+    Ok(())
+}
+
 /// Does so every hour until `end` is true, unless another hub does.
 pub async fn run(hub: Arc<Hub>, mut end: watch::Receiver<bool>) {
     while !*end.borrow() {
         tokio::select! {
             () = tokio::time::sleep(INTERVAL) => {}
             _ = end.changed() => return,
+        }
+        if let Err(error) = apply_rest(&hub).await {
+            tracing::error!("cannot apply the journal of other hubs: {error}");
         }
         let done = match hub.database.take_lease("maintenance", LEASE).await {
             Ok(true) => once(&hub).await.map(|(removed, collected)| {

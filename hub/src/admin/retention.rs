@@ -6,7 +6,8 @@ use crate::database::Database;
 use crate::error::Result;
 use crate::ingest::entry::{Entry, from_lines, to_lines};
 use crate::ingest::journal;
-use crate::objects::{self, Objects};
+use crate::ingest::stored_crash;
+use crate::objects::Objects;
 
 /// The keys whose reports are removed between two queries.
 const BATCH: i64 = 100;
@@ -48,8 +49,7 @@ pub async fn run(database: &Database, store: &Objects, retention: &Retention, no
         }
         removed.bundles += reports.len() as u64;
         for report in reports {
-            // The analysis stays, so that the page still has the stack.
-            store.delete(&objects::crash(&report)).await?;
+            stored_crash::note_removal(store, &report).await?;
         }
     }
     Ok(removed)
@@ -77,21 +77,29 @@ async fn shorten(database: &Database, store: &Objects, name: &str) -> Result<()>
         return Ok(());
     };
     let (entries, _) = from_lines(&lines);
-    let count = entries.len();
-    let mut kept = Vec::new();
+    let (mut kept, mut removed) = (Vec::new(), 0);
     for entry in entries {
-        let is_kept = match &entry {
-            Entry::Report { report, .. } => database.has_report(report.id.as_str()).await?,
-            Entry::Host { .. } | Entry::Run { .. } => true,
-        };
-        if is_kept {
-            kept.push(entry);
+        match entry {
+            Entry::Report { received, report } => {
+                if database.has_report(report.id.as_str()).await? {
+                    kept.push(Entry::Report { received, report });
+                    continue;
+                }
+                removed += 1;
+                let time = i64::try_from(report.time).unwrap_or(received);
+                let (service, build) = (report.service, report.build);
+                // Rows of builds outlive their reports.
+                if database.first_crash(&service, &build).await? == Some(time) {
+                    kept.push(Entry::FirstCrash { service, build, time });
+                }
+            }
+            other => kept.push(other),
         }
     }
     if kept.is_empty() {
         return store.delete(&key).await;
     }
-    if kept.len() < count {
+    if removed > 0 {
         store.put(&key, to_lines(&kept)).await?;
     }
     Ok(())

@@ -5,16 +5,21 @@ mod grouping;
 use super::{backup, decisions, gc, rebuild, retention};
 use crate::analysis::{Analysis, Cause, FrameView, Snapshot, StackView};
 use crate::clock::{self, DAY, HOUR, SECOND};
-use crate::config::Retention;
+use crate::config::{Limits, Retention};
+use crate::database::jobs::JobQueue;
 use crate::database::reports;
 use crate::database::tests::testing::TestDatabase;
-use crate::database::{Database, groups, stack_keys, transact};
-use crate::ingest::accept::{StoredCrash, StoredModule, store_rows};
+use crate::database::uploads::UploadKind;
+use crate::database::{Database, groups, stack_keys, symbols, transact};
+use crate::ingest::accept::store_rows;
 use crate::ingest::act::act;
 use crate::ingest::regroup::{self, Symbolized};
+use crate::ingest::stored_crash::{self, StoredCrash, StoredModule};
 use crate::ingest::tests::{TestHub, crash, id, symbolized};
+use crate::ingest::upload::{self, Wish};
 use crate::lifecycle::Action;
 use crate::objects::{self, Objects};
+use futures_util::TryStreamExt;
 use std::collections::BTreeMap;
 
 /// Returns an analysis of a crash in a function.
@@ -72,6 +77,8 @@ async fn store(hub: &TestHub, number: u64, function: &str) -> String {
     let stored = StoredCrash {
         report: serde_json::from_str(&row.report).unwrap(),
         received: row.received,
+        stored: clock::now(),
+        symbolized: None,
         reason: row.bundle_reason.clone(),
         bundle,
         size,
@@ -87,8 +94,7 @@ async fn store(hub: &TestHub, number: u64, function: &str) -> String {
     let analysis = analysis(function);
     let text = serde_json::to_vec(&analysis).unwrap();
     hub.objects.put(&objects::analysis(&report), text).await.unwrap();
-    let text = serde_json::to_vec(&stored).unwrap();
-    hub.objects.put(&objects::crash(&report), text).await.unwrap();
+    stored.write(&hub.objects, &report).await.unwrap();
     let symbolized = Symbolized::of(&analysis);
     let group: crate::Result<String> = transact!(hub.database, connection => {
         store_rows(connection, &report, &stored).await?;
@@ -176,6 +182,7 @@ async fn rebuilt_index_equals_the_index() {
         let hub = TestHub::new(&test);
         fill(&hub, clock::now()).await;
         let before = dump(&test.database).await;
+        let jobs = test.database.job_count().await.unwrap();
         test.database.close().await;
         let rebuilt = rebuild::run(&test.address, test.folder(), &hub.objects)
             .await
@@ -187,13 +194,8 @@ async fn rebuilt_index_equals_the_index() {
             assert_eq!(old, new, "{}", test.name());
         }
         assert_eq!(before.len(), after.len());
-        // Jobs of an earlier life announce nothing.
-        let sql = "SELECT COUNT(*) FROM jobs";
-        let jobs: i64 = sqlx::query_scalar(sql)
-            .fetch_one(database.reader())
-            .await
-            .unwrap();
-        assert_eq!(jobs, 0);
+        // Groups that were not announced yet will be.
+        assert_eq!(database.job_count().await.unwrap(), jobs, "{}", test.name());
         database.close().await;
     }
 }
@@ -316,13 +318,19 @@ async fn journal_of_expired_reports_is_shortened() {
                 .await
                 .unwrap();
         }
-        let before = dump_of(&test.database, &["report ", "blob ", "use ", "file "]).await;
+        // A resolved group is kept without reports, and a build without its first one.
+        let empty = "SELECT COUNT(*) FROM groups WHERE reports = 0 AND state = 'resolved'";
+        assert_eq!(hub.count(empty).await, 1);
+        let kinds = [
+            "report ", "blob ", "use ", "file ", "build ", "group ", "key ", "word ",
+        ];
+        let before = dump_of(&test.database, &kinds).await;
         test.database.close().await;
         rebuild::run(&test.address, test.folder(), &hub.objects)
             .await
             .unwrap();
         let database = Database::open(&test.address).await.unwrap();
-        let after = dump_of(&database, &["report ", "blob ", "use ", "file "]).await;
+        let after = dump_of(&database, &kinds).await;
         assert_eq!(after, before, "{}", test.name());
         database.close().await;
     }
@@ -369,19 +377,24 @@ async fn reserved_blobs_are_kept() {
                 .unwrap()
         };
         assert_eq!(run(later).await.blobs, 0);
-        hub.database.reserve_blob(&sha256).await.unwrap();
-        assert_eq!(run(later + 2 * HOUR).await.blobs, 0, "{}", test.name());
+        let hour = |hours: i64| later + hours * HOUR;
+        let reserve = async |until: i64| hub.database.reserve_blob(&sha256, until).await;
+        reserve(hour(5)).await.unwrap();
+        // A shorter reservation ends none.
+        reserve(hour(1)).await.unwrap();
+        for hours in [2, 4] {
+            assert_eq!(run(hour(hours)).await.blobs, 0, "{}", test.name());
+        }
         // A deletion that began refuses the reservation until it ends.
-        assert!(
-            hub.database
-                .doom_blob(&sha256, later, later + 3 * HOUR)
-                .await
-                .unwrap()
-        );
-        let error = hub.database.reserve_blob(&sha256).await.unwrap_err().to_string();
+        let doom = async |now: i64| hub.database.doom_blob(&sha256, now, now - HOUR).await.unwrap();
+        assert!(!doom(hour(6)).await);
+        assert!(doom(hour(8)).await);
+        assert!(!doom(hour(8)).await);
+        let error = reserve(hour(9)).await.unwrap_err().to_string();
         assert!(error.ends_with("is being deleted; try again"), "{error}");
-        assert_eq!(run(later).await.blobs, 1);
-        hub.database.reserve_blob(&sha256).await.unwrap();
+        assert_eq!(run(hour(8)).await.blobs, 0);
+        assert_eq!(run(hour(9)).await.blobs, 1);
+        reserve(hour(20)).await.unwrap();
         assert_eq!(
             hub.objects.size(&objects::blob(&sha256)).await.unwrap(),
             None,
@@ -399,7 +412,7 @@ async fn objects_without_a_row_go_after_a_day() {
     let gone = id(2).to_string();
     hub.objects.put(&objects::crash(&gone), "{}").await.unwrap();
     hub.objects
-        .put(&objects::part("upload", 0), "part")
+        .put(&objects::part("upload", "part"), "part")
         .await
         .unwrap();
     let run = async |time| {
@@ -454,4 +467,210 @@ async fn row_of_a_report_needs_no_bundle() {
         transact!(database, connection => { reports::find(connection, id(1).as_str()).await });
     assert_eq!(done.unwrap().unwrap().bundle_sha256, None);
     database.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn index_of_removed_bundles_is_rebuilt() {
+    for test in TestDatabase::all().await {
+        let hub = TestHub::new(&test);
+        let now = clock::now();
+        fill(&hub, now).await;
+        let time = now - HOUR;
+        stored_crash::note_symbols(&hub.objects, id(0).as_str(), time)
+            .await
+            .unwrap();
+        let noted: crate::Result<()> = transact!(hub.database, connection => {
+            symbols::set_symbolized(connection, id(0).as_str(), time).await
+        });
+        noted.unwrap();
+        let none = Retention { days: 90, gib: 0 };
+        let removed = retention::run(&hub.database, &hub.objects, &none, now)
+            .await
+            .unwrap();
+        assert_eq!(removed.bundles, 3);
+        // A hub that ended before it noted the removal left the other description.
+        let (old, new) = (
+            objects::crash(id(2).as_str()),
+            objects::removed_crash(id(2).as_str()),
+        );
+        let text = hub.objects.get(&new).await.unwrap().unwrap();
+        hub.objects.put(&old, text).await.unwrap();
+        hub.objects.delete(&new).await.unwrap();
+        let later = clock::now() + 2 * DAY;
+        for time in [later, later + 2 * HOUR] {
+            gc::run(&hub.database, &hub.objects, test.folder(), time)
+                .await
+                .unwrap();
+        }
+        assert!(hub.objects.get(&new).await.unwrap().is_some());
+        assert!(hub.objects.get(&old).await.unwrap().is_none());
+        let before = dump(&test.database).await;
+        test.database.close().await;
+        let rebuilt = rebuild::run(&test.address, test.folder(), &hub.objects)
+            .await
+            .unwrap();
+        assert_eq!((rebuilt.bundles, rebuilt.broken), (1, 0));
+        let database = Database::open(&test.address).await.unwrap();
+        assert_eq!(dump(&database).await, before, "{}", test.name());
+        assert_eq!(database.symbolized(id(0).as_str()).await.unwrap(), Some(time));
+        let row = database.report(id(2).as_str()).await.unwrap();
+        assert_eq!(row.bundle, reports::BundleState::Removed);
+        database.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn upload_on_its_way_outlives_a_new_index() {
+    for test in TestDatabase::all().await {
+        let hub = TestHub::new(&test);
+        hub.take(vec![
+            crash(1, 1, "1.0", clock::now()),
+            crash(2, 2, "1.0", clock::now()),
+        ])
+        .await;
+        let limits = Limits::default();
+        let mut uploads = Vec::new();
+        for (number, bytes) in [(1, "whole"), (2, "par")] {
+            let subject = id(number).to_string();
+            let wish = Wish {
+                kind: UploadKind::Bundle,
+                subject: &subject,
+                sha256: &"0".repeat(64),
+                length: 5,
+                token: "web-1",
+            };
+            let begun = upload::begin(&hub.database, &limits, &wish).await.unwrap();
+            let body = futures_util::stream::iter([Ok::<_, std::io::Error>(bytes.into())]);
+            let added = upload::add(&hub.database, &hub.objects, begun, 0, body).await;
+            uploads.push(added.unwrap());
+        }
+        test.database.close().await;
+        rebuild::run(&test.address, test.folder(), &hub.objects)
+            .await
+            .unwrap();
+        let database = Database::open(&test.address).await.unwrap();
+        for upload in &uploads {
+            assert_eq!(
+                database.upload(&upload.id).await.unwrap(),
+                *upload,
+                "{}",
+                test.name()
+            );
+            assert_eq!(database.part_names(&upload.id).await.unwrap().len(), 1);
+        }
+        let state = async |number| database.report(id(number).as_str()).await.unwrap().bundle;
+        assert_eq!(state(1).await, reports::BundleState::Checking);
+        assert_eq!(state(2).await, reports::BundleState::Wanted);
+        let accept = "SELECT COUNT(*) FROM jobs WHERE kind = 'accept'";
+        let jobs: i64 = sqlx::query_scalar(accept)
+            .fetch_one(database.reader())
+            .await
+            .unwrap();
+        assert_eq!(jobs, 1);
+        database.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn promised_modules_are_kept_until_the_bundle_comes() {
+    for test in TestDatabase::all().await {
+        let hub = TestHub::new(&test);
+        let now = clock::now();
+        fill(&hub, now).await;
+        let run = async |time| {
+            gc::run(&hub.database, &hub.objects, test.folder(), time)
+                .await
+                .unwrap()
+        };
+        // All reports go, and no row uses the module any more.
+        hub.database.pin_report(id(1).as_str(), false).await.unwrap();
+        let days = Retention { days: 90, gib: 500 };
+        let later = now + 100 * DAY;
+        retention::run(&hub.database, &hub.objects, &days, later)
+            .await
+            .unwrap();
+        assert_eq!(run(later).await.blobs, 0);
+        // A sender is told to leave it out.
+        let missing = async |until| {
+            hub.database
+                .missing_executables(&["a1b2", "c3d4"], until)
+                .await
+                .unwrap()
+        };
+        assert_eq!(missing(later + DAY).await, ["c3d4"], "{}", test.name());
+        let (module, _) = blob(&hub, "module").await;
+        let _ = run(later + 2 * HOUR).await;
+        let key = objects::blob(&module);
+        assert!(hub.objects.size(&key).await.unwrap().is_some());
+        assert_eq!(missing(later).await, ["c3d4"]);
+        // Afterward it is garbage, and wanted again.
+        for hours in [26, 28] {
+            let _ = run(later + hours * HOUR).await;
+        }
+        assert!(hub.objects.size(&key).await.unwrap().is_none());
+        assert_eq!(missing(later).await, ["a1b2", "c3d4"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_chunks_are_removed() {
+    for test in TestDatabase::all().await {
+        let hub = TestHub::new(&test);
+        for (name, lifetime) in [("old", -2 * HOUR), ("young", HOUR)] {
+            hub.objects.put(&objects::chunk(name), name).await.unwrap();
+            hub.database.note_chunk(name, 3, lifetime).await.unwrap();
+        }
+        hub.objects.put(&objects::chunk("stray"), "stray").await.unwrap();
+        let run = async |time| {
+            let done = gc::run(&hub.database, &hub.objects, test.folder(), time).await;
+            done.unwrap().chunks
+        };
+        assert_eq!(run(clock::now()).await, 1, "{}", test.name());
+        assert!(
+            hub.objects
+                .size(&objects::chunk("young"))
+                .await
+                .unwrap()
+                .is_some()
+        );
+        // The other one, and the object without a row.
+        assert_eq!(run(clock::now() + 2 * DAY).await, 2);
+        assert_eq!(run(clock::now() + 2 * DAY).await, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn complete_uploads_end_with_their_job() {
+    for test in TestDatabase::all().await {
+        let hub = TestHub::new(&test);
+        hub.take(vec![crash(1, 1, "1.0", clock::now())]).await;
+        let subject = id(1).to_string();
+        let wish = Wish {
+            kind: UploadKind::Bundle,
+            subject: &subject,
+            sha256: &"0".repeat(64),
+            length: 1,
+            token: "web-1",
+        };
+        let begun = upload::begin(&hub.database, &Limits::default(), &wish)
+            .await
+            .unwrap();
+        let body = futures_util::stream::iter([Ok::<_, std::io::Error>("x".into())]);
+        let whole = upload::add(&hub.database, &hub.objects, begun, 0, body)
+            .await
+            .unwrap();
+        let later = clock::now() + 3 * DAY;
+        let run = async || {
+            let done = gc::run(&hub.database, &hub.objects, test.folder(), later).await;
+            done.unwrap().uploads
+        };
+        // Its check may take days, if the hub has no room.
+        assert_eq!(run().await, 0, "{}", test.name());
+        let job = hub.database.lease_job(JobQueue::Work).await.unwrap().unwrap();
+        assert_eq!(job.subject, whole.id);
+        hub.database.finish_job(&job).await.unwrap();
+        assert_eq!(run().await, 1);
+        let parts: Vec<_> = hub.objects.list("uploads").try_collect().await.unwrap();
+        assert!(parts.is_empty(), "{parts:?}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::collect::collect;
 use super::confine::{ChildLimits, confine};
+use super::exit::{EXIT_REFUSED, status_of};
 use super::redaction::Redaction;
 use backtrail_debugger::{Error, OpenOptions, Session, Watch};
 use clap::Args;
@@ -13,8 +14,6 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// The exit status for a refused bundle. The reason is on standard error.
-pub const EXIT_REFUSED: u8 = 3;
 /// The shortest time between two lines of progress.
 const INTERVAL: Duration = Duration::from_millis(100);
 
@@ -98,12 +97,15 @@ pub(super) fn analyze(arguments: &AnalyzeArguments) -> Result<(), (u8, String)> 
     // A file that cannot be read is not the bundle's fault.
     let failed = |error: Error| match error.is_refused() || matches!(error, Error::NoThreads(_)) {
         true => (EXIT_REFUSED, error.to_string()),
-        false => (1, error.to_string()),
+        false => (status_of(&error, 1), error.to_string()),
     };
     let session = Session::open(&arguments.bundle, &options, &watch).map_err(failed)?;
     let analysis = collect(session, &arguments.redact, &watch).map_err(failed)?;
     let json =
         serde_json::to_vec(&analysis).map_err(|error| (1, format!("cannot write the result: {error}")))?;
-    let unwritten = |error| (1, format!("cannot write {}: {error}", arguments.output.display()));
+    let unwritten = |error: std::io::Error| {
+        let text = format!("cannot write {}: {error}", arguments.output.display());
+        (status_of(&error, 1), text)
+    };
     std::fs::write(&arguments.output, json).map_err(unwritten)
 }

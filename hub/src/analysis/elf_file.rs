@@ -1,8 +1,8 @@
 //! The child process that reads an ELF file for the symbol service:
 //! `backtrail-hub elf inspect|section FILE --output FILE`.
 
-use super::EXIT_REFUSED;
 use super::confine::{ChildLimits, confine};
+use super::exit::{EXIT_REFUSED, status_of};
 use clap::{Args, ValueEnum};
 use object::elf::{
     FileHeader32, FileHeader64, NT_GNU_BUILD_ID, SHF_EXECINSTR, SHT_NOBITS, SHT_NOTE, SHT_SYMTAB,
@@ -107,7 +107,7 @@ pub fn run(arguments: &ElfArguments) -> ExitCode {
             let result = work(arguments).map_err(|error| (EXIT_REFUSED, error))?;
             let json = serde_json::to_vec(&result).map_err(|error| (1, error.to_string()))?;
             std::fs::write(&arguments.output, json)
-                .map_err(|error| (1, format!("cannot write the result: {error}")))
+                .map_err(|error| (status_of(&error, 1), format!("cannot write the result: {error}")))
         });
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,9 +1,9 @@
 //! The child processes that unpack an uploaded bundle, redact it, and pack it again:
 //! `backtrail-hub bundle unpack|redact|strip|pack SOURCE TARGET --output FILE`.
 
-use super::EXIT_REFUSED;
 use super::confine::{ChildLimits, confine};
 use super::elf_file;
+use super::exit::{EXIT_REFUSED, status_of};
 use backtrail_bundle::redact::{EnvironmentRules, Secrets};
 use backtrail_bundle::{Bundle, CancelToken, Error, module_file, pack, pack_without, unpack_partial};
 use clap::{Args, ValueEnum};
@@ -95,10 +95,10 @@ pub fn run(arguments: &RepackArguments) -> ExitCode {
     let done = confine(&arguments.limits)
         .map_err(|reason| (1, reason))
         .and_then(|()| {
-            let repacked = repack(arguments).map_err(|error| (EXIT_REFUSED, error))?;
+            let repacked = repack(arguments)?;
             let json = serde_json::to_vec(&repacked).map_err(|error| (1, error.to_string()))?;
             std::fs::write(&arguments.output, json)
-                .map_err(|error| (1, format!("cannot write the result: {error}")))
+                .map_err(|error| (status_of(&error, 1), format!("cannot write the result: {error}")))
         });
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -109,14 +109,16 @@ pub fn run(arguments: &RepackArguments) -> ExitCode {
     }
 }
 
-fn repack(arguments: &RepackArguments) -> Result<Repacked, String> {
-    let refused = |error: Error| error.to_string();
+fn repack(arguments: &RepackArguments) -> Result<Repacked, (u8, String)> {
+    let refused = |error: Error| (status_of(&error, EXIT_REFUSED), error.to_string());
     let cancel = CancelToken::default();
     let (source, target) = (&arguments.source, &arguments.target);
     match arguments.task {
         RepackTask::Unpack => {
-            let packed =
-                File::open(source).map_err(|error| format!("cannot open {}: {error}", source.display()))?;
+            let packed = File::open(source).map_err(|error| {
+                let text = format!("cannot open {}: {error}", source.display());
+                (status_of(&error, EXIT_REFUSED), text)
+            })?;
             let missing = unpack_partial(&packed, target, arguments.limit, &cancel).map_err(refused)?;
             let modules = missing.into_iter().map(|module| BundleModule {
                 file: module.file.as_str().to_owned(),
@@ -130,14 +132,17 @@ fn repack(arguments: &RepackArguments) -> Result<Repacked, String> {
         }
         RepackTask::Redact => {
             let rules = EnvironmentRules::new(&arguments.environment).map_err(refused)?;
-            std::fs::create_dir(target)
-                .map_err(|error| format!("cannot create {}: {error}", target.display()))?;
+            std::fs::create_dir(target).map_err(|error| {
+                let text = format!("cannot create {}: {error}", target.display());
+                (status_of(&error, 1), text)
+            })?;
             let bundle = Bundle::open(source).map_err(refused)?;
             let secrets = Secrets::find(&bundle, &rules).map_err(refused)?;
             let files = secrets.remove(&bundle, target, &cancel).map_err(refused)?;
             for (path, file) in files {
-                std::fs::rename(file, source.join(path.as_str()))
-                    .map_err(|error| format!("cannot replace {path}: {error}"))?;
+                std::fs::rename(file, source.join(path.as_str())).map_err(|error| {
+                    (status_of(&error, 1), format!("cannot replace {path}: {error}"))
+                })?;
             }
             Ok(Repacked::default())
         }

@@ -5,7 +5,7 @@ use super::elf_file::{ElfContents, ElfResult, ElfTask};
 use super::redaction::Redaction;
 use super::repack::{RepackTask, Repacked};
 use super::result::{Analysis, VERSION};
-use super::{ChildLimits, EXIT_REFUSED};
+use super::{ChildLimits, EXIT_MACHINE, EXIT_REFUSED};
 use serde::de::DeserializeOwned;
 use std::ffi::OsString;
 use std::io::Read;
@@ -340,6 +340,9 @@ impl Supervisor {
             reason.contains("memory allocation of") || reason.contains("Cannot allocate memory");
         let shown = shown(reason);
         match (status.code(), status.signal()) {
+            (Some(code), _) if code == i32::from(EXIT_MACHINE) => {
+                AnalysisError::System(std::io::Error::other(shown))
+            }
             (Some(code), _) if code == i32::from(EXIT_REFUSED) && !is_allocation => {
                 AnalysisError::Refused(shown)
             }

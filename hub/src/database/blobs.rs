@@ -209,14 +209,25 @@ impl Database {
             .collect()
     }
 
-    /// Returns which of these build ids have no executable here.
+    /// Returns which of these build ids have no executable here. The files of the others are kept
+    /// until a time, because a sender now leaves them out.
     ///
     /// # Errors
     /// Fails if the database fails.
-    pub async fn missing_executables(&self, build_ids: &[&str]) -> Result<Vec<String>> {
-        let mut missing = Vec::new();
+    pub async fn missing_executables(&self, build_ids: &[&str], until: i64) -> Result<Vec<String>> {
+        let (mut missing, mut present) = (Vec::new(), Vec::new());
         for build_id in build_ids {
-            if self.build_file(build_id, &FileKind::Executable).await?.is_none() {
+            match self.build_file(build_id, &FileKind::Executable).await? {
+                None => missing.push((*build_id).to_owned()),
+                Some(file) => present.push((*build_id, file.sha256)),
+            }
+        }
+        let blobs: Vec<_> = present.iter().map(|(_, sha256)| sha256.as_str()).collect();
+        let refused = self.reserve_blobs(&blobs, until).await?;
+        for (build_id, sha256) in &present {
+            // Garbage collection may have deleted the file before it was reserved.
+            let is_deleted = self.build_file(build_id, &FileKind::Executable).await?.is_none();
+            if is_deleted || refused.contains(sha256) {
                 missing.push((*build_id).to_owned());
             }
         }

@@ -192,6 +192,20 @@ pub async fn hosts_of(connection: &mut AnyConnection, service: &str) -> Result<i
 }
 
 impl Database {
+    /// Returns the time of the first crash of a build. `None`: none is known.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn first_crash(&self, service: &str, build: &str) -> Result<Option<i64>> {
+        let select = "SELECT first_reported FROM builds WHERE service = $1 AND build = $2";
+        let found: Option<Option<i64>> = sqlx::query_scalar(select)
+            .bind(service)
+            .bind(build)
+            .fetch_optional(self.reader())
+            .await?;
+        Ok(found.flatten())
+    }
+
     /// Returns hosts, those seen last first.
     ///
     /// # Errors

@@ -80,6 +80,20 @@ pub async fn end_assembly(
     Ok(())
 }
 
+/// Forgets a chunk whose life ended before a time, unless it was prolonged in between. Returns
+/// whether it is forgotten. Nobody can note the chunk before the transaction ends.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn delete(connection: &mut AnyConnection, sha1: &str, before: i64) -> Result<bool> {
+    let deleted = sqlx::query("DELETE FROM chunks WHERE sha1 = $1 AND expires < $2")
+        .bind(sha1)
+        .bind(before)
+        .execute(&mut *connection)
+        .await?;
+    Ok(deleted.rows_affected() > 0)
+}
+
 impl Database {
     /// Notes a chunk that is in the object store.
     ///
@@ -112,6 +126,18 @@ impl Database {
             .await?)
     }
 
+    /// Returns whether there is a chunk, expired or not.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn has_chunk(&self, sha1: &str) -> Result<bool> {
+        let found = sqlx::query("SELECT sha1 FROM chunks WHERE sha1 = $1")
+            .bind(sha1)
+            .fetch_optional(self.reader())
+            .await?;
+        Ok(found.is_some())
+    }
+
     /// Prolongs the lives of chunks, or shortens them.
     ///
     /// # Errors
@@ -129,33 +155,18 @@ impl Database {
         })
     }
 
-    /// Returns chunks whose life ended at least `grace` ago.
+    /// Returns chunks whose life ended before a time.
     ///
     /// # Errors
     /// Fails if the database fails.
-    pub async fn expired_chunks(&self, grace: i64, limit: i64) -> Result<Vec<String>> {
+    pub async fn expired_chunks(&self, before: i64, limit: i64) -> Result<Vec<String>> {
         Ok(
             sqlx::query_scalar("SELECT sha1 FROM chunks WHERE expires < $1 LIMIT $2")
-                .bind(clock::now() - grace)
+                .bind(before)
                 .bind(limit)
                 .fetch_all(self.reader())
                 .await?,
         )
-    }
-
-    /// Forgets a chunk, unless its life was prolonged in between. Returns whether it is forgotten.
-    ///
-    /// # Errors
-    /// Fails if the database fails.
-    pub async fn delete_chunk(&self, sha1: &str) -> Result<bool> {
-        transact!(self, connection => {
-            let deleted = sqlx::query("DELETE FROM chunks WHERE sha1 = $1 AND expires < $2")
-                .bind(sha1)
-                .bind(clock::now())
-                .execute(&mut *connection)
-                .await?;
-            Ok(deleted.rows_affected() > 0)
-        })
     }
 
     /// Returns an assembly. `None`: there is none.
@@ -268,13 +279,19 @@ mod tests {
         let database = Database::open(&address).await.unwrap();
         database.note_chunk("a", 7, clock::HOUR).await.unwrap();
         assert_eq!(database.chunk_size("a").await.unwrap(), Some(7));
-        assert!(!database.delete_chunk("a").await.unwrap());
+        let now = clock::now();
+        let forget = async |before: i64| {
+            let deleted = transact!(database, connection => { delete(connection, "a", before).await });
+            deleted.unwrap()
+        };
+        assert!(!forget(now).await);
         database
             .set_chunk_lives(&["a".to_owned()], -clock::HOUR)
             .await
             .unwrap();
         assert_eq!(database.chunk_size("a").await.unwrap(), None);
-        assert_eq!(database.expired_chunks(0, 9).await.unwrap(), ["a"]);
-        assert!(database.delete_chunk("a").await.unwrap());
+        assert_eq!(database.expired_chunks(now, 9).await.unwrap(), ["a"]);
+        assert!(!forget(now - 2 * clock::HOUR).await);
+        assert!(forget(now).await);
     }
 }

@@ -8,7 +8,7 @@ use crate::error::Result;
 use sqlx::{AnyConnection, AssertSqlSafe, Row};
 
 /// The time after which another hub takes over a job whose hub renews nothing.
-const LEASE: i64 = 30 * clock::SECOND;
+const LEASE: i64 = 15 * clock::SECOND;
 /// The longest time between two attempts.
 const LONGEST_PAUSE: i64 = clock::HOUR;
 
@@ -178,12 +178,37 @@ impl Database {
         })
     }
 
+    /// Returns whether a job is there, whichever hub has it.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn has_job(&self, job: &Job) -> Result<bool> {
+        let found = sqlx::query("SELECT id FROM jobs WHERE id = $1")
+            .bind(&job.id)
+            .fetch_optional(self.reader())
+            .await?;
+        Ok(found.is_some())
+    }
+
     /// Ends a job for good.
     ///
     /// # Errors
     /// Fails if the database fails.
     pub async fn finish_job(&self, job: &Job) -> Result<()> {
         transact!(self, connection => { finish(connection, job).await })
+    }
+
+    /// Ends the leases of all jobs: the hub that had them is known to have ended.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn end_leases(&self) -> Result<()> {
+        transact!(self, connection => {
+            sqlx::query("UPDATE jobs SET lease = NULL, lease_until = 0 WHERE lease IS NOT NULL")
+                .execute(&mut *connection)
+                .await?;
+            Ok(())
+        })
     }
 
     /// Lets a failed job run again later: after 2, 4, 8 … seconds, and at most an hour.

@@ -44,3 +44,14 @@ pub async fn lock(connection: &mut AnyConnection, name: &str) -> Result<()> {
     }
     Ok(())
 }
+
+/// Keeps other transactions that change counts or states out until this one ends.
+///
+/// SQLite has one writer anyway. In PostgreSQL, a sum that one transaction stores would miss what
+/// another one adds meanwhile, and two batches that lock rows in different orders would fail.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn lock_counts(connection: &mut AnyConnection) -> Result<()> {
+    lock(connection, "counts").await
+}

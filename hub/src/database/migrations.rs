@@ -12,6 +12,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("service", include_str!("../../migrations/0002_service.sql")),
     ("symbols", include_str!("../../migrations/0003_symbols.sql")),
     ("grouping", include_str!("../../migrations/0004_grouping.sql")),
+    ("durability", include_str!("../../migrations/0005_durability.sql")),
     ("listing", include_str!("../../migrations/0007_listing.sql")),
 ];
 

@@ -179,6 +179,20 @@ pub async fn insert(connection: &mut AnyConnection, row: &ReportRow) -> Result<b
     Ok(done.rows_affected() == 1)
 }
 
+/// Notes the segment of a report that has come again, if it is earlier than the known one.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn note_segment(connection: &mut AnyConnection, row: &ReportRow) -> Result<()> {
+    sqlx::query("UPDATE reports SET segment = $1, received = $2 WHERE id = $3 AND segment > $1")
+        .bind(&row.segment)
+        .bind(row.received)
+        .bind(&row.id)
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}
+
 /// Returns a report within a transaction.
 ///
 /// # Errors

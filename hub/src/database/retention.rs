@@ -3,7 +3,7 @@
 use super::Database;
 use super::reports;
 use crate::clock::HOUR;
-use crate::database::{groups, stack_keys, transact};
+use crate::database::{groups, leases, stack_keys, transact};
 use crate::error::{Error, Result};
 use sqlx::AnyConnection;
 use sqlx::Row;
@@ -37,6 +37,7 @@ impl Database {
     /// Fails if the database fails.
     pub async fn expire_key(&self, key: &str, before: i64) -> Result<u64> {
         transact!(self, connection => {
+            leases::lock_counts(connection).await?;
             let blobs = "DELETE FROM report_blobs WHERE report IN \
                          (SELECT id FROM reports WHERE key = $1 AND time < $2 AND pinned = 0)";
             let rows = "DELETE FROM reports WHERE key = $1 AND time < $2 AND pinned = 0";
@@ -129,6 +130,7 @@ impl Database {
     /// Fails if the database fails.
     pub async fn remove_oldest_bundles(&self) -> Result<Vec<String>> {
         transact!(self, connection => {
+            leases::lock_counts(connection).await?;
             let select = "SELECT r.id, k.group_id FROM reports r JOIN stack_keys k ON k.key = r.key \
                           WHERE r.bundle = 'stored' AND r.pinned = 0 ORDER BY r.time, r.id LIMIT $1";
             let rows = sqlx::query(select).bind(BATCH).fetch_all(&mut *connection).await?;
@@ -147,25 +149,40 @@ impl Database {
         })
     }
 
-    /// Keeps a blob that is about to be written, or is there already, from garbage collection for
-    /// a day. The caller checks the object after this.
+    /// Keeps a blob that is about to be written, or is there already, from garbage collection until
+    /// a time. The caller checks the object after this.
     ///
     /// # Errors
     /// Fails if the blob is being deleted, or the database fails. The caller tries again later.
-    pub async fn reserve_blob(&self, sha256: &str) -> Result<()> {
+    pub async fn reserve_blob(&self, sha256: &str, until: i64) -> Result<()> {
+        match self.reserve_blobs(&[sha256], until).await?.as_slice() {
+            [] => Ok(()),
+            _ => Err(Error::Conflict(format!(
+                "the old blob {sha256} is being deleted; try again"
+            ))),
+        }
+    }
+
+    /// Keeps blobs from garbage collection until a time. Returns those that are being deleted.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn reserve_blobs(&self, blobs: &[&str], until: i64) -> Result<Vec<String>> {
+        if blobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut blobs: Vec<_> = blobs.to_vec();
+        // Two hubs that reserve the same blobs lock their rows in the same order.
+        blobs.sort_unstable();
+        blobs.dedup();
         transact!(self, connection => {
-            sqlx::query("DELETE FROM garbage WHERE sha256 = $1 AND state = 'marked'")
-                .bind(sha256)
-                .execute(&mut *connection)
-                .await?;
-            let left = sqlx::query("SELECT state FROM garbage WHERE sha256 = $1")
-                .bind(sha256)
-                .fetch_optional(&mut *connection)
-                .await?;
-            match left {
-                None => Ok(()),
-                Some(_) => Err(Error::Conflict(format!("the old blob {sha256} is being deleted; try again"))),
+            let mut refused = Vec::new();
+            for sha256 in &blobs {
+                if !reserve(connection, sha256, until).await? {
+                    refused.push((*sha256).to_owned());
+                }
             }
+            Ok(refused)
         })
     }
 
@@ -176,7 +193,7 @@ impl Database {
     /// Fails if the database fails.
     pub async fn doom_blob(&self, sha256: &str, now: i64, marked_before: i64) -> Result<bool> {
         transact!(self, connection => {
-            if is_used(connection, sha256).await? {
+            if is_used(connection, sha256, now).await? {
                 sqlx::query("DELETE FROM garbage WHERE sha256 = $1 AND state = 'marked'")
                     .bind(sha256)
                     .execute(&mut *connection)
@@ -189,11 +206,14 @@ impl Database {
                 .bind(now)
                 .execute(&mut *connection)
                 .await?;
-            let update = "UPDATE garbage SET state = $1 WHERE sha256 = $2 AND (since < $3 OR state = $1)";
+            // One that is being deleted is left to the hub that does so.
+            let update = "UPDATE garbage SET state = $1, since = $4 WHERE sha256 = $2 AND since < $3 AND state = $5";
             let done = sqlx::query(update)
                 .bind(DELETING)
                 .bind(sha256)
                 .bind(marked_before)
+                .bind(now)
+                .bind(MARKED)
                 .execute(&mut *connection)
                 .await?;
             if done.rows_affected() == 0 {
@@ -223,38 +243,64 @@ impl Database {
         })
     }
 
-    /// Returns the blobs whose deletion a hub began and did not end.
+    /// Returns the blobs whose deletion a hub began before a time and did not end.
     ///
     /// # Errors
     /// Fails if the database fails.
-    pub async fn doomed_blobs(&self) -> Result<Vec<String>> {
-        let select = "SELECT sha256 FROM garbage WHERE state = 'deleting'";
-        Ok(sqlx::query_scalar(select).fetch_all(self.reader()).await?)
+    pub async fn doomed_blobs(&self, before: i64) -> Result<Vec<String>> {
+        let select = "SELECT sha256 FROM garbage WHERE state = 'deleting' AND since < $1";
+        Ok(sqlx::query_scalar(select)
+            .bind(before)
+            .fetch_all(self.reader())
+            .await?)
     }
 
-    /// Removes an upload if its life has ended and it is not complete. Returns whether it was
-    /// removed.
+    /// Removes the reservations of blobs that end before a time.
     ///
     /// # Errors
     /// Fails if the database fails.
-    pub async fn delete_expired_upload(&self, id: &str, now: i64) -> Result<bool> {
+    pub async fn end_reservations(&self, now: i64) -> Result<()> {
         transact!(self, connection => {
-            let delete = "DELETE FROM uploads WHERE id = $1 AND expires < $2 AND state = 'open'";
-            let done = sqlx::query(delete).bind(id).bind(now).execute(&mut *connection).await?;
-            Ok(done.rows_affected() == 1)
+            sqlx::query("DELETE FROM reservations WHERE until < $1")
+                .bind(now)
+                .execute(&mut *connection)
+                .await?;
+            Ok(())
         })
     }
 }
 
-/// Returns whether a report uses a blob, or a file that came from elsewhere than a bundle.
-async fn is_used(connection: &mut AnyConnection, sha256: &str) -> Result<bool> {
+/// Returns whether a report uses a blob at a time, a file that came from elsewhere than a bundle, or
+/// an answer that named it as present.
+async fn is_used(connection: &mut AnyConnection, sha256: &str, now: i64) -> Result<bool> {
     let select = "SELECT sha256 FROM report_blobs WHERE sha256 = $1 \
-                  UNION ALL SELECT sha256 FROM build_files WHERE sha256 = $1 AND origin <> 'bundle' LIMIT 1";
+                  UNION ALL SELECT sha256 FROM build_files WHERE sha256 = $1 AND origin <> 'bundle' \
+                  UNION ALL SELECT sha256 FROM reservations WHERE sha256 = $1 AND until > $2 LIMIT 1";
     let found = sqlx::query(select)
         .bind(sha256)
+        .bind(now)
         .fetch_optional(&mut *connection)
         .await?;
     Ok(found.is_some())
+}
+
+/// Keeps a blob until a time. Returns `false` if it is being deleted.
+async fn reserve(connection: &mut AnyConnection, sha256: &str, until: i64) -> Result<bool> {
+    let deleting = sqlx::query("SELECT sha256 FROM garbage WHERE sha256 = $1 AND state = 'deleting'");
+    // Both wait for a deletion that begins at the same time.
+    for statement in [
+        "INSERT INTO reservations (sha256, until) VALUES ($1, $2) ON CONFLICT (sha256) DO UPDATE SET \
+         until = CASE WHEN reservations.until < $2 THEN $2 ELSE reservations.until END",
+        "DELETE FROM garbage WHERE sha256 = $1 AND state = 'marked' AND $2 > 0",
+    ] {
+        sqlx::query(statement)
+            .bind(sha256)
+            .bind(until)
+            .execute(&mut *connection)
+            .await?;
+    }
+    let is_deleted = deleting.bind(sha256).fetch_optional(&mut *connection).await?;
+    Ok(is_deleted.is_none())
 }
 
 /// Counts a key again from its reports. A key without reports is removed, unless a person decided

@@ -7,8 +7,12 @@ use super::tokens::new_id;
 use crate::clock;
 use crate::database::transact;
 use crate::error::{Error, Result};
-use sqlx::Row;
 use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, AssertSqlSafe, Row};
+
+/// The uploads whose life has ended at the time `$1`.
+const EXPIRED: &str = "expires < $1 AND (state = 'open' OR NOT EXISTS \
+                       (SELECT 1 FROM jobs WHERE jobs.kind = 'accept' AND jobs.subject = uploads.id))";
 
 /// The kind of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,13 +164,18 @@ impl Database {
         found.as_ref().map(Upload::read).transpose()
     }
 
-    /// Adds a part that is in the object store, and returns the upload after it. After the last
-    /// part, a job checks the whole.
+    /// Adds a part that is in the object store by its name, and returns the upload after it. After
+    /// the last part, a job checks the whole.
     ///
     /// # Errors
     /// Fails if another request added a part in between, or the database fails.
-    pub async fn add_part(&self, upload: &Upload, size: i64, lifetime: i64) -> Result<Upload> {
-        transact!(self, connection => {
+    pub async fn add_part(
+        &self,
+        upload: &Upload,
+        (name, size): (&str, i64),
+        lifetime: i64,
+    ) -> Result<Upload> {
+        let after: Result<Upload> = transact!(self, connection => {
             let update = "UPDATE uploads SET received = received + $1, parts = parts + 1, expires = $2, \
                           state = CASE WHEN received + $1 = length THEN 'complete' ELSE 'open' END \
                           WHERE id = $3 AND parts = $4 AND received + $1 <= length RETURNING *";
@@ -180,6 +189,12 @@ impl Database {
             let row = row.ok_or_else(|| {
                 Error::Conflict("another request continued this upload; ask for its offset".to_owned())
             })?;
+            sqlx::query("INSERT INTO upload_parts (upload, number, name) VALUES ($1, $2, $3)")
+                .bind(&upload.id)
+                .bind(upload.parts)
+                .bind(name)
+                .execute(&mut *connection)
+                .await?;
             let after = Upload::read(&row)?;
             if after.is_complete {
                 if after.kind == UploadKind::Bundle {
@@ -195,15 +210,34 @@ impl Database {
                 jobs::add(connection, JobKind::Accept, &after.id, 0).await?;
             }
             Ok(after)
-        })
+        });
+        let after = after?;
+        if after.is_complete {
+            // The sender forgets the file after the answer.
+            self.flush().await?;
+        }
+        Ok(after)
     }
 
-    /// Returns uploads whose life has ended at a time.
+    /// Returns the names of an upload's parts, in their order.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn part_names(&self, upload: &str) -> Result<Vec<String>> {
+        let select = "SELECT name FROM upload_parts WHERE upload = $1 ORDER BY number";
+        Ok(sqlx::query_scalar(select)
+            .bind(upload)
+            .fetch_all(self.reader())
+            .await?)
+    }
+
+    /// Returns uploads whose life has ended at a time. A complete one lives as long as its job.
     ///
     /// # Errors
     /// Fails if the database fails.
     pub async fn expired_uploads(&self, now: i64, limit: i64) -> Result<Vec<Upload>> {
-        let rows = sqlx::query("SELECT * FROM uploads WHERE expires < $1 AND state = 'open' LIMIT $2")
+        let select = format!("SELECT * FROM uploads WHERE {EXPIRED} LIMIT $2");
+        let rows = sqlx::query(AssertSqlSafe(select))
             .bind(now)
             .bind(limit)
             .fetch_all(self.reader())
@@ -211,17 +245,44 @@ impl Database {
         rows.iter().map(Upload::read).collect()
     }
 
+    /// Forgets an upload if its life has ended. Returns whether it is forgotten.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn delete_expired_upload(&self, id: &str, now: i64) -> Result<bool> {
+        let select = format!("SELECT id FROM uploads WHERE {EXPIRED} AND id = $2");
+        transact!(self, connection => {
+            let found = sqlx::query(AssertSqlSafe(select.clone()))
+                .bind(now)
+                .bind(id)
+                .fetch_optional(&mut *connection)
+                .await?;
+            if found.is_some() {
+                delete(connection, id).await?;
+            }
+            Ok(found.is_some())
+        })
+    }
+
     /// Forgets an upload.
     ///
     /// # Errors
     /// Fails if the database fails.
     pub async fn delete_upload(&self, id: &str) -> Result<()> {
-        transact!(self, connection => {
-            sqlx::query("DELETE FROM uploads WHERE id = $1")
-                .bind(id)
-                .execute(&mut *connection)
-                .await?;
-            Ok(())
-        })
+        transact!(self, connection => { delete(connection, id).await })
     }
+}
+
+/// Forgets an upload within a transaction. Its objects are garbage then.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn delete(connection: &mut AnyConnection, id: &str) -> Result<()> {
+    for statement in [
+        "DELETE FROM upload_parts WHERE upload = $1",
+        "DELETE FROM uploads WHERE id = $1",
+    ] {
+        sqlx::query(statement).bind(id).execute(&mut *connection).await?;
+    }
+    Ok(())
 }

@@ -4,61 +4,27 @@
 use super::late;
 use super::regroup;
 use super::samples;
+use super::stored_crash::{self, StoredCrash, StoredModule};
 use super::upload;
 use crate::analysis::{Analysis, AnalysisError, AnalysisRequest, BundleModule, Progress, RepackTask};
 use crate::clock;
 use crate::database::blobs::{self, BuildFile, FileKind};
 use crate::database::groups;
 use crate::database::jobs::{self, Job};
+use crate::database::leases;
 use crate::database::reports::{self, BundleState, ReportRow};
 use crate::database::stack_keys;
 use crate::database::symbols;
 use crate::database::transact;
-use crate::database::uploads::Upload;
+use crate::database::uploads::{self, Upload};
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::objects::{self, blob};
 use crate::symbols::debug_dir::{self, Supplied};
-use serde::{Deserialize, Serialize};
+use crate::symbols::store::put_blob;
 use sqlx::AnyConnection;
 use std::path::{Component, Path, PathBuf};
 use tokio::sync::watch;
-
-/// The description of a stored crash, beside its objects.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct StoredCrash {
-    /// The report's row.
-    pub report: serde_json::Value,
-    /// The time at which the hub received the report.
-    pub received: i64,
-    /// The reason for which the hub asked for the bundle, by its name in JSON.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// The SHA-256 of the bundle without its modules.
-    pub bundle: String,
-    /// The size of the bundle in bytes, without its modules.
-    pub size: u64,
-    /// The modules: path in the bundle, build id, and SHA-256.
-    pub modules: Vec<StoredModule>,
-}
-
-/// A module of a stored crash.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredModule {
-    /// The path in the bundle.
-    pub path: String,
-    /// The build id.
-    pub build_id: String,
-    /// The SHA-256 of its content.
-    pub sha256: String,
-    /// The size in bytes.
-    pub size: u64,
-    /// Whether the file itself has the build id.
-    pub is_verified: bool,
-    /// The detail of its functions: 0 nothing, 1 their names, 2 lines and variables too.
-    #[serde(default)]
-    pub detail: i64,
-}
 
 /// The reason for which a bundle is not stored.
 enum Refusal {
@@ -95,8 +61,8 @@ pub async fn accept(hub: &Hub, job: &Job, upload: &Upload, progress: &watch::Sen
         Ok(report) => report,
         Err(Error::Absent(_)) => {
             // Retention removed the report in between.
-            upload::remove(&hub.database, &hub.objects, upload).await?;
-            return hub.database.finish_job(job).await;
+            hub.database.finish_job(job).await?;
+            return upload::remove(&hub.database, &hub.objects, upload).await;
         }
         Err(error) => return Err(error),
     };
@@ -113,10 +79,10 @@ pub async fn accept(hub: &Hub, job: &Job, upload: &Upload, progress: &watch::Sen
     let removed =
         objects::blocking(move || folder.close().map_err(Error::system("remove a directory"))).await;
     match outcome {
-        Ok(accepted) => commit(hub, job, &report, &accepted).await?,
+        Ok(accepted) => commit(hub, job, &upload.id, &report, &accepted).await?,
         Err(Refusal::Bundle(reason)) => {
             tracing::info!("refused the bundle of crash {}: {reason}", report.id);
-            refuse(hub, job, &report.id, &reason).await?;
+            refuse(hub, job, upload, &reason).await?;
         }
         Err(Refusal::Hub(error)) => return Err(error),
     }
@@ -141,7 +107,7 @@ async fn store(
     progress: &watch::Sender<Progress>,
 ) -> std::result::Result<Accepted, Refusal> {
     let packed = folder.join("bundle.btz");
-    upload::assemble(&hub.objects, upload, &packed).await?;
+    upload::assemble(&hub.database, &hub.objects, upload, &packed).await?;
     let supervisor = hub.supervisor()?;
     let unpacked = folder.join("bundle");
     let limit = hub.config.limits.unpacked_bytes;
@@ -191,6 +157,8 @@ async fn store(
     let stored = StoredCrash {
         report: serde_json::from_str(&report.report).unwrap_or_default(),
         received: report.received,
+        stored: clock::now(),
+        symbolized: None,
         reason: report.bundle_reason.clone(),
         bundle,
         size,
@@ -199,21 +167,12 @@ async fn store(
     let json = |error: serde_json::Error| Error::Invalid(error.to_string());
     let text = serde_json::to_vec(&analysis).map_err(json)?;
     hub.objects.put(&objects::analysis(&report.id), text).await?;
-    let text = serde_json::to_vec(&stored).map_err(json)?;
-    hub.objects.put(&objects::crash(&report.id), text).await?;
+    stored.write(&hub.objects, &report.id).await?;
     Ok(Accepted {
         stored,
         analysis,
         supplied,
     })
-}
-
-/// Stores a file as a blob that garbage collection keeps until the bundle's rows name it.
-async fn put_blob(hub: &Hub, path: &Path) -> Result<(String, u64)> {
-    let (sha256, size) = objects::digest_of(path).await?;
-    hub.database.reserve_blob(&sha256).await?;
-    hub.objects.put_file_as(path, &sha256, size).await?;
-    Ok((sha256, size))
 }
 
 /// Puts a module that the hub has to its place in an unpacked bundle.
@@ -271,9 +230,13 @@ pub fn inside(root: &Path, file: &str) -> Result<PathBuf> {
 }
 
 /// Makes a stored bundle visible, and groups its key by its symbols.
-async fn commit(hub: &Hub, job: &Job, report: &ReportRow, accepted: &Accepted) -> Result<()> {
+///
+/// The row of the upload goes with its job: a later upload of the same file begins anew.
+async fn commit(hub: &Hub, job: &Job, upload: &str, report: &ReportRow, accepted: &Accepted) -> Result<()> {
     let symbolized = regroup::Symbolized::of(&accepted.analysis);
     let replaced = transact!(hub.database, connection => {
+        leases::lock_counts(connection).await?;
+        uploads::delete(connection, upload).await?;
         jobs::finish(connection, job).await?;
         store_rows(connection, &report.id, &accepted.stored).await?;
         late::look_for(hub, connection, &report.id, &symbolized.missing, &accepted.supplied).await?;
@@ -289,10 +252,10 @@ async fn commit(hub: &Hub, job: &Job, report: &ReportRow, accepted: &Accepted) -
         Ok(None)
     })?;
     if let Some(replaced) = replaced {
-        // The analysis stays, so that the page still has the stack.
-        hub.objects.delete(&objects::crash(&replaced)).await?;
+        stored_crash::note_removal(&hub.objects, &replaced).await?;
     }
-    Ok(())
+    // An earlier bundle of the same crash may have been removed.
+    hub.objects.delete(&objects::removed_crash(&report.id)).await
 }
 
 /// Adds the rows of a stored bundle: its blobs, and the files of builds that it has.
@@ -333,11 +296,12 @@ pub async fn store_rows(connection: &mut AnyConnection, report: &str, stored: &S
 }
 
 /// Notes that a bundle is refused.
-async fn refuse(hub: &Hub, job: &Job, report: &str, reason: &str) -> Result<()> {
+async fn refuse(hub: &Hub, job: &Job, upload: &Upload, reason: &str) -> Result<()> {
     transact!(hub.database, connection => {
+        uploads::delete(connection, &upload.id).await?;
         jobs::finish(connection, job).await?;
         let from = [BundleState::Checking];
-        let _ = reports::set_bundle(connection, report, &from, BundleState::Refused, None, Some(reason)).await?;
+        let _ = reports::set_bundle(connection, &upload.subject, &from, BundleState::Refused, None, Some(reason)).await?;
         Ok(())
     })
 }

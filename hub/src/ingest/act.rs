@@ -3,7 +3,7 @@
 use super::outbox::{Outbox, Trigger};
 use super::states;
 use crate::clock;
-use crate::database::{Database, audit, groups, transact};
+use crate::database::{Database, audit, groups, leases, transact};
 use crate::error::{Error, Result};
 use crate::lifecycle::state::on_action;
 use crate::lifecycle::{Action, Status};
@@ -32,6 +32,7 @@ pub async fn act(
     // An old address of a group leads to the group that has its keys now.
     let id = database.group(group).await?.id;
     transact!(database, connection => {
+        leases::lock_counts(connection).await?;
         let group = groups::find(connection, &id).await?;
         let group = group.ok_or_else(|| Error::Absent(format!("group {id}")))?;
         let status = states::status_of(&group)?;

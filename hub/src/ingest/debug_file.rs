@@ -3,7 +3,7 @@
 use super::upload;
 use crate::database::jobs::{self, Job};
 use crate::database::transact;
-use crate::database::uploads::Upload;
+use crate::database::uploads::{self, Upload};
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::symbols::store::{self, Expected, Refusal, StoredFile};
@@ -20,6 +20,7 @@ pub async fn accept(hub: &Hub, job: &Job, upload: &Upload) -> Result<()> {
     match checked {
         Ok(file) => {
             let keys = transact!(hub.database, connection => {
+                uploads::delete(connection, &upload.id).await?;
                 jobs::finish(connection, job).await?;
                 store::record(connection, &file).await
             })?;
@@ -35,7 +36,10 @@ pub async fn accept(hub: &Hub, job: &Job, upload: &Upload) -> Result<()> {
             hub.database
                 .log_action(sender, "refused debug file", &subject)
                 .await?;
-            hub.database.finish_job(job).await?;
+            transact!(hub.database, connection => {
+                uploads::delete(connection, &upload.id).await?;
+                jobs::finish(connection, job).await
+            })?;
         }
         Err(Refusal::Hub(error)) => return Err(error),
     }
@@ -47,7 +51,7 @@ async fn check(
     upload: &Upload,
     path: &std::path::Path,
 ) -> std::result::Result<StoredFile, Refusal> {
-    match upload::assemble(&hub.objects, upload, path).await {
+    match upload::assemble(&hub.database, &hub.objects, upload, path).await {
         Ok(()) => {}
         Err(Error::MissingObject { row, key }) => {
             return Err(Refusal::Hub(Error::MissingObject { row, key }));

@@ -14,6 +14,15 @@ pub enum Entry {
         /// The report, without its modules.
         report: Box<CrashReport>,
     },
+    /// The first crash of a build, whose report retention removed.
+    FirstCrash {
+        /// The service.
+        service: String,
+        /// The build.
+        build: String,
+        /// The time of the crash.
+        time: i64,
+    },
     /// A host that sends heartbeats.
     Host {
         /// The time.

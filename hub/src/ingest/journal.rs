@@ -3,16 +3,16 @@
 //! One task writes. While it commits a batch, the next one gathers, so that the number of objects
 //! and transactions does not grow with the load. A batch is one object, the *segment*, and one
 //! transaction. A hub that ends between the two leaves a segment that the database has not got.
-//! [`replay`] applies those.
+//! [`replay`] and [`replay_recent`] apply those.
 
 use super::entry::{Entry, from_lines, to_lines};
 use crate::clock::{self, SECOND};
-use crate::database::Database;
-use crate::database::transact;
+use crate::database::{Database, leases, transact};
 use crate::error::{Error, Result};
 use crate::objects::Objects;
 use futures_util::TryStreamExt;
 use sqlx::AnyConnection;
+use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
@@ -20,6 +20,8 @@ use tokio::sync::{mpsc, oneshot};
 const BATCH: usize = 512;
 /// The most entries that wait. Requests beyond wait with them.
 const QUEUE: usize = 2 * BATCH;
+/// The names of segments that one query looks for.
+const NAMES: usize = 1000;
 /// The age from which a segment that the database has not got is applied: its hub has ended.
 const ABANDONED: i64 = 120 * SECOND;
 
@@ -136,6 +138,7 @@ async fn apply_all<A: Apply>(
     segment: &str,
 ) -> Result<Vec<A::Outcome>> {
     transact!(database, connection => {
+        leases::lock_counts(connection).await?;
         let mut outcomes = Vec::with_capacity(entries.len());
         sqlx::query(
             "INSERT INTO segments (name, committed) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
@@ -163,8 +166,35 @@ pub async fn replay<A: Apply>(
     all: bool,
 ) -> Result<(usize, usize)> {
     let limit = if all { i64::MAX } else { clock::now() - ABANDONED };
+    replay_below(database, objects, apply, "journal", limit).await
+}
+
+/// Applies the segments of the last hours that the database has not got, because their hub has
+/// ended since, or the database failed. Returns the number of segments.
+///
+/// # Errors
+/// Fails if the object store or the database fails.
+pub async fn replay_recent<A: Apply>(database: &Database, objects: &Objects, apply: &A) -> Result<usize> {
+    let now = clock::now();
+    let mut applied = 0;
+    for back in [1, 0] {
+        let folder = format!("journal/{}", folder_name(now - back * clock::HOUR));
+        let (segments, _) = replay_below(database, objects, apply, &folder, now - ABANDONED).await?;
+        applied += segments;
+    }
+    Ok(applied)
+}
+
+/// Applies the segments below a prefix that were written before a time.
+async fn replay_below<A: Apply>(
+    database: &Database,
+    objects: &Objects,
+    apply: &A,
+    prefix: &str,
+    limit: i64,
+) -> Result<(usize, usize)> {
     let mut names: Vec<String> = Vec::new();
-    let mut listed = std::pin::pin!(objects.list("journal"));
+    let mut listed = std::pin::pin!(objects.list(prefix));
     while let Some(object) = listed.try_next().await? {
         if let Some(name) = object
             .key
@@ -176,23 +206,30 @@ pub async fn replay<A: Apply>(
     }
     names.sort_unstable();
     let (mut applied, mut damaged) = (0, 0);
-    for name in names {
-        let known: Option<i64> = sqlx::query_scalar("SELECT committed FROM segments WHERE name = $1")
-            .bind(&name)
-            .fetch_optional(database.reader())
-            .await?;
-        if known.is_some() {
-            continue;
+    for names in names.chunks(NAMES) {
+        let known = committed(database, names).await?;
+        for name in names.iter().filter(|name| !known.contains(*name)) {
+            let Some(lines) = objects.get(&key(name)).await? else {
+                continue;
+            };
+            let (entries, bad) = from_lines(&lines);
+            apply_all(database, apply, &entries, name).await?;
+            applied += 1;
+            damaged += bad;
         }
-        let Some(lines) = objects.get(&key(&name)).await? else {
-            continue;
-        };
-        let (entries, bad) = from_lines(&lines);
-        apply_all(database, apply, &entries, &name).await?;
-        applied += 1;
-        damaged += bad;
     }
     Ok((applied, damaged))
+}
+
+/// Returns which of these names, in their order, the database has.
+async fn committed(database: &Database, names: &[String]) -> Result<HashSet<String>> {
+    let select = "SELECT name FROM segments WHERE name >= $1 AND name <= $2";
+    let found: Vec<String> = sqlx::query_scalar(select)
+        .bind(names.first())
+        .bind(names.last())
+        .fetch_all(database.reader())
+        .await?;
+    Ok(found.into_iter().collect())
 }
 
 /// Returns the key of a segment.
@@ -203,8 +240,13 @@ pub fn key(name: &str) -> String {
 
 /// Returns a name that sorts by time: `20783/14/01795…-HUB-7.jsonl`, with the days since 1970.
 fn segment_name(time: i64, hub: &str, number: u64) -> String {
+    format!("{}/{time:018}-{hub}-{number}.jsonl", folder_name(time))
+}
+
+/// Returns the day and the hour of a time, as the names of segments have them.
+fn folder_name(time: i64) -> String {
     let (day, hour) = (time.div_euclid(clock::DAY), time.div_euclid(clock::HOUR) % 24);
-    format!("{day:06}/{hour:02}/{time:018}-{hub}-{number}.jsonl")
+    format!("{day:06}/{hour:02}")
 }
 
 #[cfg(test)]

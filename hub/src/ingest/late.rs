@@ -1,11 +1,13 @@
 //! Reads stored bundles again when debug files came after them.
 
 use super::regroup::{self, Symbolized};
+use super::stored_crash;
 use crate::analysis::{Analysis, AnalysisError, AnalysisRequest, Progress, RepackTask};
 use crate::clock;
 use crate::database::blobs;
 use crate::database::groups;
 use crate::database::jobs::{self, Job, JobKind};
+use crate::database::leases;
 use crate::database::reports::{BundleState, ReportRow};
 use crate::database::stack_keys;
 use crate::database::symbols;
@@ -141,9 +143,13 @@ async fn commit(
     let has_changed = old.is_none_or(|old| old.frames != new.frames || old.missing != new.missing);
     let text = serde_json::to_vec(analysis).map_err(|error| Error::Invalid(error.to_string()))?;
     hub.objects.put(&key, text).await?;
+    let now = clock::now();
+    if has_changed {
+        stored_crash::note_symbols(&hub.objects, &report.id, now).await?;
+    }
     transact!(hub.database, connection => {
+        leases::lock_counts(connection).await?;
         jobs::finish(connection, job).await?;
-        let now = clock::now();
         if has_changed {
             symbols::set_symbolized(connection, &report.id, now).await?;
         }

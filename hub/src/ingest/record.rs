@@ -79,6 +79,10 @@ impl Apply for Recorder {
                 let recorded = record(connection, &self.outbox, report, *received, segment).await?;
                 Ok(Outcome::Report(recorded))
             }
+            Entry::FirstCrash { service, build, time } => {
+                builds::note_crash(connection, service, build, *time).await?;
+                Ok(Outcome::Noted)
+            }
             Entry::Host {
                 time,
                 host,
@@ -122,6 +126,8 @@ async fn record(
     let key = stack_key(report);
     let row = report_row(report, &key, time, received, segment)?;
     if !reports::insert(connection, &row).await? {
+        // The index names the first segment, as one does that is computed from all of them.
+        reports::note_segment(connection, &row).await?;
         return known_report(connection, report).await;
     }
     builds::note_host(connection, &report.host, None, time).await?;

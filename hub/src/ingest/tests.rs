@@ -1,6 +1,7 @@
 //! Reports, states, samples and alerts against both databases.
 
 mod alerts;
+mod durability;
 pub(crate) mod grouping;
 mod lifecycle;
 mod sampling;
@@ -15,7 +16,7 @@ use super::samples;
 use crate::clock;
 use crate::database::reports::{self, BundleState};
 use crate::database::tests::testing::TestDatabase;
-use crate::database::{Database, groups, stack_keys, transact};
+use crate::database::{Database, groups, leases, stack_keys, transact};
 use crate::grouping::cause::{CrashCause, CrashFacts};
 use crate::notify::AlertChannel;
 use crate::objects::Objects;
@@ -90,6 +91,7 @@ impl TestHub {
         let symbolized = symbolized(function);
         let row = self.database.report(report).await.unwrap();
         let result: crate::Result<String> = transact!(self.database, connection => {
+            leases::lock_counts(connection).await?;
             let from = [BundleState::None, BundleState::Wanted];
             reports::set_bundle(connection, report, &from, BundleState::Checking, None, None).await?;
             reports::set_stored(connection, report, "00", 1000).await?;

@@ -4,7 +4,7 @@ use super::outbox::{Outbox, Trigger};
 use super::{states, versions};
 use crate::clock::{self, HOUR};
 use crate::database::groups::{self, GroupRow};
-use crate::database::{Database, shares, transact};
+use crate::database::{Database, leases, shares, transact};
 use crate::error::Result;
 use crate::lifecycle::escalation::{LEAST_HOSTS, MAX_HOURS, escalation};
 use crate::lifecycle::state::{TickFacts, on_tick};
@@ -52,6 +52,7 @@ async fn tick_group(
 ) -> Result<bool> {
     let id = &group.id;
     transact!(database, connection => {
+        leases::lock_counts(connection).await?;
         let Some(group) = groups::find(connection, id).await? else {
             return Ok(false);
         };

@@ -6,13 +6,13 @@ use crate::clock::HOUR;
 use crate::config::Limits;
 use crate::database::Database;
 use crate::database::reports::BundleState;
+use crate::database::tokens::new_id;
 use crate::database::uploads::{NewUpload, Upload, UploadKind};
 use crate::error::{Error, Result};
-use crate::objects::{Objects, hexadecimal, part};
+use crate::objects::{Objects, digest_of, part};
 use crate::symbols::debug_id::is_build_id;
 use bytes::{Bytes, BytesMut};
-use futures_util::{Stream, StreamExt};
-use sha2::{Digest, Sha256};
+use futures_util::{Stream, StreamExt, TryStreamExt};
 use std::path::Path;
 use tokio::fs::File;
 
@@ -20,6 +20,8 @@ use tokio::fs::File;
 const LIFETIME: i64 = 24 * HOUR;
 /// The size of a part in the object store.
 const PART: usize = 8 << 20;
+/// The most parts of an upload. A cut connection ends one.
+const MAX_PARTS: i64 = 10_000;
 
 /// A sender's description of an upload before its first byte.
 #[derive(Clone, Debug)]
@@ -131,19 +133,27 @@ pub async fn add<E: std::error::Error>(
 }
 
 async fn add_part(database: &Database, objects: &Objects, upload: &Upload, bytes: Bytes) -> Result<Upload> {
+    if upload.parts >= MAX_PARTS {
+        return Err(Error::TooLarge(format!(
+            "an upload has at most {MAX_PARTS} parts; send more bytes in each request"
+        )));
+    }
     let size = bytes.len() as i64;
-    objects.put(&part(&upload.id, upload.parts), bytes).await?;
-    database.add_part(upload, size, LIFETIME).await
+    // Two requests may write the same bytes through two hubs. Only one of them is confirmed, and
+    // the object of the other one is garbage.
+    let name = format!("{:05}-{}", upload.parts, new_id()?);
+    objects.put(&part(&upload.id, &name), bytes).await?;
+    database.add_part(upload, (&name, size), LIFETIME).await
 }
 
 /// Writes a complete upload to a file.
 ///
 /// # Errors
 /// Fails if a part is missing, or the whole has not the announced SHA-256.
-pub async fn assemble(objects: &Objects, upload: &Upload, path: &Path) -> Result<()> {
+pub async fn assemble(database: &Database, objects: &Objects, upload: &Upload, path: &Path) -> Result<()> {
     let mut file = File::create(path).await.map_err(Error::file("create", path))?;
-    for number in 0..upload.parts {
-        let key = part(&upload.id, number);
+    for name in database.part_names(&upload.id).await? {
+        let key = part(&upload.id, &name);
         if objects.append_to(&key, &mut file).await?.is_none() {
             return Err(Error::MissingObject {
                 row: format!("upload {}", upload.id),
@@ -152,43 +162,34 @@ pub async fn assemble(objects: &Objects, upload: &Upload, path: &Path) -> Result
         }
     }
     drop(file);
-    let (path, wanted) = (path.to_owned(), upload.sha256.clone());
-    crate::objects::blocking(move || {
-        let mut digest = Sha256::new();
-        let mut file = std::fs::File::open(&path).map_err(Error::file("open", &path))?;
-        std::io::copy(&mut file, &mut DigestWriter(&mut digest)).map_err(Error::file("read", &path))?;
-        if hexadecimal(&digest.finalize()) == wanted {
-            return Ok(());
-        }
-        Err(Error::Invalid(
-            "the uploaded bytes do not have the announced SHA-256; send them again".to_owned(),
-        ))
-    })
-    .await
+    let (sha256, _) = digest_of(path).await?;
+    if sha256 == upload.sha256 {
+        return Ok(());
+    }
+    Err(Error::Invalid(
+        "the uploaded bytes do not have the announced SHA-256; send them again".to_owned(),
+    ))
 }
 
-/// Feeds a digest through `io::copy`.
-struct DigestWriter<'a>(&'a mut Sha256);
-
-impl std::io::Write for DigestWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Forgets an upload and its parts.
+/// Forgets an upload, and removes all its parts.
 ///
 /// # Errors
 /// Fails if the object store or the database fails.
 pub async fn remove(database: &Database, objects: &Objects, upload: &Upload) -> Result<()> {
     database.delete_upload(&upload.id).await?;
-    for number in 0..=upload.parts {
-        objects.delete(&part(&upload.id, number)).await?;
+    // The job must not come back after its parts are gone.
+    database.flush().await?;
+    remove_parts(objects, &upload.id).await
+}
+
+/// Removes the parts of an upload that no row names any more.
+///
+/// # Errors
+/// Fails if the object store fails.
+pub async fn remove_parts(objects: &Objects, upload: &str) -> Result<()> {
+    let parts: Vec<_> = objects.list(&part(upload, "")).try_collect().await?;
+    for listed in parts {
+        objects.delete(&listed.key).await?;
     }
     Ok(())
 }

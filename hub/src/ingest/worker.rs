@@ -5,6 +5,7 @@ use crate::analysis::Progress;
 use crate::clock;
 use crate::database::blobs::FileKind;
 use crate::database::jobs::{self, Job, JobKind, JobQueue};
+use crate::database::leases;
 use crate::database::transact;
 use crate::database::uploads::UploadKind;
 use crate::error::{Error, Result};
@@ -17,8 +18,8 @@ use tokio::task::JoinSet;
 
 /// The time between two searches for jobs that another hub left or that became due.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// The time between two renewals of a lease.
-const RENEWAL: Duration = Duration::from_secs(5);
+/// The time between two looks at the progress of a job. Each is stored, and renews the lease.
+const RENEWAL: Duration = Duration::from_secs(1);
 
 /// Downloads from upstream servers at once.
 const DOWNLOADS: usize = 4;
@@ -72,12 +73,17 @@ async fn with_lease(hub: &Hub, job: &Job) {
     let (progress, seen) = watch::channel(Progress::default());
     let renew = async {
         loop {
-            tokio::time::sleep(RENEWAL / 10).await;
+            tokio::time::sleep(RENEWAL).await;
             let now = seen.borrow().clone();
             let text = serde_json::json!({ "stage": now.stage, "done": now.done }).to_string();
             match hub.database.renew_lease(job, Some(&text)).await {
                 Ok(true) | Err(_) => {}
-                Ok(false) => return,
+                // A finished job has no lease. The rest of its work goes on.
+                Ok(false) => match hub.database.has_job(job).await {
+                    Ok(true) => return,
+                    Ok(false) => std::future::pending().await,
+                    Err(_) => {}
+                },
             }
         }
     };
@@ -117,6 +123,7 @@ async fn execute(hub: &Hub, job: &Job, progress: &watch::Sender<Progress>) -> Re
 async fn announce(hub: &Hub, job: &Job) -> Result<()> {
     let outbox = hub.recorder.outbox();
     transact!(hub.database, connection => {
+        leases::lock_counts(connection).await?;
         jobs::finish(connection, job).await?;
         states::announce(connection, outbox, &job.subject, None, clock::now()).await
     })

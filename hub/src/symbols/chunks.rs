@@ -5,10 +5,10 @@ use super::store::{self, Expected, Refusal};
 use crate::clock::{DAY, HOUR, SECOND};
 use crate::database::chunks::{self, Assembly, AssemblyState};
 use crate::database::jobs::{self, Job};
-use crate::database::transact;
+use crate::database::{Database, transact};
 use crate::error::{Error, Result};
 use crate::hub::Hub;
-use crate::objects::{blocking, chunk, hexadecimal};
+use crate::objects::{Objects, blocking, chunk, hexadecimal};
 use bytes::Bytes;
 use flate2::read::GzDecoder;
 use sha1::{Digest, Sha1};
@@ -24,8 +24,8 @@ const LIFETIME: i64 = DAY;
 const REST: i64 = HOUR;
 /// The time for which a refusal is repeated without a new look.
 const REFUSED: i64 = 60 * SECOND;
-/// The most chunks that one request removes.
-const SWEEP: i64 = 32;
+/// Chunks that are removed between two queries.
+const SWEEP: i64 = 100;
 /// The most files in a request.
 const MAX_FILES: usize = 1000;
 
@@ -84,8 +84,14 @@ pub async fn add(hub: &Hub, sha1: &str, bytes: Bytes, is_gzip: bool) -> Result<(
     })
     .await?;
     let size = content.len() as i64;
-    hub.objects.put(&chunk(sha1), content).await?;
-    hub.database.note_chunk(sha1, size, LIFETIME).await
+    let key = chunk(sha1);
+    hub.objects.put(&key, content.clone()).await?;
+    hub.database.note_chunk(sha1, size, LIFETIME).await?;
+    if hub.objects.size(&key).await?.is_none() {
+        // Garbage collection removed the earlier object of this name.
+        hub.objects.put(&key, content).await?;
+    }
+    Ok(())
 }
 
 fn too_large() -> Error {
@@ -105,17 +111,31 @@ fn gunzip(packed: &[u8]) -> Result<Bytes> {
     Ok(content.into())
 }
 
-/// Removes some chunks whose life ended long ago.
+/// Removes chunks whose life ended long before a time. Returns their number.
 ///
 /// # Errors
 /// Fails if the database or the object store fails.
-pub async fn sweep(hub: &Hub) -> Result<()> {
-    for sha1 in hub.database.expired_chunks(HOUR, SWEEP).await? {
-        if hub.database.delete_chunk(&sha1).await? {
-            hub.objects.delete(&chunk(&sha1)).await?;
+pub async fn sweep(database: &Database, store: &Objects, now: i64) -> Result<u64> {
+    let mut removed = 0;
+    loop {
+        let expired = database.expired_chunks(now - HOUR, SWEEP).await?;
+        let before = removed;
+        for sha1 in expired {
+            // A chunk that came again in between stays. One that comes during the transaction waits
+            // for its end, and is then written again.
+            let is_removed = transact!(database, connection => {
+                let is_expired = chunks::delete(connection, &sha1, now - HOUR).await?;
+                if is_expired {
+                    store.delete(&chunk(&sha1)).await?;
+                }
+                Ok(is_expired)
+            })?;
+            removed += u64::from(is_removed);
+        }
+        if removed == before {
+            return Ok(removed);
         }
     }
-    Ok(())
 }
 
 /// Returns the state of each file, and begins to make those whose chunks are all there.

@@ -159,13 +159,15 @@ async fn describe(hub: &Hub, file: &StoredFile) -> Result<()> {
         .await
 }
 
-/// Stores a file as a blob that garbage collection keeps until a row names it.
+/// Stores a file as a blob that garbage collection keeps for a day, until a row names it.
 ///
 /// # Errors
 /// Fails if the object store or the database fails.
 pub async fn put_blob(hub: &Hub, path: &Path) -> Result<(String, u64)> {
     let (sha256, size) = objects::digest_of(path).await?;
-    hub.database.reserve_blob(&sha256).await?;
+    hub.database
+        .reserve_blob(&sha256, clock::now() + clock::DAY)
+        .await?;
     hub.objects.put_file_as(path, &sha256, size).await?;
     Ok((sha256, size))
 }

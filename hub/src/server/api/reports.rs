@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// The most reports of a request.
 const MAX_REPORTS: usize = 100;
+/// The time for which modules stay that a sender was told to leave out.
+const PROMISE: i64 = 7 * clock::DAY;
 /// How far in the future a host's clock may be, in microseconds.
 const CLOCK_AHEAD: i64 = 10 * 60 * clock::SECOND;
 
@@ -67,11 +69,13 @@ pub async fn take(
     Ok(Json(receipts))
 }
 
-/// Returns the build ids of offered modules that the hub has not got.
+/// Returns the build ids of offered modules that the hub has not got. It keeps the others until the
+/// bundle without them has come.
 async fn missing_modules(hub: &Hub, offered: &[ModuleOffer]) -> Result<Vec<String>> {
     let build_ids: Vec<_> = offered
         .iter()
         .filter_map(|module| module.build_id.as_deref())
         .collect();
-    hub.database.missing_executables(&build_ids).await
+    let until = clock::now() + PROMISE;
+    hub.database.missing_executables(&build_ids, until).await
 }

@@ -5,7 +5,7 @@ use crate::database::reports::BundleState;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::ingest::accept::{fetch, inside};
-use crate::objects::{blocking, hexadecimal};
+use crate::objects::{blocking, digest_of_file};
 use crate::server::caller::Caller;
 use axum::Extension;
 use axum::body::Body;
@@ -13,7 +13,6 @@ use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use backtrail_report::ReportId;
-use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -119,17 +118,8 @@ async fn packed(hub: &Hub, id: &str) -> Result<PathBuf> {
         .map_err(failed)?;
     let (target, listed) = (path.clone(), cache.clone());
     blocking(move || {
-        let mut file = fs::File::open(&whole).map_err(Error::file("open", &whole))?;
-        let mut hash = Sha256::new();
-        let mut buffer = vec![0; 256 << 10];
-        loop {
-            let read = std::io::Read::read(&mut file, &mut buffer).map_err(Error::file("read", &whole))?;
-            if read == 0 {
-                break;
-            }
-            hash.update(&buffer[..read]);
-        }
-        fs::write(&digest, hexadecimal(&hash.finalize())).map_err(Error::file("write", &digest))?;
+        let (sha256, _) = digest_of_file(&whole)?;
+        fs::write(&digest, sha256).map_err(Error::file("write", &digest))?;
         fs::rename(&whole, &target).map_err(Error::file("create", &target))?;
         folder.close().map_err(Error::system("remove a directory"))?;
         evict(&listed, &target)

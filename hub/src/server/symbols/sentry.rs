@@ -87,7 +87,6 @@ pub async fn upload(State(hub): State<Arc<Hub>>, mut parts: Multipart) -> Result
         let bytes = part.bytes().await.map_err(malformed)?;
         chunks::add(&hub, &sha1, bytes, is_gzip).await?;
     }
-    chunks::sweep(&hub).await?;
     Ok(StatusCode::OK)
 }
 
