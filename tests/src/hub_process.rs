@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -54,10 +54,29 @@ impl HubProcess {
     /// # Errors
     /// Fails if the binary cannot be built or started, or prints no address.
     pub fn start(data: &Path, arguments: &[&str]) -> io::Result<Self> {
-        let mut child = Command::new(binary()?)
+        Self::start_with(data, arguments, &[])
+    }
+
+    /// Starts a hub as [`Self::start`] does, with more variables of the environment.
+    ///
+    /// # Errors
+    /// Fails as [`Self::start`] does.
+    pub fn start_with(data: &Path, arguments: &[&str], environment: &[(String, String)]) -> io::Result<Self> {
+        let mut command = Command::new(binary()?);
+        command
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             .args(["--listen", "127.0.0.1:0", "--data"])
             .arg(data)
-            .args(arguments)
+            .args(arguments);
+        Self::of_command(&mut command)
+    }
+
+    /// Starts a hub by a command that becomes it.
+    ///
+    /// # Errors
+    /// Fails if the command cannot be started, or prints no address.
+    pub fn of_command(command: &mut Command) -> io::Result<Self> {
+        let mut child = command
             .env("RUST_BACKTRACE", "0")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -68,6 +87,12 @@ impl HubProcess {
         let address = line.trim().strip_prefix("listening on ").map(str::to_owned);
         let address = address.ok_or_else(|| io::Error::other(format!("no address: {line}")))?;
         Ok(Self { child, address })
+    }
+
+    /// Returns the process.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).unwrap_or(i32::MAX))
     }
 
     /// Kills the hub, as a crash of its machine would.
@@ -84,8 +109,7 @@ impl HubProcess {
     /// # Errors
     /// Fails if there is no such process.
     pub fn stop(&mut self) -> io::Result<Option<i32>> {
-        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap_or(i32::MAX));
-        kill(pid, Signal::SIGTERM)?;
+        kill(self.pid(), Signal::SIGTERM)?;
         Ok(self.child.wait()?.code())
     }
 
@@ -94,14 +118,33 @@ impl HubProcess {
     /// # Errors
     /// Fails if the hub does not answer.
     pub fn request(&self, method: &str, path: &str, token: Option<&str>, body: &[u8]) -> io::Result<Answer> {
+        self.request_with(method, path, token, &[], body)
+    }
+
+    /// Sends a request with a token and more headers, and returns the answer.
+    ///
+    /// # Errors
+    /// Fails if the hub does not answer.
+    pub fn request_with(
+        &self,
+        method: &str,
+        path: &str,
+        token: Option<&str>,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> io::Result<Answer> {
         let host = self.address.trim_start_matches("http://");
         let mut stream = TcpStream::connect(host)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let authorization =
             token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
         let length = body.len();
+        let more: String = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{authorization}Content-Length: {length}\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{authorization}{more}Content-Length: {length}\r\n\r\n"
         );
         stream.write_all(head.as_bytes())?;
         stream.write_all(body)?;
@@ -131,18 +174,29 @@ impl Drop for HubProcess {
 /// # Errors
 /// Fails if the command fails.
 pub fn token(data: &Path, scopes: &[&str]) -> io::Result<String> {
-    let mut command = Command::new(binary()?);
-    command.arg("--data").arg(data).args(["token", "tests"]);
-    for scope in scopes {
-        command.args(["--scope", scope]);
-    }
-    let output = command.output()?;
+    let mut arguments = vec!["token", "tests"];
+    arguments.extend(scopes.iter().flat_map(|scope| ["--scope", *scope]));
+    let output = run(data, &arguments, &[])?;
     if !output.status.success() {
         return Err(io::Error::other(
             String::from_utf8_lossy(&output.stderr).into_owned(),
         ));
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Runs a command of the hub's binary to its end, such as `gc`.
+///
+/// # Errors
+/// Fails if the binary cannot be built or started.
+pub fn run(data: &Path, arguments: &[&str], environment: &[(String, String)]) -> io::Result<Output> {
+    Command::new(binary()?)
+        .arg("--data")
+        .arg(data)
+        .args(arguments)
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .env("RUST_BACKTRACE", "0")
+        .output()
 }
 
 /// Repeats a query until its result is there.

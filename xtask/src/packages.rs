@@ -106,6 +106,11 @@ pub const TEST: &[Need] = &[
         "makes certificates: a trace is fetched over HTTPS",
     ),
     wish(
+        "postgresql",
+        Sign::Tool("pg_ctlcluster"),
+        "the database of several hubs",
+    ),
+    wish(
         "debuginfod",
         Sign::Tool("debuginfod-find"),
         "fetches debug files from a hub",

@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Python packages, each with a folder that shows its presence: Perfetto's schema and reader,
-/// Node.js, and a client that uploads debug files to a hub.
-const PYTHON: [(&str, &str); 4] = [
+/// Node.js, a client that uploads debug files to a hub, and a server of S3 with what it needs.
+const PYTHON: [(&str, &str); 7] = [
     ("perfetto", "perfetto"),
     ("protobuf", "google/protobuf"),
     (node::WHEEL, node::WHEEL_FOLDER),
     ("sentry-cli==3.8.2", "sentry_cli-3.8.2.dist-info"),
+    ("moto==5.2.5", "moto-5.2.5.dist-info"),
+    ("flask", "flask"),
+    ("flask-cors", "flask_cors"),
 ];
 
 /// The folder that lists the JavaScript packages which read exports, and their installed folder.

@@ -56,7 +56,7 @@ fn until_sent(collector: &Collector) {
 }
 
 /// Returns the process ids of the sender of a collector.
-fn senders(collector: &Collector) -> Vec<u32> {
+pub fn senders(collector: &Collector) -> Vec<u32> {
     let parent = format!("PPid:\t{}\n", collector.pid());
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

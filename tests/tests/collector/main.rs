@@ -6,3 +6,4 @@ mod collect;
 mod collector;
 mod hub;
 mod hub_content;
+mod hub_kills;

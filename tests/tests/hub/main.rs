@@ -1,14 +1,21 @@
 //! The clients of a hub: `push`, `login`, `open` and `debug LINK`, against a hub with faults.
 #![cfg(test)]
 
+mod bucket;
 mod deploy;
+mod faults;
+mod fleet;
 mod links;
+mod objects;
+mod postgres;
 mod privacy;
+mod proxy;
 mod push;
 mod rules;
 mod server;
 mod sources;
 mod symbols;
+mod two_hubs;
 
 use backtrail_tests::backtrail::{Run, backtrail, command};
 use backtrail_tests::hub_server::{HubServer, TOKEN};

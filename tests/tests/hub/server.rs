@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// Signs a user in to a hub.
-fn login(user: &User, hub: &HubProcess, token: &str) {
+pub fn login(user: &User, hub: &HubProcess, token: &str) {
     let file = user.home().join("token");
     std::fs::write(&file, format!("{token}\n")).unwrap();
     let file = file.to_str().unwrap();
@@ -14,7 +14,7 @@ fn login(user: &User, hub: &HubProcess, token: &str) {
 }
 
 /// Pushes a bundle, and returns the crash after its bundle was checked.
-fn pushed(user: &User, hub: &HubProcess, token: &str, bundle: &Path, build: &str) -> Value {
+pub fn pushed(user: &User, hub: &HubProcess, token: &str, bundle: &Path, build: &str) -> Value {
     let path = bundle.to_str().unwrap();
     let run = user.run(&["push", path, "--build", build, "--json"]).exited(0);
     let pushed: Value = serde_json::from_str(&run.stdout).unwrap();
@@ -26,7 +26,8 @@ fn pushed(user: &User, hub: &HubProcess, token: &str, bundle: &Path, build: &str
     })
 }
 
-fn groups(hub: &HubProcess, token: &str, query: &str) -> Vec<Value> {
+/// Returns the groups of a search.
+pub fn groups(hub: &HubProcess, token: &str, query: &str) -> Vec<Value> {
     let path = format!("/api/v1/groups{query}");
     let answer = hub.request("GET", &path, Some(token), b"").unwrap();
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -35,29 +36,33 @@ fn groups(hub: &HubProcess, token: &str, query: &str) -> Vec<Value> {
 
 #[test]
 fn pushed_crash_is_grouped_shown_and_debugged() {
-    let (folder, user) = (tempfile::tempdir().unwrap(), User::new());
+    let folder = tempfile::tempdir().unwrap();
     let token = token(folder.path(), &["ingest", "read"]).unwrap();
-    let mut hub = HubProcess::start(folder.path(), &[]).unwrap();
-    login(&user, &hub, &token);
+    check_push(&token, &|| HubProcess::start(folder.path(), &[]).unwrap());
+}
+
+/// Pushes two crashes to a hub, opens the page and the bundle of one, and kills and starts the hub.
+pub fn check_push(token: &str, start: &dyn Fn() -> HubProcess) {
+    let user = User::new();
+    let mut hub = start();
+    login(&user, &hub, token);
     let bundle = crash(user.home());
-    let stored = pushed(&user, &hub, &token, &bundle, "1.0");
+    let stored = pushed(&user, &hub, token, &bundle, "1.0");
     assert_eq!(stored["bundle"], "stored", "{stored}");
     let id = stored["id"].as_str().unwrap();
 
     // Grouped by functions, and found by their names.
-    let found = groups(&hub, &token, "?q=post");
+    let found = groups(&hub, token, "?q=post");
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0]["title"], "SIGSEGV null read in post");
     assert_eq!(
         (&found[0]["reports"], &found[0]["bundles"]),
         (&json!(1), &json!(1))
     );
-    assert!(groups(&hub, &token, "?q=elsewhere").is_empty());
+    assert!(groups(&hub, token, "?q=elsewhere").is_empty());
 
     // The page has the stack, and the link into VS Code.
-    let page = hub
-        .request("GET", &format!("/c/{id}"), Some(&token), b"")
-        .unwrap();
+    let page = hub.request("GET", &format!("/c/{id}"), Some(token), b"").unwrap();
     assert_eq!(page.status, 200);
     for wanted in [
         "settle",
@@ -75,9 +80,9 @@ fn pushed_crash_is_grouped_shown_and_debugged() {
 
     // A crash of another build at the same place is counted in the same group.
     let second = tempfile::tempdir().unwrap();
-    let other = pushed(&user, &hub, &token, &crash(second.path()), "1.1");
+    let other = pushed(&user, &hub, token, &crash(second.path()), "1.1");
     assert_eq!(other["group"], stored["group"]);
-    assert_eq!(groups(&hub, &token, "")[0]["reports"], 2);
+    assert_eq!(groups(&hub, token, "")[0]["reports"], 2);
 
     // The link opens the whole bundle in the debugger.
     let link = format!("{}/c/{id}", hub.address);
@@ -90,8 +95,8 @@ fn pushed_crash_is_grouped_shown_and_debugged() {
 
     // A killed hub has everything when it runs again.
     hub.kill().unwrap();
-    let mut hub = HubProcess::start(folder.path(), &[]).unwrap();
-    assert_eq!(groups(&hub, &token, "")[0]["reports"], 2);
+    let mut hub = start();
+    assert_eq!(groups(&hub, token, "")[0]["reports"], 2);
     assert_eq!(hub.stop().unwrap(), Some(0));
 }
 

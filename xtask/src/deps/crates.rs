@@ -24,6 +24,7 @@ const LICENSES: &[&str] = &[
 
 /// Crates that may be there in several versions, and why.
 const DOUBLES: &[(&str, &str)] = &[
+    ("atoi", "sqlx 0.9 has 2; s3s, a server for tests, has 3"),
     ("base64", "sqlx 0.9, object_store 0.13 and reqwest have 0.22"),
     ("block-buffer", "sqlx 0.9 has sha2 0.10, which has 0.10"),
     ("cpufeatures", "sqlx 0.9 has sha2 0.10, which has 0.2"),
@@ -38,10 +39,18 @@ const DOUBLES: &[(&str, &str)] = &[
     ("md-5", "object_store 0.13 has 0.10, for buckets"),
     ("nom", "bindgen has 7, and builds libipt; lettre has 8"),
     ("object", "aya 0.14 has 0.39, and reads the eBPF objects with it"),
+    (
+        "quick-xml",
+        "object_store 0.13 has 0.39; s3s, a server for tests, has 0.41",
+    ),
     ("sha2", "sqlx 0.9 has 0.10"),
     (
         "shlex",
         "bindgen has 1, cc has 2; both only build libipt and ring",
+    ),
+    (
+        "spin",
+        "flume of sqlx 0.9 has 0.9; s3s, a server for tests, has 0.10",
     ),
     (
         "syn",
