@@ -105,8 +105,8 @@ impl LineStarts<'_> {
         }
     }
 
-    /// Returns the first of the instructions from `limit` up to `index` that belong to one statement
-    /// and one call without another instruction between them. `None`: a search does not find it.
+    /// Returns the first of the instructions from `limit` up to `index` that belong to one
+    /// statement and one call without another between them. `None`: a search does not find it.
     fn first_of_repeated(&self, index: u64, limit: u64, statement: Statement) -> Option<u64> {
         let mut others = self.statements.others.borrow_mut();
         if others.as_ref().is_none_or(|(of, _)| *of != statement) {

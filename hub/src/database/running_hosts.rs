@@ -27,7 +27,7 @@ pub(super) struct KeptCounts(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     counts: Option<HostCounts>,
-    /// The time until which the counts are kept. `None`: somebody counts again.
+    /// The time until which the counts are kept. `None`: a task counts again.
     until: Option<Instant>,
 }
 

@@ -14,17 +14,17 @@ pub fn grouping_of<'a>(key: &'a StackKey, version: i64, policy: &GroupingPolicy)
     key_group::grouping_of(key, version, policy.rules(&key.service))
 }
 
-/// Returns file and line of the innermost frame that has them and is a part of the signature.
+/// Returns file and line of the frame that ends the signature, or of one before it that has them.
 #[must_use]
 pub fn place(key: &StackKey, policy: &GroupingPolicy) -> Option<String> {
     let KeyGrouping { grouping, frames } = grouping_of(key, policy.version.number(), policy);
     let kept = grouping.kept().filter_map(|kept| frames.get(kept.frame));
-    let mut places = kept.filter_map(|frame| {
+    let places = kept.filter_map(|frame| {
         let file = frame.file.as_deref()?;
         let name = file.rsplit('/').next().unwrap_or(file);
         frame.line.map(|line| format!("{name}:{line}"))
     });
-    places.next()
+    places.last()
 }
 
 /// Returns the frames of a key, with symbols if a bundle gave them.
