@@ -57,6 +57,19 @@ impl HubProcess {
         Self::start_with(data, arguments, &[])
     }
 
+    /// Starts a hub of another build.
+    ///
+    /// # Errors
+    /// Fails if the binary cannot be started, or prints no address.
+    pub fn start_binary(binary: &Path, data: &Path, arguments: &[&str]) -> io::Result<Self> {
+        let mut command = Command::new(binary);
+        command
+            .args(["--listen", "127.0.0.1:0", "--data"])
+            .arg(data)
+            .args(arguments);
+        Self::of_command(&mut command)
+    }
+
     /// Starts a hub as [`Self::start`] does, with more variables of the environment.
     ///
     /// # Errors
@@ -174,9 +187,20 @@ impl Drop for HubProcess {
 /// # Errors
 /// Fails if the command fails.
 pub fn token(data: &Path, scopes: &[&str]) -> io::Result<String> {
-    let mut arguments = vec!["token", "tests"];
-    arguments.extend(scopes.iter().flat_map(|scope| ["--scope", *scope]));
-    let output = run(data, &arguments, &[])?;
+    token_of_binary(binary()?, data, scopes)
+}
+
+/// Makes a token of a hub of another build.
+///
+/// # Errors
+/// Fails if the command fails.
+pub fn token_of_binary(binary: &Path, data: &Path, scopes: &[&str]) -> io::Result<String> {
+    let mut command = Command::new(binary);
+    command.arg("--data").arg(data).args(["token", "tests"]);
+    for scope in scopes {
+        command.args(["--scope", scope]);
+    }
+    let output = command.output()?;
     if !output.status.success() {
         return Err(io::Error::other(
             String::from_utf8_lossy(&output.stderr).into_owned(),

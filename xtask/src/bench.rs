@@ -8,6 +8,7 @@ mod costs;
 mod debug;
 mod decode;
 mod fdo;
+mod hub;
 mod machine;
 mod options;
 mod peers;
@@ -21,6 +22,7 @@ mod typed;
 use crate::{Failure, packages, shell};
 pub use debug::DebugOptions;
 pub use decode::DecodeOptions;
+pub use hub::HubOptions;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 pub use options::Options;
@@ -78,6 +80,12 @@ pub fn collect() -> Result<(), Failure> {
     collect::run(&release()?)
 }
 
+/// `bench hub`: reports, pages and bundles at a hub, beside Bugsink.
+pub fn hub(options: &HubOptions) -> Result<(), Failure> {
+    let hub = release_of("backtrail-hub", "BACKTRAIL_HUB_BIN")?;
+    hub::run(options, &release()?, &hub)
+}
+
 /// `bench adapter`: times of the debug adapter to open a trace and to answer.
 pub fn adapter(bundle: Option<&str>) -> Result<(), Failure> {
     let binary = release()?;
@@ -91,12 +99,19 @@ pub fn adapter(bundle: Option<&str>) -> Result<(), Failure> {
 
 /// The release build of `backtrail`, or what `BACKTRAIL_BIN` names.
 fn release() -> Result<PathBuf, Failure> {
-    if let Some(path) = std::env::var_os("BACKTRAIL_BIN") {
-        return Ok(path.into());
-    }
-    packages::ensure(&[packages::BUILD])?;
-    shell::run(shell::cargo().args(["build", "--release", "--package", "backtrail"]))?;
-    let binary = shell::target().join("release/backtrail");
+    release_of("backtrail", "BACKTRAIL_BIN")
+}
+
+/// The release build of a package, or the binary that a variable names.
+fn release_of(package: &str, variable: &str) -> Result<PathBuf, Failure> {
+    let binary = match std::env::var_os(variable) {
+        Some(path) => path.into(),
+        None => {
+            packages::ensure(&[packages::BUILD])?;
+            shell::run(shell::cargo().args(["build", "--release", "--package", package]))?;
+            shell::target().join("release").join(package)
+        }
+    };
     binary
         .canonicalize()
         .map_err(|error| format!("cannot find {}: {error}", binary.display()))

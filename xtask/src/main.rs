@@ -80,6 +80,9 @@ cargo xtask bench profile [--seconds N]
                                       perf (root)
 cargo xtask bench symbolize           20 000 addresses with inlined calls, next to llvm-symbolizer,
                                       addr2line and blazesym
+cargo xtask bench hub                 reports, pages and bundles at a hub, next to Bugsink
+                                      [--crashes N] [--groups N] [--peer-events N] [--minutes N]
+                                      [--rate N]
 cargo xtask bench collect             a thousand crashes under the collector, and its cost when idle
                                       (root)";
 
@@ -135,6 +138,9 @@ fn main() -> ExitCode {
         }
         ["bench", "decode", options @ ..] => {
             bench::DecodeOptions::parse(options).and_then(|options| bench::decode(&options))
+        }
+        ["bench", "hub", options @ ..] => {
+            bench::HubOptions::parse(options).and_then(|options| bench::hub(&options))
         }
         ["bench", "collect"] => bench::collect(),
         ["bench", "fdo"] => bench::fdo(),
