@@ -167,17 +167,51 @@ mod tests {
     #[test]
     fn code_of_standard_libraries_is_not_own() {
         for (function, file, module, expected) in [
-            ("abort", "./stdlib/abort.c", "/usr/lib/x86_64-linux-gnu/libc.so.6", "libc.so.6"),
-            ("core::option::unwrap_failed", "/rustc/59/library/core/src/option.rs", "/srv/app", "core"),
-            ("std::vector<int>::at", "/usr/include/c++/12/bits/stl_vector.h", "/srv/app", "libstdc++"),
+            (
+                "abort",
+                "./stdlib/abort.c",
+                "/usr/lib/x86_64-linux-gnu/libc.so.6",
+                "libc.so.6",
+            ),
+            (
+                "core::option::unwrap_failed",
+                "/rustc/59/library/core/src/option.rs",
+                "/srv/app",
+                "core",
+            ),
+            (
+                "std::vector<int>::at",
+                "/usr/include/c++/12/bits/stl_vector.h",
+                "/srv/app",
+                "libstdc++",
+            ),
             ("std::rt::lang_start", "", "/srv/app", "std"),
-            ("runtime.gopanic", "/usr/lib/go-1.19/src/runtime/panic.go", "/srv/app", "the Go runtime"),
-            ("memcpy", "", "/nix/store/abc-glibc-2.40/lib/libc.so.6", "libc.so.6"),
+            (
+                "runtime.gopanic",
+                "/usr/lib/go-1.19/src/runtime/panic.go",
+                "/srv/app",
+                "the Go runtime",
+            ),
+            (
+                "memcpy",
+                "",
+                "/nix/store/abc-glibc-2.40/lib/libc.so.6",
+                "libc.so.6",
+            ),
             ("_start", "", "/srv/app", "start code"),
             ("clock_gettime", "", "[vdso]", "[vdso]"),
-            ("serde::de", "/home/me/.cargo/registry/src/x/serde-1/src/de.rs", "/srv/app", "crates"),
+            (
+                "serde::de",
+                "/home/me/.cargo/registry/src/x/serde-1/src/de.rs",
+                "/srv/app",
+                "crates",
+            ),
         ] {
-            assert_eq!(library(function, file, module).as_deref(), Some(expected), "{function}");
+            assert_eq!(
+                library(function, file, module).as_deref(),
+                Some(expected),
+                "{function}"
+            );
         }
     }
 

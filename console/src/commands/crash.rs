@@ -4,11 +4,11 @@ use super::{Context, arguments, stack};
 use crate::output::{CrashView, HistoryView, Output};
 use crate::views;
 use backtrail_bundle::core::SigInfo;
-use backtrail_debugger::{Error, Result};
 use backtrail_debugger::calls::CallView;
 use backtrail_debugger::navigator::Navigator;
 use backtrail_debugger::session::Session;
 use backtrail_debugger::signal;
+use backtrail_debugger::{Error, Result};
 use backtrail_decoder::Watch;
 
 /// The number of lines around the faulting one.

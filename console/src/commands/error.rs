@@ -51,7 +51,10 @@ impl LineError {
 }
 
 fn hint(similar: Option<&str>) -> String {
-    similar.map_or_else(|| "try `help`".to_owned(), |similar| format!("did you mean `{similar}`?"))
+    similar.map_or_else(
+        || "try `help`".to_owned(),
+        |similar| format!("did you mean `{similar}`?"),
+    )
 }
 
 impl From<LineError> for Error {

@@ -63,8 +63,9 @@ impl CrashView {
 
     /// Renders the function, file and lines of the innermost own frame.
     fn render_place(&self, source: &SourceLines, to: &mut Text) {
-        let is_shown =
-            |frame: &&StackFrame| frame.file.as_deref() == Some(&*source.file) && frame.line == source.current;
+        let is_shown = |frame: &&StackFrame| {
+            frame.file.as_deref() == Some(&*source.file) && frame.line == source.current
+        };
         let frame = self.stack.frames.iter().find(is_shown);
         let function = frame.and_then(|frame| frame.function.as_deref());
         let function = function.map_or_else(String::new, |function| {
@@ -156,7 +157,10 @@ fn folded_frames(frames: &[StackFrame]) -> String {
         [] => String::new(),
         [one] => (*one).to_owned(),
         [all @ .., last] if all.len() < MAX_LIBRARIES => format!("{} and {last}", all.join(", ")),
-        all => format!("{} and others", all.get(..MAX_LIBRARIES).unwrap_or(all).join(", ")),
+        all => format!(
+            "{} and others",
+            all.get(..MAX_LIBRARIES).unwrap_or(all).join(", ")
+        ),
     };
     format!("{} frames of {names}", frames.len())
 }
@@ -164,7 +168,10 @@ fn folded_frames(frames: &[StackFrame]) -> String {
 fn render_call(call: &CallView, to: &mut Text) {
     let place = call.file.as_deref().zip(call.line);
     let place = place.map_or_else(String::new, |(file, line)| format!("  {}:{line}", short(file)));
-    let left = call.left.as_deref().map_or_else(String::new, |left| format!("  ({left})"));
+    let left = call
+        .left
+        .as_deref()
+        .map_or_else(String::new, |left| format!("  ({left})"));
     to.line(format!(
         "  {}{}{left}  {}",
         to.paint(Paint::Function, &call.function),
@@ -176,7 +183,10 @@ fn render_call(call: &CallView, to: &mut Text) {
 fn render_line(step: &HistoryStep, to: &mut Text) {
     let place = match (step.file.as_deref(), step.line) {
         (Some(file), Some(line)) => format!("{}:{line}", short(file)),
-        _ => step.function.clone().unwrap_or_else(|| "<unknown line>".to_owned()),
+        _ => step
+            .function
+            .clone()
+            .unwrap_or_else(|| "<unknown line>".to_owned()),
     };
     let text = step.text.as_deref().unwrap_or("").trim();
     let gap = if text.is_empty() { "" } else { "  " };

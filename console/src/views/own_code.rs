@@ -63,7 +63,11 @@ impl<'a> OwnEnd<'a> {
             return true;
         };
         let mut frames = symbols.frames_at(pc).into_iter();
-        let frame = if outermost { frames.next_back() } else { frames.next() };
+        let frame = if outermost {
+            frames.next_back()
+        } else {
+            frames.next()
+        };
         let location = frame.as_ref().and_then(|frame| frame.location.as_ref());
         let origin = CodeOrigin {
             function: frame.as_ref().map(|frame| &*frame.function),

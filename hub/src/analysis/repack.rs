@@ -140,9 +140,8 @@ fn repack(arguments: &RepackArguments) -> Result<Repacked, (u8, String)> {
             let secrets = Secrets::find(&bundle, &rules).map_err(refused)?;
             let files = secrets.remove(&bundle, target, &cancel).map_err(refused)?;
             for (path, file) in files {
-                std::fs::rename(file, source.join(path.as_str())).map_err(|error| {
-                    (status_of(&error, 1), format!("cannot replace {path}: {error}"))
-                })?;
+                std::fs::rename(file, source.join(path.as_str()))
+                    .map_err(|error| (status_of(&error, 1), format!("cannot replace {path}: {error}")))?;
             }
             Ok(Repacked::default())
         }

@@ -35,9 +35,17 @@ fn frames_of_libraries_are_folded() {
         .take_while(|line| !line.is_empty())
         .collect();
     // The frames of abort and the C++ library, then those of the program.
-    assert!(stack[0].ends_with(" frames of libc.so.6 and libstdc++.so.6"), "{screen}");
+    assert!(
+        stack[0].ends_with(" frames of libc.so.6 and libstdc++.so.6"),
+        "{screen}"
+    );
     assert!(stack[1].contains(" at terminate.cpp:"), "{screen}");
-    assert!(stack.iter().any(|frame| frame.contains(" in main () ") || frame.contains(" main () ")), "{screen}");
+    assert!(
+        stack
+            .iter()
+            .any(|frame| frame.contains(" in main () ") || frame.contains(" main () ")),
+        "{screen}"
+    );
     // The source, the last calls and lines are of the program.
     assert!(screen.contains("\nterminate.cpp:"), "{screen}");
     let last = screen.split("Last lines, newest last:\n").nth(1).unwrap();

@@ -22,7 +22,9 @@ pub(super) fn read(bundle: &Path) -> Option<String> {
     let stack = navigator.known_stack(FRAMES, &watch).ok()?;
     let with_line = |frame: &&StackFrame| frame.line.is_some() && frame.file.is_some();
     let frames = &stack.frames;
-    let own = frames.iter().find(|frame| frame.library.is_none() && with_line(frame));
+    let own = frames
+        .iter()
+        .find(|frame| frame.library.is_none() && with_line(frame));
     let frame = own.or(frames.iter().find(with_line)).or(frames.first())?;
     let function = frame.function.as_deref()?;
     Some(match frame.file.as_deref().zip(frame.line) {
