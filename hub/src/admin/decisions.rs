@@ -176,7 +176,7 @@ async fn import_tables(database: &Database, lines: &str, is_in: impl Fn(&str) ->
     for (at, line) in lines.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
         let malformed = || Error::Invalid(format!("line {} of the decisions is malformed", at + 1));
         let mut value: Value = serde_json::from_str(line).map_err(|_| malformed())?;
-        if let Some((table, row)) = rows::read(&mut value).map_err(|()| malformed())? {
+        if let Some((table, row)) = rows::read(&mut value).map_err(|_| malformed())? {
             if is_in(table) {
                 settled.push((table, row));
             }

@@ -16,6 +16,9 @@ pub struct Rows {
     pub filter: &'static str,
 }
 
+/// A row, and the table that it is of.
+pub type TableRow = (&'static str, Map<String, Value>);
+
 const fn rows(table: &'static str, filter: &'static str) -> Rows {
     Rows { table, filter }
 }
@@ -87,14 +90,15 @@ fn values(row: &AnyRow) -> Result<Map<String, Value>> {
 ///
 /// # Errors
 /// Fails if the line is of this kind, but names another table or an impossible column.
-pub fn read(line: &mut Value) -> std::result::Result<Option<(&'static str, Map<String, Value>)>, ()> {
+pub fn read(line: &mut Value) -> Result<Option<TableRow>> {
+    let malformed = || Error::Invalid("the row of a table is malformed".to_owned());
     let Some(name) = line["rows"].as_str() else {
         return Ok(None);
     };
     let mut tables = SETTLED.iter().chain(&WORK);
-    let table = tables.find(|rows| rows.table == name).ok_or(())?.table;
+    let table = tables.find(|rows| rows.table == name).ok_or_else(malformed)?.table;
     let Value::Object(row) = line["row"].take() else {
-        return Err(());
+        return Err(malformed());
     };
     let is_name = |name: &String| {
         !name.is_empty()
@@ -104,7 +108,7 @@ pub fn read(line: &mut Value) -> std::result::Result<Option<(&'static str, Map<S
     };
     let is_value = |value: &Value| value.is_string() || value.is_i64();
     if row.is_empty() || !row.keys().all(is_name) || !row.values().all(is_value) {
-        return Err(());
+        return Err(malformed());
     }
     Ok(Some((table, row)))
 }
