@@ -1,5 +1,5 @@
-//! `cargo xtask screenshots`: makes the pictures of `docs/images` in the tests of VS Code and of
-//! the page of profiles.
+//! `cargo xtask screenshots`: makes the pictures of `docs/images` in the tests of VS Code, of the
+//! page of profiles, and of the hub's pages.
 
 use crate::node;
 use crate::{Failure, packages, readers, shell, vscode};
@@ -9,6 +9,10 @@ use std::process::Command;
 
 /// Where the pictures are kept.
 const KEPT: &str = "docs/images";
+/// Pictures of the hub's pages begin with this, and are kept as PNG.
+const HUB: &str = "hub-";
+/// The largest size of such a picture in bytes.
+const HUB_LIMIT: u64 = 250_000;
 /// How long the animation shows each of its pictures, in milliseconds.
 const PAUSE: &str = "1400";
 
@@ -25,24 +29,31 @@ pub fn run() -> Result<(), Failure> {
     let _ = fs::remove_dir_all(&made);
     let failed = |error| format!("cannot store the pictures of {}: {error}", made.display());
     fs::create_dir_all(&made).map_err(failed)?;
-    shell::run(shell::cargo().args(["build", "--package", "backtrail"]))?;
-    let mut test = shell::cargo();
-    test.args([
-        "test",
-        "--package",
-        "backtrail-tests",
-        "--test",
-        "editors",
-        "--",
-        "--nocapture",
-        "vscode::",
-        "profile_page::",
-    ])
-    .env("BACKTRAIL_BIN", shell::target().join("debug/backtrail"))
-    .env("BACKTRAIL_IMAGES", &made)
-    .envs(readers::install().variables())
-    .envs(vscode::install()?.variables());
-    shell::run(&mut test)?;
+    shell::run(shell::cargo().args(["build", "--package", "backtrail", "--package", "backtrail-hub"]))?;
+    let (readers, vscode) = (readers::install(), vscode::install()?);
+    for (test, names) in [
+        ("editors", &["vscode::", "profile_page::"][..]),
+        ("hub", &["pages::"]),
+    ] {
+        let mut cargo = shell::cargo();
+        cargo
+            .args([
+                "test",
+                "--package",
+                "backtrail-tests",
+                "--test",
+                test,
+                "--",
+                "--nocapture",
+            ])
+            .args(names)
+            .env("BACKTRAIL_BIN", shell::target().join("debug/backtrail"))
+            .env("BACKTRAIL_HUB_BIN", shell::target().join("debug/backtrail-hub"))
+            .env("BACKTRAIL_IMAGES", &made)
+            .envs(readers.variables())
+            .envs(vscode.variables());
+        shell::run(&mut cargo)?;
+    }
 
     fs::create_dir_all(KEPT).map_err(failed)?;
     let mut frames = Vec::new();
@@ -53,6 +64,11 @@ pub fn run() -> Result<(), Failure> {
         };
         if name.starts_with("frame-") {
             frames.push(path);
+        } else if name.starts_with(HUB) {
+            let size = fs::copy(&path, Path::new(KEPT).join(&name)).map_err(failed)?;
+            if size > HUB_LIMIT {
+                return Err(format!("{name} has {size} bytes; the limit is {HUB_LIMIT}"));
+            }
         } else {
             let kept = Path::new(KEPT).join(name).with_extension("webp");
             shell::run(

@@ -7,6 +7,7 @@ mod faults;
 mod fleet;
 mod links;
 mod objects;
+mod pages;
 mod postgres;
 mod privacy;
 mod proxy;
@@ -18,6 +19,7 @@ mod symbols;
 mod two_hubs;
 
 use backtrail_tests::backtrail::{Run, backtrail, command};
+use backtrail_tests::hub_process::HubProcess;
 use backtrail_tests::hub_server::{HubServer, TOKEN};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -67,6 +69,14 @@ impl User {
             .exited(0);
         assert!(run.stdout.contains("as tests (ingest, read)"), "{}", run.stdout);
     }
+}
+
+/// Signs a user in to a hub.
+fn login(user: &User, hub: &HubProcess, token: &str) {
+    let file = user.home().join("token");
+    std::fs::write(&file, format!("{token}\n")).unwrap();
+    let file = file.to_str().unwrap();
+    let _ = user.run(&["login", &hub.address, "--token-file", file]).exited(0);
 }
 
 /// Runs a command to its end.

@@ -1,17 +1,9 @@
 //! The hub itself, with `backtrail push` and `backtrail debug LINK` as its clients.
 
-use super::{User, crash};
+use super::{User, crash, login};
 use backtrail_tests::hub_process::{HubProcess, token, until};
 use serde_json::{Value, json};
 use std::path::Path;
-
-/// Signs a user in to a hub.
-pub fn login(user: &User, hub: &HubProcess, token: &str) {
-    let file = user.home().join("token");
-    std::fs::write(&file, format!("{token}\n")).unwrap();
-    let file = file.to_str().unwrap();
-    let _ = user.run(&["login", &hub.address, "--token-file", file]).exited(0);
-}
 
 /// Pushes a bundle, and returns the crash after its bundle was checked.
 pub fn pushed(user: &User, hub: &HubProcess, token: &str, bundle: &Path, build: &str) -> Value {
