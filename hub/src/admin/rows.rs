@@ -96,7 +96,10 @@ pub fn read(line: &mut Value) -> Result<Option<TableRow>> {
         return Ok(None);
     };
     let mut tables = SETTLED.iter().chain(&WORK);
-    let table = tables.find(|rows| rows.table == name).ok_or_else(malformed)?.table;
+    let table = tables
+        .find(|rows| rows.table == name)
+        .ok_or_else(malformed)?
+        .table;
     let Value::Object(row) = line["row"].take() else {
         return Err(malformed());
     };

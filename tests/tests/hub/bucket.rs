@@ -23,7 +23,8 @@ pub struct Bucket {
     /// Its address and port.
     pub address: SocketAddr,
     server: Option<Child>,
-    folder: TempDir,
+    /// The objects of `s3s-fs`, for as long as the server runs.
+    _folder: TempDir,
 }
 
 impl Bucket {
@@ -57,7 +58,7 @@ impl Bucket {
         Self {
             address,
             server: None,
-            folder,
+            _folder: folder,
         }
     }
 
@@ -88,7 +89,7 @@ impl Bucket {
         let bucket = Self {
             address: address.expect("moto prints its address"),
             server: Some(server),
-            folder: tempfile::tempdir().unwrap(),
+            _folder: tempfile::tempdir().unwrap(),
         };
         until("the bucket is made", || {
             let mut stream = TcpStream::connect(bucket.address).ok()?;
@@ -102,11 +103,6 @@ impl Bucket {
             answer.starts_with("HTTP/1.1 200").then_some(())
         });
         Some(bucket)
-    }
-
-    /// Returns the directory of `s3s-fs`, with one file for each object.
-    pub fn objects(&self) -> PathBuf {
-        self.folder.path().join(BUCKET)
     }
 }
 

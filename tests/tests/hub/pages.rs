@@ -189,7 +189,7 @@ fn stopped_analysis(site: &mut Site, packed: &[u8]) -> (Pid, String) {
         site.upload(&id, packed.len(), packed);
         let state = |site: &Site| site.get(&format!("/api/v1/crashes/{id}"))["bundle"].clone();
         while state(site) != "stored" {
-            let Some(child) = child_of(site.hub.pid()) else {
+            let Some(child) = child_of(site.hub.pid().as_raw().unsigned_abs()) else {
                 continue;
             };
             if kill(child, Signal::SIGSTOP).is_ok() && state(site) == "checking" {
