@@ -1,11 +1,10 @@
 //! Which code is the user's own, and which belongs to the libraries of a language or of the system.
 //!
-//! A rule looks at the source file first, then at the module, then at the name. So a template of
-//! the C++ library that the program's module contains is library code, and a function without debug
-//! information in the program is own code.
+//! A rule reads the module first, then the source file, then the name. So a template of the C++
+//! library is library code, also in the program's module. A function of the program without debug
+//! information is own code.
 
 use crate::source::short;
-use crate::stack::StackFrame;
 
 /// Folders of source files that belong to no user, and what is in them.
 const LIBRARY_SOURCES: [(&str, &str); 11] = [
@@ -69,7 +68,7 @@ const LIBRARY_FILES: [&str; 8] = [
     "ld-musl",
 ];
 
-/// What is known of the code at an address.
+/// The known names of the code at an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CodeOrigin<'a> {
     /// The function.
@@ -78,16 +77,6 @@ pub struct CodeOrigin<'a> {
     pub file: Option<&'a str>,
     /// The file of the module.
     pub module: Option<&'a str>,
-}
-
-impl<'a> From<&'a StackFrame> for CodeOrigin<'a> {
-    fn from(frame: &'a StackFrame) -> Self {
-        Self {
-            function: frame.function.as_deref(),
-            file: frame.file.as_deref(),
-            module: frame.module.as_deref(),
-        }
-    }
 }
 
 impl CodeOrigin<'_> {

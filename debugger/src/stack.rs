@@ -82,6 +82,16 @@ pub struct StackFrame {
     pub arguments: Option<Vec<Argument>>,
 }
 
+impl<'a> From<&'a StackFrame> for CodeOrigin<'a> {
+    fn from(frame: &'a StackFrame) -> Self {
+        Self {
+            function: frame.function.as_deref(),
+            file: frame.file.as_deref(),
+            module: frame.module.as_deref(),
+        }
+    }
+}
+
 /// The value of a function's parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Argument {

@@ -1,7 +1,7 @@
 //! The order of the positions of all threads in time.
 //!
-//! A position has an earliest and a latest time. Positions are ordered by the earliest time, then by
-//! thread and index. So the order agrees with the order in each thread, and with all pairs of
+//! A position has an earliest and a latest time. Positions are ordered by the earliest time, then
+//! by thread and index. So the order agrees with the order in each thread, and with all pairs of
 //! positions whose times do not overlap. Two overlapping positions of different threads may have
 //! run in either order.
 

@@ -188,8 +188,8 @@ impl Database {
         }
     }
 
-    /// Makes all committed changes outlive a power cut. PostgreSQL does so by itself, and the journal
-    /// does so for reports.
+    /// Makes all committed changes outlive a power cut. PostgreSQL does so by itself, and the
+    /// journal does so for reports.
     ///
     /// # Errors
     /// Fails if the log of SQLite cannot be flushed to the disk.

@@ -6,8 +6,8 @@ use crate::{Failure, packages, shell};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Python packages, each with a folder that shows its presence: Perfetto's schema and reader,
-/// Node.js, a client that uploads debug files to a hub, and a server of S3 with what it needs.
+/// Python packages, each with a folder that shows its presence. They are Perfetto's schema and
+/// reader, Node.js, a client that uploads debug files, and a server of S3 with what it needs.
 const PYTHON: [(&str, &str); 7] = [
     ("perfetto", "perfetto"),
     ("protobuf", "google/protobuf"),

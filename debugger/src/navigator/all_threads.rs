@@ -14,7 +14,7 @@ use backtrail_pt::Tid;
 /// The search in one thread.
 struct ThreadSearch {
     tid: Tid,
-    /// What is left to search.
+    /// The rest of the history to search.
     range: SearchRange,
     /// Where the search began.
     begin: u64,
@@ -231,7 +231,7 @@ impl Navigator {
         })
     }
 
-    /// Stops at a hit, and tells which other hits may have come before it on the way.
+    /// Stops at a hit, and lists the other hits that may have come before it on the way.
     fn stop_at_hit(
         &mut self,
         hit: NearestHit,
@@ -298,7 +298,7 @@ impl Navigator {
         self.arrive(&Motion::Continue, target, watch)
     }
 
-    /// Moves to a target in the current thread, and tells what the way there crossed.
+    /// Moves to a target in the current thread. The stop has the gap that the way crossed.
     pub(super) fn arrive(&mut self, motion: &Motion, target: Target, watch: &Watch<'_>) -> Result<Stop> {
         let Target { index, reason } = target;
         let is_edge = matches!(

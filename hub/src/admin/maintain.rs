@@ -13,7 +13,7 @@ use tokio::sync::watch;
 const INTERVAL: Duration = Duration::from_secs(600);
 /// The lease of the work: another hub does it no sooner.
 const LEASE: i64 = clock::HOUR;
-/// The lease of a look at the journal: shorter than the interval, so that one hub does the next.
+/// The lease of a check of the journal: shorter than the interval, so that one hub does the next.
 const REPLAY: i64 = 500 * clock::SECOND;
 
 /// Removes what is too old and what no row names, once.

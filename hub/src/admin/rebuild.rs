@@ -170,8 +170,8 @@ async fn restore_debug_files(database: &Database, store: &Objects) -> Result<()>
     Ok(())
 }
 
-/// Adds the rows of one crash. Returns whether its bundle is stored. `None`: its objects are damaged
-/// or missing.
+/// Adds the rows of one crash. Returns whether its bundle is stored. `None`: its objects are
+/// damaged or missing.
 async fn restore_crash(
     database: &Database,
     store: &Objects,

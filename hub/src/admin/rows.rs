@@ -38,7 +38,7 @@ pub const SETTLED: [Rows; 4] = [
     ),
 ];
 
-/// Work that a sender was told of: uploads, and what is to be done with them.
+/// Work that a sender knows of: uploads, and what is to be done with them.
 pub const WORK: [Rows; 6] = [
     rows("uploads", "1 = 1"),
     rows("upload_parts", "1 = 1"),
@@ -167,7 +167,7 @@ pub async fn mark_checking(connection: &mut AnyConnection) -> Result<()> {
     Ok(())
 }
 
-/// Forgets uploads and their jobs: a backup has no parts of uploads. Their senders begin anew.
+/// Forgets uploads and their jobs: a backup has no parts of uploads. Their senders begin again.
 ///
 /// # Errors
 /// Fails if the database fails.

@@ -590,7 +590,7 @@ async fn promised_modules_are_kept_until_the_bundle_comes() {
             .await
             .unwrap();
         assert_eq!(run(later).await.blobs, 0);
-        // A sender is told to leave it out.
+        // A sender leaves it out, as the answer says.
         let missing = async |until| {
             hub.database
                 .missing_executables(&["a1b2", "c3d4"], until)

@@ -81,7 +81,7 @@ pub async fn end_assembly(
 }
 
 /// Forgets a chunk whose life ended before a time, unless it was prolonged in between. Returns
-/// whether it is forgotten. Nobody can note the chunk before the transaction ends.
+/// whether it is forgotten. No process can note the chunk before the transaction ends.
 ///
 /// # Errors
 /// Fails if the database fails.

@@ -48,7 +48,7 @@ pub async fn lock(connection: &mut AnyConnection, name: &str) -> Result<()> {
 /// Keeps other transactions that change counts or states out until this one ends.
 ///
 /// SQLite has one writer anyway. In PostgreSQL, a sum that one transaction stores would miss what
-/// another one adds meanwhile, and two batches that lock rows in different orders would fail.
+/// another one adds. Two batches that lock rows in different orders would fail.
 ///
 /// # Errors
 /// Fails if the database fails.

@@ -270,8 +270,8 @@ impl Database {
     }
 }
 
-/// Returns whether a report uses a blob at a time, a file that came from elsewhere than a bundle, or
-/// an answer that named it as present.
+/// Returns whether a blob is used at a time: by a report, or by a file that came from elsewhere
+/// than a bundle. An answer that named it as present is a use, too.
 async fn is_used(connection: &mut AnyConnection, sha256: &str, now: i64) -> Result<bool> {
     let select = "SELECT sha256 FROM report_blobs WHERE sha256 = $1 \
                   UNION ALL SELECT sha256 FROM build_files WHERE sha256 = $1 AND origin <> 'bundle' \

@@ -231,7 +231,7 @@ pub fn inside(root: &Path, file: &str) -> Result<PathBuf> {
 
 /// Makes a stored bundle visible, and groups its key by its symbols.
 ///
-/// The row of the upload goes with its job: a later upload of the same file begins anew.
+/// The row of the upload goes with its job: a later upload of the same file begins again.
 async fn commit(hub: &Hub, job: &Job, upload: &str, report: &ReportRow, accepted: &Accepted) -> Result<()> {
     let symbolized = regroup::Symbolized::of(&accepted.analysis);
     let replaced = transact!(hub.database, connection => {

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 const BATCH: usize = 512;
 /// The most entries that wait. Requests beyond wait with them.
 const QUEUE: usize = 2 * BATCH;
-/// The names of segments that one query looks for.
+/// The names of segments that one query searches.
 const NAMES: usize = 1000;
 /// The age from which a segment that the database has not got is applied: its hub has ended.
 const ABANDONED: i64 = 120 * SECOND;

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 /// The time between two searches for jobs that another hub left or that became due.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// The time between two looks at the progress of a job. Each is stored, and renews the lease.
+/// The time between two checks of a job's progress. Each is stored, and renews the lease.
 const RENEWAL: Duration = Duration::from_secs(1);
 
 /// Downloads from upstream servers at once.

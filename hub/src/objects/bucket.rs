@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Attempts of a request that a bucket does not answer, beyond the first one.
 const RETRIES: usize = 12;
-/// The time after which a request is not repeated. Senders wait for an answer meanwhile.
+/// The time after which a request is not repeated. Senders wait for the answer.
 const RETRY_TIME: Duration = Duration::from_secs(30);
 /// The longest time of one request, which has 8 MiB at most.
 const REQUEST_TIME: &str = "60s";

@@ -28,7 +28,7 @@ fn start(data: &Path, port: u16) -> HubProcess {
 /// Kills the sender of a collector, if one runs.
 fn kill_sender(collector: &Collector) {
     for pid in super::hub::senders(collector) {
-        // It may have ended in between.
+        // The sender may have ended in between.
         let _ = kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL);
     }
 }

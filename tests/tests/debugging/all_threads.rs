@@ -52,7 +52,7 @@ fn hits_of_all_threads_are_met_in_the_order_of_time() {
     let (bundle, _) = Bundle::recorded(find("threads").unwrap(), Variant::Pie, &["--full"]);
     let mut navigator = opened(&bundle);
 
-    // What each thread has, by itself.
+    // The hits of each thread by itself.
     let mut single: BTreeMap<_, Vec<Position>> = BTreeMap::new();
     navigator.scheduler_locking = true;
     let threads = navigator.session().threads().iter();

@@ -1,6 +1,6 @@
 //! Faults at every moment: killed hubs and clients, a full disk, bad lines, and a bad bucket.
 //!
-//! After each, nothing that was acknowledged is lost, no crash is half visible, the counts are
+//! After each, nothing that was acknowledged is lost, and no crash is half visible. The counts are
 //! exact, and an index that is computed from the objects equals the index.
 
 use super::bucket::{Bucket, Site};
@@ -22,14 +22,14 @@ fn address(hub: &HubProcess) -> SocketAddr {
     hub.address.trim_start_matches("http://").parse().unwrap()
 }
 
-/// A hub behind a proxy, which keeps its address when the hub starts again.
-struct Behind<'a> {
+/// A hub after a proxy, which keeps its address when the hub starts again.
+struct ProxiedHub<'a> {
     data: &'a Path,
     proxy: Proxy,
     hub: HubProcess,
 }
 
-impl<'a> Behind<'a> {
+impl<'a> ProxiedHub<'a> {
     fn start(data: &'a Path, seed: u64) -> Self {
         let nowhere: SocketAddr = "127.0.0.1:9".parse().unwrap();
         let proxy = Proxy::start(nowhere, seed);
@@ -99,7 +99,7 @@ fn push_with_kills(
 fn kill_during(uploads: usize, seed: u64) {
     let folder = tempfile::tempdir().unwrap();
     let token = token(folder.path(), SCOPES).unwrap();
-    let mut behind = Behind::start(folder.path(), seed);
+    let mut behind = ProxiedHub::start(folder.path(), seed);
     let mut fleet = Fleet::new();
     let bundles: Vec<_> = (0..uploads).map(|_| fleet.bundle()).collect();
     let url = behind.proxy.url();
@@ -160,7 +160,7 @@ fn kills_during_200_uploads_lose_none() {
 fn cut_lines(uploads: usize, seed: u64) {
     let folder = tempfile::tempdir().unwrap();
     let token = token(folder.path(), SCOPES).unwrap();
-    let behind = Behind::start(folder.path(), seed);
+    let behind = ProxiedHub::start(folder.path(), seed);
     behind.proxy.set_faults(Faults::Line {
         speed: 4 << 20,
         cut: 512 << 10,

@@ -59,8 +59,8 @@ fn copy_linked(from: &Path, to: &Path) {
     }
 }
 
-/// Pushes a bundle to a hub at an address, and returns the identifier of its crash. `None`: the push
-/// failed.
+/// Pushes a bundle to a hub at an address, and returns the identifier of its crash. `None`: the
+/// push failed.
 pub fn push(user: &User, hub: &str, token: &str, bundle: &Path) -> Option<String> {
     let mut command = push_command(user, hub, token, bundle);
     let output = command.output().unwrap();
@@ -117,7 +117,7 @@ pub fn index(hub: &HubProcess, token: &str) -> Vec<String> {
     }
     for id in crashes(hub, token).keys() {
         let mut crash = without_links(get(hub, token, &format!("/api/v1/crashes/{id}")));
-        // Nobody has the bundle in either state.
+        // No hub has the bundle in either state.
         if crash["bundle"] == "wanted" {
             crash["bundle"] = "none".into();
         }

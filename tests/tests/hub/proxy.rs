@@ -11,10 +11,10 @@ const HEAD: usize = 64 << 10;
 /// The longest time without a byte.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// What the proxy does with connections.
+/// The faults of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Faults {
-    /// It passes all.
+    /// All connections are passed on.
     None,
     /// One in this number of HTTP requests fails: it is answered with 500 or 503, not passed on, or
     /// its answer is lost or cut.
@@ -148,7 +148,7 @@ impl State {
         let mut answer = Vec::new();
         let _ = server.read_to_end(&mut answer)?;
         match fault {
-            // The server did it, and nobody knows.
+            // The server did it, and the client does not know.
             Some(3) => Ok(()),
             Some(_) => client.write_all(&answer[..answer.len() / 2]),
             None => client.write_all(&answer),

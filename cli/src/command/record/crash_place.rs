@@ -9,9 +9,10 @@ use std::path::Path;
 /// The innermost frames among which a line is searched.
 const FRAMES: usize = 64;
 
-/// Returns the function, file and line in which the program of a bundle ended: the innermost frame
-/// of own code that has a line, else of any code, else the innermost function. `None` if none of
-/// them is known.
+/// Returns the function, file and line in which the program of a bundle ended. `None`: no function
+/// is known.
+///
+/// The innermost frame of own code that has a line comes first, then the innermost of any code.
 pub(super) fn read(bundle: &Path) -> Option<String> {
     let watch = Watch::none();
     let options = OpenOptions {

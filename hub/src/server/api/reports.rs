@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// The most reports of a request.
 const MAX_REPORTS: usize = 100;
-/// The time for which modules stay that a sender was told to leave out.
+/// The time for which modules stay that a sender leaves out because of an answer.
 const PROMISE: i64 = 7 * clock::DAY;
 /// How far in the future a host's clock may be, in microseconds.
 const CLOCK_AHEAD: i64 = 10 * 60 * clock::SECOND;
