@@ -6,8 +6,12 @@ use backtrail_debugger::calls::CallView;
 use backtrail_debugger::source::{SourceLines, short};
 use backtrail_debugger::stack::{Stack, StackFrame};
 
-/// The number of lines that a part takes.
-const MAX_STACK: usize = 8;
+/// The number of lines of the stack, without the line about hidden frames.
+const MAX_STACK: usize = 6;
+/// The number of lines of the stack that are always shown.
+const MIN_STACK: usize = 3;
+/// The number of notes.
+const MAX_NOTES: usize = 3;
 /// The number of last calls, and of last lines.
 const MAX_LAST: usize = 4;
 /// The number of source lines around the current one.
@@ -25,7 +29,12 @@ impl CrashView {
         }
         to.line("");
         let has_own = self.stack.frames.iter().any(|frame| frame.library.is_none());
-        render_stack(&self.stack, has_own, self.more_frames, to);
+        // Lines that most crashes do not have take the place of frames.
+        let others = self.notes.len().min(MAX_NOTES)
+            + usize::from(self.handler.is_some())
+            + usize::from(self.request.is_some());
+        let limit = MAX_STACK.saturating_sub(others).max(MIN_STACK);
+        render_stack(&self.stack, limit, has_own, self.more_frames, to);
         let (calls, lines) = self.last();
         if !calls.is_empty() {
             to.line("");
@@ -38,10 +47,10 @@ impl CrashView {
             lines.iter().for_each(|line| render_line(line, to));
         }
         to.line("");
-        for note in self.notes.iter().take(1) {
+        for note in self.notes.iter().take(MAX_NOTES) {
             to.line(to.paint(Paint::Faint, format!("Note: {note}")));
         }
-        let more = self.notes.len().saturating_sub(1);
+        let more = self.notes.len().saturating_sub(MAX_NOTES);
         if more > 0 {
             to.line(to.paint(Paint::Faint, format!("Note: {more} more in `crash full`")));
         }
@@ -99,15 +108,16 @@ fn around(source: &SourceLines) -> SourceLines {
 }
 
 /// Renders a stack. Frames of libraries next to each other take one line, if there is own code.
-fn render_stack(stack: &Stack, has_own: bool, more: bool, to: &mut Text) {
+fn render_stack(stack: &Stack, limit: usize, has_own: bool, more: bool, to: &mut Text) {
     to.line("Stack:");
     let mut rest = &*stack.frames;
     let mut shown = 0;
     while let Some((frame, others)) = rest.split_first() {
-        if shown == MAX_STACK {
+        let markers = usize::from(frame.signal_handler) + usize::from(frame.called_through_bad_pointer);
+        if shown + 1 + markers > limit {
             break;
         }
-        shown += 1;
+        shown += 1 + markers;
         let folded = match has_own {
             true => rest.iter().take_while(|frame| is_foldable(frame)).count(),
             false => 0,

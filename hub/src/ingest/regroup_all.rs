@@ -18,7 +18,7 @@ use crate::database::{Database, reports, transact};
 use crate::error::{Error, Result};
 use crate::grouping::signature::{self, Grouping};
 use sqlx::AnyConnection;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::watch;
 
 /// The keys of a transaction.
@@ -118,6 +118,8 @@ fn regrouped(key: StackKey, policy: &GroupingPolicy) -> Regrouped {
 async fn apply(connection: &mut AnyConnection, batch: &[Regrouped], policy: &GroupingPolicy) -> Result<()> {
     // The groups that keys left, each with the one that took the last of them over.
     let mut left: BTreeMap<String, String> = BTreeMap::new();
+    // A group may be split into several.
+    let mut touched: BTreeSet<String> = BTreeSet::new();
     for regrouped in batch {
         let key = &regrouped.key;
         let found = stack_keys::find(connection, &key.key).await?;
@@ -134,13 +136,11 @@ async fn apply(connection: &mut AnyConnection, batch: &[Regrouped], policy: &Gro
         if let Some(grouping) = &regrouped.moves
             && let Some(to) = move_key(connection, key, grouping, policy).await?
         {
+            touched.extend([key.group.clone(), to.clone()]);
             left.insert(key.group.clone(), to);
         }
     }
-    let mut touched: Vec<&String> = left.keys().chain(left.values()).collect();
-    touched.sort_unstable();
-    touched.dedup();
-    for group in touched {
+    for group in &touched {
         groups::recount(connection, group).await?;
     }
     for (from, to) in &left {

@@ -125,7 +125,7 @@ pub fn reason(error: &object_store::Error) -> String {
 fn advice(code: &str) -> Option<&'static str> {
     Some(match code {
         "NoSuchBucket" => "the server has no such bucket; create it, or correct `objects`",
-        "InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken" | "ExpiredToken" => {
+        "InvalidAccessKeyId" | "NotSignedUp" | "SignatureDoesNotMatch" | "InvalidToken" | "ExpiredToken" => {
             "the server refuses the keys; correct AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         }
         "AccessDenied" => {

@@ -352,10 +352,10 @@ fn full_disk_loses_no_acknowledged_upload() {
     ));
     let (refused, bundle) = pushed(&hub);
     assert_eq!(refused, None);
-    let page = hub
-        .request("GET", &format!("/c/{}", ids[0]), Some(&token), b"")
-        .unwrap();
-    assert_eq!(page.status, 200);
+    let page = |path: &str| hub.request("GET", path, Some(&token), b"").unwrap().status;
+    assert_eq!(page("/"), 200);
+    // The audit log cannot have who opens a crash.
+    assert_eq!(page(&format!("/c/{}", ids[0])), 503);
     let _ = disk.shell(&format!("rm '{place}/filler' '{place}/rest'"));
     let again = until("a push after the disk has room", || {
         push(fleet.user(), &hub.address, &token, &bundle)

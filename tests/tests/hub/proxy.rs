@@ -36,6 +36,8 @@ struct State {
     faults: Mutex<Faults>,
     random: Mutex<Random>,
     failed: Mutex<usize>,
+    /// The clients of connections without faults, which last.
+    open: Mutex<Vec<TcpStream>>,
 }
 
 /// A running proxy. It ends with the tests.
@@ -57,6 +59,7 @@ impl Proxy {
                 faults: Mutex::new(Faults::None),
                 random: Mutex::new(Random::new(seed)),
                 failed: Mutex::new(0),
+                open: Mutex::new(Vec::new()),
             }),
         };
         let state = proxy.state.clone();
@@ -76,9 +79,12 @@ impl Proxy {
         *self.state.target.lock().unwrap() = target;
     }
 
-    /// Changes the faults of new connections.
+    /// Changes the faults, and ends the connections that have none.
     pub fn set_faults(&self, faults: Faults) {
         *self.state.faults.lock().unwrap() = faults;
+        for client in self.state.open.lock().unwrap().drain(..) {
+            let _ = client.shutdown(Shutdown::Both);
+        }
     }
 
     /// Returns the number of requests or connections that failed.
@@ -97,7 +103,10 @@ impl State {
         client.set_read_timeout(Some(SILENCE))?;
         let faults = *self.faults.lock().unwrap();
         match faults {
-            Faults::None => self.connect(client, usize::MAX, usize::MAX),
+            Faults::None => {
+                self.open.lock().unwrap().push(client.try_clone()?);
+                self.connect(client, usize::MAX, usize::MAX)
+            }
             Faults::Line { speed, cut } => {
                 let end = match cut {
                     0 => usize::MAX,

@@ -363,7 +363,13 @@ fn group_id_depends_on_service_and_signature() {
     assert_ne!(id, group_id("ledger", &two));
     assert_ne!(id, group_id("billing", &one));
     // The identifier is stored: another computation would split each group.
-    assert_eq!(id, "zcnzn90302xpfct5ngv7");
+    for (version, expected) in [
+        (Version::V1, "zcnzn90302xpfct5ngv7"),
+        (Version::V2, "khd4fzy4zbyf1849chtw"),
+    ] {
+        let grouping = group_with(version, &null_read(), &stack(&["post"]), &RuleSet::default());
+        assert_eq!(group_id("ledger", &grouping), expected);
+    }
 }
 
 #[test]

@@ -91,6 +91,7 @@ pub const COMMANDS: &[&str] = &[
     "echo and\\n",
     "printf \"%d of %d\\n\", sizeof(int), sizeof(long)",
     "output sizeof(char)",
+    "set scheduler-locking on",
     "set disassembly-flavor intel",
     "disassemble raise",
     "info functions ^__block",

@@ -28,8 +28,10 @@ pub fn crash() -> Option<&'static Crash> {
 
 /// From the crash in the C library to the call from Python, and to an earlier call that succeeded.
 pub const WALK: &[Step] = &[
+    ("crash", &["_ctypes.cpython", "Last lines"]),
+    ("set scheduler-locking off", &["any thread"]),
     (
-        "crash",
+        "crash full",
         &[
             "/usr/bin/python3",
             "SIGSEGV (segmentation fault) at address 0x0",
