@@ -28,7 +28,7 @@ pub mod uploads;
 use crate::error::{Error, Result};
 use running_hosts::KeptCounts;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
-use sqlx::{Any, AnyPool, Executor, Transaction};
+use sqlx::{Any, AnyPool, Connection, Executor, Transaction};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -107,15 +107,16 @@ impl Database {
         let options = AnyConnectOptions::from_str(address)?;
         let (write, read) = match kind {
             Kind::Sqlite => (
-                sqlite_pool(1).connect_with(options.clone()).await?,
+                without_rests(sqlite_pool(1))
+                    .connect_with(options.clone())
+                    .await?,
                 sqlite_pool(CONNECTIONS).connect_with(options).await?,
             ),
             Kind::Postgres => {
                 let pool = AnyPoolOptions::new()
                     .max_connections(CONNECTIONS)
-                    .acquire_timeout(PATIENCE)
-                    .connect_with(options)
-                    .await?;
+                    .acquire_timeout(PATIENCE);
+                let pool = without_rests(pool).connect_with(options).await?;
                 (pool.clone(), pool)
             }
         };
@@ -223,6 +224,15 @@ pub fn sqlite_file(address: &str) -> Option<PathBuf> {
     let path = path.strip_prefix("//").unwrap_or(path);
     let path = path.split_once('?').map_or(path, |(path, _)| path);
     Some(PathBuf::from(path))
+}
+
+/// Closes connections whose last transaction did not end. On a full disk, SQLite ends a transaction
+/// by itself, and the rollback after it fails. The connection would refuse each later transaction.
+fn without_rests(options: AnyPoolOptions) -> AnyPoolOptions {
+    options.before_acquire(|connection, _| {
+        let is_usable = !connection.is_in_transaction();
+        Box::pin(async move { Ok(is_usable) })
+    })
 }
 
 /// Returns the options of connections to SQLite.
