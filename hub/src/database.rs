@@ -107,7 +107,7 @@ impl Database {
         let options = AnyConnectOptions::from_str(address)?;
         let (write, read) = match kind {
             Kind::Sqlite => (
-                without_rests(sqlite_pool(1))
+                without_open_transactions(sqlite_pool(1))
                     .connect_with(options.clone())
                     .await?,
                 sqlite_pool(CONNECTIONS).connect_with(options).await?,
@@ -116,7 +116,7 @@ impl Database {
                 let pool = AnyPoolOptions::new()
                     .max_connections(CONNECTIONS)
                     .acquire_timeout(PATIENCE);
-                let pool = without_rests(pool).connect_with(options).await?;
+                let pool = without_open_transactions(pool).connect_with(options).await?;
                 (pool.clone(), pool)
             }
         };
@@ -228,7 +228,7 @@ pub fn sqlite_file(address: &str) -> Option<PathBuf> {
 
 /// Closes connections whose last transaction did not end. On a full disk, SQLite ends a transaction
 /// by itself, and the rollback after it fails. The connection would refuse each later transaction.
-fn without_rests(options: AnyPoolOptions) -> AnyPoolOptions {
+fn without_open_transactions(options: AnyPoolOptions) -> AnyPoolOptions {
     options.before_acquire(|connection, _| {
         let is_usable = !connection.is_in_transaction();
         Box::pin(async move { Ok(is_usable) })

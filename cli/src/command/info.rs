@@ -155,7 +155,7 @@ impl BundleInfo {
             name: thread.name.clone(),
             instructions: thread.history.len(),
             errors: thread.history.errors(),
-            // A digest takes as long as decoding.
+            // A digest goes through every instruction.
             digest: (args.digest && args.json).then(|| format!("{:016x}", thread.history.digest())),
             gaps: thread.history.gaps().count(),
             history_bytes: thread.history.memory(),
