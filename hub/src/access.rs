@@ -1,5 +1,6 @@
 //! Tokens and their scopes.
 
+use crate::clock;
 use crate::error::{Error, Result};
 use crate::objects::hexadecimal;
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,8 @@ use std::fmt;
 
 /// The start of every token, by which scanners of leaked secrets find it.
 const PREFIX: &str = "bthub_";
+/// The longest life of a token that expires, in days.
+pub const MAX_DAYS: u32 = 36_500;
 /// Random bytes of a token.
 const BYTES: usize = 32;
 
@@ -77,6 +80,20 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Returns the end of a token's life in microseconds since 1970. `None`: it has none.
+///
+/// # Errors
+/// Fails if the number of days is out of bounds.
+pub fn expiry(days: Option<u32>) -> Result<Option<i64>> {
+    match days {
+        None => Ok(None),
+        Some(days) if (1..=MAX_DAYS).contains(&days) => Ok(Some(clock::now() + i64::from(days) * clock::DAY)),
+        Some(_) => Err(Error::Invalid(format!(
+            "a token is valid for 1 to {MAX_DAYS} days"
+        ))),
+    }
+}
+
 /// Returns the hash of a token, by which it is found. A token has 256 random bits, so that the hash
 /// needs no salt. `None`: the text cannot be a token.
 #[must_use]
@@ -101,6 +118,15 @@ mod tests {
         assert_eq!(hash(""), None);
         assert_eq!(hash("bthub_"), None);
         assert_eq!(hash(&"x".repeat(70)), None);
+    }
+
+    #[test]
+    fn life_of_a_token_is_bounded() {
+        assert_eq!(expiry(None).unwrap(), None);
+        assert!(expiry(Some(1)).unwrap() > Some(clock::now()));
+        assert!(expiry(Some(MAX_DAYS)).is_ok());
+        assert!(expiry(Some(0)).is_err());
+        assert!(expiry(Some(u32::MAX)).is_err());
     }
 
     #[test]

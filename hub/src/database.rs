@@ -15,6 +15,7 @@ pub mod leases;
 pub mod listing;
 mod migrations;
 pub mod next_groups;
+pub mod refusals;
 pub mod reports;
 pub mod retention;
 pub mod rules;

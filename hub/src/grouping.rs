@@ -20,7 +20,7 @@ pub mod cause;
 pub mod explain;
 pub mod lists;
 pub mod normalize;
-mod printable;
+pub(crate) mod printable;
 mod recursion;
 pub mod rules;
 pub mod signature;

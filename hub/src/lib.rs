@@ -61,5 +61,6 @@ pub mod serve;
 pub mod server;
 pub mod stack;
 pub mod symbols;
+pub mod unit;
 
 pub use error::{Error, Result};

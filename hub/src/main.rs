@@ -1,7 +1,7 @@
 //! The binary `backtrail-hub`: the server, and what an administrator does with its data.
 #![forbid(unsafe_code)]
 
-use backtrail_hub::access::Scope;
+use backtrail_hub::access::{self, Scope};
 use backtrail_hub::admin::{backup, maintain, rebuild};
 use backtrail_hub::analysis::elf_file::ElfArguments;
 use backtrail_hub::analysis::repack::RepackArguments;
@@ -11,7 +11,7 @@ use backtrail_hub::data_lock::DataLock;
 use backtrail_hub::database::Database;
 use backtrail_hub::error::{Error, Result};
 use backtrail_hub::hub::{Hub, open_objects};
-use backtrail_hub::serve;
+use backtrail_hub::{serve, unit};
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -84,6 +84,8 @@ enum Command {
         /// The directory.
         directory: PathBuf,
     },
+    /// Prints the systemd unit of this program.
+    Unit,
     /// Puts a backup in the place of an empty hub.
     Restore {
         /// The directory.
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
         Some(Command::Analyze(arguments)) => return analysis::run(arguments),
         Some(Command::Bundle(arguments)) => return analysis::repack::run(arguments),
         Some(Command::Elf(arguments)) => return analysis::elf_file::run(arguments),
+        Some(Command::Unit) => return print_unit(),
         _ => {}
     }
     tracing_subscriber::fmt()
@@ -123,10 +126,23 @@ fn main() -> ExitCode {
     }
 }
 
+fn print_unit() -> ExitCode {
+    match std::env::current_exe() {
+        Ok(program) => {
+            print!("{}", unit::unit(&program));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("backtrail-hub: cannot find this program: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 async fn run(arguments: Arguments) -> Result<()> {
     let config = configuration(arguments.common)?;
     match arguments.command.unwrap_or(Command::Serve) {
-        Command::Analyze(_) | Command::Bundle(_) | Command::Elf(_) => Ok(()),
+        Command::Analyze(_) | Command::Bundle(_) | Command::Elf(_) | Command::Unit => Ok(()),
         Command::Serve => serve::serve(config).await,
         Command::Gc => {
             let hub = Hub::open(config).await?;
@@ -177,8 +193,7 @@ async fn run(arguments: Arguments) -> Result<()> {
                 .map(|name| Scope::named(name).ok_or_else(|| unknown(name)))
                 .collect::<Result<_>>()?;
             let hub = Hub::open(config).await?;
-            let expires =
-                days.map(|days| backtrail_hub::clock::now() + i64::from(days) * backtrail_hub::clock::DAY);
+            let expires = access::expiry(days)?;
             let (_, secret) = hub.database.create_token(&name, &scopes, expires).await?;
             println!("{}", secret.reveal());
             Ok(())

@@ -9,9 +9,20 @@ use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::ingest::{deliver, tick, worker};
 use crate::server::{listen, routes};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+
+/// Raises the limit of open files to the most that the system allows. Each connection is one.
+fn raise_open_files() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        tracing::warn!("cannot raise the limit of open files: {error}");
+    }
+}
 
 /// Opens a hub, and serves until SIGTERM or SIGINT. The first start prints a token for its
 /// administrator.
@@ -19,6 +30,7 @@ use tokio::sync::watch;
 /// # Errors
 /// Fails if the address cannot be used.
 pub async fn serve(mut config: Config) -> Result<()> {
+    raise_open_files();
     let tls = config.tls.as_ref().map(listen::acceptor).transpose()?;
     let address = config.listen;
     let listener = TcpListener::bind(address).await.map_err(|source| {

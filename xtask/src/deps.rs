@@ -26,6 +26,7 @@ const LOCKS: &[&str] = &[
     "dap-adapter/protocol/package-lock.json",
     "tests/dap/package-lock.json",
     "tests/readers/package-lock.json",
+    "tests/tus/package-lock.json",
     "tests/vscode/package-lock.json",
 ];
 

@@ -1,5 +1,5 @@
-//! Programs that read exports and drive the debug adapter in tests: Python packages, including a
-//! Node.js, and JavaScript packages that it runs. They are installed in our own folders.
+//! Programs that read exports, drive the debug adapter and use a hub in tests. They are Python
+//! packages with a Node.js, and JavaScript packages that it runs, in our own folders.
 
 use crate::node::{self, Node};
 use crate::{Failure, packages, shell};
@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Python packages, each with a folder that shows its presence. They are Perfetto's schema and
-/// reader, Node.js, a client that uploads debug files, and a server of S3 with what it needs.
-const PYTHON: [(&str, &str); 7] = [
+/// reader, Node.js, clients that upload files to a hub, a generator of requests, and a server of S3
+/// with what it needs.
+const PYTHON: [(&str, &str); 9] = [
     ("perfetto", "perfetto"),
     ("protobuf", "google/protobuf"),
     (node::WHEEL, node::WHEEL_FOLDER),
@@ -16,12 +17,16 @@ const PYTHON: [(&str, &str); 7] = [
     ("moto==5.2.5", "moto-5.2.5.dist-info"),
     ("flask", "flask"),
     ("flask-cors", "flask_cors"),
+    ("tuspy==1.1.0", "tuspy-1.1.0.dist-info"),
+    ("schemathesis==4.32.5", "schemathesis-4.32.5.dist-info"),
 ];
 
 /// The folder that lists the JavaScript packages which read exports, and their installed folder.
 const EXPORTS: (&str, &str) = ("tests/readers", "readers");
 /// The same of those that drive the debug adapter.
 const DAP: (&str, &str) = ("tests/dap", "dap-client");
+/// The same of a client that uploads files to a hub.
+const TUS: (&str, &str) = ("tests/tus", "tus-client");
 
 /// Paths of the readers. Without one, the tests that need it are skipped with a message.
 pub struct Readers {
@@ -33,6 +38,8 @@ pub struct Readers {
     pub exports: Option<PathBuf>,
     /// The folder with the packages that drive the debug adapter.
     pub dap: Option<PathBuf>,
+    /// The folder with the client of resumable uploads.
+    pub tus: Option<PathBuf>,
 }
 
 impl Readers {
@@ -43,6 +50,7 @@ impl Readers {
             ("BACKTRAIL_NODE", &self.node),
             ("BACKTRAIL_READERS", &self.exports),
             ("BACKTRAIL_DAP_CLIENT", &self.dap),
+            ("BACKTRAIL_TUS_CLIENT", &self.tus),
         ]
         .into_iter()
         .filter_map(|(name, path)| Some((name, path.as_deref()?)))
@@ -64,12 +72,13 @@ pub fn install() -> Readers {
     let python = or_without(python());
     let node = python.as_ref().map(|python| Node::among(python));
     let packages = |(wanted, name)| or_without(node.as_ref()?.install(wanted, name));
-    let (exports, dap) = (packages(EXPORTS), packages(DAP));
+    let (exports, dap, tus) = (packages(EXPORTS), packages(DAP), packages(TUS));
     Readers {
         python,
         node: node.map(|node| node.program()),
         exports,
         dap,
+        tus,
     }
 }
 

@@ -8,11 +8,6 @@ use crate::error::{Error, Result};
 use caps::CapSet;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::{Gid, Uid, chroot, fchdir, setgroups, setresgid, setresuid};
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch,
-};
-use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
 /// The first user id of workers. systemd's documentation of user ids ("Users, Groups, UIDs and GIDs
@@ -167,53 +162,9 @@ pub(super) fn give_up(identity: u32, root: BorrowedFd<'_>, traces: bool) -> Resu
     if !still.is_empty() || Uid::current() != user || setresuid(Uid::from_raw(0), user, user).is_ok() {
         return Err(Error::Unable("the worker kept privileges".to_owned()));
     }
-    let unfiltered =
-        |error| Error::Unable(format!("the worker's system calls could not be limited: {error}"));
-    filter(traces).map_err(unfiltered)
-}
-
-/// Installs the seccomp filter.
-fn filter(traces: bool) -> std::result::Result<(), seccompiler::Error> {
-    let arch = TargetArch::x86_64;
-    // Without clone3(), the C library starts threads with clone(). A filter cannot check the flags
-    // of clone3().
-    let no_clone3 = SeccompFilter::new(
-        BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
-        SeccompAction::Allow,
-        SeccompAction::Errno(libc::ENOSYS as u32),
-        arch,
-    )?;
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = SYSTEM_CALLS
-        .iter()
-        .chain(OF_SNAPSHOTS.iter().filter(|_| traces))
-        .map(|(call, _)| (*call, Vec::new()))
-        .collect();
-    rules.insert(libc::SYS_clone3, Vec::new());
-    let equal = |argument, mask: u64, value: u64| -> std::result::Result<SeccompRule, seccompiler::Error> {
-        let operator = SeccompCmpOp::MaskedEq(mask);
-        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Qword, operator, value)?;
-        Ok(SeccompRule::new(vec![condition])?)
-    };
-    let executable = libc::PROT_EXEC as u64;
-    rules.insert(libc::SYS_mmap, vec![equal(2, executable, 0)?]);
-    rules.insert(libc::SYS_mprotect, vec![equal(2, executable, 0)?]);
-    let thread = libc::CLONE_THREAD as u64;
-    rules.insert(libc::SYS_clone, vec![equal(0, thread, thread)?]);
-    rules.insert(
-        libc::SYS_prctl,
-        vec![equal(0, u64::MAX, libc::PR_SET_NAME as u64)?],
-    );
-    let allowed = SeccompFilter::new(
-        rules,
-        SeccompAction::Errno(libc::EPERM as u32),
-        SeccompAction::Allow,
-        arch,
-    )?;
-    for filter in [no_clone3, allowed] {
-        let program: BpfProgram = filter.try_into()?;
-        seccompiler::apply_filter(&program)?;
-    }
-    Ok(())
+    let of_snapshots = OF_SNAPSHOTS.iter().filter(|_| traces);
+    let calls = SYSTEM_CALLS.iter().chain(of_snapshots).map(|(call, _)| *call);
+    backtrail_sandbox::limit_system_calls(calls).map_err(|error| Error::Unable(format!("worker: {error}")))
 }
 
 #[cfg(test)]

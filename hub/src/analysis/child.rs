@@ -1,7 +1,7 @@
 //! The child process: `backtrail-hub analyze BUNDLE --output FILE`.
 
 use super::collect::collect;
-use super::confine::{ChildLimits, confine};
+use super::confine::{ChildLimits, TaskFiles, confine};
 use super::exit::{EXIT_REFUSED, status_of};
 use super::redaction::Redaction;
 use backtrail_debugger::{Error, OpenOptions, Session, Watch};
@@ -65,7 +65,13 @@ pub fn run(arguments: &AnalyzeArguments) -> ExitCode {
 }
 
 pub(super) fn analyze(arguments: &AnalyzeArguments) -> Result<(), (u8, String)> {
-    confine(&arguments.limits).map_err(|reason| (1, reason))?;
+    let mut files = TaskFiles {
+        readable: vec![arguments.bundle.as_path()],
+        targets: vec![arguments.output.as_path()],
+    };
+    let directories = arguments.debug_dir.iter().chain(&arguments.source_dir);
+    files.readable.extend(directories.map(PathBuf::as_path));
+    confine(&arguments.limits, &files).map_err(|reason| (1, reason))?;
     let cancel = AtomicBool::new(false);
     let last: Mutex<Option<Instant>> = Mutex::new(None);
     let report = |progress: backtrail_debugger::Progress| {

@@ -1,15 +1,11 @@
-//! The sandbox of the child process: resource limits, and a list of permitted system calls.
+//! The sandbox of the child process: resource limits, files, and a list of permitted system calls.
 //!
-//! The child keeps the user of the hub. It can read files and write below its own directory, but it
-//! has no network, starts no program, and traces and signals no other process.
+//! The child keeps the user of the hub. It has no network, starts no program, and traces and
+//! signals no other process. Where the kernel has Landlock, it opens only the files of its task.
 
 use clap::Args;
 use nix::sys::resource::{Resource, setrlimit};
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch,
-};
-use std::collections::BTreeMap;
+use std::path::Path;
 
 /// The resources of a child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
@@ -81,6 +77,8 @@ const SYSTEM_CALLS: &[i64] = &[
     libc::SYS_madvise,
     libc::SYS_brk,
     // Threads.
+    libc::SYS_clone,
+    libc::SYS_prctl,
     libc::SYS_futex,
     libc::SYS_rseq,
     libc::SYS_set_robust_list,
@@ -94,6 +92,7 @@ const SYSTEM_CALLS: &[i64] = &[
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
+    libc::SYS_tgkill,
     libc::SYS_poll,
     libc::SYS_ppoll,
     libc::SYS_clock_gettime,
@@ -105,11 +104,28 @@ const SYSTEM_CALLS: &[i64] = &[
     libc::SYS_exit_group,
 ];
 
+/// The files of a task.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TaskFiles<'a> {
+    /// Files and directories to read.
+    pub readable: Vec<&'a Path>,
+    /// New files, whose directories the task may write to.
+    pub targets: Vec<&'a Path>,
+}
+
+impl<'a> TaskFiles<'a> {
+    /// Returns the directories that the task may write to.
+    fn writable(&self) -> Vec<&'a Path> {
+        let parents = self.targets.iter().filter_map(|target| target.parent());
+        parents.filter(|parent| !parent.as_os_str().is_empty()).collect()
+    }
+}
+
 /// Confines this process irreversibly. Call it while the process has one thread.
 ///
 /// # Errors
 /// Fails with one sentence if the kernel refuses a step. The process must then end.
-pub(super) fn confine(limits: &ChildLimits) -> Result<(), String> {
+pub(super) fn confine(limits: &ChildLimits, files: &TaskFiles<'_>) -> Result<(), String> {
     let refused = |error: nix::Error| format!("cannot limit the process: {error}");
     let set = |resource, limit| setrlimit(resource, limit, limit).map_err(refused);
     set(Resource::RLIMIT_AS, limits.memory_mib.saturating_mul(1 << 20))?;
@@ -123,49 +139,7 @@ pub(super) fn confine(limits: &ChildLimits) -> Result<(), String> {
     let _ = std::fs::write("/proc/self/oom_score_adj", "500");
     nix::sys::prctl::set_dumpable(false).map_err(refused)?;
     nix::sys::prctl::set_no_new_privs().map_err(refused)?;
-    filter().map_err(|error| format!("cannot limit the system calls of the process: {error}"))
-}
-
-/// Installs the list of permitted system calls.
-fn filter() -> Result<(), seccompiler::Error> {
-    let arch = TargetArch::x86_64;
-    // Without clone3(), the C library starts threads with clone(). A filter cannot check the flags
-    // of clone3().
-    let no_clone3 = SeccompFilter::new(
-        BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
-        SeccompAction::Allow,
-        SeccompAction::Errno(libc::ENOSYS as u32),
-        arch,
-    )?;
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        SYSTEM_CALLS.iter().map(|&call| (call, Vec::new())).collect();
-    rules.insert(libc::SYS_clone3, Vec::new());
-    let equal = |argument, mask: u64, value: u64| -> Result<SeccompRule, seccompiler::Error> {
-        let operator = SeccompCmpOp::MaskedEq(mask);
-        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Qword, operator, value)?;
-        Ok(SeccompRule::new(vec![condition])?)
-    };
-    let executable = libc::PROT_EXEC as u64;
-    rules.insert(libc::SYS_mmap, vec![equal(2, executable, 0)?]);
-    rules.insert(libc::SYS_mprotect, vec![equal(2, executable, 0)?]);
-    let thread = libc::CLONE_THREAD as u64;
-    rules.insert(libc::SYS_clone, vec![equal(0, thread, thread)?]);
-    rules.insert(
-        libc::SYS_prctl,
-        vec![equal(0, u64::MAX, libc::PR_SET_NAME as u64)?],
-    );
-    // abort() signals the thread itself.
-    let own = u64::from(std::process::id());
-    rules.insert(libc::SYS_tgkill, vec![equal(0, u64::MAX, own)?]);
-    let allowed = SeccompFilter::new(
-        rules,
-        SeccompAction::Errno(libc::EPERM as u32),
-        SeccompAction::Allow,
-        arch,
-    )?;
-    for filter in [no_clone3, allowed] {
-        let program: BpfProgram = filter.try_into()?;
-        seccompiler::apply_filter(&program)?;
-    }
-    Ok(())
+    backtrail_sandbox::limit_files(&files.readable, &files.writable())
+        .and_then(|_| backtrail_sandbox::limit_system_calls(SYSTEM_CALLS.iter().copied()))
+        .map_err(|error| error.to_string())
 }

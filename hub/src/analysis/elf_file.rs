@@ -1,7 +1,7 @@
 //! The child process that reads an ELF file for the symbol service:
 //! `backtrail-hub elf inspect|section FILE --output FILE`.
 
-use super::confine::{ChildLimits, confine};
+use super::confine::{ChildLimits, TaskFiles, confine};
 use super::exit::{EXIT_REFUSED, status_of};
 use clap::{Args, ValueEnum};
 use object::elf::{
@@ -101,7 +101,14 @@ pub struct ElfResult {
 /// The reason of a failure is one sentence on standard error.
 #[must_use]
 pub fn run(arguments: &ElfArguments) -> ExitCode {
-    let done = confine(&arguments.limits)
+    let files = TaskFiles {
+        readable: vec![arguments.file.as_path()],
+        targets: std::iter::once(&arguments.output)
+            .chain(&arguments.target)
+            .map(PathBuf::as_path)
+            .collect(),
+    };
+    let done = confine(&arguments.limits, &files)
         .map_err(|reason| (1, reason))
         .and_then(|()| {
             let result = work(arguments).map_err(|error| (EXIT_REFUSED, error))?;

@@ -1,7 +1,7 @@
 //! The child processes that unpack an uploaded bundle, redact it, and pack it again:
 //! `backtrail-hub bundle unpack|redact|strip|pack SOURCE TARGET --output FILE`.
 
-use super::confine::{ChildLimits, confine};
+use super::confine::{ChildLimits, TaskFiles, confine};
 use super::elf_file;
 use super::exit::{EXIT_REFUSED, status_of};
 use backtrail_bundle::redact::{EnvironmentRules, Secrets};
@@ -92,7 +92,11 @@ pub struct Repacked {
 /// of a failure is one sentence on standard error.
 #[must_use]
 pub fn run(arguments: &RepackArguments) -> ExitCode {
-    let done = confine(&arguments.limits)
+    let files = TaskFiles {
+        readable: vec![arguments.source.as_path()],
+        targets: vec![arguments.target.as_path(), arguments.output.as_path()],
+    };
+    let done = confine(&arguments.limits, &files)
         .map_err(|reason| (1, reason))
         .and_then(|()| {
             let repacked = repack(arguments)?;

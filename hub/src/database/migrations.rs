@@ -13,6 +13,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("symbols", include_str!("../../migrations/0003_symbols.sql")),
     ("grouping", include_str!("../../migrations/0004_grouping.sql")),
     ("durability", include_str!("../../migrations/0005_durability.sql")),
+    ("refusals", include_str!("../../migrations/0006_refusals.sql")),
     ("listing", include_str!("../../migrations/0007_listing.sql")),
 ];
 

@@ -11,7 +11,8 @@ use crate::symbols::store::{self, Expected, Refusal, StoredFile};
 /// Checks and stores an uploaded file. Its subject is its build id.
 ///
 /// # Errors
-/// Fails if the hub itself fails. A refused file is no error: the audit log says why.
+/// Fails if the hub itself fails. A refused file is no error: the sender and the audit log get the
+/// reason.
 pub async fn accept(hub: &Hub, job: &Job, upload: &Upload) -> Result<()> {
     let folder = hub.work_folder("debug-").await?;
     let path = folder.path().join("file");
@@ -36,6 +37,7 @@ pub async fn accept(hub: &Hub, job: &Job, upload: &Upload) -> Result<()> {
             hub.database
                 .log_action(sender, "refused debug file", &subject)
                 .await?;
+            hub.database.note_refusal(&upload.id, sender, &reason).await?;
             transact!(hub.database, connection => {
                 uploads::delete(connection, &upload.id).await?;
                 jobs::finish(connection, job).await

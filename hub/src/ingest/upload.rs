@@ -11,6 +11,7 @@ use crate::database::uploads::{NewUpload, Upload, UploadKind};
 use crate::error::{Error, Result};
 use crate::objects::{Objects, digest_of, part};
 use crate::symbols::debug_id::is_build_id;
+use backtrail_report::ReportId;
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt, TryStreamExt};
 use std::path::Path;
@@ -69,6 +70,11 @@ pub async fn begin(database: &Database, limits: &Limits, wish: &Wish<'_>) -> Res
         ));
     }
     if wish.kind == UploadKind::Bundle {
+        // No report has another identifier, and PostgreSQL refuses some texts.
+        let is_id = wish.subject.parse::<ReportId>().is_ok();
+        if !is_id {
+            return Err(Error::Absent("crash of this identifier".to_owned()));
+        }
         let report = database.report(wish.subject).await?;
         if matches!(report.bundle, BundleState::Stored | BundleState::Checking) {
             return Err(Error::Conflict(format!(

@@ -1,5 +1,6 @@
 //! The content of alerts: as JSON, as a message of Slack's form, and as mail.
 
+use crate::grouping::printable::{is_printable, printable};
 use crate::lifecycle::{EventKind, HostShare};
 use maud::{DOCTYPE, html};
 use serde::{Deserialize, Serialize};
@@ -317,7 +318,8 @@ fn section(text: &str) -> Value {
 
 /// Returns a text in which no character begins a link, a mention or an entity of Slack.
 fn slack_text(text: &str) -> String {
-    let text = shortened(text, MAX_SLACK_TEXT);
+    // A line of its own would look like a fact of the hub.
+    let text = printable(&shortened(text, MAX_SLACK_TEXT));
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
@@ -331,26 +333,18 @@ fn slack_link(link: &str) -> String {
         .replace('|', "%7C")
 }
 
-/// Returns the subject of a mail: one line, without control characters.
+/// Returns the subject of a mail: one line of printable characters.
 fn subject(text: &str) -> String {
-    let line: String = text
-        .chars()
-        .map(|letter| if letter.is_control() { ' ' } else { letter })
-        .collect();
-    shortened(&line, MAX_SUBJECT)
+    shortened(&printable(text), MAX_SUBJECT)
 }
 
-/// Returns a text without control characters, except ends of lines.
+/// Returns a text of printable characters and ends of lines.
 fn printable_lines(text: &str) -> String {
-    text.chars()
-        .map(|letter| {
-            if letter.is_control() && letter != '\n' {
-                '?'
-            } else {
-                letter
-            }
-        })
-        .collect()
+    let shown = |letter| match letter == '\n' || is_printable(letter) {
+        true => letter,
+        false => '?',
+    };
+    text.chars().map(shown).collect()
 }
 
 fn shortened(text: &str, limit: usize) -> String {

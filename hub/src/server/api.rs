@@ -5,6 +5,7 @@ pub mod groups;
 pub mod health;
 pub mod heartbeat;
 pub mod json;
+pub mod openapi;
 pub mod reports;
 pub mod rules;
 pub mod tokens;

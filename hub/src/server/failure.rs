@@ -2,10 +2,15 @@
 
 use crate::error::Error;
 use axum::Json;
+use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use std::sync::Arc;
+
+/// The longest text of a refusal, in bytes.
+const LONGEST: usize = 4096;
 
 /// The error of a response, from which a page can be made.
 #[derive(Clone, Debug)]
@@ -27,6 +32,22 @@ impl Error {
             _ => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
+}
+
+/// Puts a refusal of the framework, which is text, into JSON as all others are.
+pub async fn refusals_as_json(request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    let media = response.headers().get(header::CONTENT_TYPE);
+    let is_text = media.is_some_and(|media| media.as_bytes().starts_with(b"text/plain"));
+    if !response.status().is_client_error() || !is_text {
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    let text = match axum::body::to_bytes(body, LONGEST).await {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(_) => "the request is malformed".to_owned(),
+    };
+    (parts.status, Json(json!({ "error": text }))).into_response()
 }
 
 impl IntoResponse for Error {

@@ -17,11 +17,14 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tower_http::timeout::TimeoutBody;
 
 /// Connections at once. Others wait.
 const CONNECTIONS: usize = 2048;
 /// The time for the headers of a request, and for a TLS handshake.
 const HEADERS: Duration = Duration::from_secs(15);
+/// The longest pause in the body of a request.
+const BODY: Duration = Duration::from_secs(30);
 /// The size of the headers of a request.
 const HEADER_BYTES: usize = 32 << 10;
 /// The time that the last requests have after the signal to end.
@@ -109,7 +112,8 @@ async fn connection(
     let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
         use tower_service::Service;
         request.extensions_mut().insert(peer);
-        router.clone().call(request.map(Body::new))
+        let bounded = |body| Body::new(TimeoutBody::new(BODY, body));
+        router.clone().call(request.map(bounded))
     });
     let mut builder = http1::Builder::new();
     builder

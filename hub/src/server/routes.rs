@@ -1,7 +1,7 @@
 //! The table of all routes, from which the router and the OpenAPI document come.
 
-use super::api::{crashes, groups, health, heartbeat, reports, rules, tokens, uploads, whoami};
-use super::failure::Failure;
+use super::api::{crashes, groups, health, heartbeat, openapi, reports, rules, tokens, uploads, whoami};
+use super::failure::{Failure, refusals_as_json};
 use super::route::Access::{Open, SignedIn, With};
 use super::route::{Route, guarded, route};
 use super::{assets, guard, headers, site, symbols};
@@ -29,6 +29,9 @@ pub const ROUTES: &[Route] = &[
         "Returns counters for Prometheus.",
         || get(health::metrics),
     ),
+    route("GET", "/api/openapi.json", Open, "Returns this document.", || {
+        get(openapi::document)
+    }),
     route(
         "GET",
         "/api/v1/whoami",
@@ -358,6 +361,7 @@ pub fn router(hub: Arc<Hub>) -> Router {
             let text = Json(serde_json::json!({ "error": "this address does not take this method" }));
             (StatusCode::METHOD_NOT_ALLOWED, text)
         })
+        .layer(middleware::from_fn(refusals_as_json))
         .layer(middleware::from_fn_with_state(hub.clone(), protect))
         .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| {
             let text = Json(
@@ -390,7 +394,10 @@ async fn protect(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> R
         .headers()
         .get(header::HOST)
         .and_then(|value| value.to_str().ok());
-    let mut response = if host.is_some_and(|host| guard::is_own_host(host, &public)) {
+    let is_own = host.is_some_and(|host| guard::is_own_host(host, &public));
+    let mut response = if is_own && has_zero_byte(request.uri()) {
+        Error::Invalid("an address has no zero bytes".to_owned()).into_response()
+    } else if is_own {
         next.run(request).await
     } else {
         let text = "this hub has another name; set public_url to the address that people use";
@@ -402,6 +409,11 @@ async fn protect(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> R
     };
     headers::protect(response.headers_mut(), public.starts_with("https:"));
     response
+}
+
+/// Returns whether an address has a zero byte, which PostgreSQL takes in no text.
+fn has_zero_byte(address: &Uri) -> bool {
+    address.path().contains("%00") || address.query().is_some_and(|query| query.contains("%00"))
 }
 
 #[cfg(test)]
@@ -423,7 +435,10 @@ mod tests {
         let path = route
             .path
             .replace("{id}", "0123456789abcdefghjk")
-            .replace("{name}", "x.btz");
+            .replace("{name}", "x.btz")
+            .replace("{*path}", "a.c")
+            .replace("{org}", "team")
+            .replace("{project}", "ledger");
         let mut request = Request::builder()
             .method(route.method)
             .uri(path)
@@ -435,6 +450,11 @@ mod tests {
         router(hub.clone()).oneshot(request).await.unwrap().status()
     }
 
+    fn all_routes() -> impl Iterator<Item = &'static Route> {
+        let tables = [ROUTES, PAGES, symbols::READING, symbols::UPLOADING];
+        tables.into_iter().flatten()
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn routes_refuse_callers_without_their_scope() {
         let folder = tempfile::tempdir().unwrap();
@@ -444,7 +464,7 @@ mod tests {
             let (_, secret) = hub.database.create_token("t", &[scope], None).await.unwrap();
             tokens.push((scope, secret));
         }
-        for route in ROUTES.iter().chain(PAGES) {
+        for route in all_routes() {
             let label = format!("{} {}", route.method, route.path);
             if route.access == Open {
                 assert_ne!(
@@ -484,7 +504,7 @@ mod tests {
         let hub = hub(folder.path()).await;
         let all = [Scope::Ingest, Scope::Read, Scope::Admin];
         let (_, secret) = hub.database.create_token("t", &all, None).await.unwrap();
-        for route in ROUTES.iter().chain(PAGES) {
+        for route in all_routes() {
             let found = status(&hub, route, Some(secret.reveal())).await;
             assert!(
                 !found.is_server_error(),
@@ -507,6 +527,44 @@ mod tests {
                 .unwrap();
             assert_eq!(response.status(), StatusCode::MISDIRECTED_REQUEST, "{host:?}");
             assert!(response.headers().contains_key(header::CONTENT_SECURITY_POLICY));
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_refusal_is_json() {
+        let folder = tempfile::tempdir().unwrap();
+        let hub = hub(folder.path()).await;
+        let all = [Scope::Ingest, Scope::Read, Scope::Admin];
+        let (_, secret) = hub.database.create_token("t", &all, None).await.unwrap();
+        for (method, path, media) in [
+            ("GET", "/api/v1/groups/%ff", ""),
+            ("GET", "/api/v1/groups?service=a%00b", ""),
+            ("GET", "/buildid/abcd/section/%00", ""),
+            (
+                "POST",
+                "/api/0/organizations/team/chunk-upload/",
+                "multipart/form-data",
+            ),
+            ("POST", "/settings/tokens", "text/plain"),
+            ("POST", "/sign-out", "application/x-www-form-urlencoded"),
+            ("POST", "/api/v1/uploads", ""),
+        ] {
+            let request = Request::builder()
+                .method(method)
+                .uri(path)
+                .header(header::HOST, "127.0.0.1:7777")
+                .header(header::CONTENT_TYPE, media)
+                .header(header::AUTHORIZATION, format!("Bearer {}", secret.reveal()));
+            let request = request.body(Body::empty()).unwrap();
+            let response = router(hub.clone()).oneshot(request).await.unwrap();
+            assert!(
+                response.status().is_client_error(),
+                "{path}: {}",
+                response.status()
+            );
+            let bytes = axum::body::to_bytes(response.into_body(), 9999).await.unwrap();
+            let refusal: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+            assert!(refusal["error"].is_string(), "{path}: {refusal}");
         }
     }
 }

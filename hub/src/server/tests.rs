@@ -1,3 +1,4 @@
 //! Requests to a whole router, without a socket.
 
+mod contract;
 mod grouping;

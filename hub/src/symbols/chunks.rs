@@ -24,8 +24,12 @@ const LIFETIME: i64 = DAY;
 const REST: i64 = HOUR;
 /// The time for which a refusal is repeated without a new look.
 const REFUSED: i64 = 60 * SECOND;
-/// Chunks that are removed between two queries.
-const SWEEP: i64 = 100;
+/// The most chunks that one request or sweep removes between two queries.
+const SWEEP: i64 = 32;
+/// The longest identifier of a file in bytes.
+const MAX_DEBUG_ID: usize = 100;
+/// The most chunks of all files in a request.
+const MAX_CHUNKS: usize = 1 << 14;
 /// The most files in a request.
 const MAX_FILES: usize = 1000;
 
@@ -152,12 +156,21 @@ pub async fn assemble(
             "a request names at most {MAX_FILES} files"
         )));
     }
+    if wanted.values().map(|file| file.chunks.len()).sum::<usize>() > MAX_CHUNKS {
+        return Err(Error::Invalid(format!(
+            "a request names at most {MAX_CHUNKS} chunks"
+        )));
+    }
     let mut states = BTreeMap::new();
     for (sha1, wanted) in wanted {
         if !is_sha1(&sha1) || !wanted.chunks.iter().all(|chunk| is_sha1(chunk)) {
             return Err(Error::Invalid(
                 "files and chunks are named by their SHA-1 in 40 lower-case hexadecimal digits".to_owned(),
             ));
+        }
+        let debug_id = wanted.debug_id.as_deref().unwrap_or_default();
+        if debug_id.len() > MAX_DEBUG_ID || debug_id.chars().any(char::is_control) {
+            return Err(Error::Invalid("a `debug_id` is no identifier".to_owned()));
         }
         let state = assemble_one(hub, sender, &sha1, wanted).await?;
         states.insert(sha1, state);

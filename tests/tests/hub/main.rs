@@ -1,12 +1,16 @@
 //! The clients of a hub: `push`, `login`, `open` and `debug LINK`, against a hub with faults.
 #![cfg(test)]
 
+mod attack;
 mod bucket;
+mod contract;
 mod deploy;
 mod faults;
+mod filled;
 mod fleet;
 mod links;
 mod objects;
+mod operations;
 mod pages;
 mod postgres;
 mod privacy;

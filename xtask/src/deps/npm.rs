@@ -34,6 +34,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "says BSD without its number; for Windows, never installed here",
     ),
     ("httpolyglot", "names MIT under npm's older key `licenses`"),
+    ("combine-errors", "names MIT in its readme only"),
 ];
 
 /// Returns the problems of the packages of a lock file.

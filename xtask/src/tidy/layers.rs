@@ -13,11 +13,23 @@ const USES: &[(&str, &[&str])] = &[
     ("bpf", &[]),
     ("recorder", &["pt", "bundle", "process"]),
     ("report", &[]),
+    ("sandbox", &[]),
     (
         "hub",
-        &["pt", "bundle", "symbolizer", "debugger", "console", "report"],
+        &[
+            "pt",
+            "bundle",
+            "symbolizer",
+            "debugger",
+            "console",
+            "report",
+            "sandbox",
+        ],
     ),
-    ("collector", &["pt", "perf", "bpf", "bundle", "process", "report"]),
+    (
+        "collector",
+        &["pt", "perf", "bpf", "bundle", "process", "report", "sandbox"],
+    ),
     ("values", &["pt", "symbolizer"]),
     ("debugger", &["pt", "bundle", "decoder", "symbolizer", "values"]),
     (

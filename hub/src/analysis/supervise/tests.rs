@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::analysis::child::{AnalyzeArguments, analyze};
-use crate::analysis::confine::confine;
+use crate::analysis::confine::{TaskFiles, confine};
 use clap::Parser;
 use std::time::Instant;
 
@@ -135,8 +135,13 @@ async fn malformed_bundle_is_refused_by_a_confined_child() {
 }
 
 #[tokio::test]
-async fn confined_child_has_no_network_and_starts_nothing() {
-    let said = error(&test_child("is_confined", limits())).await;
+async fn confined_child_has_its_own_files_and_no_network() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("bundle");
+    std::fs::write(&bundle, "bundle").unwrap();
+    let supervisor = test_child("is_confined", limits());
+    let (result, _) = run(&supervisor, bundle.to_str().unwrap()).await;
+    let said = result.unwrap_err().to_string();
     assert_eq!(said, "the bundle is refused: confined");
 }
 
@@ -202,7 +207,7 @@ fn eats_memory() {
     let Some(arguments) = child_arguments() else {
         return;
     };
-    confine(&arguments.limits).unwrap();
+    confine(&arguments.limits, &TaskFiles::default()).unwrap();
     let mut kept: Vec<Vec<u8>> = Vec::new();
     loop {
         kept.push(vec![1; 16 << 20]);
@@ -216,7 +221,31 @@ fn is_confined() {
     let Some(arguments) = child_arguments() else {
         return;
     };
-    confine(&arguments.limits).unwrap();
+    let files = TaskFiles {
+        readable: vec![arguments.bundle.as_path()],
+        targets: vec![arguments.output.as_path()],
+    };
+    // The result of a list that permits all shows whether the kernel has Landlock.
+    let root: &[&Path] = &[Path::new("/")];
+    let limit = backtrail_sandbox::limit_files(root, root).unwrap();
+    confine(&arguments.limits, &files).unwrap();
+    if limit == backtrail_sandbox::FileLimit::Absent {
+        println!("left out: the kernel has no Landlock");
+    } else {
+        for outside in [
+            "/etc/passwd",
+            "/proc/self/maps",
+            "/proc/self/environ",
+            "/dev/null",
+        ] {
+            let error = std::fs::File::open(outside).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{outside}");
+        }
+        assert!(std::fs::read_dir("/").is_err());
+        assert!(std::fs::write("/tmp/outside-of-the-task", "x").is_err());
+        assert!(std::fs::write(&arguments.bundle, "x").is_err());
+    }
+    assert_eq!(std::fs::read_to_string(&arguments.bundle).unwrap(), "bundle");
     assert!(TcpListener::bind("127.0.0.1:0").is_err());
     assert!(UdpSocket::bind("127.0.0.1:0").is_err());
     assert!(std::os::unix::net::UnixStream::pair().is_err());

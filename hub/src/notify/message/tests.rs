@@ -94,6 +94,53 @@ fn mail_escapes_html_and_has_one_line_of_subject() {
 }
 
 #[test]
+fn hostile_texts_stay_texts_in_every_form() {
+    let hostile = "<script>alert(1)</script>\u{202e}\u{1b}[2J\u{0}\u{85}\r\n*Host:* <https://evil.example|x>";
+    let mut alert = alert();
+    alert.group.title = hostile.to_owned();
+    alert.service = hostile.to_owned();
+    alert.build = Some(hostile.to_owned());
+    if let Some(report) = &mut alert.report {
+        for text in [&mut report.host, &mut report.cause] {
+            *text = hostile.to_owned();
+        }
+        report.thread = Some(hostile.to_owned());
+        report.message = Some(hostile.to_owned());
+        report.labels = BTreeMap::from([(hostile.to_owned(), hostile.to_owned())]);
+    }
+    let mail = alert.to_mail();
+    for text in [&mail.subject, &mail.text, &mail.html] {
+        let odd = text
+            .chars()
+            .find(|&letter| letter != '\n' && !is_printable(letter));
+        assert_eq!(odd, None, "{text}");
+    }
+    assert!(
+        !mail.subject.contains('\n') && !mail.html.contains("<script>"),
+        "{mail:?}"
+    );
+    let slack = alert.to_slack();
+    let blocks = slack["blocks"].as_array().unwrap().iter();
+    let blocks = blocks.map(|block| &block["text"]["text"]);
+    for text in blocks.chain([&slack["text"]]) {
+        let text = text.as_str().unwrap();
+        assert!(
+            !text.contains("<script>") && !text.contains("<https://evil"),
+            "{text}"
+        );
+        assert!(!text.contains("\n*Host:* &lt;https"), "{text}");
+        let odd = text
+            .chars()
+            .find(|&letter| letter != '\n' && !is_printable(letter));
+        assert_eq!(odd, None, "{text}");
+    }
+    // JSON has the texts as they are, and their receiver escapes them.
+    let json = alert.to_json().to_string();
+    let read: Alert = serde_json::from_str(&json).unwrap();
+    assert_eq!(read.group.title, hostile);
+}
+
+#[test]
 fn long_texts_are_shortened() {
     let mut alert = alert();
     alert.group.title = "漢".repeat(100_000);

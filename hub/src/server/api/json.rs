@@ -3,7 +3,11 @@
 use crate::error::Error;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
+use axum::http::header;
 use serde::de::DeserializeOwned;
+
+/// The largest JSON body of any route in bytes.
+const LARGEST: u64 = 8 << 20;
 
 /// A JSON body of a request.
 pub struct Body<T>(pub T);
@@ -12,9 +16,16 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Error;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Error> {
+        let too_large = || Error::TooLarge("the request has more bytes than this address takes".to_owned());
+        let announced = request.headers().get(header::CONTENT_LENGTH);
+        let announced = announced.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        if announced.is_some_and(|bytes| bytes > LARGEST) {
+            // The sender need not send them first.
+            return Err(too_large());
+        }
         let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
             if rejection.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
-                Error::TooLarge("the request has more than 2 MiB".to_owned())
+                too_large()
             } else {
                 Error::Invalid("the request ended early".to_owned())
             }

@@ -1,7 +1,7 @@
 //! Tokens.
 
 use super::json::Body;
-use crate::access::Scope;
+use crate::access::{self, Scope};
 use crate::clock;
 use crate::database::tokens::Token;
 use crate::error::{Error, Result};
@@ -89,7 +89,7 @@ pub async fn create(
             "a token needs a scope: ingest, read or admin".to_owned(),
         ));
     }
-    let expires = new.days.map(|days| clock::now() + i64::from(days) * clock::DAY);
+    let expires = access::expiry(new.days)?;
     let (id, secret) = hub.database.create_token(&new.name, &new.scopes, expires).await?;
     hub.database
         .log_action(&caller.name, "create token", &new.name)

@@ -5,20 +5,27 @@ use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::ingest::upload::{self, Wish};
 use crate::server::caller::Caller;
-use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The version of the protocol.
 const VERSION: &str = "1.0.0";
 /// The extensions of the protocol that this server has.
 const EXTENSIONS: &str = "creation,creation-with-upload,expiration,termination";
+/// The time for which the last request of a debug file waits for its check. It is below the time
+/// after which clients and proxies give up.
+const CHECK: Duration = Duration::from_secs(20);
+/// The time between two questions whether a check has ended.
+const PAUSE: Duration = Duration::from_millis(50);
 /// The media type of a part.
 const PART: &str = "application/offset+octet-stream";
 
@@ -67,7 +74,7 @@ pub async fn create(
     if has_part(&headers) && upload.received == 0 {
         upload = upload::add(&hub.database, &hub.objects, upload, 0, body.into_data_stream()).await?;
     }
-    wake(&hub, &upload);
+    conclude(&hub, &upload).await?;
     let mut response = StatusCode::CREATED.into_response();
     let place = format!("{}/api/v1/uploads/{}", hub.config.public_url(), upload.id);
     set(&mut response, header::LOCATION.as_str(), &place);
@@ -107,8 +114,9 @@ pub async fn add(
     }
     if !has_part(&headers) {
         let text = format!("a part has the media type {PART}");
+        let refusal = Json(json!({ "error": text }));
         return Ok(with_version(
-            (StatusCode::UNSUPPORTED_MEDIA_TYPE, text).into_response(),
+            (StatusCode::UNSUPPORTED_MEDIA_TYPE, refusal).into_response(),
         ));
     }
     let offset = number(&headers, "upload-offset")?;
@@ -121,7 +129,7 @@ pub async fn add(
         body.into_data_stream(),
     )
     .await?;
-    wake(&hub, &upload);
+    conclude(&hub, &upload).await?;
     let mut response = StatusCode::NO_CONTENT.into_response();
     describe(&mut response, &upload);
     Ok(with_version(response))
@@ -146,18 +154,43 @@ pub async fn end(
 
 /// Returns an upload of this caller. Others' uploads do not exist for it.
 async fn own_upload(hub: &Hub, caller: &Caller, id: &str) -> Result<Upload> {
-    let upload = hub.database.upload(id).await?;
-    if upload.token == caller.token.as_deref().unwrap_or(&caller.name) {
-        return Ok(upload);
+    let token = caller.token.as_deref().unwrap_or(&caller.name);
+    match hub.database.upload(id).await {
+        Ok(upload) if upload.token == token => Ok(upload),
+        Ok(_) => Err(Error::Absent(format!("upload {id}"))),
+        Err(Error::Absent(what)) => match hub.database.refusal(id, token).await? {
+            Some(problem) => Err(Error::Invalid(problem)),
+            None => Err(Error::Absent(what)),
+        },
+        Err(error) => Err(error),
     }
-    Err(Error::Absent(format!("upload {id}")))
 }
 
-/// Wakes the worker after the last part.
-fn wake(hub: &Hub, upload: &Upload) {
-    if upload.is_complete {
-        hub.wake.notify_one();
+/// Wakes the worker after the last part. For a debug file, waits for the check.
+///
+/// # Errors
+/// Fails with the reason if the file is refused in this time.
+async fn conclude(hub: &Hub, upload: &Upload) -> Result<()> {
+    if !upload.is_complete {
+        return Ok(());
     }
+    hub.wake.notify_one();
+    if upload.kind != UploadKind::Debug {
+        // The crash has the reason for which its bundle is refused.
+        return Ok(());
+    }
+    let end = Instant::now() + CHECK;
+    while Instant::now() < end {
+        match hub.database.upload(&upload.id).await {
+            Ok(_) => tokio::time::sleep(PAUSE).await,
+            Err(Error::Absent(_)) => {
+                let problem = hub.database.refusal(&upload.id, &upload.token).await?;
+                return problem.map_or(Ok(()), |problem| Err(Error::Invalid(problem)));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 fn describe(response: &mut Response, upload: &Upload) {
@@ -173,7 +206,8 @@ fn with_version(mut response: Response) -> Response {
 
 fn unsupported() -> Response {
     let text = format!("this server has TUS {VERSION}; send the header `Tus-Resumable: {VERSION}`");
-    let mut response = (StatusCode::PRECONDITION_FAILED, text).into_response();
+    let refusal = Json(json!({ "error": text }));
+    let mut response = (StatusCode::PRECONDITION_FAILED, refusal).into_response();
     set(&mut response, "tus-version", VERSION);
     with_version(response)
 }

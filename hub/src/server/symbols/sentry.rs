@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::hub::Hub;
+use crate::server::api::json::Body;
 use crate::server::caller::Caller;
 use crate::server::failure::Failure;
 use crate::symbols::chunks::{self, CHUNK, FileState, Wanted};
@@ -98,7 +99,7 @@ pub async fn assemble(
     State(hub): State<Arc<Hub>>,
     Extension(caller): Extension<Caller>,
     Path((_org, _project)): Path<(String, String)>,
-    Json(wanted): Json<BTreeMap<String, WantedFile>>,
+    Body(wanted): Body<BTreeMap<String, WantedFile>>,
 ) -> Result<Json<Value>> {
     let wanted = wanted.into_iter().map(|(sha1, file)| {
         let wanted = Wanted {
