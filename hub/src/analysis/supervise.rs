@@ -26,6 +26,14 @@ const MAX_OUTPUT: usize = 4 << 20;
 /// The longest reason in a sentence, in characters.
 const SHOWN_REASON: usize = 300;
 
+/// Texts by which Rust, the kernel and zstd say that there is no more memory.
+const ALLOCATION_ERRORS: [&str; 4] = [
+    "memory allocation of",
+    "Cannot allocate memory",
+    "could not allocate",
+    "not enough memory",
+];
+
 /// The limits of one analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -336,8 +344,7 @@ impl Supervisor {
     /// Returns the error for a status.
     fn error(&self, status: ExitStatus, reason: &str) -> AnalysisError {
         let limits = &self.limits.child;
-        let is_allocation =
-            reason.contains("memory allocation of") || reason.contains("Cannot allocate memory");
+        let is_allocation = ALLOCATION_ERRORS.iter().any(|text| reason.contains(text));
         let shown = shown(reason);
         match (status.code(), status.signal()) {
             (Some(code), _) if code == i32::from(EXIT_MACHINE) => {

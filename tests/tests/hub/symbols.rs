@@ -535,7 +535,6 @@ fn strangers_and_traversal_get_nothing() {
         format!("{base}/source/%2e%2e/%2e%2e/etc/passwd"),
         format!("{base}/source/..%2f..%2fetc%2fpasswd"),
         format!("{base}/source//etc/passwd"),
-        format!("{base}/source/a%00b"),
         format!("{base}/section/..%2f..%2fetc%2fpasswd"),
         format!("{base}/section/--target=%2ftmp%2fx"),
         format!("{base}/section/.text"),
@@ -544,6 +543,7 @@ fn strangers_and_traversal_get_nothing() {
         let answer = hub.get(&path);
         assert_eq!(answer.status, 404, "{path}: {}", answer.head);
     }
+    assert_eq!(hub.get(&format!("{base}/source/a%00b")).status, 400);
     // Uploads with a foreign build id, or without a valid one, are refused.
     assert_eq!(hub.upload(&stripped.debug(), "../../x"), 400);
     assert_eq!(hub.upload(&stripped.debug(), "abcdef01"), 400);

@@ -108,6 +108,18 @@ async fn reason_of_a_refusal_is_shown() {
 }
 
 #[tokio::test]
+async fn refusal_for_want_of_memory_is_no_fault_of_the_bundle() {
+    for reason in [
+        "the bundle: this is not a packed bundle (zstd could not allocate a decompression context)",
+        "cannot write lean.btz: Allocation error : not enough memory",
+        "cannot read core: Cannot allocate memory (os error 12)",
+    ] {
+        let said = error(&script(&format!("echo '{reason}' >&2; exit 3"), limits())).await;
+        assert_eq!(said, "the analysis was killed at its memory limit of 768 MiB");
+    }
+}
+
+#[tokio::test]
 async fn progress_is_reported() {
     let lines = "echo noise; echo '{\"stage\":\"decoding\",\"done\":0.4}'; exit 1";
     let (_, progress) = run(&script(lines, limits()), "/nowhere").await;
