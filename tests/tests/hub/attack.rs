@@ -260,7 +260,10 @@ fn archives_that_escape_or_explode_are_refused() {
             compressed(&[file("a"), file("a/escaped")].concat(), 1024),
         ),
         // 8 GiB of zeros in 256 KiB.
-        ("bomb", compressed(&entry("core", (8 << 30) - 1, b'0', ""), 8 << 30)),
+        (
+            "bomb",
+            compressed(&entry("core", (8 << 30) - 1, b'0', ""), 8 << 30),
+        ),
         ("endless", compressed(&[], 16 << 30)),
         ("claim", compressed(&entry("core", (8 << 30) - 1, b'0', ""), 1024)),
         ("no archive", b"PK\x03\x04 something else".to_vec()),

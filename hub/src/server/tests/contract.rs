@@ -1,15 +1,15 @@
 //! The OpenAPI document has each route for programs, and the fields of each request. Forms of other
 //! sites change nothing.
 
+use crate::access::Scope;
+use crate::config::Config;
+use crate::hub::Hub;
 use crate::server::api::openapi::DOCUMENT;
 use crate::server::api::{crashes, groups, tokens};
 use crate::server::guard::form_key;
 use crate::server::route::{Access, Route};
 use crate::server::routes::{PAGES, ROUTES, router};
 use crate::server::symbols::{READING, UPLOADING};
-use crate::access::Scope;
-use crate::config::Config;
-use crate::hub::Hub;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use backtrail_report::{AddressFrame, CrashReport, Heartbeat, ModuleOffer, Receipt, RunningBuild};
