@@ -280,6 +280,10 @@ pub struct Record {
     /// DIR/TID.ips (for tests)
     #[arg(long, value_name = "DIR", hide = true)]
     pub golden: Option<PathBuf>,
+    /// Exit with status 0 also if the program fails or crashes. Without this option the status is
+    /// the program's, or 128 and the number of its signal
+    #[arg(long)]
+    pub exit_zero: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -31,18 +31,18 @@ fn main() -> ExitCode {
     let line = CommandLine::parse();
     interrupt::outlive_file_limits();
     match run(line.command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         // A reader that closes our pipe early is not a failure.
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
 }
 
-fn run(command: Command) -> Result<(), Failure> {
-    match command {
+fn run(command: Command) -> Result<ExitCode, Failure> {
+    let done = match command {
         #[cfg(feature = "collector")]
         Command::Doctor(args) => command::doctor::run(&args),
-        Command::Record(args) => command::record::run(&args),
+        Command::Record(args) => return command::record::run(&args),
         #[cfg(feature = "collector")]
         Command::Collect(args) => command::collect::run(&args),
         #[cfg(feature = "collector")]
@@ -86,5 +86,6 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Completions(args) => command::completions::run(&args),
         #[cfg(feature = "collector")]
         Command::PackageFiles(args) => command::package_files::run(&args),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }

@@ -22,6 +22,9 @@ impl Bundle {
     pub fn made<S: AsRef<OsStr>>(command: &[S], rest: &[&OsStr]) -> (Self, Run) {
         let bundle = Self::empty();
         let mut arguments: Vec<OsString> = command.iter().map(|argument| argument.into()).collect();
+        if arguments.first().is_some_and(|command| command == "record") {
+            arguments.insert(1, "--exit-zero".into());
+        }
         arguments.extend(["-o".into(), bundle.path.clone().into()]);
         arguments.extend(rest.iter().map(OsString::from));
         let run = backtrail(arguments).unwrap().exited(0);

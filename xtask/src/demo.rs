@@ -56,7 +56,7 @@ pub fn run(demo: Demo) -> Result<(), Failure> {
     println!("\n# Recording {} with single steps\n", demo.name());
     shell::run(
         backtrail()
-            .args(["record", "--overwrite", "-o"])
+            .args(["record", "--exit-zero", "--overwrite", "-o"])
             .arg(&bundle)
             .arg("--")
             .arg(folder.join(demo.name()))

@@ -20,10 +20,13 @@ use options::options;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Records a program until it exits or crashes, until Ctrl-C, or until `--for` is over.
-pub fn run(args: &Record) -> Result<(), Failure> {
+/// Records a program until it exits or crashes, until Ctrl-C, or until `--for` is over. Returns the
+/// exit status of the program.
+pub fn run(args: &Record) -> Result<ExitCode, Failure> {
     if args.source == Source::Hardware {
         return Err(Failure::failed(
             "recording with Intel PT hardware is not supported yet; record in software, or import a recording by perf",
@@ -31,7 +34,7 @@ pub fn run(args: &Record) -> Result<(), Failure> {
     }
     if args.daemon {
         #[cfg(feature = "collector")]
-        return service::run(args);
+        return service::run(args).map(|()| ExitCode::SUCCESS);
         #[cfg(not(feature = "collector"))]
         return Err(Failure::failed("this build of backtrail has no collector"));
     }
@@ -55,7 +58,24 @@ pub fn run(args: &Record) -> Result<(), Failure> {
     if let Some(dir) = &args.golden {
         write_golden(dir, &outcome)?;
     }
-    report(args, &outcome)
+    report(args, &outcome)?;
+    let is_zero = args.exit_zero || args.pid.is_some() || interrupt.flag().load(Ordering::Relaxed);
+    Ok(if is_zero {
+        ExitCode::SUCCESS
+    } else {
+        exit_code(outcome.ending)
+    })
+}
+
+/// Returns the program's exit status, or 128 and the signal that ended it, as shells do.
+fn exit_code(ending: Ending) -> ExitCode {
+    let status = match ending {
+        Ending::Running => 0,
+        Ending::Exited(status) => status,
+        Ending::Killed(signal) => 128_i32.saturating_add(signal),
+    };
+    // The kernel keeps the low eight bits of a status.
+    ExitCode::from(status.to_le_bytes()[0])
 }
 
 /// The highest number in the name of a bundle.

@@ -68,7 +68,12 @@ pub struct Decoded {
 impl Recorder {
     /// Returns the words of the command that records `command` to `bundle`.
     pub fn words(&self, bundle: &Path, command: Vec<OsString>) -> Vec<OsString> {
-        let mut words: Vec<OsString> = vec![self.binary.clone().into(), "record".into(), "--json".into()];
+        let mut words: Vec<OsString> = vec![
+            self.binary.clone().into(),
+            "record".into(),
+            "--json".into(),
+            "--exit-zero".into(),
+        ];
         if let Some(engine) = &self.engine {
             words.extend(["--engine".into(), engine.into()]);
         }

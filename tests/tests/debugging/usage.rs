@@ -84,7 +84,12 @@ fn malformed_input_exits_with_three_and_one_line() {
 fn unsupported_input_exits_with_three_and_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let bundle = folder.path().join("bundle");
-    let record = ["record".as_ref(), "-o".as_ref(), bundle.as_os_str()];
+    let record = [
+        "record".as_ref(),
+        "--exit-zero".as_ref(),
+        "-o".as_ref(),
+        bundle.as_os_str(),
+    ];
     let program = ["--", "sh", "-c", "kill -SEGV $$"].map(OsStr::new);
     let _ = backtrail(record.into_iter().chain(program)).unwrap().exited(0);
     let refused = |path: &Path, expected: &str| {

@@ -43,8 +43,9 @@ pub fn build(folder: &Path) -> PathBuf {
 /// Builds the bakery in `folder`, records its crash, and returns the bundle's folder.
 pub fn bakery(folder: &Path) -> PathBuf {
     let (bundle, program) = (folder.join("crash.bundle"), build(folder));
-    let record: [&OsStr; 5] = [
+    let record: [&OsStr; 6] = [
         "record".as_ref(),
+        "--exit-zero".as_ref(),
         "-o".as_ref(),
         bundle.as_ref(),
         "--".as_ref(),

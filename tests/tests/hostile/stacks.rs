@@ -24,6 +24,7 @@ fn crashed(folder: &Path) -> (PathBuf, PathBuf) {
     let bundle = folder.join("bundle");
     let arguments = [
         "record".as_ref(),
+        "--exit-zero".as_ref(),
         "-o".as_ref(),
         bundle.as_os_str(),
         "--".as_ref(),

@@ -61,6 +61,7 @@ fn templates(folder: &Path, build: &str) -> Vec<Template> {
         let bundle = folder.join(format!("{build}-{site}.bundle"));
         let arguments = [
             "record".as_ref(),
+            "--exit-zero".as_ref(),
             "-o".as_ref(),
             bundle.as_os_str(),
             "--".as_ref(),

@@ -113,6 +113,7 @@ fn crash(folder: &Path) -> PathBuf {
     let bundle = folder.join("ledger.bundle");
     let arguments = [
         "record".as_ref(),
+        "--exit-zero".as_ref(),
         "-o".as_ref(),
         bundle.as_os_str(),
         "--".as_ref(),

@@ -34,7 +34,7 @@ fn crash(folder: &Path) -> PathBuf {
     let bundle = folder.join("ledger.bundle");
     let mut record = command().unwrap();
     record
-        .args(["record", "-o"])
+        .args(["record", "--exit-zero", "-o"])
         .arg(&bundle)
         .arg("--")
         .arg(&program)

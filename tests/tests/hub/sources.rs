@@ -52,7 +52,11 @@ fn project(folder: &Path, compiler: &str) -> Project {
     assert!(built.unwrap().success());
     let bundle = folder.join("ledger.bundle");
     let mut record = command().unwrap();
-    record.args(["record", "-o"]).arg(&bundle).arg("--").arg(&program);
+    record
+        .args(["record", "--exit-zero", "-o"])
+        .arg(&bundle)
+        .arg("--")
+        .arg(&program);
     let _ = outcome(&mut record).exited(0);
     Project {
         source,

@@ -260,6 +260,7 @@ impl Stripped {
             .unwrap()
             .args([
                 "record".as_ref(),
+                "--exit-zero".as_ref(),
                 "-o".as_ref(),
                 bundle.as_os_str(),
                 "--".as_ref(),

@@ -86,7 +86,7 @@ fn once(kind: Kind, folder: &Path, round: usize) {
             (sh, SIGKILL)
         }
     };
-    let mut arguments: Vec<OsString> = ["record", "--json", "-o"].map(Into::into).into();
+    let mut arguments: Vec<OsString> = ["record", "--json", "--exit-zero", "-o"].map(Into::into).into();
     arguments.extend([bundle.clone().into(), "--".into()]);
     arguments.extend(command);
     let killer = matches!(kind, Kind::Killed).then(|| {

@@ -9,7 +9,10 @@ use std::path::Path;
 /// Runs `backtrail record` in a folder, and returns what it printed on stdout and stderr.
 fn record(folder: &Path, arguments: &[&OsStr]) -> [String; 2] {
     let mut command = command().unwrap();
-    command.arg("record").args(arguments).current_dir(folder);
+    command
+        .args(["record", "--exit-zero"])
+        .args(arguments)
+        .current_dir(folder);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned())
@@ -45,4 +48,25 @@ fn later_bundles_of_a_program_have_numbers() {
     }
     record(folder.path(), &["--overwrite".as_ref(), "/bin/true".as_ref()]);
     assert!(!folder.path().join("true.4.bundle").exists());
+}
+
+#[test]
+fn status_is_that_of_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let status = |arguments: &[&str]| {
+        let mut command = command().unwrap();
+        command.arg("record").args(arguments).current_dir(folder.path());
+        command.output().unwrap().status.code()
+    };
+    for (script, expected) in [
+        ("exit 0", 0),
+        ("exit 7", 7),
+        ("kill -SEGV $$", 139),
+        ("kill $$", 143),
+    ] {
+        assert_eq!(status(&["sh", "-c", script]), Some(expected), "{script}");
+        assert_eq!(status(&["--exit-zero", "sh", "-c", script]), Some(0), "{script}");
+    }
+    // Failures of the recorder itself keep their status.
+    assert_eq!(status(&["no/such/program"]), Some(1));
 }

@@ -115,7 +115,10 @@ pub(super) fn recorded(options: &DebugOptions, folder: &Path, backtrail: &Path) 
     let _ = fs::remove_dir_all(&bundle);
     let rounds = if options.quick { ROUNDS.1 } else { ROUNDS.0 };
     let mut record = Command::new(backtrail);
-    record.args(["record", "--full", "-o"]).arg(&bundle).arg("--");
+    record
+        .args(["record", "--exit-zero", "--full", "-o"])
+        .arg(&bundle)
+        .arg("--");
     record.arg(&program).arg(rounds.to_string());
     Child::run(record, folder, "record", LIMIT)
         .and_then(|ended| ended.succeeded("record"))

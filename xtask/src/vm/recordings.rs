@@ -71,7 +71,7 @@ fn record(
     }
     output_of(
         Command::new(backtrail)
-            .args(["record", "--source", "software", "--full", "-o"])
+            .args(["record", "--exit-zero", "--source", "software", "--full", "-o"])
             .arg(&bundle)
             .arg("--")
             .arg(&program),

@@ -34,7 +34,7 @@ fn limited(limit: &str, bundle: &Path, rest: &[&OsStr]) -> Command {
     command
         .args(["-c", &format!("{limit} && exec \"$@\""), "sh"])
         .arg(binary().unwrap())
-        .args(["record", "--overwrite", "-o"])
+        .args(["record", "--exit-zero", "--overwrite", "-o"])
         .arg(bundle)
         .args(rest)
         .stdin(Stdio::null());

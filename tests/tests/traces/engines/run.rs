@@ -50,8 +50,9 @@ fn run(seed: u64) -> Run {
     fs::write(&executable, elf::executable(&program.segments, program.entry)).unwrap();
     fs::set_permissions(&executable, fs::Permissions::from_mode(0o755)).unwrap();
     let (golden, bundle) = (folder.path().join("golden"), folder.path().join("bundle"));
-    let arguments: [&OsStr; 11] = [
+    let arguments: [&OsStr; 12] = [
         "record".as_ref(),
+        "--exit-zero".as_ref(),
         "--engine".as_ref(),
         "step".as_ref(),
         "--full".as_ref(),

@@ -50,7 +50,7 @@ pub fn recorded(folder: &Path, backtrail: &Path) -> Result<PackedBundle, Failure
         Err(format!("cannot make a bundle: {text}"))
     };
     run(Command::new(backtrail)
-        .args(["record", "-o"])
+        .args(["record", "--exit-zero", "-o"])
         .arg(&bundle)
         .arg("--")
         .arg(program))?;
