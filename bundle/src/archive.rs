@@ -1,5 +1,6 @@
 //! The format of a packed bundle (`.btz`): a tar archive compressed with zstd.
 
+use crate::sparse::write_sparse;
 use crate::{BundlePath, CancelToken, Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -196,13 +197,14 @@ pub(crate) fn unpack_entries(
         })?;
         let (size, mut copied, mut buffer) = (entry.size(), 0, vec![0; 1 << 16]);
         loop {
-            let read = entry.read(&mut buffer).map_err(damaged)?;
+            let read = fill(&mut entry, &mut buffer).map_err(damaged)?;
             let Some(bytes) = buffer.get(..read).filter(|bytes| !bytes.is_empty()) else {
                 break;
             };
-            out.write_all(bytes).map_err(Error::io("write", &target))?;
+            write_sparse(&mut out, bytes).map_err(Error::io("write", &target))?;
             copied += read as u64;
         }
+        out.set_len(copied).map_err(Error::io("write", &target))?;
         if copied != size {
             return Err(Error::malformed(place, format!("{path:?} is truncated")));
         }
@@ -210,6 +212,20 @@ pub(crate) fn unpack_entries(
     // The checksum follows the last entry.
     io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(damaged)?;
     Ok(())
+}
+
+/// Reads until the buffer is full or the end is reached. Returns the number of bytes.
+fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match from.read(rest) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
 }
 
 /// Creates a file and its parent directories.

@@ -81,6 +81,7 @@ mod reader;
 pub mod redact;
 mod schema;
 pub mod sources;
+mod sparse;
 mod supplementary;
 mod unpacked;
 pub mod versions;

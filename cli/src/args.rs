@@ -41,9 +41,23 @@ use std::path::PathBuf;
     after_help = "Exit status: 0 success, 1 failure, 2 wrong usage, 3 input refused (malformed or unsupported)."
 )]
 pub struct CommandLine {
+    /// When to use colors. `auto` means: on a terminal, unless NO_COLOR is set
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto, global = true)]
+    pub color: ColorChoice,
     /// The command to run.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// When output has colors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal, unless `NO_COLOR` is set.
+    Auto,
+    /// Always, also into a file or a pipe.
+    Always,
+    /// Never.
+    Never,
 }
 
 /// The commands.

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         return done.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
     }
     let line = CommandLine::parse();
+    terminal::set_color(line.color);
     interrupt::outlive_file_limits();
     match run(line.command) {
         Ok(code) => code,

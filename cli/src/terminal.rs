@@ -1,11 +1,26 @@
 //! Text for a terminal: escaping, colors, and messages on standard error.
 
+use crate::args::ColorChoice;
 use backtrail_console::output::visible;
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::sync::OnceLock;
 
-/// Returns whether stdout is a terminal with colors and `NO_COLOR` is not set
-/// (<https://no-color.org>).
+/// The choice of the command line.
+static COLOR: OnceLock<ColorChoice> = OnceLock::new();
+
+/// Sets when output has colors. Only the first call has an effect.
+pub fn set_color(choice: ColorChoice) {
+    let _ = COLOR.set(choice);
+}
+
+/// Returns whether output has colors: as `--color` says, or if stdout is a terminal with colors and
+/// `NO_COLOR` is not set (<https://no-color.org>).
 pub fn has_color() -> bool {
+    match COLOR.get() {
+        Some(ColorChoice::Always) => return true,
+        Some(ColorChoice::Never) => return false,
+        Some(ColorChoice::Auto) | None => {}
+    }
     let says_no = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
     std::io::stdout().is_terminal() && !says_no && !is_dumb

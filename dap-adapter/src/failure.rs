@@ -25,6 +25,9 @@ pub enum Failure {
     /// An identifier of before the last move.
     #[error("the frame is from an earlier stop; request the stack again")]
     Stale,
+    /// The expression below the mouse, or one that is copied, has no value.
+    #[error("{0}")]
+    NoValue(String),
     /// The trace cannot be fetched.
     #[error(transparent)]
     Fetch(#[from] crate::fetch::Error),
@@ -48,9 +51,9 @@ impl Failure {
 
     /// Returns whether the client should show the failure to the user.
     ///
-    /// Cancellation and unknown names under the cursor are not shown.
+    /// Cancellation and expressions below the mouse without a value are not shown.
     #[must_use]
     pub fn is_shown(&self) -> bool {
-        !self.is_cancelled() && !matches!(self, Self::Unknown(_) | Self::Stale)
+        !self.is_cancelled() && !matches!(self, Self::Unknown(_) | Self::Stale | Self::NoValue(_))
     }
 }

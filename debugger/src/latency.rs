@@ -33,6 +33,8 @@ pub struct Measured {
     pub call: CallId,
     /// The length.
     pub span: Span,
+    /// The number of its instructions.
+    pub instructions: u64,
 }
 
 /// The lengths of all calls of some functions.
@@ -110,12 +112,13 @@ impl Latencies {
                 }
             };
             let span = stretch.span();
+            let bounds = calls.forest().call(call);
             self.measured.push(Measured {
                 tid: thread.tid,
                 call,
                 span,
+                instructions: bounds.end.saturating_sub(bounds.first),
             });
-            let bounds = calls.forest().call(call);
             if bounds.first < outermost_until {
                 continue;
             }
@@ -136,13 +139,22 @@ impl Latencies {
         self.measured.len() as u64 + self.unmeasured.values().sum::<u64>()
     }
 
-    /// The longest first: by the middle between least and most.
+    /// The longest first: by the length that is certain, then by instructions.
     pub fn sort_by_length(&mut self) {
-        let rank = |measured: &Measured| {
-            let Span { least, most } = measured.span;
-            std::cmp::Reverse(u128::from(least) + u128::from(most))
-        };
+        let rank = |measured: &Measured| std::cmp::Reverse((measured.span.least, measured.instructions));
         self.measured.sort_by_key(rank);
+    }
+
+    /// Returns the call at a percentile, by nearest rank in the order of [`Self::sort_by_length`].
+    /// Returns `None` if no length is known.
+    ///
+    /// `percent` is from 0 to 100: 50 is the median, and 100 the longest call.
+    #[must_use]
+    pub fn at_percentile(mut self, percent: f64) -> Option<Measured> {
+        self.sort_by_length();
+        let calls = self.measured.len();
+        let rank = (calls as f64 * percent.clamp(0.0, 100.0) / 100.0).ceil() as usize;
+        self.measured.get(calls.checked_sub(rank.max(1))?).copied()
     }
 
     /// The calls that took longest, the longest first.

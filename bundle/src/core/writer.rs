@@ -3,6 +3,7 @@
 use super::layout::{self, OWNER_CORE, OWNER_LINUX, encode_note};
 use super::{CoreContents, Segment};
 use crate::PAGE_SIZE;
+use crate::sparse::write_sparse;
 use backtrail_pt::Avma;
 use std::io::{self, Seek, SeekFrom, Write};
 
@@ -116,18 +117,6 @@ fn copy<W: Write + Seek>(
         }
     }
     Ok(done)
-}
-
-/// Writes bytes, and leaves holes for pages of zeros, which are common in fresh memory.
-fn write_sparse<W: Write + Seek>(out: &mut W, bytes: &[u8]) -> io::Result<()> {
-    for page in bytes.chunks(PAGE_SIZE as usize) {
-        if page.iter().all(|byte| *byte == 0) {
-            out.seek_relative(page.len() as i64)?;
-        } else {
-            out.write_all(page)?;
-        }
-    }
-    Ok(())
 }
 
 /// Encodes all notes in the kernel's order: those of the first thread, those of the process, then

@@ -17,6 +17,7 @@ use std::path::Path;
 
 #[derive(Serialize)]
 struct DoctorReport {
+    summary: String,
     capabilities: Vec<CapabilityRow>,
 }
 
@@ -48,10 +49,16 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
     // This check comes last, because it locks all later memory of this process.
     rows.push(memory_row(realtime::lock_memory()));
     let mut output = Output::new();
+    let summary = summary(&rows);
     if args.json {
-        output.json("backtrail-doctor/1", &DoctorReport { capabilities: rows })?;
+        let report = DoctorReport {
+            summary,
+            capabilities: rows,
+        };
+        output.json("backtrail-doctor/1", &report)?;
         return output.finish();
     }
+    writeln!(output, "{summary}\n")?;
     for row in &rows {
         let sign = match row.state {
             "works" => "yes",
@@ -64,6 +71,42 @@ pub fn run(args: &Doctor) -> Result<(), Failure> {
         }
     }
     output.finish()
+}
+
+/// Returns what the machine can do, in one line.
+fn summary(rows: &[CapabilityRow]) -> String {
+    let works = |name: &str| {
+        rows.iter()
+            .any(|row| row.name.starts_with(name) && row.state == "works")
+    };
+    let recorder = if works("Intel Processor Trace") {
+        "record programs with Intel PT"
+    } else {
+        "record programs in software (no Intel PT)"
+    };
+    let uses = [
+        (
+            recorder,
+            works("Intel Processor Trace") || works("software recorder"),
+        ),
+        (
+            "save crashes of services",
+            works("crash probe") && works("holding a crashing process"),
+        ),
+        ("sample profiles", works("profiler") || works("sampling by clock")),
+    ];
+    let list = |wanted: bool| {
+        let names = uses
+            .iter()
+            .filter(|(_, can)| *can == wanted)
+            .map(|(name, _)| *name);
+        names.collect::<Vec<_>>().join(", ")
+    };
+    match (list(true).as_str(), list(false).as_str()) {
+        (can, "") => format!("This machine can: {can}."),
+        ("", cannot) => format!("This machine cannot: {cannot}."),
+        (can, cannot) => format!("This machine can: {can}. It cannot: {cannot}."),
+    }
 }
 
 fn row(capability: Capability) -> CapabilityRow {

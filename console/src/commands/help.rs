@@ -1,5 +1,6 @@
 //! `help`, out of the table.
 
+use super::examples::example;
 use super::{Command, Context, Group, commands, parse};
 use crate::output::Output;
 use backtrail_debugger::Result;
@@ -17,6 +18,9 @@ fn of_command(command: &Command) -> String {
     let mut text = format!("{}\n    {}", command.usage(), command.help);
     if !command.aliases.is_empty() {
         text.push_str(&format!("\n    Short: {}", command.aliases.join(", ")));
+    }
+    if let Some((line, effect)) = example(command.name) {
+        text.push_str(&format!("\n    Example: {line}  ({effect})"));
     }
     text
 }

@@ -9,6 +9,7 @@ mod compare;
 mod crash;
 mod display;
 mod error;
+mod examples;
 mod format_argument;
 mod frame_info;
 mod goto;

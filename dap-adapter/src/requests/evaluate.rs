@@ -5,14 +5,18 @@ use super::breakpoints::follow_console;
 use super::stepping::report_log;
 use super::variables::variable;
 use crate::extensions::bookmarks;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::handles::FrameKey;
-use crate::protocol::types::{EvaluateArguments, EvaluateContext, EvaluateResponseBody};
+use crate::protocol::types::{
+    EvaluateArguments, EvaluateContext, EvaluateResponseBody, VariablePresentationHint,
+    VariablePresentationHintAttributes,
+};
 use crate::session::StopCause;
 use crate::session::{ClientSession, FollowUp};
 use backtrail_console::Output;
 use backtrail_console::commands::{self, LineError};
 use backtrail_console::output::Text;
+use backtrail_debugger::Error;
 use backtrail_debugger::evaluation::variables::{self, Format};
 use backtrail_debugger::navigator::Stop;
 use backtrail_decoder::Watch;
@@ -35,7 +39,35 @@ pub fn evaluate(
             command(client, frame, &arguments.expression, format, watch)
         }
         Some(EvaluateContext::Repl) => command(client, frame, &arguments.expression, format, watch),
-        _ => value(client, frame, &arguments.expression, format, watch),
+        Some(EvaluateContext::Watch) => {
+            let evaluated = value(client, frame, &arguments.expression, format, watch);
+            evaluated.or_else(reason_as_value)
+        }
+        _ => value(client, frame, &arguments.expression, format, watch).map_err(unseen),
+    }
+}
+
+/// Returns the reason why a watched expression has no value in place of the value. An error would
+/// be a message at each step.
+fn reason_as_value(failure: Failure) -> Result<EvaluateResponseBody> {
+    if failure.is_cancelled() || matches!(failure, Failure::Stale) {
+        return Err(failure);
+    }
+    Ok(EvaluateResponseBody {
+        result: format!("<{failure}>"),
+        presentation_hint: Some(VariablePresentationHint {
+            attributes: Some(vec![VariablePresentationHintAttributes::ReadOnly]),
+            ..VariablePresentationHint::default()
+        }),
+        ..EvaluateResponseBody::default()
+    })
+}
+
+/// Returns a failure that editors show in place, and not as a message.
+fn unseen(failure: Failure) -> Failure {
+    match failure {
+        Failure::Debugger(error) if !matches!(error, Error::Canceled) => Failure::NoValue(error.to_string()),
+        failure => failure,
     }
 }
 

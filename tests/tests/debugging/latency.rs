@@ -169,6 +169,33 @@ fn the_slowest_calls_are_found_and_compared() {
 }
 
 #[test]
+fn calls_at_percentiles_are_compared() {
+    let bundle = requests();
+    let slowest = &bundle.results(&["slowest serve"])[0];
+    let calls = slowest["slowest"].as_array().unwrap();
+    assert_eq!(calls.len(), 6);
+    let name = |at: usize| calls[at]["call"].as_str().unwrap();
+    // By nearest rank, the third shortest of six is the median.
+    let commands = [
+        format!("compare {} {}", name(3), name(0)),
+        "compare median p100 serve".to_owned(),
+        "compare p50 max serve".to_owned(),
+        format!("compare median {}", name(0)),
+        format!("compare {} max", name(3)),
+        format!("compare {} {}", name(5), name(0)),
+        "compare min p99 serve".to_owned(),
+    ];
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let answers = bundle.results(&commands);
+    assert!(
+        answers[..5].iter().all(|answer| *answer == answers[0]),
+        "{answers:#?}"
+    );
+    assert_eq!(answers[5], answers[6]);
+    assert_ne!(answers[0], answers[5]);
+}
+
+#[test]
 fn differences_precede_common_functions() {
     let bundle = requests();
     // The second request is served from the cache, the fourth flushes it.

@@ -1,6 +1,7 @@
 //! Exit statuses and error messages: 0 done, 1 failed, 2 wrong usage, 3 refused input.
 
-use backtrail_tests::backtrail::{backtrail, repository};
+use backtrail_tests::backtrail::{backtrail, command, repository};
+use backtrail_tests::bundle::Bundle;
 use regex::Regex;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -158,9 +159,29 @@ fn existing_output_error_suggests_overwrite() {
 fn doctor_says_what_this_machine_can_do() {
     let run = backtrail(["doctor"]).unwrap().exited(0);
     assert!(run.stdout.contains("Intel Processor Trace"), "{}", run.stdout);
+    let first = run.stdout.lines().next().unwrap();
+    assert!(
+        first.starts_with("This machine can") && first.contains("record programs"),
+        "{first}"
+    );
     let json = backtrail(["doctor", "--json"]).unwrap().exited(0);
     let value: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
-    assert!(value.is_object());
+    assert_eq!(value["summary"], first);
+}
+
+#[test]
+fn color_is_used_where_it_is_wanted() {
+    let bundle = Bundle::made(&["record"], &["--".as_ref(), "true".as_ref()]).0;
+    let said = |options: &[&str]| {
+        let mut command = command().unwrap();
+        command.args(options).arg("debug").arg(&bundle.path);
+        command.args(["--batch", "-e", "backtrace"]).env("NO_COLOR", "1");
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    assert!(said(&["--color", "always"]).contains("\x1b["));
+    for options in [&["--color", "never"][..], &["--color=auto"], &[]] {
+        assert!(!said(options).contains('\x1b'), "{options:?}");
+    }
 }
 
 /// Returns the names of schemas in a text: `backtrail-info/2`.

@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -86,4 +86,38 @@ fn long_output_ends_at_once_by_a_signal() {
         kill(Pid::from_raw(child.id() as i32), signal).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(status));
     }
+}
+
+#[test]
+fn holes_of_files_stay_holes_in_unpacked_bundles() {
+    const SIZE: u64 = 64 << 20;
+    let bundle = recorded(Path::new("true"));
+    let large = fs::File::create(bundle.path.join("large")).unwrap();
+    large.set_len(SIZE).unwrap();
+    large.write_all_at(&[7; 5000], 3 << 20).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let [packed, unpacked] = ["packed.btz", "unpacked"].map(|name| folder.path().join(name));
+    for words in [
+        [
+            "pack".as_ref(),
+            bundle.path.as_os_str(),
+            "-o".as_ref(),
+            packed.as_os_str(),
+        ],
+        [
+            "unpack".as_ref(),
+            packed.as_os_str(),
+            "-o".as_ref(),
+            unpacked.as_os_str(),
+        ],
+    ] {
+        let _ = backtrail(words).unwrap().exited(0);
+    }
+    let file = fs::File::open(unpacked.join("large")).unwrap();
+    let found = file.metadata().unwrap();
+    assert_eq!(found.len(), SIZE);
+    assert!(found.blocks() * 512 < 64 << 10, "{}", found.blocks());
+    assert!(fs::read(unpacked.join("large")).unwrap() == fs::read(bundle.path.join("large")).unwrap());
+    let core = |folder: &Path| fs::read(folder.join("trace.json")).unwrap();
+    assert_eq!(core(&unpacked), core(&bundle.path));
 }

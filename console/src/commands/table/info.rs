@@ -100,9 +100,9 @@ pub(super) static TELLING: &[Command] = &[
     Command {
         name: "compare",
         aliases: &[],
-        args: "CALL CALL",
+        args: "CALL CALL|PERCENTILE PERCENTILE FUNCTION",
         group: Group::Latency,
-        help: "Compares two calls: their callees and times; CALL is cN or the position of its first instruction.",
+        help: "Compares two calls: their callees and times. CALL is cN, the position of its first instruction, or median, p99, max of the other's function.",
         completion: Completion::None,
         repeats: false,
         run: compare::compare,
