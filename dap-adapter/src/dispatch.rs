@@ -15,7 +15,9 @@ use serde_json::{Value, json};
 /// The errors of the request's function. Also when no function has this name, or when the arguments
 /// are not those of the request.
 pub fn dispatch(client: &mut ClientSession, request: &Request, watch: &Watch<'_>) -> Result<Value> {
-    use extensions::{bookmarks, calls, compare, coverage, functions, latency, locals, place, timeline};
+    use extensions::{
+        bookmarks, calls, compare, coverage, functions, latency, locals, my_code, place, timeline,
+    };
     use requests::{
         breakpoints, completions, disassemble, evaluate, exception, goto, launch, lifecycle, memory, modules,
         scopes, source, stack, step_back, stepping, threads, variables,
@@ -76,6 +78,7 @@ pub fn dispatch(client: &mut ClientSession, request: &Request, watch: &Watch<'_>
         "backtrail/bookmarks" => call.of(bookmarks::bookmarks),
         "backtrail/functions" => call.of(functions::functions),
         "backtrail/coverage" => call.of(coverage::coverage),
+        "backtrail/justMyCode" => call.of(my_code::just_my_code),
         "backtrail/locals" => call.of(locals::locals),
         other => Err(Failure::Unknown(other.to_owned())),
     }

@@ -4,9 +4,11 @@
 //! first request, and cached.
 
 use crate::module_history::{ModuleEpoch, ModuleHistory};
+use crate::own_code::CodeOrigin;
+use crate::skip::SkipRule;
 use backtrail_decoder::{Image, Version};
 use backtrail_pt::Avma;
-use backtrail_symbolizer::{Function, FunctionKind};
+use backtrail_symbolizer::{Frame, Function, FunctionKind};
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
@@ -67,6 +69,22 @@ pub trait Lines {
     /// The copies around the innermost copy of `chain`; `None` when it is none.
     fn around(&self, chain: ChainId) -> Option<ChainId>;
 
+    /// Returns whether the innermost function at a point is library code.
+    fn is_library(&self, _at: CodePoint) -> bool {
+        false
+    }
+
+    /// Returns whether one of the frames at a point is library code: the innermost copy of `chain`,
+    /// or the function itself.
+    fn is_library_frame(&self, at: CodePoint, _chain: ChainId) -> bool {
+        self.is_library(at)
+    }
+
+    /// Returns whether a rule names a function at a point, or one that it is inlined into.
+    fn is_skipped(&self, _at: CodePoint, _rules: &[SkipRule]) -> bool {
+        false
+    }
+
     /// Returns whether `inner` is `outer`, or a chain of functions inlined into it.
     fn is_within(&self, inner: ChainId, outer: ChainId) -> bool {
         let mut at = inner;
@@ -88,10 +106,19 @@ pub struct CodeMap {
     cache: RefCell<CodeCache>,
 }
 
+/// The properties of a point.
+#[derive(Clone, Copy, Default)]
+struct CodeSite {
+    statement: Option<Statement>,
+    chain: ChainId,
+    is_library: bool,
+}
+
 #[derive(Default)]
 struct CodeCache {
-    /// By point: the statement, and the chain.
-    sites: FxHashMap<CodePoint, (Option<Statement>, ChainId)>,
+    sites: FxHashMap<CodePoint, CodeSite>,
+    /// The rules of the last query, and whether one of them names the code at a point.
+    skipped: (Vec<SkipRule>, FxHashMap<CodePoint, bool>),
     /// Chain *n* is (chain around it, entry of its innermost copy); chain 0 is none.
     chains: Vec<(ChainId, Avma)>,
     chain_ids: FxHashMap<(ChainId, Avma), ChainId>,
@@ -139,20 +166,21 @@ impl CodeMap {
         end
     }
 
-    fn site(&self, at: CodePoint) -> (Option<Statement>, ChainId) {
+    fn site(&self, at: CodePoint) -> CodeSite {
         if let Some(&known) = self.cache.borrow().sites.get(&at) {
             return known;
         }
         let site = match self.epoch(at) {
             Some(epoch) => self.look_up(at.pc, epoch),
-            None => (None, ChainId::default()),
+            None => CodeSite::default(),
         };
         self.cache.borrow_mut().sites.insert(at, site);
         site
     }
 
-    fn look_up(&self, pc: Avma, epoch: &ModuleEpoch) -> (Option<Statement>, ChainId) {
+    fn look_up(&self, pc: Avma, epoch: &ModuleEpoch) -> CodeSite {
         let frames = epoch.symbols.frames_at(pc);
+        let is_library = is_library(frames.first(), pc, epoch);
         let row = epoch
             .symbols
             .line_at(pc)
@@ -167,7 +195,22 @@ impl CodeMap {
             chain,
             line: cache.line(row.file, row.line),
         });
-        (statement, chain)
+        CodeSite {
+            statement,
+            chain,
+            is_library,
+        }
+    }
+
+    fn look_up_rules(&self, at: CodePoint, rules: &[SkipRule]) -> bool {
+        let Some(epoch) = self.epoch(at) else {
+            return false;
+        };
+        let frames = epoch.symbols.frames_at(at.pc);
+        frames.iter().any(|frame| {
+            let file = frame.location.as_ref().map(|location| &*location.file);
+            rules.iter().any(|rule| rule.matches(&frame.function, file))
+        })
     }
 
     /// In a function's prologue, or in a linkage stub.
@@ -200,11 +243,11 @@ impl CodeCache {
 
 impl Lines for CodeMap {
     fn statement(&self, at: CodePoint) -> Option<Statement> {
-        self.site(at).0
+        self.site(at).statement
     }
 
     fn chain(&self, at: CodePoint) -> ChainId {
-        self.site(at).1
+        self.site(at).chain
     }
 
     fn function(&self, at: CodePoint) -> Vec<Range<Avma>> {
@@ -235,6 +278,56 @@ impl Lines for CodeMap {
             .get((chain.0 as usize).checked_sub(1)?)
             .map(|&(around, _)| around)
     }
+
+    fn is_library(&self, at: CodePoint) -> bool {
+        self.site(at).is_library
+    }
+
+    fn is_library_frame(&self, at: CodePoint, chain: ChainId) -> bool {
+        let Some(epoch) = self.epoch(at) else {
+            return false;
+        };
+        let frames = epoch.symbols.frames_at(at.pc);
+        let mut inner = self.chain(at);
+        let mut number = 0;
+        while inner != chain {
+            match self.around(inner) {
+                Some(around) => inner = around,
+                None => break,
+            }
+            number += 1;
+        }
+        is_library(frames.get(number).or(frames.last()), at.pc, epoch)
+    }
+
+    fn is_skipped(&self, at: CodePoint, rules: &[SkipRule]) -> bool {
+        if rules.is_empty() {
+            return false;
+        }
+        let known = {
+            let skipped = &mut self.cache.borrow_mut().skipped;
+            if skipped.0 != rules {
+                *skipped = (rules.to_vec(), FxHashMap::default());
+            }
+            skipped.1.get(&at).copied()
+        };
+        known.unwrap_or_else(|| {
+            let is_skipped = self.look_up_rules(at, rules);
+            self.cache.borrow_mut().skipped.1.insert(at, is_skipped);
+            is_skipped
+        })
+    }
+}
+
+/// Returns whether a frame at an address is library code.
+fn is_library(frame: Option<&Frame<Avma>>, pc: Avma, epoch: &ModuleEpoch) -> bool {
+    let location = frame.and_then(|frame| frame.location.as_ref());
+    let origin = CodeOrigin {
+        function: frame.map(|frame| &*frame.function),
+        file: location.map(|location| &*location.file),
+        module: epoch.symbols.module_at(pc).map(|module| &*module.name),
+    };
+    origin.library().is_some()
 }
 
 /// Returns whether code always runs from the start of `range` to its end, in a version of the code.

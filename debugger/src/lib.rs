@@ -30,6 +30,7 @@ pub mod own_code;
 pub mod registers;
 pub mod session;
 pub mod signal;
+pub mod skip;
 pub mod source;
 pub mod source_names;
 pub mod stack;

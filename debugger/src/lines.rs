@@ -14,8 +14,10 @@
 //! Line starts depend on the history alone, not on the current position. So `step` goes to the next
 //! line start and `reverse-step` to the previous one, and the two visit the same ones in opposite
 //! order. `next` and `reverse-next` choose among the line starts whose frame contains the current
-//! frame, which excludes those in callees.
+//! frame, which excludes those in callees. A filter leaves out line starts of libraries and of
+//! skipped functions ([`StepFilter`]); whether an instruction is a line start does not depend on it.
 
+mod filter;
 mod frames;
 mod own_instructions;
 mod starts;
@@ -24,6 +26,7 @@ mod statements;
 use crate::code::{ChainId, CodePoint, Lines, Statement};
 use crate::error::{Error, Result};
 use crate::session::begins_unseen;
+use crate::skip::StepFilter;
 use backtrail_decoder::{Call, CallId, Entered, Forest, History, Left, PcSet, Stage, Watch};
 use backtrail_pt::{Avma, Cofi};
 pub(crate) use own_instructions::OwnInstructions;
@@ -43,6 +46,8 @@ pub struct LineStarts<'a> {
     pub lines: &'a dyn Lines,
     /// The instructions of the history that belong to statements.
     pub statements: &'a Statements,
+    /// The code that a move passes over; `None`: none.
+    pub filter: Option<&'a StepFilter>,
     /// Ends long searches.
     pub watch: &'a Watch<'a>,
 }

@@ -11,6 +11,7 @@ use crate::breakpoint::{Breakpoints, UndecidedHits};
 use crate::disassembly::Flavor;
 use crate::error::{Error, Result};
 use crate::session::{Process, Session, Thread};
+use crate::skip::SkipList;
 use crate::source::SourceFinder;
 use crate::source_names::SourceNames;
 use crate::stack::{self, Stack};
@@ -120,6 +121,10 @@ pub struct Navigator {
     pub frame_arguments: FrameArguments,
     /// `continue` stays in the current thread.
     pub scheduler_locking: bool,
+    /// Steps pass over library code.
+    pub just_my_code: bool,
+    /// The other code that steps pass over.
+    pub skips: SkipList,
     /// The width of the terminal, or of another view, in columns.
     pub width: usize,
     /// The value history, `$1` first.
@@ -207,6 +212,8 @@ impl Navigator {
             elements: ELEMENTS,
             frame_arguments: FrameArguments::default(),
             scheduler_locking: false,
+            just_my_code: true,
+            skips: SkipList::default(),
             width: WIDTH,
             printed: Vec::new(),
         })

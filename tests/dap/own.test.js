@@ -157,6 +157,20 @@ describe('of our own requests', () => {
     assert.ok(await client().refused('backtrail/locals', { frameId: 123456789 }));
   });
 
+  it('just-my-code is read, set and reported', async () => {
+    assert.deepEqual(await ask('justMyCode'), { enabled: true });
+    const changed = client().event('backtrail/justMyCodeChanged');
+    assert.deepEqual(await ask('justMyCode', { enabled: false }), { enabled: false });
+    assert.deepEqual((await changed).body, { enabled: false });
+    const again = client().event('backtrail/justMyCodeChanged');
+    await client().ask('evaluate', { expression: 'set just-my-code on', context: 'repl' });
+    assert.deepEqual((await again).body, { enabled: true });
+    const other = await new Client().start();
+    await other.launch({ bundle: process.env.LEDGER, justMyCode: false });
+    assert.deepEqual(await other.ask('backtrail/justMyCode', {}), { enabled: false });
+    await other.end();
+  });
+
   it('requests without their arguments are refused', async () => {
     for (const name of ['goto', 'runToCall', 'latency', 'compare', 'coverage']) {
       assert.ok(await client().refused(`backtrail/${name}`, {}), name);

@@ -6,6 +6,7 @@
 pub mod backtrail;
 pub mod bundle;
 pub mod captures;
+pub mod compiled;
 pub mod debian_source;
 pub mod hub_process;
 pub mod hub_server;

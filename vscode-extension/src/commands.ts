@@ -33,9 +33,12 @@ export function registerCommands(sessions: Sessions): vscode.Disposable {
     command('copyPosition', copyPosition),
     command('back', (session) => session.request('backtrail/back', {})),
     command('forward', (session) => session.request('backtrail/forward', {})),
+    command('justMyCodeOn', (session) => session.request('backtrail/justMyCode', { enabled: true })),
+    command('justMyCodeOff', (session) => session.request('backtrail/justMyCode', { enabled: false })),
     command('runToPreviousCall', (session) => runToCall(session, 'backward')),
     command('runToNextCall', (session) => runToCall(session, 'forward')),
     position(sessions),
+    showMyCode(sessions),
   );
 }
 
@@ -137,6 +140,18 @@ export function askFunction(session: Session, title: string): Promise<string | u
       }
     });
   });
+}
+
+/** Keeps the state of the button that makes steps pass over library code. */
+function showMyCode(sessions: Sessions): vscode.Disposable {
+  const show = () =>
+    void vscode.commands.executeCommand('setContext', 'backtrail.justMyCode', sessions.active?.justMyCode !== false);
+  show();
+  return vscode.Disposable.from(
+    sessions.onDidChangeActive(show),
+    sessions.onDidStart(show),
+    sessions.onDidChangeMyCode(show),
+  );
 }
 
 /** Creates the status bar item with the position. */

@@ -147,6 +147,7 @@ export interface Requests {
   'backtrail/bookmarks': [{ set?: Bookmark[]; remove?: string[] }, { bookmarks: Bookmark[] }];
   'backtrail/functions': [{ filter?: string; count?: number }, { functions: FunctionName[]; more: boolean }];
   'backtrail/coverage': [{ path: string }, { lines: { line: number; executions: number }[] }];
+  'backtrail/justMyCode': [{ enabled?: boolean }, { enabled: boolean }];
   'backtrail/locals': [{ frameId: number }, Locals];
 }
 

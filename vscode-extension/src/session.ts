@@ -13,6 +13,8 @@ export class Session {
   trace: Trace | undefined;
   /** The last position that the adapter reported. */
   where: Where | undefined;
+  /** Whether steps pass over library code. */
+  justMyCode = true;
 
   constructor(readonly debug: vscode.DebugSession) {}
 
@@ -49,6 +51,7 @@ export class Sessions implements vscode.Disposable {
   private readonly decodedEmitter = new vscode.EventEmitter<Session>();
   private readonly startedEmitter = new vscode.EventEmitter<Session>();
   private readonly endedEmitter = new vscode.EventEmitter<Session>();
+  private readonly myCodeEmitter = new vscode.EventEmitter<Session>();
   private readonly bookmarksEmitter = new vscode.EventEmitter<{ session: Session; bookmarks: Bookmark[] }>();
 
   /** Another session is active, or none. */
@@ -60,6 +63,8 @@ export class Sessions implements vscode.Disposable {
   /** A session stopped for the first time, and accepts all requests. */
   readonly onDidStart = this.startedEmitter.event;
   readonly onDidEnd = this.endedEmitter.event;
+  /** Steps of a session pass over library code from now on, or no longer. */
+  readonly onDidChangeMyCode = this.myCodeEmitter.event;
   readonly onDidChangeBookmarks = this.bookmarksEmitter.event;
 
   constructor() {
@@ -69,6 +74,7 @@ export class Sessions implements vscode.Disposable {
       this.decodedEmitter,
       this.startedEmitter,
       this.endedEmitter,
+      this.myCodeEmitter,
       this.bookmarksEmitter,
       vscode.debug.onDidStartDebugSession((debug) => this.add(debug)),
       vscode.debug.onDidTerminateDebugSession((debug) => this.remove(debug)),
@@ -141,6 +147,9 @@ export class Sessions implements vscode.Disposable {
     } else if (event.event === 'backtrail/bookmarksChanged') {
       const { bookmarks } = event.body as { bookmarks: Bookmark[] };
       this.bookmarksEmitter.fire({ session, bookmarks });
+    } else if (event.event === 'backtrail/justMyCodeChanged') {
+      session.justMyCode = (event.body as { enabled: boolean }).enabled;
+      this.myCodeEmitter.fire(session);
     }
   }
 
@@ -155,6 +164,7 @@ export class Sessions implements vscode.Disposable {
   private async readTrace(session: Session): Promise<void> {
     try {
       session.trace = await session.request('backtrail/trace', {});
+      session.justMyCode = (await session.request('backtrail/justMyCode', {})).enabled;
     } catch {
       // Views that need history wait.
     }

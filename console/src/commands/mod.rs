@@ -23,6 +23,8 @@ mod printf;
 mod ptwrites;
 mod search;
 mod settings;
+mod show;
+mod skip;
 mod stack;
 mod table;
 mod thread;

@@ -110,6 +110,17 @@ pub(super) fn scheduler_locking(context: &mut Context<'_>, arguments: &str) -> R
     Ok(Output::message(said))
 }
 
+/// `set just-my-code on|off`: whether steps pass over library code.
+pub(super) fn just_my_code(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let (on, said) = match arguments {
+        "" | "on" | "1" | "yes" | "enable" => (true, "Steps, `finish` and `up` pass over library code."),
+        "off" | "0" | "no" | "disable" => (false, "Steps stop in library code too."),
+        _ => return Err(Error::Cannot("set just-my-code requires on or off".to_owned())),
+    };
+    context.navigator.just_my_code = on;
+    Ok(Output::message(said))
+}
+
 /// Settings of GDB that have no effect here: nothing is paged, asked back or cut to a width.
 pub(super) fn accepted(_context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
     Ok(Output::message(

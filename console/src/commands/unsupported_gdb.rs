@@ -117,14 +117,9 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
         &["info float"],
         "x87 registers are not shown; `info vector` shows the vector registers",
     ),
-    (&["show"], "`help` lists the `set` commands"),
     (
         &["forward-search", "fo", "reverse-search", "rev", "find"],
         "`search REGEX` finds functions and lines that ran; `x` shows memory",
-    ),
-    (
-        &["skip", "info skip"],
-        "`step` skips no functions; `next`, `finish` and `advance LOCATION` pass over calls",
     ),
     (
         &[

@@ -11,6 +11,7 @@ mod latency;
 mod lists;
 mod place;
 mod ptwrites;
+mod skips;
 mod text;
 mod thread_apply;
 mod timeline;
@@ -26,6 +27,7 @@ pub use lists::{
 };
 pub use place::{Place, PositionView, StopView, ThreadName};
 pub use ptwrites::PtwriteView;
+pub use skips::SkipView;
 pub use text::{Paint, Text};
 pub use thread_apply::ThreadAnswer;
 pub(crate) use timeline::label;
@@ -127,6 +129,8 @@ pub enum Output {
     Breakpoints { breakpoints: Vec<BreakpointView> },
     /// `break` and its kin.
     Breakpoint { breakpoint: BreakpointView },
+    /// `skip`, `info skip`.
+    Skips { skips: Vec<SkipView> },
     /// `info threads`.
     Threads { threads: Vec<ThreadView> },
     /// `info registers`.
@@ -255,6 +259,7 @@ impl Output {
             Self::Crash(view) => view.render(to),
             Self::Breakpoints { breakpoints } => lists::render_breakpoints(breakpoints, to),
             Self::Breakpoint { breakpoint } => breakpoint.render_new(to),
+            Self::Skips { skips } => skips::render(skips, to),
             Self::Threads { threads } => lists::render_threads(threads, to),
             Self::Registers { registers } => lists::render_registers(registers, to),
             Self::Value {

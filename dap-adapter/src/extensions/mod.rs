@@ -7,6 +7,7 @@ pub mod coverage;
 pub mod functions;
 pub mod latency;
 pub mod locals;
+pub mod my_code;
 pub mod navigation;
 pub mod place;
 pub mod time;

@@ -4,7 +4,7 @@
 use super::breakpoints::follow_console;
 use super::stepping::report_log;
 use super::variables::variable;
-use crate::extensions::bookmarks;
+use crate::extensions::{bookmarks, my_code};
 use crate::failure::{Failure, Result};
 use crate::handles::FrameKey;
 use crate::protocol::types::{
@@ -125,14 +125,19 @@ fn command(
     let before = debuggee.navigator.position();
     let breakpoints = debuggee.numbers_of_breakpoints();
     let marks = debuggee.navigator.bookmarks.clone();
+    let just_my_code = debuggee.navigator.just_my_code;
     let answer = debuggee.go_from(frame, watch, |navigator| {
         commands::execute(navigator, line, watch)
     });
     let same_marks = debuggee.navigator.bookmarks == marks;
+    let same_setting = debuggee.navigator.just_my_code == just_my_code;
     report_log(client);
     follow_console(client, &breakpoints);
     if !same_marks {
         bookmarks::send_event(client)?;
+    }
+    if !same_setting {
+        my_code::send_event(client)?;
     }
     let output = answer?;
     if client.debuggee()?.navigator.position() != before {

@@ -33,6 +33,7 @@ pub struct LaunchArguments {
     source_map: Option<SourceMap>,
     bookmarks: Option<Vec<Bookmark>>,
     scheduler_locking: Option<bool>,
+    just_my_code: Option<bool>,
 }
 
 /// Rules for the paths of source files: a path that begins with the first text is searched at the
@@ -89,6 +90,7 @@ pub fn launch(client: &mut ClientSession, arguments: LaunchArguments, watch: &Wa
         navigator.bound_sources();
     }
     navigator.scheduler_locking = arguments.scheduler_locking.unwrap_or_default();
+    navigator.just_my_code = arguments.just_my_code.unwrap_or(true);
     navigator.decode_ahead();
     let mut notes = navigator.session().notes().to_vec();
     for Bookmark { name, position } in arguments.bookmarks.unwrap_or_default() {

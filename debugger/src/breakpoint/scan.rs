@@ -150,6 +150,7 @@ mod tests {
             forest: &forest,
             lines: &NoLines,
             statements: &Statements::default(),
+            filter: None,
             watch: &watch,
         };
         let pcs = PcSet::from(Avma(0x20));

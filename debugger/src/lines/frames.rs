@@ -37,7 +37,7 @@ impl LineStarts<'_> {
     }
 
     /// Returns the first of these at or after `from` that the call of `frame` executed itself.
-    fn next_of_call(&self, from: u64, frame: FrameKey, limit: u64) -> Result<Option<u64>> {
+    pub(super) fn next_of_call(&self, from: u64, frame: FrameKey, limit: u64) -> Result<Option<u64>> {
         let (mut at, mut run) = (from, None);
         loop {
             let wanted = |pc: Avma| self.can_start(pc, frame, run);
@@ -81,7 +81,7 @@ impl LineStarts<'_> {
     }
 
     /// Returns the last of these before `from` that the call of `frame` executed itself.
-    fn previous_of_call(&self, from: u64, frame: FrameKey, limit: u64) -> Result<Option<u64>> {
+    pub(super) fn previous_of_call(&self, from: u64, frame: FrameKey, limit: u64) -> Result<Option<u64>> {
         let (mut at, mut run) = (from, None);
         loop {
             let wanted = |pc: Avma| self.can_start(pc, frame, run);

@@ -28,7 +28,7 @@ impl LineStarts<'_> {
             if outside >= NEAR {
                 self.before_search(from, index)?;
                 outside = 0;
-                let Some(found) = self.history.next_at(index, self.statements()) else {
+                let Some(found) = self.history.next_at(index, &self.stops()) else {
                     return Ok(None);
                 };
                 walker = self.history.walk(found);
@@ -37,14 +37,20 @@ impl LineStarts<'_> {
             let Some(instruction) = walker.next() else {
                 return Ok(None);
             };
-            let statement = self.lines.statement(self.point(index, instruction.pc));
+            let statement = self.stop_statement(self.point(index, instruction.pc));
             if let Some(statement) = statement {
                 outside = 0;
                 let call = self.forest.call_at(index);
                 let goes_on = before_call == call && before == Some(statement);
                 before_call = call;
                 if !goes_on && self.is_start(index)? {
-                    return Ok(Some(index));
+                    let Some(skipped) = self.skipped_call(index, from)? else {
+                        return Ok(Some(index));
+                    };
+                    self.report(from, index)?;
+                    walker = self.history.walk(skipped.end.max(index.saturating_add(1)));
+                    (before, before_call) = (None, None);
+                    continue;
                 }
             } else {
                 outside += 1;
@@ -67,7 +73,7 @@ impl LineStarts<'_> {
             if outside >= NEAR {
                 self.before_search(from, walker.index())?;
                 outside = 0;
-                let Some(found) = self.history.prev_at(walker.index(), self.statements()) else {
+                let Some(found) = self.history.prev_at(walker.index(), &self.stops()) else {
                     return Ok(None);
                 };
                 walker = self.history.walk(found + 1);
@@ -75,12 +81,18 @@ impl LineStarts<'_> {
             }
             let Some(instruction) = walker.prev() else { break };
             let index = walker.index();
-            let statement = self.lines.statement(self.point(index, instruction.pc));
+            let statement = self.stop_statement(self.point(index, instruction.pc));
             if let Some((later, of_later)) = ahead {
                 let goes_on =
                     statement == Some(of_later) && self.forest.call_at(index) == self.forest.call_at(later);
                 if !goes_on && self.is_start(later)? {
-                    return Ok(Some(later));
+                    let Some(skipped) = self.skipped_call(later, from)? else {
+                        return Ok(Some(later));
+                    };
+                    self.report(from, later)?;
+                    walker = self.history.walk(skipped.first);
+                    ahead = None;
+                    continue;
                 }
                 repeated = if goes_on { repeated + 1 } else { 0 };
             }
@@ -100,7 +112,9 @@ impl LineStarts<'_> {
             self.passed(from, index)?;
         }
         match ahead {
-            Some((index, _)) if self.is_start(index)? => Ok(Some(index)),
+            Some((index, _)) if self.is_start(index)? && self.skipped_call(index, from)?.is_none() => {
+                Ok(Some(index))
+            }
             _ => Ok(None),
         }
     }
@@ -124,11 +138,6 @@ impl LineStarts<'_> {
         (first < index && is_one_call).then_some(first)
     }
 
-    fn statements(&self) -> &PcSet {
-        let find = || self.executed_where(|at| self.lines.statement(at).is_some());
-        self.statements.all.get_or_init(find)
-    }
-
     /// The executed instructions that belong to a statement and that no symbol covers.
     pub(super) fn nameless(&self) -> &PcSet {
         let is_nameless =
@@ -140,7 +149,7 @@ impl LineStarts<'_> {
 
     /// Returns the executed addresses of the wanted points. If modules were replaced, an address is
     /// wanted if one of its points is.
-    fn executed_where(&self, is_wanted: impl Fn(CodePoint) -> bool) -> PcSet {
+    pub(super) fn executed_where(&self, is_wanted: impl Fn(CodePoint) -> bool) -> PcSet {
         if self.lines.epochs() == 1 {
             return runs(&self.history.executed_pcs(), |pc| {
                 is_wanted(CodePoint { pc, epoch: 0 })

@@ -97,6 +97,7 @@ impl ExpectedTrace {
             forest: &self.forest,
             lines: &self.program,
             statements: &Statements::default(),
+            filter: None,
             watch: &watch,
         })
     }

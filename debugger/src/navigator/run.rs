@@ -9,6 +9,7 @@ use crate::latency::{CallTimer, Span, Unit};
 use crate::lines::LineStarts;
 use crate::session::Thread;
 use crate::signal;
+use crate::skip::StepFilter;
 use crate::stack;
 use crate::step::{Direction, Motion, Steps, Target};
 use crate::stop::StopReason;
@@ -46,11 +47,16 @@ impl Navigator {
                 forest,
                 lines,
                 statements: &thread.statements,
+                filter: None,
                 watch,
             },
             gaps: thread.gaps(),
             frame: if thread.tid == self.current { self.frame } else { 0 },
             crash: self.session.crash_of(thread.tid).map(signal::describe),
+            filter: StepFilter {
+                libraries: self.just_my_code,
+                rules: self.skips.enabled().cloned().collect(),
+            },
         })
     }
 

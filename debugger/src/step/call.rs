@@ -1,20 +1,51 @@
-//! `finish` and `reverse-finish`.
+//! `finish` and `reverse-finish`, and the frames that they leave.
 
 use super::{Direction, Steps};
 use crate::error::Result;
-use crate::lines::OwnInstructions;
+use crate::lines::{FrameKey, OwnInstructions};
 use backtrail_decoder::Entered;
 use backtrail_pt::Avma;
 
 impl Steps<'_> {
-    /// Leaves frame `number`: forward to the instruction after its return, backward to its call.
+    /// Leaves frame `number`, and the library frames around it.
     ///
-    /// A copy inlined into its caller is left at the first instruction outside of it.
+    /// Without a frame of own code around it, own code has no later, or earlier, part here.
     pub(super) fn finish(&self, direction: Direction, from: u64, number: usize) -> Result<Option<u64>> {
-        let innermost = self.current_frame(direction, from);
-        let Some(frame) = innermost.and_then(|innermost| self.selected(innermost, number)) else {
+        let Some(frame) = self.frame_at(direction, from, number) else {
             return Ok(None);
         };
+        if !self.filter.libraries {
+            return self.leave(frame.key, direction, from);
+        }
+        let selected = frame;
+        let mut frame = frame;
+        loop {
+            let Some(around) = self.frame_around(frame) else {
+                self.lines.needs_beginning(frame.key.call)?;
+                return match self.is_library(selected) {
+                    true => self.leave(selected.key, direction, from),
+                    false => Ok(None),
+                };
+            };
+            if !self.is_library(around) {
+                return self.leave(frame.key, direction, from);
+            }
+            frame = around;
+        }
+    }
+
+    /// Leaves the innermost frame only.
+    pub(super) fn finish_innermost(&self, direction: Direction, from: u64) -> Result<Option<u64>> {
+        match self.current_frame(direction, from) {
+            Some(frame) => self.leave(frame, direction, from),
+            None => Ok(None),
+        }
+    }
+
+    /// Leaves a frame: forward to the instruction after its return, backward to its call.
+    ///
+    /// A copy inlined into its caller is left at the first instruction outside of it.
+    fn leave(&self, frame: FrameKey, direction: Direction, from: u64) -> Result<Option<u64>> {
         let call = self.forest().call(frame.call);
         let lines = self.lines.lines;
         let chain = |pc: Avma| lines.chain(self.lines.point_in(frame.call, pc));

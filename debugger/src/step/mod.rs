@@ -6,8 +6,8 @@
 //! |---|---|
 //! | `stepi` | instruction |
 //! | `nexti` | instruction of the current call or of a call around it |
-//! | `step` | line start ([`crate::lines`]) |
-//! | `next` | line start in the current frame or in a frame around it |
+//! | `step` | line start ([`crate::lines`]) of own code |
+//! | `next` | line start of own code in the current frame or in a frame around it |
 //! | `continue` | hit of a breakpoint |
 //! | `advance` | hit of the location, or exit from the current frame |
 //! | `finish` | forward: the instruction after the selected frame's return; backward: its call |
@@ -26,10 +26,15 @@
 //! - `finish`, then `reverse-nexti`, goes to the call, as `reverse-finish` would have done.
 //!   `reverse-finish`, then `nexti`, goes to the target of `finish`.
 //!
-//! Breakpoint hits stop every motion on its way.
+//! Own code is the code that the [`StepFilter`] does not pass over. If `next` leaves the frames of
+//! own code to a passed-over caller, it goes on as `step`: to a function that the caller calls back,
+//! or to code around it. `finish` leaves library frames around the selected one too.
+//!
+//! Breakpoint hits stop every motion on its way, also in code that is passed over.
 
 mod call;
 mod direction;
+mod filter;
 mod instruction;
 mod line;
 mod run;
@@ -38,6 +43,7 @@ use crate::breakpoint::Hits;
 use crate::code::ChainId;
 use crate::error::Result;
 use crate::lines::{FrameKey, LineStarts};
+use crate::skip::StepFilter;
 use crate::stop::StopReason;
 use backtrail_decoder::{CallId, Forest, History, MarkKind};
 pub use direction::Direction;
@@ -80,6 +86,8 @@ pub struct Steps<'a> {
     pub frame: usize,
     /// The event at the end of the history.
     pub crash: Option<String>,
+    /// The code that steps by lines and `finish` pass over.
+    pub filter: StepFilter,
 }
 
 impl<'a> Steps<'a> {
@@ -155,18 +163,6 @@ impl<'a> Steps<'a> {
     fn seen_from(&self, direction: Direction, from: u64) -> u64 {
         let crosses = direction == Direction::Backward && from > 0 && self.gap_at(from).is_some();
         if crosses { from - 1 } else { from }
-    }
-
-    /// The frame `number` levels out of the innermost one.
-    fn selected(&self, innermost: FrameKey, number: usize) -> Option<FrameKey> {
-        let mut frame = innermost;
-        for _ in 0..number {
-            frame = match self.lines.lines.around(frame.chain) {
-                Some(chain) => FrameKey { chain, ..frame },
-                None => self.lines.caller(frame)?,
-            };
-        }
-        Some(frame)
     }
 
     fn is_inlined(frame: FrameKey) -> bool {

@@ -7,7 +7,7 @@ use crate::error::Result;
 impl Steps<'_> {
     /// The nearest hit of a location, or the way out of the current frame when that is nearer.
     pub(super) fn advance(&self, hits: &Hits, direction: Direction, from: u64) -> Result<Option<u64>> {
-        let out = self.finish(direction, from, 0)?;
+        let out = self.finish_innermost(direction, from)?;
         let limit = self.limit(direction, from);
         Ok(match direction {
             Direction::Forward => {

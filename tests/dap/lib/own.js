@@ -120,6 +120,7 @@ const definitions = {
   Bookmarks: object({ bookmarks: list(object({ name: text, position: text })) }),
   Functions: object({ functions: list(object({ name: text, 'file?': text, 'line?': whole })), more: flag }),
   Coverage: object({ lines: list(object({ line: whole, executions: whole })) }),
+  MyCode: object({ enabled: flag }),
   Locals: object({
     'path?': text,
     'firstLine?': whole,
@@ -148,10 +149,12 @@ module.exports = {
     'backtrail/bookmarks': 'Bookmarks',
     'backtrail/functions': 'Functions',
     'backtrail/coverage': 'Coverage',
+    'backtrail/justMyCode': 'MyCode',
     'backtrail/locals': 'Locals',
   },
   events: {
     'backtrail/moved': 'Where',
     'backtrail/bookmarksChanged': 'Bookmarks',
+    'backtrail/justMyCodeChanged': 'MyCode',
   },
 };

@@ -24,6 +24,8 @@ use stretch::{Stretch, stretches};
 fn hold_in(bundle: &Bundle) {
     let session = Session::open(&bundle.path, &OpenOptions::default(), &Watch::none()).unwrap();
     let mut navigator = Navigator::new(session).unwrap();
+    // `my_code` has the definitions of steps that pass over libraries.
+    navigator.just_my_code = false;
     let threads = navigator.session().threads().iter();
     let threads: Vec<_> = threads.map(|thread| (thread.tid, thread.history.len())).collect();
     assert!(threads.iter().any(|&(_, len)| len > 0));

@@ -17,6 +17,7 @@ mod lazily;
 mod lldb;
 mod locals_matrix;
 mod modules;
+mod my_code;
 mod partial_values;
 mod past;
 mod search;

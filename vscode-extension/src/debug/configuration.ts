@@ -53,6 +53,7 @@ export class ConfigurationProvider implements vscode.DebugConfigurationProvider 
       report("The launch configuration's bundle must be a path or an address.");
       return undefined;
     }
+    configuration['justMyCode'] ??= vscode.workspace.getConfiguration(DEBUG_TYPE).get<unknown>('justMyCode');
     configuration.name ||= `Backtrail: ${path.basename(configuration['bundle'])}`;
     return configuration;
   }

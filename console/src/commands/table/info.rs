@@ -2,7 +2,7 @@
 
 use crate::commands::{Command, Completion, Group};
 use crate::commands::{
-    calls, compare, crash, goto, help, info, latency, ptwrites, search, settings, timeline,
+    calls, compare, crash, goto, help, info, latency, ptwrites, search, settings, show, timeline,
 };
 
 /// These, in the order of help.
@@ -198,6 +198,16 @@ pub(super) static TELLING: &[Command] = &[
         run: settings::scheduler_locking,
     },
     Command {
+        name: "set just-my-code",
+        aliases: &[],
+        args: "on|off",
+        group: Group::Session,
+        help: "Makes steps, `finish` and `up` pass over library code, or not.",
+        completion: Completion::None,
+        repeats: false,
+        run: settings::just_my_code,
+    },
+    Command {
         name: "set print",
         aliases: &[],
         args: "pretty on|off",
@@ -223,6 +233,16 @@ pub(super) static TELLING: &[Command] = &[
         completion: Completion::None,
         repeats: false,
         run: settings::accepted,
+    },
+    Command {
+        name: "show",
+        aliases: &[],
+        args: "[SETTING]",
+        group: Group::Session,
+        help: "Shows a setting, such as just-my-code; without SETTING, all.",
+        completion: Completion::None,
+        repeats: false,
+        run: show::show,
     },
     Command {
         name: "help",

@@ -1,7 +1,7 @@
 //! Commands that move, and breakpoints.
 
 use crate::commands::{Command, Completion, Group};
-use crate::commands::{breakpoints, goto, motion, search, thread, thread_apply};
+use crate::commands::{breakpoints, goto, motion, search, skip, thread, thread_apply};
 
 /// These, in the order of help.
 pub(super) static MOVING: &[Command] = &[
@@ -10,7 +10,7 @@ pub(super) static MOVING: &[Command] = &[
         aliases: &["s"],
         args: "[N]",
         group: Group::Forward,
-        help: "Steps to the next line start, into calls.",
+        help: "Steps to the next line start of your code, into calls.",
         completion: Completion::None,
         repeats: true,
         run: motion::step,
@@ -20,7 +20,7 @@ pub(super) static MOVING: &[Command] = &[
         aliases: &["n"],
         args: "[N]",
         group: Group::Forward,
-        help: "Steps to the next line start of this frame or its callers, over calls.",
+        help: "Steps to the next line start of your code in this frame or its callers, over calls.",
         completion: Completion::None,
         repeats: true,
         run: motion::next,
@@ -50,7 +50,7 @@ pub(super) static MOVING: &[Command] = &[
         aliases: &["fin"],
         args: "",
         group: Group::Forward,
-        help: "Goes out of the selected frame, to the instruction after its return.",
+        help: "Goes out of the selected frame, to the instruction after its return to your code.",
         completion: Completion::None,
         repeats: true,
         run: motion::finish,
@@ -90,7 +90,7 @@ pub(super) static MOVING: &[Command] = &[
         aliases: &["rs"],
         args: "[N]",
         group: Group::Backward,
-        help: "Steps back to the previous line start, into calls.",
+        help: "Steps back to the previous line start of your code, into calls.",
         completion: Completion::None,
         repeats: true,
         run: motion::reverse_step,
@@ -100,7 +100,7 @@ pub(super) static MOVING: &[Command] = &[
         aliases: &["rn"],
         args: "[N]",
         group: Group::Backward,
-        help: "Steps back to the previous line start of this frame or its callers, over calls.",
+        help: "Steps back to the previous line start of your code in this frame or its callers, over calls.",
         completion: Completion::None,
         repeats: true,
         run: motion::reverse_next,
@@ -334,6 +334,26 @@ pub(super) static MOVING: &[Command] = &[
         completion: Completion::None,
         repeats: false,
         run: thread_apply::commands,
+    },
+    Command {
+        name: "skip",
+        aliases: &[],
+        args: skip::USAGE,
+        group: Group::Breakpoints,
+        help: "Makes steps pass over functions and source files, and the calls that they make; without arguments, over this function.",
+        completion: Completion::Location,
+        repeats: false,
+        run: skip::skip,
+    },
+    Command {
+        name: "info skip",
+        aliases: &[],
+        args: "",
+        group: Group::Breakpoints,
+        help: "Lists the rules of `skip`.",
+        completion: Completion::None,
+        repeats: false,
+        run: skip::info,
     },
     Command {
         name: "info breakpoints",

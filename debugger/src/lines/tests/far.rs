@@ -169,6 +169,7 @@ fn searches_find_what_walks_find() {
             forest: &forest,
             lines: &Random,
             statements: &statements,
+            filter: None,
             watch: &watch,
         };
         let walked = Walked(&lines);

@@ -30,6 +30,10 @@ pub fn crash() -> Option<&'static Crash> {
 pub const WALK: &[Step] = &[
     ("crash", &["_ctypes.cpython", "Last lines"]),
     ("set scheduler-locking off", &["any thread"]),
+    ("skip file no_such_file.c", &["Skip 1: file no_such_file.c"]),
+    ("info skip", &["Skip 1: "]),
+    ("set just-my-code on", &["pass over library code"]),
+    ("show just-my-code", &["just-my-code: on"]),
     (
         "crash full",
         &[

@@ -134,6 +134,11 @@ pub const WALK: &[Step] = &[
     ("goto forgotten", &["forget () at rates.c:29 "]),
     ("back", &["make_room () at rates.c:37 "]),
     ("forward", &["forget () at rates.c:29 "]),
+    ("skip function forget", &["Skip 1: function forget"]),
+    ("info skip", &["Skip 1: function forget"]),
+    ("show just-my-code", &["just-my-code: on"]),
+    // The library is not own code, and `finish` would leave it.
+    ("set just-my-code off", &["Steps stop in library code too."]),
     ("up", &["#1 ", "make_room"]),
     ("down", &["#0  forget"]),
     ("frame 4", &["#4 ", "convert"]),

@@ -212,7 +212,7 @@ const LINES: &[(&str, Check)] = &[
     ("layout src", Instead("`list`")),
     ("info variables", Instead("`print NAME`")),
     ("info proc", Instead("`crash`")),
-    ("show version", Instead("`help`")),
+    ("show version", Instead("is not a setting")),
     ("frobnicate", Instead("undefined command")),
     ("help watch", Instead("`break` where")),
     ("help x", Says(&["x /[N]"])),

@@ -134,8 +134,9 @@ fn index(answer: &Value) -> Option<i64> {
 
 fn debug(bundle: &Bundle, script: &str) -> Vec<Value> {
     let file = bundle.path.with_extension("commands");
-    std::fs::write(&file, script).unwrap();
+    // GDB steps through libraries, too.
+    std::fs::write(&file, format!("set just-my-code off\n{script}")).unwrap();
     let run = bundle.run(&["debug"], &["--batch", "--json", "-x", file.to_str().unwrap()]);
-    let lines = run.stdout.lines().skip(1);
+    let lines = run.stdout.lines().skip(2);
     lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
