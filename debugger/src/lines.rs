@@ -14,8 +14,8 @@
 //! Line starts depend on the history alone, not on the current position. So `step` goes to the next
 //! line start and `reverse-step` to the previous one, and the two visit the same ones in opposite
 //! order. `next` and `reverse-next` choose among the line starts whose frame contains the current
-//! frame, which excludes those in callees. A filter leaves out line starts of libraries and of
-//! skipped functions ([`StepFilter`]); whether an instruction is a line start does not depend on it.
+//! frame, which excludes those in callees. A filter leaves out the line starts of libraries and of
+//! skipped functions ([`StepFilter`]). Line starts do not depend on the filter.
 
 mod filter;
 mod frames;

@@ -26,9 +26,9 @@
 //! - `finish`, then `reverse-nexti`, goes to the call, as `reverse-finish` would have done.
 //!   `reverse-finish`, then `nexti`, goes to the target of `finish`.
 //!
-//! Own code is the code that the [`StepFilter`] does not pass over. If `next` leaves the frames of
-//! own code to a passed-over caller, it goes on as `step`: to a function that the caller calls back,
-//! or to code around it. `finish` leaves library frames around the selected one too.
+//! Own code is the code that the [`StepFilter`] does not pass over. If `next` comes to a caller
+//! that is passed over, it goes on as `step`. The caller may call own code back, or return to it.
+//! `finish` leaves library frames around the selected one too.
 //!
 //! Breakpoint hits stop every motion on its way, also in code that is passed over.
 
