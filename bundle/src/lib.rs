@@ -69,6 +69,7 @@ mod durable;
 mod elf;
 mod error;
 mod file_lock;
+pub mod heap;
 pub mod import;
 pub mod manifest;
 pub mod module_file;

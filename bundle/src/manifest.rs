@@ -169,6 +169,8 @@ pub struct Meta {
     pub kernel: Option<String>,
     /// The cost of recording in software.
     pub overhead: Option<Overhead>,
+    /// The version of the heap events in the trace ([`crate::heap`]). `None` if it has none.
+    pub heap_events: Option<u64>,
     /// The context that the process published, of the crash or of the end of the trace.
     pub context: Option<PublishedContext>,
     /// The circumstances under which the collector saved the bundle.

@@ -116,6 +116,7 @@ fn full_meta(by_cpu: bool, number: u64, text: &str) -> Meta {
             recorder_cpu: 4_000_000_000,
             stops: 77,
         }),
+        heap_events: Some(number),
         collected: Some(Collected {
             trigger: text.to_owned(),
             time: Some(number),

@@ -12,7 +12,7 @@ mod branches;
 mod clock;
 mod returns;
 
-use crate::packet::{ExecMode, IpPayload, Packet};
+use crate::packet::{ExecMode, IpPayload, Packet, Payload};
 use crate::wire::opcode;
 use crate::{Avma, Tsc};
 use branches::BranchState;
@@ -134,6 +134,15 @@ impl Encoder {
         }
         Packet::ModeExec(ExecMode::LONG).write_to(&mut self.out);
         self.ip_packet(opcode::TIP_PGE, ip);
+    }
+
+    /// Writes a value, as PTWRITE does: PTW. Tracing must be off, because a decoder binds values to
+    /// PTWRITE instructions while it is on.
+    pub fn value(&mut self, value: u64) {
+        self.flush();
+        self.stamp();
+        let value = u32::try_from(value).map_or(Payload::Eight(value), Payload::Four);
+        Packet::Ptw { value, ip: false }.write_to(&mut self.out);
     }
 
     /// Leaves user code by the last instruction (a far transfer such as SYSCALL): TIP.PGD.

@@ -44,6 +44,9 @@ pub enum Error {
     /// A recording of crashes only has no ring.
     #[error("recording only crashes needs a ring for the newest packets of each thread; set its size")]
     NoRing,
+    /// Heap events come from translated code only.
+    #[error("engine step records no heap events; leave out --heap, or use --engine translate")]
+    HeapOfSteps,
     /// The program is not 64-bit code.
     #[error("process {0} runs 32-bit code, which cannot be recorded; build the program for x86-64")]
     Not64Bit(Pid),

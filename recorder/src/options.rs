@@ -106,6 +106,9 @@ pub struct RecordOptions<'a> {
     /// Translates all code into superblocks at once, instead of only frequently executed code.
     /// Tests use this to avoid long runs. [`Engine::Translate`] only.
     pub all_superblocks: bool,
+    /// Records heap events: calls of allocator functions, and the blocks that these return.
+    /// [`Engine::Translate`] only.
+    pub heap: bool,
     /// Keeps about this many bytes of the newest packets of each thread; `None` keeps all packets.
     pub ring: Option<usize>,
     /// Also records processes that the program forks, and ends with the last of them. Without this
@@ -152,6 +155,7 @@ impl<'a> RecordOptions<'a> {
             pin: Pin::default(),
             cache: *Self::CACHE.end(),
             all_superblocks: false,
+            heap: false,
             ring: None,
             follow: false,
             randomize_addresses: true,

@@ -44,6 +44,9 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
     if let (Output::Crashes(_), None) = (&options.output, options.ring) {
         return Err(Error::NoRing);
     }
+    if options.heap && options.engine == Engine::Step {
+        return Err(Error::HeapOfSteps);
+    }
     let job = TracingJob {
         target: options.target,
         randomize: options.randomize_addresses,
@@ -54,6 +57,7 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
         pin: options.pin,
         cache: options.cache,
         all_superblocks: options.all_superblocks,
+        heap: options.heap,
         fine_time: options.fine_time,
         compress_returns: options.compress_returns,
         output: options.output,
@@ -128,6 +132,7 @@ struct TracingJob<'a> {
     cache: u64,
     fine_time: bool,
     all_superblocks: bool,
+    heap: bool,
     compress_returns: bool,
     output: Output<'a>,
 }
@@ -149,6 +154,7 @@ impl TracingJob<'_> {
             pin: self.pin,
             cache: self.cache,
             all_superblocks: self.all_superblocks,
+            heap: self.heap,
             emulates_dumpable: !attributes::may_read_undumpable(),
         };
         let limit = RaisedLimit::raise();

@@ -108,6 +108,8 @@ pub(crate) struct FinishedStream {
 #[derive(Debug)]
 pub(crate) struct Recording {
     pub(crate) engine: Engine,
+    /// Whether the packets contain heap events.
+    pub(crate) heap: bool,
     /// The main process.
     pub(crate) root: RawTid,
     pub(crate) processes: BTreeMap<RawTid, RecordedProcess>,

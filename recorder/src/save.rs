@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::recorded::{Packets, RecordedProcess, Recording, SaveTotals};
 use crate::unique_names::UniqueNames;
 use backtrail_bundle::Writer;
+use backtrail_bundle::heap;
 use backtrail_bundle::manifest::{self, Collected, Manifest, Meta, Overhead, Source};
 use backtrail_bundle::versions::CodeVersions;
 use backtrail_process::machine;
@@ -36,6 +37,7 @@ pub(crate) fn save(
         host: machine::kernel_setting("hostname"),
         kernel: machine::kernel_setting("osrelease"),
         overhead: Some(overhead),
+        heap_events: recording.heap.then_some(heap::VERSION),
         notes: recording.notes,
         ..Meta::default()
     };
@@ -83,6 +85,7 @@ pub(crate) fn save_crash(
     process: RecordedProcess,
     timing: TimingParams,
     tsc: Option<TscConversion>,
+    has_heap_events: bool,
     mut notes: Vec<String>,
 ) -> Result<(SavedCrash, SaveTotals)> {
     let PendingCrash {
@@ -121,6 +124,7 @@ pub(crate) fn save_crash(
             command_line,
             crash: Some(crash),
             context,
+            heap_events: has_heap_events.then_some(heap::VERSION),
             host: machine::kernel_setting("hostname"),
             kernel: machine::kernel_setting("osrelease"),
             collected: Some(Collected {

@@ -107,6 +107,8 @@ pub(crate) struct Settings {
     pub(crate) cache: u64,
     /// Translates all code into superblocks.
     pub(crate) all_superblocks: bool,
+    /// Logs calls of allocator functions. Engine `translate` only.
+    pub(crate) heap: bool,
     /// Keeps processes dumpable, and shows them the value that they have set.
     pub(crate) emulates_dumpable: bool,
 }
@@ -436,6 +438,7 @@ impl<'a> Session<'a> {
     pub(crate) fn into_recording(self) -> (Destination<'a>, Recording) {
         let recording = Recording {
             engine: self.settings.engine,
+            heap: self.settings.heap,
             root: self.root,
             processes: self.processes,
             ending: self.ending,

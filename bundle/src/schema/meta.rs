@@ -45,10 +45,15 @@ pub(crate) fn decode_meta(root: &Node<'_>) -> Option<Meta> {
         host: root.field("host").optional_string()?,
         kernel: root.field("kernel").optional_string()?,
         overhead: overhead(&root.field("overhead")),
+        heap_events: heap_events(&root.field("heapEvents")),
         context: decode_context(&root.field("context")),
         collected: collected(&root.field("collected")),
         notes: strings("notes")?,
     })
+}
+
+fn heap_events(node: &Node<'_>) -> Option<u64> {
+    node.exists().then(|| node.integer(u64::MAX)).flatten()
 }
 
 fn overhead(node: &Node<'_>) -> Option<Overhead> {
@@ -164,6 +169,7 @@ pub(crate) fn encode_meta(meta: &Meta) -> Value {
     optional("host", meta.host.as_ref().map(|text| json!(text)));
     optional("kernel", meta.kernel.as_ref().map(|text| json!(text)));
     optional("overhead", meta.overhead.as_ref().map(encode_overhead));
+    optional("heapEvents", meta.heap_events.map(|version| json!(version)));
     optional("context", meta.context.as_ref().map(encode_context));
     optional("collected", meta.collected.as_ref().map(encode_collected));
     optional("notes", (!meta.notes.is_empty()).then(|| json!(meta.notes)));

@@ -220,6 +220,7 @@ impl Session<'_> {
             superblock: self.settings.all_superblocks,
             room: self.settings.cache,
             keeps_dumpable: self.settings.emulates_dumpable,
+            heap: self.settings.heap,
             calls_in_place: self
                 .process_states
                 .get(&pid)

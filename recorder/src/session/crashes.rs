@@ -62,7 +62,8 @@ impl Session<'_> {
         if let Some(draft) = crashes.drafts.remove(&pid) {
             let calibration = crashes.calibration;
             let (timing, tsc) = (calibration.params(), calibration.conversion());
-            match save::save_crash(draft, process, timing, tsc, self.notes.clone()) {
+            let (heap, notes) = (self.settings.heap, self.notes.clone());
+            match save::save_crash(draft, process, timing, tsc, heap, notes) {
                 Ok((crash, saved)) => {
                     crashes.saved.threads += saved.threads;
                     crashes.saved.bytes += saved.bytes;

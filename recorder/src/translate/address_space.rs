@@ -10,6 +10,7 @@ use super::layout;
 use super::memory::SharedMemory;
 use super::region::{Region, TableSource};
 use super::tracee::{Gadget, Tracee};
+use super::watched::WatchedFunctions;
 use crate::PAGE;
 use crate::attributes::OF_CREDENTIALS;
 use crate::clone_flags::CloneCall;
@@ -63,6 +64,8 @@ pub(crate) struct TranslateOptions {
     pub(crate) keeps_dumpable: bool,
     /// Make every system call at its original address.
     pub(crate) calls_in_place: bool,
+    /// Log calls of allocator functions.
+    pub(crate) heap: bool,
 }
 
 /// The maximum number of attempts to place a region. Another thread may take a free address in the
@@ -141,6 +144,7 @@ impl AddressSpace {
             crowded: Vec::new(),
             was_crowded: false,
         };
+        space.cache.watched = options.heap.then(WatchedFunctions::default);
         if options.calls_in_place {
             space.intercept_all();
         }
@@ -275,6 +279,9 @@ impl AddressSpace {
         pid: RawTid,
         ip: u64,
     ) -> Result<Option<u64>> {
+        if let Some(watched) = &mut self.cache.watched {
+            watched.search(pid, ip);
+        }
         self.translate(tracee, pid, |cache, fetch| cache.lookup_or_translate(ip, fetch))
     }
 

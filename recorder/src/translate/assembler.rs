@@ -23,6 +23,14 @@ impl Scratch {
     }
 }
 
+/// Registers with the arguments of a function, with their encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ArgumentRegister {
+    Rdx = 2,
+    Rsi = 6,
+    Rdi = 7,
+}
+
 /// A buffer of machine code.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
@@ -94,6 +102,75 @@ impl Assembler {
     /// `mov [rcx+offset], edx`
     pub(super) fn log_edx(&mut self, offset: u8) {
         self.bytes(&[0x89, 0x51, offset]);
+    }
+
+    /// `mov word [rcx+offset], first | second << 8`
+    pub(super) fn log_at(&mut self, offset: u8, first: u8, second: u8) {
+        self.bytes(&[0x66, 0xc7, 0x41, offset, first, second]);
+    }
+
+    /// `mov [rcx+offset], register`
+    pub(super) fn log_argument(&mut self, offset: u8, register: ArgumentRegister) {
+        self.bytes(&[0x48, 0x89, 0x41 | (register as u8) << 3, offset]);
+    }
+
+    /// `mov gs:[slot], register`
+    pub(super) fn store_argument(&mut self, register: ArgumentRegister, slot: u32) {
+        self.bytes(&[0x65, 0x48, 0x89, 0x04 | (register as u8) << 3, 0x25]);
+        self.bytes(&slot.to_le_bytes());
+    }
+
+    /// `mov qword gs:[slot], value`
+    pub(super) fn set_slot(&mut self, slot: u32, value: u32) {
+        self.bytes(&[0x65, 0x48, 0xc7, 0x04, 0x25]);
+        self.bytes(&slot.to_le_bytes());
+        self.bytes(&value.to_le_bytes());
+    }
+
+    /// `lea rcx, [rsp+rcx+offset]`
+    pub(super) fn add_rsp_to_rcx(&mut self, offset: u8) {
+        self.bytes(&[0x48, 0x8d, 0x4c, 0x0c, offset]);
+    }
+
+    /// `lea rcx, [rcx+rax+1]`
+    pub(super) fn add_rax_to_rcx_and_one(&mut self) {
+        self.bytes(&[0x48, 0x8d, 0x4c, 0x01, 1]);
+    }
+
+    /// `mov rcx, rsp`
+    pub(super) fn rcx_from_rsp(&mut self) {
+        self.bytes(&[0x48, 0x89, 0xe1]);
+    }
+
+    /// `mov rcx, [rsp]`
+    pub(super) fn rcx_from_stack(&mut self) {
+        self.bytes(&[0x48, 0x8b, 0x0c, 0x24]);
+    }
+
+    /// `not rcx`, which changes no flag.
+    pub(super) fn not_rcx(&mut self) {
+        self.bytes(&[0x48, 0xf7, 0xd1]);
+    }
+
+    /// `jrcxz` over a jump. Returns the offset of the displacement of the jump.
+    pub(super) fn jump_unless_rcx_is_zero(&mut self) -> usize {
+        self.skip_if_rcx_is_zero(5);
+        self.code.push(0xe9);
+        self.reserve_rel32()
+    }
+
+    /// If the slot holds an address, sets RDX to the word there if EDX is zero, and to zero
+    /// otherwise. Changes RCX.
+    pub(super) fn replace_rdx_by_out_pointer(&mut self, slot: u32) {
+        self.load(Scratch::Rcx, slot);
+        self.skip_if_rcx_is_zero(23);
+        // mov ecx, edx; jrcxz +7
+        self.bytes(&[0x89, 0xd1, 0xe3, 7]);
+        // mov edx, 0; jmp +12
+        self.bytes(&[0xba, 0, 0, 0, 0, 0xeb, 12]);
+        self.load(Scratch::Rcx, slot);
+        // mov rdx, [rcx]
+        self.bytes(&[0x48, 0x8b, 0x11]);
     }
 
     /// `lea rcx, [rcx+len]`
@@ -288,6 +365,48 @@ mod tests {
                 "movzx ecx,byte ptr [rsp+1]",
                 "mov rcx,[rcx+8]",
                 "mov ecx,[rcx+0Ch]",
+            ]
+        );
+    }
+
+    #[test]
+    fn allocator_stubs_are_documented_instructions() {
+        let mut code = Assembler::default();
+        code.log_at(18, 0x8d, 0);
+        code.log_argument(10, ArgumentRegister::Rdi);
+        code.log_argument(20, ArgumentRegister::Rsi);
+        code.store_argument(ArgumentRegister::Rdi, 104);
+        code.set_slot(48, 1);
+        code.add_rsp_to_rcx(1);
+        code.add_rax_to_rcx_and_one();
+        code.rcx_from_rsp();
+        code.rcx_from_stack();
+        code.not_rcx();
+        let from = code.len();
+        code.replace_rdx_by_out_pointer(104);
+        let end = format!("{:016X}h", code.len());
+        let inner = format!("{:016X}h", from + 9 + 2 + 4 + 7);
+        assert_eq!(
+            text(&code),
+            [
+                "mov word ptr [rcx+12h],8Dh",
+                "mov [rcx+0Ah],rdi",
+                "mov [rcx+14h],rsi",
+                "mov gs:[68h],rdi",
+                "mov qword ptr gs:[30h],1",
+                "lea rcx,[rsp+rcx+1]",
+                "lea rcx,[rcx+rax+1]",
+                "mov rcx,rsp",
+                "mov rcx,[rsp]",
+                "not rcx",
+                "mov rcx,gs:[68h]",
+                &format!("jrcxz {end}"),
+                "mov ecx,edx",
+                &format!("jrcxz {inner}"),
+                "mov edx,0",
+                &format!("jmp short {end}"),
+                "mov rcx,gs:[68h]",
+                "mov rdx,[rcx]",
             ]
         );
     }

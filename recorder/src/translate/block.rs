@@ -11,6 +11,7 @@
 //! Translation is a pure function of code and address. The state at a cache address is
 //! reconstructed by translating again, so no tables are stored ([`Block::entries`]).
 
+mod allocator_calls;
 mod side_exits;
 mod source_bytes;
 mod stubs;
@@ -19,6 +20,7 @@ mod x87;
 use super::assembler::{Assembler, Scratch};
 use super::event::{LogEvent, NO_OUTCOMES};
 use super::layout;
+use super::watched::WatchedFunctions;
 use backtrail_pt::cofi::Cofi;
 use iced_x86::{Code, ConstantOffsets, Decoder, DecoderOptions, Instruction, Mnemonic, Register};
 pub(super) use source_bytes::SourceBytes;
@@ -149,11 +151,19 @@ impl Block {
     }
 }
 
-/// Translates the block at `ip` for cache address `at`, a multiple of 16.
-pub(super) fn translate(ip: u64, at: u64, options: BlockOptions, fetch: &mut Fetch<'_>) -> Block {
+/// Translates the block at `ip` for cache address `at`, a multiple of 16. Calls of `watched`
+/// functions are logged.
+pub(super) fn translate(
+    ip: u64,
+    at: u64,
+    options: BlockOptions,
+    watched: Option<&WatchedFunctions>,
+    fetch: &mut Fetch<'_>,
+) -> Block {
     let mut translator = Translator {
         at,
         options,
+        watched,
         out: Assembler::new(),
         block: Block {
             traps: Vec::with_capacity(8),
@@ -205,9 +215,10 @@ struct SideExit {
     depth: u8,
 }
 
-struct Translator {
+struct Translator<'a> {
     at: u64,
     options: BlockOptions,
+    watched: Option<&'a WatchedFunctions>,
     out: Assembler,
     block: Block,
     outcomes: u8,
@@ -234,11 +245,12 @@ enum Flow {
     EndBlock,
 }
 
-impl Translator {
+impl Translator<'_> {
     fn run(&mut self, start: u64, fetch: &mut Fetch<'_>) {
         if let Some(version) = self.options.min_version {
             self.check_version(start, version);
         }
+        self.enter_watched_function(start);
         self.follow_from(start, MAX_INSTRUCTIONS, fetch);
         self.write_side_exits(fetch);
     }
@@ -247,6 +259,9 @@ impl Translator {
     fn follow_from(&mut self, start: u64, most: usize, fetch: &mut Fetch<'_>) {
         let mut ip = start;
         for _ in 0..most {
+            if self.begins_watched_function(ip) {
+                return self.leave(ip, ip, false);
+            }
             self.written += 1;
             let mut bytes = [0; MAX_LEN];
             let len = fetch(ip, &mut bytes);
@@ -464,15 +479,18 @@ impl Translator {
         self.out.store(Scratch::Rax, layout::SAVED_RAX);
         self.out.return_address();
         self.before(ip, SpilledRegisters::RAX);
-        self.out.pop(8 + arguments);
         // RAX holds the target.
-        let (outcomes, target) = (self.outcomes, 0);
-        let event = if self.options.calls {
-            LogEvent::Return { outcomes, target }
-        } else {
-            LogEvent::Target { outcomes, target }
+        let (calls, target) = (self.options.calls, 0);
+        let event = |outcomes| match calls {
+            true => LogEvent::Return { outcomes, target },
+            false => LogEvent::Target { outcomes, target },
         };
-        self.go_to_rax(ip, event);
+        if self.watched.is_some() {
+            self.return_from_allocator(original, 8 + arguments, event);
+            return Flow::EndBlock;
+        }
+        self.out.pop(8 + arguments);
+        self.go_to_rax(ip, event(self.outcomes));
         Flow::EndBlock
     }
 

@@ -10,6 +10,7 @@ use super::block::{
 use super::event::NO_OUTCOMES;
 use super::layout;
 use super::memory::SharedMemory;
+use super::watched::WatchedFunctions;
 use crate::{PAGE, RecordOptions};
 use backtrail_bundle::versions::Fragment;
 use rustc_hash::FxHashMap;
@@ -112,6 +113,8 @@ pub(super) enum TrapCause {
 #[derive(Debug)]
 pub(super) struct Cache {
     options: BlockOptions,
+    /// The functions whose calls are logged, if any are to be.
+    pub(super) watched: Option<WatchedFunctions>,
     /// The number of bytes that may be used in each slab.
     room: u64,
     tables: SharedMemory,
@@ -155,6 +158,7 @@ impl Cache {
         tables.write(layout::ODD - layout::TABLES, &odd);
         Self {
             options,
+            watched: None,
             room: room.clamp(*ROOM.start(), *ROOM.end()),
             tables,
             slabs: Vec::new(),
@@ -256,6 +260,7 @@ impl Cache {
             .collect();
         Self {
             options: self.options,
+            watched: self.watched.clone(),
             room: self.room,
             tables,
             slabs,
@@ -361,7 +366,8 @@ impl Cache {
             slab.address + slab.used
         };
         let mut min_version = None;
-        let mut block = block::translate(ip, at, options, fetch);
+        let watched = self.watched.as_ref();
+        let mut block = block::translate(ip, at, options, watched, fetch);
         if self.version != 0 && block.source.pages().any(|page| self.changed.contains(&page)) {
             min_version = NonZeroU32::new(self.version);
             block = block::translate(
@@ -371,6 +377,7 @@ impl Cache {
                     min_version,
                     ..options
                 },
+                watched,
                 fetch,
             );
         }
@@ -506,6 +513,7 @@ impl Cache {
                         superblock: *superblock,
                         ..self.options
                     },
+                    self.watched.as_ref(),
                     &mut again,
                 );
                 block.entry_at(offset).copied()

@@ -36,6 +36,20 @@ pub(super) const VERSION: u8 = 0x8a;
 /// An indirect near call, if calls are logged: tag, pending outcomes, return address, target.
 pub(super) const INDIRECT_CALL: u8 = 0x8b;
 
+/// A call of an allocator function, before its first instruction: tag, function, address, block or
+/// size. [`HEAP_ARGUMENT`] follows if the function has another argument.
+pub(super) const HEAP_CALL: u8 = 0x8c;
+/// Another argument of the last call of an allocator function: tag, 0, value.
+pub(super) const HEAP_ARGUMENT: u8 = 0x8d;
+/// The result of an allocator function, before its return: tag, pending outcomes, address of the
+/// return, block.
+pub(super) const HEAP_RESULT: u8 = 0x8e;
+
+/// The length of [`HEAP_CALL`] and [`HEAP_RESULT`].
+pub(super) const HEAP_CALL_LEN: u8 = 18;
+/// The length of [`HEAP_ARGUMENT`].
+pub(super) const HEAP_ARGUMENT_LEN: u8 = 10;
+
 /// The length of the longest event, in bytes.
 pub(super) const MAX_LEN: usize = 18;
 
@@ -79,6 +93,17 @@ pub(super) enum LogEvent {
     },
     Lost(u64),
     Version(u64),
+    HeapCall {
+        function: u8,
+        ip: u64,
+        argument: u64,
+    },
+    HeapArgument(u64),
+    HeapResult {
+        outcomes: u8,
+        ip: u64,
+        block: u64,
+    },
 }
 
 impl LogEvent {
@@ -126,6 +151,22 @@ impl LogEvent {
             LEAVE => (Self::Leave { time: word(1)? }, 9),
             LOST => (Self::Lost(word(1)?), 9),
             VERSION => (Self::Version(word(1)?), 9),
+            HEAP_CALL => {
+                let (function, ip, argument) = (outcomes()?, word(2)?, word(10)?);
+                (
+                    Self::HeapCall {
+                        function,
+                        ip,
+                        argument,
+                    },
+                    18,
+                )
+            }
+            HEAP_ARGUMENT => (Self::HeapArgument(word(2)?), 10),
+            HEAP_RESULT => {
+                let (outcomes, ip, block) = (outcomes()?, word(2)?, word(10)?);
+                (Self::HeapResult { outcomes, ip, block }, 18)
+            }
             _ => return None,
         })
     }
@@ -178,6 +219,13 @@ impl LogEvent {
             Self::Leave { time } => (&[LEAVE], &[time]),
             Self::Lost(ip) => (&[LOST], &[ip]),
             Self::Version(number) => (&[VERSION], &[number]),
+            Self::HeapCall {
+                function,
+                ip,
+                argument,
+            } => (&[HEAP_CALL, function], &[ip, argument]),
+            Self::HeapArgument(value) => (&[HEAP_ARGUMENT, 0], &[value]),
+            Self::HeapResult { outcomes, ip, block } => (&[HEAP_RESULT, outcomes], &[ip, block]),
         };
         let mut out = [0; MAX_LEN];
         let len = head.len() + 8 * words.len();
@@ -233,6 +281,17 @@ mod tests {
             LogEvent::Leave { time },
             LogEvent::Lost(ip),
             LogEvent::Version(3),
+            LogEvent::HeapCall {
+                function: 5,
+                ip,
+                argument: time,
+            },
+            LogEvent::HeapArgument(!time),
+            LogEvent::HeapResult {
+                outcomes: 0b10,
+                ip,
+                block: time,
+            },
         ];
         for event in events {
             let (bytes, len) = event.write();

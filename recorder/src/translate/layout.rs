@@ -25,9 +25,18 @@ pub(super) const SAVED_RDX: u32 = 24;
 pub(super) const VERSION: u32 = 32;
 /// Slot: a number whose sign is tested.
 pub(super) const NUMBER: u32 = 40;
+/// Slot: the complement of the stack pointer at the entry of the allocator function that runs; 0:
+/// none runs.
+pub(super) const ALLOCATOR_STACK: u32 = 48;
+/// Slot: the complement of its return address.
+pub(super) const ALLOCATOR_RETURN: u32 = 56;
 
 /// A disposition that the recorder restores.
 pub(super) const ACTION: u32 = 64;
+/// Slot: 1 if the block that the allocator function returns is logged.
+pub(super) const ALLOCATOR_LOGS: u32 = 96;
+/// Slot: the address where the allocator function stores its block; 0: it returns the block.
+pub(super) const ALLOCATOR_OUT: u32 = 104;
 /// The information of a signal that the recorder sends again.
 pub(super) const SIGNAL: u32 = 128;
 /// A modified copy of system call arguments in memory, so that the program's own are not changed.

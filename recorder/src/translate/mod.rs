@@ -10,7 +10,8 @@
 //! From the bottom up: [`layout`] defines the memory layout. [`memory`] and [`tracee`] share memory
 //! with the program. [`assembler`] and [`block`] write code. [`cache`] holds the blocks of an
 //! [`address_space`], which are translated from [`code_pages`]. [`region`] is the memory of one
-//! thread. [`encoder`] turns logs into packets.
+//! thread. [`encoder`] turns logs into packets. [`watched`] finds the functions whose calls become
+//! heap events.
 
 mod address_space;
 mod assembler;
@@ -26,6 +27,7 @@ mod region;
 mod relocation;
 mod thread;
 mod tracee;
+mod watched;
 
 pub(crate) use address_space::{MemoryId, TranslateOptions};
 pub(crate) use encoder::{EncoderPool, PacketStorage};

@@ -75,6 +75,7 @@ impl Region {
         *self.free() = ALL_BUT_FIRST;
         self.set_pointer(self.chunk(0));
         self.set_version(0);
+        self.memory.store(u64::from(layout::ALLOCATOR_STACK), 0);
     }
 
     /// Returns the address of the region in the program.

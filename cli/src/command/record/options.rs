@@ -32,6 +32,7 @@ pub(super) fn options<'a>(
             args::Pin::Off => Pin::Off,
         },
         cache: args.cache,
+        heap: args.heap,
         follow: !args.no_follow,
         randomize_addresses: !args.no_aslr,
         compress_returns: !args.no_compress_returns,

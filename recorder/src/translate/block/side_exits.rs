@@ -12,8 +12,10 @@ const MAX_SIDE_EXIT: usize = 16;
 const MAX_DEPTH: u8 = 3;
 /// Side exits of a block with this many instructions are not extended.
 const MAX_SUPERBLOCK: usize = 128;
+/// The same, if calls of functions are logged: their returns are longer.
+const MAX_WATCHED_SUPERBLOCK: usize = 64;
 
-impl Translator {
+impl Translator<'_> {
     /// Translates a conditional branch: the likely direction follows at once, and the side exit
     /// after the rest of the block.
     ///
@@ -79,6 +81,10 @@ impl Translator {
     /// Writes the side exits of all branches. Each leaves the block. In a superblock they first
     /// continue for some instructions, and their outcomes are logged with the next event.
     pub(super) fn write_side_exits(&mut self, fetch: &mut Fetch<'_>) {
+        let longest = match self.watched {
+            Some(_) => MAX_WATCHED_SUPERBLOCK,
+            None => MAX_SUPERBLOCK,
+        };
         let mut done = 0;
         while let Some(side) = self.side_exits.get(done).copied() {
             done += 1;
@@ -88,7 +94,7 @@ impl Translator {
             self.depth = side.depth + 1;
             let goes_on = self.options.superblock
                 && side.depth < MAX_DEPTH
-                && self.written < MAX_SUPERBLOCK
+                && self.written < longest
                 && event::count(side.outcomes) < event::MAX_OUTCOMES;
             if goes_on {
                 self.outcomes = side.outcomes;

@@ -6,7 +6,7 @@ use crate::translate::event::{self, LogEvent, NO_OUTCOMES};
 use crate::translate::layout;
 use std::num::NonZeroU32;
 
-impl Translator {
+impl Translator<'_> {
     /// Traps if the thread has not logged the code version of the block.
     pub(super) fn check_version(&mut self, ip: u64, version: NonZeroU32) {
         self.before(ip, SpilledRegisters::NONE);

@@ -1,6 +1,8 @@
 //! Tests with blocks of a few instructions.
 use super::*;
 use crate::translate::event;
+use crate::translate::watched::WatchedFunction;
+use backtrail_bundle::heap::AllocatorFunction;
 
 const AT: u64 = 0x2000_0000;
 const SUPERBLOCK: BlockOptions = BlockOptions {
@@ -15,6 +17,15 @@ fn block(start: u64, code: &[u8]) -> Block {
 }
 
 fn block_with(start: u64, code: &[u8], options: BlockOptions) -> Block {
+    watched_block(start, code, options, None)
+}
+
+fn watched_block(
+    start: u64,
+    code: &[u8],
+    options: BlockOptions,
+    watched: Option<&WatchedFunctions>,
+) -> Block {
     let mut fetch = |from: u64, out: &mut [u8]| {
         let rest = from
             .checked_sub(start)
@@ -31,6 +42,7 @@ fn block_with(start: u64, code: &[u8], options: BlockOptions) -> Block {
             entries: true,
             ..options
         },
+        watched,
         &mut fetch,
     )
 }
@@ -168,4 +180,32 @@ fn unreadable_or_unreachable_code_executes_natively() {
     assert!(native(&block(0x1000, &[0xcc])));
     // lea rax, [rip-0x80000000]: out of reach from the cache
     assert!(native(&block(0x1000, &[0x48, 0x8d, 5, 0, 0, 0, 0x80])));
+}
+
+#[test]
+fn watched_function_begins_a_block_that_logs_its_call() {
+    // nop; jmp +1; int3; ret
+    let code = [0x90, 0xeb, 1, 0xcc, 0xc3];
+    let mut watched = WatchedFunctions::default();
+    watched.insert(0x1004, WatchedFunction::Allocator(AllocatorFunction::Free));
+    let options = BlockOptions::default();
+    let caller = watched_block(0x1000, &code, options, Some(&watched));
+    let source: Vec<_> = caller.source.runs().collect();
+    assert_eq!(source, [(0x1000, &code[..3])]);
+    assert_eq!(caller.successors, [0x1004]);
+    let call = [0x66, 0xc7, 0x01, event::HEAP_CALL, AllocatorFunction::Free as u8];
+    let logs = |block: &Block| block.code.windows(5).any(|bytes| bytes == call);
+    let function = watched_block(0x1004, &code[4..], options, Some(&watched));
+    assert!(logs(&function) && !logs(&caller));
+    assert!(function.entries.is_sorted_by_key(|entry| entry.offset));
+    // All states before the return can be resumed at the function.
+    let resumes = |entry: &&TranslationEntry| matches!(entry.state, InstructionState::Before(_));
+    assert!(
+        function
+            .entries
+            .iter()
+            .filter(resumes)
+            .all(|entry| entry.ip == 0x1004)
+    );
+    assert!(!logs(&block(0x1004, &code[4..])));
 }

@@ -26,7 +26,7 @@ pub(in crate::translate) fn x87_pointer(instruction: &Instruction) -> Option<X87
     Some(X87Pointer { offset, size })
 }
 
-impl Translator {
+impl Translator<'_> {
     /// Copies an instruction that stores the x87 instruction pointer. Traps if it has stored one,
     /// so that the recorder can replace it.
     pub(super) fn store_x87_pointer(&mut self, original: &SourceInstruction<'_>, place: X87Pointer) -> Flow {

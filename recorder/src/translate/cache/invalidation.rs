@@ -102,6 +102,9 @@ impl Cache {
     /// Handles a change of the code in `range`: invalidates the blocks from it, and keeps their old
     /// code.
     pub(in crate::translate) fn code_changed(&mut self, range: Range<u64>) {
+        if let Some(watched) = &mut self.watched {
+            watched.code_changed(&range);
+        }
         let invalid = self.blocks_from(&range);
         self.keep_old_code(&invalid);
         self.invalidate(range);

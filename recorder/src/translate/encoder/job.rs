@@ -55,7 +55,7 @@ pub(super) struct EncodedJob {
 pub(super) enum JobOutcome {
     Complete(EncodedPackets),
     /// The next job continues with this encoder.
-    Continues(LogEncoder),
+    Continues(Box<LogEncoder>),
 }
 
 impl EncodeJob {
@@ -72,7 +72,7 @@ impl EncodeJob {
         let outcome = if self.last {
             JobOutcome::Complete(self.encoder.finish())
         } else {
-            JobOutcome::Continues(self.encoder)
+            JobOutcome::Continues(Box::new(self.encoder))
         };
         EncodedJob {
             stream: self.stream,

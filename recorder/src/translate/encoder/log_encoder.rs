@@ -2,6 +2,7 @@
 
 use super::branches;
 use crate::translate::event::{self, LogEvent};
+use backtrail_bundle::heap::{AllocatorFunction, HeapWord};
 use backtrail_bundle::versions::Boundary;
 use backtrail_pt::{Avma, Encoder, EncoderOptions, Tsc};
 
@@ -14,12 +15,22 @@ pub(super) struct LogEncoder {
     pending_syscall: bool,
     /// The time after the pending system call.
     later_time: Option<Tsc>,
+    /// A call of an allocator function whose second argument follows.
+    heap_call: Option<HeapCall>,
     /// The approximate size of a packet segment.
     segment: usize,
     /// Encoded segments, each beginning with a PSB.
     packets: Vec<Vec<u8>>,
     gaps: u64,
     boundaries: Vec<Boundary>,
+}
+
+/// A call of an allocator function.
+#[derive(Clone, Copy)]
+struct HeapCall {
+    function: AllocatorFunction,
+    ip: Avma,
+    argument: u64,
 }
 
 /// The result of an encoder.
@@ -56,6 +67,7 @@ impl LogEncoder {
             in_user_code: false,
             pending_syscall: false,
             later_time: None,
+            heap_call: None,
             segment,
             packets: Vec::new(),
             gaps: 0,
@@ -154,6 +166,16 @@ impl LogEncoder {
                 offset: self.encoder.written(),
                 number: number as u32,
             }),
+            LogEvent::HeapCall {
+                function,
+                ip,
+                argument,
+            } => self.heap_call(function, Avma(ip), argument),
+            LogEvent::HeapArgument(value) => self.heap_argument(value),
+            LogEvent::HeapResult { outcomes, ip, block } => {
+                self.encode_branch(LogEvent::Outcomes(outcomes));
+                self.write_values(Avma(ip), &[HeapWord::Result(block)]);
+            }
             LogEvent::Lost(ip) => {
                 self.gaps += 1;
                 self.encoder.flush();
@@ -171,6 +193,53 @@ impl LogEncoder {
         if let Some(ip) = ip {
             self.psb_if_due(ip);
         }
+    }
+
+    fn heap_call(&mut self, function: u8, ip: Avma, argument: u64) {
+        let Some(&function) = AllocatorFunction::ALL.get(usize::from(function)) else {
+            return;
+        };
+        match function {
+            AllocatorFunction::Calloc | AllocatorFunction::Realloc => {
+                self.heap_call = Some(HeapCall {
+                    function,
+                    ip,
+                    argument,
+                });
+            }
+            _ => self.write_values(ip, &[HeapWord::Call { function, argument }]),
+        }
+    }
+
+    fn heap_argument(&mut self, value: u64) {
+        let Some(HeapCall {
+            function,
+            ip,
+            argument,
+        }) = self.heap_call.take()
+        else {
+            return;
+        };
+        if function == AllocatorFunction::Calloc {
+            let argument = argument.saturating_mul(value);
+            return self.write_values(ip, &[HeapWord::Call { function, argument }]);
+        }
+        let call = HeapWord::Call { function, argument };
+        self.write_values(ip, &[call, HeapWord::Size(value)]);
+    }
+
+    /// Writes values before the instruction at `ip`. Tracing is off meanwhile.
+    fn write_values(&mut self, ip: Avma, words: &[HeapWord]) {
+        if !self.in_user_code {
+            return;
+        }
+        self.interrupt(ip);
+        for word in words {
+            self.encoder.value(word.encode());
+        }
+        self.encoder.enable(ip);
+        self.in_user_code = true;
+        self.psb_if_due(ip);
     }
 
     fn leave(&mut self) {

@@ -182,9 +182,9 @@ impl LogStream {
                     .is_some_and(|pending| pending.number == done.number + 1)
                 {
                     let pending = self.pending.pop_front();
-                    next = pending.map(|pending| self.job(pending, encoder));
+                    next = pending.map(|pending| self.job(pending, *encoder));
                 } else {
-                    self.encoder = Some(encoder);
+                    self.encoder = Some(*encoder);
                 }
                 None
             }
