@@ -2,8 +2,8 @@
 //!
 //! A recording with heap events states the version of this format in its metadata
 //! ([`Meta::heap_events`](crate::manifest::Meta::heap_events)). Without that statement, the values
-//! in a trace are the program's own. Each value is a [`HeapWord`]: the low five bits are a code, and
-//! the others the argument. An argument that needs more bits is the largest one.
+//! in a trace are the program's own. Each value is a [`HeapWord`]: the low five bits are a code,
+//! and the others the argument. An argument that needs more bits is the largest one.
 //!
 //! | code | argument |
 //! |---|---|
@@ -11,9 +11,9 @@
 //! | 1 | the new size, after a call that also has a block (`realloc`) |
 //! | 2 and up | a call of [`AllocatorFunction`]: its block, or else its size in bytes |
 //!
-//! The values are written while tracing is off between two instructions: before the first
-//! instruction of the function, and before the return of a function that returns a block. A call by
-//! another allocator function has no values.
+//! The values are written while tracing is off between two instructions. A call has them before the
+//! first instruction of the function, a result before the return. A call by another allocator
+//! function has no values.
 
 /// The version of the format that this crate writes and reads.
 pub const VERSION: u64 = 1;
@@ -156,7 +156,7 @@ pub enum HeapWord {
 }
 
 impl HeapWord {
-    /// The largest argument. It stands for all larger ones.
+    /// The largest argument, also of calls with a larger one.
     pub const MAX_ARGUMENT: u64 = u64::MAX >> CODE_BITS;
 
     /// Returns the value in the trace.

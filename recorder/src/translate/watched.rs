@@ -14,8 +14,8 @@ const MAX_FUNCTIONS: usize = 1 << 16;
 pub(super) enum WatchedFunction {
     /// Its calls are logged.
     Allocator(AllocatorFunction),
-    /// It leaves functions that have not returned, so that a call of an allocator function may be
-    /// over: `longjmp`, or the start of a C++ exception.
+    /// A function that leaves others before they return: `longjmp`, or the start of a C++
+    /// exception. The call of an allocator function may be over then.
     Unwinder,
 }
 

@@ -1,9 +1,9 @@
 //! The stubs that log calls of allocator functions, and the blocks that these return.
 //!
 //! While a call runs, the region of its thread holds the complements of the stack pointer at its
-//! entry ([`layout::ALLOCATOR_STACK`]) and of its return address. A watched function that is called
-//! with a stack pointer not above it belongs to that call, such as `malloc` in `operator new`, and
-//! is not logged. The return to this address with this stack pointer ends the call, also after a
+//! entry ([`layout::ALLOCATOR_STACK`]) and of its return address. A call with a stack pointer that
+//! is not above it belongs to that call, such as `malloc` in `operator new`. It is not logged. The
+//! return to this address with this stack pointer ends the call, also after a
 //! jump into another function.
 
 use super::{InstructionState, SourceInstruction, SpilledRegisters, Translator};
@@ -76,8 +76,8 @@ impl Translator<'_> {
         self.before(ip, SpilledRegisters::NONE);
     }
 
-    /// Writes the rest of a return, whose target is in RAX: ends the call of an allocator function
-    /// that it returns from, and logs its block.
+    /// Writes the rest of a return, whose target is in RAX. The return of an allocator function
+    /// ends its call, and logs its block.
     pub(super) fn return_from_allocator(
         &mut self,
         original: &SourceInstruction<'_>,

@@ -228,7 +228,7 @@ impl LogEncoder {
         self.write_values(ip, &[call, HeapWord::Size(value)]);
     }
 
-    /// Writes values before the instruction at `ip`. Tracing is off meanwhile.
+    /// Writes values before the instruction at `ip`, with tracing off.
     fn write_values(&mut self, ip: Avma, words: &[HeapWord]) {
         if !self.in_user_code {
             return;
