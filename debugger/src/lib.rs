@@ -21,6 +21,7 @@ mod error;
 pub mod evaluation;
 pub mod fault;
 pub mod functions;
+pub mod heap;
 pub mod latency;
 pub mod lines;
 pub mod location;

@@ -2,10 +2,12 @@
 
 mod build;
 mod flow;
+mod paused_values;
 mod postings;
 mod search;
 
 pub use build::HistoryBuilder;
+pub use paused_values::PausedValues;
 
 use crate::clock::Clock;
 use crate::{BlockId, Digest, Gap, Instruction, Mark, MarkKind, TimeEstimate, Version, Walker};
@@ -25,6 +27,7 @@ pub struct History {
     pub(crate) tid: Tid,
     pub(crate) flow: Arc<Flow>,
     pub(crate) marks: Vec<Mark>,
+    pub(crate) paused_values: PausedValues,
     pub(crate) clock: Clock,
     /// The first index on each processor; ascending.
     pub(crate) cpus: Vec<(u64, Cpu)>,
@@ -222,6 +225,13 @@ impl History {
         })
     }
 
+    /// Returns the values that were written while tracing was off between two instructions. They
+    /// are no marks.
+    #[must_use]
+    pub fn paused_values(&self) -> &PausedValues {
+        &self.paused_values
+    }
+
     /// Returns the distinct blocks, each with its number of executions. Counts all executions.
     pub fn blocks(&self) -> impl Iterator<Item = (BlockId, u64)> + '_ {
         self.flow
@@ -272,6 +282,6 @@ impl History {
     /// Returns the bytes in use, including the search index once there is one.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.flow.memory() + self.clock.memory() + size_of_val(&*self.marks)
+        self.flow.memory() + self.clock.memory() + size_of_val(&*self.marks) + self.paused_values.memory()
     }
 }

@@ -86,7 +86,7 @@ pub use decoder::Decoder;
 pub use digest::Digest;
 pub use engine::{Engine, Event, Sink, Stamp};
 pub use forest::{Call, CallId, Entered, Forest, Functions, Left};
-pub use history::{History, HistoryBuilder, Ptwrite};
+pub use history::{History, HistoryBuilder, PausedValues, Ptwrite};
 pub use image::{Boundary, Bytes, Change, CodeChange, Image, Memory, NewCode, Section, TimedChange, Version};
 pub use mark::{Gap, GapCause, Mark, MarkKind, Resumed};
 pub use path::{PathIdx, PathTable};

@@ -5,6 +5,7 @@ use crate::output::{CrashView, HistoryView, Output};
 use crate::views;
 use backtrail_bundle::core::SigInfo;
 use backtrail_debugger::calls::CallView;
+use backtrail_debugger::heap::diagnosis::diagnose;
 use backtrail_debugger::navigator::Navigator;
 use backtrail_debugger::session::Session;
 use backtrail_debugger::signal;
@@ -75,6 +76,7 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
         position: navigator.position().to_string(),
         request: session.request_of(thread.tid).map(ToString::to_string),
         handler: views::handler(navigator, &stack, watch)?,
+        heap: diagnose(session, watch)?,
         source: views::source_around(navigator, &stack, SOURCE),
         stack,
         more_frames,

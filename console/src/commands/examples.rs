@@ -83,6 +83,8 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
         "passes over the next 99 hits of breakpoint 2",
     ),
     ("commands", "commands 2", "then type commands, and `end`"),
+    ("skip", "skip -gfi */third_party/*", "steps pass over these files"),
+    ("info skip", "info skip", "the rules of `skip`"),
     (
         "info breakpoints",
         "info breakpoints",
@@ -197,10 +199,13 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
         "`continue` keeps to this thread",
     ),
     (
-        "set print pretty",
+        "set print",
         "set print pretty on",
         "one line for each member",
     ),
+    ("info heap", "info heap ptr", "who allocated and freed what lay there"),
+    ("set just-my-code", "set just-my-code off", "steps stop in library code too"),
+    ("show", "show just-my-code", "whether steps pass over library code"),
     (
         "set pagination",
         "set pagination off",

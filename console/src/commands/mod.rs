@@ -13,6 +13,7 @@ mod examples;
 mod format_argument;
 mod frame_info;
 mod goto;
+mod heap;
 mod help;
 mod info;
 mod latency;

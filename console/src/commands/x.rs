@@ -118,7 +118,7 @@ pub(super) fn symbol(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
 
 /// The address that an expression means: the value of a number or pointer, the place of anything
 /// else.
-fn address(eval: &EvalContext<'_>, text: &str) -> Result<u64> {
+pub(super) fn address(eval: &EvalContext<'_>, text: &str) -> Result<u64> {
     let parsed = parse(text, eval)?;
     let found = eval
         .evaluate(&parsed)

@@ -1,8 +1,10 @@
 //! The crash as a person wants to read it: the opening view of a session.
 
+use super::heap::render_diagnosis;
 use super::place::render_stack;
 use super::{HistoryStep, HistoryView, Paint, Text};
 use backtrail_debugger::calls::CallView;
+use backtrail_debugger::heap::diagnosis::HeapDiagnosis;
 use backtrail_debugger::source::SourceLines;
 use backtrail_debugger::stack::Stack;
 use serde::Serialize;
@@ -30,6 +32,9 @@ pub struct CrashView {
     pub request: Option<String>,
     /// The signal handler that was running.
     pub handler: Option<HandlerView>,
+    /// The explanation by the history of the heap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heap: Option<HeapDiagnosis>,
     /// The lines around the faulting one.
     pub source: Option<SourceLines>,
     /// The stack.
@@ -115,6 +120,9 @@ impl CrashView {
                     self.thread, self.position
                 ));
             }
+        }
+        if let Some(heap) = &self.heap {
+            render_diagnosis(heap, to);
         }
         if let Some(request) = &self.request {
             to.line(format!("request: {request}"));

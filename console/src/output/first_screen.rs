@@ -32,6 +32,7 @@ impl CrashView {
         // Lines that most crashes do not have take the place of frames.
         let others = self.notes.len().min(MAX_NOTES)
             + usize::from(self.handler.is_some())
+            + 2 * usize::from(self.heap.is_some())
             + usize::from(self.request.is_some());
         let limit = MAX_STACK.saturating_sub(others).max(MIN_STACK);
         render_stack(&self.stack, limit, has_own, self.more_frames, to);

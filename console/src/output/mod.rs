@@ -7,6 +7,7 @@ mod compare;
 mod crash;
 mod first_screen;
 mod flow;
+mod heap;
 mod latency;
 mod lists;
 mod place;
@@ -21,6 +22,7 @@ mod visible;
 pub use called::CalledView;
 pub use crash::{CrashView, HandlerView};
 pub use flow::{FileHit, HistoryStep, HistoryView, LineHit, SearchView};
+pub use heap::HeapView;
 pub use latency::{LatencyView, SlowCall, SlowestView, UnmeasuredView};
 pub use lists::{
     BreakpointView, FunctionView, GapView, ModuleView, SourceFileView, ThreadPositionView, ThreadView,
@@ -40,6 +42,7 @@ pub use visible::{is_invisible, unlinked, visible, visible_lines, write_json};
 use backtrail_debugger::calls::{CallTree, Caller};
 use backtrail_debugger::compare::Comparison;
 use backtrail_debugger::disassembly;
+use backtrail_debugger::heap::summary::HeapSummary;
 use backtrail_debugger::registers::Register;
 use backtrail_debugger::source::SourceLines;
 use backtrail_debugger::stack::Stack;
@@ -165,6 +168,10 @@ pub enum Output {
         /// The number of earlier ones.
         older: usize,
     },
+    /// `info heap ADDRESS`.
+    Heap(Box<HeapView>),
+    /// `info heap`.
+    HeapSummary(Box<HeapSummary>),
     /// `info functions`.
     Functions {
         functions: Vec<FunctionView>,
@@ -274,6 +281,8 @@ impl Output {
             Self::Modules { modules } => lists::render_modules(modules, to),
             Self::Gaps { gaps } => lists::render_gaps(gaps, to),
             Self::Ptwrites { writes, older } => ptwrites::render(writes, *older, to),
+            Self::Heap(view) => view.render(to),
+            Self::HeapSummary(summary) => heap::render_summary(summary, to),
             Self::Functions { functions, more } => lists::render_functions(functions, *more, to),
             Self::SourceFile(view) => view.render(to),
             Self::Bookmarks { bookmarks } => {

@@ -18,12 +18,24 @@ pub struct Hit<'a> {
     pub duration: Option<Span>,
     /// The number of instructions of the call; `None` if it is unknown or not needed.
     pub instructions: Option<Span>,
+    /// The call of an allocator function; `None` if it is unknown or not needed.
+    pub heap: Option<HeapHit>,
+}
+
+/// A hit in an allocator function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeapHit {
+    /// The block that the call frees, resizes or returns.
+    pub address: Option<u64>,
+    /// The requested size in bytes.
+    pub size: Option<u64>,
 }
 
 /// A condition of a breakpoint.
 ///
 /// A condition joins comparisons of `hits`, `thread`, `caller`, `duration` and `instructions`, and
-/// expressions of the program, by `&&`. The words can be written with GDB's `$`.
+/// expressions of the program, by `&&`. The words can be written with GDB's `$`. In allocator
+/// functions of a trace with heap events, `address` and `size` are those of the block.
 ///
 /// `duration` and `instructions` are those of the whole call that was hit. A duration has
 /// two bounds, and a comparison is true only if it is true for all values between them. `hits % 3`
@@ -45,6 +57,13 @@ enum Term {
     /// In nanoseconds.
     Duration(Comparator, u64),
     Instructions(Comparator, u64),
+    Heap {
+        is_size: bool,
+        comparator: Comparator,
+        number: u64,
+        /// The expression of the program, where the hit is in no allocator function.
+        expression: Option<String>,
+    },
     /// An expression of the program.
     Value(String),
 }
@@ -136,11 +155,16 @@ impl Condition {
             Term::Caller { name, equal } => (hit.caller == Some(name.as_str())) == *equal,
             Term::Duration(comparison, ns) => comparison.is_certain(hit.duration, *ns),
             Term::Instructions(comparison, number) => comparison.is_certain(hit.instructions, *number),
-            Term::Value(_) => true,
+            Term::Heap { .. } | Term::Value(_) => true,
         });
         let mut all = Truth::Known(rest);
-        for expression in self.values().filter(|_| rest) {
-            match value(expression)? {
+        for term in self.terms.iter().filter(|_| rest) {
+            let truth = match term {
+                Term::Heap { .. } => term.heap_truth(hit.heap, value)?,
+                Term::Value(expression) => value(expression)?,
+                _ => continue,
+            };
+            match truth {
                 Truth::Known(true) => {}
                 Truth::Known(false) => return Ok(Truth::Known(false)),
                 unknown => all = unknown,
@@ -163,6 +187,12 @@ impl Condition {
         self.terms.iter().any(|term| matches!(term, Term::Caller { .. }))
     }
 
+    /// Returns whether the condition compares the block of an allocator function.
+    #[must_use]
+    pub fn asks_heap(&self) -> bool {
+        self.terms.iter().any(|term| matches!(term, Term::Heap { .. }))
+    }
+
     /// Returns whether the condition compares the duration of the call.
     #[must_use]
     pub fn asks_duration(&self) -> bool {
@@ -175,6 +205,37 @@ impl Condition {
         self.terms
             .iter()
             .any(|term| matches!(term, Term::Instructions(..)))
+    }
+}
+
+impl Term {
+    /// Returns the truth of a comparison of a block; `value` evaluates an expression of the
+    /// program.
+    fn heap_truth(
+        &self,
+        hit: Option<HeapHit>,
+        value: &mut dyn FnMut(&str) -> Result<Truth>,
+    ) -> Result<Truth> {
+        let Self::Heap {
+            is_size,
+            comparator,
+            number,
+            expression,
+        } = self
+        else {
+            return Ok(Truth::Known(true));
+        };
+        let (name, left) = match is_size {
+            true => ("size", hit.map(|hit| hit.size)),
+            false => ("address", hit.map(|hit| hit.address)),
+        };
+        match (left, expression) {
+            (Some(Some(left)), _) => Ok(Truth::Known(comparator.holds(left, *number))),
+            (None, Some(expression)) => value(expression),
+            _ => Ok(Truth::Unknown(format!(
+                "the trace has no {name} of a block here (`record --heap`)"
+            ))),
+        }
     }
 }
 
@@ -272,6 +333,12 @@ fn parse_term(term: &str) -> Result<Term> {
             };
             Ok(Term::Duration(comparison, ns.ok_or_else(no_time)?))
         }
+        (word @ ("address" | "size"), _) if parse_number(right).is_some() => Ok(Term::Heap {
+            is_size: word == "size",
+            comparator: comparison,
+            number: parse_number(right).unwrap_or_default(),
+            expression: (!left.starts_with('$')).then(|| term.to_owned()),
+        }),
         ("caller", Comparator::Equal | Comparator::NotEqual) => Ok(Term::Caller {
             name: right.to_owned(),
             equal: comparison == Comparator::Equal,
@@ -280,6 +347,14 @@ fn parse_term(term: &str) -> Result<Term> {
             "$caller is compared by == or !=: `$caller == main`".to_owned(),
         )),
         _ => value(),
+    }
+}
+
+/// Reads a decimal or hexadecimal number.
+fn parse_number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
     }
 }
 
@@ -307,6 +382,7 @@ mod tests {
             caller,
             duration: None,
             instructions: None,
+            heap: None,
         };
         assert!(holds(&condition, &hit(2, Some("main"))));
         assert!(!holds(&condition, &hit(1, Some("main"))));
@@ -326,6 +402,7 @@ mod tests {
             caller: None,
             duration: duration.map(|(least, most)| Span { least, most }),
             instructions: Some(Span::exactly(100)),
+            heap: None,
         };
         let holds = |text: &str, duration| holds(&Condition::parse(text).unwrap(), &hit(duration));
         let five_ms = 5_000_000;
@@ -341,6 +418,40 @@ mod tests {
     }
 
     #[test]
+    fn blocks_of_allocator_functions_are_compared() {
+        let condition = Condition::parse("address == 0x5010 && $size > 8").unwrap();
+        assert!(condition.asks_heap() && condition.values().next().is_none());
+        let hit = |heap| Hit {
+            tid: 1,
+            count: 1,
+            caller: None,
+            duration: None,
+            instructions: None,
+            heap,
+        };
+        let block = |address, size| {
+            let (address, size) = (Some(address), size);
+            hit(Some(HeapHit { address, size }))
+        };
+        assert!(holds(&condition, &block(0x5010, Some(9))));
+        assert!(!holds(&condition, &block(0x5010, Some(8))));
+        assert!(!holds(&condition, &block(0x5020, Some(9))));
+        let mut nothing = |expression: &str| -> Result<Truth> { panic!("{expression}") };
+        let unknown = condition.holds(&block(0x5010, None), &mut nothing).unwrap();
+        assert!(matches!(unknown, Truth::Unknown(_)), "{unknown:?}");
+        // Elsewhere, the word without a dollar sign is a variable of the program.
+        let mut asked = Vec::new();
+        let truth = condition.holds(&hit(None), &mut |expression| {
+            asked.push(expression.to_owned());
+            Ok(Truth::Known(true))
+        });
+        assert!(matches!(truth.unwrap(), Truth::Unknown(_)));
+        assert_eq!(asked, ["address == 0x5010"]);
+        let variable = Condition::parse("address == other").unwrap();
+        assert_eq!(variable.values().collect::<Vec<_>>(), ["address == other"]);
+    }
+
+    #[test]
     fn values_of_the_program_are_asked_where_the_rest_holds() {
         let condition = Condition::parse("n == 3 && $hits > 1 && (a && b[\"&&\"]) && c").unwrap();
         let values: Vec<_> = condition.values().collect();
@@ -351,6 +462,7 @@ mod tests {
             caller: None,
             duration: None,
             instructions: None,
+            heap: None,
         };
         let unknown = || Truth::Unknown("why".to_owned());
         let evaluated = |n: Truth, c: bool| {

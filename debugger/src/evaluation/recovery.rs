@@ -2,9 +2,9 @@
 //!
 //! A register is known in three cases. The last instruction that wrote it computed it from the code
 //! alone: a constant, an address, read-only memory, or known registers. Or a conditional branch
-//! after a comparison, an indirect branch or `PTWRITE` reveals it. Or nothing changed it until the
-//! crash. A register that the kernel or a signal may have changed is unknown. Of memory, only
-//! memory that the program cannot write is known.
+//! after a comparison, an indirect branch, `PTWRITE` or a heap event reveals it. Or nothing changed
+//! it until the crash. A register that the kernel or a signal may have changed is unknown. Of
+//! memory, only memory that the program cannot write is known.
 
 mod code;
 mod constants;
@@ -12,6 +12,7 @@ mod operation;
 mod part;
 mod registers;
 
+use crate::heap;
 use crate::session::{Process, Session, Thread};
 use crate::unwind::by_number;
 use backtrail_pt::Avma;
@@ -59,7 +60,13 @@ impl<'a> RecoveredSource<'a> {
         moment: FramePosition,
     ) -> Self {
         let constants = Constants::new(session, process);
-        let registers = Registers::new(process, thread, constants, at_end(session, thread));
+        let registers = Registers::new(
+            process,
+            thread,
+            constants,
+            at_end(session, thread),
+            heap::has_events(session),
+        );
         Self {
             registers: RefCell::new(registers),
             moment,

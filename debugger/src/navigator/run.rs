@@ -1,10 +1,11 @@
 //! Moving by verbs, and the breakpoints that stop a move on its way.
 
 use super::{Navigator, Stop};
-use crate::breakpoint::{self, Condition, Hit, Logged, Message, SearchRange, Truth};
+use crate::breakpoint::{self, Condition, HeapHit, Hit, Logged, Message, SearchRange, Truth};
 use crate::error::{Error, Result};
 use crate::evaluation::conditions;
 use crate::evaluation::variables::{self, Format};
+use crate::heap;
 use crate::latency::{CallTimer, Span, Unit};
 use crate::lines::LineStarts;
 use crate::session::Thread;
@@ -141,6 +142,10 @@ impl Navigator {
             true => self.length_at(index, Unit::Instructions, watch)?,
             false => None,
         };
+        let heap = match condition.is_some_and(Condition::asks_heap) {
+            true => self.heap_hit_at(index, watch)?,
+            false => None,
+        };
         let tid = self.current.0;
         let breakpoint = self.breakpoints.get_mut(number)?;
         let count = breakpoint.count.saturating_add(1);
@@ -150,6 +155,7 @@ impl Navigator {
             caller: caller.as_deref(),
             duration,
             instructions,
+            heap,
         };
         breakpoint.count = count;
         if let Some(condition) = condition {
@@ -243,6 +249,21 @@ impl Navigator {
             return Err(Error::Earlier);
         }
         Ok(CallTimer::new(thread, forest, unit, times).span(call).ok())
+    }
+
+    /// Returns the block of the allocator function that runs at an instruction; `None` if none
+    /// runs.
+    fn heap_hit_at(&self, index: u64, watch: &Watch<'_>) -> Result<Option<HeapHit>> {
+        let thread = self.thread()?;
+        if !heap::has_events(&self.session) {
+            return Ok(None);
+        }
+        let forest = self.session.forest(thread, watch)?;
+        let call = heap::calls::call_around(&thread.history, forest, index);
+        Ok(call.map(|call| HeapHit {
+            address: call.block(),
+            size: call.requested(),
+        }))
     }
 
     fn caller_at(&self, index: u64, watch: &Watch<'_>) -> Result<Option<String>> {

@@ -34,6 +34,12 @@ impl HistoryBuilder {
         }
     }
 
+    /// Makes a mark of every value, so that parts of the history can be copied.
+    pub(crate) fn marking_all_values(mut self) -> Self {
+        self.marks.marks_all_values = true;
+        self
+    }
+
     /// Reserves memory for a trace of `bytes` bytes.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         self.interner.reserve(bytes / Self::BYTES_EACH);

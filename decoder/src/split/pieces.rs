@@ -163,7 +163,7 @@ impl<'a> Cutter<'a> {
             disabled,
             flow_times,
             begin: 0,
-            builder: HistoryBuilder::new(Tid(0)),
+            builder: HistoryBuilder::new(Tid(0)).marking_all_values(),
             pieces: Vec::new(),
             settled: 0,
             psb: None,

@@ -10,6 +10,7 @@ mod first_screen;
 mod gdb;
 mod gdb_answers;
 mod hase;
+mod heap;
 mod inlined;
 mod interrupted;
 mod latency;

@@ -2,7 +2,7 @@
 
 use crate::commands::{Command, Completion, Group};
 use crate::commands::{
-    calls, compare, crash, goto, help, info, latency, ptwrites, search, settings, show, timeline,
+    calls, compare, crash, goto, heap, help, info, latency, ptwrites, search, settings, show, timeline,
 };
 
 /// These, in the order of help.
@@ -146,6 +146,16 @@ pub(super) static TELLING: &[Command] = &[
         completion: Completion::None,
         repeats: false,
         run: ptwrites::info,
+    },
+    Command {
+        name: "info heap",
+        aliases: &[],
+        args: "[ADDRESS]",
+        group: Group::Session,
+        help: "Shows who allocated and freed the blocks at ADDRESS, or how many blocks live (`record --heap`).",
+        completion: Completion::None,
+        repeats: false,
+        run: heap::info,
     },
     Command {
         name: "info functions",

@@ -4,7 +4,9 @@ use super::code::ExecutedCode;
 use super::constants::Constants;
 use super::operation::{self, InstructionInputs};
 use super::part::RegisterPart;
+use crate::heap::calls::last_call;
 use crate::session::{Process, Thread};
+use backtrail_bundle::heap::{AllocatorFunction, HeapWord};
 use backtrail_decoder::{Mark, MarkKind, Position, Resumed};
 use backtrail_pt::{Avma, Cofi};
 use iced_x86::{Mnemonic, OpKind, Register};
@@ -30,6 +32,8 @@ pub(super) enum Evidence {
     Comparison(Position),
     /// The program wrote the value by `PTWRITE`.
     Ptwrite(Position),
+    /// The recorder logged the argument of the allocator function.
+    HeapEvent(Position),
     /// The core has the value, and nothing changed it until the crash.
     Crash,
 }
@@ -41,6 +45,7 @@ impl fmt::Display for Evidence {
             Self::Branch(at) => write!(f, "the target of the branch at {at}"),
             Self::Comparison(at) => write!(f, "implied by the branch at {at}"),
             Self::Ptwrite(at) => write!(f, "written by PTWRITE at {at}"),
+            Self::HeapEvent(at) => write!(f, "recorded with the heap event at {at}"),
             Self::Crash => write!(f, "unchanged until the crash"),
         }
     }
@@ -53,6 +58,8 @@ pub(super) struct Registers<'a> {
     constants: Constants<'a>,
     /// At the end of the history, by their DWARF numbers.
     at_end: Option<[u64; 16]>,
+    /// The trace has heap events.
+    has_heap_events: bool,
     left: u32,
 }
 
@@ -64,12 +71,14 @@ impl<'a> Registers<'a> {
         thread: &'a Thread,
         constants: Constants<'a>,
         at_end: Option<[u64; 16]>,
+        has_heap_events: bool,
     ) -> Self {
         Self {
             thread,
             code: ExecutedCode::new(process, thread),
             constants,
             at_end,
+            has_heap_events,
             left: MOST,
         }
     }
@@ -82,7 +91,31 @@ impl<'a> Registers<'a> {
     /// Returns the value of a part of a register before instruction `index`.
     pub fn known(&mut self, part: RegisterPart, index: u64) -> Option<(u64, Evidence)> {
         self.left = MOST;
-        self.before(part, index, 0).or_else(|| self.ahead(part, index, 0))
+        self.before(part, index, 0)
+            .or_else(|| self.ahead(part, index, 0))
+            .or_else(|| self.argument(part, index))
+    }
+
+    /// Returns the argument of an allocator function at its first instruction.
+    fn argument(&self, part: RegisterPart, index: u64) -> Option<(u64, Evidence)> {
+        if !self.has_heap_events {
+            return None;
+        }
+        let call = last_call(&self.thread.history, index).filter(|call| call.index == index)?;
+        let value = match part.register {
+            Register::RDI if call.function.takes_block() => call.argument,
+            Register::RSI if call.function == AllocatorFunction::Realloc => call.size?,
+            Register::RDI => match call.function {
+                AllocatorFunction::Malloc | AllocatorFunction::New | AllocatorFunction::NewArray => {
+                    call.argument
+                }
+                _ => return None,
+            },
+            _ => return None,
+        };
+        // Larger arguments are recorded as the largest one.
+        let is_exact = value < HeapWord::MAX_ARGUMENT;
+        is_exact.then(|| (part.of(value), Evidence::HeapEvent(self.thread.position(index))))
     }
 
     /// Counts one more instruction; `None` if the limit is reached.

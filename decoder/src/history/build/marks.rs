@@ -1,7 +1,7 @@
 //! Builds marks, times and processors from the events between instructions.
 
 use crate::clock::Clock;
-use crate::history::{Flow, History};
+use crate::history::{Flow, History, PausedValues};
 use crate::{Event, Gap, GapCause, Instruction, Mark, MarkKind, Resumed, Version};
 use backtrail_pt::{Avma, Cpu, Tid, Tsc};
 use std::sync::Arc;
@@ -14,6 +14,12 @@ pub(super) struct MarkBuilder {
     cpus: Vec<(u64, Cpu)>,
     versions: Vec<(u64, Version)>,
     errors: u64,
+    /// Values that were written while the flow was interrupted, and went on at the same place.
+    paused_values: PausedValues,
+    /// All values are marks.
+    pub marks_all_values: bool,
+    /// Values since the flow was interrupted, each with the last timestamp.
+    waiting: Vec<(u64, Option<Tsc>)>,
     state: FlowState,
     /// The history has flow, or a mark that it starts in the middle.
     started: bool,
@@ -36,6 +42,17 @@ impl MarkBuilder {
     /// Handles an event before instruction `index`; `last` is the instruction before. Returns
     /// whether the flow is interrupted.
     pub fn event(&mut self, event: Event, index: u64, last: impl FnOnce() -> Option<Instruction>) -> bool {
+        let keeps_waiting = matches!(
+            event,
+            Event::Time(_)
+                | Event::Cpu(_)
+                | Event::FlowBegins { .. }
+                | Event::Ptwrite { .. }
+                | Event::Enabled { status: false, .. }
+        );
+        if !keeps_waiting {
+            self.mark_waiting(index);
+        }
         match event {
             Event::Time(stamp) => {
                 self.clock.push(index, stamp);
@@ -52,7 +69,12 @@ impl MarkBuilder {
                 return false;
             }
             Event::Ptwrite { value } => {
-                self.mark(index, MarkKind::Ptwrite(value));
+                match self.state {
+                    FlowState::Off { from: Some(_), .. } if !self.marks_all_values => {
+                        self.waiting.push((value, self.clock.last()))
+                    }
+                    _ => self.mark(index, MarkKind::Ptwrite(value)),
+                }
                 return false;
             }
             Event::Sync { offset } => {
@@ -141,7 +163,19 @@ impl MarkBuilder {
 
     fn enabled(&mut self, at: Avma, index: u64, last: Option<Instruction>) {
         self.end = Some(at);
-        let FlowState::Off { from, tsc } = std::mem::take(&mut self.state) else {
+        let state = std::mem::take(&mut self.state);
+        if let FlowState::Off { from: Some(from), .. } = state
+            && from == at
+            && !self.waiting.is_empty()
+        {
+            // Tracing was off for the values alone.
+            for (value, _) in self.waiting.drain(..) {
+                self.paused_values.push(index, value);
+            }
+            return;
+        }
+        self.mark_waiting(index);
+        let FlowState::Off { from, tsc } = state else {
             return;
         };
         self.clock.pin();
@@ -162,6 +196,14 @@ impl MarkBuilder {
             },
         };
         self.marks.push(Mark { index, kind, tsc });
+    }
+
+    /// Makes marks of the values since the flow was interrupted, because it did not go on.
+    fn mark_waiting(&mut self, index: u64) {
+        for (value, tsc) in std::mem::take(&mut self.waiting) {
+            let kind = MarkKind::Ptwrite(value);
+            self.marks.push(Mark { index, kind, tsc });
+        }
     }
 
     fn disabled(&mut self, from: Option<Avma>, to: Option<Avma>, last: Option<Instruction>) {
@@ -228,6 +270,7 @@ impl MarkBuilder {
 
     pub fn finish(mut self, tid: Tid, flow: Flow) -> History {
         self.clock.pin();
+        self.mark_waiting(flow.len());
         // An address before the last instructions is not the end.
         let end = match self.state {
             FlowState::Flowing => None,
@@ -237,6 +280,7 @@ impl MarkBuilder {
             tid,
             flow: Arc::new(flow),
             marks: self.marks,
+            paused_values: self.paused_values,
             clock: self.clock,
             cpus: self.cpus,
             versions: self.versions,

@@ -16,7 +16,7 @@ pub fn crash() -> Option<&'static Crash> {
             present("/usr/bin/python3-dbg")?;
             let script = folder().join("names.py");
             let arguments = ["--".as_ref(), python.as_ref(), "-I".as_ref(), script.as_os_str()];
-            let (bundle, run) = Bundle::made(&["record", "--full"], &arguments);
+            let (bundle, run) = Bundle::made(&["record", "--full", "--heap"], &arguments);
             assert!(run.stderr.contains("SIGSEGV killed"), "{run:?}");
             Some(Crash {
                 bundle,
@@ -48,6 +48,7 @@ pub const WALK: &[Step] = &[
         &["/usr/bin/python3", "_ctypes.cpython", "/libc.so.6"],
     ),
     ("info gaps", &["No gaps"]),
+    ("info heap", &[" live, ", "Most live bytes"]),
     ("info functions ^string_at$", &["  string_at  _ctypes.c:"]),
     (
         "break string_at",

@@ -1,0 +1,245 @@
+//! The blocks that covered an address.
+
+use super::calls::{HeapCall, HeapChange, calls};
+use super::lives::{Life, TimedEvent, lives};
+use super::place::{HeapPlace, place};
+use super::sharing;
+use crate::error::Result;
+use crate::session::{Session, Thread};
+use backtrail_decoder::{Stage, Watch};
+use backtrail_pt::Tid;
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde::Serialize;
+
+/// The number of calls between two reports of progress.
+const OFTEN: usize = 4096;
+/// The maximum number of events that are kept. Blocks with older events are left out.
+const MAX_EVENTS: usize = 1 << 18;
+
+/// A call in a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadCall {
+    /// The thread.
+    pub tid: Tid,
+    /// The call.
+    pub call: HeapCall,
+}
+
+/// A block that covered an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoveringBlock {
+    /// Its address.
+    pub start: u64,
+    /// Its size; `None`: its allocation is not in the history.
+    pub size: Option<u64>,
+    /// Its allocation and its free.
+    pub life: Life<ThreadCall, ThreadCall>,
+}
+
+/// The blocks that covered addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CoveringBlocks {
+    /// The newest first.
+    pub blocks: Vec<CoveringBlock>,
+    /// Whether older blocks were left out, because there are too many.
+    pub is_cut: bool,
+}
+
+/// A block, for display.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BlockView {
+    /// Its address.
+    pub block: u64,
+    /// Its size in bytes; absent: its allocation is not in the history.
+    pub size: Option<u64>,
+    /// The distance of the address from its start.
+    pub offset: u64,
+    /// Its allocation; absent: it is not in the history.
+    pub allocated: Option<HeapPlace>,
+    /// Its free.
+    pub freed: Option<HeapPlace>,
+    /// Whether the address was allocated again, although the history has no free.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub free_is_missing: bool,
+}
+
+impl CoveringBlock {
+    /// Returns whether the block contains an address. A block of unknown size contains its start.
+    #[must_use]
+    pub fn contains(&self, address: u64) -> bool {
+        contains(self.start, self.size, address)
+    }
+
+    /// Returns whether the history has its end.
+    #[must_use]
+    pub fn is_freed(&self) -> bool {
+        self.life.freed.is_some()
+    }
+
+    /// Returns the block for display.
+    ///
+    /// # Errors
+    ///
+    /// When canceled.
+    pub fn view(&self, session: &Session, address: u64, watch: &Watch<'_>) -> Result<BlockView> {
+        let view = |event: &Option<TimedEvent<ThreadCall>>| {
+            let Some(TimedEvent { place: at, .. }) = event else {
+                return Ok(None);
+            };
+            place(session, session.thread(at.tid)?, &at.call, watch).map(Some)
+        };
+        Ok(BlockView {
+            block: self.start,
+            size: self.size,
+            offset: address.saturating_sub(self.start),
+            allocated: view(&self.life.allocated)?,
+            freed: view(&self.life.freed)?,
+            free_is_missing: self.life.is_replaced && self.life.freed.is_none(),
+        })
+    }
+}
+
+fn contains(start: u64, size: Option<u64>, address: u64) -> bool {
+    let end = start.saturating_add(size.unwrap_or(1).max(1));
+    (start..end).contains(&address)
+}
+
+/// Returns the blocks that covered any of these addresses, in the process of a thread, the newest
+/// first.
+///
+/// # Errors
+///
+/// If the trace has no heap events, or they are not decoded yet; when canceled.
+pub fn covering(
+    session: &Session,
+    thread: &Thread,
+    addresses: &[u64],
+    watch: &Watch<'_>,
+) -> Result<CoveringBlocks> {
+    let threads = sharing(session, thread)?;
+    let mut starts: FxHashSet<u64> = addresses.iter().copied().collect();
+    let mut reports = Reports::new(&threads, watch);
+    for_each_call(&threads, &mut reports, |_, call| {
+        if let Some((start, size)) = call.allocated()
+            && starts.len() < MAX_EVENTS
+            && addresses
+                .iter()
+                .any(|&address| contains(start, Some(size), address))
+        {
+            starts.insert(start);
+        }
+    })?;
+    let mut is_cut = starts.len() >= MAX_EVENTS;
+    let mut events: FxHashMap<u64, Events> = FxHashMap::default();
+    let mut count = 0;
+    for_each_call(&threads, &mut reports, |thread, call| {
+        for (index, change) in call.changes() {
+            let (HeapChange::Allocated { block, .. } | HeapChange::Freed { block }) = change;
+            if !starts.contains(&block) {
+                continue;
+            }
+            if count >= MAX_EVENTS {
+                is_cut = true;
+                continue;
+            }
+            count += 1;
+            let events = events.entry(block).or_default();
+            let event = timed(thread, call, index);
+            match change {
+                HeapChange::Allocated { .. } => events.allocations.push(event),
+                HeapChange::Freed { .. } => events.frees.push(event),
+            }
+        }
+    })?;
+    reports.end();
+    let mut blocks: Vec<CoveringBlock> = Vec::new();
+    for (start, Events { allocations, frees }) in events {
+        for life in lives(allocations, frees) {
+            let allocated = life.allocated.and_then(|event| event.place.call.allocated());
+            let size = allocated.map(|(_, size)| size);
+            let block = CoveringBlock { start, size, life };
+            if addresses.iter().any(|&address| block.contains(address)) {
+                blocks.push(block);
+            }
+        }
+    }
+    let earliest =
+        |event: Option<TimedEvent<ThreadCall>>| event.map(|event| (event.earliest, event.place.call.index));
+    blocks.sort_by_key(|block| std::cmp::Reverse(earliest(block.life.allocated.or(block.life.freed))));
+    Ok(CoveringBlocks { blocks, is_cut })
+}
+
+/// The events of one address.
+#[derive(Default)]
+struct Events {
+    allocations: Vec<TimedEvent<ThreadCall>>,
+    frees: Vec<TimedEvent<ThreadCall>>,
+}
+
+/// Returns an event of a call that is known before instruction `index`.
+///
+/// A call takes effect between its first instruction and its return.
+fn timed(thread: &Thread, call: &HeapCall, index: u64) -> TimedEvent<ThreadCall> {
+    let time = thread.history.time(index);
+    TimedEvent {
+        place: ThreadCall {
+            tid: thread.tid,
+            call: *call,
+        },
+        earliest: time.map(|time| time.tsc.0),
+        latest: match time {
+            Some(time) => time.latest().map(|latest| latest.0),
+            None => thread.history.first_stamp().map(|first| first.0),
+        },
+    }
+}
+
+/// The progress of reading events.
+pub(super) struct Reports<'a> {
+    watch: &'a Watch<'a>,
+    done: u64,
+    total: u64,
+}
+
+impl<'a> Reports<'a> {
+    pub(super) fn new(threads: &[&Thread], watch: &'a Watch<'a>) -> Self {
+        let total = threads
+            .iter()
+            .map(|thread| thread.history.paused_values().len() as u64);
+        Self {
+            watch,
+            done: 0,
+            // Each event is read twice.
+            total: total.sum::<u64>().saturating_mul(2),
+        }
+    }
+
+    /// Counts a call.
+    pub(super) fn passed(&mut self) -> Result<()> {
+        self.done += 1;
+        if self.done.is_multiple_of(OFTEN as u64) {
+            self.watch
+                .report(Stage::Search, self.done, self.total.max(self.done))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn end(&self) {
+        self.watch.end(Stage::Search);
+    }
+}
+
+/// Calls `each` for every call of the threads.
+fn for_each_call<'t>(
+    threads: &[&'t Thread],
+    reports: &mut Reports<'_>,
+    mut each: impl FnMut(&'t Thread, &HeapCall),
+) -> Result<()> {
+    for thread in threads {
+        for call in calls(&thread.history, 0) {
+            reports.passed()?;
+            each(thread, &call);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,280 @@
+//! The history of the heap: `record --heap`, `info heap`, and crashes that it explains.
+
+use backtrail_pt::Parser;
+use backtrail_pt::packet::{Packet, Payload};
+use backtrail_tests::backtrail::{backtrail, repository};
+use backtrail_tests::bundle::Bundle;
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+
+/// The lines of a first screen at most.
+const MAX_LINES: usize = 30;
+
+/// A program with its source.
+struct Built {
+    folder: tempfile::TempDir,
+    source: String,
+}
+
+impl Built {
+    fn new(name: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = repository().join("tests/fixtures/heap").join(name);
+        let mut compiler = Command::new("c++");
+        compiler.args(["-std=c++17", "-O1", "-g", "-pthread", "-o"]);
+        compiler.args([folder.path().join("program"), path.clone()]);
+        assert!(compiler.status().unwrap().success());
+        let source = std::fs::read_to_string(path).unwrap();
+        Self { folder, source }
+    }
+
+    fn record(&self, options: &[&str], arguments: &[&OsStr]) -> Bundle {
+        let program = self.folder.path().join("program");
+        let mut rest = vec!["--".as_ref(), program.as_os_str()];
+        rest.extend(arguments);
+        let command = [&["record", "--full", "--no-aslr"], options].concat();
+        let bundle = Bundle::empty();
+        let output = ["-o".as_ref(), bundle.path.as_os_str()];
+        let command = command.iter().map(OsStr::new);
+        backtrail(command.chain(output).chain(rest)).unwrap();
+        bundle
+    }
+
+    /// Returns the number of the line with a comment.
+    fn line(&self, comment: &str) -> usize {
+        let end = format!("// {comment}");
+        self.source.lines().position(|line| line.ends_with(&end)).unwrap() + 1
+    }
+}
+
+fn crash(bundle: &Bundle) -> String {
+    let screen = bundle.debug(&["crash"]);
+    assert!(screen.lines().count() <= MAX_LINES + 1, "{screen}");
+    // Names may have their parameters.
+    let parameters = ["(Session*)", "(unsigned long)", "(Item&)"];
+    parameters
+        .iter()
+        .fold(screen, |screen, types| screen.replace(types, ""))
+}
+
+#[test]
+fn use_after_free_names_both_threads_and_lines() {
+    let built = Built::new("dispatch.cpp");
+    let bundle = built.record(&["--heap"], &[]);
+    let screen = crash(&bundle);
+    let (freed, allocated) = (built.line("freed"), built.line("allocated"));
+    let sentence = format!(
+        "use after free: freed by thread \"reaper\" in drop_session at dispatch.cpp:{freed}, \
+         allocated by open_session at dispatch.cpp:{allocated}\n"
+    );
+    assert!(screen.contains(&sentence), "{screen}");
+    let evidence = "0 bytes inside the block of 120 bytes at 0x";
+    assert!(screen.contains(evidence), "{screen}");
+    // The shown command lists the block.
+    let (_, rest) = screen.split_once("`info heap ").unwrap();
+    let (address, _) = rest.split_once('`').unwrap();
+    let heap = &bundle.results(&[&format!("info heap {address}")])[0];
+    let block = &heap["blocks"][0];
+    assert_eq!(
+        (&block["freed"]["name"], &block["freed"]["line"]),
+        (&Value::from("reaper"), &Value::from(freed))
+    );
+    assert_eq!(block["allocated"]["line"], allocated);
+    assert_eq!(block["size"], 120);
+    // The position of the free is in its thread, with the caller on the stack.
+    let goto = format!("goto {}", block["freed"]["position"].as_str().unwrap());
+    let stack = bundle.debug(&[&goto, "backtrace"]);
+    assert!(stack.contains("drop_session"), "{stack}");
+}
+
+#[test]
+fn access_to_unmapped_block_is_a_use_after_free() {
+    let built = Built::new("dispatch.cpp");
+    let bundle = built.record(&["--heap"], &["large".as_ref()]);
+    let screen = crash(&bundle);
+    let sentence = format!(
+        "use after free: freed by thread \"reaper\" in drop_session at dispatch.cpp:{}, \
+         allocated by open_session at dispatch.cpp:{}\n",
+        built.line("buffer is freed"),
+        built.line("buffer")
+    );
+    assert!(screen.contains(&sentence), "{screen}");
+    assert!(screen.contains("The crash accessed 0x"), "{screen}");
+    assert!(
+        screen.contains("100 bytes inside the block of 4194304 bytes"),
+        "{screen}"
+    );
+}
+
+#[test]
+fn double_free_names_both_frees() {
+    let built = Built::new("twice.cpp");
+    let bundle = built.record(&["--heap"], &[]);
+    let screen = crash(&bundle);
+    let sentence = format!("in drop at twice.cpp:{}, allocated by", built.line("freed"));
+    assert!(screen.contains("double free: freed by thread "), "{screen}");
+    assert!(screen.contains(&sentence), "{screen}");
+    let again = format!("drop at twice.cpp:{} frees 0x", built.line("freed"));
+    assert!(screen.contains(&again), "{screen}");
+    let allocated = format!("at twice.cpp:{}\n", built.line("allocated"));
+    assert!(screen.contains(&allocated), "{screen}");
+}
+
+/// A block of a program's own log: address, size, whether it was freed.
+type Logged = (u64, u64, bool);
+
+fn logged(path: &Path) -> Vec<Logged> {
+    let mut blocks: Vec<Logged> = Vec::new();
+    for line in std::fs::read_to_string(path).unwrap().lines() {
+        let numbers: Vec<u64> = line
+            .split(' ')
+            .skip(1)
+            .map(|number| u64::from_str_radix(number, 16).unwrap())
+            .collect();
+        match numbers[..] {
+            [block, size] => blocks.push((block, size, false)),
+            [block] => {
+                let mut live = blocks.iter_mut().rev();
+                live.find(|live| live.0 == block && !live.2).unwrap().2 = true;
+            }
+            _ => panic!("{line}"),
+        }
+    }
+    blocks
+}
+
+#[test]
+fn blocks_of_realloc_chains_equal_the_log() {
+    let built = Built::new("chain.cpp");
+    let log = built.folder.path().join("log");
+    let bundle = built.record(&["--heap"], &[log.as_os_str()]);
+    let logged = logged(&log);
+    let mut addresses: Vec<u64> = logged
+        .iter()
+        .step_by(9)
+        .map(|(block, size, _)| block + size / 2)
+        .collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    assert!(addresses.len() > 10);
+    let commands: Vec<String> = addresses.iter().map(|at| format!("info heap {at:#x}")).collect();
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    for (address, answer) in addresses.iter().zip(bundle.results(&commands)) {
+        let covers = |&(start, size, _): &Logged| (start..start + size).contains(address);
+        let expected: Vec<Logged> = logged.iter().copied().filter(covers).rev().take(20).collect();
+        let found: Vec<Logged> = answer["blocks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|block| {
+                let number = |key: &str| block[key].as_u64().unwrap();
+                (number("block"), number("size"), !block["freed"].is_null())
+            })
+            .collect();
+        assert_eq!(found, expected, "{address:#x}");
+    }
+    let summary = &bundle.results(&["info heap"])[0];
+    let live: Vec<&Logged> = logged.iter().filter(|block| !block.2).collect();
+    let site = summary["sites"].as_array().unwrap().iter();
+    let mut site = site.filter(|site| {
+        site["function"]
+            .as_str()
+            .is_some_and(|name| name.starts_with("main"))
+    });
+    let site = site.next().unwrap();
+    assert_eq!(site["blocks"], live.len());
+    assert_eq!(site["bytes"], live.iter().map(|block| block.1).sum::<u64>());
+}
+
+#[test]
+fn trace_without_heap_events_says_so() {
+    let built = Built::new("twice.cpp");
+    let bundle = built.record(&[], &[]);
+    let said = &bundle.answers(&["info heap"])[0];
+    assert_eq!(said["ok"], false);
+    assert!(said.to_string().contains("backtrail record --heap"), "{said}");
+    assert!(!crash(&bundle).contains("double free:"));
+}
+
+/// Replaces the values of all heap events of a bundle.
+fn replace_values(bundle: &Bundle, mut value: impl FnMut() -> u64) -> usize {
+    let mut count = 0;
+    for file in std::fs::read_dir(bundle.path.join("traces")).unwrap() {
+        let path = file.unwrap().path();
+        let mut trace = std::fs::read(&path).unwrap();
+        let packets: Vec<_> = Parser::new(&trace).map_while(Result::ok).collect();
+        for (offset, packet) in packets {
+            let Packet::Ptw { value: payload, .. } = packet else {
+                continue;
+            };
+            let len = match payload {
+                Payload::Four(_) => 4,
+                Payload::Eight(_) => 8,
+            };
+            // The value follows two bytes of opcode.
+            let at = offset + 2;
+            trace[at..at + len].copy_from_slice(&value().to_le_bytes()[..len]);
+            count += 1;
+        }
+        std::fs::write(path, trace).unwrap();
+    }
+    count
+}
+
+#[test]
+fn arbitrary_payloads_are_read() {
+    let built = Built::new("dispatch.cpp");
+    let bundle = built.record(&["--heap"], &[]);
+    let mut state: u64 = 1;
+    for bits in [64, 40, 12] {
+        let values = replace_values(&bundle, || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state >> (64 - bits)
+        });
+        assert!(values > 10);
+        let answers = bundle.answers(&[
+            "crash",
+            "info heap",
+            "info heap 0x10",
+            "break free if address == 1",
+        ]);
+        for answer in &answers[..3] {
+            assert_eq!(answer["ok"], true, "{answer}");
+        }
+    }
+}
+
+#[test]
+fn break_free_stops_at_the_free_of_a_block() {
+    let built = Built::new("dispatch.cpp");
+    let bundle = built.record(&["--heap"], &[]);
+    let screen = crash(&bundle);
+    let (_, rest) = screen.split_once("`info heap ").unwrap();
+    let (address, _) = rest.split_once('`').unwrap();
+    let condition = format!("break free if address == {address}");
+    let backward = bundle.results(&[&condition, "reverse-continue", "backtrace", "print/x $rdi"]);
+    assert_eq!(backward[1]["reason"], "breakpoint", "{}", backward[1]);
+    let frames = backward[2]["frames"].as_array().unwrap();
+    let is_dropping = |frame: &Value| {
+        frame["function"]
+            .as_str()
+            .is_some_and(|name| name.starts_with("drop_session"))
+    };
+    let dropping = frames.iter().find(|frame| is_dropping(frame)).unwrap();
+    assert_eq!(dropping["line"], built.line("freed"));
+    let position = &backward[1]["place"]["position"];
+    let forward = bundle.results(&[&condition, "goto start", "continue", "continue"]);
+    assert_eq!(&forward[2]["place"]["position"], position);
+    assert_ne!(forward[3]["reason"], "breakpoint");
+    // The call that returned the block.
+    let allocation = format!("break malloc if address == {address}");
+    let allocated = bundle.results(&[&allocation, "reverse-continue", "backtrace"]);
+    assert_eq!(allocated[1]["reason"], "breakpoint", "{}", allocated[1]);
+    assert!(
+        allocated[2].to_string().contains("open_session"),
+        "{}",
+        allocated[2]
+    );
+}
