@@ -198,14 +198,22 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
         "set scheduler-locking on",
         "`continue` keeps to this thread",
     ),
+    ("set print", "set print pretty on", "one line for each member"),
     (
-        "set print",
-        "set print pretty on",
-        "one line for each member",
+        "info heap",
+        "info heap ptr",
+        "who allocated and freed what lay there",
     ),
-    ("info heap", "info heap ptr", "who allocated and freed what lay there"),
-    ("set just-my-code", "set just-my-code off", "steps stop in library code too"),
-    ("show", "show just-my-code", "whether steps pass over library code"),
+    (
+        "set just-my-code",
+        "set just-my-code off",
+        "steps stop in library code too",
+    ),
+    (
+        "show",
+        "show just-my-code",
+        "whether steps pass over library code",
+    ),
     (
         "set pagination",
         "set pagination off",
