@@ -82,11 +82,13 @@ pub fn place(session: &Session, thread: &Thread, call: &HeapCall, watch: &Watch<
     })
 }
 
+/// The line of an address, and whether it is own code.
+type KnownLine = Option<(Rc<CallSite>, bool)>;
+
 /// Finds call sites, and remembers the lines of their addresses.
 pub(super) struct CallSites<'a> {
     session: &'a Session,
-    /// The line of an address, and whether it is own code.
-    known: FxHashMap<(Avma, Version), Option<(Rc<CallSite>, bool)>>,
+    known: FxHashMap<(Avma, Version), KnownLine>,
 }
 
 impl<'a> CallSites<'a> {
