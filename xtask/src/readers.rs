@@ -6,9 +6,9 @@ use crate::{Failure, packages, shell};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Python packages, each with a folder that shows its presence. Some
-/// read exports: Perfetto's schema and reader, and Node.js. The others use a hub: clients of
-/// uploads, a generator of requests, and a server of S3 with what it needs.
+/// Python packages, each with a folder that shows its presence. Some read exports:
+/// Perfetto's schema and reader, and Node.js. The others use a hub: clients of uploads, a generator
+/// of requests, and a server of S3 with what it needs.
 const PYTHON: [(&str, &str); 9] = [
     ("perfetto", "perfetto"),
     ("protobuf", "google/protobuf"),
