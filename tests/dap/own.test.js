@@ -161,10 +161,10 @@ describe('of our own requests', () => {
     assert.deepEqual(await ask('justMyCode'), { enabled: true });
     const changed = client().event('backtrail/justMyCodeChanged');
     assert.deepEqual(await ask('justMyCode', { enabled: false }), { enabled: false });
-    assert.deepEqual((await changed).body, { enabled: false });
+    assert.deepEqual(await changed, { enabled: false });
     const again = client().event('backtrail/justMyCodeChanged');
     await client().ask('evaluate', { expression: 'set just-my-code on', context: 'repl' });
-    assert.deepEqual((await again).body, { enabled: true });
+    assert.deepEqual(await again, { enabled: true });
     const other = await new Client().start();
     await other.launch({ bundle: process.env.LEDGER, justMyCode: false });
     assert.deepEqual(await other.ask('backtrail/justMyCode', {}), { enabled: false });

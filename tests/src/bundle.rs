@@ -105,7 +105,12 @@ impl Bundle {
     pub fn answers(&self, commands: &[&str]) -> Vec<Value> {
         let mut options = vec!["--batch", "--json"];
         options.extend(commands.iter().flat_map(|command| ["-e", command]));
-        let output = self.run(&["debug"], &options).stdout;
+        let mut arguments: Vec<&OsStr> = vec!["debug".as_ref(), self.path.as_ref()];
+        arguments.extend(options.iter().map(OsStr::new));
+        let run = backtrail(arguments).unwrap();
+        // The status is 1 if a command failed. Its answer says why.
+        assert!(matches!(run.status, Some(0 | 1)), "{}", run.stderr);
+        let output = run.stdout;
         // The first line names the schema.
         let lines = output.lines().skip(1);
         lines.map(|line| serde_json::from_str(line).unwrap()).collect()

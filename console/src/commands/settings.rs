@@ -113,7 +113,7 @@ pub(super) fn scheduler_locking(context: &mut Context<'_>, arguments: &str) -> R
 /// `set just-my-code on|off`: whether steps pass over library code.
 pub(super) fn just_my_code(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let (on, said) = match arguments {
-        "" | "on" | "1" | "yes" | "enable" => (true, "Steps, `finish` and `up` pass over library code."),
+        "" | "on" | "1" | "yes" | "enable" => (true, "Steps and `finish` pass over library code."),
         "off" | "0" | "no" | "disable" => (false, "Steps stop in library code too."),
         _ => return Err(Error::Cannot("set just-my-code requires on or off".to_owned())),
     };

@@ -10,9 +10,6 @@ use backtrail_symbolizer::is_named;
 /// A stack is not shown deeper than this unless asked for.
 const DEPTH: u64 = 200;
 
-/// The number of frames that `up` reads at first. It reads more if all are library code.
-const MORE: usize = 64;
-
 /// `backtrace [full] [N|-N]`: the N innermost frames, or outermost.
 pub(super) fn backtrace(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let (mut full, mut count) = (false, None);
@@ -86,65 +83,18 @@ pub(super) fn frame(context: &mut Context<'_>, arguments: &str) -> Result<Output
     }
 }
 
-/// `up [N]`: N frames out; with just-my-code, N frames of own code.
 pub(super) fn up(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let mut left = number(arguments, 1)?;
-    let selected = context.navigator.selected_frame();
-    if !context.navigator.just_my_code {
-        return select(context, (selected as u64).saturating_add(left));
-    }
-    let mut searched = selected.saturating_add(1);
-    let mut limit = searched.saturating_add(MORE);
-    while left > 0 {
-        let stack = context.navigator.stack(limit, context.watch)?;
-        let outer = stack.frames.iter().skip(searched);
-        let own = outer.filter(|frame| frame.library.is_none());
-        for frame in own {
-            left -= 1;
-            if left == 0 {
-                return select(context, frame.number as u64);
-            }
-        }
-        if stack.frames.len() < limit {
-            return match stack.frames.len() > selected.saturating_add(1) {
-                true => Err(Error::Cannot(format!(
-                    "the frames around this one have no more of your code; `frame {}` selects one of a library",
-                    selected + 1
-                ))),
-                false => select(context, selected as u64 + 1),
-            };
-        }
-        searched = limit;
-        limit = limit.saturating_mul(2);
-    }
-    select(context, selected as u64)
+    let to = (context.navigator.selected_frame() as u64).saturating_add(number(arguments, 1)?);
+    select(context, to)
 }
 
-/// `down [N]`: N frames in; with just-my-code, N frames of own code, or to the innermost frame if
-/// there are none.
 pub(super) fn down(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let selected = context.navigator.selected_frame();
+    let selected = context.navigator.selected_frame() as u64;
     let innermost = || Error::Cannot("this is the innermost frame; `up` goes to its caller".to_owned());
-    let count = number(arguments, 1)?;
-    if !context.navigator.just_my_code || count == 0 {
-        let to = (selected as u64).checked_sub(count).ok_or_else(innermost)?;
-        return select(context, to);
-    }
-    if selected == 0 {
-        return Err(innermost());
-    }
-    let stack = context.navigator.stack(selected, context.watch)?;
-    let inner = stack.frames.iter().rev();
-    let own: Vec<usize> = inner
-        .filter(|frame| frame.library.is_none())
-        .map(|frame| frame.number)
-        .collect();
-    let wanted = usize::try_from(count - 1).unwrap_or(usize::MAX);
-    match own.get(wanted) {
-        Some(&number) => select(context, number as u64),
-        None if own.is_empty() => select(context, 0),
-        None => Err(innermost()),
-    }
+    let to = selected
+        .checked_sub(number(arguments, 1)?)
+        .ok_or_else(innermost)?;
+    select(context, to)
 }
 
 fn select(context: &mut Context<'_>, to: u64) -> Result<Output> {

@@ -50,11 +50,14 @@ pub fn evaluate(
 /// Returns the reason why a watched expression has no value in place of the value. An error would
 /// be a message at each step.
 fn reason_as_value(failure: Failure) -> Result<EvaluateResponseBody> {
-    if failure.is_cancelled() || matches!(failure, Failure::Stale) {
+    let Failure::Debugger(reason) = &failure else {
+        return Err(failure);
+    };
+    if failure.is_cancelled() {
         return Err(failure);
     }
     Ok(EvaluateResponseBody {
-        result: format!("<{failure}>"),
+        result: format!("<{reason}>"),
         presentation_hint: Some(VariablePresentationHint {
             attributes: Some(vec![VariablePresentationHintAttributes::ReadOnly]),
             ..VariablePresentationHint::default()

@@ -5,6 +5,7 @@ use super::lives::{Life, TimedEvent, lives};
 use super::place::{HeapPlace, place};
 use super::sharing;
 use crate::error::Result;
+use crate::own_code::CodeOrigin;
 use crate::session::{Session, Thread};
 use backtrail_decoder::{Stage, Watch};
 use backtrail_pt::Tid;
@@ -154,7 +155,13 @@ pub fn covering(
     reports.end();
     let mut blocks: Vec<CoveringBlock> = Vec::new();
     for (start, Events { allocations, frees }) in events {
-        for life in lives(allocations, frees) {
+        let lives = lives(allocations, frees);
+        for (at, life) in lives.into_iter().enumerate() {
+            // The allocator frees a block once more inside, as at the end of a thread.
+            let is_again = at > 0 && life.allocated.is_none();
+            if is_again && life.freed.is_some_and(|freed| is_internal(session, &freed.place)) {
+                continue;
+            }
             let allocated = life.allocated.and_then(|event| event.place.call.allocated());
             let size = allocated.map(|(_, size)| size);
             let block = CoveringBlock { start, size, life };
@@ -167,6 +174,34 @@ pub fn covering(
         |event: Option<TimedEvent<ThreadCall>>| event.map(|event| (event.earliest, event.place.call.index));
     blocks.sort_by_key(|block| std::cmp::Reverse(earliest(block.life.allocated.or(block.life.freed))));
     Ok(CoveringBlocks { blocks, is_cut })
+}
+
+/// Returns whether the code that made a call is library code in the module of the called function.
+fn is_internal(session: &Session, place: &ThreadCall) -> bool {
+    let Ok(thread) = session.thread(place.tid) else {
+        return false;
+    };
+    let module_of = |index: u64| {
+        let symbols = session.symbols_at(thread, index)?;
+        let module = symbols.module_at(thread.history.pc(index)?)?;
+        Some(module.name.clone())
+    };
+    let Some(caller) = place.call.index.checked_sub(1) else {
+        return false;
+    };
+    let Some((symbols, pc)) = session.symbols_at(thread, caller).zip(thread.history.pc(caller)) else {
+        return false;
+    };
+    let module = module_of(caller);
+    let frames = symbols.frames_at(pc);
+    let frame = frames.first();
+    let location = frame.and_then(|frame| frame.location.as_ref());
+    let origin = CodeOrigin {
+        function: frame.map(|frame| &*frame.function),
+        file: location.map(|location| &*location.file),
+        module: module.as_deref(),
+    };
+    module.is_some() && module == module_of(place.call.index) && origin.library().is_some()
 }
 
 /// The events of one address.

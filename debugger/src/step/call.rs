@@ -9,7 +9,7 @@ use backtrail_pt::Avma;
 impl Steps<'_> {
     /// Leaves frame `number`, and the library frames around it.
     ///
-    /// Without a frame of own code around it, own code has no later, or earlier, part here.
+    /// Without a frame of own code around it, only the frame itself is left.
     pub(super) fn finish(&self, direction: Direction, from: u64, number: usize) -> Result<Option<u64>> {
         let Some(frame) = self.frame_at(direction, from, number) else {
             return Ok(None);
@@ -22,10 +22,7 @@ impl Steps<'_> {
         loop {
             let Some(around) = self.frame_around(frame) else {
                 self.lines.needs_beginning(frame.key.call)?;
-                return match self.is_library(selected) {
-                    true => self.leave(selected.key, direction, from),
-                    false => Ok(None),
-                };
+                return self.leave(selected.key, direction, from);
             };
             if !self.is_library(around) {
                 return self.leave(frame.key, direction, from);

@@ -55,6 +55,30 @@ fn is_own(navigator: &Navigator, index: u64) -> bool {
     origin.library().is_none()
 }
 
+/// Returns whether an instruction is in a function, or in code inlined into the function.
+fn has_function(navigator: &Navigator, index: u64, name: &str) -> bool {
+    let thread = navigator.thread().unwrap();
+    let symbols = navigator.session().symbols_at(thread, index).unwrap();
+    let frames = symbols.frames_at(thread.history.pc(index).unwrap());
+    frames.iter().any(|frame| &*frame.function == name)
+}
+
+/// Returns whether an instruction is in a function of own code. Library code may be inlined there.
+fn is_below_own(navigator: &Navigator, index: u64) -> bool {
+    let thread = navigator.thread().unwrap();
+    let symbols = navigator.session().symbols_at(thread, index).unwrap();
+    let pc = thread.history.pc(index).unwrap();
+    symbols.frames_at(pc).iter().any(|frame| {
+        let location = frame.location.as_ref();
+        let origin = CodeOrigin {
+            function: Some(&*frame.function),
+            file: location.map(|location| &*location.file),
+            module: symbols.module_at(pc).map(|module| &*module.name),
+        };
+        origin.library().is_none()
+    })
+}
+
 /// Returns all line starts of own code.
 fn own_starts(navigator: &Navigator) -> Vec<u64> {
     let starts = navigator.with_steps(&Watch::none(), |steps| {
@@ -179,9 +203,13 @@ fn every_step_ends_in_own_code() {
             }
         }
         for from in own_starts(&navigator) {
+            // Nothing of the program is around its first function.
+            if has_function(&navigator, from, "main") {
+                continue;
+            }
             for direction in [Direction::Forward, Direction::Backward] {
                 if let Some(at) = moved(&mut navigator, &Motion::Finish, direction, from) {
-                    assert!(is_own(&navigator, at), "finish {direction:?} {from}: {at}");
+                    assert!(is_below_own(&navigator, at), "finish {direction:?} {from}: {at}");
                 }
             }
         }
@@ -256,34 +284,6 @@ fn library_code_stops_where_it_is_asked_for() {
         "{text}"
     );
     assert!(text.contains("just-my-code: off"), "{text}");
-}
-
-#[test]
-fn up_and_down_select_frames_of_own_code() {
-    let answers = plain().results(&[
-        &at("in lambda"),
-        "up",
-        "up",
-        "down",
-        "down",
-        "set just-my-code off",
-        "up",
-    ]);
-    let functions: Vec<&str> = answers
-        .iter()
-        .filter_map(|answer| answer["frame"]["function"].as_str())
-        .collect();
-    assert!(functions[0].starts_with("sorted("), "{functions:?}");
-    assert_eq!(functions[1], "main");
-    assert_eq!(functions[2], functions[0]);
-    assert!(
-        functions[3].contains("lambda") || functions[3].contains("operator()"),
-        "{functions:?}"
-    );
-    assert!(functions[4].contains("__gnu_cxx"), "{functions:?}");
-    let answers = plain().answers(&[&at("last"), "up"]);
-    let error = answers[1]["error"].as_str().unwrap();
-    assert!(error.contains("no more of your code"), "{error}");
 }
 
 #[test]

@@ -212,7 +212,7 @@ pub(super) static TELLING: &[Command] = &[
         aliases: &[],
         args: "on|off",
         group: Group::Session,
-        help: "Makes steps, `finish` and `up` pass over library code, or not.",
+        help: "Makes steps and `finish` pass over library code, or not.",
         completion: Completion::None,
         repeats: false,
         run: settings::just_my_code,

@@ -30,7 +30,7 @@ pub(super) static LOOKING: &[Command] = &[
         aliases: &[],
         args: "[N]",
         group: Group::Looking,
-        help: "Selects the calling frame of your code, or the Nth of them.",
+        help: "Selects the calling frame, or the Nth caller.",
         completion: Completion::None,
         repeats: true,
         run: stack::up,

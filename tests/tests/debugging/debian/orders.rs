@@ -17,6 +17,7 @@ pub fn crash() -> &'static Crash {
 
 /// From the panic to the canceled order that moved another order.
 pub const WALK: &[Step] = &[
+    ("set just-my-code off", &["stop in library code"]),
     (
         "crash",
         &[

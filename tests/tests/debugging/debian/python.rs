@@ -32,8 +32,8 @@ pub const WALK: &[Step] = &[
     ("set scheduler-locking off", &["any thread"]),
     ("skip file no_such_file.c", &["Skip 1: file no_such_file.c"]),
     ("info skip", &["Skip 1: "]),
-    ("set just-my-code on", &["pass over library code"]),
-    ("show just-my-code", &["just-my-code: on"]),
+    ("set just-my-code off", &["stop in library code"]),
+    ("show just-my-code", &["just-my-code: off"]),
     (
         "crash full",
         &[

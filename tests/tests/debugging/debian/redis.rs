@@ -43,7 +43,7 @@ pub fn recorded(server: &Path) -> Crash {
     let socket = folder.path().join("socket");
     let recorder = command()
         .unwrap()
-        .args(["record", "--full", "-o"])
+        .args(["record", "--exit-zero", "--full", "-o"])
         .arg(&bundle.path)
         .arg("--")
         .arg(server)

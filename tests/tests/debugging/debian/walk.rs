@@ -70,11 +70,11 @@ impl Crash {
     /// `from`.
     #[track_caller]
     pub fn comes_back(&self, from: &str, back: &str, forth: &str, count: usize) {
-        let mut commands = vec![from];
+        let mut commands = vec!["set just-my-code off", from];
         commands.extend(std::iter::repeat_n(back, count));
         commands.extend(std::iter::repeat_n(forth, count));
         let answers = self.ask(&commands);
-        let positions: Vec<&str> = answers
+        let positions: Vec<&str> = answers[1..]
             .iter()
             .map(|stop| stop["place"]["position"].as_str().unwrap())
             .collect();
@@ -91,7 +91,8 @@ impl Crash {
     pub fn comes_back_over_calls(&self, callee: &str) {
         let last = format!("last {callee}");
         // The call is in the middle of its line.
-        let line = &self.ask(&[&last, "reverse-finish", "reverse-next"])[2];
+        let moves = ["set just-my-code off", &last, "reverse-finish", "reverse-next"];
+        let line = &self.ask(&moves)[3];
         let position = line["place"]["position"].as_str().unwrap();
         self.comes_back(&format!("goto {position}"), "reverse-next", "next", 10);
     }
