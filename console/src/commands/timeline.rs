@@ -2,7 +2,8 @@
 
 use super::{Context, find, goto};
 use crate::output::{
-    CallSpan, CallsRow, CrashMoment, MomentView, Output, SignalView, SpanView, ThreadRow, TimelineView, label,
+    CallSpan, CallsRow, CrashMoment, MomentView, Output, SignalView, SpanView, ThreadRow, TimelineView,
+    label, label_width,
 };
 use backtrail_debugger::calls::Calls;
 use backtrail_debugger::functions::{self, FunctionEntries};
@@ -85,8 +86,8 @@ pub(super) fn timeline(context: &mut Context<'_>, arguments: &str) -> Result<Out
             .threads()
             .iter()
             .map(|thread| label(thread.tid.0, thread.name.as_deref(), thread.tid == current.tid));
-        let longest = labels.map(|label| label.chars().count()).max().unwrap_or(0);
-        let room = navigator.width.saturating_sub(longest + 1);
+        let width = label_width(labels, parsed.function.as_deref());
+        let room = navigator.width.saturating_sub(width + 1);
         room.clamp(MIN_COLUMNS, MAX_COLUMNS)
     });
     let builder = TimelineBuilder {

@@ -32,10 +32,10 @@ pub use ptwrites::PtwriteView;
 pub use skips::SkipView;
 pub use text::{Paint, Text};
 pub use thread_apply::ThreadAnswer;
-pub(crate) use timeline::label;
 pub use timeline::{
     CallSpan, CallsRow, CrashMoment, MomentView, SignalView, SpanView, ThreadRow, TimelineView,
 };
+pub(crate) use timeline::{label, label_width};
 pub use values::{MemoryLine, NamedValue};
 pub use visible::{is_invisible, unlinked, visible, visible_lines, write_json};
 

@@ -177,10 +177,34 @@ pub(crate) fn label(thread: u32, name: Option<&str>, current: bool) -> String {
         Some(name) => format!("{arrow} {thread} \"{name}\""),
         None => format!("{arrow} {thread}"),
     };
-    match label.chars().count() <= LABEL {
-        true => label,
-        false => label.chars().take(LABEL - 1).chain(['…']).collect(),
+    shortened(&label, LABEL)
+}
+
+/// Cuts a text at `most` characters, and shows the cut as an ellipsis.
+fn shortened(text: &str, most: usize) -> String {
+    match text.chars().count() <= most {
+        true => text.to_owned(),
+        false => text.chars().take(most - 1).chain(['…']).collect(),
     }
+}
+
+/// The lines below a thread begin with so many blanks.
+const INDENT: usize = 4;
+
+/// Returns the name of the functions whose calls are shown, as it stands below a thread.
+fn calls_label(function: &str) -> String {
+    shortened(function, LABEL - INDENT)
+}
+
+/// Returns the width of the column of labels: of the threads, and of the functions whose calls
+/// are shown.
+pub(crate) fn label_width(labels: impl Iterator<Item = String>, function: Option<&str>) -> usize {
+    let below = function.map_or(0, |function| INDENT + calls_label(function).chars().count());
+    labels
+        .map(|label| label.chars().count())
+        .max()
+        .unwrap_or(0)
+        .max(below)
 }
 
 impl ThreadRow {
@@ -211,7 +235,7 @@ impl ThreadRow {
         if let Some(calls) = &self.calls {
             below(
                 width,
-                function.unwrap_or(""),
+                &function.map(calls_label).unwrap_or_default(),
                 &presence(&calls.columns, '▔', '·'),
                 to,
             );
@@ -224,19 +248,18 @@ fn below(width: usize, label: &str, marks: &[char], to: &mut Text) {
     if marks.iter().all(|&mark| mark == ' ') {
         return;
     }
-    let label: String = label.chars().take(width.saturating_sub(4)).collect();
     let marks: String = marks.iter().collect();
-    let label = to.paint(
-        Paint::Function,
-        format!("    {label:<rest$}", rest = width.saturating_sub(4)),
-    );
+    let label = format!("{:INDENT$}{label}", "");
+    let label = to.paint(Paint::Function, format!("{label:<width$}"));
     to.line(format!("{label} {marks}"));
 }
 
 impl TimelineView {
     pub(super) fn render(&self, to: &mut Text) {
-        let width = self.threads.iter().map(|row| row.label().chars().count());
-        let width = width.max().unwrap_or(0);
+        let width = label_width(
+            self.threads.iter().map(ThreadRow::label),
+            self.function.as_deref(),
+        );
         for row in &self.threads {
             row.render(width, self.function.as_deref(), to);
         }

@@ -117,6 +117,25 @@ Calls without time stamps, not shown: 1.
 }
 
 #[test]
+fn long_function_names_widen_the_labels() {
+    let mut timeline = view();
+    timeline.threads.truncate(1);
+    let second = |timeline: &TimelineView| {
+        let mut text = Text::plain();
+        timeline.render(&mut text);
+        let text = text.into_string();
+        text.lines().nth(2).unwrap().to_owned()
+    };
+    timeline.function = Some("wait_for_disk".to_owned());
+    assert_eq!(
+        second(&timeline).trim_end(),
+        "    wait_for_disk    ▔▔            ·····"
+    );
+    timeline.function = Some("wait_for_disk_with_a_long_name".to_owned());
+    assert!(second(&timeline).starts_with("    wait_for_disk_with_a_…    ▔▔"));
+}
+
+#[test]
 fn json_has_spans_and_no_drawing() {
     let json = serde_json::to_value(view()).unwrap();
     let row = &json["threads"][0];
