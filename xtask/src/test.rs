@@ -1,10 +1,12 @@
 //! `cargo xtask test`: everything that must hold before a change goes in.
 
 mod programs;
+mod repeat;
 mod steps;
 mod unchanged;
 
 use crate::{Failure, bpf, deps, dist, guard, packages, portable, readers, shell, tidy, vm, vscode};
+use repeat::Repeated;
 use std::collections::BTreeMap;
 use std::path::Path;
 use steps::Steps;
@@ -148,10 +150,14 @@ fn all(options: Options, steps: &mut Steps) -> Result<(), Failure> {
         .iter()
         .map(|(inputs, program)| (program.name.clone(), *inputs))
         .collect();
-    let changed = changed.into_iter().map(|(_, program)| program);
-    let ended = steps.step("run tests", || {
-        run_programs(changed.collect(), extent, &variables)
+    let changed: Vec<_> = changed.into_iter().map(|(_, program)| program).collect();
+    let mut ended = steps.step("run tests", || run_programs(changed.clone(), extent, &variables))?;
+    let Repeated { flaky } = steps.step("repeat failed tests", || {
+        repeat::repeat(&mut ended, &changed, &variables)
     })?;
+    for test in flaky {
+        println!("FLAKY: {test} failed beside other tests and passed alone");
+    }
     for program in &ended {
         steps.add(&format!("  {}", program.name), program.time);
         if let Some(inputs) = hashes.get(&program.name) {

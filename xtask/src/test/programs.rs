@@ -31,6 +31,8 @@ pub struct Ended {
     pub name: String,
     /// Whether all of its tests passed.
     pub passed: bool,
+    /// The tests that failed; empty if it did not end by itself.
+    pub failed: Vec<String>,
     /// How long it ran.
     pub time: Duration,
 }
@@ -113,6 +115,17 @@ impl TestProgram {
         self.program.iter().chain(&self.others).map(PathBuf::as_path)
     }
 
+    /// A test program of a file alone.
+    #[cfg(test)]
+    pub fn of_file(name: &str, program: &Path) -> Self {
+        Self {
+            name: name.to_owned(),
+            program: Some(program.into()),
+            folder: "/".into(),
+            others: Vec::new(),
+        }
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = match &self.program {
             Some(program) => Command::new(program),
@@ -155,7 +168,16 @@ pub fn run(
                 let _printing = printing.lock().unwrap_or_else(PoisonError::into_inner);
                 println!("     Running {name} ({:.1} s)\n{said}", time.as_secs_f64());
             }
-            let one = Ended { name, passed, time };
+            let failed = match passed {
+                true => Vec::new(),
+                false => failed_tests(&said),
+            };
+            let one = Ended {
+                name,
+                passed,
+                failed,
+                time,
+            };
             ended.lock().unwrap_or_else(PoisonError::into_inner).push(one);
         }
     };
@@ -198,9 +220,28 @@ fn run_one(
     Ok((status.success(), text))
 }
 
+/// Returns the failed tests that a test program named in its list at the end of its output.
+fn failed_tests(output: &str) -> Vec<String> {
+    let Some((_, list)) = output.rsplit_once("\nfailures:\n") else {
+        return Vec::new();
+    };
+    let names = list.lines().map_while(|line| line.strip_prefix("    "));
+    names.map(str::to_owned).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const OUTPUT: &str = "running 3 tests\ntest a::b ... FAILED\n\nfailures:\n\n---- a::b stdout ----\n\
+        it said failures:\n\n\nfailures:\n    a::b\n    c\n\ntest result: FAILED. 1 passed\n";
+
+    #[test]
+    fn failed_tests_are_those_of_the_last_list() {
+        assert_eq!(failed_tests(OUTPUT), ["a::b", "c"]);
+        assert!(failed_tests("test result: ok. 3 passed\n").is_empty());
+        assert!(failed_tests("killed").is_empty());
+    }
 
     #[test]
     fn test_programs_are_found_among_messages() {
@@ -236,12 +277,7 @@ mod tests {
 
     #[test]
     fn failures_and_passes_are_distinguished() {
-        let program = |name: &str, program: &str| TestProgram {
-            name: name.to_owned(),
-            program: Some(program.into()),
-            folder: "/".into(),
-            others: Vec::new(),
-        };
+        let program = |name, program: &str| TestProgram::of_file(name, Path::new(program));
         let programs = vec![program("x/good", "/bin/true"), program("x/bad", "/bin/false")];
         let mut ended = run(programs, &["x/bad"], &[], &[]).unwrap();
         ended.sort_by(|one, other| one.name.cmp(&other.name));
