@@ -54,10 +54,15 @@ fn functions(navigator: &Navigator, word: &str) -> BTreeSet<String> {
         return BTreeSet::new();
     };
     let found = process.functions_in_all(|symbols| symbols.functions_matching(&pattern));
-    found
-        .into_iter()
-        .map(|function| function.name.to_string())
-        .collect()
+    let mut names: BTreeSet<String> = found.iter().map(|function| function.name.to_string()).collect();
+    // Without a word, these would be most of the names.
+    if !word.is_empty() {
+        for epoch in process.epochs() {
+            let copies = epoch.symbols.inlined_copies_matching(&pattern).into_iter();
+            names.extend(copies.map(|copy| copy.name.to_string()));
+        }
+    }
+    names
 }
 
 fn locations(navigator: &Navigator, word: &str) -> Vec<String> {

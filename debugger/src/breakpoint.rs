@@ -8,6 +8,7 @@ mod scan;
 pub use condition::{Condition, HeapHit, Hit, Truth};
 pub use hits::Hits;
 pub use log::{Log, Logged, Message};
+pub(crate) use scan::Scan;
 
 use crate::error::{Error, Result};
 use crate::lines::LineStarts;

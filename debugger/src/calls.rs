@@ -1,7 +1,8 @@
 //! Queries over the call forest: the call tree, callers, calls of a function.
 
 use crate::error::{Error, Result};
-use crate::functions::FunctionEntries;
+use crate::functions::{FunctionCode, FunctionEntries};
+use crate::inlined;
 use crate::latency::{CallTimer, Unit};
 use crate::session::{Session, Thread};
 use crate::source;
@@ -69,6 +70,9 @@ pub struct Caller {
     /// The last of the calls.
     pub last: String,
 }
+
+/// The function, file and line of a call.
+type CallerLine = (Option<String>, Option<String>, Option<u32>);
 
 /// Answers about the calls of one thread.
 pub struct Calls<'a> {
@@ -248,17 +252,45 @@ impl<'a> Calls<'a> {
         Ok(Cow::Owned(calls))
     }
 
-    /// Returns the callers of the functions with these entries, by calling line, the most frequent
+    /// Returns the lines that inlined functions were called from: the number of executions, and the
+    /// first and last of them.
+    fn inlining_lines(
+        &self,
+        code: &FunctionCode,
+        watch: &Watch<'_>,
+    ) -> Result<BTreeMap<CallerLine, (u64, u64, u64)>> {
+        let mut lines = BTreeMap::new();
+        for execution in inlined::executions(self.session, self.thread, &code.copies, watch)? {
+            let symbols = self.session.symbols_at(self.thread, execution.first);
+            let pc = self.thread.history.pc(execution.first);
+            let frames = symbols.zip(pc).map(|(symbols, pc)| symbols.frames_at(pc));
+            let frames = frames.unwrap_or_default().into_iter();
+            let mut around =
+                frames.skip_while(|frame| !frame.inlined || frame.function != execution.function);
+            let caller = around.nth(1);
+            let location = caller.as_ref().and_then(|frame| frame.location.clone());
+            let line = (
+                caller.map(|frame| frame.function.to_string()),
+                location.as_ref().map(|location| location.file.to_string()),
+                location.map(|location| location.line),
+            );
+            let known = lines.entry(line).or_insert((0, execution.first, execution.first));
+            *known = (known.0 + 1, known.1, execution.first);
+        }
+        Ok(lines)
+    }
+
+    /// Returns the callers of functions, by calling line, the most frequent
     /// first.
     ///
     /// # Errors
     ///
-    /// When canceled.
-    pub fn callers(&self, entries: &FunctionEntries, watch: &Watch<'_>) -> Result<Vec<Caller>> {
+    /// If the beginning of the history is not decoded yet; when canceled.
+    pub fn callers(&self, code: &FunctionCode, watch: &Watch<'_>) -> Result<Vec<Caller>> {
         // By address and period.
         let mut sites: BTreeMap<(Option<Avma>, usize), (u64, u64, u64)> = BTreeMap::new();
         let process = self.session.process(self.thread);
-        let of_function = self.of(entries, watch)?;
+        let of_function = self.of(&code.entries, watch)?;
         for (number, &id) in of_function.iter().enumerate() {
             if number % OFTEN == 0 {
                 watch.report(Stage::Measure, number as u64, of_function.len() as u64)?;
@@ -275,8 +307,7 @@ impl<'a> Calls<'a> {
             known.2 = index;
         }
         // A line may have several calls of it.
-        type CallerLine = (Option<String>, Option<String>, Option<u32>);
-        let mut lines: BTreeMap<CallerLine, (u64, u64, u64)> = BTreeMap::new();
+        let mut lines = self.inlining_lines(code, watch)?;
         for ((pc, epoch), (count, first, last)) in sites {
             let epoch = process.and_then(|process| process.epochs().get(epoch));
             let frames = pc

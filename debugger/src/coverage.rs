@@ -2,8 +2,8 @@
 //!
 //! The count of a line is the largest execution count of the instructions at which the line starts
 //! as a statement. If none of these ran, the largest count of its other instructions is used. In a
-//! loop, the count of a line is the number of iterations. Instructions in gaps are unknown and not
-//! counted.
+//! loop, the count of a line is the number of iterations. The counts of a line in several functions
+//! or inlined copies are added. Instructions in gaps are unknown and not counted.
 
 use crate::error::{Error, Result};
 use crate::session::Process;
@@ -20,6 +20,8 @@ pub struct LineCount {
     pub count: u64,
     /// The instructions whose executions were counted.
     pub starts: Vec<Avma>,
+    /// The period of the process's modules and the count of each of these.
+    counts: Vec<(usize, u64)>,
     /// Whether execution entered the line at one of its starts.
     at_start: bool,
 }
@@ -61,14 +63,22 @@ impl Coverage {
                 .and_then(|epoch| epoch.symbols.line_at(at));
             if let Some(row) = row.filter(|row| row.line != 0 && !row.file.is_empty()) {
                 let at_start = row.is_stmt && row.range.start == at;
-                coverage.add(row.file, row.line, at, count, at_start);
+                coverage.add(row.file, row.line, (epoch, at), count, at_start);
+            }
+        }
+        for line in coverage.files.values_mut().flat_map(BTreeMap::values_mut) {
+            if watch.is_canceled() {
+                return Err(Error::Canceled);
+            }
+            if line.at_start && line.starts.len() > 1 {
+                line.count = line.count_of_copies(process);
             }
         }
         coverage.executions = executions;
         Ok(coverage)
     }
 
-    fn add(&mut self, file: Arc<str>, line: u32, at: Avma, count: u64, at_start: bool) {
+    fn add(&mut self, file: Arc<str>, line: u32, (epoch, at): (usize, Avma), count: u64, at_start: bool) {
         let known = self.files.entry(file).or_default().entry(line).or_default();
         if at_start && !known.at_start {
             *known = LineCount {
@@ -79,6 +89,7 @@ impl Coverage {
         if at_start == known.at_start {
             known.count = known.count.max(count);
             known.starts.push(at);
+            known.counts.push((epoch, count));
         }
     }
 
@@ -130,6 +141,21 @@ pub fn counts(
     (first..).take(lines).map(count).collect()
 }
 
+impl LineCount {
+    /// Returns the sum over all functions and inlined copies of the largest count in each.
+    fn count_of_copies(&self, process: &Process) -> u64 {
+        let mut copies: BTreeMap<(usize, Option<Avma>), u64> = BTreeMap::new();
+        for (&at, &(epoch, count)) in self.starts.iter().zip(&self.counts) {
+            let symbols = process.epochs().get(epoch).map(|epoch| &epoch.symbols);
+            let frames = symbols.map(|symbols| symbols.frames_at(at)).unwrap_or_default();
+            let copy = frames.first().map(|frame| frame.entry);
+            let largest = copies.entry((epoch, copy)).or_default();
+            *largest = count.max(*largest);
+        }
+        copies.values().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,11 +164,11 @@ mod tests {
     fn a_line_counts_by_its_starts_where_it_has_run_from_one() {
         let mut coverage = Coverage::default();
         let file: Arc<str> = "a.c".into();
-        coverage.add(Arc::clone(&file), 3, Avma(0x12), 90, false);
+        coverage.add(Arc::clone(&file), 3, (0, Avma(0x12)), 90, false);
         assert_eq!(coverage.count("a.c", 3), Some(90));
-        coverage.add(Arc::clone(&file), 3, Avma(0x10), 7, true);
-        coverage.add(Arc::clone(&file), 3, Avma(0x14), 95, false);
-        coverage.add(Arc::clone(&file), 3, Avma(0x20), 9, true);
+        coverage.add(Arc::clone(&file), 3, (0, Avma(0x10)), 7, true);
+        coverage.add(Arc::clone(&file), 3, (0, Avma(0x14)), 95, false);
+        coverage.add(Arc::clone(&file), 3, (0, Avma(0x20)), 9, true);
         assert_eq!(coverage.count("a.c", 3), Some(9));
         let starts = &coverage.files[&file][&3].starts;
         assert_eq!(*starts, [Avma(0x10), Avma(0x20)]);

@@ -1,11 +1,14 @@
 //! Functions as they are typed: a name, or `/REGEX/`.
 
 use crate::error::{Error, Result};
+use crate::lines::CopyCode;
 use crate::session::Process;
+use backtrail_decoder::PcSet;
 use backtrail_pt::Avma;
 use backtrail_symbolizer::{Function, Symbolizer};
 use regex::Regex;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The entries of functions, each with the number of the period in which its module was mapped
 /// ([`Process::epochs`]).
@@ -22,6 +25,62 @@ impl FunctionEntries {
     /// The entries, ascending.
     pub fn addresses(&self) -> impl Iterator<Item = Avma> {
         self.0.iter().map(|(entry, _)| *entry)
+    }
+}
+
+/// An inlined copy of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InlinedFunction {
+    /// The function.
+    pub name: Arc<str>,
+    /// The copy.
+    pub copy: CopyCode,
+    /// The number of the period in which its module was mapped.
+    pub epoch: usize,
+}
+
+/// The code of functions: that which is called, and that which is inlined.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FunctionCode {
+    /// The functions that are called.
+    pub entries: FunctionEntries,
+    /// The inlined copies.
+    pub copies: Vec<InlinedFunction>,
+}
+
+/// Returns the code of the functions that a text means in a process. A regular expression means
+/// the functions that are called.
+///
+/// # Errors
+///
+/// If there is none.
+pub fn code(process: &Process, text: &str) -> Result<FunctionCode> {
+    let mut code = FunctionCode::default();
+    for (number, epoch) in process.epochs().iter().enumerate() {
+        let named = named(&epoch.symbols, text)?.into_iter();
+        code.entries
+            .0
+            .extend(named.map(|function| (function.entry, number)));
+        let copies = match between_slashes(text) {
+            // These could be most of the program's code.
+            Some(_) => Vec::new(),
+            None => epoch.symbols.inlined_copies_named(text),
+        };
+        code.copies.extend(copies.into_iter().map(|copy| InlinedFunction {
+            name: copy.name,
+            copy: CopyCode {
+                code: PcSet::from_ranges(copy.ranges),
+                begin: copy.begin,
+            },
+            epoch: number,
+        }));
+    }
+    match code.entries.0.is_empty() && code.copies.is_empty() {
+        true => Err(Error::NoSymbol {
+            name: text.to_owned(),
+            modules: process.describe_modules(),
+        }),
+        false => Ok(code),
     }
 }
 

@@ -17,20 +17,28 @@ pub use percentiles::Percentiles;
 
 use crate::calls::Calls;
 use crate::error::Result;
-use crate::functions::FunctionEntries;
+use crate::functions::FunctionCode;
+use crate::inlined;
 use crate::session::{Session, Thread};
 use backtrail_decoder::{CallId, Stage, Watch};
 use backtrail_pt::Tid;
 use call_timer::IntervalUnion;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A call and its length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
     /// The thread that made it.
     pub tid: Tid,
-    /// The call.
+    /// The call; of an inlined function, the call that executed it.
     pub call: CallId,
+    /// The inlined function; `None`: the function of the call.
+    pub inlined: Option<Arc<str>>,
+    /// Its first instruction.
+    pub first: u64,
+    /// After its last instruction.
+    pub end: u64,
     /// The length.
     pub span: Span,
     /// The number of its instructions.
@@ -46,6 +54,8 @@ pub struct Latencies {
     pub measured: Vec<Measured>,
     /// The number of calls without a length, by reason.
     pub unmeasured: BTreeMap<Unmeasured, u64>,
+    /// The number of executions of inlined code that may continue an earlier one.
+    pub rests: u64,
     /// The time of all together. A call inside of another is in the other's.
     pub total: Span,
     /// The parts of the time.
@@ -56,7 +66,7 @@ pub struct Latencies {
 const OFTEN: usize = 1024;
 
 impl Latencies {
-    /// Measures the calls of the functions with these entries, in all of the threads.
+    /// Measures the calls of functions, in all of the threads.
     ///
     /// # Errors
     ///
@@ -64,7 +74,7 @@ impl Latencies {
     pub fn of<'a>(
         session: &Session,
         threads: impl IntoIterator<Item = &'a Thread>,
-        entries: &FunctionEntries,
+        code: &FunctionCode,
         unit: Unit,
         watch: &Watch<'_>,
     ) -> Result<Self> {
@@ -72,13 +82,14 @@ impl Latencies {
             unit,
             measured: Vec::new(),
             unmeasured: BTreeMap::new(),
+            rests: 0,
             total: Span::default(),
             split: Split::default(),
         };
         for thread in threads {
             thread.needs_beginning()?;
             if !thread.history.is_empty() {
-                latencies.add(session, thread, entries, watch)?;
+                latencies.add(session, thread, code, watch)?;
             }
         }
         let Self { total, split, .. } = &mut latencies;
@@ -92,19 +103,32 @@ impl Latencies {
         &mut self,
         session: &Session,
         thread: &Thread,
-        entries: &FunctionEntries,
+        code: &FunctionCode,
         watch: &Watch<'_>,
     ) -> Result<()> {
         let calls = Calls::new(session, thread, watch)?;
         let call_timer = CallTimer::new(thread, calls.forest(), self.unit, session.times());
         let mut outermost_until = 0;
         let mut covered = IntervalUnion::within(0, u64::MAX);
-        let of_function = calls.of(entries, watch)?;
-        for (number, &call) in of_function.iter().enumerate() {
+        let of_function = calls.of(&code.entries, watch)?;
+        let called = of_function.iter().map(|&id| {
+            let call = calls.forest().call(id);
+            (call.first, call.end, id, None)
+        });
+        let inlined = inlined::executions(session, thread, &code.copies, watch)?;
+        let possible = inlined.iter().filter(|execution| !execution.is_certain);
+        self.rests = self.rests.saturating_add(possible.count() as u64);
+        let inlined = inlined.into_iter();
+        let inlined = inlined.map(|found| (found.first, found.end, found.call, Some(found.function)));
+        let mut all: Vec<_> = called.chain(inlined).collect();
+        all.sort_by_key(|&(first, end, ..)| (first, std::cmp::Reverse(end)));
+        let number_of_all = all.len() as u64;
+        for (number, (first, end, call, inlined)) in all.into_iter().enumerate() {
             if number % OFTEN == 0 {
-                watch.report(Stage::Measure, number as u64, of_function.len() as u64)?;
+                watch.report(Stage::Measure, number as u64, number_of_all)?;
             }
-            let stretch = match call_timer.stretch(call) {
+            let is_inlined = inlined.is_some();
+            let stretch = match call_timer.stretch_within(call, first, end) {
                 Ok(stretch) => stretch,
                 Err(why) => {
                     *self.unmeasured.entry(why).or_default() += 1;
@@ -112,20 +136,26 @@ impl Latencies {
                 }
             };
             let span = stretch.span();
-            let bounds = calls.forest().call(call);
             self.measured.push(Measured {
                 tid: thread.tid,
                 call,
+                inlined,
+                first,
+                end,
                 span,
-                instructions: bounds.end.saturating_sub(bounds.first),
+                instructions: end.saturating_sub(first),
             });
-            if bounds.first < outermost_until {
+            if first < outermost_until {
                 continue;
             }
-            outermost_until = bounds.end;
+            outermost_until = end;
             covered.add(stretch.widest());
             self.total.least = self.total.least.saturating_add(span.least);
-            if let Ok(split) = call_timer.split(call) {
+            let split = match is_inlined {
+                true => call_timer.split_within(call, first, end),
+                false => call_timer.split(call),
+            };
+            if let Ok(split) = split {
                 self.split = self.split.and(split);
             }
         }
@@ -154,7 +184,7 @@ impl Latencies {
         self.sort_by_length();
         let calls = self.measured.len();
         let rank = (calls as f64 * percent.clamp(0.0, 100.0) / 100.0).ceil() as usize;
-        self.measured.get(calls.checked_sub(rank.max(1))?).copied()
+        self.measured.into_iter().nth(calls.checked_sub(rank.max(1))?)
     }
 
     /// The calls that took longest, the longest first.

@@ -22,6 +22,7 @@ pub mod evaluation;
 pub mod fault;
 pub mod functions;
 pub mod heap;
+pub mod inlined;
 pub mod latency;
 pub mod lines;
 pub mod location;

@@ -2,6 +2,7 @@
 
 use crate::breakpoint::Hits;
 use crate::error::{Error, Result};
+use crate::lines::CopyCode;
 use crate::session::Process;
 use backtrail_decoder::{PcSet, Version};
 use backtrail_pt::Avma;
@@ -118,9 +119,12 @@ fn function(process: &Process, name: &str) -> Result<Resolved> {
         inlined.extend(
             copies
                 .iter()
-                .map(|copy| format!("{} inlined at {}", copy.name, copy.entry)),
+                .map(|copy| format!("{} inlined at {}", copy.name, copy.begin)),
         );
-        let copies = copies.into_iter().map(|copy| PcSet::from_ranges(copy.ranges));
+        let copies = copies.into_iter().map(|copy| CopyCode {
+            code: PcSet::from_ranges(copy.ranges),
+            begin: copy.begin,
+        });
         let here = Hits {
             addresses: starts.into_iter().collect(),
             copies: copies.collect(),

@@ -162,6 +162,15 @@ impl SymbolFile {
             .with_dependent(|_, tables| tables.inlined_copies_named(name))
     }
 
+    /// Returns the inlined copies of the functions whose demangled name matches `pattern`.
+    ///
+    /// The first call reads the DWARF of every unit.
+    #[must_use]
+    pub fn inlined_copies_matching(&self, pattern: &regex::Regex) -> Vec<InlinedCopy> {
+        self.cell
+            .with_dependent(|_, tables| tables.inlined_copies_matching(pattern))
+    }
+
     /// Returns where the code of `line` begins, once for each function and inlined copy with such
     /// code.
     ///

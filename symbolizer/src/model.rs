@@ -151,8 +151,13 @@ pub struct InlinedCopy<A = Svma> {
     pub name: Arc<str>,
     /// The lowest address of the copy.
     pub entry: A,
+    /// The address at which the copy begins to run: `DW_AT_entry_pc`, or else the start of the
+    /// first part. The compiler may have moved instructions before it.
+    pub begin: A,
     /// The code of the copy.
     pub ranges: Vec<Range<A>>,
+    /// The function's declaration in source code.
+    pub declared: Option<Declaration>,
 }
 
 /// Converts a result from a module's stated addresses to the actual addresses of a process.
@@ -228,6 +233,8 @@ impl ToAvma for InlinedCopy {
         InlinedCopy {
             name: self.name,
             entry: self.entry.to_avma(bias),
+            begin: self.begin.to_avma(bias),
+            declared: self.declared,
             ranges: self
                 .ranges
                 .into_iter()

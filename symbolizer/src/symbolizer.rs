@@ -169,6 +169,13 @@ impl Symbolizer {
         self.in_every_file(|file| file.inlined_copies_named(name), |copy| copy.entry)
     }
 
+    /// Returns the matching inlined copies in all modules; see
+    /// [`SymbolFile::inlined_copies_matching`].
+    #[must_use]
+    pub fn inlined_copies_matching(&self, pattern: &regex::Regex) -> Vec<InlinedCopy<Avma>> {
+        self.in_every_file(|file| file.inlined_copies_matching(pattern), |copy| copy.entry)
+    }
+
     /// Returns the matching functions in all modules; see [`SymbolFile::functions_matching`].
     #[must_use]
     pub fn functions_matching(&self, pattern: &regex::Regex) -> Vec<Function<Avma>> {

@@ -273,18 +273,12 @@ impl<'d> Tables<'d> {
         let Some(debug) = self.debug() else {
             return Vec::new();
         };
-        let copies = debug.inlined_named(name).into_iter();
-        let copy = |(name, ranges): (&crate::dwarf::ResolvedName, &[Range<u64>])| {
-            Some(InlinedCopy {
-                name: name.name.readable.clone(),
-                entry: Svma(ranges.iter().map(|range| range.start).min()?),
-                ranges: ranges
-                    .iter()
-                    .map(|range| Svma(range.start)..Svma(range.end))
-                    .collect(),
-            })
-        };
-        copies.filter_map(copy).collect()
+        inlined_copies(debug.inlined_named(name))
+    }
+
+    pub fn inlined_copies_matching(&self, pattern: &regex::Regex) -> Vec<InlinedCopy> {
+        let debug = self.debug();
+        debug.map_or_else(Vec::new, |debug| inlined_copies(debug.inlined_matching(pattern)))
     }
 
     pub fn addresses_of_line(&self, file: &str, line: u32) -> Vec<LineMatch> {
@@ -408,4 +402,21 @@ impl<'d> Tables<'d> {
             .into_iter()
             .collect()
     }
+}
+
+fn inlined_copies(found: Vec<crate::dwarf::InlinedCode<'_>>) -> Vec<InlinedCopy> {
+    let copy = |code: crate::dwarf::InlinedCode<'_>| {
+        Some(InlinedCopy {
+            name: code.name.name.readable.clone(),
+            entry: Svma(code.ranges.iter().map(|range| range.start).min()?),
+            begin: Svma(code.start),
+            ranges: code
+                .ranges
+                .iter()
+                .map(|range| Svma(range.start)..Svma(range.end))
+                .collect(),
+            declared: code.name.declared.clone(),
+        })
+    };
+    found.into_iter().filter_map(copy).collect()
 }

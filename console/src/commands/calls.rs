@@ -59,11 +59,11 @@ pub(super) fn calls(context: &mut Context<'_>, arguments: &str) -> Result<Output
 
 pub(super) fn callers(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let navigator = &*context.navigator;
-    let entries = functions::entries(navigator.process()?, arguments)?;
+    let code = functions::code(navigator.process()?, arguments)?;
     let calls = Calls::of_all(navigator.session(), navigator.thread()?, context.watch)?;
     Ok(Output::Callers {
         function: arguments.to_owned(),
-        callers: calls.callers(&entries, context.watch)?,
+        callers: calls.callers(&code, context.watch)?,
     })
 }
 

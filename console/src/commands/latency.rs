@@ -69,6 +69,7 @@ pub(super) fn latency(context: &mut Context<'_>, arguments: &str) -> Result<Outp
         calls: latencies.calls(),
         measured: latencies.measured.len() as u64,
         unmeasured: unmeasured(&latencies.unmeasured),
+        rests: latencies.rests,
         percentiles: Percentiles::of(spans.clone()),
         total: latencies.total,
         split: latencies.split,
@@ -85,16 +86,17 @@ pub(super) fn slowest(context: &mut Context<'_>, arguments: &str) -> Result<Outp
         parsed.instructions,
         context.watch,
     )?;
-    let (unit, calls, unmeasured) = (
+    let (unit, calls, rests, unmeasured) = (
         latencies.unit,
         latencies.calls(),
+        latencies.rests,
         unmeasured(&latencies.unmeasured),
     );
     let session = context.navigator.session();
     let slowest = latencies
         .slowest(count)
         .into_iter()
-        .map(|measured| described(session, measured, context.watch))
+        .map(|measured| described(session, &measured, context.watch))
         .collect::<Result<_>>()?;
     Ok(Output::Slowest(SlowestView {
         function: parsed.function,
@@ -102,6 +104,7 @@ pub(super) fn slowest(context: &mut Context<'_>, arguments: &str) -> Result<Outp
         no_time,
         calls,
         unmeasured,
+        rests,
         slowest,
     }))
 }

@@ -32,8 +32,8 @@ pub fn measure(
     watch: &Watch<'_>,
 ) -> Result<(Latencies, bool)> {
     let session = navigator.session();
-    let entries = functions::entries(navigator.process()?, function)?;
-    let of = |unit| Latencies::of(session, threads(navigator)?, &entries, unit, watch);
+    let code = functions::code(navigator.process()?, function)?;
+    let of = |unit| Latencies::of(session, threads(navigator)?, &code, unit, watch);
     if instructions {
         return Ok((of(Unit::Instructions)?, false));
     }
@@ -50,26 +50,40 @@ pub fn measure(
 /// # Errors
 ///
 /// When canceled.
-pub fn described(session: &Session, measured: Measured, watch: &Watch<'_>) -> Result<SlowCall> {
+pub fn described(session: &Session, measured: &Measured, watch: &Watch<'_>) -> Result<SlowCall> {
     let thread = session.thread(measured.tid)?;
     let forest = session.forest(thread, watch)?;
-    let call = forest.call(measured.call);
-    let symbols = session.symbols_at(thread, call.first);
-    let site = match call.entered {
-        Entered::Call { site } | Entered::TailCall { site } => thread.history.pc(site),
-        _ => None,
+    let symbols = session.symbols_at(thread, measured.first);
+    let frames_at = |pc| symbols.map(|symbols| symbols.frames_at(pc)).unwrap_or_default();
+    let (function, caller) = match &measured.inlined {
+        Some(name) => {
+            let pc = thread.history.pc(measured.first);
+            let frames = pc.map(frames_at).unwrap_or_default().into_iter();
+            let mut around = frames.skip_while(|frame| !frame.inlined || frame.function != *name);
+            (name.to_string(), around.nth(1))
+        }
+        None => {
+            let call = forest.call(measured.call);
+            let site = match call.entered {
+                Entered::Call { site } | Entered::TailCall { site } => thread.history.pc(site),
+                _ => None,
+            };
+            let function = symbols.and_then(|symbols| symbols.function_at(call.function));
+            let caller = site.and_then(|site| frames_at(site).into_iter().next());
+            let name =
+                function.map_or_else(|| call.function.to_string(), |function| function.name.to_string());
+            (name, caller)
+        }
     };
-    let caller = symbols.zip(site).and_then(|(symbols, site)| {
-        let frames = symbols.frames_at(site);
-        frames.into_iter().next()
-    });
-    let function = symbols.and_then(|symbols| symbols.function_at(call.function));
+    let name = thread
+        .name_of(forest, measured.call)
+        .filter(|_| measured.inlined.is_none());
     Ok(SlowCall {
         length: measured.span,
-        instructions: call.end.saturating_sub(call.first),
-        call: thread.name_of(forest, measured.call).map(|name| name.to_string()),
-        position: thread.position(call.first).to_string(),
-        function: function.map_or_else(|| call.function.to_string(), |function| function.name.to_string()),
+        instructions: measured.end.saturating_sub(measured.first),
+        call: name.map(|name| name.to_string()),
+        position: thread.position(measured.first).to_string(),
+        function,
         caller: caller.map(|frame| frame.function.to_string()),
         thread: thread.tid.0,
         thread_name: thread.name.clone(),

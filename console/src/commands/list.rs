@@ -161,6 +161,18 @@ fn line_at(context: &Context<'_>, arguments: &str) -> Result<(String, u32)> {
                 functions.map(move |function| (&epoch.symbols, function))
             });
             let found: Vec<_> = found.collect();
+            let mut epochs = process.epochs().iter();
+            let mut inlined = || {
+                epochs.find_map(|epoch| {
+                    let copies = epoch.symbols.inlined_copies_named(&name).into_iter();
+                    copies.filter_map(|copy| copy.declared).next()
+                })
+            };
+            if found.is_empty()
+                && let Some((file, line)) = inlined()
+            {
+                return Ok((file.to_string(), line));
+            }
             if found.is_empty() {
                 return Err(Error::NoSymbol {
                     modules: process.describe_modules(),

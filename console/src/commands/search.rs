@@ -4,7 +4,9 @@ use super::{Context, find, goto};
 use crate::output::{FileHit, LineHit, Output, SearchView};
 use backtrail_debugger::breakpoint::Hits;
 use backtrail_debugger::calls::Calls;
-use backtrail_debugger::functions;
+use backtrail_debugger::functions::{self, InlinedFunction};
+use backtrail_debugger::inlined;
+use backtrail_debugger::lines::CopyCode;
 use backtrail_debugger::navigator::Navigator;
 use backtrail_debugger::step::Steps;
 use backtrail_debugger::{Error, Result};
@@ -15,22 +17,27 @@ use std::collections::BTreeMap;
 /// `search` shows no more of a kind.
 const MAX_FOUND: usize = 100;
 
+/// `search` counts the executions of no more inlined copies.
+const MAX_COPIES: usize = 5000;
+
 /// `count`: the number of calls of a function, or of executions of other code.
 pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let navigator = &*context.navigator;
     let thread = navigator.thread()?;
     let process = navigator.process()?;
     // A name between slashes is of functions, and else it may be of a line.
-    let entries = functions::entries(process, arguments);
-    let (hits, line) = match (navigator.resolve(arguments, context.watch), &entries) {
+    let code = functions::code(process, arguments);
+    let (hits, line) = match (navigator.resolve(arguments, context.watch), &code) {
         (Ok(resolved), _) => (resolved.hits, resolved.nearest),
-        (Err(_), Ok(entries)) => {
+        (Err(_), Ok(code)) => {
             let epochs = process.epochs().iter().enumerate();
             let of_epoch = |number| {
-                let all = entries.addresses();
-                let here = all.filter(move |entry| entries.contains(*entry, number));
+                let all = code.entries.addresses();
+                let here = all.filter(move |entry| code.entries.contains(*entry, number));
+                let copies = code.copies.iter().filter(|found| found.epoch == number);
                 Hits {
                     addresses: here.collect(),
+                    copies: copies.map(|found| found.copy.clone()).collect(),
                     ..Hits::default()
                 }
             };
@@ -40,12 +47,13 @@ pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output
         (Err(error), Err(_)) => return Err(error),
     };
     thread.needs_beginning()?;
-    let calls = match entries {
-        Ok(entries) => {
+    let inlined = navigator.with_steps(context.watch, |steps| hits.count_inlined(&steps.lines))?;
+    let calls = match code {
+        Ok(code) => {
             let all = Calls::of_all(navigator.session(), thread, context.watch)?;
-            let calls = all.of(&entries, context.watch)?;
+            let calls = all.of(&code.entries, context.watch)?;
             let rests = calls.iter().filter(|&&id| all.forest().call(id).may_be_rest());
-            Some((calls.len() as u64, rests.count() as u64))
+            Some((calls.len() as u64 + inlined.0, rests.count() as u64 + inlined.1))
         }
         Err(_) => None,
     };
@@ -114,9 +122,16 @@ fn called(navigator: &Navigator, pattern: &Regex, watch: &Watch<'_>) -> Result<(
             known.2.max(last),
         );
     }
+    let (copies, mut more) = executed_copies(navigator, pattern)?;
+    for execution in inlined::executions(navigator.session(), thread, &copies, watch)? {
+        let first = execution.first;
+        let name = execution.function.to_string();
+        let known = found.entry(name).or_insert((0, first, first));
+        *known = (known.0 + 1, known.1.min(first), known.2.max(first));
+    }
     let mut functions: Vec<(String, (u64, u64, u64))> = found.into_iter().collect();
     functions.sort_by_key(|(_, (_, _, last))| std::cmp::Reverse(*last));
-    let more = functions.len() > MAX_FOUND;
+    more |= functions.len() > MAX_FOUND;
     functions.truncate(MAX_FOUND);
     let position = |index| thread.position(index).to_string();
     let functions = functions
@@ -124,6 +139,33 @@ fn called(navigator: &Navigator, pattern: &Regex, watch: &Watch<'_>) -> Result<(
         .map(|(name, (count, first, last))| (name, count, position(last), position(first)))
         .collect();
     Ok((functions, more))
+}
+
+/// Returns the inlined copies of matching functions that the thread executed, and whether there are
+/// more.
+fn executed_copies(navigator: &Navigator, pattern: &Regex) -> Result<(Vec<InlinedFunction>, bool)> {
+    let thread = navigator.thread()?;
+    let mut copies = Vec::new();
+    let mut tested: usize = 0;
+    for (epoch, modules) in navigator.process()?.epochs().iter().enumerate() {
+        for copy in modules.symbols.inlined_copies_matching(pattern) {
+            if tested >= MAX_COPIES {
+                return Ok((copies, true));
+            }
+            tested += 1;
+            let code = PcSet::from_ranges(copy.ranges);
+            if thread.history.next_at(0, &code).is_none() {
+                continue;
+            }
+            let begin = copy.begin;
+            copies.push(InlinedFunction {
+                name: copy.name,
+                copy: CopyCode { code, begin },
+                epoch,
+            });
+        }
+    }
+    Ok((copies, false))
 }
 
 /// The files that match and had a line run, and the lines that ran and whose text matches.
@@ -233,9 +275,15 @@ pub(super) fn run_to_call(context: &mut Context<'_>, arguments: &str) -> Result<
     };
     let navigator = &*context.navigator;
     let thread = navigator.thread()?;
-    let entries = functions::entries(navigator.process()?, function)?;
+    let code = functions::code(navigator.process()?, function)?;
     let calls = Calls::of_all(navigator.session(), thread, context.watch)?;
-    let of_function = calls.of(&entries, context.watch)?;
+    let called = calls.of(&code.entries, context.watch)?;
+    let called = called.iter().map(|&call| calls.forest().call(call).first);
+    let inlined = inlined::executions(navigator.session(), thread, &code.copies, context.watch)?;
+    let mut of_function: Vec<u64> = called
+        .chain(inlined.iter().map(|execution| execution.first))
+        .collect();
+    of_function.sort_unstable();
     let fewer = || {
         Error::Cannot(format!(
             "{function} was called {} times in the history of thread {}",
@@ -243,8 +291,8 @@ pub(super) fn run_to_call(context: &mut Context<'_>, arguments: &str) -> Result<
             thread.tid
         ))
     };
-    let &call = of_function.get(number).ok_or_else(fewer)?;
-    let to = thread.position(calls.forest().call(call).first);
+    let &first = of_function.get(number).ok_or_else(fewer)?;
+    let to = thread.position(first);
     let stop = context.navigator.go_to(to)?;
     goto::moved(context, stop)
 }

@@ -124,7 +124,7 @@ pub(super) fn render_calls(tree: &CallTree, to: &mut Text) {
 pub(super) fn render_rests(rests: u64, to: &mut Text) {
     if rests > 0 {
         to.line(format!(
-            "{rests} of them may be the continuation of an earlier one, after a gap, a resumption or an unknown transfer."
+            "{rests} of them may be the continuation of an earlier one, after a gap, a resumption or an unknown transfer, or in inlined code."
         ));
     }
 }

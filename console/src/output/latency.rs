@@ -1,5 +1,6 @@
 //! The answers of the latency commands: `latency`, `slowest`.
 
+use super::flow::render_rests;
 use super::{Paint, Text};
 use backtrail_debugger::latency::histogram::{HistogramRow, bar};
 use backtrail_debugger::latency::{Percentiles, Span, Split, Unit, Unmeasured};
@@ -30,6 +31,9 @@ pub struct LatencyView {
     pub measured: u64,
     /// The calls of unknown length, by reason.
     pub unmeasured: Vec<UnmeasuredView>,
+    /// The number of calls that may continue an earlier one, because the function is inlined.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub rests: u64,
     /// The percentiles of the lengths; `None` if no length is known.
     #[serde(rename = "spread")]
     pub percentiles: Option<Percentiles>,
@@ -75,8 +79,17 @@ pub struct SlowestView {
     pub calls: u64,
     /// The calls of unknown length, by reason.
     pub unmeasured: Vec<UnmeasuredView>,
+    /// The number of calls that may continue an earlier one, because the function is inlined.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub rests: u64,
     /// The longest first.
     pub slowest: Vec<SlowCall>,
+}
+
+/// No calls.
+#[expect(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The width of a bar.
@@ -111,6 +124,7 @@ impl LatencyView {
             no_time(to);
         }
         render_unmeasured(&self.unmeasured, to);
+        render_rests(self.rests, to);
         let Some(percentiles) = &self.percentiles else {
             return;
         };
@@ -206,5 +220,6 @@ impl SlowestView {
             ));
         }
         render_unmeasured(&self.unmeasured, to);
+        render_rests(self.rests, to);
     }
 }

@@ -57,6 +57,19 @@ pub fn functions(
             }
         })
         .collect();
+    // Without a filter, these would be most of the names.
+    let epochs = navigator.process()?.epochs().iter();
+    for epoch in epochs.filter(|_| !arguments.filter.is_empty()) {
+        let copies = epoch.symbols.inlined_copies_matching(&pattern).into_iter();
+        functions.extend(copies.map(|copy| {
+            let (file, line) = copy.declared.unzip();
+            Function {
+                name: copy.name.to_string(),
+                file: file.map(|file| file.to_string()),
+                line,
+            }
+        }));
+    }
     // Names that begin with the filter precede names that contain it.
     let filter = arguments.filter.to_lowercase();
     functions.sort_by_cached_key(|function| {

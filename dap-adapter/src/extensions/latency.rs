@@ -121,18 +121,16 @@ fn page(
         .skip(arguments.start.unwrap_or(0))
         .take(count);
     let mut rows = Vec::new();
-    for &measured in calls {
+    for measured in calls {
         let call = described(navigator.session(), measured, watch)?;
         let thread = navigator.session().thread(measured.tid)?;
-        let forest = navigator.session().forest(thread, watch)?;
-        let first = forest.call(measured.call).first;
         rows.push(Measured {
             call: call.call,
             position: call.position,
             thread_id: call.thread,
             length: Length::of(unit, call.length),
             instructions: call.instructions,
-            time: views::time(navigator, thread, first).map(Moment::from),
+            time: views::time(navigator, thread, measured.first).map(Moment::from),
             caller: call.caller,
         });
     }

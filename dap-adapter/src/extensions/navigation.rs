@@ -5,7 +5,7 @@ use crate::requests::Ignored;
 use crate::session::StopCause;
 use crate::session::{ClientSession, FollowUp};
 use backtrail_console::{Output, commands};
-use backtrail_debugger::{Navigator, functions};
+use backtrail_debugger::{Navigator, functions, inlined};
 use backtrail_decoder::{Position, Watch};
 use serde::Deserialize;
 
@@ -110,18 +110,23 @@ fn nearest_call(
     direction: SearchDirection,
     watch: &Watch<'_>,
 ) -> backtrail_debugger::Result<Option<Position>> {
-    let entries = functions::entries(navigator.process()?, function)?;
+    let code = functions::code(navigator.process()?, function)?;
     let thread = navigator.thread()?;
     let calls = backtrail_debugger::calls::Calls::of_all(navigator.session(), thread, watch)?;
-    let all = calls.of(&entries, watch)?;
+    let called = calls.of(&code.entries, watch)?;
+    let called = called.iter().map(|&id| calls.forest().call(id).first);
+    let inlined = inlined::executions(navigator.session(), thread, &code.copies, watch)?;
+    let mut all: Vec<u64> = called
+        .chain(inlined.iter().map(|execution| execution.first))
+        .collect();
+    all.sort_unstable();
     let here = navigator.index();
-    let first = |id| calls.forest().call(id).first;
     let found = match direction {
         SearchDirection::Backward => {
-            let before = all.partition_point(|&id| first(id) < here);
+            let before = all.partition_point(|&first| first < here);
             before.checked_sub(1).and_then(|at| all.get(at))
         }
-        SearchDirection::Forward => all.get(all.partition_point(|&id| first(id) <= here)),
+        SearchDirection::Forward => all.get(all.partition_point(|&first| first <= here)),
     };
-    Ok(found.map(|&id| thread.position(first(id))))
+    Ok(found.map(|&first| thread.position(first)))
 }

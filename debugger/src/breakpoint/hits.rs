@@ -2,7 +2,7 @@
 
 use super::scan::Scan;
 use crate::error::Result;
-use crate::lines::LineStarts;
+use crate::lines::{CopyCode, Entrance, LineStarts};
 use backtrail_decoder::{PcSet, Version};
 use backtrail_pt::Avma;
 
@@ -13,8 +13,8 @@ pub struct Hits {
     pub addresses: PcSet,
     /// Code of a line, which hits where a line start is.
     pub line: PcSet,
-    /// Inlined copies of a function, which hit where a call comes into one from its other code.
-    pub copies: Vec<PcSet>,
+    /// Inlined copies of a function, which hit where an execution begins.
+    pub copies: Vec<CopyCode>,
     /// If modules were replaced: the addresses of each period, by its first version of the code.
     /// In other periods, they belong to another module.
     pub epochs: Vec<(Version, Hits)>,
@@ -22,10 +22,10 @@ pub struct Hits {
 
 /// The condition under which an address of a set hits.
 #[derive(Clone, Copy)]
-enum HitRule {
+enum HitRule<'a> {
     Always,
     LineStart,
-    Entry,
+    Entry(&'a CopyCode),
 }
 
 impl Hits {
@@ -40,7 +40,7 @@ impl Hits {
             let sets = epochs.iter().map(|(_, hits)| set(hits));
             PcSet::from_ranges(sets.flat_map(|set| set.ranges().iter().cloned()))
         };
-        let mut copies: Vec<PcSet> = Vec::new();
+        let mut copies: Vec<CopyCode> = Vec::new();
         for copy in epochs.iter().flat_map(|(_, hits)| &hits.copies) {
             if !copies.contains(copy) {
                 copies.push(copy.clone());
@@ -71,7 +71,7 @@ impl Hits {
             let end = nearest.unwrap_or(limit);
             let mut scan = Scan::new(lines, pcs, start);
             while let Some(index) = scan.next(end)? {
-                if self.is_meant(lines, index, pcs, rule) && rule.holds(lines, pcs, index)? {
+                if self.is_meant(lines, index, rule) && rule.holds(lines, index)? {
                     nearest = Some(index);
                     break;
                 }
@@ -90,7 +90,7 @@ impl Hits {
             let low = nearest.map_or(limit, |at: u64| at + 1);
             let mut scan = Scan::new(lines, pcs, from);
             while let Some(index) = scan.previous(low)? {
-                if self.is_meant(lines, index, pcs, rule) && rule.holds(lines, pcs, index)? {
+                if self.is_meant(lines, index, rule) && rule.holds(lines, index)? {
                     nearest = Some(index);
                     break;
                 }
@@ -109,7 +109,7 @@ impl Hits {
             return Ok(false);
         };
         for (pcs, rule) in self.sets() {
-            if pcs.contains(pc) && self.is_meant(lines, index, pcs, rule) && rule.holds(lines, pcs, index)? {
+            if pcs.contains(pc) && self.is_meant(lines, index, rule) && rule.holds(lines, index)? {
                 return Ok(true);
             }
         }
@@ -130,14 +130,36 @@ impl Hits {
         for (pcs, rule) in self.sets().skip(visited) {
             let mut scan = Scan::new(lines, pcs, 0);
             while let Some(index) = scan.next(lines.history.len())? {
-                count += u64::from(self.is_meant(lines, index, pcs, rule) && rule.holds(lines, pcs, index)?);
+                count += u64::from(self.is_meant(lines, index, rule) && rule.holds(lines, index)?);
             }
         }
         Ok(count)
     }
 
+    /// Returns the number of hits in inlined copies, and how many of them may continue an earlier
+    /// execution.
+    ///
+    /// # Errors
+    ///
+    /// If it depends on history that is not decoded yet; when canceled.
+    pub fn count_inlined(&self, lines: &LineStarts<'_>) -> Result<(u64, u64)> {
+        let (mut count, mut possible) = (0, 0);
+        for copy in &self.copies {
+            let mut scan = Scan::new(lines, &copy.code, 0);
+            while let Some(index) = scan.next(lines.history.len())? {
+                if !self.is_meant(lines, index, HitRule::Entry(copy)) {
+                    continue;
+                }
+                let entrance = copy.entrance(lines, index)?;
+                count += u64::from(entrance.is_some());
+                possible += u64::from(entrance == Some(Entrance::Possible));
+            }
+        }
+        Ok((count, possible))
+    }
+
     /// Returns whether a set has the address of instruction `index` in its period.
-    fn is_meant(&self, lines: &LineStarts<'_>, index: u64, pcs: &PcSet, rule: HitRule) -> bool {
+    fn is_meant(&self, lines: &LineStarts<'_>, index: u64, rule: HitRule<'_>) -> bool {
         if self.epochs.is_empty() {
             return true;
         }
@@ -150,7 +172,7 @@ impl Hits {
         match rule {
             HitRule::Always => epoch.addresses.contains(pc),
             HitRule::LineStart => epoch.line.contains(pc),
-            HitRule::Entry => epoch.copies.contains(pcs),
+            HitRule::Entry(copy) => epoch.copies.contains(copy),
         }
     }
 
@@ -161,31 +183,23 @@ impl Hits {
     }
 
     /// The addresses first.
-    fn sets(&self) -> impl Iterator<Item = (&PcSet, HitRule)> {
+    fn sets(&self) -> impl Iterator<Item = (&PcSet, HitRule<'_>)> {
         let fixed = [
             (&self.addresses, HitRule::Always),
             (&self.line, HitRule::LineStart),
         ];
         fixed
             .into_iter()
-            .chain(self.copies.iter().map(|copy| (copy, HitRule::Entry)))
+            .chain(self.copies.iter().map(|copy| (&copy.code, HitRule::Entry(copy))))
     }
 }
 
-impl HitRule {
-    fn holds(self, lines: &LineStarts<'_>, pcs: &PcSet, index: u64) -> Result<bool> {
+impl HitRule<'_> {
+    fn holds(self, lines: &LineStarts<'_>, index: u64) -> Result<bool> {
         match self {
             Self::Always => Ok(true),
             Self::LineStart => lines.is_start(index),
-            Self::Entry => {
-                let Some(call) = lines.forest.call_at(index) else {
-                    return Ok(true);
-                };
-                let before = lines
-                    .own_before(call, index)
-                    .and_then(|before| lines.history.pc(before));
-                Ok(before.is_none_or(|pc| !pcs.contains(pc)))
-            }
+            Self::Entry(copy) => Ok(copy.entrance(lines, index)?.is_some()),
         }
     }
 }

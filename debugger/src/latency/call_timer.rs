@@ -224,6 +224,34 @@ impl<'a> CallTimer<'a> {
         self.stretch_of(&self.forest.call(id))
     }
 
+    /// Returns the length of a part of a call, from instruction `first` on to the one before `end`.
+    ///
+    /// # Errors
+    ///
+    /// If the length is unknown.
+    pub(super) fn stretch_within(
+        &self,
+        id: CallId,
+        first: u64,
+        end: u64,
+    ) -> Result<TimeInterval, Unmeasured> {
+        let call = self.forest.call(id);
+        let part = Call {
+            first,
+            end,
+            entered: match first > call.first {
+                true => Entered::Call { site: first },
+                false => call.entered,
+            },
+            left: match end < call.end {
+                true => Left::Return,
+                false => call.left,
+            },
+            ..call
+        };
+        self.stretch_of(&part)
+    }
+
     fn stretch_of(&self, call: &Call) -> Result<TimeInterval, Unmeasured> {
         match call.entered {
             Entered::Call { .. } | Entered::TailCall { .. } | Entered::Signal { .. } => {}
@@ -297,6 +325,31 @@ impl<'a> CallTimer<'a> {
     pub fn split(&self, id: CallId) -> Result<Split, Unmeasured> {
         let call = self.forest.call(id);
         let whole = self.stretch_of(&call)?;
+        let children = self.forest.children(id).map(|child| self.forest.call(child));
+        Ok(self.split_of(&whole, call.first..call.end, children))
+    }
+
+    /// Returns the parts of the time of a part of a call.
+    ///
+    /// # Errors
+    ///
+    /// If the length of the part is unknown.
+    pub(super) fn split_within(&self, id: CallId, first: u64, end: u64) -> Result<Split, Unmeasured> {
+        let whole = self.stretch_within(id, first, end)?;
+        let next = self.forest.last_begun(first).map_or(0, |last| last.number() + 1);
+        let begun = (next..).map_while(|number| self.forest.id(number));
+        let begun = begun.map(|child| self.forest.call(child));
+        let begun = begun.take_while(|call| call.first < end);
+        let children = begun.filter(|call| call.parent == Some(id));
+        Ok(self.split_of(&whole, first..end, children))
+    }
+
+    fn split_of(
+        &self,
+        whole: &TimeInterval,
+        range: std::ops::Range<u64>,
+        children: impl Iterator<Item = Call>,
+    ) -> Split {
         let (begin, end) = whole.widest();
         let mut parts = SplitSums {
             call_timer: self,
@@ -308,9 +361,8 @@ impl<'a> CallTimer<'a> {
             off_cpu_in_callees_least: 0,
             not_own: IntervalUnion::within(whole.begin.latest, whole.end.earliest),
         };
-        let mut marks = self.off_cpu(call.first, call.end).peekable();
-        for child in self.forest.children(id) {
-            let child = self.forest.call(child);
+        let mut marks = self.off_cpu(range.start, range.end).peekable();
+        for child in children {
             while let Some(at) = marks.next_if(|at| at.index <= child.first) {
                 parts.add_off_cpu(&at, false);
             }
@@ -320,7 +372,7 @@ impl<'a> CallTimer<'a> {
             }
         }
         marks.for_each(|at| parts.add_off_cpu(&at, false));
-        Ok(parts.split(whole.span()))
+        parts.split(whole.span())
     }
 
     /// Returns the times at which the thread was out of the traced code between instructions

@@ -79,6 +79,8 @@ pub(crate) struct InlinedCall {
     pub entry: u32,
     /// The enclosing inlined copy. `None` if this one is inlined into the function directly.
     pub parent: Option<u32>,
+    /// Where the code begins to run: `DW_AT_entry_pc`, or else the start of the first part listed.
+    pub start: u64,
     pub ranges: Vec<Range<u64>>,
     pub call_file: u64,
     pub call_line: u32,
@@ -299,11 +301,19 @@ impl<'d> Reader<'_, 'd> {
         });
         let mut ranges = unit::ranges(self.dwarf, &self.unit.gimli, attributes, self.budget);
         ranges.retain(|range| self.code.contains(range.start));
+        let address = |name| {
+            let stated = value(attributes, name)?;
+            self.dwarf.attr_address(&self.unit.gimli, stated).ok().flatten()
+        };
         if inlined {
-            let copy = (!ranges.is_empty()).then(|| {
+            let stated =
+                address(gimli::DW_AT_entry_pc).filter(|at| ranges.iter().any(|range| range.contains(at)));
+            let start = stated.or(ranges.first().map(|range| range.start));
+            let copy = start.map(|start| {
                 self.found.inlined.push(InlinedCall {
                     entry,
                     parent: around.inlined,
+                    start,
                     ranges,
                     call_file: file_number(gimli::DW_AT_call_file).unwrap_or(0),
                     call_line: number(gimli::DW_AT_call_line)
@@ -324,13 +334,10 @@ impl<'d> Reader<'_, 'd> {
             };
         }
         if !ranges.is_empty() {
-            let low = value(attributes, gimli::DW_AT_low_pc);
-            let low = low.and_then(|low| self.dwarf.attr_address(&self.unit.gimli, low).ok().flatten());
             // A function with several parts starts at its `DW_AT_entry_pc`, or else in the first
             // part listed.
-            let says = value(attributes, gimli::DW_AT_entry_pc)
-                .and_then(|entry| self.dwarf.attr_address(&self.unit.gimli, entry).ok().flatten())
-                .or(low)
+            let says = address(gimli::DW_AT_entry_pc)
+                .or_else(|| address(gimli::DW_AT_low_pc))
                 .and_then(|start| ranges.iter().position(|range| range.start == start));
             ranges.swap(0, says.unwrap_or(0));
             let start = ranges.first().map_or(0, |range| range.start);

@@ -34,6 +34,7 @@ pub(crate) use dies::ResolvedName;
 pub(crate) use functions::FunctionAt;
 pub(crate) use info::DebugInfo;
 pub(crate) use lines::PrologueEnd;
+pub(crate) use named::InlinedCode;
 pub(crate) use sections::Slice;
 pub(crate) use source_lines::Statement;
 pub(crate) use split::{Skeleton, skeletons};

@@ -12,6 +12,7 @@ mod gdb_answers;
 mod hase;
 mod heap;
 mod inlined;
+mod inlined_functions;
 mod interrupted;
 mod latency;
 mod lazily;

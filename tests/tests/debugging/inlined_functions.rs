@@ -1,0 +1,172 @@
+//! Functions that compilers inline are functions: their counts at -O2 are those of the same program
+//! without inlining.
+
+use backtrail_tests::bundle::Bundle;
+use backtrail_tests::compiled::compiled_and_recorded;
+use serde_json::Value;
+
+/// A program, and how it is built with inlining and without.
+struct Example {
+    source: &'static str,
+    compiler: &'static str,
+    inlining: &'static [&'static str],
+    plain: &'static [&'static str],
+    /// The functions, and whether the counts must be certain.
+    functions: &'static [(&'static str, bool)],
+}
+
+const EXAMPLES: [Example; 3] = [
+    Example {
+        source: "inlined/shop.c",
+        compiler: "cc",
+        inlining: &["-g", "-O2"],
+        plain: &["-g", "-O2", "-fno-inline"],
+        functions: &[
+            ("note", true),
+            ("price", true),
+            ("discount", true),
+            ("sum_of", true),
+            ("restock", true),
+            ("day", true),
+        ],
+    },
+    Example {
+        source: "inlined/tree.cpp",
+        compiler: "c++",
+        inlining: &["-g", "-O2"],
+        plain: &["-g", "-O2", "-fno-inline"],
+        functions: &[("push", true), ("is_full", true), ("at", true)],
+    },
+    Example {
+        source: "inlined/meter.rs",
+        compiler: "rustc",
+        inlining: &["--edition=2021", "-g", "-Copt-level=2"],
+        plain: &["--edition=2021", "-g", "-Copt-level=0"],
+        functions: &[
+            ("meter::Meter::add", false),
+            ("meter::Meter::reset", false),
+            ("meter::weight", false),
+        ],
+    },
+];
+
+/// A number of calls: the least and the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bounds(u64, u64);
+
+impl Bounds {
+    /// Returns the calls of an answer, some of which may continue earlier ones.
+    fn of(answer: &Value) -> Self {
+        let calls = answer["calls"].as_u64().unwrap_or_else(|| panic!("{answer}"));
+        Self(calls - answer["rests"].as_u64().unwrap_or(0), calls)
+    }
+}
+
+/// Returns the answers to commands about a function.
+fn answers(bundle: &Bundle, function: &str) -> [Value; 6] {
+    let commands = ["count", "latency", "slowest", "callers", "search", "list"];
+    let typed = commands.map(|command| match command {
+        "slowest" => format!("slowest {function} 10000"),
+        "search" => format!(r"search (^|::){function}($|\()"),
+        _ => format!("{command} {function}"),
+    });
+    let typed: Vec<&str> = typed.iter().map(String::as_str).collect();
+    bundle.results(&typed).try_into().unwrap()
+}
+
+fn check(example: &Example) {
+    let inlining = compiled_and_recorded(example.compiler, example.inlining, example.source);
+    let plain = compiled_and_recorded(example.compiler, example.plain, example.source);
+    let mut inlined = 0;
+    for &(function, is_certain) in example.functions {
+        let [expected, _, _, expected_callers, _, expected_list] = answers(&plain, function);
+        let expected = Bounds::of(&expected);
+        assert!(
+            expected.0 == expected.1 && expected.0 > 0,
+            "{function}: {expected:?}"
+        );
+        let [count, latency, slowest, callers, search, list] = answers(&inlining, function);
+        let counted = Bounds::of(&count);
+        assert!(
+            counted.0 <= expected.0 && expected.0 <= counted.1,
+            "{function}: {counted:?} {expected:?}"
+        );
+        if is_certain {
+            assert_eq!(counted, expected, "{function}");
+        }
+        assert_eq!(Bounds::of(&latency), counted, "{function}");
+        assert_eq!(latency["measured"].as_u64().unwrap(), counted.1, "{function}");
+        assert_eq!(
+            slowest["slowest"].as_array().unwrap().len() as u64,
+            counted.1,
+            "{function}"
+        );
+        // The lines that call it.
+        let total = |answer: &Value| {
+            let callers = answer["callers"].as_array().unwrap().iter();
+            callers
+                .map(|caller| caller["count"].as_u64().unwrap())
+                .sum::<u64>()
+        };
+        assert_eq!(total(&callers), counted.1, "{function}");
+        assert_eq!(total(&expected_callers), expected.0, "{function}");
+        let found = search["functions"].as_array().unwrap().iter();
+        let found: u64 = found.map(|found| found[1].as_u64().unwrap()).sum();
+        assert_eq!(found, counted.1, "{function}: {search}");
+        assert_eq!(list["first"], expected_list["first"], "{function}");
+        inlined += u64::from(inlined_only(&inlining, function));
+    }
+    assert!(inlined >= 3, "{}: {inlined}", example.source);
+}
+
+/// Returns whether no code of the program calls a function.
+fn inlined_only(bundle: &Bundle, function: &str) -> bool {
+    let text = bundle.debug(&[&format!("break {function}")]);
+    text.contains(" inlined at ") && !text.contains(" in ")
+}
+
+#[test]
+fn inlined_c_functions_are_counted_as_calls() {
+    check(&EXAMPLES[0]);
+}
+
+#[test]
+fn inlined_methods_of_cpp_are_counted_as_calls() {
+    check(&EXAMPLES[1]);
+}
+
+#[test]
+fn inlined_rust_functions_are_counted_as_calls() {
+    check(&EXAMPLES[2]);
+}
+
+#[test]
+fn breakpoint_stops_once_in_each_execution() {
+    let example = &EXAMPLES[0];
+    let bundle = compiled_and_recorded(example.compiler, example.inlining, example.source);
+    for (function, expected) in [("discount", 300), ("restock", 45)] {
+        let text = format!("break {function}");
+        let ignore = format!("ignore 1 {}", expected - 1);
+        let answers = bundle.results(&[&text, "goto start", &ignore, "continue", "continue"]);
+        assert_eq!(answers[3]["reason"], "breakpoint", "{function}");
+        assert_eq!(answers[4]["reason"], "history_end", "{function}");
+        let answers = bundle.results(&[&text, "goto end", &ignore, "reverse-continue", "reverse-continue"]);
+        assert_eq!(answers[3]["reason"], "breakpoint", "{function}");
+        assert_eq!(answers[4]["reason"], "history_start", "{function}");
+    }
+}
+
+#[test]
+fn run_to_call_and_completion_know_inlined_functions() {
+    let example = &EXAMPLES[0];
+    let bundle = compiled_and_recorded(example.compiler, example.inlining, example.source);
+    let answers = bundle.results(&["run-to-call 7 of discount", "backtrace"]);
+    let frames = answers[1]["frames"].as_array().unwrap();
+    assert!(
+        frames.iter().any(|frame| frame["function"] == "discount"),
+        "{frames:?}"
+    );
+    let answers = bundle.answers(&["run-to-call 301 of discount"]);
+    let error = answers[0]["error"].as_str().unwrap();
+    assert!(error.contains("was called 300 times"), "{error}");
+}
