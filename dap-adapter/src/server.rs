@@ -15,6 +15,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// How the names of our own requests begin.
+const OWN: &str = "backtrail/";
+
 /// Answers the requests of one session.
 pub struct Server {
     session: ClientSession,
@@ -67,7 +70,8 @@ impl Server {
                 let shown = Message {
                     format: failure.to_string(),
                     id: 1,
-                    show_user: Some(failure.is_shown()),
+                    // A client shows the errors of its own requests itself.
+                    show_user: Some(failure.is_shown() && !request.command.starts_with(OWN)),
                     ..Message::default()
                 };
                 let shown = serde_json::to_value(shown).ok();

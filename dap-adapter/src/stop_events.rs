@@ -45,7 +45,8 @@ pub fn report_stop(client: &mut ClientSession, cause: StopCause, watch: &Watch<'
     }
     if let Some(crash) = crash_here(navigator).filter(|_| !matches!(cause, StopCause::Paused)) {
         body.reason = StoppedEventReason::Exception;
-        body.description = Some(format!("Crashed: {crash}"));
+        // Clients show the description beside the thread's name, which a long one would cut.
+        body.description = crash.split_whitespace().next().map(str::to_owned);
         body.text = Some(crash);
     }
     for line in lines {

@@ -8,6 +8,19 @@ import { until } from './workbench.mjs';
 /** The line that crashes. */
 const CRASH = 'int total = bread->price';
 
+/** Checks that the signal beside the crashed thread does not cut its name. */
+async function namesAreWhole(bench) {
+  const stack = await bench.section('Call Stack');
+  const thread = stack.locator('.thread').filter({ hasText: 'SIGSEGV' }).first();
+  await thread.waitFor();
+  const { name, state } = await thread.evaluate((row) => {
+    const widths = (part) => ({ text: part?.textContent, shown: part?.clientWidth ?? 0, whole: part?.scrollWidth ?? 0 });
+    return { name: widths(row.querySelector('.name')), state: widths(row.querySelector('.state')) };
+  });
+  assert.match(name.text ?? '', /baker-west \(\d+, crashed\)/);
+  assert(name.shown >= name.whole, `${JSON.stringify(name)} beside ${JSON.stringify(state)}`);
+}
+
 export const opening = [
   {
     name: 'F5 opens the crash of the launch configuration',
@@ -27,6 +40,20 @@ export const opening = [
     async walk({ bench, lineOf }) {
       await bench.command('View: Show Explorer');
       await bench.page.locator('.explorer-folders-view .monaco-list-row[aria-label="crash.btz"]').click();
+      await bench.at(lineOf(CRASH));
+      // The Explorer was open, and this is not the first session.
+      await bench.page.locator('.debug-viewlet').waitFor();
+      await namesAreWhole(bench);
+      await bench.stop();
+    },
+  },
+  {
+    name: 'recent crashes are listed with signal and function',
+    async walk({ bench, lineOf }) {
+      await bench.command('Backtrail: Open Recent Crash');
+      const row = bench.page.locator('.quick-input-list .monaco-list-row[aria-label^="crash.btz"]');
+      await until('the summary', () => row.first().innerText(), (text) => /SIGSEGV in \w+/.test(text));
+      await row.first().click();
       await bench.at(lineOf(CRASH));
       await bench.stop();
     },

@@ -8,6 +8,14 @@ import path from 'node:path';
 import { follow, link } from './links.mjs';
 import { until } from './workbench.mjs';
 
+/** Runs `act` in a window of 900 pixels. */
+async function narrowed(bench, act) {
+  const size = bench.page.viewportSize();
+  await bench.page.setViewportSize({ width: 900, height: size.height });
+  await act();
+  await bench.page.setViewportSize(size);
+}
+
 export const views = [
   {
     name: 'the call history unfolds and leads to calls',
@@ -63,6 +71,19 @@ export const views = [
       await bench.moves(() => bench.page.mouse.click(found.x, found.y));
       await bench.wide(() => bench.image('timeline'));
       await bench.crash(lineOf('int total = bread->price'));
+      await narrowed(bench, async () => {
+        // The legend has one line, of the states that occur.
+        await until('a short legend', () => frame.locator('#legend').evaluate((legend) => legend.clientHeight), (height) => height > 0 && height < 40);
+        const states = await frame.locator('#legend > span').allInnerTexts();
+        assert(states.includes('off-CPU') && !states.includes('missing'), `${states}`);
+        await bench.image('narrow');
+      });
+      if (bench.wantsImages) {
+        await bench.image('crash-dark');
+        await bench.command('Preferences: Toggle between Light/Dark Themes');
+        await bench.image('crash-light');
+        await bench.command('Preferences: Toggle between Light/Dark Themes');
+      }
     },
   },
   {

@@ -4,10 +4,11 @@ import * as vscode from 'vscode';
 import { BookmarkStore } from './bookmarks/store';
 import { BookmarksView } from './bookmarks/view';
 import { registerCommands } from './commands';
-import { AdapterFactory, AdapterWatch } from './debug/adapter';
+import { AdapterFactory, AdapterWatch, locateProgram } from './debug/adapter';
 import { watchBundles } from './debug/bundles';
 import { ConfigurationProvider } from './debug/configuration';
 import { Traces, registerOpening } from './debug/open';
+import { revealDebugView } from './debug/reveal';
 import { Coverage } from './editor/coverage';
 import { InlineValues } from './editor/inlineValues';
 import { HubAccount } from './hub/account';
@@ -23,7 +24,7 @@ import { TimelineView } from './views/timeline/provider';
 /** VS Code calls this function once, when it first needs the extension. */
 export function activate(context: vscode.ExtensionContext): void {
   const sessions = new Sessions();
-  const traces = new Traces(context);
+  const traces = new Traces(context, locateProgram);
   const store = new BookmarkStore(sessions, context);
   const comparisons = new Comparisons();
   const latency = new LatencyView(sessions, context.extensionUri);
@@ -42,6 +43,7 @@ export function activate(context: vscode.ExtensionContext): void {
     vscode.debug.registerDebugAdapterTrackerFactory(DEBUG_TYPE, new AdapterWatch()),
     registerOpening(traces),
     watchBundles(),
+    revealDebugView(sessions),
     registerCommands(sessions),
     vscode.window.registerUriHandler(new LinkHandler(context, traces, account)),
     account,

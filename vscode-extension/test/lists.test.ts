@@ -1,11 +1,12 @@
 /** Lists: pages of calls, bars of a histogram, traces in folders, words in sources. */
 
 import assert from 'node:assert/strict';
-import { chmod, mkdir, mkdtemp, rm, utimes, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import * as path from 'node:path';
 import { test } from 'node:test';
 import { locate } from '../src/debug/locate';
+import { Summaries, summaryOf } from '../src/debug/summary';
 import { ago, size, traceAt, tracesIn } from '../src/debug/traces';
 import { mentions } from '../src/editor/words';
 import { barsOf } from '../src/views/latency/histogram';
@@ -109,4 +110,47 @@ test('variable names are found where they are variables', () => {
   const source = ['int f(int a, char *b)', '  a = a + s.a + p->a; // a', '  puts("a b"); b = \'a\';', '  a1 = _a; /* a */ b++;', ' * a of a comment', '  x[0..a]'];
   const found = mentions((line) => source[line] ?? '', 0, source.length - 1, new Set(['a', 'b']));
   assert.deepEqual(found.map(({ line, from, name }) => [line, from, name]), [[0, 10, 'a'], [0, 19, 'b'], [1, 2, 'a'], [2, 15, 'b'], [3, 19, 'b'], [5, 7, 'a']]);
+});
+
+const CRASH = JSON.stringify({
+  command: 'crash',
+  ok: true,
+  result: {
+    kind: 'crash',
+    signal: 'SIGABRT (aborted)',
+    stack: { frames: [{ function: 'abort', library: 'libc.so.6' }, { function: 'close_account' }] },
+  },
+});
+
+test('a summary names the signal and the innermost function that is not of a library', () => {
+  assert.equal(summaryOf(`{"schema":"backtrail-debug/1"}\n${CRASH}\n`), 'SIGABRT in close_account');
+  assert.equal(summaryOf(CRASH.replace(',{"function":"close_account"}', '')), 'SIGABRT in abort');
+  assert.equal(summaryOf(CRASH.replaceAll('"function"', '"pc"')), 'SIGABRT');
+  for (const other of ['', 'no JSON', '{"ok":true,"result":{"kind":"stop"}}', CRASH.replace('true', 'false'), '[]', 'null']) {
+    assert.equal(summaryOf(other), undefined, other);
+  }
+});
+
+test('summaries are read once for each version of a trace', async () => {
+  const folder = await mkdtemp(path.join(tmpdir(), 'backtrail-test-'));
+  try {
+    const program = path.join(folder, 'backtrail');
+    const count = path.join(folder, 'count');
+    await writeFile(program, `#!/bin/sh\necho x >> '${count}'\ncat <<'END'\n${CRASH}\nEND\n`);
+    await chmod(program, 0o755);
+    const kept = new Map<string, unknown>();
+    const memory = { get: (key: string) => kept.get(key), update: async (key: string, value: unknown) => void kept.set(key, value) };
+    const stop = new AbortController();
+    const of = (written: number) => new Summaries(memory).of(program, { path: '/x.bundle', written }, stop.signal);
+    for (const written of [1, 1, 2, 1]) {
+      assert.equal(await of(written), 'SIGABRT in close_account');
+    }
+    assert.equal(await readFile(count, 'utf8'), 'x\nx\n');
+    stop.abort();
+    assert.equal(await of(3), undefined);
+    kept.set('backtrail.summaries', 'of another version');
+    assert.equal(await new Summaries(memory).of('/no/such/program', { path: '/x', written: 1 }, new AbortController().signal), undefined);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
 });

@@ -4,6 +4,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Timeline, TimelineCall } from '../src/timeline/data';
 import { described } from '../src/timeline/describe';
+import { fitting, threadLabels } from '../src/timeline/labels';
+import { statesOf } from '../src/timeline/legend';
 import { LEVEL, STATES, firstChosen, hit, neighbor, tracks } from '../src/timeline/layout';
 import { narrowest } from '../src/timeline/levels';
 import { SHORTEST, bounds, pan, pixel, show, stillAt, ticks, timeAt, formatTime, within, zoom } from '../src/timeline/window';
@@ -127,6 +129,23 @@ test('arrow keys go from call to call, and from thread to thread', () => {
   assert.deepEqual([below?.threadId, below?.level], [2, 0]);
   assert.equal(firstChosen(all, 9, -200)?.threadId, 1);
   assert.equal(firstChosen([], 1, 0), undefined);
+});
+
+test('labels that do not fit lose the id of the thread, then the end of its name', () => {
+  const width = (text: string) => [...text].length;
+  const [thread] = TIMELINE.threads;
+  assert.ok(thread !== undefined);
+  const labels = threadLabels({ ...thread, threadId: 12345, name: 'reaper' });
+  assert.equal(fitting(labels, 20, width), '→ ✕ 12345 reaper');
+  assert.equal(fitting(labels, 12, width), '→ ✕ reaper');
+  assert.equal(fitting(labels, 8, width), '→ ✕ rea…');
+  assert.equal(fitting(labels, 0, width), '…');
+  assert.deepEqual(threadLabels({ ...thread, current: false, crashed: false, name: '' }), ['1']);
+});
+
+test('the legend has the states that occur, in a fixed order', () => {
+  assert.deepEqual(statesOf(TIMELINE), ['ran', 'gap']);
+  assert.deepEqual(statesOf({ ...TIMELINE, threads: [] }), []);
 });
 
 test('a span beyond the window is described as cut off', () => {

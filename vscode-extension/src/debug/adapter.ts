@@ -7,16 +7,21 @@ import { allowedArguments } from '../link/parse';
 import { showError } from '../messages';
 import { DEBUG_TYPE } from '../session';
 import { openSetting } from '../settings';
-import { locate } from './locate';
+import { type Located, locate } from './locate';
+
+/** Returns the program's path, or why there is none. */
+export function locateProgram(): Promise<Located> {
+  const setting = vscode.workspace.getConfiguration(DEBUG_TYPE).get<string>('path', '');
+  const shipped = vscode.extensions.getExtension('backtrail.backtrail')?.extensionPath;
+  return locate(setting, process.env, shipped === undefined ? undefined : path.join(shipped, 'bin'));
+}
 
 /**
  * Returns the program's path. If it is not found, shows an error with a button that opens the
  * setting.
  */
 export async function program(): Promise<string | undefined> {
-  const setting = vscode.workspace.getConfiguration(DEBUG_TYPE).get<string>('path', '');
-  const shipped = vscode.extensions.getExtension('backtrail.backtrail')?.extensionPath;
-  const located = await locate(setting, process.env, shipped === undefined ? undefined : path.join(shipped, 'bin'));
+  const located = await locateProgram();
   if ('path' in located) {
     return located.path;
   }

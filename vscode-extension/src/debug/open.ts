@@ -3,15 +3,28 @@
 import * as path from 'node:path';
 import * as vscode from 'vscode';
 import { DEBUG_TYPE, report } from '../session';
+import { plain } from '../text';
+import type { Located } from './locate';
+import { Summaries } from './summary';
 import { type TraceFile, ago, newestFirst, size, traceAt, tracesIn } from './traces';
 
 /** The key of recently opened traces, newest first. */
 const OPENED = 'backtrail.opened';
 const OPENED_AT_MOST = 50;
+/** The most traces that are read for their signals and functions, of the newest, and how many at once. */
+const SUMMARIZED = 30;
+const READ_AT_ONCE = 2;
 
 /** Remembers and offers traces. */
 export class Traces {
-  constructor(private readonly context: vscode.ExtensionContext) {}
+  private readonly summaries: Summaries;
+
+  constructor(
+    private readonly context: vscode.ExtensionContext,
+    private readonly program: () => Promise<Located>,
+  ) {
+    this.summaries = new Summaries(context.globalState);
+  }
 
   /** Starts a session on a trace. */
   async debug(bundle: string, more: { position?: string; name?: string; sha256?: string } = {}): Promise<boolean> {
@@ -53,6 +66,7 @@ export class Traces {
     picker.matchOnDetail = true;
     picker.busy = true;
     picker.show();
+    const closed = new AbortController();
     const chosen = new Promise<string | undefined>((resolve) => {
       picker.onDidAccept(() => {
         const [item] = picker.selectedItems;
@@ -61,11 +75,13 @@ export class Traces {
       });
       picker.onDidHide(() => {
         resolve(undefined);
+        closed.abort();
         picker.dispose();
       });
     });
     const now = Date.now();
-    const items = (await this.recent()).map(({ trace, from }): Item => ({
+    const recent = await this.recent();
+    const items = recent.map(({ trace, from }): Item => ({
       label: path.basename(trace.path),
       description: [ago(trace.written, now), ...(trace.bytes === undefined ? [] : [size(trace.bytes)]), from].join(', '),
       detail: `${new Date(trace.written).toLocaleString()}  ${path.dirname(trace.path)}`,
@@ -74,9 +90,50 @@ export class Traces {
     }));
     const browse: Item = { label: 'Choose a file…', iconPath: new vscode.ThemeIcon('folder-opened'), alwaysShow: true };
     const separator: Item = { label: '', kind: vscode.QuickPickItemKind.Separator };
-    picker.items = [...items, separator, browse];
-    picker.busy = false;
+    const show = () => {
+      if (!closed.signal.aborted) {
+        // Setting the items again would otherwise select the first.
+        const active = picker.activeItems;
+        picker.keepScrollPosition = true;
+        picker.items = [...items, separator, browse];
+        picker.activeItems = active.filter((item) => picker.items.includes(item));
+      }
+    };
+    show();
+    void this.summarize(recent.map(({ trace }) => trace), closed.signal, (at, summary) => {
+      const item = items[at];
+      if (item !== undefined) {
+        item.description = `${plain(summary)}, ${item.description ?? ''}`;
+        show();
+      }
+    }).finally(() => {
+      if (!closed.signal.aborted) {
+        picker.busy = false;
+      }
+    });
     return chosen;
+  }
+
+  /** Reads how the newest traces end, and reports each. */
+  private async summarize(
+    traces: readonly TraceFile[],
+    stop: AbortSignal,
+    report: (at: number, summary: string) => void,
+  ): Promise<void> {
+    const located = await this.program();
+    if (!('path' in located) || !vscode.workspace.isTrusted) {
+      return;
+    }
+    const waiting = traces.slice(0, SUMMARIZED).map((trace, at) => ({ trace, at }));
+    const work = async () => {
+      for (let next = waiting.shift(); next !== undefined && !stop.aborted; next = waiting.shift()) {
+        const summary = await this.summaries.of(located.path, next.trace, stop);
+        if (summary !== undefined && !stop.aborted) {
+          report(next.at, summary);
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: READ_AT_ONCE }, work));
   }
 
   /**

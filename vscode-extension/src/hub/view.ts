@@ -48,7 +48,10 @@ export class RecentCrashesView implements vscode.TreeDataProvider<HubCrash>, vsc
   getTreeItem(crash: HubCrash): vscode.TreeItem {
     const item = new vscode.TreeItem(plain(crash.title || crash.signal || crash.id));
     item.id = crash.id;
-    item.description = plain([ago(crash.time, Date.now()), crash.service, crash.build].filter((text) => text !== '').join(', '));
+    // Titles name the cause and the function, most of them without the signal.
+    const signal = crash.title.includes(crash.signal) ? '' : crash.signal;
+    const more = [signal, ago(crash.time, Date.now()), crash.service, crash.build];
+    item.description = plain(more.filter((text) => text !== '').join(', '));
     item.tooltip = plain(
       [`${crash.signal} in ${crash.service} ${crash.build}`, `on ${crash.host}`, new Date(crash.time).toLocaleString()].join('\n'),
     );

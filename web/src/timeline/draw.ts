@@ -1,6 +1,7 @@
 /** Draws the timeline on its canvas. */
 
 import type { Timeline, TimelineCall } from './data';
+import { fitting, threadLabels } from './labels';
 import { type Chosen, LEVEL, RULER, STATES, type Track, namesWidth } from './layout';
 import { type Span, pixel, ticks, formatTime } from './window';
 import { type Paint, callColor, drawState } from './paint';
@@ -62,7 +63,8 @@ function drawRuler(context: CanvasRenderingContext2D, { timeline, span, width, h
   context.fillStyle = with_.background;
   context.fillRect(0, 0, names, RULER);
   context.fillStyle = with_.dim;
-  context.fillText(timeline.unit === 'instructions' ? 'instructions' : 'before the crash', 6, RULER / 2, names - 10);
+  const units = timeline.unit === 'instructions' ? ['instructions'] : ['before the crash', 'to the crash', 'to crash'];
+  context.fillText(fitting(units, names - 10, widthIn(context)), 6, RULER / 2);
 }
 
 function drawTrack(context: CanvasRenderingContext2D, track: Track, picture: Picture, inner: number, with_: Paint): void {
@@ -123,6 +125,10 @@ function drawCall(context: CanvasRenderingContext2D, call: TimelineCall, track: 
   }
 }
 
+function widthIn(context: CanvasRenderingContext2D): (text: string) => number {
+  return (text) => context.measureText(text).width;
+}
+
 function drawNames(context: CanvasRenderingContext2D, { tracks, scroll, width, height }: Picture, with_: Paint): void {
   const names = namesWidth(width);
   context.save();
@@ -131,9 +137,8 @@ function drawNames(context: CanvasRenderingContext2D, { tracks, scroll, width, h
   context.clip();
   for (const { thread, top } of tracks) {
     const y = RULER + top - scroll + STATES / 2;
-    const marks = `${thread.current ? '→ ' : ''}${thread.crashed ? '✕ ' : ''}`;
     context.fillStyle = thread.current ? with_.text : with_.dim;
-    context.fillText(`${marks}${thread.threadId} ${thread.name}`, 6, y, names - 12);
+    context.fillText(fitting(threadLabels(thread), names - 12, widthIn(context)), 6, y);
   }
   context.restore();
 }

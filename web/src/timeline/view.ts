@@ -1,6 +1,6 @@
 /** The timeline: stores and draws the data of its host, and handles pointer and keys. */
 
-import type { Timeline } from './data';
+import type { ThreadState, Timeline } from './data';
 import { described } from './describe';
 import { draw } from './draw';
 import {
@@ -17,7 +17,7 @@ import {
   neighbor,
   tracks,
 } from './layout';
-import { legend } from './legend';
+import { legend, statesOf } from './legend';
 import type { FromPage, ToPage } from './messages';
 import { paint } from './paint';
 import { type Span, bounds, pan, show, stillAt, formatTime, within, zoom } from './window';
@@ -56,6 +56,8 @@ export function mount(post: (message: FromPage) => void, options: TimelineOption
   let span: Span | undefined;
   let scroll = 0;
   let chosen: Chosen | undefined;
+  /** The states in the legend. */
+  let shownStates: readonly ThreadState[] = [];
   let request = 0;
   /** The request whose response is shown. */
   let answered = 0;
@@ -147,7 +149,17 @@ export function mount(post: (message: FromPage) => void, options: TimelineOption
     }
     setScroll(scroll);
     notice.hidden = true;
+    explain(statesOf(next));
     redraw();
+  }
+
+  /** Adds states to the legend. Those of other windows stay, so that it does not flicker. */
+  function explain(states: readonly ThreadState[]): void {
+    const union = [...new Set([...shownStates, ...states])];
+    if (union.length > shownStates.length) {
+      shownStates = union;
+      legend(shownStates, colors);
+    }
   }
 
   function scrollTo(top: number | undefined): void {
@@ -365,6 +377,8 @@ export function mount(post: (message: FromPage) => void, options: TimelineOption
         span = undefined;
         chosen = undefined;
         all = [];
+        shownStates = [];
+        legend(shownStates, colors);
         scroll = 0;
         follows = false;
         notice.hidden = false;
@@ -405,13 +419,12 @@ export function mount(post: (message: FromPage) => void, options: TimelineOption
   }).observe(stage);
   const repaint = () => {
     colors = paint();
-    legend(colors);
+    legend(shownStates, colors);
     redraw();
   };
   const themes = new MutationObserver(repaint);
   themes.observe(document.body, { attributeFilter: ['class', 'data-vscode-theme-id'] });
   themes.observe(document.documentElement, { attributeFilter: ['data-theme'] });
   window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
-  legend(colors);
   return receive;
 }

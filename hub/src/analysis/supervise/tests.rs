@@ -234,7 +234,12 @@ fn nice_value(status: &mut std::fs::File) -> i32 {
     status.read_to_string(&mut text).unwrap();
     let (_, after_name) = text.rsplit_once(')').unwrap();
     // The fields after the name begin with the third.
-    after_name.split_whitespace().nth(19 - 3).unwrap().parse().unwrap()
+    after_name
+        .split_whitespace()
+        .nth(19 - 3)
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 #[test]
