@@ -37,7 +37,7 @@ pub fn stop(navigator: &Navigator, stop: Stop, watch: &Watch<'_>) -> Result<Stop
         from: stop.from.to_string(),
         crossed_gap: stop.crossed_gap,
         undecided: stop.undecided,
-        place: place(navigator, watch)?,
+        place: place_of_frame(navigator, navigator.selected_frame(), watch)?,
         displays: Vec::new(),
     })
 }
@@ -47,8 +47,14 @@ pub fn stop(navigator: &Navigator, stop: Stop, watch: &Watch<'_>) -> Result<Stop
 /// # Errors
 /// When canceled.
 pub fn place(navigator: &Navigator, watch: &Watch<'_>) -> Result<Place> {
+    place_of_frame(navigator, 0, watch)
+}
+
+/// The current position and what is there, as a frame of the stack has it.
+fn place_of_frame(navigator: &Navigator, frame: usize, watch: &Watch<'_>) -> Result<Place> {
     let thread = navigator.thread()?;
-    let frame = navigator.stack(1, watch)?.frames.into_iter().next();
+    let stack = navigator.stack(frame.saturating_add(1), watch)?;
+    let frame = stack.frames.into_iter().nth(frame);
     let source = frame.as_ref().and_then(|frame| line_of(navigator, frame));
     let has_line = frame
         .as_ref()

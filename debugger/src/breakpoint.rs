@@ -12,6 +12,7 @@ pub(crate) use scan::Scan;
 
 use crate::error::{Error, Result};
 use crate::lines::LineStarts;
+use crate::location::AskedFrame;
 use crate::step::Direction;
 use backtrail_pt::{Pid, Tid};
 use serde::Serialize;
@@ -27,6 +28,8 @@ pub struct Breakpoint {
     pub location: String,
     /// The resolved locations, one for each place: `main at main.c:3`.
     pub places: Vec<String>,
+    /// The frame that its location asks for.
+    pub asked: AskedFrame,
     /// The addresses at which it hits, by process.
     pub hits: BTreeMap<Pid, Hits>,
     /// The only thread in which it hits; `None`: all threads.
@@ -88,6 +91,17 @@ impl fmt::Display for UndecidedHits {
     }
 }
 
+/// What was found for a location, in all processes.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The addresses at which it hits, by process.
+    pub hits: BTreeMap<Pid, Hits>,
+    /// The places: `main at main.c:3`.
+    pub places: Vec<String>,
+    /// The frame that it asks for.
+    pub asked: AskedFrame,
+}
+
 /// All breakpoints.
 #[derive(Clone, Debug, Default)]
 pub struct Breakpoints {
@@ -95,6 +109,8 @@ pub struct Breakpoints {
     last: u32,
     /// The commands of the one that stopped the last move, which are to be done now.
     pub due: Vec<String>,
+    /// The frame that the one asked for that stopped the last move.
+    pub(crate) asked: AskedFrame,
     /// The one for which commands are being typed.
     pub taking_commands: Option<u32>,
     /// The hits with unknown conditions that the last move passed.
@@ -105,19 +121,14 @@ pub struct Breakpoints {
 
 impl Breakpoints {
     /// Adds one and gives its number.
-    pub fn add(
-        &mut self,
-        location: String,
-        places: Vec<String>,
-        hits: BTreeMap<Pid, Hits>,
-        temporary: bool,
-    ) -> u32 {
+    pub fn add(&mut self, location: String, found: Found, temporary: bool) -> u32 {
         self.last = self.last.saturating_add(1);
         self.all.push(Breakpoint {
             number: self.last,
             location,
-            places,
-            hits,
+            places: found.places,
+            asked: found.asked,
+            hits: found.hits,
             thread: None,
             temporary,
             enabled: true,

@@ -1,5 +1,9 @@
 //! Locations as they are typed: FUNCTION, FILE:LINE, LINE, *ADDRESS.
 
+mod asked;
+
+pub use asked::AskedFrame;
+
 use crate::breakpoint::Hits;
 use crate::error::{Error, Result};
 use crate::lines::CopyCode;
@@ -35,6 +39,8 @@ pub struct Resolved {
     pub places: Vec<String>,
     /// The next line with code, if the requested line has none.
     pub nearest: Option<u32>,
+    /// The frame that it asks for.
+    pub asked: AskedFrame,
 }
 
 impl Location {
@@ -100,6 +106,7 @@ impl Location {
                     },
                     places: vec![at.to_string()],
                     nearest: None,
+                    asked: AskedFrame::Innermost,
                 })
             }
         }
@@ -108,13 +115,14 @@ impl Location {
 
 fn function(process: &Process, name: &str) -> Result<Resolved> {
     let (mut hits, mut places, mut inlined) = (Vec::new(), Vec::new(), Vec::new());
+    let asked = AskedFrame::Function(name.to_owned());
     for epoch in process.epochs() {
         let functions = epoch.symbols.functions_named(name);
         let starts: BTreeSet<Avma> = functions
             .iter()
             .map(|function| process.after_prologue(epoch, function))
             .collect();
-        places.extend(starts.iter().map(|&at| place(&epoch.symbols, at)));
+        places.extend(starts.iter().map(|&at| place(&epoch.symbols, at, &asked)));
         let copies = epoch.symbols.inlined_copies_named(name);
         inlined.extend(
             copies
@@ -144,6 +152,7 @@ fn function(process: &Process, name: &str) -> Result<Resolved> {
         hits,
         places: distinct(places),
         nearest: None,
+        asked,
     })
 }
 
@@ -170,7 +179,8 @@ pub fn functions(process: &Process, functions: &[Function<Avma>]) -> Vec<(Hits, 
                 ..Hits::default()
             };
             hits.push((epoch.from, here));
-            found = found.or_else(|| at.map(|at| place(&epoch.symbols, at)));
+            let asked = AskedFrame::Function(function.name.to_string());
+            found = found.or_else(|| at.map(|at| place(&epoch.symbols, at, &asked)));
         }
         let place = found.unwrap_or_else(|| function.entry.to_string());
         (Hits::over_time(hits), place)
@@ -209,6 +219,10 @@ fn lines(process: &Process, file: &str, names: &[String], line: u32) -> Result<R
         });
     };
     let (mut hits, mut places) = (Vec::new(), Vec::new());
+    let asked = AskedFrame::Line {
+        file: file.to_owned(),
+        line: nearest,
+    };
     for (epoch, matches) in process.epochs().iter().zip(&found) {
         let mut addresses = Vec::new();
         let mut ranges: Vec<Range<Avma>> = Vec::new();
@@ -223,11 +237,11 @@ fn lines(process: &Process, file: &str, names: &[String], line: u32) -> Result<R
                 Some(function) => {
                     let at = process.after_prologue(epoch, function);
                     addresses.push(at);
-                    places.push(place(&epoch.symbols, at));
+                    places.push(place(&epoch.symbols, at, &asked));
                 }
                 None => {
                     ranges.extend(code_of_line(&epoch.symbols, found));
-                    places.push(place(&epoch.symbols, found.address));
+                    places.push(place(&epoch.symbols, found.address, &asked));
                 }
             }
         }
@@ -242,6 +256,7 @@ fn lines(process: &Process, file: &str, names: &[String], line: u32) -> Result<R
         hits: Hits::over_time(hits),
         places: distinct(places),
         nearest: Some(nearest).filter(|&nearest| nearest != line),
+        asked,
     })
 }
 
@@ -308,9 +323,11 @@ pub fn address(process: &Process, version: Option<Version>, text: &str, pc: Opti
     }
 }
 
-/// `main at main.c:3 (0x401136)`.
-fn place(symbols: &Symbolizer, at: Avma) -> String {
-    let frame = symbols.frames_at(at).into_iter().next();
+/// Returns the place of an address in the frame asked for: `main at main.c:3 (0x401136)`.
+fn place(symbols: &Symbolizer, at: Avma, asked: &AskedFrame) -> String {
+    let frames = symbols.frames_at(at);
+    let number = asked.number(&frames);
+    let frame = frames.into_iter().nth(number);
     match frame {
         Some(frame) => match frame.location.filter(|location| location.line != 0) {
             Some(location) => {

@@ -3,9 +3,9 @@
 use super::Context;
 use super::thread_apply::thread_of;
 use crate::output::{BreakpointView, Output};
-use backtrail_debugger::breakpoint::Breakpoint;
+use backtrail_debugger::breakpoint::{Breakpoint, Found};
 use backtrail_debugger::functions::regex;
-use backtrail_debugger::location;
+use backtrail_debugger::location::{self, AskedFrame};
 use backtrail_debugger::{Error, Result};
 use backtrail_pt::Tid;
 use std::collections::BTreeMap;
@@ -93,7 +93,12 @@ pub(super) fn rbreak(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
     }
     let mut breakpoints = Vec::new();
     for (name, place, hits) in found {
-        let number = context.navigator.breakpoints.add(name, vec![place], hits, false);
+        let found = Found {
+            hits,
+            places: vec![place],
+            asked: AskedFrame::Function(name.clone()),
+        };
+        let number = context.navigator.breakpoints.add(name, found, false);
         breakpoints.push(view(context.navigator.breakpoints.get_mut(number)?));
     }
     Ok(Output::Breakpoints { breakpoints })

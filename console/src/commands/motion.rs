@@ -25,7 +25,13 @@ fn repeat(context: &mut Context<'_>, motion: &Motion, direction: Direction, time
         view.place.instruction = views::instruction(context.navigator);
     }
     if let (StopReason::Breakpoint { .. }, Some(frame)) = (&view.reason, &mut view.place.frame) {
-        arguments::fill(context.navigator, std::slice::from_mut(frame), 0, context.watch)?;
+        let number = frame.number;
+        let mut frames = context
+            .navigator
+            .stack(number.saturating_add(1), context.watch)?
+            .frames;
+        arguments::fill(context.navigator, &mut frames, number, context.watch)?;
+        frame.arguments = frames.pop().and_then(|frame| frame.arguments);
     }
     Ok(Output::Stop(Box::new(view)))
 }

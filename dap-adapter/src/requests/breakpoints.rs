@@ -219,11 +219,13 @@ pub fn line_with_code(debuggee: &Debuggee, file: &str, line: u32) -> Option<u32>
 pub fn line_of_stop(debuggee: &Debuggee, file: &str, line: u32, watch: &Watch<'_>) -> Option<u32> {
     let location = format!("{file}:{line}");
     let resolved = debuggee.navigator.resolve_everywhere(&location, watch).ok();
-    let at = resolved.and_then(|(hits, _)| hits.values().find_map(Hits::address));
+    let at = resolved
+        .as_ref()
+        .and_then(|found| found.hits.values().find_map(Hits::address));
     let stop = at.and_then(|at| {
         let processes = debuggee.navigator.session().processes().iter();
         let epochs = processes.flat_map(|process| process.epochs());
-        let frames = epochs.filter_map(|epoch| epoch.symbols.frames_at(at).into_iter().next());
+        let frames = epochs.flat_map(|epoch| epoch.symbols.frames_at(at));
         // If there were several modules at the address, the one with the file is wanted.
         let mut stops = frames.filter_map(|frame| frame.location);
         stops.find(|stop| stop.line != 0 && debuggee.navigator.is_same_source(&stop.file, file))

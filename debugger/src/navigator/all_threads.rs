@@ -247,6 +247,7 @@ impl Navigator {
         let crossed_gap = crossed_gap.map(|(_, gap)| gap.cause.to_string());
         let to = thread.position(hit.index);
         let stop = self.go_to(to)?;
+        self.select_asked_frame();
         Ok(Stop {
             reason: StopReason::Breakpoint { number: hit.number },
             crossed_gap,
@@ -315,6 +316,9 @@ impl Navigator {
         let crossed_gap = crossed_gap.filter(|_| !matches!(reason, StopReason::Gap { .. }));
         let to = thread.position(index);
         let stop = self.go_to(to)?;
+        if matches!(reason, StopReason::Breakpoint { .. }) {
+            self.select_asked_frame();
+        }
         Ok(Stop {
             reason,
             crossed_gap,

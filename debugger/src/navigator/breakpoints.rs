@@ -21,9 +21,11 @@ impl Navigator {
         temporary: bool,
         watch: &Watch<'_>,
     ) -> Result<u32> {
-        let (hits, places) = self.resolve_everywhere(location, watch)?;
-        let condition = condition.map(|text| self.condition(text, &hits)).transpose()?;
-        let number = self.breakpoints.add(location.to_owned(), places, hits, temporary);
+        let found = self.resolve_everywhere(location, watch)?;
+        let condition = condition
+            .map(|text| self.condition(text, &found.hits))
+            .transpose()?;
+        let number = self.breakpoints.add(location.to_owned(), found, temporary);
         let breakpoint = self.breakpoints.get_mut(number)?;
         breakpoint.condition = condition;
         breakpoint.thread = thread;

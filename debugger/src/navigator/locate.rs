@@ -1,15 +1,13 @@
 //! Resolves locations at the navigator's position.
 
 use super::Navigator;
-use crate::breakpoint::Hits;
+use crate::breakpoint::Found;
 use crate::error::Result;
 use crate::location::{Location, Resolved};
 use crate::source::is_same_file;
 use crate::source_names::SourceNames;
 use crate::stack::{Origin, StackFrame};
 use backtrail_decoder::Watch;
-use backtrail_pt::Pid;
-use std::collections::BTreeMap;
 
 impl Navigator {
     /// Looks a location up in the current process.
@@ -27,30 +25,26 @@ impl Navigator {
     ///
     /// # Errors
     /// When none has code for it.
-    pub fn resolve_everywhere(
-        &self,
-        text: &str,
-        watch: &Watch<'_>,
-    ) -> Result<(BTreeMap<Pid, Hits>, Vec<String>)> {
+    pub fn resolve_everywhere(&self, text: &str, watch: &Watch<'_>) -> Result<Found> {
         let location = Location::parse(text)?;
         let here = self.current_file(watch)?;
         let names = self.names_of(&location);
-        let mut hits = BTreeMap::new();
-        let mut places = Vec::new();
+        let mut found = Found::default();
         let mut error = None;
         for process in self.session.processes() {
             match location.resolve(process, here.as_deref(), self.pc(), &names) {
                 Ok(resolved) => {
-                    hits.insert(process.pid, resolved.hits);
-                    places.extend(resolved.places);
+                    found.hits.insert(process.pid, resolved.hits);
+                    found.places.extend(resolved.places);
+                    found.asked = resolved.asked;
                 }
                 Err(problem) => error = Some(problem),
             }
         }
-        places.dedup();
+        found.places.dedup();
         match error {
-            Some(error) if hits.is_empty() => Err(error),
-            _ => Ok((hits, places)),
+            Some(error) if found.hits.is_empty() => Err(error),
+            _ => Ok(found),
         }
     }
 

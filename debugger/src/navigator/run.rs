@@ -8,6 +8,7 @@ use crate::evaluation::variables::{self, Format};
 use crate::heap;
 use crate::latency::{CallTimer, Span, Unit};
 use crate::lines::LineStarts;
+use crate::location::AskedFrame;
 use crate::session::Thread;
 use crate::signal;
 use crate::skip::StepFilter;
@@ -128,10 +129,11 @@ impl Navigator {
 
     /// Records a hit, and returns whether to stop there.
     pub(super) fn counts(&mut self, index: u64, number: u32, watch: &Watch<'_>) -> Result<bool> {
-        let condition = self.breakpoints.get_mut(number)?.condition.clone();
+        let breakpoint = self.breakpoints.get_mut(number)?;
+        let (condition, asked) = (breakpoint.condition.clone(), breakpoint.asked.clone());
         let condition = condition.as_ref();
         let caller = match condition.is_some_and(Condition::asks_caller) {
-            true => self.caller_at(index, watch)?,
+            true => self.caller_at(index, &asked, watch)?,
             false => None,
         };
         let duration = match condition.is_some_and(Condition::asks_duration) {
@@ -163,6 +165,7 @@ impl Navigator {
             // unknown.
             let mut value = |expression: &str| {
                 let truth = self.visiting(self.current, index, |navigator| {
+                    navigator.frame = navigator.asked_frame(&asked);
                     conditions::truth(navigator, expression, watch)
                 });
                 match truth {
@@ -195,22 +198,51 @@ impl Navigator {
             return Ok(false);
         }
         if let Some(message) = breakpoint.message.clone() {
-            self.log(index, number, &message, watch)?;
+            self.log(index, number, &asked, &message, watch)?;
             return Ok(false);
         }
         let (temporary, due) = (breakpoint.temporary, breakpoint.commands.clone());
         self.breakpoints.due = due;
+        self.breakpoints.asked = asked;
         if temporary {
             self.breakpoints.delete(number)?;
         }
         Ok(true)
     }
 
+    /// Selects the frame that the breakpoint asked for that stopped the last move.
+    pub(super) fn select_asked_frame(&mut self) {
+        let asked = std::mem::take(&mut self.breakpoints.asked);
+        self.frame = self.asked_frame(&asked);
+    }
+
+    /// Returns the number of the frame here that a location asks for.
+    fn asked_frame(&self, asked: &AskedFrame) -> usize {
+        let thread = self.thread();
+        thread.map_or(0, |thread| self.frame_asked_at(thread, self.index(), asked))
+    }
+
+    /// Returns the number of the frame before an instruction that a location asks for.
+    fn frame_asked_at(&self, thread: &Thread, index: u64, asked: &AskedFrame) -> usize {
+        let pc = stack::pc_at(&self.session, thread, index);
+        let symbols = self.session.symbols_at(thread, index);
+        let frames = symbols.zip(pc).map(|(symbols, pc)| symbols.frames_at(pc));
+        frames.map_or(0, |frames| asked.number(&frames))
+    }
+
     /// Logs a hit.
-    fn log(&mut self, index: u64, number: u32, message: &Message, watch: &Watch<'_>) -> Result<()> {
+    fn log(
+        &mut self,
+        index: u64,
+        number: u32,
+        asked: &AskedFrame,
+        message: &Message,
+        watch: &Watch<'_>,
+    ) -> Result<()> {
         let text = match self.breakpoints.log.is_full() {
             true => String::new(),
             false => self.visiting(self.current, index, |navigator| {
+                navigator.frame = navigator.asked_frame(asked);
                 message.render(&mut |expression| {
                     let evaluated = variables::evaluate(navigator, expression, Format::default(), watch);
                     match evaluated {
@@ -266,8 +298,14 @@ impl Navigator {
         }))
     }
 
-    fn caller_at(&self, index: u64, watch: &Watch<'_>) -> Result<Option<String>> {
-        let stack = stack::stack(&self.session, self.thread()?, index, 2, watch)?.complete()?;
-        Ok(stack.frames.into_iter().nth(1).and_then(|frame| frame.function))
+    fn caller_at(&self, index: u64, asked: &AskedFrame, watch: &Watch<'_>) -> Result<Option<String>> {
+        let thread = self.thread()?;
+        let caller = self.frame_asked_at(thread, index, asked).saturating_add(1);
+        let stack = stack::stack(&self.session, thread, index, caller + 1, watch)?.complete()?;
+        Ok(stack
+            .frames
+            .into_iter()
+            .nth(caller)
+            .and_then(|frame| frame.function))
     }
 }

@@ -1,6 +1,7 @@
 //! Functions that compilers inline are functions: their counts at -O2 are those of the same program
 //! without inlining.
 
+use backtrail_tests::backtrail::repository;
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::compiled::compiled_and_recorded;
 use serde_json::Value;
@@ -169,4 +170,53 @@ fn run_to_call_and_completion_know_inlined_functions() {
     let answers = bundle.answers(&["run-to-call 301 of discount"]);
     let error = answers[0]["error"].as_str().unwrap();
     assert!(error.contains("was called 300 times"), "{error}");
+}
+
+/// Returns the number of the line of a source file that has a text.
+fn line_with(source: &str, text: &str) -> usize {
+    let source = std::fs::read_to_string(repository().join("tests/fixtures").join(source)).unwrap();
+    let at = source.lines().position(|line| line.contains(text));
+    at.unwrap_or_else(|| panic!("{text}")) + 1
+}
+
+#[test]
+fn stop_is_in_the_frame_that_was_asked_for() {
+    let example = &EXAMPLES[0];
+    let bundle = compiled_and_recorded(example.compiler, example.inlining, example.source);
+    for (function, _) in example.functions {
+        let first = format!("break {function}");
+        for typed in [
+            [&*first, "goto start", "continue", "info frame"],
+            [&*first, "goto end", "reverse-continue", "info frame"],
+        ] {
+            let answers = bundle.results(&typed);
+            let frame = &answers[2]["place"]["frame"];
+            assert_eq!(frame["function"], *function, "{typed:?}: {frame}");
+            // The selected frame is the one that was shown.
+            assert_eq!(answers[3]["number"], frame["number"], "{typed:?}");
+        }
+    }
+    for text in [
+        "sum += discount(price",
+        "note(base)",
+        "note(reduced)",
+        "sum += sum_of",
+    ] {
+        let line = line_with(example.source, text);
+        let typed = format!("break shop.c:{line}");
+        let answers = bundle.results(&[&typed, "goto start", "continue"]);
+        let frame = &answers[2]["place"]["frame"];
+        assert_eq!(frame["line"], line, "{text}: {frame}");
+        let places = answers[0]["breakpoint"]["places"].as_array().unwrap();
+        let ending = format!("at shop.c:{line}");
+        assert!(
+            places
+                .iter()
+                .any(|place| place.as_str().unwrap().ends_with(&ending)),
+            "{places:?}"
+        );
+    }
+    // Conditions see the variables of that frame.
+    let answers = bundle.results(&["break price if item == 3", "goto start", "continue", "print item"]);
+    assert_eq!(answers[2]["reason"], "breakpoint", "{}", answers[2]);
 }
