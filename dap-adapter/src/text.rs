@@ -11,8 +11,8 @@ use std::borrow::Cow;
 /// what a stop says of itself.
 const SENTENCES: [&str; 5] = ["message", "format", "title", "description", "text"];
 
-/// The members that have several lines: what commands print, and values.
-const LINES: [&str; 4] = ["output", "result", "value", "text"];
+/// The members that have several lines: what commands print, stacks of crashes, and values.
+const LINES: [&str; 5] = ["output", "result", "stackTrace", "value", "text"];
 
 /// Returns whether the response to a request contains the text of a file for an editor.
 const SOURCE: &str = "source";
@@ -94,6 +94,14 @@ mod tests {
             body,
             json!({"text": clean, "title": clean, "output": "a\n\tb\u{fffd}", "name": "a\u{fffd}b"})
         );
+    }
+
+    #[test]
+    fn stacks_of_crashes_keep_their_lines() {
+        let mut body = json!({"details": {"stackTrace": "#0 f\n#1 \u{1b}g\n", "message": "a\nb"}});
+        answer("exceptionInfo", &mut body);
+        let details = json!({"stackTrace": "#0 f\n#1 \u{fffd}g\n", "message": "a\u{fffd}b"});
+        assert_eq!(body, json!({ "details": details }));
     }
 
     #[test]

@@ -12,17 +12,19 @@ pub fn threads(client: &mut ClientSession, _: Ignored, _: &Watch<'_>) -> Result<
     let mut all: Vec<_> = session.threads().iter().collect();
     all.sort_by_key(|thread| session.crash_of(thread.tid).is_none());
     let threads = all.into_iter().map(|thread| {
-        let crashed = if session.crash_of(thread.tid).is_some() {
-            ", crashed"
-        } else if thread.history.is_empty() {
-            ", no history"
-        } else {
-            ""
+        let history = match thread.history.is_empty() {
+            true => ", no history",
+            false => "",
+        };
+        // As the timeline marks it. Clients cut a long name, and show the signal beside it.
+        let crashed = match session.crash_of(thread.tid) {
+            Some(_) => "✕ ",
+            None => "",
         };
         let name = thread.name.as_deref().unwrap_or("thread");
         Thread {
             id: i64::from(thread.tid.0),
-            name: format!("{name} ({}{crashed})", thread.tid),
+            name: format!("{crashed}{name} ({}{history})", thread.tid),
         }
     });
     Ok(ThreadsResponseBody {
