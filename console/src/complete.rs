@@ -29,7 +29,7 @@ pub fn complete(navigator: &Navigator, line: &str) -> (usize, Vec<String>) {
             with_prefix(threads.map(|thread| thread.tid.to_string()), word)
         }
         Completion::Position => {
-            let fixed = ["start", "end", "crash"].into_iter().map(str::to_owned);
+            let fixed = ["start", "end", "crash", "panic"].into_iter().map(str::to_owned);
             with_prefix(fixed.chain(navigator.bookmarks.keys().cloned()), word)
         }
         Completion::Command => with_prefix(commands().map(|command| command.name.to_owned()), word),

@@ -15,6 +15,8 @@ use backtrail_pt::Avma;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -106,8 +108,17 @@ pub struct Comparison {
     pub cut: bool,
 }
 
-/// A call of a thread.
-#[derive(Clone, Copy)]
+/// An execution of an inlined function, as a part of the call that executed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InlinedPart {
+    /// The function.
+    pub function: Arc<str>,
+    /// The instructions, by their index in the history.
+    pub range: Range<u64>,
+}
+
+/// A call of a thread, or a part of one.
+#[derive(Clone)]
 pub struct ComparedCall<'a> {
     /// The thread.
     pub thread: &'a Thread,
@@ -115,6 +126,8 @@ pub struct ComparedCall<'a> {
     pub forest: &'a Forest,
     /// The call.
     pub call: CallId,
+    /// The part of the call that is compared; `None`: the whole.
+    pub part: Option<InlinedPart>,
 }
 
 /// The limits of a comparison.
@@ -157,8 +170,8 @@ pub fn compare(
 ) -> Result<Comparison> {
     let unit = Unit::of_time(session.times());
     let mut walk = ComparisonWalk {
-        first: ComparedCalls::new(session, first, unit),
-        second: ComparedCalls::new(session, second, unit),
+        first: ComparedCalls::new(session, &first, unit),
+        second: ComparedCalls::new(session, &second, unit),
         by_name: FxHashMap::default(),
         bounds,
         looked_at: 0,
@@ -208,6 +221,8 @@ struct ComparedCalls<'a> {
     thread: &'a Thread,
     forest: &'a Forest,
     call_timer: CallTimer<'a>,
+    /// The compared call, if only a part of it is compared.
+    part: Option<(CallId, InlinedPart)>,
     /// The numbers of functions, by address and period of the process's modules.
     kinds: FxHashMap<(Avma, usize), u32>,
 }
@@ -239,18 +254,41 @@ struct ComparisonWalk<'a> {
 }
 
 impl<'a> ComparedCalls<'a> {
-    fn new(session: &'a Session, subject: ComparedCall<'a>, unit: Unit) -> Self {
-        let ComparedCall { thread, forest, .. } = subject;
+    fn new(session: &'a Session, subject: &ComparedCall<'a>, unit: Unit) -> Self {
+        let (thread, forest) = (subject.thread, subject.forest);
         Self {
             session,
             thread,
             forest,
             call_timer: CallTimer::new(thread, forest, unit, session.times()),
+            part: subject.part.clone().map(|part| (subject.call, part)),
             kinds: FxHashMap::default(),
         }
     }
 
+    /// Returns the part of a call that is compared; `None`: the whole.
+    fn part_of(&self, id: CallId) -> Option<&InlinedPart> {
+        let (call, part) = self.part.as_ref()?;
+        (*call == id).then_some(part)
+    }
+
+    /// Returns the compared instructions of a call.
+    fn range(&self, id: CallId) -> Range<u64> {
+        let call = self.forest.call(id);
+        self.part_of(id)
+            .map_or(call.first..call.end, |part| part.range.clone())
+    }
+
+    fn children(&self, id: CallId) -> impl Iterator<Item = CallId> {
+        let range = self.range(id);
+        let children = self.forest.children(id);
+        children.filter(move |&child| range.contains(&self.forest.call(child).first))
+    }
+
     fn name(&self, call: CallId) -> String {
+        if let Some(part) = self.part_of(call) {
+            return part.function.to_string();
+        }
         let call = self.forest.call(call);
         let (at, symbols) = (call.function, self.session.symbols_at(self.thread, call.first));
         let function = symbols.and_then(|symbols| symbols.function_at(at));
@@ -278,25 +316,36 @@ impl<'a> ComparedCalls<'a> {
     }
 
     fn side(&self, id: CallId) -> CallSide {
-        let call = self.forest.call(id);
+        let range = self.range(id);
+        let name = match self.part_of(id) {
+            Some(_) => None,
+            None => self.thread.name_of(self.forest, id),
+        };
         CallSide {
-            call: self.thread.name_of(self.forest, id).map(|name| name.to_string()),
-            position: self.thread.position(call.first).to_string(),
+            call: name.map(|name| name.to_string()),
+            position: self.thread.position(range.start).to_string(),
             instructions: self.instructions(id),
-            length: self.call_timer.span(id).ok(),
+            length: match self.part_of(id) {
+                Some(_) => self.call_timer.span_within(id, range).ok(),
+                None => self.call_timer.span(id).ok(),
+            },
         }
     }
 
     fn instructions(&self, id: CallId) -> u64 {
-        let call = self.forest.call(id);
-        call.end.saturating_sub(call.first)
+        let range = self.range(id);
+        range.end.saturating_sub(range.start)
     }
 
     /// Returns the instructions that a call executed without its callees, and their duration.
     fn self_cost(&self, id: CallId) -> (u64, Option<Span>) {
-        let callees = self.forest.children(id).map(|child| self.instructions(child));
+        let callees = self.children(id).map(|child| self.instructions(child));
         let own = self.instructions(id).saturating_sub(callees.sum());
-        (own, self.call_timer.self_time(id).ok())
+        let time = match self.part_of(id) {
+            Some(part) => self.call_timer.self_time_within(id, part.range.clone()),
+            None => self.call_timer.self_time(id),
+        };
+        (own, time.ok())
     }
 }
 
@@ -361,8 +410,8 @@ impl ComparisonWalk<'_> {
         row: usize,
         shown: bool,
     ) -> Result<Option<bool>> {
-        let ones: Vec<CallId> = self.first.forest.children(one).collect();
-        let others: Vec<CallId> = self.second.forest.children(other).collect();
+        let ones: Vec<CallId> = self.first.children(one).collect();
+        let others: Vec<CallId> = self.second.children(other).collect();
         let enough = self.looked_at.saturating_add(ones.len() + others.len()) > self.bounds.calls;
         let cut = (enough || depth >= self.bounds.depth) && !(ones.is_empty() && others.is_empty());
         if cut {

@@ -1,9 +1,11 @@
 //! The navigator: a session, a position in it, and what the user set.
 
 mod all_threads;
+mod at_crash;
 mod breakpoints;
 mod earlier;
 mod locate;
+mod panics;
 mod run;
 mod visit;
 

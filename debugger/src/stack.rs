@@ -387,8 +387,10 @@ impl fmt::Display for Argument {
     }
 }
 
-/// Returns a C++ name without its parameters and the qualifiers after them.
-fn without_parameters(name: &str) -> &str {
+/// Returns a C++ name without its parameters and the qualifiers after them: `ns::f` of
+/// `ns::f(int) const`.
+#[must_use]
+pub fn without_parameters(name: &str) -> &str {
     if !has_parameters(name) {
         return name;
     }

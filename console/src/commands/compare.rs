@@ -3,7 +3,7 @@
 use super::latency_query::measure;
 use super::{Context, find};
 use crate::output::Output;
-use backtrail_debugger::compare::{ComparedCall, ComparisonLimits, compare as compared};
+use backtrail_debugger::compare::{ComparedCall, ComparisonLimits, InlinedPart, compare as compared};
 use backtrail_debugger::session::Thread;
 use backtrail_debugger::{Error, Result};
 use backtrail_decoder::{CallId, Forest, Position};
@@ -72,7 +72,10 @@ fn ranked<'a>(context: &'a Context<'_>, percent: f64, function: &str) -> Result<
     })?;
     let session = context.navigator.session();
     let thread = session.thread(found.tid)?;
-    whole(thread, session.forest(thread, context.watch)?, found.call)
+    let call = whole(thread, session.forest(thread, context.watch)?, found.call)?;
+    let range = found.first..found.end;
+    let part = found.inlined.map(|function| InlinedPart { function, range });
+    Ok(ComparedCall { part, ..call })
 }
 
 /// Returns the name of a call's function.
@@ -121,7 +124,12 @@ fn whole<'a>(thread: &'a Thread, forest: &'a Forest, call: CallId) -> Result<Com
     if thread.is_cut_off(&forest.call(call)) {
         return Err(Error::Earlier);
     }
-    Ok(ComparedCall { thread, forest, call })
+    Ok(ComparedCall {
+        thread,
+        forest,
+        call,
+        part: None,
+    })
 }
 
 #[cfg(test)]

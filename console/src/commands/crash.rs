@@ -30,10 +30,37 @@ pub(super) fn crash(context: &mut Context<'_>, arguments: &str) -> Result<Output
         return Ok(Output::message("The trace has no threads."));
     };
     let (tid, end) = (thread.tid, thread.history.len());
-    let view = context
+    let panic = match context.navigator.exited_as_after_panic() {
+        true => context.navigator.last_panic(context.watch),
+        false => Ok(None),
+    };
+    // All of a long history is decoded only when it is asked for.
+    let is_earlier = matches!(panic, Err(Error::Earlier));
+    let panic = match panic {
+        Err(Error::Earlier) => None,
+        panic => panic?,
+    };
+    let (tid, at) = match panic {
+        Some(position) => {
+            let thread = context.navigator.session().thread(position.tid())?;
+            (thread.tid, thread.index_of(position)?)
+        }
+        None => (tid, end),
+    };
+    let mut view = context
         .navigator
-        .looking_from(tid, end, |navigator| view(navigator, context.watch))?;
-    Ok(Output::Crash(Box::new(CrashView { is_full, ..view })))
+        .looking_from(tid, at, |navigator| view(navigator, context.watch))?;
+    if is_earlier {
+        view.notes.insert(
+            0,
+            "the exit status is that of a panic; `goto panic` finds it".to_owned(),
+        );
+    }
+    Ok(Output::Crash(Box::new(CrashView {
+        is_full,
+        panicked: panic.is_some(),
+        ..view
+    })))
 }
 
 fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
@@ -62,6 +89,7 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
         own_calls,
         own_lines,
         is_full: true,
+        panicked: false,
         program: session.program().map(str::to_owned),
         signal: crash.map(signal::describe),
         cause: crash

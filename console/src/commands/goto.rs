@@ -70,9 +70,13 @@ pub(super) fn position(context: &Context<'_>, text: &str) -> Result<Position> {
             let thread = crashed.ok_or_else(none)?;
             Ok(thread.position(thread.history.len()))
         }
+        "panic" => {
+            let panic = navigator.last_panic(context.watch)?;
+            panic.ok_or_else(|| Error::Cannot("the trace has no panic of Rust code with symbols".to_owned()))
+        }
         _ => Err(misuse(
             &format!("\"{text}\" is not a place in the trace"),
-            "goto start|end|crash|tTHREAD#INDEX|#INDEX|#-INDEX|@TIME|cCALL|BOOKMARK, with TIME like @-1.5ms",
+            "goto start|end|crash|panic|tTHREAD#INDEX|#INDEX|#-INDEX|@TIME|cCALL|BOOKMARK, with TIME like @-1.5ms",
         )),
     }
 }

@@ -21,11 +21,14 @@ pub struct CrashView {
     /// The end of a program that did not crash, if known: `the program exited with status 0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ending: Option<String>,
+    /// Whether the program exited after a panic. All is then shown at the newest panic.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub panicked: bool,
     /// The thread.
     pub thread: u32,
     /// Its name.
     pub name: Option<String>,
-    /// The end of its history.
+    /// The end of its history, or the panic.
     pub position: String,
     /// The request of the thread, if its process published one: `trace id …, span id …`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,6 +110,14 @@ impl CrashView {
                     .unwrap_or_default();
                 to.line(to.paint(Paint::Alarm, format!("{program} crashed: {signal}{cause}")));
                 to.line(format!("in thread {}{name}, at {}", self.thread, self.position));
+            }
+            None if self.panicked => {
+                let ending = self.ending.as_deref().unwrap_or("the program exited");
+                to.line(to.paint(Paint::Alarm, format!("{program} panicked: {ending}.")));
+                to.line(format!(
+                    "The newest panic is in thread {}{name}, at {}; `goto panic` goes there.",
+                    self.thread, self.position
+                ));
             }
             None => {
                 let how = self.ending.as_deref().map(|how| format!(": {how}"));

@@ -4,7 +4,7 @@ use super::place::{render_frame, render_source};
 use super::{CrashView, HistoryStep, Paint, Text};
 use backtrail_debugger::calls::CallView;
 use backtrail_debugger::source::{SourceLines, short};
-use backtrail_debugger::stack::{Stack, StackFrame};
+use backtrail_debugger::stack::{Stack, StackFrame, without_parameters};
 
 /// The number of lines of the stack, without the line about hidden frames.
 const MAX_STACK: usize = 6;
@@ -185,7 +185,7 @@ fn render_call(call: &CallView, to: &mut Text) {
         .map_or_else(String::new, |left| format!("  ({left})"));
     to.line(format!(
         "  {}{}{left}  {}",
-        to.paint(Paint::Function, &call.function),
+        to.paint(Paint::Function, without_parameters(&call.function)),
         to.paint(Paint::Place, place),
         to.paint(Paint::Faint, format!("[{} {}]", call.call, call.position))
     ));

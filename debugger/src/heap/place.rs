@@ -4,6 +4,7 @@ use super::calls::HeapCall;
 use crate::error::Result;
 use crate::own_code::CodeOrigin;
 use crate::session::{Session, Thread};
+use crate::stack::without_parameters;
 use crate::time::Time;
 use backtrail_decoder::{Forest, Version, Watch};
 use backtrail_pt::Avma;
@@ -42,7 +43,8 @@ pub struct HeapPlace {
 impl fmt::Display for HeapPlace {
     /// Writes `reaper at dispatch.cpp:135`, with the name of the function.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.function.as_deref().unwrap_or("unknown code"))?;
+        let function = self.function.as_deref().map(without_parameters);
+        f.write_str(function.unwrap_or("unknown code"))?;
         if let (Some(file), Some(line)) = (&self.file, self.line) {
             write!(f, " at {}:{line}", crate::source::short(file))?;
         }

@@ -9,6 +9,7 @@ use backtrail_decoder::{Call, CallId, Entered, Forest, History, Left};
 use backtrail_pt::TscConversion;
 use serde::Serialize;
 use std::fmt;
+use std::ops::Range;
 
 /// The unit of lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -300,21 +301,43 @@ impl<'a> CallTimer<'a> {
     ///
     /// If the length is unknown.
     pub fn self_time(&self, id: CallId) -> Result<Span, Unmeasured> {
-        let whole = self.stretch(id)?;
+        let children = self.forest.children(id).map(|child| self.forest.call(child));
+        Ok(self.without_callees(&self.stretch(id)?, children))
+    }
+
+    /// Returns the length of a part of a call.
+    ///
+    /// # Errors
+    ///
+    /// If the length is unknown.
+    pub fn span_within(&self, id: CallId, range: Range<u64>) -> Result<Span, Unmeasured> {
+        Ok(self.stretch_within(id, range.start, range.end)?.span())
+    }
+
+    /// Returns the length of a part of a call without its callees, including waiting.
+    ///
+    /// # Errors
+    ///
+    /// If the length is unknown.
+    pub fn self_time_within(&self, id: CallId, range: Range<u64>) -> Result<Span, Unmeasured> {
+        let whole = self.stretch_within(id, range.start, range.end)?;
+        Ok(self.without_callees(&whole, self.callees_within(id, range)))
+    }
+
+    fn without_callees(&self, whole: &TimeInterval, callees: impl Iterator<Item = Call>) -> Span {
         let mut certain = 0u64;
         let mut covered = IntervalUnion::within(whole.begin.latest, whole.end.earliest);
-        for child in self.forest.children(id) {
-            let child = self.forest.call(child);
+        for child in callees {
             if let Some(child) = self.between(child.first, child.end) {
                 certain = certain.saturating_add(child.span().least);
                 covered.add(child.widest());
             }
         }
         let span = whole.span();
-        Ok(Span {
+        Span {
             least: span.least.saturating_sub(covered.length),
             most: span.most.saturating_sub(certain),
-        })
+        }
     }
 
     /// Returns the parts of a call's time.
@@ -336,18 +359,23 @@ impl<'a> CallTimer<'a> {
     /// If the length of the part is unknown.
     pub(super) fn split_within(&self, id: CallId, first: u64, end: u64) -> Result<Split, Unmeasured> {
         let whole = self.stretch_within(id, first, end)?;
-        let next = self.forest.last_begun(first).map_or(0, |last| last.number() + 1);
+        Ok(self.split_of(&whole, first..end, self.callees_within(id, first..end)))
+    }
+
+    /// Returns the calls that a call made in a part of it.
+    fn callees_within(&self, id: CallId, range: Range<u64>) -> impl Iterator<Item = Call> {
+        let next = self.forest.last_begun(range.start);
+        let next = next.map_or(0, |last| last.number() + 1);
         let begun = (next..).map_while(|number| self.forest.id(number));
         let begun = begun.map(|child| self.forest.call(child));
-        let begun = begun.take_while(|call| call.first < end);
-        let children = begun.filter(|call| call.parent == Some(id));
-        Ok(self.split_of(&whole, first..end, children))
+        let begun = begun.take_while(move |call| call.first < range.end);
+        begun.filter(move |call| call.parent == Some(id))
     }
 
     fn split_of(
         &self,
         whole: &TimeInterval,
-        range: std::ops::Range<u64>,
+        range: Range<u64>,
         children: impl Iterator<Item = Call>,
     ) -> Split {
         let (begin, end) = whole.widest();

@@ -160,7 +160,7 @@ pub(super) static MOVING: &[Command] = &[
         aliases: &[],
         args: "POSITION",
         group: Group::Positions,
-        help: "Goes to start, end, crash, tTHREAD#INDEX, #INDEX, #-INDEX (from the end), @TIME (like @-1.5ms), cCALL or a bookmark.",
+        help: "Goes to start, end, crash, panic, tTHREAD#INDEX, #INDEX, #-INDEX (from the end), @TIME (like @-1.5ms), cCALL or a bookmark.",
         completion: Completion::Position,
         repeats: false,
         run: goto::go_to,

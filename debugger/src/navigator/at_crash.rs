@@ -1,0 +1,51 @@
+//! The selected frame at the crash, for values that are unknown before it.
+
+use super::Navigator;
+use crate::error::Result;
+use backtrail_decoder::{Left, Watch};
+
+/// The limit of frames at the crash that are searched.
+const MAX_FRAMES: usize = 1000;
+
+impl Navigator {
+    /// Calls `look` as if standing at the crash with the selected frame selected.
+    ///
+    /// Returns `None` if the position is the crash, if the call of the frame had ended by then, if
+    /// its code is not executed by exactly one frame then, or if no core has the thread's state.
+    ///
+    /// # Errors
+    /// If the frame depends on history that is not decoded yet; when canceled.
+    pub fn looking_at_crash<T>(
+        &mut self,
+        watch: &Watch<'_>,
+        look: impl FnOnce(&Self) -> T,
+    ) -> Result<Option<T>> {
+        let thread = self.thread()?;
+        if self.is_at_end() || self.session().end_registers(thread.tid).is_none() {
+            return Ok(None);
+        }
+        let selected = self.selected_frame();
+        let frames = self.stack(selected.saturating_add(1), watch)?.frames;
+        let Some(frame) = frames.into_iter().nth(selected) else {
+            return Ok(None);
+        };
+        let forest = self.session().forest(thread, watch)?;
+        let name = frame.call.as_deref().and_then(|name| name.parse().ok());
+        let call = name.and_then(|name| thread.call_named(forest, name).ok()?);
+        if call.is_none_or(|call| forest.call(call).left != Left::HistoryEnd) {
+            return Ok(None);
+        }
+        let (tid, end) = (thread.tid, thread.history.len());
+        self.visiting(tid, end, |navigator| {
+            let frames = navigator.known_stack(MAX_FRAMES, watch)?.frames;
+            let mut same = frames
+                .iter()
+                .filter(|then| then.call == frame.call && then.function == frame.function);
+            let (Some(then), None) = (same.next(), same.next()) else {
+                return Ok(None);
+            };
+            navigator.select_frame(then.number, watch)?;
+            Ok(Some(look(navigator)))
+        })
+    }
+}
