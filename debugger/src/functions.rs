@@ -84,31 +84,6 @@ pub fn code(process: &Process, text: &str) -> Result<FunctionCode> {
     }
 }
 
-/// The entries of the functions that a text means in a process.
-///
-/// # Errors
-/// When there is none, or none that is ever called: all of it is inlined.
-pub fn entries(process: &Process, text: &str) -> Result<FunctionEntries> {
-    let mut found = BTreeSet::new();
-    for (number, epoch) in process.epochs().iter().enumerate() {
-        let named = named(&epoch.symbols, text)?.into_iter();
-        found.extend(named.map(|function| (function.entry, number)));
-    }
-    if !found.is_empty() {
-        return Ok(FunctionEntries(found));
-    }
-    let mut epochs = process.epochs().iter();
-    if epochs.any(|epoch| !epoch.symbols.inlined_copies_named(text).is_empty()) {
-        return Err(Error::Cannot(format!(
-            "{text} is always inlined, so it is never called; `count {text}` counts its executions"
-        )));
-    }
-    Err(Error::NoSymbol {
-        name: text.to_owned(),
-        modules: process.describe_modules(),
-    })
-}
-
 fn named(symbols: &Symbolizer, text: &str) -> Result<Vec<Function<Avma>>> {
     match between_slashes(text) {
         Some(pattern) => Ok(symbols.functions_matching(&regex(pattern)?)),

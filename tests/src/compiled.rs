@@ -23,8 +23,9 @@ pub fn compiled_and_recorded(compiler: &str, flags: &[&str], source: &str) -> Bu
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{compiler} {flags:?}:\n{errors}");
     let bundle = folder.path().join("bundle");
-    let command: [&OsStr; 6] = [
+    let command: [&OsStr; 7] = [
         "record".as_ref(),
+        "--exit-zero".as_ref(),
         "--full".as_ref(),
         "-o".as_ref(),
         bundle.as_ref(),

@@ -20,6 +20,10 @@ pub struct FormattedValue {
     /// location.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
+    /// Before the crash, if the value is unknown: the value of the same expression at the crash, in
+    /// the same frame.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_crash: Option<String>,
     /// Before the crash, what it is known from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub origins: Vec<String>,

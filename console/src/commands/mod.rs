@@ -3,6 +3,7 @@
 //! The table feeds the REPL, its help and completion, `--batch`, `--json`, and the debug adapter.
 
 mod arguments;
+mod at_crash;
 mod breakpoints;
 mod calls;
 mod compare;

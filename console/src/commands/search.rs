@@ -1,18 +1,19 @@
 //! The executions of code: `count`, `search`, `first`, `last`, `run-to-call`.
 
 use super::{Context, find, goto};
-use crate::output::{FileHit, LineHit, Output, SearchView};
+use crate::output::{CountView, FileHit, LineHit, Output, SearchView, ThreadCount};
 use backtrail_debugger::breakpoint::Hits;
 use backtrail_debugger::calls::Calls;
-use backtrail_debugger::functions::{self, InlinedFunction};
+use backtrail_debugger::functions::{self, FunctionCode, InlinedFunction};
 use backtrail_debugger::inlined;
 use backtrail_debugger::lines::CopyCode;
 use backtrail_debugger::navigator::Navigator;
+use backtrail_debugger::session::{Process, Thread};
 use backtrail_debugger::step::Steps;
 use backtrail_debugger::{Error, Result};
 use backtrail_decoder::{CallId, PcSet, Watch};
 use regex::Regex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// `search` shows no more of a kind.
 const MAX_FOUND: usize = 100;
@@ -20,20 +21,56 @@ const MAX_FOUND: usize = 100;
 /// `search` counts the executions of no more inlined copies.
 const MAX_COPIES: usize = 5000;
 
-/// `count`: the number of calls of a function, or of executions of other code.
+/// `count`: the number of calls of a function, or of executions of other code, in all threads.
 pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let navigator = &*context.navigator;
-    let thread = navigator.thread()?;
-    let process = navigator.process()?;
+    let session = navigator.session();
+    let mut view = CountView::of(arguments);
+    let mut problem = None;
+    for process in session.processes() {
+        let (hits, line, code) = match counted(context, process, arguments) {
+            Ok(counted) => counted,
+            Err(error) => {
+                problem = Some(error);
+                continue;
+            }
+        };
+        view.line = view.line.or(line);
+        let is_of_process = |thread: &Thread| {
+            let process_of = session.process(thread);
+            process_of.is_some_and(|process_of| process_of.pid == process.pid)
+        };
+        let has_history = |thread: &&Thread| !thread.history.is_empty() && is_of_process(thread);
+        for thread in session.threads().iter().filter(has_history) {
+            let count = count_in(navigator, thread, &hits, code.as_ref(), context.watch)?;
+            view.add(count, thread.tid == navigator.position().tid());
+        }
+    }
+    match problem {
+        Some(problem) if view.is_empty() => Err(problem),
+        _ => Ok(Output::Count(view)),
+    }
+}
+
+/// Returns the code in a process that is counted: where it hits, the next line with code if the
+/// requested one has none, and the functions if they are functions.
+fn counted(
+    context: &Context<'_>,
+    process: &Process,
+    arguments: &str,
+) -> Result<(Hits, Option<u32>, Option<FunctionCode>)> {
     // A name between slashes is of functions, and else it may be of a line.
     let code = functions::code(process, arguments);
-    let (hits, line) = match (navigator.resolve(arguments, context.watch), &code) {
-        (Ok(resolved), _) => (resolved.hits, resolved.nearest),
+    match (
+        context.navigator.resolve_in(process, arguments, context.watch),
+        code,
+    ) {
+        (Ok(resolved), code) => Ok((resolved.hits, resolved.nearest, code.ok())),
         (Err(_), Ok(code)) => {
             let epochs = process.epochs().iter().enumerate();
             let of_epoch = |number| {
                 let all = code.entries.addresses();
-                let here = all.filter(move |entry| code.entries.contains(*entry, number));
+                let here = all.filter(|entry| code.entries.contains(*entry, number));
                 let copies = code.copies.iter().filter(|found| found.epoch == number);
                 Hits {
                     addresses: here.collect(),
@@ -42,25 +79,35 @@ pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output
                 }
             };
             let epochs = epochs.map(|(number, epoch)| (epoch.from, of_epoch(number)));
-            (Hits::over_time(epochs.collect()), None)
+            Ok((Hits::over_time(epochs.collect()), None, Some(code)))
         }
-        (Err(error), Err(_)) => return Err(error),
-    };
+        (Err(error), Err(_)) => Err(error),
+    }
+}
+
+/// Counts in a thread.
+fn count_in(
+    navigator: &Navigator,
+    thread: &Thread,
+    hits: &Hits,
+    code: Option<&FunctionCode>,
+    watch: &Watch<'_>,
+) -> Result<ThreadCount> {
     thread.needs_beginning()?;
-    let inlined = navigator.with_steps(context.watch, |steps| hits.count_inlined(&steps.lines))?;
+    let executions = navigator.with_steps_of(thread, watch, |steps| hits.count(&steps.lines))?;
     let calls = match code {
-        Ok(code) => {
-            let all = Calls::of_all(navigator.session(), thread, context.watch)?;
-            let calls = all.of(&code.entries, context.watch)?;
+        Some(code) => {
+            let inlined = navigator.with_steps_of(thread, watch, |steps| hits.count_inlined(&steps.lines))?;
+            let all = Calls::of_all(navigator.session(), thread, watch)?;
+            let calls = all.of(&code.entries, watch)?;
             let rests = calls.iter().filter(|&&id| all.forest().call(id).may_be_rest());
             Some((calls.len() as u64 + inlined.0, rests.count() as u64 + inlined.1))
         }
-        Err(_) => None,
+        None => None,
     };
-    let executions = navigator.with_steps(context.watch, |steps| hits.count(&steps.lines))?;
-    Ok(Output::Count {
-        location: arguments.to_owned(),
-        line,
+    Ok(ThreadCount {
+        thread: thread.tid.0,
+        name: thread.name.clone(),
         executions,
         calls: calls.map(|(calls, _)| calls),
         rests: calls.map_or(0, |(_, rests)| rests),
@@ -73,26 +120,92 @@ pub(super) fn search(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
     }
     let pattern = functions::regex(arguments)?;
     let navigator = &*context.navigator;
-    let (functions, mut more) = called(navigator, &pattern, context.watch)?;
-    let (files, lines, more_lines) = executed(navigator, &pattern, context.watch)?;
-    more |= more_lines;
-    Ok(Output::Search(SearchView {
-        pattern: arguments.to_owned(),
-        functions,
-        files,
-        lines,
-        more,
-    }))
+    let mut found = Found::default();
+    let current = navigator.thread()?;
+    let others = navigator.session().threads().iter();
+    let others = others.filter(|thread| thread.tid != current.tid);
+    // Positions are those of the current thread, where it executed something.
+    for thread in std::iter::once(current).chain(others) {
+        if !thread.history.is_empty() {
+            found.add_calls(called(navigator, thread, &pattern, context.watch)?);
+            found.add_lines(executed(navigator, thread, &pattern, context.watch)?);
+        }
+    }
+    Ok(Output::Search(found.view(arguments)))
+}
+
+/// What matches in all threads.
+#[derive(Default)]
+struct Found {
+    functions: CalledFunctions,
+    /// The places of functions in the list, by name.
+    known: HashMap<String, usize>,
+    files: BTreeMap<String, FileHit>,
+    lines: BTreeMap<(String, u32), LineHit>,
+    more: bool,
+}
+
+impl Found {
+    fn add_calls(&mut self, (functions, more): (CalledFunctions, bool)) {
+        self.more |= more;
+        for function in functions {
+            let known = self.known.get(&function.0).copied();
+            match known.and_then(|at| self.functions.get_mut(at)) {
+                Some(known) => known.1 = known.1.saturating_add(function.1),
+                None => {
+                    self.known.insert(function.0.clone(), self.functions.len());
+                    self.functions.push(function);
+                }
+            }
+        }
+    }
+
+    /// Adds what a thread executed: the first files and lines in the order of names. So the first
+    /// of all threads are complete.
+    fn add_lines(&mut self, (files, lines, more): (Vec<FileHit>, Vec<LineHit>, bool)) {
+        self.more |= more;
+        for file in files {
+            let known = self.files.entry(file.file.clone());
+            // Threads may have executed the same lines.
+            known
+                .and_modify(|known| known.lines = known.lines.max(file.lines))
+                .or_insert(file);
+        }
+        for line in lines {
+            let known = self.lines.entry((line.file.clone(), line.line));
+            known
+                .and_modify(|known| known.count = known.count.saturating_add(line.count))
+                .or_insert(line);
+        }
+    }
+
+    fn view(self, pattern: &str) -> SearchView {
+        let longest = [self.functions.len(), self.files.len(), self.lines.len()];
+        let more = longest.into_iter().any(|length| length > MAX_FOUND);
+        SearchView {
+            pattern: pattern.to_owned(),
+            functions: self.functions.into_iter().take(MAX_FOUND).collect(),
+            files: self.files.into_values().take(MAX_FOUND).collect(),
+            lines: self.lines.into_values().take(MAX_FOUND).collect(),
+            more: self.more || more,
+        }
+    }
 }
 
 /// Functions that match and were called: how often, and the positions of the last call and the
 /// first.
 type CalledFunctions = Vec<(String, u64, String, String)>;
 
-/// The functions that match, the last called first.
-fn called(navigator: &Navigator, pattern: &Regex, watch: &Watch<'_>) -> Result<(CalledFunctions, bool)> {
-    let thread = navigator.thread()?;
-    let process = navigator.process()?;
+/// The functions that match and that a thread called, the last called first.
+fn called(
+    navigator: &Navigator,
+    thread: &Thread,
+    pattern: &Regex,
+    watch: &Watch<'_>,
+) -> Result<(CalledFunctions, bool)> {
+    let Some(process) = navigator.session().process(thread) else {
+        return Ok((Vec::new(), false));
+    };
     let calls = Calls::of_all(navigator.session(), thread, watch)?;
     let mut found: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
     let epoch_of = |call: &CallId| {
@@ -122,7 +235,7 @@ fn called(navigator: &Navigator, pattern: &Regex, watch: &Watch<'_>) -> Result<(
             known.2.max(last),
         );
     }
-    let (copies, mut more) = executed_copies(navigator, pattern)?;
+    let (copies, more) = executed_copies(process, thread, pattern);
     for execution in inlined::executions(navigator.session(), thread, &copies, watch)? {
         let first = execution.first;
         let name = execution.function.to_string();
@@ -131,8 +244,6 @@ fn called(navigator: &Navigator, pattern: &Regex, watch: &Watch<'_>) -> Result<(
     }
     let mut functions: Vec<(String, (u64, u64, u64))> = found.into_iter().collect();
     functions.sort_by_key(|(_, (_, _, last))| std::cmp::Reverse(*last));
-    more |= functions.len() > MAX_FOUND;
-    functions.truncate(MAX_FOUND);
     let position = |index| thread.position(index).to_string();
     let functions = functions
         .into_iter()
@@ -143,14 +254,13 @@ fn called(navigator: &Navigator, pattern: &Regex, watch: &Watch<'_>) -> Result<(
 
 /// Returns the inlined copies of matching functions that the thread executed, and whether there are
 /// more.
-fn executed_copies(navigator: &Navigator, pattern: &Regex) -> Result<(Vec<InlinedFunction>, bool)> {
-    let thread = navigator.thread()?;
+fn executed_copies(process: &Process, thread: &Thread, pattern: &Regex) -> (Vec<InlinedFunction>, bool) {
     let mut copies = Vec::new();
     let mut tested: usize = 0;
-    for (epoch, modules) in navigator.process()?.epochs().iter().enumerate() {
+    for (epoch, modules) in process.epochs().iter().enumerate() {
         for copy in modules.symbols.inlined_copies_matching(pattern) {
             if tested >= MAX_COPIES {
-                return Ok((copies, true));
+                return (copies, true);
             }
             tested += 1;
             let code = PcSet::from_ranges(copy.ranges);
@@ -165,16 +275,17 @@ fn executed_copies(navigator: &Navigator, pattern: &Regex) -> Result<(Vec<Inline
             });
         }
     }
-    Ok((copies, false))
+    (copies, false)
 }
 
-/// The files that match and had a line run, and the lines that ran and whose text matches.
+/// The files that match and had a line run in a thread, and the lines that ran and whose text
+/// matches.
 fn executed(
     navigator: &Navigator,
+    thread: &Thread,
     pattern: &Regex,
     watch: &Watch<'_>,
 ) -> Result<(Vec<FileHit>, Vec<LineHit>, bool)> {
-    let thread = navigator.thread()?;
     let coverage = navigator.session().coverage(thread, watch)?;
     let mut by_name: Vec<_> = coverage.files().collect();
     by_name.sort_unstable_by_key(|(file, _)| *file);

@@ -6,7 +6,8 @@ use crate::output::{
     label, label_width,
 };
 use backtrail_debugger::calls::Calls;
-use backtrail_debugger::functions::{self, FunctionEntries};
+use backtrail_debugger::functions::{self, FunctionCode};
+use backtrail_debugger::inlined;
 use backtrail_debugger::session::{Session, Thread};
 use backtrail_debugger::signal;
 use backtrail_debugger::time::{Timebase, parse_nanos};
@@ -73,10 +74,10 @@ pub(super) fn timeline(context: &mut Context<'_>, arguments: &str) -> Result<Out
     let navigator = &*context.navigator;
     let session = navigator.session();
     let window = window(context, &parsed)?;
-    let entries = match &parsed.function {
+    let code = match &parsed.function {
         Some(function) => Some((
             navigator.process()?.pid,
-            functions::entries(navigator.process()?, function)?,
+            functions::code(navigator.process()?, function)?,
         )),
         None => None,
     };
@@ -93,7 +94,7 @@ pub(super) fn timeline(context: &mut Context<'_>, arguments: &str) -> Result<Out
     let builder = TimelineBuilder {
         session,
         grid: Grid::new(window, columns),
-        entries,
+        code,
         watch: context.watch,
     };
     let threads = session
@@ -194,8 +195,19 @@ struct TimelineBuilder<'a> {
     session: &'a Session,
     grid: Grid,
     /// The functions that were asked for, and the process that has them.
-    entries: Option<(Pid, FunctionEntries)>,
+    code: Option<(Pid, FunctionCode)>,
     watch: &'a Watch<'a>,
+}
+
+/// A call, or an execution of an inlined function.
+struct TimelineCall {
+    /// Its name in its thread; `None`: it has none.
+    name: Option<String>,
+    first: u64,
+    end: u64,
+    /// Whether it had not ended at the end of the history.
+    is_open: bool,
+    may_be_rest: bool,
 }
 
 impl TimelineBuilder<'_> {
@@ -263,7 +275,7 @@ impl TimelineBuilder<'_> {
     /// The calls of the functions that were asked for; `None`: none were, or the thread is of
     /// another process.
     fn calls(&self, thread: &Thread) -> Result<Option<CallsRow>> {
-        let Some((pid, entries)) = &self.entries else {
+        let Some((pid, code)) = &self.code else {
             return Ok(None);
         };
         let same = |process: &backtrail_debugger::session::Process| process.pid == *pid;
@@ -273,7 +285,27 @@ impl TimelineBuilder<'_> {
         let (times, window) = (self.session.times(), self.grid.window());
         // A call that began long before may still run.
         let calls = Calls::of_all(self.session, thread, self.watch)?;
-        let of_function = calls.of(entries, self.watch)?;
+        let of_function = calls.of(&code.entries, self.watch)?;
+        let called = of_function.iter().map(|&id| {
+            let call = calls.forest().call(id);
+            TimelineCall {
+                name: thread.name_of(calls.forest(), id).map(|name| name.to_string()),
+                first: call.first,
+                end: call.end,
+                is_open: call.left == Left::HistoryEnd,
+                may_be_rest: call.may_be_rest(),
+            }
+        });
+        let inlined = inlined::executions(self.session, thread, &code.copies, self.watch)?;
+        let inlined = inlined.iter().map(|execution| TimelineCall {
+            name: None,
+            first: execution.first,
+            end: execution.end,
+            is_open: execution.end >= thread.history.len(),
+            may_be_rest: !execution.is_certain,
+        });
+        let mut of_function: Vec<TimelineCall> = called.chain(inlined).collect();
+        of_function.sort_by_key(|call| call.first);
         let until = timeline::there_until(self.session, thread);
         let mut marks = ColumnMarks::new(self.grid);
         let mut row = CallsRow {
@@ -283,18 +315,17 @@ impl TimelineBuilder<'_> {
             spans: Vec::new(),
             columns: Vec::new(),
         };
-        for (number, &id) in of_function.iter().enumerate() {
+        let number_of_all = of_function.len() as u64;
+        for (number, call) in of_function.into_iter().enumerate() {
             if number % OFTEN == 0 {
-                self.watch
-                    .report(Stage::Measure, number as u64, of_function.len() as u64)?;
+                self.watch.report(Stage::Measure, number as u64, number_of_all)?;
             }
-            let call = calls.forest().call(id);
             let ends = (thread.history.departure(call.first)).zip(thread.history.arrival(call.end));
             let Some((from, to)) = ends else {
                 row.without_time += 1;
                 continue;
             };
-            let to = match until.filter(|&until| call.left == Left::HistoryEnd && until >= to.tsc) {
+            let to = match until.filter(|&until| call.is_open && until >= to.tsc) {
                 Some(tsc) => TimeEstimate { tsc, uncertainty: 0 },
                 None => to,
             };
@@ -303,10 +334,10 @@ impl TimelineBuilder<'_> {
             }
             marks.add(from, to);
             row.count += 1;
-            row.rests += u64::from(call.may_be_rest());
+            row.rests += u64::from(call.may_be_rest);
             if row.spans.len() < LISTED {
                 row.spans.push(CallSpan {
-                    call: thread.name_of(calls.forest(), id).map(|name| name.to_string()),
+                    call: call.name,
                     position: thread.position(call.first).to_string(),
                     from: times.time(from),
                     to: times.time(to),

@@ -1,7 +1,7 @@
 //! `print`, `info locals`, `info args`, `ptype`, `whatis`.
 
-use super::Context;
 use super::format_argument::format_of;
+use super::{Context, at_crash};
 use crate::output::Output;
 use backtrail_debugger::evaluation::with_context;
 use backtrail_debugger::{Error, Result};
@@ -56,6 +56,7 @@ pub(super) fn print(context: &mut Context<'_>, arguments: &str) -> Result<Output
     let (value, mut shown) = with_context(context.navigator, context.watch, |eval| {
         evaluated(eval, format, expression)
     })?;
+    at_crash::add_hints(context, format, [(expression, &mut shown)])?;
     if context.navigator.pretty {
         shown.text = shown.pretty_text();
     }
@@ -96,32 +97,35 @@ pub(super) fn locals_of(context: &Context<'_>) -> Result<Vec<FormattedMember>> {
 /// `info locals`.
 pub(super) fn locals(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
     let pretty = context.navigator.pretty;
-    with_context(context.navigator, context.watch, |eval| {
-        let scope = scope(eval)?;
-        let variables = scope.blocks.iter().flatten();
-        Ok(Output::Variables {
-            variables: variables
-                .filter(|variable| !variable.is_internal())
-                .map(|variable| shown(eval, variable, pretty))
-                .collect(),
-            none: "No locals.",
-        })
+    let mut variables: Vec<FormattedMember> = with_context(context.navigator, context.watch, |eval| {
+        let variables = scope(eval)?.blocks.iter().flatten();
+        let variables = variables.filter(|variable| !variable.is_internal());
+        Ok(variables.map(|variable| shown(eval, variable, pretty)).collect())
+    })?;
+    add_hints(context, &mut variables)?;
+    Ok(Output::Variables {
+        variables,
+        none: "No locals.",
     })
+}
+
+fn add_hints(context: &mut Context<'_>, variables: &mut [FormattedMember]) -> Result<()> {
+    let named = variables.iter_mut();
+    let named = named.map(|variable| (&*variable.name, &mut variable.value));
+    at_crash::add_hints(context, "", named)
 }
 
 /// `info args`.
 pub(super) fn arguments(context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
     let pretty = context.navigator.pretty;
-    with_context(context.navigator, context.watch, |eval| {
-        let scope = scope(eval)?;
-        Ok(Output::Variables {
-            variables: scope
-                .parameters
-                .iter()
-                .map(|variable| shown(eval, variable, pretty))
-                .collect(),
-            none: "No arguments.",
-        })
+    let mut variables: Vec<FormattedMember> = with_context(context.navigator, context.watch, |eval| {
+        let parameters = scope(eval)?.parameters.iter();
+        Ok(parameters.map(|variable| shown(eval, variable, pretty)).collect())
+    })?;
+    add_hints(context, &mut variables)?;
+    Ok(Output::Variables {
+        variables,
+        none: "No arguments.",
     })
 }
 

@@ -4,6 +4,7 @@
 
 mod called;
 mod compare;
+mod count;
 mod crash;
 mod first_screen;
 mod flow;
@@ -20,6 +21,7 @@ mod values;
 mod visible;
 
 pub use called::CalledView;
+pub use count::{CountView, ThreadCount};
 pub use crash::{CrashView, HandlerView};
 pub use flow::{FileHit, HistoryStep, HistoryView, LineHit, SearchView};
 pub use heap::HeapView;
@@ -105,17 +107,7 @@ pub enum Output {
     /// `history`.
     History(HistoryView),
     /// `count`.
-    Count {
-        location: String,
-        /// The line that was counted, where the one asked for has no code: the next that has some.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        line: Option<u32>,
-        executions: u64,
-        calls: Option<u64>,
-        /// The number of calls that may be continuations of earlier ones.
-        #[serde(skip_serializing_if = "is_zero")]
-        rests: u64,
-    },
+    Count(CountView),
     /// `search`.
     Search(SearchView),
     /// `latency`.
@@ -239,25 +231,7 @@ impl Output {
             Self::Calls(tree) => flow::render_calls(tree, to),
             Self::Callers { function, callers } => flow::render_callers(function, callers, to),
             Self::History(view) => view.render(to),
-            Self::Count {
-                location,
-                line,
-                executions,
-                calls,
-                rests,
-            } => {
-                let what = match line {
-                    Some(line) => format!("{location} has no code; the next line with code, {line}"),
-                    None => location.clone(),
-                };
-                match calls {
-                    Some(1) => to.line(format!("{what}: 1 call")),
-                    Some(calls) => to.line(format!("{what}: {calls} calls")),
-                    None if *executions == 1 => to.line(format!("{what}: executed once")),
-                    None => to.line(format!("{what}: executed {executions} times")),
-                }
-                flow::render_rests(*rests, to);
-            }
+            Self::Count(view) => view.render(to),
             Self::Search(view) => view.render(to),
             Self::Latency(view) => view.render(to),
             Self::Slowest(view) => view.render(to),

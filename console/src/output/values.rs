@@ -1,8 +1,10 @@
 //! Values, variables, types and memory as text.
 
 use super::{Paint, Text};
+use backtrail_debugger::evaluation::BEFORE;
 use backtrail_values::{FormattedMember, FormattedValue};
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// A line of memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -44,8 +46,11 @@ pub(super) fn render_value(number: Option<usize>, expression: &str, value: &Form
     render_origins(value, to);
 }
 
-/// Writes the origins of a value before the crash.
+/// Writes the origins of a value before the crash, or what it was at the crash.
 fn render_origins(value: &FormattedValue, to: &mut Text) {
+    if let Some(then) = &value.at_crash {
+        to.line(to.paint(Paint::Faint, format!("    <at the crash: {then}>")));
+    }
     for origin in &value.origins {
         to.line(to.paint(Paint::Faint, format!("    <{origin}>")));
     }
@@ -55,9 +60,36 @@ pub(super) fn render_variables(variables: &[FormattedMember], none: &str, to: &m
     if variables.is_empty() {
         to.line(none);
     }
+    let mut reasons = false;
     for variable in variables {
-        to.lines(format!("{} = {}", variable.name, variable.value.text));
-        render_origins(&variable.value, to);
+        let text = without_reasons(&variable.value.text);
+        reasons |= matches!(text, Cow::Owned(_));
+        match &variable.value.at_crash {
+            Some(then) if text == UNKNOWN && !then.contains('\n') => {
+                let hint = to.paint(Paint::Faint, format!("<at the crash: {then}>"));
+                to.line(format!("{} = {text}  {hint}", variable.name));
+            }
+            _ => {
+                to.lines(format!("{} = {text}", variable.name));
+                render_origins(&variable.value, to);
+            }
+        }
+    }
+    if reasons {
+        to.line(to.paint(Paint::Faint, "?: unknown before the crash; `print NAME` says why"));
+    }
+}
+
+/// A value in a list that is unknown before the crash.
+const UNKNOWN: &str = "?";
+
+/// Returns a value without the reason that nearly all unknown values before the crash have. It is
+/// longer than most values. Other reasons stay.
+fn without_reasons(text: &str) -> Cow<'_, str> {
+    let reason = format!("<unknown: {BEFORE}>");
+    match text.contains(&reason) {
+        true => Cow::Owned(text.replace(&reason, UNKNOWN)),
+        false => Cow::Borrowed(text),
     }
 }
 
@@ -97,5 +129,25 @@ pub(super) fn render_displays(displays: &[NamedValue], to: &mut Text) {
             "{}: {format}{} = {}",
             display.number, display.expression, display.value.text
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_usual_reason_is_left_out() {
+        let usual = format!("<unknown: {BEFORE}>");
+        let partial = format!("{{a = {usual}, b = 2, c = {usual}}}");
+        for (text, short) in [
+            ("7", "7"),
+            ("<optimized out>", "<optimized out>"),
+            ("<unknown: not supported>", "<unknown: not supported>"),
+            (&*usual, "?"),
+            (&*partial, "{a = ?, b = 2, c = ?}"),
+        ] {
+            assert_eq!(without_reasons(text), short);
+        }
     }
 }

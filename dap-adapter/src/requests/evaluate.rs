@@ -18,7 +18,7 @@ use backtrail_console::commands::{self, LineError};
 use backtrail_console::output::Text;
 use backtrail_debugger::Error;
 use backtrail_debugger::evaluation::variables::{self, Format};
-use backtrail_debugger::navigator::Stop;
+use backtrail_debugger::navigator::{Navigator, Stop};
 use backtrail_decoder::Watch;
 
 /// Evaluates an expression, or does a command.
@@ -84,12 +84,20 @@ fn value(
 ) -> Result<EvaluateResponseBody> {
     let debuggee = client.debuggee()?;
     let (expression, format) = formatted(expression, format);
-    let node = debuggee.look_from(frame, watch, |navigator| {
-        variables::evaluate(navigator, expression, format, watch)
+    let (node, then) = debuggee.look_from(frame, watch, |navigator| {
+        let node = variables::evaluate(navigator, expression, format, watch)?;
+        let then = match node.shown.unknown {
+            Some(_) => at_crash(navigator, expression, format, watch)?,
+            None => None,
+        };
+        Ok((node, then))
     })?;
     let shown = variable(debuggee, frame, node);
     Ok(EvaluateResponseBody {
-        result: shown.value,
+        result: match then {
+            Some(then) => format!("{} (at the crash: {then})", shown.value),
+            None => shown.value,
+        },
         r#type: shown.r#type,
         variables_reference: shown.variables_reference,
         indexed_variables: shown.indexed_variables,
@@ -97,6 +105,25 @@ fn value(
         presentation_hint: shown.presentation_hint,
         ..EvaluateResponseBody::default()
     })
+}
+
+/// Returns what an expression that is unknown here had at the crash, in the same frame of the same
+/// call.
+fn at_crash(
+    navigator: &mut Navigator,
+    expression: &str,
+    format: Format,
+    watch: &Watch<'_>,
+) -> backtrail_debugger::Result<Option<String>> {
+    let then = navigator.looking_at_crash(watch, |navigator| {
+        variables::evaluate(navigator, expression, format, watch)
+    })?;
+    match then {
+        Some(Ok(node)) => Ok(node.shown.unknown.is_none().then_some(node.shown.text)),
+        Some(Err(error @ (Error::Canceled | Error::Earlier))) => Err(error),
+        // The expression may have no value at the crash either.
+        Some(Err(_)) | None => Ok(None),
+    }
 }
 
 /// `EXPRESSION,x`: hexadecimal, as debuggers in editors have it.

@@ -15,6 +15,9 @@ use crate::navigator::Navigator;
 use backtrail_decoder::Watch;
 use backtrail_values::EvalContext;
 
+/// The reason why most values before the crash are unknown.
+pub const BEFORE: &str = "the trace records control flow only; values are known at the crash";
+
 /// Calls `look` with the selected frame.
 pub fn with_context<T>(
     navigator: &Navigator,

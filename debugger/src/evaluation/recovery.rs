@@ -3,9 +3,10 @@
 //! A register is known in three cases. The last instruction that wrote it computed it from the code
 //! alone: a constant, an address, read-only memory, or known registers. Or a conditional branch
 //! after a comparison, an indirect branch, `PTWRITE` or a heap event reveals it. Or nothing changed
-//! it until the crash. A register that the kernel or a signal may have changed is unknown. Of
+//! it until the crash. Calls that preserve a register are passed over. A register that the kernel or a signal may have changed is unknown. Of
 //! memory, only memory that the program cannot write is known.
 
+mod calls;
 mod code;
 mod constants;
 mod operation;
@@ -14,18 +15,20 @@ mod registers;
 
 use crate::heap;
 use crate::session::{Process, Session, Thread};
+use crate::stack::unwound;
 use crate::unwind::by_number;
+use backtrail_decoder::Forest;
 use backtrail_pt::Avma;
 use backtrail_symbolizer::Unknown;
 use backtrail_values::ValueSource;
+use calls::PreservingCalls;
 use constants::Constants;
 use part::RegisterPart;
 use registers::Registers;
 use std::cell::RefCell;
 
 /// The reason why a value before the crash is unknown.
-const BEFORE: Unknown =
-    Unknown::Borrowed("the trace records control flow only; values are known at the crash");
+const BEFORE: Unknown = Unknown::Borrowed(super::BEFORE);
 
 /// The position of a frame in the history.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,14 +60,19 @@ impl<'a> RecoveredSource<'a> {
         session: &'a Session,
         process: &'a Process,
         thread: &'a Thread,
+        forest: &'a Forest,
         moment: FramePosition,
     ) -> Self {
         let constants = Constants::new(session, process);
+        let at_end = at_end(session, thread);
+        let unwound = at_end.and_then(|_| unwound(session, thread));
+        let frames = unwound.map_or(&[][..], |unwound| &unwound.frames);
         let registers = Registers::new(
             process,
             thread,
+            PreservingCalls::new(process, thread, forest, frames),
             constants,
-            at_end(session, thread),
+            at_end,
             heap::has_events(session),
         );
         Self {

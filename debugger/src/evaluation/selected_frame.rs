@@ -62,7 +62,8 @@ fn frame_at<'a>(
     let session = navigator.session();
     if !navigator.is_at_end() {
         let moment = place.moment(frames, navigator, watch)?;
-        let source = RecoveredSource::new(session, navigator.process()?, thread, moment);
+        let forest = session.forest(thread, watch)?;
+        let source = RecoveredSource::new(session, navigator.process()?, thread, forest, moment);
         return Ok(Frame {
             source: Box::new(source),
             ..known

@@ -4,6 +4,7 @@ use super::Navigator;
 use crate::breakpoint::Found;
 use crate::error::Result;
 use crate::location::{Location, Resolved};
+use crate::session::Process;
 use crate::source::is_same_file;
 use crate::source_names::SourceNames;
 use crate::stack::{Origin, StackFrame};
@@ -15,10 +16,18 @@ impl Navigator {
     /// # Errors
     /// When it is none, or there is no code for it.
     pub fn resolve(&self, text: &str, watch: &Watch<'_>) -> Result<Resolved> {
+        self.resolve_in(self.process()?, text, watch)
+    }
+
+    /// Looks a location up in a process.
+    ///
+    /// # Errors
+    /// When it is none, or there is no code for it.
+    pub fn resolve_in(&self, process: &Process, text: &str, watch: &Watch<'_>) -> Result<Resolved> {
         let location = Location::parse(text)?;
         let here = self.current_file(watch)?;
         let names = self.names_of(&location);
-        location.resolve(self.process()?, here.as_deref(), self.pc(), &names)
+        location.resolve(process, here.as_deref(), self.pc(), &names)
     }
 
     /// Looks a location up in every process, for breakpoints.

@@ -31,7 +31,7 @@ impl Navigator {
     ///
     /// # Errors
     /// When the thread has no history, or when canceled; and what `with` fails with.
-    pub(super) fn with_steps_of<T>(
+    pub fn with_steps_of<T>(
         &self,
         thread: &Thread,
         watch: &Watch<'_>,

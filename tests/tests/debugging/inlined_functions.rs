@@ -75,6 +75,11 @@ fn answers(bundle: &Bundle, function: &str) -> [Value; 6] {
     bundle.results(&typed).try_into().unwrap()
 }
 
+/// Returns the timeline of a function.
+fn bundle_timeline(bundle: &Bundle, function: &str) -> Value {
+    bundle.results(&[&format!("timeline {function}")]).remove(0)
+}
+
 fn check(example: &Example) {
     let inlining = compiled_and_recorded(example.compiler, example.inlining, example.source);
     let plain = compiled_and_recorded(example.compiler, example.plain, example.source);
@@ -102,6 +107,9 @@ fn check(example: &Example) {
             counted.1,
             "{function}"
         );
+        let timeline = &bundle_timeline(&inlining, function)["threads"][0]["calls"];
+        let shown = timeline["count"].as_u64().unwrap() + timeline["without_time"].as_u64().unwrap();
+        assert_eq!(shown, counted.1, "{function}: {timeline}");
         // The lines that call it.
         let total = |answer: &Value| {
             let callers = answer["callers"].as_array().unwrap().iter();

@@ -27,6 +27,7 @@ mod split_dwarf;
 mod stacks;
 mod thread_local;
 mod timeline;
+mod transcript;
 mod types;
 mod usage;
 mod value_kinds;

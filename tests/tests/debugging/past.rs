@@ -1,7 +1,8 @@
 //! Values before the crash, where their source is known, and breakpoints on them.
 
-use backtrail_tests::backtrail::backtrail;
+use backtrail_tests::backtrail::{backtrail, repository};
 use backtrail_tests::bundle::Bundle;
+use backtrail_tests::compiled::compiled_and_recorded;
 use backtrail_tests::programs::{Variant, find};
 use std::ffi::OsStr;
 
@@ -209,4 +210,65 @@ fn virtual_call_determines_the_class() {
             "{direct}"
         );
     }
+}
+
+/// The source of [`kept`].
+const KEPT: &str = "values/kept.c";
+
+/// A program with values in registers that calls preserve.
+fn kept() -> Bundle {
+    compiled_and_recorded("cc", &["-g", "-O2"], KEPT)
+}
+
+/// Returns a breakpoint on the line that ends with a comment.
+fn at_comment(comment: &str) -> String {
+    let source = std::fs::read_to_string(repository().join("tests/fixtures").join(KEPT)).unwrap();
+    let end = format!("// {comment}");
+    let line = source.lines().position(|line| line.ends_with(&end)).unwrap() + 1;
+    format!("break kept.c:{line}")
+}
+
+#[test]
+fn registers_that_calls_preserve_are_known_in_frames_of_the_crash() {
+    let bundle = kept();
+    // The call of `serve` had not ended.
+    let prepared = at_comment("prepared");
+    says(
+        &bundle,
+        &[&prepared, "reverse-continue", "print number"],
+        &["= 7\n", "unchanged in its frame until the crash"],
+    );
+    // `prepare` gave the register back.
+    says(
+        &bundle,
+        &["break prepare", "reverse-continue", "up", "print number"],
+        &["= 7\n", "preserved by the calls between"],
+    );
+    // The register of an earlier call was overwritten after its end.
+    says(
+        &bundle,
+        &[&prepared, "reverse-continue", "reverse-continue", "info args"],
+        &["number = ?\n", "`print NAME` says why"],
+    );
+}
+
+#[test]
+fn unknown_values_have_that_of_the_crash_as_a_hint() {
+    let bundle = kept();
+    let middle = ["break prepare", "goto start", "continue", "up 2"];
+    says(
+        &bundle,
+        &[&middle[..], &["print served"]].concat(),
+        &["= <unknown: the trace records", "    <at the crash: 2>\n"],
+    );
+    says(
+        &bundle,
+        &[&middle[..], &["info locals"]].concat(),
+        &["served = ?  <at the crash: 2>\n"],
+    );
+    // That call of `serve` ended before the crash.
+    let answer = last_answer(&bundle, &["break prepare", "goto start", "continue", "info args"]);
+    assert!(answer.contains("number = ?\n"), "{answer}");
+    let answers = bundle.results(&[&middle[..], &["print served"]].concat());
+    assert_eq!(answers[4]["value"]["at_crash"], "2");
 }

@@ -1,5 +1,6 @@
 //! Recovers the value of a register before an instruction from the instructions around it.
 
+use super::calls::PreservingCalls;
 use super::code::ExecutedCode;
 use super::constants::Constants;
 use super::operation::{self, InstructionInputs};
@@ -12,7 +13,8 @@ use backtrail_pt::{Avma, Cofi};
 use iced_x86::{Mnemonic, OpKind, Register};
 use std::fmt;
 
-/// The limit of instructions that are searched, backward and forward.
+/// The limit of instructions that are searched, backward and forward. Instructions of calls that
+/// preserve the register do not count.
 pub(super) const BACK: u64 = 4096;
 const AHEAD: u64 = 1024;
 /// The limit of registers through which a value is followed.
@@ -23,7 +25,34 @@ const MOST: u32 = 1 << 16;
 
 /// The evidence for a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Evidence {
+pub(super) struct Evidence {
+    kind: EvidenceKind,
+    /// Whether calls between the evidence and the position preserved the value.
+    across_calls: bool,
+}
+
+impl From<EvidenceKind> for Evidence {
+    fn from(kind: EvidenceKind) -> Self {
+        Self {
+            kind,
+            across_calls: false,
+        }
+    }
+}
+
+impl Evidence {
+    /// Returns the same evidence, from the other side of a call.
+    fn across_calls(self, across_calls: bool) -> Self {
+        Self {
+            across_calls: self.across_calls || across_calls,
+            ..self
+        }
+    }
+}
+
+/// The kind of evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EvidenceKind {
     /// An instruction computed the value from known inputs.
     ExecutedCode(Position),
     /// An indirect branch went there.
@@ -36,17 +65,24 @@ pub(super) enum Evidence {
     HeapEvent(Position),
     /// The core has the value, and nothing changed it until the crash.
     Crash,
+    /// The core's stack has the value for a frame that had not ended.
+    Frame,
 }
 
 impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ExecutedCode(at) => write!(f, "set by the instruction at {at}"),
-            Self::Branch(at) => write!(f, "the target of the branch at {at}"),
-            Self::Comparison(at) => write!(f, "implied by the branch at {at}"),
-            Self::Ptwrite(at) => write!(f, "written by PTWRITE at {at}"),
-            Self::HeapEvent(at) => write!(f, "recorded with the heap event at {at}"),
-            Self::Crash => write!(f, "unchanged until the crash"),
+        match self.kind {
+            EvidenceKind::ExecutedCode(at) => write!(f, "set by the instruction at {at}"),
+            EvidenceKind::Branch(at) => write!(f, "the target of the branch at {at}"),
+            EvidenceKind::Comparison(at) => write!(f, "implied by the branch at {at}"),
+            EvidenceKind::Ptwrite(at) => write!(f, "written by PTWRITE at {at}"),
+            EvidenceKind::HeapEvent(at) => write!(f, "recorded with the heap event at {at}"),
+            EvidenceKind::Crash => write!(f, "unchanged until the crash"),
+            EvidenceKind::Frame => write!(f, "unchanged in its frame until the crash"),
+        }?;
+        match self.across_calls {
+            true => f.write_str(", and preserved by the calls between"),
+            false => Ok(()),
         }
     }
 }
@@ -55,12 +91,15 @@ impl fmt::Display for Evidence {
 pub(super) struct Registers<'a> {
     thread: &'a Thread,
     code: ExecutedCode<'a>,
+    calls: PreservingCalls<'a>,
     constants: Constants<'a>,
     /// At the end of the history, by their DWARF numbers.
     at_end: Option<[u64; 16]>,
     /// The trace has heap events.
     has_heap_events: bool,
     left: u32,
+    /// No instruction before this one is searched.
+    floor: u64,
 }
 
 impl<'a> Registers<'a> {
@@ -69,6 +108,7 @@ impl<'a> Registers<'a> {
     pub fn new(
         process: &'a Process,
         thread: &'a Thread,
+        calls: PreservingCalls<'a>,
         constants: Constants<'a>,
         at_end: Option<[u64; 16]>,
         has_heap_events: bool,
@@ -76,10 +116,12 @@ impl<'a> Registers<'a> {
         Self {
             thread,
             code: ExecutedCode::new(process, thread),
+            calls,
             constants,
             at_end,
             has_heap_events,
             left: MOST,
+            floor: 0,
         }
     }
 
@@ -91,6 +133,7 @@ impl<'a> Registers<'a> {
     /// Returns the value of a part of a register before instruction `index`.
     pub fn known(&mut self, part: RegisterPart, index: u64) -> Option<(u64, Evidence)> {
         self.left = MOST;
+        self.floor = index.saturating_sub(BACK * u64::from(MAX_DEPTH));
         self.before(part, index, 0)
             .or_else(|| self.ahead(part, index, 0))
             .or_else(|| self.argument(part, index))
@@ -115,7 +158,8 @@ impl<'a> Registers<'a> {
         };
         // Larger arguments are recorded as the largest one.
         let is_exact = value < HeapWord::MAX_ARGUMENT;
-        is_exact.then(|| (part.of(value), Evidence::HeapEvent(self.thread.position(index))))
+        let event = EvidenceKind::HeapEvent(self.thread.position(index));
+        is_exact.then(|| (part.of(value), event.into()))
     }
 
     /// Counts one more instruction; `None` if the limit is reached.
@@ -127,18 +171,38 @@ impl<'a> Registers<'a> {
     /// Searches the preceding instructions.
     fn before(&mut self, part: RegisterPart, index: u64, depth: u32) -> Option<(u64, Evidence)> {
         let history = &self.thread.history;
-        let first = index.saturating_sub(BACK);
+        let first = self.floor;
         let marks = history.marks_in(first..index.saturating_add(1));
         let mut marks = marks.iter().rev().peekable();
         let mut walker = history.walk(index);
+        let (mut walked, mut across_calls) = (0, false);
         // The instruction after this one is a branch that found two values equal.
         let mut equal = None;
         let mut next = history.pc(index);
-        while walker.index() > first && depth < MAX_DEPTH {
+        while walker.index() > first && walked < BACK && depth < MAX_DEPTH {
             self.spend()?;
+            walked += 1;
             let after = walker.index();
             let executed = walker.prev()?;
             let at = walker.index();
+            if executed.cofi == Cofi::Return
+                && let Some(site) = self.calls.site_before(after, part, &mut self.code)
+            {
+                if site < first {
+                    return None;
+                }
+                // Marks inside of the call do not matter, as it returned.
+                while let Some(mark) = marks.next_if(|mark| mark.index > site) {
+                    if mark.index == after && !self.keeps(mark, executed.cofi, part.register) {
+                        return None;
+                    }
+                }
+                walker = history.walk(site);
+                across_calls = true;
+                equal = None;
+                next = history.pc(site);
+                continue;
+            }
             let step = self.code.at(at, executed.pc, executed.len)?;
             while let Some(mark) = marks.next_if(|mark| mark.index == after) {
                 if !self.keeps(mark, executed.cofi, part.register) {
@@ -147,13 +211,15 @@ impl<'a> Registers<'a> {
                 if let MarkKind::Ptwrite(value) = mark.kind
                     && let Some(value) = value_from_ptwrite(&step.instruction, part, value)
                 {
-                    return Some((value, Evidence::Ptwrite(self.thread.position(at))));
+                    let evidence = Evidence::from(EvidenceKind::Ptwrite(self.thread.position(at)));
+                    return Some((value, evidence.across_calls(across_calls)));
                 }
             }
             if let Some(branch) = equal
                 && let Some(value) = operation::if_zero(&step.instruction, part).after
             {
-                return Some((value, Evidence::Comparison(self.thread.position(branch))));
+                let evidence = Evidence::from(EvidenceKind::Comparison(self.thread.position(branch)));
+                return Some((value, evidence.across_calls(across_calls)));
             }
             if step.writes(part) {
                 let mut inputs = KnownInputs {
@@ -162,7 +228,8 @@ impl<'a> Registers<'a> {
                     depth: depth + 1,
                 };
                 let value = operation::result(&step.instruction, part, &mut inputs)?;
-                return Some((value, Evidence::ExecutedCode(self.thread.position(at))));
+                let evidence = Evidence::from(EvidenceKind::ExecutedCode(self.thread.position(at)));
+                return Some((value, evidence.across_calls(across_calls)));
             }
             equal = next
                 .filter(|next| operation::was_zero(&step.instruction, next.0))
@@ -172,23 +239,37 @@ impl<'a> Registers<'a> {
         None
     }
 
-    /// Searches the following instructions for evidence of the unchanged register or a copy of it.
+    /// Searches the following instructions for evidence of the unchanged register or a copy of it,
+    /// and then those of the caller if the register has the caller's value.
     fn ahead(&mut self, part: RegisterPart, index: u64, depth: u32) -> Option<(u64, Evidence)> {
+        if let Some(found) = self.ahead_in_call(part, index, depth) {
+            return Some(found);
+        }
+        let goes_on = self.calls.given_back(index, part, &mut self.code);
+        let goes_on = goes_on.filter(|_| depth < MAX_DEPTH)?;
+        let (value, evidence) = self.ahead(part, goes_on, depth + 1)?;
+        Some((value, evidence.across_calls(true)))
+    }
+
+    fn ahead_in_call(&mut self, part: RegisterPart, index: u64, depth: u32) -> Option<(u64, Evidence)> {
         let history = &self.thread.history;
-        let end = index.saturating_add(AHEAD).min(history.len());
-        let mut marks = history.marks_in(index.saturating_add(1)..end).iter().peekable();
+        let end = history.len();
+        let mut marks = history.marks_in(index.saturating_add(1)..end);
         let mut walker = history.walk(index);
+        let (mut walked, mut across_calls) = (0, false);
         let mut before = None;
         // The value that the preceding instruction compared the register with, and whether that
         // instruction changed it.
         let (mut compared, mut changed) = (None, false);
-        while walker.index() < end && depth < MAX_DEPTH {
+        while walker.index() < end && walked < AHEAD && depth < MAX_DEPTH {
             self.spend()?;
+            walked += 1;
             let at = walker.index();
-            while let Some(mark) = marks.next_if(|mark| mark.index == at) {
+            while let Some((mark, rest)) = marks.split_first().filter(|(mark, _)| mark.index == at) {
                 if !self.keeps(mark, before?, part.register) {
                     return None;
                 }
+                marks = rest;
             }
             let executed = walker.next()?;
             let step = self.code.at(at, executed.pc, executed.len)?;
@@ -196,18 +277,19 @@ impl<'a> Registers<'a> {
                 && let Some(next) = self.branch_target(at)
                 && operation::was_zero(&step.instruction, next.0)
             {
-                return Some((value, Evidence::Comparison(self.thread.position(at))));
+                let evidence = Evidence::from(EvidenceKind::Comparison(self.thread.position(at)));
+                return Some((value, evidence.across_calls(across_calls)));
             }
             if changed {
                 return None;
             }
-            if let Some(value) = self.shown(&step.instruction, part, at) {
-                return Some(value);
+            if let Some((value, evidence)) = self.shown(&step.instruction, part, at) {
+                return Some((value, evidence.across_calls(across_calls)));
             }
             if let Some(copy) = copied(&step.instruction, part)
-                && let Some(found) = self.ahead(copy, at + 1, depth + 1)
+                && let Some((value, evidence)) = self.ahead(copy, at + 1, depth + 1)
             {
-                return Some(found);
+                return Some((value, evidence.across_calls(across_calls)));
             }
             compared = operation::if_zero(&step.instruction, part).before;
             changed = step.writes(part);
@@ -215,8 +297,21 @@ impl<'a> Registers<'a> {
                 return None;
             }
             before = Some(executed.cofi);
+            if !changed && matches!(executed.cofi, Cofi::Call { .. } | Cofi::IndirectCall) {
+                if let Some(value) = self.calls.in_core(at, part) {
+                    let evidence = Evidence::from(EvidenceKind::Frame);
+                    return Some((part.of(value), evidence.across_calls(across_calls)));
+                }
+                if let Some(after) = self.calls.end_of(at, part, &mut self.code) {
+                    // Marks inside of the call do not matter, as it returned.
+                    let inside = marks.partition_point(|mark| mark.index < after);
+                    marks = marks.get(inside..).unwrap_or_default();
+                    walker = history.walk(after);
+                    (across_calls, compared, before) = (true, None, Some(Cofi::Return));
+                }
+            }
         }
-        if changed || end < history.len() || depth >= MAX_DEPTH {
+        if changed || walker.index() < end || depth >= MAX_DEPTH {
             return None;
         }
         let last = before.or_else(|| Some(history.walk(end).prev()?.cofi));
@@ -224,7 +319,8 @@ impl<'a> Registers<'a> {
         let marks = history.marks_in(end..end.saturating_add(1));
         let kept = kept && !marks.iter().any(|mark| matches!(mark.kind, MarkKind::Gap(_)));
         let value = self.at_end.filter(|_| kept)?.get(part.number()?).copied()?;
-        Some((part.of(value), Evidence::Crash))
+        let evidence = Evidence::from(EvidenceKind::Crash);
+        Some((part.of(value), evidence.across_calls(across_calls)))
     }
 
     /// Returns the value of a part of a register that an instruction reveals by using it.
@@ -241,14 +337,15 @@ impl<'a> Registers<'a> {
         }
         let position = self.thread.position(at);
         if instruction.is_call_near_indirect() || instruction.is_jmp_near_indirect() {
-            return Some((part.of(self.branch_target(at)?.0), Evidence::Branch(position)));
+            let target = self.branch_target(at)?;
+            return Some((part.of(target.0), EvidenceKind::Branch(position).into()));
         }
         let marks = self.thread.history.marks_in(at + 1..at + 2);
         let written = marks.iter().find_map(|mark| match mark.kind {
             MarkKind::Ptwrite(value) => value_from_ptwrite(instruction, part, value),
             _ => None,
         });
-        Some((written?, Evidence::Ptwrite(position)))
+        Some((written?, EvidenceKind::Ptwrite(position).into()))
     }
 
     /// Returns the target of an instruction; `None` if the next instruction may follow from another
