@@ -423,6 +423,9 @@ pub struct Debug {
     /// Read no commands from the terminal; exit after those of -x and -e
     #[arg(long)]
     pub batch: bool,
+    /// Print output longer than the terminal without a pager
+    #[arg(long)]
+    pub no_pager: bool,
     /// A command to run first (may be repeated)
     #[arg(short = 'e', long = "execute", value_name = "COMMAND")]
     pub commands: Vec<String>,

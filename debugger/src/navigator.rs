@@ -129,6 +129,8 @@ pub struct Navigator {
     pub skips: SkipList,
     /// The width of the terminal, or of another view, in columns.
     pub width: usize,
+    /// Output longer than a terminal goes to a pager, where there is a terminal.
+    pub pager: bool,
     /// The value history, `$1` first.
     pub printed: Vec<Value>,
 }
@@ -217,6 +219,7 @@ impl Navigator {
             just_my_code: true,
             skips: SkipList::default(),
             width: WIDTH,
+            pager: true,
             printed: Vec::new(),
         })
     }

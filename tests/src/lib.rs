@@ -14,6 +14,7 @@ pub mod perf_data;
 pub mod programs;
 pub mod random;
 pub mod real;
+pub mod terminal;
 pub mod webhook;
 
 mod build;

@@ -69,6 +69,7 @@ pub const TEST: &[Need] = &[
         Sign::Tool("objcopy"),
         "splits debug information off test programs",
     ),
+    need("less", Sign::Tool("less"), "the default pager of the debugger"),
     wish(
         "gdb",
         Sign::Tool("gdb"),

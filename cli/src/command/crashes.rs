@@ -251,6 +251,7 @@ fn walk(args: &CrashesDebug) -> Result<(), Failure> {
         core_dir: std::path::PathBuf::new(),
         at: None,
         batch: args.batch,
+        no_pager: false,
         commands: args.commands.clone(),
         file: None,
         json: args.json,

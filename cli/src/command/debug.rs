@@ -53,6 +53,7 @@ pub fn run(args: &Debug) -> Result<(), Failure> {
                 history_file: history_file(),
                 color,
                 commands,
+                pager: !args.no_pager,
             },
             &progress,
         )?);

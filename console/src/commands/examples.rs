@@ -214,11 +214,8 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
         "show just-my-code",
         "whether steps pass over library code",
     ),
-    (
-        "set pagination",
-        "set pagination off",
-        "accepted for scripts of GDB",
-    ),
+    ("set pager", "set pager off", "prints long output without a pager"),
+    ("set confirm", "set confirm off", "accepted for scripts of GDB"),
     ("help", "help break", "describes a command"),
     ("quit", "quit", "ends the session"),
 ];

@@ -121,10 +121,21 @@ pub(super) fn just_my_code(context: &mut Context<'_>, arguments: &str) -> Result
     Ok(Output::message(said))
 }
 
-/// Settings of GDB that have no effect here: nothing is paged, asked back or cut to a width.
+/// `set pager on|off`: whether long output goes to a pager.
+pub(super) fn pager(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    let (on, said) = match arguments {
+        "" | "on" | "1" | "yes" | "enable" => (true, "Output longer than the terminal goes to the pager."),
+        "off" | "0" | "no" | "disable" => (false, "Output is printed without a pager."),
+        _ => return Err(Error::Cannot("set pager requires on or off".to_owned())),
+    };
+    context.navigator.pager = on;
+    Ok(Output::message(said))
+}
+
+/// Settings of GDB that have no effect here: nothing is asked back or cut to a width.
 pub(super) fn accepted(_context: &mut Context<'_>, _arguments: &str) -> Result<Output> {
     Ok(Output::message(
-        "This setting has no effect: output is not paged, confirmed or cut.",
+        "This setting has no effect: nothing is confirmed or cut, and `set pager off` turns the pager off.",
     ))
 }
 

@@ -42,6 +42,7 @@ fn settings(navigator: &Navigator) -> Vec<(&'static str, String)> {
     vec![
         ("disassembly-flavor", flavor.to_owned()),
         ("just-my-code", switch(navigator.just_my_code)),
+        ("pager", switch(navigator.pager)),
         ("print elements", navigator.elements.to_string()),
         ("print frame-arguments", arguments.to_owned()),
         ("print pretty", switch(navigator.pretty)),

@@ -125,7 +125,7 @@ const LINES: &[(&str, Check)] = &[
     ("si", Says(&["The crash: SIGSEGV"])),
     ("undisplay 1", Says(&["1 expression is displayed"])),
     ("undisplay 2", Says(&["0 expressions are displayed"])),
-    ("set pagination off", Says(&["has no effect"])),
+    ("set pagination off", Says(&["without a pager"])),
     ("set confirm off", Says(&["has no effect"])),
     ("set width 0", Says(&["has no effect"])),
     ("set disassembly-flavor intel", Says(&["intel"])),
