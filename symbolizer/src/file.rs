@@ -8,6 +8,7 @@ use crate::{
     SymbolDetail, UnwindRow,
 };
 use backtrail_pt::{BuildId, FileOffset, Svma};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -169,6 +170,18 @@ impl SymbolFile {
     pub fn inlined_copies_matching(&self, pattern: &regex::Regex) -> Vec<InlinedCopy> {
         self.cell
             .with_dependent(|_, tables| tables.inlined_copies_matching(pattern))
+    }
+
+    /// Returns the names of inlined functions that begin with `prefix`, at most `limit`. The first
+    /// call reads the DWARF of every unit.
+    #[must_use]
+    pub fn inlined_names(&self, prefix: &str, limit: usize) -> BTreeSet<Arc<str>> {
+        self.cell.with_dependent(|_, tables| {
+            let debug = tables.debug();
+            debug
+                .map(|debug| debug.inlined_names(prefix, limit))
+                .unwrap_or_default()
+        })
     }
 
     /// Returns where the code of `line` begins, once for each function and inlined copy with such

@@ -6,6 +6,7 @@ use crate::location::{CallSite, FrameState, LocationExpression, Piece, Unknown};
 use crate::types::Type;
 use crate::variables::{DataSymbol, Global, Scope, Variable, VariableLocation};
 use backtrail_pt::Svma;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl SymbolFile {
@@ -27,6 +28,18 @@ impl SymbolFile {
             tables
                 .debug()
                 .map(|debug| debug.globals_named(name, near))
+                .unwrap_or_default()
+        })
+    }
+
+    /// Returns the names of global variables and enumerators that begin with `prefix`, at most
+    /// `limit`. Namespaces are left out if the name itself begins so.
+    #[must_use]
+    pub fn global_names(&self, prefix: &str, limit: usize) -> BTreeSet<String> {
+        self.cell.with_dependent(|_, tables| {
+            let debug = tables.debug();
+            debug
+                .map(|debug| debug.global_names(prefix, limit))
                 .unwrap_or_default()
         })
     }

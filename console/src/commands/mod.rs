@@ -111,6 +111,8 @@ pub enum Completion {
     /// Functions.
     Function,
     /// Thread ids.
+    /// Variables of the selected frame, their members, globals and functions.
+    Expression,
     Thread,
     /// Positions: `start`, `end`, `crash`, bookmarks.
     Position,

@@ -5,6 +5,7 @@ use super::index::{NameKind, UnitIndex};
 use super::info::{DebugInfo, LazyUnit};
 use crate::entry_id::EntryId;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The most units with a name that are searched.
@@ -69,6 +70,36 @@ impl<'d> DebugInfo<'d> {
             }
         }
         found
+    }
+
+    /// Returns the names of global variables and enumerators that begin with `prefix`, at most
+    /// `limit`. Namespaces are left out if the name itself begins so.
+    pub fn global_names(&self, prefix: &str, limit: usize) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for unit in &self.units {
+            for named in &self.index_of(unit).named {
+                let is_value = matches!(named.kind, NameKind::Variable | NameKind::Enumerator { .. });
+                if named.declaration || !is_value {
+                    continue;
+                }
+                if names.len() >= limit {
+                    return names;
+                }
+                match std::str::from_utf8(named.name.text) {
+                    Ok(own) if own.starts_with(prefix) => {
+                        names.insert(own.to_owned());
+                    }
+                    _ if named.scope.is_some() => {
+                        let full = self.full_name(unit, named);
+                        if full.starts_with(prefix) {
+                            names.insert(full.to_string());
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        names
     }
 
     /// Returns the enumeration of an enumerator that [`Self::entries_named`] found.

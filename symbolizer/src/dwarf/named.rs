@@ -5,7 +5,9 @@ use super::dies::ResolvedName;
 use super::info::DebugInfo;
 use super::name_table::{NameTable, NamedCode};
 use crate::names::{NameIndex, Query};
+use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// An inlined copy of a function.
 pub(crate) struct InlinedCode<'a> {
@@ -100,6 +102,22 @@ impl<'d> DebugInfo<'d> {
         starts.sort_unstable();
         starts.dedup();
         starts
+    }
+
+    /// Returns the names of inlined functions that begin with `prefix`, at most `limit`.
+    pub fn inlined_names(&self, prefix: &str, limit: usize) -> BTreeSet<Arc<str>> {
+        let entries = self.all_names().entries.iter();
+        let inlined = entries.filter(|code| code.inlined);
+        let mut names = BTreeSet::new();
+        for (name, _) in inlined.filter_map(|code| self.name_and_ranges(*code)) {
+            if names.len() >= limit {
+                break;
+            }
+            if name.name.readable.starts_with(prefix) {
+                names.insert(Arc::clone(&name.name.readable));
+            }
+        }
+        names
     }
 
     /// Returns the inlined copies of the functions with this name, in address order.

@@ -3,6 +3,7 @@
 
 mod all_threads;
 mod clang_types;
+mod completion;
 mod cores;
 mod debian;
 mod definition;

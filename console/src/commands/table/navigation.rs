@@ -311,7 +311,7 @@ pub(super) static MOVING: &[Command] = &[
         args: "N [CONDITION]",
         group: Group::Breakpoints,
         help: "Sets the condition of breakpoint N, of $hits, $thread, $caller, $duration and $instructions.",
-        completion: Completion::None,
+        completion: Completion::Expression,
         repeats: false,
         run: breakpoints::condition,
     },
