@@ -228,21 +228,27 @@ impl<'a> Timeline<'a> {
         };
         emitter.next_mark = emitter.marks.next();
         let count = track.forest.len() as u64;
-        for id in track.forest.ids() {
-            if id.number().is_multiple_of(REPORT_EVERY) {
+        for (number, id) in (0_u32..).zip(self.calls_of(track)) {
+            if number.is_multiple_of(REPORT_EVERY) {
                 watch.report(Stage::Export, u64::from(id.number()), count)?;
             }
             let call = track.forest.call(id);
-            if call.first >= track.range.end {
-                break;
-            }
-            if call.end > track.range.start && (self.depth == u32::MAX || track.forest.depth(id) < self.depth)
-            {
-                emitter.enter(id, call.first.max(track.range.start), call.end)?;
-            }
+            emitter.enter(id, call.first.max(track.range.start), call.end)?;
         }
         emitter.end(self.crash_at_end(track))?;
         Ok(watch.report(Stage::Export, count, count)?)
+    }
+
+    /// Returns the exported calls of a track, in order.
+    pub(crate) fn calls_of<'t>(&'t self, track: &'t Track<'a>) -> impl Iterator<Item = CallId> + 't {
+        let forest = track.forest;
+        let begun = forest
+            .ids()
+            .take_while(|id| forest.call(*id).first < track.range.end);
+        begun.filter(|id| {
+            forest.call(*id).end > track.range.start
+                && (self.depth == u32::MAX || forest.depth(*id) < self.depth)
+        })
     }
 
     /// Returns the description of the crash, if the track reaches it.

@@ -21,12 +21,12 @@ pub struct Export {
     /// Export only this thread
     #[arg(long, value_name = "TID")]
     pub thread: Option<u32>,
-    /// Start at this position (t1#250, or t1#-250 from the end), in its thread only
-    #[arg(long, value_name = "POSITION")]
-    pub from: Option<backtrail_decoder::Position>,
+    /// Start at this position (t1#250), or at whatever `goto` takes, in its thread only
+    #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
+    pub from: Option<String>,
     /// End at this position, in its thread only
-    #[arg(long, value_name = "POSITION")]
-    pub to: Option<backtrail_decoder::Position>,
+    #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
+    pub to: Option<String>,
     /// Export only calls with fewer than N callers
     #[arg(long, value_name = "N")]
     pub depth: Option<u32>,

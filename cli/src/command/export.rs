@@ -7,11 +7,18 @@ use crate::open;
 use crate::output::Output;
 use crate::output_file;
 use crate::progress::Bar;
+use crate::terminal;
 use backtrail_bundle::Overwrite;
+use backtrail_console::commands;
+use backtrail_debugger::navigator::Navigator;
 use backtrail_decoder::{Progress, Watch};
-use backtrail_export::{Clock, Format, Options, Timeline};
+use backtrail_export::{Clock, Estimate, Format, Options, Timeline};
 use backtrail_pt::Tid;
 use std::io::IsTerminal;
+
+/// The size of an export in bytes above which a warning comes first. The viewers in browsers keep a
+/// file as one text, of at most 512 MiB in Chrome.
+const LARGE: u64 = 256 << 20;
 
 /// Writes a trace in the format of another tool.
 pub fn run(args: &Export) -> Result<(), Failure> {
@@ -40,10 +47,16 @@ pub fn run(args: &Export) -> Result<(), Failure> {
         cancel: interrupt.flag(),
         progress: &progress,
     };
+    let mut navigator = Navigator::new(session)?;
+    let thread = args.thread.map(Tid);
+    let mut position = |text: &Option<String>| match text {
+        Some(text) => commands::position_in(&mut navigator, thread, text, &watch).map(Some),
+        None => Ok(None),
+    };
     let options = Options {
-        thread: args.thread.map(Tid),
-        from: args.from,
-        to: args.to,
+        thread,
+        from: position(&args.from)?,
+        to: position(&args.to)?,
         depth: args.depth,
         clock: match args.clock {
             ExportClock::Auto => Clock::Auto,
@@ -51,7 +64,16 @@ pub fn run(args: &Export) -> Result<(), Failure> {
             ExportClock::Instructions => Clock::Instructions,
         },
     };
-    let timeline = Timeline::new(&session, &options, &watch)?;
+    let timeline = Timeline::new(navigator.session(), &options, &watch)?;
+    if let Some(estimate) = timeline
+        .estimate(format, &watch)?
+        .filter(|size| size.bytes > LARGE)
+    {
+        terminal::print_error(&format!(
+            "warning: {}; --from, --to, --thread and --depth export less",
+            describe(estimate)
+        ));
+    }
     match &args.output {
         Some(path) => output_file::write_atomically(path, args.overwrite, |out| {
             Ok(format.write(&timeline, out, &watch)?)
@@ -65,6 +87,16 @@ pub fn run(args: &Export) -> Result<(), Failure> {
             output.finish()
         }
     }
+}
+
+/// Returns the size of an export in words.
+fn describe(estimate: Estimate) -> String {
+    let millions = estimate.calls as f64 / 1e6;
+    let size = match estimate.bytes >> 20 {
+        mib if mib < 1024 => format!("{mib} MiB"),
+        mib => format!("{:.1} GiB", mib as f64 / 1024.0),
+    };
+    format!("the export has {millions:.1} million calls, about {size}")
 }
 
 /// Writes the bundle as a directory at the output path. LLDB loads every bundle directory.

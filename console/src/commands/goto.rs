@@ -1,15 +1,14 @@
 //! Moving anywhere: positions, times, calls, bookmarks, threads.
 
 use super::Context;
-use super::error::misuse;
 use crate::output::{Output, PositionView};
 use crate::views;
-use backtrail_debugger::navigator::Stop;
+use backtrail_debugger::navigator::{Navigator, Stop};
 use backtrail_debugger::signal;
 use backtrail_debugger::time::parse_nanos;
 use backtrail_debugger::timeline;
 use backtrail_debugger::{Error, Result};
-use backtrail_decoder::Position;
+use backtrail_decoder::{Position, Watch};
 use backtrail_pt::{Tid, Tsc};
 
 /// The answer of a command that moved.
@@ -25,6 +24,24 @@ pub(super) fn go_to(context: &mut Context<'_>, arguments: &str) -> Result<Output
     let to = position(context, arguments)?;
     let stop = context.navigator.go_to(to)?;
     moved(context, stop)
+}
+
+/// Returns the position that a text names, as `goto` does. Forms without a thread are of `thread`,
+/// or else of the thread of the session's crash.
+///
+/// # Errors
+/// If no position has this name, or its history is not recorded.
+pub fn position_in(
+    navigator: &mut Navigator,
+    thread: Option<Tid>,
+    text: &str,
+    watch: &Watch<'_>,
+) -> Result<Position> {
+    let tid = thread.unwrap_or(navigator.position().tid());
+    let end = navigator.session().thread(tid)?.history.len();
+    navigator.visiting(tid, end, |navigator| {
+        position(&Context { navigator, watch }, text)
+    })
 }
 
 /// Reads what `goto` takes.
@@ -74,10 +91,10 @@ pub(super) fn position(context: &Context<'_>, text: &str) -> Result<Position> {
             let panic = navigator.last_panic(context.watch)?;
             panic.ok_or_else(|| Error::Cannot("the trace has no panic of Rust code with symbols".to_owned()))
         }
-        _ => Err(misuse(
-            &format!("\"{text}\" is not a place in the trace"),
-            "goto start|end|crash|panic|tTHREAD#INDEX|#INDEX|#-INDEX|@TIME|cCALL|BOOKMARK, with TIME like @-1.5ms",
-        )),
+        _ => Err(Error::Cannot(format!(
+            "\"{text}\" is not a place in the trace; use start, end, crash, panic, tTHREAD#INDEX, #INDEX, \
+             #-INDEX (from the end), @TIME (like @-1.5ms), cCALL or a bookmark"
+        ))),
     }
 }
 

@@ -37,6 +37,7 @@ mod values;
 mod x;
 
 pub use error::LineError;
+pub use goto::position_in;
 
 use crate::output::Output;
 use backtrail_debugger::navigator::Navigator;
@@ -110,9 +111,9 @@ pub enum Completion {
     Location,
     /// Functions.
     Function,
-    /// Thread ids.
     /// Variables of the selected frame, their members, globals and functions.
     Expression,
+    /// Thread ids.
     Thread,
     /// Positions: `start`, `end`, `crash`, bookmarks.
     Position,

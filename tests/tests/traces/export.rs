@@ -2,6 +2,7 @@
 
 mod calls;
 mod protobuf;
+mod ranges;
 mod readers;
 use backtrail_tests::backtrail::{Run, backtrail};
 use backtrail_tests::bundle::Bundle;
