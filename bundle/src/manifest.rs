@@ -145,6 +145,9 @@ pub enum Source {
     Unknown,
 }
 
+/// The maximum length of [`Meta::standard_error`] in bytes.
+pub const MAX_STANDARD_ERROR: usize = 4096;
+
 /// The origin of a trace, and its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
@@ -171,6 +174,9 @@ pub struct Meta {
     pub overhead: Option<Overhead>,
     /// The version of the heap events in the trace ([`crate::heap`]). `None` if it has none.
     pub heap_events: Option<u64>,
+    /// The last lines that the crashed or first process wrote to standard error, as the program
+    /// wrote them. At most [`MAX_STANDARD_ERROR`] bytes are kept.
+    pub standard_error: Option<String>,
     /// The context that the process published, of the crash or of the end of the trace.
     pub context: Option<PublishedContext>,
     /// The circumstances under which the collector saved the bundle.

@@ -320,6 +320,9 @@ fn redacted_meta(bundle: &Bundle, secrets: &Secrets, places: usize) -> Meta {
     for word in &mut meta.command_line {
         *word = secrets.hide(word);
     }
+    if let Some(text) = &mut meta.standard_error {
+        *text = secrets.hide(text);
+    }
     if let Some(context) = &mut meta.context {
         let threads = context.threads.iter_mut().map(|thread| &mut thread.attributes);
         for attributes in threads.chain([&mut context.resource]) {

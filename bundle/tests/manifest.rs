@@ -117,6 +117,7 @@ fn full_meta(by_cpu: bool, number: u64, text: &str) -> Meta {
             stops: 77,
         }),
         heap_events: Some(number),
+        standard_error: Some(text.to_owned()),
         collected: Some(Collected {
             trigger: text.to_owned(),
             time: Some(number),

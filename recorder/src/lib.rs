@@ -42,6 +42,7 @@ mod save;
 mod session;
 mod signal_state;
 mod spawn;
+mod standard_error;
 mod stepped;
 mod syscall_filter;
 mod thread;

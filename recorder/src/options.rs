@@ -109,6 +109,9 @@ pub struct RecordOptions<'a> {
     /// Records heap events: calls of allocator functions, and the blocks that these return.
     /// [`Engine::Translate`] only.
     pub heap: bool,
+    /// Keeps the last lines that each process writes to standard error. Each write stops its thread
+    /// for a moment, and is otherwise unchanged. [`Engine::Translate`] only.
+    pub standard_error: bool,
     /// Keeps about this many bytes of the newest packets of each thread; `None` keeps all packets.
     pub ring: Option<usize>,
     /// Also records processes that the program forks, and ends with the last of them. Without this
@@ -156,6 +159,7 @@ impl<'a> RecordOptions<'a> {
             cache: *Self::CACHE.end(),
             all_superblocks: false,
             heap: false,
+            standard_error: true,
             ring: None,
             follow: false,
             randomize_addresses: true,

@@ -58,6 +58,7 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
         cache: options.cache,
         all_superblocks: options.all_superblocks,
         heap: options.heap,
+        standard_error: options.standard_error && options.engine == Engine::Translate,
         fine_time: options.fine_time,
         compress_returns: options.compress_returns,
         output: options.output,
@@ -133,6 +134,7 @@ struct TracingJob<'a> {
     fine_time: bool,
     all_superblocks: bool,
     heap: bool,
+    standard_error: bool,
     compress_returns: bool,
     output: Output<'a>,
 }
@@ -155,6 +157,7 @@ impl TracingJob<'_> {
             cache: self.cache,
             all_superblocks: self.all_superblocks,
             heap: self.heap,
+            standard_error: self.standard_error,
             emulates_dumpable: !attributes::may_read_undumpable(),
         };
         let limit = RaisedLimit::raise();

@@ -1,6 +1,7 @@
 //! The data of processes and threads that the session stores until it writes the bundle.
 
 use crate::ptrace::RawTid;
+use crate::standard_error::OutputTail;
 use crate::unique_names::UniqueNames;
 use crate::{Ending, Engine, Golden};
 use backtrail_bundle::BundlePath;
@@ -61,6 +62,8 @@ pub(crate) struct RecordedProcess {
     pub(crate) replaced: bool,
     /// The number of ended threads whose packets were dropped.
     pub(crate) left_out: u64,
+    /// The last bytes that the process wrote to standard error.
+    pub(crate) standard_error: OutputTail,
 }
 
 impl RecordedProcess {

@@ -4,6 +4,7 @@ use crate::Golden;
 use crate::crash_sink::SavedCrash;
 use crate::destination::PendingCrash;
 use crate::error::Result;
+use crate::ptrace::RawTid;
 use crate::recorded::{Packets, RecordedProcess, Recording, SaveTotals};
 use crate::unique_names::UniqueNames;
 use backtrail_bundle::Writer;
@@ -45,6 +46,11 @@ pub(crate) fn save(
         meta.program.clone_from(&root.program);
         meta.command_line.clone_from(&root.command_line);
     }
+    let crashed = recording
+        .crash
+        .map_or(recording.root, |crash| crash.pid.0 as RawTid);
+    let crashed = recording.processes.get(&crashed);
+    meta.standard_error = crashed.and_then(|process| process.standard_error.text());
     note_gaps(recording.gaps, &mut meta.notes);
     note_left_out(recording.left_out, &mut meta.notes);
     let mut names = recording.names;
@@ -99,6 +105,7 @@ pub(crate) fn save_crash(
     } = draft;
     let mut saved = SaveTotals::default();
     let (program, command_line) = (process.program.clone(), process.command_line.clone());
+    let standard_error = process.standard_error.text();
     note_left_out(process.left_out, &mut notes);
     note_gaps(
         process.recorded.iter().map(|thread| thread.gaps).sum(),
@@ -125,6 +132,7 @@ pub(crate) fn save_crash(
             crash: Some(crash),
             context,
             heap_events: has_heap_events.then_some(heap::VERSION),
+            standard_error,
             host: machine::kernel_setting("hostname"),
             kernel: machine::kernel_setting("osrelease"),
             collected: Some(Collected {

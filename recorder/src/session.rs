@@ -109,6 +109,8 @@ pub(crate) struct Settings {
     pub(crate) all_superblocks: bool,
     /// Logs calls of allocator functions. Engine `translate` only.
     pub(crate) heap: bool,
+    /// Keeps the last lines of standard error. Engine `translate` only.
+    pub(crate) standard_error: bool,
     /// Keeps processes dumpable, and shows them the value that they have set.
     pub(crate) emulates_dumpable: bool,
 }

@@ -2,7 +2,7 @@
 
 use super::Node;
 use super::context::{decode_context, encode_context};
-use crate::manifest::{Collected, Crash, Ending, Meta, Overhead, Source};
+use crate::manifest::{Collected, Crash, Ending, MAX_STANDARD_ERROR, Meta, Overhead, Source};
 use backtrail_pt::{Avma, Pid, Tid};
 use serde_json::{Map, Value, json};
 
@@ -46,6 +46,7 @@ pub(crate) fn decode_meta(root: &Node<'_>) -> Option<Meta> {
         kernel: root.field("kernel").optional_string()?,
         overhead: overhead(&root.field("overhead")),
         heap_events: heap_events(&root.field("heapEvents")),
+        standard_error: standard_error(&root.field("standardError")),
         context: decode_context(&root.field("context")),
         collected: collected(&root.field("collected")),
         notes: strings("notes")?,
@@ -54,6 +55,13 @@ pub(crate) fn decode_meta(root: &Node<'_>) -> Option<Meta> {
 
 fn heap_events(node: &Node<'_>) -> Option<u64> {
     node.exists().then(|| node.integer(u64::MAX)).flatten()
+}
+
+/// Decodes the last lines of standard error, and cuts them at the maximum length.
+fn standard_error(node: &Node<'_>) -> Option<String> {
+    let mut text = node.optional_string()??;
+    text.truncate(text.floor_char_boundary(MAX_STANDARD_ERROR));
+    Some(text)
 }
 
 fn overhead(node: &Node<'_>) -> Option<Overhead> {
@@ -170,6 +178,10 @@ pub(crate) fn encode_meta(meta: &Meta) -> Value {
     optional("kernel", meta.kernel.as_ref().map(|text| json!(text)));
     optional("overhead", meta.overhead.as_ref().map(encode_overhead));
     optional("heapEvents", meta.heap_events.map(|version| json!(version)));
+    optional(
+        "standardError",
+        meta.standard_error.as_ref().map(|text| json!(text)),
+    );
     optional("context", meta.context.as_ref().map(encode_context));
     optional("collected", meta.collected.as_ref().map(encode_collected));
     optional("notes", (!meta.notes.is_empty()).then(|| json!(meta.notes)));

@@ -23,6 +23,9 @@ pub struct Record {
     /// sizes
     #[arg(long)]
     pub heap: bool,
+    /// Keep no last lines of the program's standard error
+    #[arg(long)]
+    pub no_stderr: bool,
     /// Keep the newest SIZE bytes of trace per thread (K, M, G)
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M", conflicts_with = "full")]
     pub ring: u64,

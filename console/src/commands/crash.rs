@@ -4,6 +4,7 @@ use super::{Context, arguments, stack};
 use crate::output::{CrashView, HistoryView, Output};
 use crate::views;
 use backtrail_bundle::core::SigInfo;
+use backtrail_bundle::manifest::Ending;
 use backtrail_debugger::calls::CallView;
 use backtrail_debugger::heap::diagnosis::diagnose;
 use backtrail_debugger::navigator::Navigator;
@@ -11,11 +12,14 @@ use backtrail_debugger::session::Session;
 use backtrail_debugger::signal;
 use backtrail_debugger::{Error, Result};
 use backtrail_decoder::Watch;
+use backtrail_pt::Tid;
 
 /// The number of lines around the faulting one.
 const SOURCE: u32 = 3;
 /// The number of last lines and calls.
 const LAST: usize = 12;
+/// The number of lines of standard error.
+const MAX_LINES: usize = 20;
 /// The number of frames.
 const FRAMES: usize = 30;
 
@@ -103,6 +107,7 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
         name: thread.name.clone(),
         position: navigator.position().to_string(),
         request: session.request_of(thread.tid).map(ToString::to_string),
+        standard_error: standard_error(session, thread.tid),
         handler: views::handler(navigator, &stack, watch)?,
         heap: diagnose(session, watch)?,
         source: views::source_around(navigator, &stack, SOURCE),
@@ -113,6 +118,20 @@ fn view(navigator: &Navigator, watch: &Watch<'_>) -> Result<CrashView> {
         notes: session.notes().to_vec(),
         is_core_alone: session.bundle().is_none(),
     })
+}
+
+/// Returns the last lines of standard error of a program that crashed, or ended with a failure.
+fn standard_error(session: &Session, tid: Tid) -> Vec<String> {
+    let ended_well = matches!(session.ending(), None | Some(Ending::Exited(0)));
+    if session.crash_of(tid).is_none() && ended_well {
+        return Vec::new();
+    }
+    let text = session.standard_error().unwrap_or_default();
+    let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    let lines: Vec<&str> = lines.collect();
+    let newest = lines.len().saturating_sub(MAX_LINES);
+    let newest = lines.get(newest..).unwrap_or_default().iter();
+    newest.map(|line| (*line).to_owned()).collect()
 }
 
 /// Returns the signal information in the core.

@@ -33,6 +33,9 @@ pub struct CrashView {
     /// The request of the thread, if its process published one: `trace id …, span id …`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+    /// The last lines that the program wrote to standard error, if it ended badly.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub standard_error: Vec<String>,
     /// The signal handler that was running.
     pub handler: Option<HandlerView>,
     /// The explanation by the history of the heap.
@@ -85,7 +88,41 @@ impl HandlerView {
     }
 }
 
+/// The number of lines of standard error on the first screen.
+const MAX_STANDARD_ERROR: usize = 3;
+
+/// The beginning of the line that follows the message of a panic in Rust.
+const HINT: &str = "note: run with `RUST_BACKTRACE=1`";
+
+/// The texts in the first line of a message about a fault.
+const MESSAGES: [&str; 5] = [
+    "panicked at",
+    "panic:",
+    "Assertion",
+    "terminate called",
+    "AddressSanitizer",
+];
+
 impl CrashView {
+    /// Returns the lines of standard error that are shown: all, or the message about the fault, or
+    /// the last ones. The history of the heap says more.
+    pub(super) fn shown_standard_error(&self) -> &[String] {
+        let all = &*self.standard_error;
+        if self.is_full {
+            return all;
+        }
+        if self.heap.is_some() {
+            return &[];
+        }
+        let is_message = |line: &String| MESSAGES.iter().any(|text| line.contains(text));
+        let newest = all.len().saturating_sub(MAX_STANDARD_ERROR);
+        let from = all.iter().rposition(is_message).unwrap_or(newest);
+        let shown = all.get(from..).unwrap_or_default().iter();
+        let shown = shown.take_while(|line| !line.starts_with(HINT)).count();
+        all.get(from..from + shown.min(MAX_STANDARD_ERROR))
+            .unwrap_or_default()
+    }
+
     pub(super) fn render(&self, to: &mut Text) {
         match self.is_full {
             true => self.render_full(to),
@@ -134,6 +171,11 @@ impl CrashView {
         }
         if let Some(heap) = &self.heap {
             render_diagnosis(heap, to);
+        }
+        let said = self.shown_standard_error();
+        if !said.is_empty() {
+            to.line("Standard error:");
+            said.iter().for_each(|line| to.line(format!("  {line}")));
         }
         if let Some(request) = &self.request {
             to.line(format!("request: {request}"));

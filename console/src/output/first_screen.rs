@@ -14,6 +14,8 @@ const MIN_STACK: usize = 3;
 const MAX_NOTES: usize = 3;
 /// The number of last calls, and of last lines.
 const MAX_LAST: usize = 4;
+/// The same number if lines of standard error are shown.
+const MAX_LAST_AFTER_ERRORS: usize = 2;
 /// The number of source lines around the current one.
 const AROUND: u32 = 1;
 /// The number of libraries that are named for folded frames.
@@ -34,6 +36,8 @@ impl CrashView {
             + usize::from(self.handler.is_some())
             + 2 * usize::from(self.heap.is_some())
             + usize::from(self.request.is_some());
+        let said = self.shown_standard_error().len();
+        let others = others + said + usize::from(said > 0);
         let limit = MAX_STACK.saturating_sub(others).max(MIN_STACK);
         render_stack(&self.stack, limit, has_own, self.more_frames, to);
         let (calls, lines) = self.last();
@@ -68,7 +72,12 @@ impl CrashView {
             true => (&*self.calls, &*self.history.steps),
             false => (&*self.own_calls, &*self.own_lines),
         };
-        (newest(calls), newest(lines))
+        // Standard error takes their place.
+        let count = match self.shown_standard_error().is_empty() {
+            true => MAX_LAST,
+            false => MAX_LAST_AFTER_ERRORS,
+        };
+        (newest(calls, count), newest(lines, count))
     }
 
     /// Renders the function, file and lines of the innermost own frame.
@@ -90,8 +99,8 @@ impl CrashView {
     }
 }
 
-fn newest<T>(all: &[T]) -> &[T] {
-    all.get(all.len().saturating_sub(MAX_LAST)..).unwrap_or(all)
+fn newest<T>(all: &[T], count: usize) -> &[T] {
+    all.get(all.len().saturating_sub(count)..).unwrap_or(all)
 }
 
 /// Returns the lines next to the current one.

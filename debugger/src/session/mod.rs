@@ -214,6 +214,12 @@ impl Session {
         context.thread(tid)
     }
 
+    /// Returns the last lines that the program wrote to standard error, if the bundle has them.
+    #[must_use]
+    pub fn standard_error(&self) -> Option<&str> {
+        self.bundle.as_ref()?.manifest().meta.standard_error.as_deref()
+    }
+
     /// Returns how the program ended, if the bundle has it.
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {

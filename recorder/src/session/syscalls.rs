@@ -39,6 +39,11 @@ impl Session<'_> {
             rax: number,
             ..*before
         };
+        if let Some(process) = self.processes.get_mut(&pid)
+            && self.settings.standard_error
+        {
+            process.standard_error.add_write(pid, &call, now.rax);
+        }
         if syscall_filter::depends_on_addresses(pid, &call) {
             self.make_calls_in_place(tid);
         }

@@ -16,6 +16,7 @@ use crate::attributes::OF_CREDENTIALS;
 use crate::clone_flags::CloneCall;
 use crate::error::{Error, Result};
 use crate::ptrace::RawTid;
+use crate::standard_error;
 use backtrail_bundle::versions::Fragment;
 use backtrail_process::maps::{self, Map};
 use std::collections::BTreeSet;
@@ -66,6 +67,8 @@ pub(crate) struct TranslateOptions {
     pub(crate) calls_in_place: bool,
     /// Log calls of allocator functions.
     pub(crate) heap: bool,
+    /// Intercept writes to standard error.
+    pub(crate) standard_error: bool,
 }
 
 /// The maximum number of attempts to place a region. Another thread may take a free address in the
@@ -145,6 +148,11 @@ impl AddressSpace {
             was_crowded: false,
         };
         space.cache.watched = options.heap.then(WatchedFunctions::default);
+        if options.standard_error {
+            for number in standard_error::WRITES {
+                space.cache.intercept_standard_error(number);
+            }
+        }
         if options.calls_in_place {
             space.intercept_all();
         }

@@ -266,6 +266,21 @@ impl Assembler {
         self.bytes(&[0xe3, distance]);
     }
 
+    /// `lea rcx, [rcx-number]` with a displacement of one byte.
+    pub(super) fn subtract_byte_from_rcx(&mut self, number: u8) {
+        self.bytes(&[0x48, 0x8d, 0x49, number.wrapping_neg()]);
+    }
+
+    /// `lea ecx, [rdi-2]`
+    pub(super) fn edi_minus_two_to_ecx(&mut self) {
+        self.bytes(&[0x8d, 0x4f, 0xfe]);
+    }
+
+    /// `jrcxz` to the trap before [`Self::edi_minus_two_to_ecx`].
+    pub(super) fn back_to_trap_if_rcx_is_zero(&mut self) {
+        self.bytes(&[0xe3, 0xfa]);
+    }
+
     /// `int3`
     pub(super) fn trap(&mut self) {
         self.code.push(0xcc);

@@ -151,7 +151,7 @@ impl Cache {
         for number in intercepted {
             tables.write(
                 layout::INTERCEPTED - layout::TABLES + (*number as u64 & 0xffff),
-                &[1],
+                &[layout::ALWAYS],
             );
         }
         let odd: Vec<u8> = (0..layout::ODD_SIZE).map(|byte| (byte & 1) as u8).collect();
@@ -179,12 +179,18 @@ impl Cache {
     /// Intercepts a system call.
     pub(super) fn intercept(&mut self, number: libc::c_long) {
         let at = layout::INTERCEPTED - layout::TABLES + (number as u64 & 0xffff);
-        self.tables.write(at, &[1]);
+        self.tables.write(at, &[layout::ALWAYS]);
+    }
+
+    /// Intercepts a system call of which the first argument is standard error.
+    pub(super) fn intercept_standard_error(&mut self, number: libc::c_long) {
+        let at = layout::INTERCEPTED - layout::TABLES + (number as u64 & 0xffff);
+        self.tables.write(at, &[layout::FOR_STANDARD_ERROR]);
     }
 
     /// Intercepts every system call.
     pub(super) fn intercept_all(&mut self) {
-        let all = vec![1; layout::INTERCEPTED_SIZE as usize];
+        let all = vec![layout::ALWAYS; layout::INTERCEPTED_SIZE as usize];
         self.tables.write(layout::INTERCEPTED - layout::TABLES, &all);
     }
 

@@ -46,8 +46,13 @@ pub(super) const ARGUMENTS_SIZE: u64 = PAGE - ARGUMENTS as u64;
 
 /// The offset of the tables from the start of the region.
 pub(super) const TABLES: u64 = PAGE;
-/// One byte for each system call number (its low 16 bits): 1 if the recorder intercepts the call.
+/// One byte for each system call number (its low 16 bits): 0, or when the recorder intercepts the
+/// call.
 pub(super) const INTERCEPTED: u64 = TABLES;
+/// The recorder intercepts the system call.
+pub(super) const ALWAYS: u8 = 1;
+/// The recorder intercepts the system call if its first argument is 2, standard error.
+pub(super) const FOR_STANDARD_ERROR: u8 = 2;
 /// The number of system call numbers.
 pub(super) const INTERCEPTED_SIZE: u64 = 1 << 16;
 /// The number of entries in each of the two indirect-branch lookup tables, indexed by a hash of the

@@ -11,6 +11,7 @@ mod request_context;
 mod rewritten;
 mod signals;
 mod spawned;
+mod standard_error;
 mod stress;
 mod summary;
 mod transparent;

@@ -33,6 +33,7 @@ pub(super) fn options<'a>(
         },
         cache: args.cache,
         heap: args.heap,
+        standard_error: !args.no_stderr,
         follow: !args.no_follow,
         randomize_addresses: !args.no_aslr,
         compress_returns: !args.no_compress_returns,
