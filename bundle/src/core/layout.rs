@@ -9,10 +9,10 @@ use backtrail_pt::{Avma, FileOffset, Tid};
 
 pub(super) const NT_PRSTATUS: u32 = 1;
 pub(super) const NT_FPREGSET: u32 = 2;
-pub(super) const NT_PRPSINFO: u32 = 3;
+pub(crate) const NT_PRPSINFO: u32 = 3;
 pub(super) const NT_AUXV: u32 = 6;
 pub(super) const NT_SIGINFO: u32 = 0x5349_4749;
-pub(super) const NT_FILE: u32 = 0x4649_4c45;
+pub(crate) const NT_FILE: u32 = 0x4649_4c45;
 pub(super) const NT_X86_XSTATE: u32 = 0x202;
 
 /// The owner of notes that the kernel's generic code writes.
@@ -132,6 +132,14 @@ pub(super) fn decode_prpsinfo(bytes: &[u8]) -> Option<ProcessInfo> {
             .trim_end()
             .to_owned(),
     })
+}
+
+/// Returns place and size of the command line in an `NT_PRPSINFO` note.
+pub(crate) fn command_line_range(note: &[u8]) -> Option<(usize, usize)> {
+    let start = prpsinfo::ARGUMENTS;
+    let text = note.get(start..start + prpsinfo::ARGUMENTS_LEN)?;
+    let size = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+    Some((start, size))
 }
 
 /// Encodes an `NT_AUXV` note, which ends with `AT_NULL`.

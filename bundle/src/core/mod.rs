@@ -14,6 +14,7 @@ mod writer;
 
 pub use build::{FileBuild, MappedBuild};
 pub use compressed::{CoreFile, UnpackLimits, is_core_file, open_core_file};
+pub(crate) use layout::{NT_FILE, NT_PRPSINFO, command_line_range};
 pub use reader::Core;
 pub use registers::Registers;
 pub use siginfo::SigInfo;
