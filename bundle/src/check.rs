@@ -7,7 +7,7 @@ use crate::reader::load;
 use crate::schema::Findings;
 use crate::unpacked::Unpacked;
 use crate::versions::CodeVersions;
-use crate::{CancelToken, Error, Result, SharedBytes, archive, code};
+use crate::{CancelToken, Error, Result, SharedBytes, archive, code, sources};
 use std::path::Path;
 
 /// The faults found in a bundle.
@@ -84,6 +84,14 @@ fn check_contents(root: &Path, manifest: &Manifest, findings: &Findings) {
             note(bytes(&image.file).and_then(|bytes| code::image_section(image, &bytes).map(drop)));
         }
         note(CodeVersions::load(process, bytes).map(drop));
+    }
+    match sources::load(root) {
+        Ok(listed) => {
+            for source in listed {
+                note(crate::BundlePath::new(&source.file).and_then(|file| bytes(&file).map(drop)));
+            }
+        }
+        Err(error) => note(Err(error)),
     }
     if let Some(core) = &manifest.core {
         note(bytes(core).and_then(|bytes| Core::parse(bytes, core).map(drop)));

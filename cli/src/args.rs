@@ -468,11 +468,57 @@ pub struct Latency {
 /// `backtrail pack`.
 #[derive(Debug, Args)]
 pub struct Pack {
-    /// The bundle directory
+    /// The bundle directory, or a .btz file to change
     pub bundle: PathBuf,
     /// The .btz file to write
     #[arg(short, long, value_name = "FILE.btz")]
     pub output: PathBuf,
+    /// Source files for the bundle.
+    #[command(flatten)]
+    pub sources: SourceOptions,
+    /// Remove data from the packed bundle, to share it; several are separated by commas. The bundle
+    /// directory stays as it is
+    #[arg(long, value_enum, value_name = "DATA", value_delimiter = ',')]
+    pub redact: Vec<RedactedData>,
+}
+
+/// Data that `backtrail pack` removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RedactedData {
+    /// The values of environment variables, and their copies of at least 8 bytes
+    Env,
+    /// The arguments of the command line, and their copies of at least 8 bytes
+    Args,
+    /// The memory of the process, and its vector registers
+    Memory,
+}
+
+/// Options for source files in a bundle.
+#[derive(Debug, Args)]
+pub struct SourceOptions {
+    /// Add source files that the program executed: the lines around executed ones, or whole files
+    #[arg(
+        long,
+        value_enum,
+        value_name = "EXTENT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "lines"
+    )]
+    pub sources: Option<SourceExtent>,
+    /// With --sources: add files below this directory only; may be repeated [default: the directory
+    /// in which a file was compiled, except those of the system]
+    #[arg(long = "source-dir", value_name = "DIR", requires = "sources")]
+    pub directories: Vec<PathBuf>,
+}
+
+/// The part of source files that a bundle gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SourceExtent {
+    /// Ten lines before and after each executed line
+    Lines,
+    /// Whole files
+    Files,
 }
 
 /// `backtrail unpack`.

@@ -47,7 +47,6 @@ impl Failure {
     }
 
     /// Returns the sentence.
-    #[cfg(all(feature = "collector", feature = "hub"))]
     pub fn message(&self) -> &str {
         &self.message
     }

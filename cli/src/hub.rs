@@ -3,5 +3,4 @@
 pub mod cache;
 pub mod report;
 pub mod settings;
-pub mod sources;
 pub mod transfer;

@@ -13,6 +13,7 @@ mod output_file;
 mod progress;
 mod published_context;
 mod shell;
+mod sources;
 mod stored_cores;
 mod terminal;
 

@@ -82,13 +82,7 @@ pub fn time(navigator: &Navigator, thread: &Thread, index: u64) -> Option<Time> 
 pub fn line_of(navigator: &Navigator, frame: &StackFrame) -> Option<SourceLines> {
     let (file, line) = frame.file.clone().zip(frame.line)?;
     let lines = navigator.sources.lines(&file, line, 1);
-    Some(SourceLines {
-        first: line,
-        current: Some(line),
-        lines,
-        file,
-        executions: None,
-    })
+    Some(SourceLines::new(&file, line, lines, Some(line)))
 }
 
 /// The next instruction.
@@ -206,13 +200,7 @@ pub fn source_lines(
     current: Option<u32>,
 ) -> SourceLines {
     let lines = navigator.sources.lines(file, first, count);
-    SourceLines {
-        file: file.to_owned(),
-        first,
-        lines,
-        current,
-        executions: None,
-    }
+    SourceLines::new(file, first, lines, current)
 }
 
 /// Returns the lines around the innermost frame of own code whose source is found. If none is, the

@@ -53,7 +53,10 @@ impl Sources {
                 name,
                 path: Some(self.written(&without_dots(file))),
                 source_reference: Some(self.number(file)),
-                origin: Some("from the bundle".to_owned()),
+                origin: Some(match navigator.bundled_source(file) {
+                    Some(source) if source.lines.is_some() => "from the bundle, some lines only".to_owned(),
+                    _ => "from the bundle".to_owned(),
+                }),
                 ..Source::default()
             },
             Some(found) => {

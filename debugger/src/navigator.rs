@@ -14,7 +14,7 @@ use crate::disassembly::Flavor;
 use crate::error::{Error, Result};
 use crate::session::{Process, Session, Thread};
 use crate::skip::SkipList;
-use crate::source::SourceFinder;
+use crate::source::{BundledSources, SourceFinder};
 use crate::source_names::SourceNames;
 use crate::stack::{self, Stack};
 use crate::stop::StopReason;
@@ -195,6 +195,7 @@ impl Navigator {
         let mut directories = session.source_paths().to_vec();
         directories.push(session.root().to_owned());
         directories.push(session.root().join("sources"));
+        let bundled = session.bundle().map(BundledSources::of).transpose()?;
         Ok(Self {
             session,
             current,
@@ -206,6 +207,7 @@ impl Navigator {
             bookmarks: BTreeMap::new(),
             sources: SourceFinder {
                 directories,
+                bundled: bundled.unwrap_or_default(),
                 ..SourceFinder::default()
             },
             source_names: OnceCell::new(),
@@ -236,12 +238,7 @@ impl Navigator {
     /// Returns the entry of the bundle's list for a source file whose text is the bundle's.
     #[must_use]
     pub fn bundled_source(&self, file: &str) -> Option<BundledSource> {
-        let bundle = self.session.bundle()?;
-        let root = bundle.root().canonicalize().ok()?;
-        let found = self.sources.find_readable(file)?.canonicalize().ok()?;
-        let place = found.strip_prefix(root).ok()?.to_str()?;
-        let listed = bundle.sources().ok()?;
-        listed.into_iter().find(|source| source.file == place)
+        self.sources.bundled_source(file).cloned()
     }
 
     /// Returns the session.

@@ -1,6 +1,11 @@
 //! Source text: where to find it, and lines of it.
 
+mod bundled;
+
+pub use bundled::{BundledSources, md5_of};
+
 use backtrail_bundle::module_file::identity;
+use backtrail_bundle::sources::BundledSource;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +28,53 @@ pub struct SourceLines {
     /// 0 means that the line has code that did not run, `None` that it has no code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executions: Option<Vec<Option<u64>>>,
+    /// Whether the bundle has each line, if it has only some lines of the file. The others are
+    /// empty in `lines`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Vec<bool>>,
+}
+
+impl SourceLines {
+    /// The mark in place of a line that is not in the bundle.
+    pub const NOT_KEPT: &str = "(not in the bundle)";
+
+    /// Returns lines of a file as they were found. A line that is not in the bundle is `None`.
+    #[must_use]
+    pub fn new(file: &str, first: u32, lines: Option<Vec<Option<String>>>, current: Option<u32>) -> Self {
+        let all = lines.iter().flatten();
+        let has_all = all.clone().all(Option::is_some);
+        Self {
+            file: file.to_owned(),
+            first,
+            kept: (!has_all).then(|| all.map(Option::is_some).collect()),
+            lines: lines.map(|lines| lines.into_iter().map(Option::unwrap_or_default).collect()),
+            current,
+            executions: None,
+        }
+    }
+
+    /// Returns whether the text of the line at an index is known.
+    #[must_use]
+    pub fn is_kept(&self, index: usize) -> bool {
+        let kept = self.kept.as_ref();
+        kept.is_none_or(|kept| kept.get(index).copied().unwrap_or(true))
+    }
+
+    /// Returns the lines, with a mark in place of those that are not in the bundle.
+    pub fn marked_lines(&self) -> Option<impl Iterator<Item = &str>> {
+        let lines = self.lines.as_ref()?.iter().enumerate();
+        Some(lines.map(|(index, line)| match self.is_kept(index) {
+            true => line.as_str(),
+            false => Self::NOT_KEPT,
+        }))
+    }
+}
+
+/// A source file that was found.
+struct FoundSource<'a> {
+    path: PathBuf,
+    /// The entry of the bundle's list, if the text is the bundle's.
+    bundled: Option<&'a BundledSource>,
 }
 
 /// The places where source files are searched.
@@ -37,24 +89,61 @@ pub struct SourceFinder {
     /// The debug information of a bundle may name any file, and the reader of its text may be
     /// another user.
     pub readable: Option<Vec<PathBuf>>,
+    /// The source files of the bundle.
+    pub bundled: BundledSources,
 }
 
 impl SourceFinder {
     /// Returns the file of a path in the debug information.
     ///
     /// The search tries the substitutions, the path itself, and then the directories with shorter
-    /// and shorter ends of the path. The result is absolute, and has no `.` and `..`.
+    /// and shorter ends of the path. The bundle's own copy is the last. It comes first if the debug
+    /// information says that the file here is another version. The result is absolute, and has no
+    /// `.` and `..`.
     #[must_use]
     pub fn find(&self, path: &str) -> Option<PathBuf> {
-        let found = self.candidates(path).find(|candidate| is_source(candidate))?;
-        Some(normal_path(&found))
+        let found = self.candidates(path).find(|candidate| is_source(candidate));
+        let found = found.map(|found| normal_path(&found));
+        self.or_bundled(path, found).map(|found| found.path)
+    }
+
+    /// Returns the file on this machine, or the bundle's copy.
+    fn or_bundled(&self, path: &str, found: Option<PathBuf>) -> Option<FoundSource<'_>> {
+        if let Some(found) = found.as_ref().filter(|found| !self.bundled.replaces(path, found)) {
+            return Some(FoundSource {
+                path: found.clone(),
+                bundled: None,
+            });
+        }
+        let copy = self.bundled.find(path).filter(|(copy, _)| is_source(copy));
+        let copy = copy.map(|(path, entry)| FoundSource {
+            path,
+            bundled: Some(entry),
+        });
+        copy.or_else(|| found.map(|path| FoundSource { path, bundled: None }))
+    }
+
+    /// Returns the entry of the bundle's list for a source file whose text is the bundle's.
+    #[must_use]
+    pub fn bundled_source(&self, path: &str) -> Option<&BundledSource> {
+        self.readable_source(path)?.bundled
     }
 
     /// The file whose text may be read for a path that the debug information names.
     #[must_use]
     pub fn find_readable(&self, path: &str) -> Option<PathBuf> {
+        self.readable_source(path).map(|found| found.path)
+    }
+
+    fn readable_source(&self, path: &str) -> Option<FoundSource<'_>> {
+        self.or_bundled(path, self.local_readable(path))
+    }
+
+    /// Returns the file on this machine whose text may be read.
+    fn local_readable(&self, path: &str) -> Option<PathBuf> {
         let Some(readable) = &self.readable else {
-            return self.find(path);
+            let found = self.candidates(path).find(|candidate| is_source(candidate))?;
+            return Some(normal_path(&found));
         };
         let targets = self.substitutions.iter().map(|(_, to)| Path::new(to));
         let folders: Vec<PathBuf> = readable
@@ -97,6 +186,8 @@ impl SourceFinder {
                 candidate
             })
         });
+        // A copy in the bundle whose path has the same end may be that of another file.
+        let below = below.filter(|candidate| !self.bundled.has_copy(candidate));
         let candidates: Vec<PathBuf> = substituted.chain(itself).chain(below).collect();
         candidates.into_iter()
     }
@@ -104,18 +195,49 @@ impl SourceFinder {
     /// Line `line` (from 1) of the file.
     #[must_use]
     pub fn line(&self, path: &str, line: u32) -> Option<String> {
-        self.lines(path, line, 1)?.into_iter().next()
+        self.lines(path, line, 1)?.into_iter().next().flatten()
     }
 
-    /// Up to `count` lines from line `first` (from 1) on; `None` when the file is not found.
+    /// Up to `count` lines from line `first` (from 1) on; `None` when the file is not found. A line
+    /// is `None` if the bundle's copy does not have it.
     #[must_use]
-    pub fn lines(&self, path: &str, first: u32, count: usize) -> Option<Vec<String>> {
-        let text = std::fs::read(self.find_readable(path)?).ok()?;
+    pub fn lines(&self, path: &str, first: u32, count: usize) -> Option<Vec<Option<String>>> {
+        let found = self.readable_source(path)?;
+        let text = std::fs::read(&found.path).ok()?;
         let text = String::from_utf8_lossy(&text);
         let skipped = first.saturating_sub(1) as usize;
         // Escape sequences in a source file must not control the terminal.
         let clean = |line: &str| line.chars().filter(|c| *c == '\t' || !c.is_control()).collect();
-        Some(text.lines().skip(skipped).take(count).map(clean).collect())
+        let has = |line: u32| found.bundled.is_none_or(|entry| entry.has_line(line));
+        let lines = (first.max(1)..=u32::MAX)
+            .zip(text.lines().skip(skipped))
+            .take(count);
+        Some(lines.map(|(line, text)| has(line).then(|| clean(text))).collect())
+    }
+
+    /// Returns the whole text of a source file for an editor; `None` when the file is not found. A
+    /// mark is in the first of adjacent lines that are not in the bundle.
+    #[must_use]
+    pub fn text(&self, path: &str) -> Option<std::io::Result<String>> {
+        let found = self.readable_source(path)?;
+        let text = match std::fs::read(&found.path) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(error) => return Some(Err(error)),
+        };
+        let Some(entry) = found.bundled.filter(|entry| entry.lines.is_some()) else {
+            return Some(Ok(text));
+        };
+        let mut marked = String::with_capacity(text.len());
+        let mut was_kept = true;
+        for (line, text) in (1_u32..).zip(text.split_inclusive('\n')) {
+            let is_kept = entry.has_line(line);
+            if !is_kept && was_kept {
+                marked.push_str(SourceLines::NOT_KEPT);
+            }
+            was_kept = is_kept;
+            marked.push_str(text);
+        }
+        Some(Ok(marked))
     }
 }
 
@@ -171,111 +293,4 @@ pub fn short(path: &str) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_are_found_by_substitution_and_by_the_end_of_their_path() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("src")).unwrap();
-        std::fs::write(dir.path().join("src/a.c"), "one\ntwo\n").unwrap();
-        let mut finder = SourceFinder::default();
-        assert_eq!(finder.line("/gone/src/a.c", 2), None);
-        finder.directories.push(dir.path().to_owned());
-        assert_eq!(finder.line("/gone/src/a.c", 2).as_deref(), Some("two"));
-        finder.directories.clear();
-        finder
-            .substitutions
-            .push(("/gone".into(), dir.path().display().to_string()));
-        assert_eq!(finder.line("/gone/src/a.c", 1).as_deref(), Some("one"));
-        assert_eq!(finder.line("/goner/src/a.c", 1), None);
-    }
-
-    #[test]
-    fn found_paths_are_those_of_editors() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().canonicalize().unwrap();
-        for folder in ["src", "build/sub", "deep/er"] {
-            std::fs::create_dir_all(root.join(folder)).unwrap();
-        }
-        std::fs::write(root.join("src/a.c"), "one\n").unwrap();
-        std::fs::write(root.join("deep/b.c"), "two\n").unwrap();
-        std::os::unix::fs::symlink(root.join("deep/er"), root.join("link")).unwrap();
-        std::os::unix::fs::symlink(root.join("src"), root.join("other")).unwrap();
-        let finder = SourceFinder::default();
-        let find = |path: &str| finder.find(&format!("{}/{path}", root.display()));
-        for (path, expected) in [
-            ("build/../src/a.c", "src/a.c"),
-            ("build/sub/../../src/./a.c", "src/a.c"),
-            ("src//a.c", "src/a.c"),
-            // A link stays, unless `..` follows it.
-            ("build/../other/a.c", "other/a.c"),
-            ("link/../b.c", "deep/b.c"),
-        ] {
-            assert_eq!(find(path), Some(root.join(expected)), "{path}");
-        }
-    }
-
-    #[test]
-    fn rules_and_directories_see_the_path_without_dots() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().canonicalize().unwrap();
-        std::fs::create_dir_all(root.join("src")).unwrap();
-        std::fs::create_dir_all(root.join("build/src")).unwrap();
-        std::fs::write(root.join("src/a.c"), "right\n").unwrap();
-        std::fs::write(root.join("build/src/a.c"), "wrong\n").unwrap();
-        let mut finder = SourceFinder {
-            substitutions: vec![("/gone/src".into(), root.join("src").display().to_string())],
-            ..SourceFinder::default()
-        };
-        let wanted = Some(root.join("src/a.c"));
-        assert_eq!(finder.find("/gone/build/../src/a.c"), wanted);
-        finder.substitutions.clear();
-        finder.directories.push(root.clone());
-        assert_eq!(finder.find("/gone/build/../src/a.c"), wanted);
-        assert_eq!(finder.find("./build/../src/a.c"), wanted);
-    }
-
-    #[test]
-    fn text_is_read_below_the_readable_folders_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let (work, home) = (dir.path().join("work"), dir.path().join("home"));
-        for (folder, text) in [(&work, "code\n"), (&home, "secret\n")] {
-            std::fs::create_dir(folder).unwrap();
-            std::fs::write(folder.join("a.c"), text).unwrap();
-        }
-        std::os::unix::fs::symlink(home.join("a.c"), work.join("link.c")).unwrap();
-        std::os::unix::fs::symlink(&home, work.join("folder")).unwrap();
-        let named = |path: PathBuf| path.display().to_string();
-        let mut finder = SourceFinder {
-            readable: Some(vec![work.clone()]),
-            ..SourceFinder::default()
-        };
-        assert_eq!(finder.line(&named(work.join("a.c")), 1).as_deref(), Some("code"));
-        for outside in [
-            home.join("a.c"),
-            work.join("link.c"),
-            work.join("folder/a.c"),
-            work.join("../home/a.c"),
-        ] {
-            assert!(finder.find(&named(outside.clone())).is_some());
-            assert_eq!(
-                finder.line(&named(outside.clone()), 1),
-                None,
-                "{}",
-                outside.display()
-            );
-        }
-        // A file of the same name in a readable folder is used instead.
-        finder.directories.push(work.clone());
-        assert_eq!(finder.line(&named(home.join("a.c")), 1).as_deref(), Some("code"));
-        finder.directories.clear();
-        finder
-            .substitutions
-            .push((named(home.clone()), named(home.clone())));
-        assert_eq!(
-            finder.line(&named(home.join("a.c")), 1).as_deref(),
-            Some("secret")
-        );
-    }
-}
+mod tests;

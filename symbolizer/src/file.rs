@@ -231,6 +231,14 @@ impl SymbolFile {
         self.cell.with_dependent(|_, tables| tables.source_files())
     }
 
+    /// Returns the directories in which the units with a source file were compiled. The path is one
+    /// of [`Self::source_files`].
+    #[must_use]
+    pub fn compile_directories(&self, path: &str) -> BTreeSet<String> {
+        self.cell
+            .with_dependent(|_, tables| tables.compile_directories(path))
+    }
+
     /// Returns the MD5 of a source file's text, if the line tables of DWARF 5 have it. The path is
     /// one of [`Self::source_files`].
     #[must_use]

@@ -391,6 +391,11 @@ impl<'d> Tables<'d> {
         self.constants.get_or_init(open)
     }
 
+    pub fn compile_directories(&self, path: &str) -> BTreeSet<String> {
+        self.debug()
+            .map_or_else(BTreeSet::new, |debug| debug.compile_directories(path))
+    }
+
     pub fn source_md5(&self, path: &str) -> Option<[u8; 16]> {
         self.debug()?.source_md5(path)
     }

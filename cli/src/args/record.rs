@@ -1,6 +1,6 @@
 //! `record` and its options.
 
-use super::{parse_cache, parse_duration, parse_size};
+use super::{SourceOptions, parse_cache, parse_duration, parse_size};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -49,8 +49,11 @@ pub struct Record {
     /// Replace an existing bundle
     #[arg(long)]
     pub overwrite: bool,
+    /// Source files for the bundle.
+    #[command(flatten)]
+    pub sources: SourceOptions,
     /// Run as a service: save each crash to the collector's spool, and exit as the program does
-    #[arg(long, conflicts_with_all = ["full", "output", "overwrite", "golden", "json"])]
+    #[arg(long, conflicts_with_all = ["full", "output", "overwrite", "sources", "golden", "json"])]
     pub daemon: bool,
     /// With --daemon: the collector's configuration [default: /etc/backtrail/collect.toml, if it
     /// exists]

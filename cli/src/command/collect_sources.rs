@@ -4,7 +4,7 @@
 //! line of JSON. It ends when the sender ends.
 
 use crate::exit::Failure;
-use crate::hub::sources::{self, SourceAnswer, SourceRequest};
+use crate::sources::{self, AllowedSources, Selection, SourceAnswer, SourceExtent, SourceRequest};
 use backtrail_collector::sender;
 use std::io::{BufRead, Write};
 
@@ -26,7 +26,11 @@ pub fn run() -> Result<(), Failure> {
         }
         sender::limit_processor_time(SECONDS)?;
         let request: SourceRequest = serde_json::from_str(&line).map_err(Failure::failed)?;
-        let answer = match sources::collect(&request.bundle, &request.allowed, &request.target) {
+        let selection = Selection {
+            allowed: AllowedSources::Below(&request.allowed),
+            extent: SourceExtent::Files,
+        };
+        let answer = match sources::collect(&request.bundle, selection, &request.target) {
             Ok(found) => SourceAnswer {
                 files: found.files_as_text(),
                 problems: found.problems,

@@ -3,9 +3,10 @@
 use crate::args::Push;
 use crate::exit::Failure;
 use crate::hub::report::{ReportNames, crash_report, excluded_modules, hide_in_report, size_of};
-use crate::hub::{settings, sources, transfer};
+use crate::hub::{settings, transfer};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
+use crate::sources::{self, AllowedSources, Selection, SourceExtent};
 use crate::terminal;
 use backtrail_bundle::redact::{EnvironmentRules, Secrets};
 use backtrail_bundle::{Bundle, PackChanges};
@@ -77,7 +78,11 @@ fn push(path: &Path, args: &Push, client: &HubClient, interrupt: &Interrupt) -> 
         replaced: secrets.remove(&opened, directory.path(), &interrupt.cancel_token())?,
     };
     if !args.sources.is_empty() {
-        let found = sources::collect(path, &args.sources, &directory.path().join("sources"))?;
+        let selection = Selection {
+            allowed: AllowedSources::Below(&args.sources),
+            extent: SourceExtent::Files,
+        };
+        let found = sources::collect(path, selection, &directory.path().join("sources"))?;
         for problem in &found.problems {
             terminal::print_error(&format!("{}: {problem}", path.display()));
         }

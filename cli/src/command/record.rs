@@ -11,6 +11,8 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::shell;
+use crate::sources::{self, Selection};
+use crate::terminal;
 use backtrail_bundle::Overwrite;
 use backtrail_console::output::visible;
 use backtrail_debugger::signal;
@@ -58,7 +60,11 @@ pub fn run(args: &Record) -> Result<ExitCode, Failure> {
     if let Some(dir) = &args.golden {
         write_golden(dir, &outcome)?;
     }
-    report(args, &outcome)?;
+    let added = outcome
+        .bundle
+        .as_deref()
+        .and_then(|bundle| add_sources(args, bundle));
+    report(args, &outcome, added)?;
     let is_zero = args.exit_zero || args.pid.is_some() || interrupt.flag().load(Ordering::Relaxed);
     Ok(if is_zero {
         ExitCode::SUCCESS
@@ -76,6 +82,25 @@ fn exit_code(ending: Ending) -> ExitCode {
     };
     // The kernel keeps the low eight bits of a status.
     ExitCode::from(status.to_le_bytes()[0])
+}
+
+/// Adds source files to the new bundle, and returns their number. A failure does not cost the
+/// recording.
+fn add_sources(args: &Record, bundle: &Path) -> Option<usize> {
+    let selection = Selection::of(&args.sources)?;
+    match sources::add(bundle, selection) {
+        Ok(found) => {
+            for problem in &found.problems {
+                terminal::print_error(problem);
+            }
+            Some(found.count)
+        }
+        Err(failure) => {
+            let message = failure.message();
+            terminal::print_error(&format!("the bundle has no source files: {message}"));
+            Some(0)
+        }
+    }
 }
 
 /// The highest number in the name of a bundle.
@@ -126,9 +151,12 @@ struct RecordReport<'a> {
     bytes: u64,
     dropped: u64,
     gaps: u64,
+    /// The number of source files that were added.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sources: Option<usize>,
 }
 
-fn report(args: &Record, outcome: &Outcome) -> Result<(), Failure> {
+fn report(args: &Record, outcome: &Outcome, sources: Option<usize>) -> Result<(), Failure> {
     let (ending, status) = match outcome.ending {
         Ending::Exited(status) => ("exited", Some(status)),
         Ending::Killed(signal) => ("killed", Some(signal)),
@@ -143,6 +171,7 @@ fn report(args: &Record, outcome: &Outcome) -> Result<(), Failure> {
         bytes: outcome.bytes,
         dropped: outcome.dropped,
         gaps: outcome.gaps,
+        sources,
     };
     if args.json {
         let mut output = Output::new();
@@ -198,6 +227,9 @@ fn summarize(
             "{} gap(s) in the trace; list them with `backtrail check`",
             outcome.gaps
         )?;
+    }
+    if let Some(count) = recorded.sources {
+        writeln!(output, "the bundle has {count} source file(s)")?;
     }
     if let Some(bundle) = &outcome.bundle {
         writeln!(output, "next: backtrail debug {}", shell::path(bundle))?;

@@ -220,6 +220,7 @@ pub(super) fn source(context: &mut Context<'_>, _arguments: &str) -> Result<Outp
         file,
         found: found.map(|path| path.display().to_string()),
         bundled: bundled.is_some(),
+        partial: bundled.as_ref().is_some_and(|source| source.lines.is_some()),
         verified: bundled.is_some_and(|source| source.verified),
     }))
 }

@@ -303,7 +303,9 @@ fn executed(
         }
         let texts = navigator.sources.lines(file, 1, usize::MAX).unwrap_or_default();
         for (line, text) in (1u32..).zip(texts) {
-            let Some(count) = counts.get(&line).filter(|_| pattern.is_match(&text)) else {
+            // A line that is not in the bundle cannot match.
+            let text = text.filter(|text| pattern.is_match(text));
+            let Some((count, text)) = counts.get(&line).zip(text) else {
                 continue;
             };
             if lines.len() >= MAX_FOUND {

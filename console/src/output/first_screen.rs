@@ -109,10 +109,11 @@ fn around(source: &SourceLines) -> SourceLines {
     let first = current.saturating_sub(AROUND).max(source.first);
     let skipped = first.saturating_sub(source.first) as usize;
     let count = (current - first + AROUND) as usize + 1;
-    let lines = source.lines.as_ref();
+    let (lines, kept) = (source.lines.as_ref(), source.kept.as_ref());
     SourceLines {
         first,
         lines: lines.map(|lines| lines.iter().skip(skipped).take(count).cloned().collect()),
+        kept: kept.map(|kept| kept.iter().skip(skipped).take(count).copied().collect()),
         ..source.clone()
     }
 }

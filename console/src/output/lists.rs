@@ -125,6 +125,8 @@ pub struct SourceFileView {
     pub bundled: bool,
     /// Whether the debug information confirms the bundle's text by its MD5.
     pub verified: bool,
+    /// Whether the bundle has only some of its lines.
+    pub partial: bool,
 }
 
 pub(super) fn render_threads(threads: &[ThreadView], to: &mut Text) {
@@ -304,7 +306,8 @@ impl SourceFileView {
                     (true, false) => " (from the bundle)",
                     (false, _) => "",
                 };
-                to.line(format!("{file}, found at {found}{mark}"));
+                let lines = if self.partial { ", some lines only" } else { "" };
+                to.line(format!("{file}, found at {found}{mark}{lines}"));
             }
             (Some(file), None) => to.line(format!(
                 "{file}, not found; use `set substitute-path FROM TO` or --symfs DIR"

@@ -172,7 +172,8 @@ pub(super) fn render_source(source: &SourceLines, to: &mut Text) {
     };
     let single = lines.len() == 1;
     let mut executions = source.executions.iter().flatten();
-    for (number, line) in (source.first..).zip(lines) {
+    for ((index, number), line) in (source.first..).enumerate().zip(lines) {
+        let is_kept = source.is_kept(index);
         let ran = match (&source.executions, executions.next()) {
             (None, _) => String::new(),
             (Some(_), None | Some(None)) => " ".repeat(12),
@@ -183,7 +184,9 @@ pub(super) fn render_source(source: &SourceLines, to: &mut Text) {
         let current = source.current == Some(number) && !single;
         let mark = if current { "→" } else { "" };
         let number = to.paint(Paint::Place, number.to_string());
-        let line = if current {
+        let line = if !is_kept {
+            to.paint(Paint::Faint, SourceLines::NOT_KEPT)
+        } else if current {
             to.paint(Paint::Current, line)
         } else {
             line.clone()

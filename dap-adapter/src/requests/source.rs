@@ -32,11 +32,10 @@ pub fn source(
             None => format!("the source file {file} was not found; add its folder to `sourcePaths`"),
         })
     };
-    let path = sources.find_readable(&file).ok_or_else(missing)?;
-    let text =
-        std::fs::read(path).map_err(|error| Failure::Cannot(format!("cannot read {file}: {error}")))?;
+    let text = sources.text(&file).ok_or_else(missing)?;
+    let text = text.map_err(|error| Failure::Cannot(format!("cannot read {file}: {error}")))?;
     Ok(SourceResponseBody {
-        content: String::from_utf8_lossy(&text).into_owned(),
+        content: text,
         mime_type: None,
     })
 }

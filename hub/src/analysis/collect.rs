@@ -232,8 +232,8 @@ fn source(navigator: &Navigator, watch: &Watch<'_>) -> Result<Option<SourceView>
     let thread = navigator.thread()?;
     let process = navigator.session().process(thread);
     let lines: Option<Vec<String>> = found
-        .lines
-        .map(|lines| lines.iter().map(|line| bounded(line)).collect());
+        .marked_lines()
+        .map(|lines| lines.map(bounded).collect());
     let coverage = match thread.history.is_empty() {
         true => None,
         false => navigator.session().coverage(thread, watch).ok(),

@@ -89,6 +89,18 @@ impl<'d> DebugInfo<'d> {
         })
     }
 
+    /// Returns the directories in which the units with a source file were compiled. The path is one
+    /// of [`Self::source_files`].
+    pub fn compile_directories(&self, path: &str) -> BTreeSet<String> {
+        let units = paths::name(path).map(|name| self.units_with_file(name));
+        let units = units.into_iter().flatten();
+        let with_file = units.filter(|unit| self.files_of(unit).iter().any(|file| **file == *path));
+        let directories = with_file.filter_map(|unit| unit.unit.gimli.comp_dir.as_ref());
+        directories
+            .map(|directory| String::from_utf8_lossy(directory.slice()).into_owned())
+            .collect()
+    }
+
     /// Returns the statements of `line` in the files that `wanted` names. If the line has no code,
     /// they are those of the nearest line after it.
     pub fn statements_of_line(&self, wanted: &str, line: u32) -> Vec<Statement> {

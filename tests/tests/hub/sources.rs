@@ -134,11 +134,11 @@ fn sources_of_allowed_directories_travel_and_are_shown() {
         !output.contains("unmistakable") && output.contains("not found"),
         "{output}"
     );
-    // A reader ignores a newer list, and refuses a damaged one.
+    // A reader ignores a newer list and the files with it, and refuses a damaged list.
     let index = bundle.join("sources.json");
-    fs::write(&index, "{\"version\": 2, \"pages\": []}").unwrap();
+    fs::write(&index, "{\"version\": 3, \"pages\": []}").unwrap();
     assert_eq!(Bundle::open(&bundle).unwrap().sources().unwrap(), []);
-    assert!(debug(&bundle, &["up", "list"]).contains("unmistakable"));
+    assert!(!debug(&bundle, &["up", "list"]).contains("unmistakable"));
     fs::write(
         &index,
         "{\"version\": 1, \"files\": [{\"path\": \"/a\", \"file\": \"../a\", \"md5\": \"\", \"verified\": true}]}",

@@ -9,6 +9,7 @@ mod real_programs;
 mod record;
 mod request_context;
 mod rewritten;
+mod sharing;
 mod signals;
 mod spawned;
 mod standard_error;

@@ -7,7 +7,7 @@ use super::source_reader::SourceReader;
 use super::state::{CrashState, Stage, StateStore};
 use crate::exit::Failure;
 use crate::hub::report::{ReportNames, crash_report, excluded_modules, hide_in_report, size_of};
-use crate::hub::sources::SourceRequest;
+use crate::sources::SourceRequest;
 use backtrail_bundle::redact::{EnvironmentRules, Secrets};
 use backtrail_bundle::{Bundle, CancelToken, PackChanges};
 use backtrail_collector::config::{SendPolicy, Size};

@@ -3,7 +3,7 @@
 //! The child starts before the sender limits itself, because the sender cannot start programs then.
 
 use super::log;
-use crate::hub::sources::{SourceAnswer, SourceRequest};
+use crate::sources::{SourceAnswer, SourceRequest};
 use backtrail_bundle::BundlePath;
 use backtrail_bundle::sources::{INDEX, is_place};
 use backtrail_collector::sender::SOURCES_COMMAND;
