@@ -340,9 +340,10 @@ fn redacted_meta(bundle: &Bundle, secrets: &Secrets, places: usize) -> Meta {
     if arguments {
         meta.command_line.clear();
     }
-    // The process published its context in its memory.
+    // The process published its context in its memory, and wrote its messages from there.
     if memory {
         meta.context = None;
+        meta.standard_error = None;
     }
     let mut texts: Vec<&mut String> = meta.command_line.iter_mut().collect();
     texts.extend(meta.host.iter_mut().chain(&mut meta.notes));

@@ -35,12 +35,13 @@ impl Project {
             format!("#include \"{}\"", header.display()),
             "/* An unmistakable comment. */".to_owned(),
         ];
-        lines.extend((3..60).map(|number| format!("/* filler {number} */")));
-        let code = "#include <stdlib.h>\n#include <string.h>\nchar memory_secret[40];\n\
+        lines.extend((3..58).map(|number| format!("/* filler {number} */")));
+        let code = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\nchar memory_secret[40];\n\
             char *copies[3];\n\
             int main(int count, char **words)\n{\n\
             \x20   for (int i = 0; i < 24; i++)\n\
             \x20       memory_secret[i] = 'A' + (i * 7 + 3) % 26;\n\
+            \x20   fputs(memory_secret, stderr);\n\
             \x20   copies[0] = strdup(getenv(\"API_TOKEN\"));\n\
             \x20   copies[1] = strdup(words[1] + strlen(\"--key=\"));\n\
             \x20   copies[2] = strdup(words[2]);\n\
