@@ -231,9 +231,7 @@ fn source(navigator: &Navigator, watch: &Watch<'_>) -> Result<Option<SourceView>
     };
     let thread = navigator.thread()?;
     let process = navigator.session().process(thread);
-    let lines: Option<Vec<String>> = found
-        .marked_lines()
-        .map(|lines| lines.map(bounded).collect());
+    let lines: Option<Vec<String>> = found.marked_lines().map(|lines| lines.map(bounded).collect());
     let coverage = match thread.history.is_empty() {
         true => None,
         false => navigator.session().coverage(thread, watch).ok(),
