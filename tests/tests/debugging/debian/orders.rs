@@ -25,7 +25,7 @@ pub const WALK: &[Step] = &[
             "orders.rs",
             "→",
             "let order = &mut self.orders[place];",
-            "<more frames: `backtrace` shows them>",
+            "more frames: `backtrace` shows them>",
         ],
     ),
     (
