@@ -91,7 +91,7 @@ impl fmt::Display for UndecidedHits {
     }
 }
 
-/// What was found for a location, in all processes.
+/// The code and places of a location, in all processes.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// The addresses at which it hits, by process.

@@ -1,7 +1,7 @@
 //! Values at the crash, as hints beside those that are unknown before it.
 
 use super::Context;
-use super::values::evaluated;
+use super::evaluate::evaluated;
 use backtrail_debugger::evaluation::with_context;
 use backtrail_debugger::{Error, Result};
 use backtrail_values::FormattedValue;

@@ -1,7 +1,7 @@
 //! `display`, `undisplay`, `info display`: expressions that are shown after each move.
 
+use super::evaluate::evaluated;
 use super::format_argument::format_of;
-use super::values::evaluated;
 use super::{Context, x};
 use crate::output::{NamedValue, Output, Text};
 use backtrail_debugger::evaluation::with_context;

@@ -10,6 +10,7 @@ mod compare;
 mod crash;
 mod display;
 mod error;
+mod evaluate;
 mod examples;
 mod format_argument;
 mod frame_info;

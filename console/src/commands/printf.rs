@@ -2,8 +2,8 @@
 
 use super::Context;
 use super::error::misuse;
+use super::evaluate::evaluated;
 use super::format_argument::format_of;
-use super::values::evaluated;
 use crate::output::Output;
 use backtrail_debugger::Result;
 use backtrail_debugger::evaluation::with_context;

@@ -52,8 +52,8 @@ pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output
     }
 }
 
-/// Returns the code in a process that is counted: where it hits, the next line with code if the
-/// requested one has none, and the functions if they are functions.
+/// Returns the code in a process that is counted. The number is the next line with code if the
+/// requested one has none.
 fn counted(
     context: &Context<'_>,
     process: &Process,
@@ -134,7 +134,7 @@ pub(super) fn search(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
     Ok(Output::Search(found.view(arguments)))
 }
 
-/// What matches in all threads.
+/// The matches in all threads.
 #[derive(Default)]
 struct Found {
     functions: CalledFunctions,

@@ -15,7 +15,7 @@ const MAX_NOTES: usize = 3;
 /// The number of last calls, and of last lines.
 const MAX_LAST: usize = 4;
 /// The same number if lines of standard error are shown.
-const MAX_LAST_AFTER_ERRORS: usize = 2;
+const MAX_LAST_AFTER_ERRORS: usize = 3;
 /// The number of source lines around the current one.
 const AROUND: u32 = 1;
 /// The number of libraries that are named for folded frames.
@@ -37,7 +37,9 @@ impl CrashView {
             + 2 * usize::from(self.heap.is_some())
             + usize::from(self.request.is_some());
         let said = self.shown_standard_error().len();
-        let others = others + said + usize::from(said > 0);
+        // With them, there is one call and one line less.
+        let saved = 2 * (MAX_LAST - MAX_LAST_AFTER_ERRORS);
+        let others = others + (said + usize::from(said > 0)).saturating_sub(saved);
         let limit = MAX_STACK.saturating_sub(others).max(MIN_STACK);
         render_stack(&self.stack, limit, has_own, self.more_frames, to);
         let (calls, lines) = self.last();

@@ -188,10 +188,10 @@ fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// The lines below a thread begin with so many blanks.
+/// The number of blanks at the beginning of a line below a thread.
 const INDENT: usize = 4;
 
-/// Returns the name of the functions whose calls are shown, as it stands below a thread.
+/// Returns the name of the functions whose calls are shown, as a line below a thread has it.
 fn calls_label(function: &str) -> String {
     shortened(function, LABEL - INDENT)
 }

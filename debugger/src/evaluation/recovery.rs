@@ -3,8 +3,9 @@
 //! A register is known in three cases. The last instruction that wrote it computed it from the code
 //! alone: a constant, an address, read-only memory, or known registers. Or a conditional branch
 //! after a comparison, an indirect branch, `PTWRITE` or a heap event reveals it. Or nothing changed
-//! it until the crash. Calls that preserve a register are passed over. A register that the kernel or a signal may have changed is unknown. Of
-//! memory, only memory that the program cannot write is known.
+//! it until the crash. Calls that preserve a register are passed over. A register that the kernel
+//! or a signal may have changed is unknown. Of memory, only memory that the program cannot write is
+//! known.
 
 mod calls;
 mod code;

@@ -1,4 +1,4 @@
-//! What a location asks for, where several inlined functions begin at one instruction.
+//! The frame of a location, if several inlined functions begin at one instruction.
 
 use crate::source::short;
 use backtrail_pt::Avma;
@@ -6,8 +6,8 @@ use backtrail_symbolizer::{Frame, is_named};
 
 /// The frame that a location asks for.
 ///
-/// A call of an inlined function and the function itself can begin at the same instruction. GDB then
-/// shows the frame of the breakpoint's location, and so do we.
+/// A call of an inlined function and the function itself can begin at the same instruction. GDB
+/// then shows the frame of the breakpoint's location, and so do we.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AskedFrame {
     /// The innermost frame.

@@ -10,8 +10,8 @@ const MAX_FRAMES: usize = 1000;
 impl Navigator {
     /// Calls `look` as if standing at the crash with the selected frame selected.
     ///
-    /// Returns `None` if the position is the crash, if the call of the frame had ended by then, if
-    /// its code is not executed by exactly one frame then, or if no core has the thread's state.
+    /// Returns `None` if the position is the crash, or no core has the thread's state. The call of
+    /// the frame must be open at the crash, and have one frame of the same function.
     ///
     /// # Errors
     /// If the frame depends on history that is not decoded yet; when canceled.

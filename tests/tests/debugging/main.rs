@@ -15,6 +15,7 @@ mod heap;
 mod inlined;
 mod inlined_functions;
 mod interrupted;
+mod investigations;
 mod latency;
 mod lazily;
 mod lldb;

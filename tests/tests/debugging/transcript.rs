@@ -2,7 +2,7 @@
 
 use regex::Regex;
 
-/// What precedes a command of the debugger.
+/// The prompt before a command of the debugger.
 const PROMPT: &str = "(backtrail) ";
 /// A line that represents any number of lines.
 const LEFT_OUT: &str = "…";

@@ -11,8 +11,9 @@ import { type TraceFile, ago, newestFirst, size, traceAt, tracesIn } from './tra
 /** The key of recently opened traces, newest first. */
 const OPENED = 'backtrail.opened';
 const OPENED_AT_MOST = 50;
-/** The most traces that are read for their signals and functions, of the newest, and how many at once. */
+/** The most traces that are read for their signals and functions, the newest first. */
 const SUMMARIZED = 30;
+/** The most that are read at once. */
 const READ_AT_ONCE = 2;
 
 /** Remembers and offers traces. */

@@ -1,4 +1,4 @@
-/** What a trace ends with, in a few words: the signal, and the function that crashed. */
+/** The end of a trace in a few words: the signal, and the function that crashed. */
 
 import { execFile } from 'node:child_process';
 import type { TraceFile } from './traces';

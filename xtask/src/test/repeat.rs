@@ -9,7 +9,7 @@ use crate::Failure;
 /// More failed tests than this are not repeated: they have a common cause.
 const MOST: usize = 4;
 
-/// What repeating did.
+/// The result of repeating.
 #[derive(Debug, Default)]
 pub struct Repeated {
     /// The tests that failed beside others and passed alone, with their program.

@@ -100,8 +100,8 @@ impl<'a> PreservingCalls<'a> {
         None
     }
 
-    /// Returns the instruction at which the caller of the call around instruction `at` goes on, if
-    /// the register had its caller's value at `at`, and has it again there.
+    /// Returns the instruction after the return of the call around instruction `at`. The register
+    /// must have the caller's value at both.
     pub fn given_back(&self, at: u64, part: RegisterPart, code: &mut ExecutedCode<'_>) -> Option<u64> {
         if !part.is_preserved() {
             return None;
@@ -114,8 +114,8 @@ impl<'a> PreservingCalls<'a> {
         self.site_before(end, part, code).map(|_| end)
     }
 
-    /// Returns the value of a register before the call instruction `site`, if its call had not
-    /// returned at the crash, and the core's stack has the value.
+    /// Returns the value of a register before the call instruction `site`, from the core's stack.
+    /// The call must be open at the crash.
     pub fn in_core(&self, site: u64, part: RegisterPart) -> Option<u64> {
         let first = site.checked_add(1).filter(|_| part.is_preserved())?;
         let called = self.forest.call(self.forest.call_at(first)?);

@@ -239,8 +239,8 @@ impl<'a> Registers<'a> {
         None
     }
 
-    /// Searches the following instructions for evidence of the unchanged register or a copy of it,
-    /// and then those of the caller if the register has the caller's value.
+    /// Searches the following instructions for evidence of the unchanged register or a copy of it.
+    /// If the register has the caller's value, the caller's instructions follow.
     fn ahead(&mut self, part: RegisterPart, index: u64, depth: u32) -> Option<(u64, Evidence)> {
         if let Some(found) = self.ahead_in_call(part, index, depth) {
             return Some(found);
