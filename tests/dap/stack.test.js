@@ -14,8 +14,8 @@ describe('threads', () => {
     const { threads } = await client().ask('threads');
     assert.equal(threads.length, 3);
     assert.equal(new Set(threads.map(({ id }) => id)).size, 3);
-    assert.ok(threads.every(({ id, name }) => name.startsWith('thread_crash') && name.includes(id)), JSON.stringify(threads));
-    const crashed = threads.filter(({ name }) => name.includes('crashed'));
+    assert.ok(threads.every(({ id, name }) => /^thread_crash( ✕)? \(/u.test(name) && name.includes(id)), JSON.stringify(threads));
+    const crashed = threads.filter(({ name }) => name.includes(' ✕ '));
     assert.deepEqual(
       crashed.map(({ id }) => id),
       [client().threadId],

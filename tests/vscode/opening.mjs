@@ -17,7 +17,7 @@ async function namesAreWhole(bench) {
     const widths = (part) => ({ text: part?.textContent, shown: part?.clientWidth ?? 0, whole: part?.scrollWidth ?? 0 });
     return { name: widths(row.querySelector('.name')), state: widths(row.querySelector('.state')) };
   });
-  assert.match(name.text ?? '', /✕ baker-west \(\d+\)/);
+  assert.match(name.text ?? '', /^baker-west ✕ \(\d+\)/);
   assert(name.shown >= name.whole, `${JSON.stringify(name)} beside ${JSON.stringify(state)}`);
 }
 
@@ -77,7 +77,8 @@ export const opening = [
       assert(text.includes('#-40'), text);
       await bench.page.waitForSelector('.debug-toolbar');
       const position = await until('a position', () => bench.position());
-      assert.deepEqual(allowed.log, ['GET /crash/bakery.btz']);
+      // A second try from the start has the same server, and the first download.
+      assert.deepEqual([...new Set(allowed.log)], ['GET /crash/bakery.btz']);
       // Not at the crash, which is the position without a link.
       const line = await until('a line', () => bench.line());
       assert.notEqual(line, lineOf(CRASH), position);

@@ -18,13 +18,13 @@ pub fn threads(client: &mut ClientSession, _: Ignored, _: &Watch<'_>) -> Result<
         };
         // As the timeline marks it. Clients cut a long name, and show the signal beside it.
         let crashed = match session.crash_of(thread.tid) {
-            Some(_) => "✕ ",
+            Some(_) => " ✕",
             None => "",
         };
         let name = thread.name.as_deref().unwrap_or("thread");
         Thread {
             id: i64::from(thread.tid.0),
-            name: format!("{crashed}{name} ({}{history})", thread.tid),
+            name: format!("{name}{crashed} ({}{history})", thread.tid),
         }
     });
     Ok(ThreadsResponseBody {

@@ -10,6 +10,7 @@
 mod calls;
 mod code;
 mod constants;
+mod epilogue;
 mod operation;
 mod part;
 mod registers;

@@ -11,6 +11,11 @@ const LEFT_OUT: &str = "…";
 const VARIES: &[(&str, &str)] = &[
     (r"\bt\d+#-?\d+", "POSITION"),
     (r"\bc#?-?\d+\b", "CALL"),
+    // A column is as wide as its longest range.
+    (
+        r" *[-+−]?[0-9.]+ (ns|µs|ms|s) … [-+−]?[0-9.]+ (ns|µs|ms|s)",
+        " RANGE",
+    ),
     (r"[-<]? ?[0-9.]+ (ns|µs|ms|s)( ±[0-9.]+ (ns|µs|ms|s))?", "TIME"),
     (r"\b0x[0-9a-f]+", "ADDRESS"),
     (r"libsqlite3\.so\.[0-9.]+", "libsqlite3.so"),

@@ -1,22 +1,32 @@
 //! Registers that calls preserve (System V ABI AMD64, section 3.2.1), across calls.
 //!
-//! A call that has returned gave its caller's values back, if its call frame information says so at
-//! its last instruction (DWARF 5, section 6.4.1). Of a call that had not returned at the crash, the
-//! core's stack has its caller's values.
+//! A call that has returned gave its caller's values back in two cases. At its last instruction, its
+//! call frame information says that the register has the caller's value (DWARF 5, section 6.4.1). Or
+//! the last instructions loaded the register from where that information says that it was saved. Of
+//! a call that had not returned at the crash, the core's stack has its caller's values.
 
 use super::code::ExecutedCode;
+use super::epilogue::EpilogueStep;
 use super::part::RegisterPart;
 use crate::session::{Process, Thread};
 use crate::unwind::PhysicalFrame;
 use backtrail_decoder::{Call, CallId, Entered, Forest, Left};
-use backtrail_pt::Avma;
-use backtrail_symbolizer::RegisterRule;
+use backtrail_pt::{Avma, Cofi};
+use backtrail_symbolizer::{CfaRule, RegisterRule, UnwindRow};
+use std::sync::Arc;
 
 /// The limit of functions that leave by a jump to the next, for one call.
 const MAX_JUMPS: usize = 32;
 /// The limit of instructions of a function without call frame information, such as a stub of a
 /// procedure linkage table.
 const MAX_STUB: u64 = 8;
+/// The limit of instructions that load the caller's registers, before a return.
+const MAX_EPILOGUE: usize = 32;
+/// The canonical frame address before a return instruction: above the return address.
+const BEFORE_RETURN: CfaRule = CfaRule::Register {
+    register: 7,
+    offset: 8,
+};
 
 /// The calls of a thread, and which registers they preserved.
 pub(super) struct PreservingCalls<'a> {
@@ -107,7 +117,7 @@ impl<'a> PreservingCalls<'a> {
             return None;
         }
         let call = self.forest.call(self.forest.call_at(at)?);
-        if self.rule_keeps(at, part) != Some(true) {
+        if !self.rule_keeps(at, part) {
             return None;
         }
         let end = self.end_of_call(&call)?;
@@ -162,20 +172,74 @@ impl<'a> PreservingCalls<'a> {
 
     /// Returns whether a register has its caller's value at the last instruction of a function.
     fn gives_back(&self, call: &Call, last: u64, part: RegisterPart, code: &mut ExecutedCode<'_>) -> bool {
-        match self.rule_keeps(last, part) {
-            Some(keeps) => keeps,
-            None => self.is_untouched(call.first, last, part, code),
+        let (Some(row), Some(number)) = (self.row(last), part.number()) else {
+            return self.is_untouched(call.first, last, part, code);
+        };
+        let number = u16::try_from(number).unwrap_or(u16::MAX);
+        match row.rule(number) {
+            _ if row.signal_frame => false,
+            None | Some(RegisterRule::SameValue) => true,
+            Some(&RegisterRule::Offset(slot)) => {
+                // The return address is on top of the stack: the frame is gone.
+                row.cfa == BEFORE_RETURN && self.is_loaded(call.first, last, part, slot, code)
+            }
+            Some(_) => false,
         }
     }
 
-    /// Returns whether the call frame information says that a register has its caller's value;
-    /// `None`: there is none.
-    fn rule_keeps(&self, index: u64, part: RegisterPart) -> Option<bool> {
+    /// Returns whether the instructions before the last one of a function loaded a register from a
+    /// slot, an offset from the canonical frame address.
+    fn is_loaded(
+        &self,
+        first: u64,
+        last: u64,
+        part: RegisterPart,
+        slot: i64,
+        code: &mut ExecutedCode<'_>,
+    ) -> bool {
+        let mut walker = self.thread.history.walk(last);
+        // The stack pointer, as an offset from the canonical frame address; `None`: not known.
+        let mut stack_pointer = Some(-8i64);
+        for _ in 0..MAX_EPILOGUE {
+            let Some(executed) = walker.prev().filter(|_| walker.index() >= first) else {
+                return false;
+            };
+            let index = walker.index();
+            // Only the function's own instructions, one after the other.
+            let follows = matches!(
+                executed.cofi,
+                Cofi::Sequential | Cofi::Conditional { .. } | Cofi::Jump { .. }
+            );
+            let Some(step) = code.at(index, executed.pc, executed.len).filter(|_| follows) else {
+                return false;
+            };
+            let load = EpilogueStep::of(&step.instruction, stack_pointer);
+            if step.writes(part) {
+                return load.is_some_and(|load| load.register == part.register && load.slot == Some(slot));
+            }
+            let moves_stack = step.writes(RegisterPart::STACK_POINTER);
+            stack_pointer = match load {
+                Some(load) => load.stack_pointer,
+                None if moves_stack => return false,
+                None => stack_pointer,
+            };
+        }
+        false
+    }
+
+    /// Returns whether the call frame information says that a register has its caller's value.
+    fn rule_keeps(&self, index: u64, part: RegisterPart) -> bool {
+        let (Some(row), Some(number)) = (self.row(index), part.number()) else {
+            return false;
+        };
+        let rule = row.rule(u16::try_from(number).unwrap_or(u16::MAX));
+        matches!(rule, None | Some(RegisterRule::SameValue)) && !row.signal_frame
+    }
+
+    fn row(&self, index: u64) -> Option<Arc<UnwindRow>> {
         let pc = self.thread.history.pc(index)?;
         let version = self.thread.history.version(index);
-        let row = self.process.symbols_at(version).unwind_row(pc)?;
-        let rule = row.rule(u16::try_from(part.number()?).ok()?);
-        Some(matches!(rule, None | Some(RegisterRule::SameValue)) && !row.signal_frame)
+        self.process.symbols_at(version).unwind_row(pc)
     }
 
     /// Returns whether no instruction from `first` to `last` writes a register.

@@ -32,6 +32,12 @@ pub(super) struct RegisterPart {
 }
 
 impl RegisterPart {
+    /// The whole stack pointer.
+    pub const STACK_POINTER: Self = Self {
+        register: Register::RSP,
+        bits: 64,
+    };
+
     /// As an instruction names it; `None`: it is no low part of a general register.
     pub fn named(register: Register) -> Option<Self> {
         let high = matches!(

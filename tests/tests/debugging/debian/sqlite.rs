@@ -142,7 +142,7 @@ pub const WALK: &[Step] = &[
     ("up", &["#1 ", "make_room"]),
     ("down", &["#0  forget"]),
     ("frame 4", &["#4 ", "convert"]),
-    ("info args", &["context = <unknown", "count = ", "arguments = "]),
+    ("info args", &["context = ?", "count = ", "arguments = "]),
     ("finish", &["in sqlite3VdbeExec () from "]),
     (
         "search forget",

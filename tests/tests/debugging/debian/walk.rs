@@ -194,7 +194,8 @@ impl Crash {
         let theirs = by_gdb(&self.executable, &self.bundle, &there);
         let mut compared = 0;
         for (at, ((command, ours), (_, theirs))) in ours.iter().zip(&theirs).enumerate() {
-            let known = |line: &&String| line.contains(" = ") && !line.contains("<unknown");
+            let known =
+                |line: &&String| line.contains(" = ") && !line.contains("<unknown") && !line.contains("= ?");
             for line in ours.iter().filter(known).filter(|_| command.starts_with("info")) {
                 compared += 1;
                 let name = ours_frame(&here, at);
