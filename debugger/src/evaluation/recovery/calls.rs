@@ -1,9 +1,10 @@
 //! Registers that calls preserve (System V ABI AMD64, section 3.2.1), across calls.
 //!
-//! A call that has returned gave its caller's values back in two cases. At its last instruction, its
-//! call frame information says that the register has the caller's value (DWARF 5, section 6.4.1). Or
-//! the last instructions loaded the register from where that information says that it was saved. Of
-//! a call that had not returned at the crash, the core's stack has its caller's values.
+//! A call that has returned gave its caller's values back in two cases. At its last instruction,
+//! its call frame information says that the register has the caller's value (DWARF 5, section
+//! 6.4.1). Or the last instructions loaded the register from where that information says that it
+//! was saved. Of a call that had not returned at the crash, the core's stack has its caller's
+//! values.
 
 use super::code::ExecutedCode;
 use super::epilogue::EpilogueStep;
