@@ -160,22 +160,22 @@ fn recorded_lines_are_shown_without_the_sources() {
         panic!("{sources:?}");
     };
     // Ten lines before the brace of the function, and one after the crash, which is the last.
-    assert_eq!(source.lines, Some(vec![(55, LINE as u32 + 1)]));
+    assert_eq!(source.lines, Some(vec![(54, LINE as u32 + 1)]));
     assert!(files_with(&bundle, "unmistakable").is_empty());
     project.remove_sources();
     // The first screen has the line.
     let screen = debug(&bundle, &[], &["crash"]);
     assert!(screen.contains("→72\t    return balance(count > 50"), "{screen}");
     assert!(screen.contains("copies[2] = strdup(words[2]);"), "{screen}");
-    let listed = debug(&bundle, &[], &["up", "list 54,56", "info source"]);
+    let listed = debug(&bundle, &[], &["up", "list 53,55", "info source"]);
     for wanted in [
-        "54\t(not in the bundle)",
-        "55\t/* filler 55 */",
+        "53\t(not in the bundle)",
+        "54\t/* filler 54 */",
         "(from the bundle), some lines only",
     ] {
         assert!(listed.contains(wanted), "{wanted}: {listed}");
     }
-    let answers = debug(&bundle, &["--json"], &["list ledger.c:54,55"]);
+    let answers = debug(&bundle, &["--json"], &["list ledger.c:53,54"]);
     let answer: Value = serde_json::from_str(answers.lines().last().unwrap()).unwrap();
     assert_eq!(answer["result"]["kept"], serde_json::json!([false, true]));
     assert_eq!(answer["result"]["lines"][0], "");

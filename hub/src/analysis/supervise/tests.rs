@@ -227,7 +227,7 @@ fn eats_memory() {
     }
 }
 
-/// Reads the nice value from an open `/proc/PID/stat`, see proc_pid_stat(5).
+/// Reads the nice value of this thread from its open `stat` file, see proc_pid_stat(5).
 fn nice_value(status: &mut std::fs::File) -> i32 {
     let mut text = String::new();
     status.rewind().unwrap();
@@ -256,7 +256,7 @@ fn is_confined() {
     // The result of a list that permits all shows whether the kernel has Landlock.
     let root: &[&Path] = &[Path::new("/")];
     let limit = backtrail_sandbox::limit_files(root, root).unwrap();
-    let mut status = std::fs::File::open("/proc/self/stat").unwrap();
+    let mut status = std::fs::File::open("/proc/thread-self/stat").unwrap();
     let before = nice_value(&mut status);
     confine(&arguments.limits, &files).unwrap();
     assert_eq!(nice_value(&mut status), (before + LOWER_PRIORITY).min(19));
