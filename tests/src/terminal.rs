@@ -27,6 +27,8 @@ pub struct Terminal {
     keys: File,
     screen: Arc<Screen>,
     reader: Option<JoinHandle<()>>,
+    /// The home directory, in which the history of commands is.
+    _home: tempfile::TempDir,
 }
 
 impl Terminal {
@@ -41,6 +43,7 @@ impl Terminal {
             ws_ypixel: 0,
         };
         let pair = openpty(Some(&size), None).unwrap();
+        let home = tempfile::tempdir().unwrap();
         let mut command = Command::new("setsid");
         command
             .args(["--ctty", "--wait"])
@@ -51,7 +54,7 @@ impl Terminal {
             .stderr(pair.slave)
             .env("TERM", "xterm")
             .env("NO_COLOR", "1")
-            .env("HOME", "/nonexistent")
+            .env("HOME", home.path())
             .envs(variables.iter().copied());
         for name in [
             "BACKTRAIL_PAGER",
@@ -78,6 +81,7 @@ impl Terminal {
             keys,
             screen,
             reader: Some(reader),
+            _home: home,
         }
     }
 

@@ -24,10 +24,6 @@ pub struct ChildLimits {
 /// The most open files.
 const OPEN_FILES: u64 = 4096;
 
-/// How much the priority of a child is below the hub's. At a difference of 10 the hub gets about
-/// nine times as much of a busy processor (sched(7)), so that analyses do not slow uploads.
-pub(super) const LOWER_PRIORITY: i32 = 10;
-
 /// The system calls that a child may make. All others fail with EPERM.
 const SYSTEM_CALLS: &[i64] = &[
     // The bundle, debug files, unpacked files and the result.
@@ -139,8 +135,6 @@ pub(super) fn confine(limits: &ChildLimits, files: &TaskFiles<'_>) -> Result<(),
     set(Resource::RLIMIT_CORE, 1)?;
     let (_, most) = nix::sys::resource::getrlimit(Resource::RLIMIT_NOFILE).map_err(refused)?;
     set(Resource::RLIMIT_NOFILE, OPEN_FILES.min(most))?;
-    // A policy of the service manager may forbid it; the child then runs as it is.
-    let _ = rustix::process::nice(LOWER_PRIORITY);
     // When memory runs out, the kernel ends the child before the hub.
     let _ = std::fs::write("/proc/self/oom_score_adj", "500");
     nix::sys::prctl::set_dumpable(false).map_err(refused)?;

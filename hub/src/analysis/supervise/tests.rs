@@ -2,9 +2,8 @@
 
 use super::*;
 use crate::analysis::child::{AnalyzeArguments, analyze};
-use crate::analysis::confine::{LOWER_PRIORITY, TaskFiles, confine};
+use crate::analysis::confine::{TaskFiles, confine};
 use clap::Parser;
-use std::io::Seek;
 use std::time::Instant;
 
 /// Arguments for the child of a test, one a line.
@@ -227,21 +226,6 @@ fn eats_memory() {
     }
 }
 
-/// Reads the nice value of this thread from its open `stat` file, see proc_pid_stat(5).
-fn nice_value(status: &mut std::fs::File) -> i32 {
-    let mut text = String::new();
-    status.rewind().unwrap();
-    status.read_to_string(&mut text).unwrap();
-    let (_, after_name) = text.rsplit_once(')').unwrap();
-    // The fields after the name begin with the third.
-    after_name
-        .split_whitespace()
-        .nth(19 - 3)
-        .unwrap()
-        .parse()
-        .unwrap()
-}
-
 #[test]
 #[ignore = "runs as the child of another test"]
 fn is_confined() {
@@ -256,10 +240,7 @@ fn is_confined() {
     // The result of a list that permits all shows whether the kernel has Landlock.
     let root: &[&Path] = &[Path::new("/")];
     let limit = backtrail_sandbox::limit_files(root, root).unwrap();
-    let mut status = std::fs::File::open("/proc/thread-self/stat").unwrap();
-    let before = nice_value(&mut status);
     confine(&arguments.limits, &files).unwrap();
-    assert_eq!(nice_value(&mut status), (before + LOWER_PRIORITY).min(19));
     if limit == backtrail_sandbox::FileLimit::Absent {
         println!("left out: the kernel has no Landlock");
     } else {
