@@ -16,7 +16,9 @@ const INTERVAL: Duration = Duration::from_millis(20);
 pub struct DataLock(#[expect(dead_code, reason = "the open file is the lock")] File);
 
 impl DataLock {
-    /// Takes the lock of a directory, which is created if it does not exist. Waits up to two seconds.
+    /// Takes the lock of a directory, which is created if it does not exist.
+    ///
+    /// Waits up to two seconds for another process to release it.
     ///
     /// # Errors
     /// Fails if another process has it, or the directory cannot be written.
