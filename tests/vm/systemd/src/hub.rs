@@ -88,7 +88,7 @@ fn get(path: &str, token: &str) -> Result<Value, String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).map_err(failed)?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    if head.split(' ').nth(1) != Some("200") {
+    if !head.split(' ').nth(1).is_some_and(|status| status == "200") {
         return Err(format!("the hub answers {head}"));
     }
     serde_json::from_str(body).map_err(|error| format!("{error} in {body}"))
