@@ -46,14 +46,7 @@ pub fn run(folder: &Path, backtrail: &Path, only: &[&str]) -> Result<Vec<String>
     let begin = Instant::now();
     let folder = folder.join(NAME);
     fs::create_dir_all(&folder).map_err(|error| cannot("make", &folder, &error))?;
-    shell::run(shell::cargo().args([
-        "build",
-        "--quiet",
-        "--package",
-        "backtrail-vm-systemd",
-        "--package",
-        "backtrail-hub",
-    ]))?;
+    shell::run(shell::cargo().args(["build", "--quiet", "--package", "backtrail-vm-systemd"]))?;
     let above = folder.parent().unwrap_or(&folder);
     let kernel = kernel::prepare(SERIES, above)?;
     let system = packages(&folder)?;
@@ -70,10 +63,6 @@ pub fn run(folder: &Path, backtrail: &Path, only: &[&str]) -> Result<Vec<String>
     for (name, program) in [
         ("usr/bin/backtrail", backtrail),
         ("usr/bin/vm-systemd", &shell::target().join("debug/vm-systemd")),
-        (
-            "usr/bin/backtrail-hub",
-            &shell::target().join("debug/backtrail-hub"),
-        ),
     ] {
         archive.file(name, &initramfs::stripped(program, &disk)?);
     }

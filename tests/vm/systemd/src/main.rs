@@ -5,7 +5,6 @@
 //! user.
 
 mod collector;
-mod hub;
 mod recorded;
 #[path = "../../init/src/report.rs"]
 #[expect(
@@ -58,7 +57,6 @@ fn run() -> Outcome {
     let tests: Vec<&Test> = [
         collector::FIRST,
         recorded::TESTS,
-        hub::TESTS,
         stranger::TESTS,
         collector::LAST,
     ]
