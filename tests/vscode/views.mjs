@@ -79,9 +79,9 @@ export const views = [
         await bench.image('narrow');
       });
       if (bench.wantsImages) {
-        await bench.image('crash-dark');
-        await bench.command('Preferences: Toggle between Light/Dark Themes');
         await bench.image('crash-light');
+        await bench.command('Preferences: Toggle between Light/Dark Themes');
+        await bench.image('crash-dark');
         await bench.command('Preferences: Toggle between Light/Dark Themes');
       }
     },
