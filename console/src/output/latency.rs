@@ -1,7 +1,7 @@
 //! The answers of the latency commands: `latency`, `slowest`.
 
 use super::flow::render_rests;
-use super::{Paint, Text};
+use super::{Paint, Text, is_zero};
 use backtrail_debugger::latency::histogram::{HistogramRow, bar};
 use backtrail_debugger::latency::{Percentiles, Span, Split, Unit, Unmeasured};
 use serde::Serialize;
@@ -84,12 +84,6 @@ pub struct SlowestView {
     pub rests: u64,
     /// The longest first.
     pub slowest: Vec<SlowCall>,
-}
-
-/// No calls.
-#[expect(clippy::trivially_copy_pass_by_ref)] // as serde calls it
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// The width of a bar.
