@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::database::Database;
 use crate::database::tokens::new_id;
 use crate::error::{Error, Result};
+use crate::ingest::arrivals::Arrivals;
 use crate::ingest::deliver::Sender;
 use crate::ingest::journal::{self, Journal};
 use crate::ingest::outbox::Outbox;
@@ -41,6 +42,8 @@ pub struct Hub {
     pub started: Instant,
     /// A name that no other hub has.
     pub name: String,
+    /// How fast bundles arrive.
+    pub arrivals: Arrivals,
     /// Wakes the worker when a job was added.
     pub wake: Notify,
     /// Held while a bundle is packed for a download, so that memory and disk are bounded.
@@ -76,6 +79,7 @@ impl Hub {
         let journal = Journal::start(database.clone(), objects.clone(), recorder.clone(), &name);
         Ok(Arc::new(Self {
             rates: Rates::new(config.limits.requests_per_second),
+            arrivals: Arrivals::new(config.limits.analyses),
             config,
             database,
             objects,

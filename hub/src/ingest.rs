@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub mod act;
+pub mod arrivals;
 pub mod debug_file;
 pub mod deliver;
 pub mod entry;

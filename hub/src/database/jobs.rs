@@ -57,6 +57,8 @@ impl JobKind {
 pub enum JobQueue {
     /// Jobs that read files of hosts.
     Work,
+    /// Announcements, which wait for no file.
+    Alerts,
     /// Jobs that wait for upstream servers.
     Downloads,
     /// Jobs over all keys, which read the database only.
@@ -67,7 +69,8 @@ impl JobQueue {
     /// Returns the condition for the kinds of jobs in the queue.
     const fn condition(self) -> &'static str {
         match self {
-            Self::Work => "kind NOT IN ('fetch', 'regroup')",
+            Self::Work => "kind NOT IN ('announce', 'fetch', 'regroup')",
+            Self::Alerts => "kind = 'announce'",
             Self::Downloads => "kind = 'fetch'",
             Self::Grouping => "kind = 'regroup'",
         }

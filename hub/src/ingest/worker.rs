@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::symbols::{chunks, fetch};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -29,6 +29,7 @@ pub async fn run(hub: Arc<Hub>, end: watch::Receiver<bool>) {
     let places = hub.config.limits.analyses.max(1);
     tokio::join!(
         run_queue(hub.clone(), JobQueue::Work, places, end.clone()),
+        run_queue(hub.clone(), JobQueue::Alerts, 1, end.clone()),
         run_queue(hub.clone(), JobQueue::Downloads, DOWNLOADS, end.clone()),
         run_queue(hub, JobQueue::Grouping, 1, end),
     );
@@ -42,6 +43,15 @@ async fn run_queue(hub: Arc<Hub>, queue: JobQueue, places: usize, mut end: watch
         let Ok(place) = places.clone().acquire_owned().await else {
             return;
         };
+        let is_work = queue == JobQueue::Work;
+        if is_work && !hub.arrivals.permit_analysis(Instant::now()) {
+            drop(place);
+            tokio::select! {
+                () = tokio::time::sleep(INTERVAL) => {}
+                _ = end.changed() => {}
+            }
+            continue;
+        }
         let job = match hub.database.lease_job(queue).await {
             Ok(job) => job,
             Err(error) => {
@@ -53,12 +63,15 @@ async fn run_queue(hub: Arc<Hub>, queue: JobQueue, places: usize, mut end: watch
             drop(place);
             tokio::select! {
                 // One queue is woken. The others have time.
-                () = hub.wake.notified(), if queue == JobQueue::Work => {}
+                () = hub.wake.notified(), if is_work => {}
                 () = tokio::time::sleep(INTERVAL) => {}
                 _ = end.changed() => {}
             }
             continue;
         };
+        if is_work {
+            hub.arrivals.note_start(Instant::now());
+        }
         let hub = hub.clone();
         running.spawn(async move {
             let _place = place;

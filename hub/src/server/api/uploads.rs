@@ -174,6 +174,9 @@ async fn conclude(hub: &Hub, upload: &Upload) -> Result<()> {
     if !upload.is_complete {
         return Ok(());
     }
+    if upload.kind == UploadKind::Bundle {
+        hub.arrivals.note(Instant::now());
+    }
     hub.wake.notify_one();
     if upload.kind != UploadKind::Debug {
         // The crash has the reason for which its bundle is refused.
