@@ -46,7 +46,14 @@ pub fn run(folder: &Path, backtrail: &Path, only: &[&str]) -> Result<Vec<String>
     let begin = Instant::now();
     let folder = folder.join(NAME);
     fs::create_dir_all(&folder).map_err(|error| cannot("make", &folder, &error))?;
-    shell::run(shell::cargo().args(["build", "--quiet", "--package", "backtrail-vm-systemd"]))?;
+    shell::run(shell::cargo().args([
+        "build",
+        "--quiet",
+        "--package",
+        "backtrail-vm-systemd",
+        "--package",
+        "backtrail-hub",
+    ]))?;
     let above = folder.parent().unwrap_or(&folder);
     let kernel = kernel::prepare(SERIES, above)?;
     let system = packages(&folder)?;
@@ -63,6 +70,10 @@ pub fn run(folder: &Path, backtrail: &Path, only: &[&str]) -> Result<Vec<String>
     for (name, program) in [
         ("usr/bin/backtrail", backtrail),
         ("usr/bin/vm-systemd", &shell::target().join("debug/vm-systemd")),
+        (
+            "usr/bin/backtrail-hub",
+            &shell::target().join("debug/backtrail-hub"),
+        ),
     ] {
         archive.file(name, &initramfs::stripped(program, &disk)?);
     }

@@ -5,6 +5,7 @@
 //! user.
 
 mod collector;
+mod hub;
 mod recorded;
 #[path = "../../init/src/report.rs"]
 #[expect(
@@ -57,6 +58,7 @@ fn run() -> Outcome {
     let tests: Vec<&Test> = [
         collector::FIRST,
         recorded::TESTS,
+        hub::TESTS,
         stranger::TESTS,
         collector::LAST,
     ]
