@@ -1,6 +1,6 @@
 //! Notes how fast bundles arrive. Analyses wait while more arrive than they can read.
 //!
-//! A sender waits for the hub to take its bundle, and nobody waits for the analysis of the
+//! A sender waits for the hub to take its bundle, and no person waits for the analysis of the
 //! thousandth. Uploads and analyses share the processors, so uploads come first.
 
 use std::collections::VecDeque;
