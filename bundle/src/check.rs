@@ -2,12 +2,13 @@
 
 use crate::code::ModuleFiles;
 use crate::core::Core;
+use crate::heap_records::{self, HeapRecords};
 use crate::manifest::Manifest;
 use crate::reader::load;
 use crate::schema::Findings;
 use crate::unpacked::Unpacked;
 use crate::versions::CodeVersions;
-use crate::{CancelToken, Error, Result, SharedBytes, archive, code, sources};
+use crate::{BundlePath, CancelToken, Error, Result, SharedBytes, archive, code, heap, sources};
 use std::path::Path;
 
 /// The faults found in a bundle.
@@ -63,8 +64,7 @@ fn check_contents(root: &Path, manifest: &Manifest, findings: &Findings) {
             findings.add(|| error);
         }
     };
-    let bytes =
-        |path: &crate::BundlePath| -> Result<SharedBytes> { SharedBytes::map_file(&path.resolve(root)?) };
+    let bytes = |path: &BundlePath| -> Result<SharedBytes> { SharedBytes::map_file(&path.resolve(root)?) };
     for cpu in &manifest.cpus {
         note(bytes(&cpu.switches).and_then(|bytes| {
             let parsed = backtrail_perf::switch::parse(&bytes);
@@ -88,10 +88,14 @@ fn check_contents(root: &Path, manifest: &Manifest, findings: &Findings) {
     match sources::load(root) {
         Ok(listed) => {
             for source in listed {
-                note(crate::BundlePath::new(&source.file).and_then(|file| bytes(&file).map(drop)));
+                note(BundlePath::new(&source.file).and_then(|file| bytes(&file).map(drop)));
             }
         }
         Err(error) => note(Err(error)),
+    }
+    if manifest.meta.heap_events == Some(heap::RECORDS) {
+        let records = BundlePath::new(heap_records::FILE).and_then(|file| bytes(&file));
+        note(records.and_then(|bytes| HeapRecords::parse(&bytes).map(drop)));
     }
     if let Some(core) = &manifest.core {
         note(bytes(core).and_then(|bytes| Core::parse(bytes, core).map(drop)));

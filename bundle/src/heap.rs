@@ -15,8 +15,11 @@
 //! first instruction of the function, a result before the return. A call by another allocator
 //! function has no values.
 
-/// The version of the format that this crate writes and reads.
+/// The version of the format of values in a trace that this crate writes and reads.
 pub const VERSION: u64 = 1;
+/// The version that says that the bundle has [`heap_records`](crate::heap_records) in place of
+/// values in its trace.
+pub const RECORDS: u64 = 2;
 
 /// The number of low bits with the code.
 const CODE_BITS: u32 = 5;

@@ -70,6 +70,7 @@ mod elf;
 mod error;
 mod file_lock;
 pub mod heap;
+pub mod heap_records;
 pub mod import;
 pub mod manifest;
 pub mod module_file;

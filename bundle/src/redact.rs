@@ -14,6 +14,7 @@ mod places;
 mod start;
 
 use crate::core::Core;
+use crate::heap_records;
 use crate::manifest::Meta;
 use crate::schema::{META_JSON, encode_meta};
 use crate::{Bundle, BundlePath, CancelToken, Error, Result, SharedBytes};
@@ -81,6 +82,12 @@ impl EnvironmentRules {
             .iter()
             .any(|pattern| matches(pattern.as_bytes(), name.as_bytes()))
     }
+}
+
+/// Returns whether a name has the form of a pattern, in which `*` is any text.
+#[must_use]
+pub fn matches_name(pattern: &str, name: &str) -> bool {
+    matches(pattern.as_bytes(), name.as_bytes())
 }
 
 /// Returns whether a name has the form of a pattern. The time grows with both lengths.
@@ -306,6 +313,12 @@ impl Secrets {
             overwrite(&mut file, &target, &places)?;
             count = places.len();
             let _ = files.insert(path.clone(), target);
+        }
+        if let Some(records) = bundle.heap_records()? {
+            // Stacks of callers are memory.
+            let target = directory.join(heap_records::FILE);
+            std::fs::write(&target, records.without_stacks()?).map_err(Error::io("write", &target))?;
+            let _ = files.insert(BundlePath::new(heap_records::FILE)?, target);
         }
         let meta = redacted_meta(bundle, self, count);
         let target = directory.join(META_JSON);
