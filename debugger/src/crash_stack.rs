@@ -5,12 +5,11 @@
 
 use crate::error::Result;
 use crate::session::{loads, lowest, process_of};
-use crate::unwind::{self, FrameHistory, Memory, PhysicalFrame};
+use crate::unwind::{self, Memory, NoHistory, PhysicalFrame};
 use backtrail_bundle::Bundle;
 use backtrail_bundle::core::Core;
 use backtrail_bundle::manifest::{Module, Process};
 use backtrail_pt::{Avma, FileOffset, Tid};
-use backtrail_symbolizer::UnwindRow;
 
 /// The type of the entry of the auxiliary vector with the address of the vdso.
 const AT_SYSINFO_EHDR: u64 = 33;
@@ -54,23 +53,6 @@ pub enum CodeOrigin {
     },
     /// No file: code that was made at run time, or no code at all.
     Unknown,
-}
-
-/// No history.
-struct NoHistory;
-
-impl FrameHistory for NoHistory {
-    fn has_returned(&self) -> bool {
-        false
-    }
-
-    fn reads_functions(&self) -> bool {
-        false
-    }
-
-    fn rules(&self, _number: usize, _pc: Avma) -> Option<(Vec<UnwindRow>, Avma)> {
-        None
-    }
 }
 
 impl CrashStack {

@@ -61,7 +61,7 @@ pub fn thread_at_time(session: &Session, here: &Thread, index: u64, other: &Thre
 }
 
 /// The last index that can have been reached by a time; `None`: no time stamp follows.
-fn until(thread: &Thread, latest: Option<Tsc>) -> Option<u64> {
+pub(crate) fn until(thread: &Thread, latest: Option<Tsc>) -> Option<u64> {
     let len = thread.history.len();
     let reached = thread.history.index_at(latest?)?;
     // The stamp after the last one before that time bounds it.

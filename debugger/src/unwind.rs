@@ -21,9 +21,10 @@ pub(crate) use operation::Operation;
 /// A stack with more frames is cut here.
 const MAX_FRAMES: usize = 4096;
 
-/// The number of general registers, and the DWARF numbers of the stack pointer and the return
-/// address.
+/// The number of general registers, and the DWARF numbers of the frame pointer, the stack pointer
+/// and the return address.
 const COUNT: usize = 16;
+const RBP: u16 = 6;
 const RSP: u16 = 7;
 const PC: u16 = 16;
 
@@ -136,6 +137,23 @@ pub(crate) trait FrameHistory {
     fn rules(&self, number: usize, pc: Avma) -> Option<(Vec<UnwindRow>, Avma)>;
 }
 
+/// No history.
+pub(crate) struct NoHistory;
+
+impl FrameHistory for NoHistory {
+    fn has_returned(&self) -> bool {
+        false
+    }
+
+    fn reads_functions(&self) -> bool {
+        false
+    }
+
+    fn rules(&self, _number: usize, _pc: Avma) -> Option<(Vec<UnwindRow>, Avma)> {
+        None
+    }
+}
+
 /// Goes from frame to frame.
 pub(crate) fn unwind(
     registers: &Registers,
@@ -148,7 +166,7 @@ pub(crate) fn unwind(
         memory,
         past,
     };
-    let mut frame = PhysicalFrame {
+    let frame = PhysicalFrame {
         pc: registers.pc(),
         cfa: None,
         registers: by_number(registers).map(Some),
@@ -156,6 +174,40 @@ pub(crate) fn unwind(
         signal_frame: false,
         bad_pointer: false,
     };
+    unwind_from(frame, &unwinder)
+}
+
+/// Goes from frame to frame from a return address on. `sp` and `bp` are the registers there.
+pub(crate) fn unwind_caller(
+    caller: Avma,
+    [sp, bp]: [u64; 2],
+    symbols: &Symbolizer,
+    memory: &Memory<'_>,
+) -> Unwound {
+    let mut registers: KnownRegisters = [None; COUNT];
+    for (register, value) in [(RSP, sp), (RBP, bp)] {
+        if let Some(known) = registers.get_mut(usize::from(register)) {
+            *known = Some(value);
+        }
+    }
+    let frame = PhysicalFrame {
+        pc: caller,
+        cfa: None,
+        registers,
+        interrupted: false,
+        signal_frame: false,
+        bad_pointer: false,
+    };
+    let unwinder = Unwinder {
+        symbols,
+        memory,
+        past: &NoHistory,
+    };
+    unwind_from(frame, &unwinder)
+}
+
+fn unwind_from(mut frame: PhysicalFrame, unwinder: &Unwinder<'_>) -> Unwound {
+    let Unwinder { memory, past, .. } = unwinder;
     let mut frames = Vec::new();
     let end = loop {
         let caller = if frames.is_empty() && past.has_returned() && !memory.is_code(frame.pc) {

@@ -4,6 +4,7 @@ use super::{Context, x};
 use crate::output::{HeapView, Output};
 use backtrail_debugger::Result;
 use backtrail_debugger::evaluation::with_context;
+use backtrail_debugger::heap::records::records_view;
 use backtrail_debugger::heap::search::covering;
 use backtrail_debugger::heap::summary::summary;
 
@@ -28,5 +29,6 @@ pub(super) fn info(context: &mut Context<'_>, arguments: &str) -> Result<Output>
         blocks: blocks.collect::<Result<_>>()?,
         older,
         is_cut: found.is_cut,
+        records: records_view(session)?,
     })))
 }

@@ -3,9 +3,11 @@
 use super::{Paint, Text};
 use backtrail_debugger::heap::diagnosis::HeapDiagnosis;
 use backtrail_debugger::heap::place::HeapPlace;
+use backtrail_debugger::heap::records::RecordsView;
 use backtrail_debugger::heap::search::BlockView;
 use backtrail_debugger::heap::summary::{HeapSite, HeapSummary};
 use backtrail_debugger::source::short;
+use backtrail_debugger::time::nanos;
 use serde::Serialize;
 
 /// The blocks that covered an address.
@@ -20,6 +22,9 @@ pub struct HeapView {
     /// Whether more were left out, because there are too many events.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
+    /// The completeness of the collector's records; absent: the calls are in the trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub records: Option<RecordsView>,
 }
 
 impl HeapView {
@@ -58,6 +63,27 @@ impl HeapView {
         if self.is_cut {
             to.line(to.paint(Paint::Faint, "    <more blocks were left out: too many events>"));
         }
+        if let Some(records) = &self.records {
+            render_records(records, to);
+        }
+    }
+}
+
+/// Renders what is known of the completeness of the collector's records.
+fn render_records(records: &RecordsView, to: &mut Text) {
+    let since = nanos(records.since_ns);
+    to.line(to.paint(
+        Paint::Faint,
+        format!("The collector noted the calls since {since}; older ones are unknown."),
+    ));
+    for gap in &records.gaps {
+        let (from, end) = (nanos(gap.from_ns), nanos(gap.to_ns));
+        let calls = count(gap.calls, "call");
+        to.line(format!("Gap: {calls} were lost between {from} and {end}."));
+    }
+    if records.more_gaps > 0 {
+        let more = count(records.more_gaps as u64, "older gap");
+        to.line(to.paint(Paint::Faint, format!("    <{more}>")));
     }
 }
 
@@ -77,8 +103,7 @@ fn render_place(verb: &str, place: &HeapPlace, to: &mut Text) {
         _ => String::new(),
     };
     let name = place.name.as_deref().map(|name| format!(" \"{name}\""));
-    let time = place.time.map(|time| format!(", {time}")).unwrap_or_default();
-    let aside = to.paint(Paint::Faint, format!("[{}{time}]", place.position));
+    let aside = to.paint(Paint::Faint, format!("[{}]", place.moment()));
     to.line(format!(
         "  {verb} by {} in {function}{line}, thread {}{}  {aside}",
         place.by,
@@ -127,6 +152,9 @@ pub(super) fn render_summary(summary: &HeapSummary, to: &mut Text) {
     if summary.more_sites > 0 {
         let more = count(summary.more_sites as u64, "other line");
         to.line(to.paint(Paint::Faint, format!("    <{more}>")));
+    }
+    if let Some(records) = &summary.records {
+        render_records(records, to);
     }
 }
 

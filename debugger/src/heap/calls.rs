@@ -2,6 +2,7 @@
 
 use backtrail_bundle::heap::{AllocatorFunction, HeapWord};
 use backtrail_decoder::{Forest, History, Ptwrite};
+use backtrail_pt::Tid;
 
 /// A call of an allocator function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,32 @@ pub struct HeapCall {
     /// The return and the returned block, 0 after a failure. `None`: it returns none, or has not
     /// returned.
     pub result: Option<(u64, u64)>,
+}
+
+/// A call in a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadCall {
+    /// The thread.
+    pub tid: Tid,
+    /// The call.
+    pub call: HeapCall,
+    /// The source of the call.
+    pub source: CallSource,
+}
+
+/// The source of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallSource {
+    /// The trace. Indexes of the call are instructions of the thread's history.
+    Trace,
+    /// The collector's records. Indexes of the call are the number of its record. Times are those
+    /// of the record.
+    Record {
+        /// The entry.
+        began: u64,
+        /// The return.
+        ended: u64,
+    },
 }
 
 /// A change of the heap by a call.

@@ -1,11 +1,13 @@
 //! Explains a crash by the history of the heap: a use after free, or a wrong free.
 
-use super::calls::{call_around, last_call};
+use super::calls::{CallSource, call_around, last_call};
 use super::loads::{last_accesses, pointers};
 use super::place::{HeapPlace, place};
-use super::search::{BlockView, CoveringBlock, covering};
+use super::records::ProcessRecords;
+use super::search::{BlockView, CoveringBlock, covering, place_of};
 use crate::error::Result;
 use crate::session::{Session, Thread};
+use crate::stack::unwound;
 use backtrail_decoder::Watch;
 use serde::Serialize;
 use std::fmt;
@@ -71,18 +73,33 @@ pub enum HeapFinding {
 ///
 /// If heap events are not decoded yet; when canceled.
 pub fn diagnose(session: &Session, watch: &Watch<'_>) -> Result<Option<HeapDiagnosis>> {
-    let Some(crash) = session.crash().filter(|_| super::has_events(session)) else {
+    let records = ProcessRecords::of(session)?;
+    let has_calls = super::has_events(session) || records.is_some();
+    let Some(crash) = session.crash().filter(|_| has_calls) else {
         return Ok(None);
     };
     let thread = session.thread(crash.tid).ok().or_else(|| session.main_thread());
-    let Some(thread) = thread.filter(|thread| !thread.history.is_empty()) else {
+    let of_records = |thread: &Thread| {
+        let pid = session.process(thread).map(|process| process.pid);
+        records
+            .as_ref()
+            .is_some_and(|records| Some(records.records.interval.pid) == pid)
+    };
+    let is_known = |thread: &&Thread| match records {
+        Some(_) => of_records(thread),
+        None => !thread.history.is_empty(),
+    };
+    let Some(thread) = thread.filter(is_known) else {
         return Ok(None);
     };
     if crash.signal == ABORTED {
-        return wrong_free(session, thread, watch);
+        return match &records {
+            Some(records) => wrong_free_in_records(session, thread, records, watch),
+            None => wrong_free(session, thread, watch),
+        };
     }
     match WITH_ADDRESS.contains(&crash.signal) {
-        true => use_after_free(session, thread, watch),
+        true => use_after_free(session, thread, records.as_ref(), watch),
         false => Ok(None),
     }
 }
@@ -97,7 +114,12 @@ enum Evidence {
     Register(String),
 }
 
-fn use_after_free(session: &Session, thread: &Thread, watch: &Watch<'_>) -> Result<Option<HeapDiagnosis>> {
+fn use_after_free(
+    session: &Session,
+    thread: &Thread,
+    records: Option<&ProcessRecords<'_>>,
+    watch: &Watch<'_>,
+) -> Result<Option<HeapDiagnosis>> {
     let fault = session.crash().and_then(|crash| crash.fault_address);
     let code = session.crash().map(|crash| crash.code);
     // After an access through a null pointer, registers hold pointers by chance.
@@ -117,7 +139,8 @@ fn use_after_free(session: &Session, thread: &Thread, watch: &Watch<'_>) -> Resu
     }
     let found = covering(session, thread, &addresses, watch)?;
     for (evidence, address) in candidates {
-        let Some(block) = freed_block(&found.blocks, address) else {
+        let Some(block) = freed_block(&found.blocks, address).filter(|block| is_certain(block, records))
+        else {
             continue;
         };
         let finding = match evidence {
@@ -126,7 +149,7 @@ fn use_after_free(session: &Session, thread: &Thread, watch: &Watch<'_>) -> Resu
                 access: None,
             },
             Evidence::Access(index) => {
-                if !is_freed_before(session, thread, index, block)? {
+                if !is_freed_before(session, thread, index, block, records)? {
                     continue;
                 }
                 HeapFinding::UseAfterFree {
@@ -155,17 +178,35 @@ fn freed_block(blocks: &[CoveringBlock], address: u64) -> Option<&CoveringBlock>
     (newest.is_freed() && !at.any(lives)).then_some(newest)
 }
 
+/// Returns whether no lost call can have allocated the address of a freed block again.
+fn is_certain(block: &CoveringBlock, records: Option<&ProcessRecords<'_>>) -> bool {
+    let freed = block.life.freed.and_then(|freed| freed.earliest);
+    records.is_none_or(|records| freed.is_some_and(|freed| !records.has_gap_after(freed)))
+}
+
 /// Returns whether a block was freed before instruction `index` of a thread, by the order in the
 /// thread or by time stamps.
-fn is_freed_before(session: &Session, thread: &Thread, index: u64, block: &CoveringBlock) -> Result<bool> {
+fn is_freed_before(
+    session: &Session,
+    thread: &Thread,
+    index: u64,
+    block: &CoveringBlock,
+    records: Option<&ProcessRecords<'_>>,
+) -> Result<bool> {
     let Some(freed) = block.life.freed else {
         return Ok(false);
     };
+    let began = thread.history.time(index).map(|time| time.tsc.0);
+    if let CallSource::Record { began: time, .. } = freed.place.source {
+        let bounds = records.and_then(|records| records.tsc_bounds(time));
+        return Ok(began
+            .zip(bounds)
+            .is_some_and(|(began, [_, latest])| latest.0 <= began));
+    }
     if freed.place.tid == thread.tid {
         return Ok(freed.place.call.index < index);
     }
     let other = session.thread(freed.place.tid)?;
-    let began = thread.history.time(index).map(|time| time.tsc.0);
     let ended = other
         .history
         .time(freed.place.call.index)
@@ -215,6 +256,52 @@ fn wrong_free(session: &Session, thread: &Thread, watch: &Watch<'_>) -> Result<O
     Ok(Some(HeapDiagnosis { finding, block: view }))
 }
 
+/// Explains an abort in a call that frees a block, by the collector's records.
+fn wrong_free_in_records(
+    session: &Session,
+    thread: &Thread,
+    records: &ProcessRecords<'_>,
+    watch: &Watch<'_>,
+) -> Result<Option<HeapDiagnosis>> {
+    let last = records.last_call(thread.tid);
+    let Some((at, record)) = last.filter(|(at, _)| at.call.freed().is_some()) else {
+        return Ok(None);
+    };
+    // The call has not returned: its return address is on the stack.
+    let stack = unwound(session, thread);
+    let runs = stack.is_some_and(|stack| stack.frames.iter().any(|frame| frame.pc == record.caller));
+    if !runs {
+        return Ok(None);
+    }
+    let address = at.call.argument;
+    let found = covering(session, thread, &[address], watch)?;
+    let is_this = |block: &CoveringBlock| block.life.freed.is_some_and(|freed| freed.place == at);
+    if found
+        .blocks
+        .iter()
+        .any(|block| is_this(block) && block.life.allocated.is_some())
+    {
+        // The block lived: other memory of the allocator is damaged.
+        return Ok(None);
+    }
+    let Some(block) = found.blocks.iter().find(|block| !is_this(block)) else {
+        return Ok(None);
+    };
+    if !is_certain(block, Some(records)) && block.is_freed() {
+        return Ok(None);
+    }
+    let by = place_of(session, &at, watch)?;
+    let finding = match (block.start == address, block.is_freed()) {
+        (true, true) => HeapFinding::DoubleFree { address, again: by },
+        (false, false) => HeapFinding::FreeInsideBlock { address, by },
+        _ => return Ok(None),
+    };
+    Ok(Some(HeapDiagnosis {
+        finding,
+        block: block.view(session, address, watch)?,
+    }))
+}
+
 /// Explains an abort in `realloc`, which has not freed its block.
 fn of_unfinished_realloc(
     session: &Session,
@@ -261,6 +348,11 @@ impl fmt::Display for HeapDiagnosis {
     }
 }
 
+/// Returns the position of a call, or else its time.
+fn at(place: &HeapPlace) -> String {
+    place.position.clone().unwrap_or_else(|| place.moment())
+}
+
 impl HeapDiagnosis {
     /// Returns the evidence in one sentence.
     #[must_use]
@@ -285,10 +377,10 @@ impl HeapDiagnosis {
                 format!("{register} is {address:#x}, {inside}; whether that was accessed is unknown.")
             }
             HeapFinding::DoubleFree { again, .. } => {
-                format!("{} frees {block:#x} ({size}) again at {}.", again, again.position)
+                format!("{again} frees {block:#x} ({size}) again at {}.", at(again))
             }
             HeapFinding::FreeInsideBlock { address, by } => {
-                format!("{by} frees {address:#x} at {}, {inside}.", by.position)
+                format!("{by} frees {address:#x} at {}, {inside}.", at(by))
             }
         }
     }

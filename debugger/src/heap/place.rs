@@ -5,10 +5,10 @@ use crate::error::Result;
 use crate::own_code::CodeOrigin;
 use crate::session::{Session, Thread};
 use crate::stack::without_parameters;
-use crate::time::Time;
+use crate::time::{Time, nanos};
 use backtrail_decoder::{Forest, Version, Watch};
 use backtrail_pt::Avma;
-use backtrail_symbolizer::Frame;
+use backtrail_symbolizer::{Frame, Symbolizer};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use std::fmt;
@@ -27,8 +27,13 @@ pub struct HeapPlace {
     /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The position before the first instruction of the allocator function.
-    pub position: String,
+    /// The position before the first instruction of the allocator function; absent: only the time
+    /// is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<String>,
+    /// Two positions of the thread; the call began between them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub between: Option<[String; 2]>,
     /// The innermost function of own code that led to the call, or else the caller.
     pub function: Option<String>,
     /// The file of the line there.
@@ -38,6 +43,25 @@ pub struct HeapPlace {
     /// The time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Time>,
+    /// Nanoseconds from the crash, of a call that the collector noted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns: Option<i64>,
+}
+
+impl HeapPlace {
+    /// Returns the position or the interval of positions, and the time: `t7#12, −3 ms`, or `between
+    /// t7#10 and t7#20, −3 ms`.
+    #[must_use]
+    pub fn moment(&self) -> String {
+        let position = match (&self.position, &self.between) {
+            (Some(position), _) => Some(position.clone()),
+            (None, Some([from, to])) => Some(format!("between {from} and {to}")),
+            (None, None) => None,
+        };
+        let time = self.time.map(|time| time.to_string()).or(self.ns.map(nanos));
+        let parts: Vec<String> = position.into_iter().chain(time).collect();
+        parts.join(", ")
+    }
 }
 
 impl fmt::Display for HeapPlace {
@@ -73,7 +97,8 @@ pub fn place(session: &Session, thread: &Thread, call: &HeapCall, watch: &Watch<
         by: call.function.name().to_owned(),
         thread: thread.tid.0,
         name: thread.name.clone(),
-        position: thread.position(call.index).to_string(),
+        position: Some(thread.position(call.index).to_string()),
+        between: None,
         function,
         file,
         line,
@@ -81,6 +106,7 @@ pub fn place(session: &Session, thread: &Thread, call: &HeapCall, watch: &Watch<
             .history
             .time(call.index)
             .map(|time| session.times().time(time)),
+        ns: None,
     })
 }
 
@@ -134,7 +160,12 @@ impl<'a> CallSites<'a> {
 
 /// Returns the innermost own line at an address, or else the innermost line.
 fn line_at(session: &Session, thread: &Thread, index: u64, pc: Avma) -> Option<(Rc<CallSite>, bool)> {
-    let symbols = session.symbols_at(thread, index)?;
+    line_in(session.symbols_at(thread, index)?, pc)
+}
+
+/// Returns the innermost own line at an address by these symbols, or else the innermost line, and
+/// whether it is own code.
+pub(super) fn line_in(symbols: &Symbolizer, pc: Avma) -> Option<(Rc<CallSite>, bool)> {
     let module = symbols.module_at(pc).map(|module| &*module.name);
     let frames = symbols.frames_at(pc);
     let is_own = |frame: &&Frame<Avma>| {

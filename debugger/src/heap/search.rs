@@ -1,14 +1,14 @@
 //! The blocks that covered an address.
 
-use super::calls::{HeapCall, HeapChange, calls};
+use super::calls::{CallSource, HeapChange, ThreadCall, calls as calls_of};
 use super::lives::{Life, TimedEvent, lives};
 use super::place::{HeapPlace, place};
-use super::sharing;
-use crate::error::Result;
+use super::records::ProcessRecords;
+use super::sources::HeapCalls;
+use crate::error::{Error, Result};
 use crate::own_code::CodeOrigin;
 use crate::session::{Session, Thread};
 use backtrail_decoder::{Stage, Watch};
-use backtrail_pt::Tid;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
@@ -16,15 +16,6 @@ use serde::Serialize;
 const OFTEN: usize = 4096;
 /// The maximum number of events that are kept. Blocks with older events are left out.
 const MAX_EVENTS: usize = 1 << 18;
-
-/// A call in a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ThreadCall {
-    /// The thread.
-    pub tid: Tid,
-    /// The call.
-    pub call: HeapCall,
-}
 
 /// A block that covered an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +78,7 @@ impl CoveringBlock {
             let Some(TimedEvent { place: at, .. }) = event else {
                 return Ok(None);
             };
-            place(session, session.thread(at.tid)?, &at.call, watch).map(Some)
+            place_of(session, at, watch).map(Some)
         };
         Ok(BlockView {
             block: self.start,
@@ -98,6 +89,20 @@ impl CoveringBlock {
             free_is_missing: self.life.is_replaced && self.life.freed.is_none(),
         })
     }
+}
+
+/// Returns the place of a call.
+///
+/// # Errors
+///
+/// When canceled.
+pub(super) fn place_of(session: &Session, at: &ThreadCall, watch: &Watch<'_>) -> Result<HeapPlace> {
+    if at.source == CallSource::Trace {
+        return place(session, session.thread(at.tid)?, &at.call, watch);
+    }
+    let records = ProcessRecords::of(session)?;
+    let records = records.ok_or_else(|| Error::Cannot("the bundle has no heap records".to_owned()))?;
+    records.place(at)
 }
 
 fn contains(start: u64, size: Option<u64>, address: u64) -> bool {
@@ -117,11 +122,11 @@ pub fn covering(
     addresses: &[u64],
     watch: &Watch<'_>,
 ) -> Result<CoveringBlocks> {
-    let threads = sharing(session, thread)?;
+    let calls = HeapCalls::of(session, thread)?;
     let mut starts: FxHashSet<u64> = addresses.iter().copied().collect();
-    let mut reports = Reports::new(&threads, watch);
-    for_each_call(&threads, &mut reports, |_, call| {
-        if let Some((start, size)) = call.allocated()
+    let mut reports = Reports::new(&calls, watch);
+    for_each_call(&calls, &mut reports, |at| {
+        if let Some((start, size)) = at.call.allocated()
             && starts.len() < MAX_EVENTS
             && addresses
                 .iter()
@@ -133,8 +138,8 @@ pub fn covering(
     let mut is_cut = starts.len() >= MAX_EVENTS;
     let mut events: FxHashMap<u64, Events> = FxHashMap::default();
     let mut count = 0;
-    for_each_call(&threads, &mut reports, |thread, call| {
-        for (index, change) in call.changes() {
+    for_each_call(&calls, &mut reports, |at| {
+        for (index, change) in at.call.changes() {
             let (HeapChange::Allocated { block, .. } | HeapChange::Freed { block }) = change;
             if !starts.contains(&block) {
                 continue;
@@ -145,7 +150,7 @@ pub fn covering(
             }
             count += 1;
             let events = events.entry(block).or_default();
-            let event = timed(thread, call, index);
+            let event = timed(session, &at, index, change);
             match change {
                 HeapChange::Allocated { .. } => events.allocations.push(event),
                 HeapChange::Freed { .. } => events.frees.push(event),
@@ -159,7 +164,11 @@ pub fn covering(
         for (at, life) in lives.into_iter().enumerate() {
             // The allocator frees a block once more inside, as at the end of a thread.
             let is_again = at > 0 && life.allocated.is_none();
-            if is_again && life.freed.is_some_and(|freed| is_internal(session, &freed.place)) {
+            if is_again
+                && life
+                    .freed
+                    .is_some_and(|freed| is_internal(session, &calls, &freed.place))
+            {
                 continue;
             }
             let allocated = life.allocated.and_then(|event| event.place.call.allocated());
@@ -177,7 +186,10 @@ pub fn covering(
 }
 
 /// Returns whether the code that made a call is library code in the module of the called function.
-fn is_internal(session: &Session, place: &ThreadCall) -> bool {
+fn is_internal(session: &Session, calls: &HeapCalls<'_>, place: &ThreadCall) -> bool {
+    if let HeapCalls::Records(records) = calls {
+        return records.is_internal(&place.call);
+    }
     let Ok(thread) = session.thread(place.tid) else {
         return false;
     };
@@ -213,19 +225,27 @@ struct Events {
 
 /// Returns an event of a call that is known before instruction `index`.
 ///
-/// A call takes effect between its first instruction and its return.
-fn timed(thread: &Thread, call: &HeapCall, index: u64) -> TimedEvent<ThreadCall> {
-    let time = thread.history.time(index);
+/// A call takes effect between its first instruction and its return. Records have exact times. A
+/// program cannot use a block before its allocation returns. The address of a block cannot be
+/// returned again before its free begins.
+fn timed(session: &Session, at: &ThreadCall, index: u64, change: HeapChange) -> TimedEvent<ThreadCall> {
+    let bounds = match (at.source, change) {
+        (CallSource::Record { began, .. }, HeapChange::Freed { .. }) => [Some(began); 2],
+        (CallSource::Record { ended, .. }, HeapChange::Allocated { .. }) => [Some(ended); 2],
+        (CallSource::Trace, _) => session.thread(at.tid).map_or([None; 2], |thread| {
+            let time = thread.history.time(index);
+            let latest = match time {
+                Some(time) => time.latest(),
+                None => thread.history.first_stamp(),
+            };
+            [time.map(|time| time.tsc.0), latest.map(|latest| latest.0)]
+        }),
+    };
+    let [earliest, latest] = bounds;
     TimedEvent {
-        place: ThreadCall {
-            tid: thread.tid,
-            call: *call,
-        },
-        earliest: time.map(|time| time.tsc.0),
-        latest: match time {
-            Some(time) => time.latest().map(|latest| latest.0),
-            None => thread.history.first_stamp().map(|first| first.0),
-        },
+        place: *at,
+        earliest,
+        latest,
     }
 }
 
@@ -237,15 +257,19 @@ pub(super) struct Reports<'a> {
 }
 
 impl<'a> Reports<'a> {
-    pub(super) fn new(threads: &[&Thread], watch: &'a Watch<'a>) -> Self {
-        let total = threads
-            .iter()
-            .map(|thread| thread.history.paused_values().len() as u64);
+    pub(super) fn new(calls: &HeapCalls<'_>, watch: &'a Watch<'a>) -> Self {
+        let total = match calls {
+            HeapCalls::Trace(threads) => threads
+                .iter()
+                .map(|thread| thread.history.paused_values().len() as u64)
+                .sum(),
+            HeapCalls::Records(records) => records.records.len() as u64,
+        };
         Self {
             watch,
             done: 0,
             // Each event is read twice.
-            total: total.sum::<u64>().saturating_mul(2),
+            total: total.saturating_mul(2),
         }
     }
 
@@ -264,16 +288,30 @@ impl<'a> Reports<'a> {
     }
 }
 
-/// Calls `each` for every call of the threads.
-fn for_each_call<'t>(
-    threads: &[&'t Thread],
+/// Calls `each` for every call.
+fn for_each_call(
+    calls: &HeapCalls<'_>,
     reports: &mut Reports<'_>,
-    mut each: impl FnMut(&'t Thread, &HeapCall),
+    mut each: impl FnMut(ThreadCall),
 ) -> Result<()> {
-    for thread in threads {
-        for call in calls(&thread.history, 0) {
-            reports.passed()?;
-            each(thread, &call);
+    match calls {
+        HeapCalls::Trace(threads) => {
+            for thread in threads {
+                for call in calls_of(&thread.history, 0) {
+                    reports.passed()?;
+                    each(ThreadCall {
+                        tid: thread.tid,
+                        call,
+                        source: CallSource::Trace,
+                    });
+                }
+            }
+        }
+        HeapCalls::Records(records) => {
+            for call in records.calls() {
+                reports.passed()?;
+                each(call);
+            }
         }
     }
     Ok(())

@@ -1,10 +1,11 @@
 //! All blocks at a position: how many live, and which code allocated them.
 
-use super::calls::{HeapCall, HeapChange, calls};
+use super::calls::{CallSource, HeapCall, HeapChange, calls};
 use super::place::{CallSite, CallSites};
+use super::records::{ProcessRecords, RecordsView};
 use super::search::Reports;
-use super::sharing;
-use crate::error::Result;
+use super::sources::HeapCalls;
+use crate::error::{Error, Result};
 use crate::session::{Session, Thread};
 use crate::thread_order::{positions_before, rank};
 use backtrail_decoder::{Stage, Watch};
@@ -40,6 +41,9 @@ pub struct HeapSummary {
     pub sites: Vec<HeapSite>,
     /// The number of other lines.
     pub more_sites: usize,
+    /// The completeness of the collector's records; absent: the calls are in the trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub records: Option<RecordsView>,
 }
 
 /// A line that allocated live blocks.
@@ -80,8 +84,19 @@ enum Tracked {
 ///
 /// If the trace has no heap events, or they are not decoded yet; when canceled.
 pub fn summary(session: &Session, here: &Thread, index: u64, watch: &Watch<'_>) -> Result<HeapSummary> {
-    let threads = sharing(session, here)?;
-    let mut reports = Reports::new(&threads, watch);
+    let calls_of_process = HeapCalls::of(session, here)?;
+    let mut reports = Reports::new(&calls_of_process, watch);
+    let threads = match calls_of_process {
+        HeapCalls::Trace(threads) => threads,
+        HeapCalls::Records(records) if index >= here.history.len() => {
+            return of_records(&records, reports, watch);
+        }
+        HeapCalls::Records(_) => {
+            return Err(Error::Cannot(
+                "the collector noted calls by their times, so that blocks are counted at the end only; `goto end` goes there".to_owned(),
+            ));
+        }
+    };
     let now = rank(session, here, index)?;
     let mut sources = Vec::new();
     for thread in threads {
@@ -104,10 +119,65 @@ pub fn summary(session: &Session, here: &Thread, index: u64, watch: &Watch<'_>) 
     let mut summary = HeapSummary::default();
     let mut tracked: FxHashMap<u64, Tracked> = FxHashMap::default();
     while let Some((thread, at, change, _)) = next(&mut sources, &mut summary, &mut reports)? {
-        apply(&mut tracked, &mut summary, thread, at, change);
+        let time = thread.history.time(at);
+        let earliest = time.map(|time| time.tsc.0);
+        let latest = time.and_then(|time| time.latest()).map(|latest| latest.0);
+        apply(
+            &mut tracked,
+            &mut summary,
+            (thread.tid, at),
+            [earliest, latest],
+            change,
+        );
     }
     reports.end();
-    sites(session, &tracked, &mut summary, watch)?;
+    let mut call_sites = CallSites::new(session);
+    let site_of = |tid, index| {
+        let thread = session.thread(tid)?;
+        Ok(call_sites.find(thread, session.forest(thread, watch)?, index))
+    };
+    sites(&tracked, &mut summary, site_of, watch)?;
+    Ok(summary)
+}
+
+/// Returns the summary of the collector's records at their end.
+fn of_records(
+    records: &ProcessRecords<'_>,
+    mut reports: Reports<'_>,
+    watch: &Watch<'_>,
+) -> Result<HeapSummary> {
+    let mut summary = HeapSummary {
+        records: Some(records.view()),
+        ..HeapSummary::default()
+    };
+    let mut changes = Vec::new();
+    for at in records.calls() {
+        reports.passed()?;
+        summary.failed +=
+            u64::from(at.call.result.is_some_and(|(_, block)| block == 0) && at.call.size != Some(0));
+        for (index, change) in at.call.changes() {
+            let time = match (at.source, change) {
+                (CallSource::Record { began, .. }, HeapChange::Freed { .. }) => Some(began),
+                (CallSource::Record { ended, .. }, HeapChange::Allocated { .. }) => Some(ended),
+                (CallSource::Trace, _) => None,
+            };
+            changes.push((time, at.tid, index, change));
+        }
+    }
+    // The order of changes at one time is that of the records.
+    changes.sort_by_key(|(time, ..)| *time);
+    let mut tracked: FxHashMap<u64, Tracked> = FxHashMap::default();
+    for (time, tid, index, change) in changes {
+        apply(&mut tracked, &mut summary, (tid, index), [time; 2], change);
+    }
+    reports.end();
+    let site_of = |_, index: u64| {
+        let record = usize::try_from(index)
+            .ok()
+            .and_then(|index| records.records.get(index));
+        Ok(record.and_then(|record| records.site(&record).0))
+    };
+    sites(&tracked, &mut summary, site_of, watch)?;
     Ok(summary)
 }
 
@@ -149,17 +219,16 @@ fn next<'a>(
 fn apply(
     tracked: &mut FxHashMap<u64, Tracked>,
     summary: &mut HeapSummary,
-    thread: &Thread,
-    index: u64,
+    (tid, index): (Tid, u64),
+    [earliest, latest]: [Option<u64>; 2],
     change: HeapChange,
 ) {
-    let time = thread.history.time(index);
     match change {
         HeapChange::Allocated { block, size } => {
             summary.allocations += 1;
             let is_freed = match tracked.get(&block) {
                 Some(Tracked::Freed { latest }) => {
-                    time.is_none_or(|time| latest.is_none_or(|latest| time.tsc.0 <= latest))
+                    earliest.is_none_or(|earliest| latest.is_none_or(|latest| earliest <= latest))
                 }
                 _ => false,
             };
@@ -167,7 +236,6 @@ fn apply(
                 tracked.remove(&block);
                 summary.unknown_frees -= 1;
             } else if tracked.len() < MAX_LIVE || tracked.contains_key(&block) {
-                let tid = thread.tid;
                 tracked.insert(block, Tracked::Live { tid, index, size });
             } else {
                 summary.is_cut = true;
@@ -181,7 +249,6 @@ fn apply(
             }
             summary.unknown_frees += 1;
             if tracked.len() < MAX_LIVE {
-                let latest = time.and_then(|time| time.latest()).map(|latest| latest.0);
                 tracked.insert(block, Tracked::Freed { latest });
             }
         }
@@ -190,13 +257,12 @@ fn apply(
 
 /// Counts the live blocks by the lines that allocated them.
 fn sites(
-    session: &Session,
     tracked: &FxHashMap<u64, Tracked>,
     summary: &mut HeapSummary,
+    mut site_of: impl FnMut(Tid, u64) -> Result<Option<Rc<CallSite>>>,
     watch: &Watch<'_>,
 ) -> Result<()> {
     let mut sites: FxHashMap<Option<Rc<CallSite>>, (u64, u64)> = FxHashMap::default();
-    let mut call_sites = CallSites::new(session);
     let mut blocks = 0;
     for tracked in tracked.values() {
         let Tracked::Live { tid, index, size } = *tracked else {
@@ -206,9 +272,7 @@ fn sites(
         watch.report(Stage::Calls, blocks, blocks)?;
         summary.live_blocks += 1;
         summary.live_bytes = summary.live_bytes.saturating_add(size);
-        let thread = session.thread(tid)?;
-        let forest = session.forest(thread, watch)?;
-        let site = call_sites.find(thread, forest, index);
+        let site = site_of(tid, index)?;
         let (count, bytes) = sites.entry(site).or_default();
         *count += 1;
         *bytes = bytes.saturating_add(size);

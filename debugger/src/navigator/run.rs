@@ -287,6 +287,11 @@ impl Navigator {
     /// runs.
     fn heap_hit_at(&self, index: u64, watch: &Watch<'_>) -> Result<Option<HeapHit>> {
         let thread = self.thread()?;
+        if heap::has_records(&self.session) {
+            return Err(Error::Cannot(
+                "the collector noted calls by their times, not at positions, so that a condition cannot ask for their block; `info heap ADDRESS` shows them".to_owned(),
+            ));
+        }
         if !heap::has_events(&self.session) {
             return Ok(None);
         }

@@ -73,7 +73,9 @@ pub(super) fn decoded_threads(manifest: &Manifest, decoded: Decoded, core: Optio
     for thread in of_core {
         let raw = threads.len() == 1 && described(thread.tid).is_none();
         if !raw && known.insert(thread.tid) {
-            threads.push(without_history(thread.tid));
+            let (process, name) = described(thread.tid).unwrap_or_default();
+            let history = HistoryBuilder::new(thread.tid).finish();
+            threads.push(Thread::new(history, name, process));
         }
     }
     threads.sort_by_key(|thread| thread.tid);

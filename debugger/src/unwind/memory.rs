@@ -18,17 +18,47 @@ const LAST: Version = Version(u32::MAX);
 pub(crate) struct Memory<'a> {
     core: &'a Core,
     image: &'a Image,
+    /// Words of a stack before the crash, and their address. Other writable memory is not known
+    /// then.
+    past: Option<(Avma, &'a [u64])>,
 }
 
 impl<'a> Memory<'a> {
     /// Returns the memory of a core, with the code of the process.
     pub fn new(core: &'a Core, image: &'a Image) -> Self {
-        Self { core, image }
+        Self {
+            core,
+            image,
+            past: None,
+        }
+    }
+
+    /// Returns the code of the process, and the words of a stack at a time before the crash.
+    pub fn of_stack(core: &'a Core, image: &'a Image, at: Avma, words: &'a [u64]) -> Self {
+        Self {
+            core,
+            image,
+            past: Some((at, words)),
+        }
+    }
+
+    /// Fills `out` with words of the past stack; `None`: it does not have all of them.
+    fn read_past(&self, at: Avma, out: &mut [u8]) -> Option<()> {
+        let (start, words) = self.past?;
+        let from = usize::try_from(at.0.checked_sub(start.0)?).ok()?;
+        for (offset, byte) in out.iter_mut().enumerate() {
+            let place = from.checked_add(offset)?;
+            *byte = *words.get(place / 8)?.to_le_bytes().get(place % 8)?;
+        }
+        Some(())
     }
 
     /// Fills `out` with what was at `at`; `None`: not all of it is known. Only what could not be
     /// written is taken from files.
     pub fn read(&self, at: Avma, out: &mut [u8]) -> Option<()> {
+        if self.past.is_some() && (self.read_past(at, out).is_some() || self.is_writable(at)) {
+            return self.read_past(at, out);
+        }
         if self.core.memory(at, out) == out.len() {
             return Some(());
         }

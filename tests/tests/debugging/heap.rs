@@ -1,7 +1,9 @@
 //! The history of the heap: `record --heap`, `info heap`, and crashes that it explains.
 
-use backtrail_pt::Parser;
+use backtrail_bundle::heap::AllocatorFunction;
+use backtrail_bundle::heap_records::{FILE, HeapGap, HeapInterval, HeapRecord, HeapRecords, STACK_WORDS};
 use backtrail_pt::packet::{Packet, Payload};
+use backtrail_pt::{Avma, Parser, Tid, Tsc};
 use backtrail_tests::backtrail::{backtrail, repository};
 use backtrail_tests::bundle::Bundle;
 use serde_json::Value;
@@ -277,4 +279,150 @@ fn break_free_stops_at_the_free_of_a_block() {
         "{}",
         allocated[2]
     );
+}
+
+/// Returns a bundle as the collector makes it: with records in place of values in the trace. The
+/// calls are those that allocated and freed the block of `block`, at their times in the trace.
+fn with_records(bundle: &Bundle, block: &Value, gaps: Vec<HeapGap>) -> Bundle {
+    let copy = Bundle::empty();
+    let mut copied = Command::new("cp");
+    copied.arg("-r").args([&bundle.path, &copy.path]);
+    assert!(copied.status().unwrap().success());
+    let opened = backtrail_bundle::Bundle::open(&copy.path).unwrap();
+    let conversion = opened.manifest().tsc.unwrap();
+    let process = opened.manifest().processes[0].pid;
+    let number = |value: &Value| value.as_u64().unwrap();
+    let record = |key: &str, function| {
+        let place = &block[key];
+        let tsc = number(&place["time"]["tsc"]) + number(&place["time"]["uncertainty_ticks"]) / 2;
+        let time = conversion.nanos(Tsc(tsc)).0;
+        let (address, size) = (number(&block["block"]), number(&block["size"]));
+        let frees = function == AllocatorFunction::Free;
+        HeapRecord {
+            began: time,
+            ended: time,
+            argument: if frees { address } else { size },
+            size: 0,
+            result: if frees { 0 } else { address },
+            caller: Avma(0),
+            sp: 0,
+            bp: 0,
+            tid: Tid(number(&place["thread"]) as u32),
+            function,
+            words: 0,
+            stack: [0; STACK_WORDS],
+        }
+    };
+    let records = [
+        record("allocated", AllocatorFunction::Malloc),
+        record("freed", AllocatorFunction::Free),
+    ];
+    let zero = records[1].began + 5_000_000;
+    let gaps = gaps.into_iter().map(|gap| HeapGap {
+        from: zero - gap.from,
+        to: zero - gap.to,
+        ..gap
+    });
+    let interval = HeapInterval {
+        pid: process,
+        since: records[0].began - 1000,
+        until: zero,
+        zero,
+        perf_offset: Some(0),
+        gaps: gaps.collect(),
+    };
+    let file = HeapRecords::encode(&interval, &records).unwrap();
+    std::fs::write(copy.path.join(FILE), file).unwrap();
+    let meta = copy.path.join("meta.json");
+    let mut text: Value = serde_json::from_slice(&std::fs::read(&meta).unwrap()).unwrap();
+    text["heapEvents"] = 2.into();
+    std::fs::write(&meta, text.to_string()).unwrap();
+    copy
+}
+
+#[test]
+fn records_give_intervals_of_positions_and_gaps() {
+    let built = Built::new("dispatch.cpp");
+    let bundle = built.record(&["--heap"], &[]);
+    let screen = crash(&bundle);
+    let (_, rest) = screen.split_once("`info heap ").unwrap();
+    let (address, _) = rest.split_once('`').unwrap();
+    let command = format!("info heap {address}");
+    let exact = bundle.results(&[&command])[0]["blocks"][0].clone();
+    let index = |position: &Value| -> u64 {
+        let text = position.as_str().unwrap();
+        text.rsplit('#').next().unwrap().parse().unwrap()
+    };
+    let noted = with_records(&bundle, &exact, Vec::new());
+    let block = &noted.results(&[&command])[0]["blocks"][0];
+    for key in ["allocated", "freed"] {
+        let (place, exact) = (&block[key], index(&exact[key]["position"]));
+        let [from, to] = [0, 1].map(|at| index(&place["between"][at]));
+        assert!(from <= exact && exact <= to && from < to, "{from} {exact} {to}");
+        assert!(
+            place["position"].is_null() && place["function"].is_null(),
+            "{place}"
+        );
+    }
+    let text = noted.debug(&[&command, "crash"]);
+    assert!(text.contains("[between t"), "{text}");
+    assert!(
+        text.contains("use after free: freed by thread \"reaper\" in unknown code"),
+        "{text}"
+    );
+    // The calls are not at positions.
+    let condition = format!("break free if address == {address}");
+    let stopped = noted.answers(&[&condition, "reverse-continue"]);
+    assert!(
+        stopped[1].to_string().contains("info heap ADDRESS"),
+        "{stopped:?}"
+    );
+    // Lost calls may have allocated the block again.
+    let gap = HeapGap {
+        from: 3_000_000,
+        to: 2_000_000,
+        lost: 7,
+    };
+    let lossy = with_records(&bundle, &exact, vec![gap]);
+    let text = lossy.debug(&[&command, "crash"]);
+    assert!(
+        text.contains("Gap: 7 calls were lost between -3.000 ms and -2.000 ms."),
+        "{text}"
+    );
+    assert!(!text.contains("use after free"), "{text}");
+}
+
+#[test]
+fn damaged_records_are_refused_in_one_sentence() {
+    let built = Built::new("dispatch.cpp");
+    let bundle = built.record(&["--heap"], &[]);
+    let screen = crash(&bundle);
+    let (_, rest) = screen.split_once("`info heap ").unwrap();
+    let (address, _) = rest.split_once('`').unwrap();
+    let command = format!("info heap {address}");
+    let exact = bundle.results(&[&command])[0]["blocks"][0].clone();
+    let noted = with_records(&bundle, &exact, Vec::new());
+    let file = noted.path.join(FILE);
+    let whole = std::fs::read(&file).unwrap();
+    for (bytes, problem) in [
+        (&whole[..100], "another size"),
+        (b"BTHEAP".as_slice(), "no file of heap records"),
+        (&[], "no file of heap records"),
+    ] {
+        std::fs::write(&file, bytes).unwrap();
+        let said = &noted.answers(&[&command])[0];
+        assert!(
+            said["ok"] == false && said.to_string().contains(problem),
+            "{said}"
+        );
+        let checked = backtrail(["check".as_ref(), noted.path.as_os_str()])
+            .unwrap()
+            .exited(3);
+        assert!(
+            checked.stdout.contains(problem) || checked.stderr.contains(problem),
+            "{checked:?}"
+        );
+    }
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(noted.answers(&[&command])[0]["ok"], false);
 }
