@@ -35,7 +35,9 @@ enum {
 	MAP_RINGBUF = 27,
 };
 enum { UPDATE_ANY = 0, UPDATE_NOEXIST = 1 };
-enum { RING_FORCE_WAKEUP = 2 };
+enum { RING_NO_WAKEUP = 1, RING_FORCE_WAKEUP = 2 };
+/* The bytes of a ring that are not read yet. */
+enum { RING_AVAILABLE = 0 };
 enum { STACK_USER = 1 << 8, STACK_BUILD_ID = 1 << 11 };
 enum { EEXIST = 17, ENOSPC = 28 };
 #define THIS_CPU 0xffffffffULL
@@ -57,7 +59,9 @@ static long (*const read_kernel)(void *to, u32 size, const void *from) = (void *
 static u64 (*const boottime_now)(void) = (void *)125;
 static void *(*const ring_reserve)(void *map, u64 size, u64 flags) = (void *)131;
 static void (*const ring_submit)(void *record, u64 flags) = (void *)132;
+static u64 (*const ring_query)(void *map, u64 flags) = (void *)134;
 static struct task_struct *(*const current_task)(void) = (void *)158;
+static u64 (*const attach_cookie)(void *context) = (void *)174;
 static void *(*const user_registers)(struct task_struct *task) = (void *)175;
 static long (*const loop)(u32 count, void *function, void *context, u64 flags) = (void *)181;
 
@@ -123,6 +127,7 @@ struct thread_struct {
 struct task_struct {
 	u32 flags;
 	u64 start_boottime;
+	u64 self_exec_id;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
 	struct cred *real_cred;

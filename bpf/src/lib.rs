@@ -7,11 +7,13 @@
 
 mod call;
 mod event;
+mod heap;
 mod sample;
 mod thread_context;
 
 pub use call::FunctionEvent;
 pub use event::{CrashEvent, FRAMES, NO_USER, REGISTERS, SIGINFO_WORDS, StackFrame, siginfo_parts};
+pub use heap::{HEAP_STACK_WORDS, HeapEvent, HeapProcessRow, heap_cookie};
 pub use sample::{
     CodeEvent, CodeRecord, InterpreterRow, KERNEL_FRAMES, MAX_MODULE_ROWS, MAX_PROCESS_MAPPINGS,
     MODULE_SHIFT, MappingRow, ModuleRow, PYTHON_MODULE, ProcessRow, SAMPLE_PROGRAMS, SampleEvent, SampleHead,
@@ -26,6 +28,8 @@ struct Aligned<B: ?Sized>(B);
 static CRASH_OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("../crash.bpf.o"));
 
 static FUNCTION_OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("../function.bpf.o"));
+
+static HEAP_OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("../heap.bpf.o"));
 
 static SAMPLE_OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("../sample.bpf.o"));
 
@@ -42,6 +46,13 @@ pub static CRASH: &[u8] = &CRASH_OBJECT.0;
 /// nanoseconds), `only` (u32). Maps: the ring `functions` of [`FunctionEvent`]s, the counter
 /// `lost`.
 pub static FUNCTION: &[u8] = &FUNCTION_OBJECT.0;
+
+/// The object of the heap probe (`src/heap.bpf.c`), aligned to 8 bytes.
+///
+/// Programs: `called` and `returned` for functions that allocate, `freed` for those that free, each
+/// attached with the number of the function and [`heap_cookie`]. Maps: the ring `calls` of
+/// [`HeapEvent`]s, and `processes` of [`HeapProcessRow`]s by process id.
+pub static HEAP: &[u8] = &HEAP_OBJECT.0;
 
 /// The object of the stack sampler (`src/sample.bpf.c`), aligned to 8 bytes.
 ///

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use backtrail_bpf::{
-    CRASH, CodeRecord, CrashEvent, FUNCTION, FunctionEvent, InterpreterRow, MappingRow, ModuleRow,
-    ProcessRow, SAMPLE, SampleHead, StackFrame, TlsSlotRow,
+    CRASH, CodeRecord, CrashEvent, FUNCTION, FunctionEvent, HEAP, HeapEvent, HeapProcessRow, InterpreterRow,
+    MappingRow, ModuleRow, ProcessRow, SAMPLE, SampleHead, StackFrame, TlsSlotRow,
 };
 use object::{Object as _, ObjectSection as _};
 use std::mem::offset_of;
@@ -96,6 +96,14 @@ fn frame_layout_matches_c() {
 fn function_event_layout_matches_c() {
     let layout = layout_of!(FunctionEvent: at lasted pid tid cpu depth);
     assert_eq!(in_btf(FUNCTION, "function_event"), Some(layout));
+}
+
+#[test]
+fn heap_layouts_match_c() {
+    let event = layout_of!(HeapEvent: began ended argument size result caller sp bp pid tid image function words stack);
+    assert_eq!(in_btf(HEAP, "heap_event"), Some(event));
+    let process = layout_of!(HeapProcessRow: lost lost_at repeats unused);
+    assert_eq!(in_btf(HEAP, "heap_process"), Some(process));
 }
 
 #[test]

@@ -13,7 +13,7 @@ const SIGN: &str = "ziglang-0.17.0.dist-info";
 /// Where the programs are, and beside it their objects.
 const SOURCES: &str = "bpf/src";
 /// The programs: `bpf/src/NAME.bpf.c` makes `bpf/NAME.bpf.o`.
-const PROGRAMS: &[&str] = &["crash", "function", "sample"];
+const PROGRAMS: &[&str] = &["crash", "function", "heap", "sample"];
 
 /// Options for reproducible objects: relative paths only, and no checks of the compiler.
 const FLAGS: &[&str] = &[

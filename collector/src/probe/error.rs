@@ -19,6 +19,9 @@ pub enum ProbeError {
         /// The reason.
         reason: String,
     },
+    /// The calls of allocator functions cannot be recorded.
+    #[error("the heap probe cannot be attached: {0}")]
+    Heap(String),
     /// A signal that does not kill by default, or an invalid signal.
     #[error("signal {0} does not kill a process by default; remove it")]
     Harmless(i32),
