@@ -8,7 +8,7 @@ pub use units::{Size, Span};
 
 use crate::error::{Error, Result};
 use crate::probe::SignalSet;
-use backtrail_bundle::redact::EnvironmentRules;
+use backtrail_bundle::redact::{EnvironmentRules, matches_name};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -42,6 +42,8 @@ pub struct Config {
     pub limit: LimitConfig,
     /// Intel PT.
     pub trace: TraceConfig,
+    /// The heap history of services.
+    pub heap: HeapConfig,
     /// The hub that gets the crashes.
     pub hub: HubConfig,
     /// Functions whose calls cause a bundle.
@@ -194,6 +196,18 @@ pub enum TraceSource {
     None,
 }
 
+/// `[heap]`: services whose allocator calls are noted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HeapConfig {
+    /// The names of the services. `*` is any text. A program without a service has the name of its
+    /// file. Empty: no calls are noted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<String>,
+    /// Bytes of the newest calls of each process.
+    pub ring: Size,
+}
+
 /// `[[function]]`: a function whose calls cause a bundle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -220,6 +234,7 @@ impl Default for Config {
             crash: CrashConfig::default(),
             limit: LimitConfig::default(),
             trace: TraceConfig::default(),
+            heap: HeapConfig::default(),
             hub: HubConfig::default(),
             function: Vec::new(),
         }
@@ -264,6 +279,15 @@ impl Default for TraceConfig {
             cyc_threshold: None,
             compress_returns: true,
             sideband: Size(16 << 20),
+        }
+    }
+}
+
+impl Default for HeapConfig {
+    fn default() -> Self {
+        Self {
+            services: Vec::new(),
+            ring: Size(16 << 20),
         }
     }
 }
@@ -329,6 +353,7 @@ impl Config {
             return Err("crash.priority is a real-time priority: 0 to 99".to_owned());
         }
         self.hub.check()?;
+        self.heap.check()?;
         let ring = self.trace.ring.0;
         if !ring.is_power_of_two() || !(8 << 10..=4 << 30).contains(&ring) {
             return Err("trace.ring must be a power of two, from 8K to 4G".to_owned());
@@ -353,6 +378,31 @@ impl Config {
     #[must_use]
     pub fn to_toml(&self) -> String {
         toml::to_string_pretty(self).unwrap_or_default()
+    }
+}
+
+impl HeapConfig {
+    /// Returns whether the calls of a service are noted. `name` is without `.service`.
+    #[must_use]
+    pub fn includes(&self, name: &str) -> bool {
+        self.services.iter().any(|pattern| matches_name(pattern, name))
+    }
+
+    /// Checks the rules that the types do not express.
+    fn check(&self) -> std::result::Result<(), String> {
+        const MAX_NAMES: usize = 64;
+        const MAX_NAME: usize = 255;
+        let is_name =
+            |name: &String| (1..=MAX_NAME).contains(&name.len()) && !name.chars().any(char::is_control);
+        if self.services.len() > MAX_NAMES || !self.services.iter().all(is_name) {
+            return Err(format!(
+                "heap.services must have at most {MAX_NAMES} names of 1 to {MAX_NAME} printable characters"
+            ));
+        }
+        match (64 << 10..=256 << 20).contains(&self.ring.0) {
+            true => Ok(()),
+            false => Err("heap.ring must be from 64K to 256M".to_owned()),
+        }
     }
 }
 
@@ -405,6 +455,21 @@ mod tests {
     fn empty_file_has_defaults_and_output_parses_back() {
         assert_eq!(parse("").unwrap(), Config::default());
         assert_eq!(parse(&Config::default().to_toml()).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn heap_services_are_checked_and_matched() {
+        let heap = parse("[heap]\nservices = [\"web-*\"]\nring = \"1M\"\n")
+            .unwrap()
+            .heap;
+        assert!(heap.includes("web-one") && !heap.includes("ledger") && heap.ring == Size(1 << 20));
+        assert!(!HeapConfig::default().includes("web-one"), "it is off by default");
+        for (text, expected) in [
+            ("[heap]\nservices = [\"\"]\n", "heap.services must have"),
+            ("[heap]\nring = \"1G\"\n", "heap.ring must be from 64K to 256M"),
+        ] {
+            assert!(parse(text).unwrap_err().contains(expected), "{text}");
+        }
     }
 
     #[test]

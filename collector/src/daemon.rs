@@ -19,6 +19,7 @@ use crate::config::{Config, HoldMethod};
 use crate::crash::{DiskBudget, HeldProcesses, PendingCrashes, Saver};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
+use crate::heap::HeapHistory;
 use crate::history::History;
 use crate::limit::Limiter;
 use crate::metrics::Metrics;
@@ -104,6 +105,7 @@ impl Daemon {
         let probe = attach(&config)?;
         let history = History::start(&config)?;
         let functions = functions::attach(&config.function);
+        let heap = start_heap(&config);
         let listener = Arc::new(Listener::bind(&runtime.crash_socket())?);
         let recorders = Arc::new(Listener::bind_for_all(&runtime.recorder_socket())?);
         let control = control::bind(&runtime.control_socket())?;
@@ -116,7 +118,7 @@ impl Daemon {
             _ => None,
         };
         let (guard, saved) = install_handler(&sysctl, &runtime, &config).unzip();
-        privilege::drop_unneeded(config.user.as_deref(), &config.spool)?;
+        privilege::drop_unneeded(config.user.as_deref(), &config.spool, heap.is_some())?;
         let shared = Arc::new(DaemonState {
             saver: Saver {
                 spool,
@@ -129,6 +131,7 @@ impl Daemon {
                 workers: Workers::default(),
                 disk_budget: DiskBudget::default(),
                 history,
+                heap,
                 config: RwLock::new(Arc::new(config)),
             },
             started: Instant::now(),
@@ -148,6 +151,9 @@ impl Daemon {
         }
         if shared.saver.history.is_some() {
             threads.read_history(&shared)?;
+        }
+        if shared.saver.heap.is_some() {
+            threads.read_heap(&shared)?;
         }
         if !functions.is_empty() {
             threads.read_functions(&shared, functions)?;
@@ -303,6 +309,14 @@ fn attach(config: &Config) -> Result<Option<Probe>> {
     }
 }
 
+/// Starts the heap history, if it is configured and possible.
+fn start_heap(config: &Config) -> Option<HeapHistory> {
+    HeapHistory::start(&config.heap)
+        .inspect_err(|error| tracing::error!("the heap of services is not recorded: {error}"))
+        .ok()
+        .flatten()
+}
+
 /// Installs the crash handler in `core_pattern`. Logs an error on failure. Returns the guard and
 /// the previous pattern.
 fn install_handler(sysctl: &Sysctl, runtime: &Runtime, config: &Config) -> Option<(Guard, SavedPattern)> {
@@ -344,6 +358,7 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("crash.chain", old.crash.chain != new.crash.chain),
         ("crash.priority", old.crash.priority != new.crash.priority),
         ("trace", old.trace != new.trace),
+        ("heap", old.heap != new.heap),
         ("function", old.function != new.function),
     ];
     fixed

@@ -44,16 +44,19 @@ pub const NEEDED: [(Capability, &str); 12] = [
 ];
 
 /// Keeps only the needed capabilities, for all threads that start from now on. Gives the spool to
-/// root if another user owns it, and lets the group of `reader` open bundles. Call this before
-/// starting threads.
+/// root if another user owns it, and lets the group of `reader` open bundles. With
+/// `attaches_uprobes`, keeps the capability for uprobes. Call this before starting threads.
 ///
 /// # Errors
 /// When the user does not exist, or the kernel refuses.
-pub fn drop_unneeded(reader: Option<&str>, spool: &Path) -> Result<()> {
+pub fn drop_unneeded(reader: Option<&str>, spool: &Path, attaches_uprobes: bool) -> Result<()> {
     let had = caps::read(None, CapSet::Permitted).map_err(refused)?;
+    // Recent kernels, such as Linux 6.18, permit uprobes only with this capability.
+    let for_uprobes = attaches_uprobes.then_some(Capability::CAP_SYS_ADMIN);
     let retained: CapsHashSet = NEEDED
         .iter()
         .map(|(needed, _)| *needed)
+        .chain(for_uprobes)
         .filter(|needed| had.contains(needed))
         .collect();
     let none = HashSet::new();

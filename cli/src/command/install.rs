@@ -84,7 +84,7 @@ fn plan(args: &Install) -> Result<(Vec<File>, Option<DropIn>), Failure> {
         compare(units.join(unit::NAME), text)?,
     ];
     let drop_in = match &args.service {
-        Some(name) => Some(unit::drop_in(&root, &binary, name)?),
+        Some(name) => Some(unit::drop_in(&root, &binary, name, &config.heap)?),
         None => None,
     };
     if let Some(made) = &drop_in {

@@ -10,6 +10,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::hardware::Frozen;
+use crate::heap::HeapHistory;
 use crate::history::History;
 use crate::limit::Limiter;
 use crate::metrics::Metrics;
@@ -50,6 +51,8 @@ pub struct Saver {
     pub probe: Option<String>,
     /// The traces of all processors.
     pub history: Option<History>,
+    /// The heap history of services.
+    pub heap: Option<HeapHistory>,
     /// Whether cores are passed on to the previous handler.
     pub chain: bool,
     /// The worker processes.
@@ -257,10 +260,12 @@ impl Saver {
     ) -> Result<SaveOutcome> {
         self.metrics.bundles_dropped.add(self.spool.make_room()?);
         let config = self.config();
+        let mut perf_offset = None;
         if let Some(history) = &self.history {
             match request.frozen {
                 Some(frozen) => {
                     let (recorded, bytes) = history.record(frozen, request.history_of);
+                    perf_offset = Some(recorded.perf_offset());
                     let failed = Error::system("describe the history");
                     let mut head =
                         serde_json::to_vec(&recorded).map_err(|error| failed(std::io::Error::from(error)))?;
@@ -276,6 +281,7 @@ impl Saver {
                 None => {}
             }
         }
+        self.add_heap_records(&mut request, perf_offset)?;
         // A process that ended may have left its number to another one.
         if !matches!(request.work, Work::Unheld) {
             request.description.service = service::of_process(request.pid.0 as RawTid);
@@ -316,6 +322,25 @@ impl Saver {
         written.discard();
         self.metrics.bundles_dropped.add(self.spool.make_room()?);
         Ok(SaveOutcome::Bundle(reserved.id))
+    }
+}
+
+impl Saver {
+    /// Gives the worker the heap records of the process, if its calls are noted.
+    fn add_heap_records(&self, request: &mut SaveRequest<'_>, perf_offset: Option<i64>) -> Result<()> {
+        let Some(heap) = self.heap.as_ref().filter(|_| request.work_needs_history()) else {
+            return Ok(());
+        };
+        let zero = request.description.crashed_at.unwrap_or_else(clock::monotonic);
+        match heap.record(request.pid, zero, perf_offset) {
+            Ok(Some(bytes)) => {
+                let file = Sealed::of(&[&bytes]).map_err(Error::system("copy the heap records"))?;
+                request.inputs.push((TaskInput::Heap, file.into()));
+            }
+            Ok(None) => {}
+            Err(missing) => request.description.missing.push(missing.to_owned()),
+        }
+        Ok(())
     }
 }
 

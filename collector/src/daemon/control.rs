@@ -4,6 +4,7 @@ use super::state::DaemonState;
 use crate::control::{self, ControlRequest, ControlResponse};
 use crate::crash::SaveOutcome;
 use crate::error::{Error, Result};
+use crate::heap::HeapHistory;
 use crate::history::History;
 use backtrail_pt::Pid;
 use hyper::StatusCode;
@@ -118,6 +119,7 @@ fn metrics(shared: &DaemonState) -> String {
         ),
     ];
     gauges.extend(saver.history.iter().flat_map(History::gauges));
+    gauges.extend(saver.heap.iter().flat_map(HeapHistory::gauges));
     saver.metrics.to_text(&gauges)
 }
 

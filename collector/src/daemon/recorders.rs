@@ -124,7 +124,12 @@ fn take(shared: &DaemonState, deposits: &DepositQueue, connection: Connection, p
         Request::Claim { pid } => {
             let connection = Arc::new(connection);
             match shared.claimed.claim(pid, peer, Arc::clone(&connection)) {
-                Ok(()) => connection.send(&Reply::default(), None),
+                Ok(()) => {
+                    if let Some(heap) = &shared.saver.heap {
+                        heap.release(Pid(pid));
+                    }
+                    connection.send(&Reply::default(), None)
+                }
                 Err(why) => refuse(&connection, why),
             }
         }

@@ -130,6 +130,17 @@ impl Threads {
         })
     }
 
+    pub(super) fn read_heap(&mut self, shared: &Arc<DaemonState>) -> Result<()> {
+        let (stop, alive) = io::pipe().map_err(Error::system("make a pipe"))?;
+        self.alive.push(alive);
+        let shared = Arc::clone(shared);
+        self.spawn("heap", move || {
+            if let Some(heap) = &shared.saver.heap {
+                heap.run(&stop);
+            }
+        })
+    }
+
     pub(super) fn read_functions(
         &mut self,
         shared: &Arc<DaemonState>,

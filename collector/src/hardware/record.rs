@@ -3,6 +3,7 @@
 //! The daemon has privileges and opens no file of a traced process. The worker opens and parses
 //! such files without privileges.
 
+use super::clock;
 use super::written::{CpuCost, TracedMachine};
 use backtrail_bundle::manifest::AddressFilter;
 use backtrail_bundle::module_file;
@@ -23,6 +24,16 @@ pub struct RecordedHistory {
     pub(super) costs: Vec<RecordedCost>,
     pub(super) notes: Vec<String>,
     pub(super) machine: RecordedMachine,
+}
+
+impl RecordedHistory {
+    /// Returns the time of perf's clock minus that of `CLOCK_MONOTONIC`, now.
+    #[must_use]
+    pub fn perf_offset(&self) -> i64 {
+        let now = clock::monotonic();
+        let perf = clock::perf_of_monotonic(&self.machine.machine().tsc, now);
+        perf.0.wrapping_sub(now).cast_signed()
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 use super::words::{argument, listed, program};
 use crate::config::{Config, TraceSource};
 use crate::error::Result;
+use crate::heap::MAX_PROCESSES;
 use crate::privilege;
 use std::fmt::Write;
 use std::path::Path;
@@ -23,11 +24,11 @@ const AT_THE_START: [(&str, &str); 3] = [
     ),
 ];
 
-/// Needed for opening events where `kernel.perf_event_paranoid` is above 2. Only Debian's kernels
-/// have this level.
+/// Needed for opening events where `kernel.perf_event_paranoid` is above 2, which only Debian's
+/// kernels have. Recent kernels require it for uprobes.
 const FOR_EVENTS: (&str, &str) = (
     "CAP_SYS_ADMIN",
-    "open events where kernel.perf_event_paranoid is 3; dropped afterwards, so not for processors that come up later",
+    "open events where kernel.perf_event_paranoid is 3, and uprobes; kept with [heap], else dropped after the start",
 );
 
 /// The machine that the unit is for.
@@ -110,11 +111,18 @@ pub fn collector(
     if !made {
         write_to(&mut writable, format_args!(" {}", listed(&config.runtime)?));
     }
-    let (reasons, capabilities) = capabilities(machine.restricted && opens_events(config, machine.intel_pt));
+    let (reasons, capabilities) = capabilities(
+        attaches_uprobes(config) || machine.restricted && opens_events(config, machine.intel_pt),
+    );
     let copies = config.trace.ring.0.saturating_mul(processors as u64);
     let memory = MEMORY
         .saturating_add(config.trace.sideband.0)
         .saturating_add(copies.saturating_mul(2));
+    let heap = match config.heap.services.is_empty() {
+        true => 0,
+        false => config.heap.ring.0.saturating_mul(MAX_PROCESSES as u64),
+    };
+    let memory = memory.saturating_add(heap);
     let sends = config.hub.url.is_some();
     let memory = memory.saturating_add(if sends { SENDER } else { 0 });
     let network = if sends { TO_THE_HUB } else { LOCAL_ONLY };
@@ -147,8 +155,8 @@ TimeoutStopSec=30
 # SIGTERM goes only to the daemon: its guard runs until core_pattern is restored.
 KillMode=mixed
 {runtime}
-# Capabilities. After its start, the daemon drops all but the first twelve. Each worker drops all of
-# them after opening the files of its process.
+# Capabilities. After its start, the daemon drops all but the first twelve, and with [heap]
+# CAP_SYS_ADMIN. Each worker drops all of them after opening the files of its process.
 {reasons}CapabilityBoundingSet={capabilities}
 NoNewPrivileges=yes
 # Crashes are read at real-time priority, with locked memory: no RestrictRealtime=.
@@ -181,7 +189,7 @@ SystemCallErrorNumber=EPERM
 # Resource limits, so that the rest of the machine keeps working during a storm of crashes.
 # The kernel does not count threads with real-time priority here.
 CPUQuota=100%
-# {}M, the sideband, and twice the trace copies: {ring} for each of {processors} processors.
+# {}M, the sideband, heap records, and twice the trace copies: {ring} for each of {processors} processors.
 MemoryMax={memory}M
 
 [Install]
@@ -247,7 +255,12 @@ fn opens_events(config: &Config, intel_pt: bool) -> bool {
         TraceSource::Hardware => true,
         TraceSource::None => false,
     };
-    traces || !config.function.is_empty()
+    traces || attaches_uprobes(config)
+}
+
+/// Returns whether the daemon attaches uprobes.
+fn attaches_uprobes(config: &Config) -> bool {
+    !config.function.is_empty() || !config.heap.services.is_empty()
 }
 
 /// Returns a comment for each capability, and the list of all.
@@ -410,7 +423,11 @@ mod tests {
             restricted: false,
             ..traced
         };
-        assert!(!admin(&functions, mainline));
+        assert!(admin(&functions, mainline) && !admin(&config, mainline));
+        let heap: Config = toml::from_str("[heap]\nservices = [\"web\"]\n").unwrap();
+        assert!(admin(&heap, mainline));
+        let text = unit(&heap);
+        assert!(has(&text, "MemoryMax=1584M"), "{text}");
     }
 
     /// Checks the unit with `systemd-analyze` (package systemd), if it is installed.

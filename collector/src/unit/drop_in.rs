@@ -3,6 +3,7 @@
 
 use super::reader::Service;
 use super::words;
+use crate::config::HeapConfig;
 use crate::error::{Error, Result};
 use std::path::Path;
 
@@ -23,11 +24,11 @@ pub struct DropIn {
 }
 
 /// Returns the drop-in that runs a service under `binary record --daemon`. The service's files are
-/// under `root`.
+/// under `root`. The recorder records heap events if `heap` names the service.
 ///
 /// # Errors
 /// When the service does not exist, its files cannot be read, or it cannot run under the recorder.
-pub fn drop_in(root: &Path, binary: &Path, name: &str) -> Result<DropIn> {
+pub fn drop_in(root: &Path, binary: &Path, name: &str, heap: &HeapConfig) -> Result<DropIn> {
     let service = Service::find(root, name, &NAMES)?;
     let refuse = |why: &str| Error::Unable(format!("{} cannot run under the recorder: {why}", service.name));
     let file = match service.last_drop_in("ExecStart") {
@@ -38,11 +39,16 @@ pub fn drop_in(root: &Path, binary: &Path, name: &str) -> Result<DropIn> {
         Some(last) if last > NAMES[0] => NAMES[1],
         _ => NAMES[0],
     };
+    let template = service.name.trim_end_matches(".service").split('@').next();
+    let options = match template.is_some_and(|name| heap.includes(name)) {
+        true => "--daemon --heap",
+        false => "--daemon",
+    };
     if let Some(why) = obstacle(&service) {
         return Err(refuse(&why));
     }
     let command = match service.list("ExecStart").as_slice() {
-        [command] => wrapped(binary, command).map_err(|error| refuse(&error.to_string()))?,
+        [command] => wrapped(binary, command, options).map_err(|error| refuse(&error.to_string()))?,
         [] => return Err(refuse("it has no ExecStart=")),
         _ => return Err(refuse("it has several ExecStart=")),
     };
@@ -131,8 +137,8 @@ fn notes(service: &Service, kind: &str) -> Vec<String> {
     notes
 }
 
-/// Returns the command under the recorder, with its words unchanged.
-fn wrapped(binary: &Path, command: &str) -> Result<String> {
+/// Returns the command under the recorder with these options. Its words are unchanged.
+fn wrapped(binary: &Path, command: &str, options: &str) -> Result<String> {
     let unable = |why: &str| Error::Unable(format!("{why} in ExecStart={command}"));
     let bare = command.trim_start_matches(['-', '@', ':', '+', '!', '|']);
     let prefixes = command.strip_suffix(bare).unwrap_or_default();
@@ -165,7 +171,7 @@ fn wrapped(binary: &Path, command: &str) -> Result<String> {
     };
     let rest = bare.get(first.len()..).unwrap_or_default();
     Ok(format!(
-        "{prefixes}{} record --daemon -- {program}{rest}",
+        "{prefixes}{} record {options} -- {program}{rest}",
         words::program(binary)?
     ))
 }
@@ -176,13 +182,21 @@ mod tests {
     use std::fs;
 
     fn with(files: &[(&str, &str)]) -> Result<DropIn> {
+        with_name(files, "web")
+    }
+
+    fn with_name(files: &[(&str, &str)], name: &str) -> Result<DropIn> {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = root.path().join("etc/systemd/system").join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        drop_in(root.path(), Path::new("/usr/bin/backtrail"), "web")
+        let heap = HeapConfig {
+            services: vec!["ledger".to_owned(), "web-*".to_owned()],
+            ..HeapConfig::default()
+        };
+        drop_in(root.path(), Path::new("/usr/bin/backtrail"), name, &heap)
     }
 
     fn of(service: &str) -> Result<DropIn> {
@@ -214,6 +228,19 @@ mod tests {
         ] {
             assert_eq!(command(&format!("ExecStart={given}\n")), expected);
         }
+    }
+
+    #[test]
+    fn services_with_heap_history_record_heap_events() {
+        let service = [("web-one.service", "[Service]\nExecStart=/bin/x\n")];
+        let made = with_name(&service, "web-one").unwrap();
+        assert!(
+            made.text
+                .contains("/usr/bin/backtrail record --daemon --heap -- /bin/x\n"),
+            "{}",
+            made.text
+        );
+        assert!(!of("ExecStart=/bin/x\n").unwrap().text.contains("--heap"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::config::Config;
 
 /// The descriptions of the keys, as `table.key`.
-const KEYS: [(&str, &str); 34] = [
+const KEYS: [(&str, &str); 36] = [
     ("spool", "The directory of crash bundles."),
     (
         "spool_limit",
@@ -65,6 +65,10 @@ const KEYS: [(&str, &str); 34] = [
         "Bytes of the history of mappings and context switches.",
     ),
     (
+        "heap.ring",
+        "Bytes of the newest allocator calls of each process.",
+    ),
+    (
         "hub.send",
         "What is sent: bundles (reports, and bundles if the hub asks), stacks (reports), none.",
     ),
@@ -73,6 +77,10 @@ const KEYS: [(&str, &str); 34] = [
         "Whether HTTP to other machines is allowed. It shows the token and the crashes.",
     ),
     // Keys without a default.
+    (
+        "heap.services",
+        "Services whose allocator calls are noted; * is any text. Each call costs microseconds.",
+    ),
     (
         "hub.url",
         "The hub that gets crashes and heartbeats. Without it, nothing is sent.",
@@ -114,7 +122,7 @@ const KEYS: [(&str, &str); 34] = [
 ];
 
 /// Keys without a default: the key before which each is listed, and an example.
-const OPTIONAL: [(&str, &str, &str); 10] = [
+const OPTIONAL: [(&str, &str, &str); 11] = [
     ("log", "user", "user = \"backtrail\""),
     (
         "trace.compress_returns",
@@ -127,6 +135,7 @@ const OPTIONAL: [(&str, &str, &str); 10] = [
         "filters = [\"0x1000/0x200@/usr/bin/server\"]",
     ),
     ("trace.compress_returns", "trace.psb_period", "psb_period = 3"),
+    ("heap.ring", "heap.services", "services = [\"web\"]"),
     ("hub.send", "hub.url", "url = \"https://hub.example.com\""),
     (
         "hub.send",
@@ -221,6 +230,7 @@ mod tests {
         assert_eq!(config.trace.filters.len(), 1);
         assert_eq!(config.trace.psb_period, Some(3));
         assert_eq!(config.function.len(), 1);
+        assert_eq!(config.heap.services, ["web"]);
         assert_eq!(config.crash, Config::default().crash);
     }
 

@@ -84,6 +84,7 @@ fn work(daemon: &Connection, mut given: ReceivedTask, machine: HostMachine) -> R
         .take(TaskInput::History)
         .map(open::read_history)
         .transpose()?;
+    let heap = given.take(TaskInput::Heap);
     let work = given.task.work.clone();
     let stopped = match work {
         Work::Snapshot { pid: Some(pid) } => {
@@ -124,14 +125,20 @@ fn work(daemon: &Connection, mut given: ReceivedTask, machine: HostMachine) -> R
         deposit::take(&packed, &origin, given.task.allowance)?;
         return Ok(true);
     }
-    write(daemon, &mut given, &mut opened, history, stopped.zip(contents))
+    write(
+        daemon,
+        &mut given,
+        &mut opened,
+        (history, heap),
+        stopped.zip(contents),
+    )
 }
 
 fn write(
     daemon: &Connection,
     given: &mut ReceivedTask,
     opened: &mut OpenedFiles,
-    history: Option<(crate::hardware::RecordedHistory, Vec<u8>)>,
+    (history, heap): (Option<(crate::hardware::RecordedHistory, Vec<u8>)>, Option<File>),
     stopped: Option<(StoppedProcess, CoreContents)>,
 ) -> Result<bool> {
     let (head, rest) = (given.take(TaskInput::Head), given.take(TaskInput::Core));
@@ -170,6 +177,10 @@ fn write(
     }
     // The daemon releases the process at the deadline in any case.
     let _ = daemon.send(&Report::Read, None);
+    let heap = heap.map(read_whole).transpose();
+    if let Some(records) = heap.map_err(Error::system("read the heap records"))? {
+        draft.add_heap_records(records)?;
+    }
     draft.finish(images)
 }
 

@@ -31,6 +31,8 @@ pub enum TaskInput {
     Core,
     /// [`crate::hardware::RecordedHistory`] as JSON, a line feed, and its bytes, in a memory file.
     History,
+    /// The heap records of the process ([`backtrail_bundle::heap_records`]), in a memory file.
+    Heap,
     /// A packed bundle, for [`Work::Deposit`].
     Packed,
     /// The last input, without a descriptor.

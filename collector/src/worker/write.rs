@@ -12,6 +12,8 @@ use crate::error::{Error, Result};
 use crate::hardware::{FoundModule, RecordedHistory, RecordedMapping, WrittenHistory};
 use backtrail_bundle::context::PublishedContext;
 use backtrail_bundle::core::{Core, CoreContents, Memory};
+use backtrail_bundle::heap;
+use backtrail_bundle::heap_records::{self, HeapRecords};
 use backtrail_bundle::manifest::{
     self, Collected, Crash, Manifest, Meta, Module, Process, RawImage, Source, Thread,
 };
@@ -50,6 +52,8 @@ pub(super) struct BundleBuilder<'a> {
     collected: Collected,
     crash: Option<Crash>,
     context: Option<PublishedContext>,
+    /// The version of the heap records.
+    heap_events: Option<u64>,
     notes: Vec<String>,
     threads: Vec<Tid>,
     command_line: Vec<String>,
@@ -94,6 +98,7 @@ impl<'a> BundleBuilder<'a> {
             notes: description.notes.clone(),
             crash: None,
             context: None,
+            heap_events: None,
             threads: Vec::new(),
             command_line: Vec::new(),
             core: None,
@@ -281,6 +286,24 @@ impl<'a> BundleBuilder<'a> {
         self.collected.crash_to_held = crashed.map(|at| clock::monotonic().saturating_sub(at));
     }
 
+    /// Adds the heap records of the process.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub(super) fn add_heap_records(&mut self, bytes: Vec<u8>) -> Result<()> {
+        let bytes = SharedBytes::from(bytes);
+        HeapRecords::parse(&bytes)?;
+        if self.allowance.bytes < bytes.len() as u64 {
+            self.note_missing("the heap records are left out, because the spool is full".to_owned());
+            return Ok(());
+        }
+        self.allowance.bytes -= bytes.len() as u64;
+        self.writer
+            .add_bytes(&BundlePath::new(heap_records::FILE)?, &bytes)?;
+        self.heap_events = Some(heap::RECORDS);
+        Ok(())
+    }
+
     /// Adds a sentence about missing data.
     pub(super) fn note_missing(&mut self, what: String) {
         self.collected.missing.push(what);
@@ -336,6 +359,7 @@ impl<'a> BundleBuilder<'a> {
                 command_line: self.command_line,
                 crash: self.crash,
                 context: self.context,
+                heap_events: self.heap_events,
                 host: self.opened.machine.host.clone(),
                 kernel: self.opened.machine.kernel.clone(),
                 collected: Some(self.collected),
