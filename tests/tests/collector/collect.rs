@@ -2,6 +2,7 @@
 
 mod chain;
 mod faults;
+mod heap;
 mod held;
 mod limits;
 mod names;
