@@ -71,6 +71,14 @@ pub struct Caller {
     pub last: String,
 }
 
+impl Caller {
+    /// Returns whether another caller is the same line of the same function.
+    #[must_use]
+    pub fn is_same_line(&self, other: &Self) -> bool {
+        (&self.function, &self.file, self.line) == (&other.function, &other.file, other.line)
+    }
+}
+
 /// The function, file and line of a call.
 type CallerLine = (Option<String>, Option<String>, Option<u32>);
 

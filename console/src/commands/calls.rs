@@ -4,8 +4,9 @@ use super::error::misuse;
 use super::{Context, number};
 use crate::output::Output;
 use crate::views;
-use backtrail_debugger::calls::Calls;
+use backtrail_debugger::calls::{Caller, Calls};
 use backtrail_debugger::functions;
+use backtrail_debugger::session::Thread;
 use backtrail_debugger::{Error, Result};
 use backtrail_decoder::CallId;
 
@@ -59,11 +60,32 @@ pub(super) fn calls(context: &mut Context<'_>, arguments: &str) -> Result<Output
 
 pub(super) fn callers(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     let navigator = &*context.navigator;
-    let code = functions::code(navigator.process()?, arguments)?;
-    let calls = Calls::of_all(navigator.session(), navigator.thread()?, context.watch)?;
+    let (session, process) = (navigator.session(), navigator.process()?);
+    let code = functions::code(process, arguments)?;
+    let current = navigator.thread()?;
+    let is_other = |thread: &&Thread| {
+        let process_of = session.process(thread);
+        thread.tid != current.tid && process_of.is_some_and(|other| other.pid == process.pid)
+    };
+    let others = session.threads().iter().filter(is_other);
+    let mut callers: Vec<Caller> = Vec::new();
+    // Positions are those of the current thread, if it has such calls.
+    for thread in std::iter::once(current).chain(others) {
+        if thread.history.is_empty() {
+            continue;
+        }
+        let calls = Calls::of_all(session, thread, context.watch)?;
+        for caller in calls.callers(&code, context.watch)? {
+            match callers.iter_mut().find(|known| known.is_same_line(&caller)) {
+                Some(known) => known.count = known.count.saturating_add(caller.count),
+                None => callers.push(caller),
+            }
+        }
+    }
+    callers.sort_by_key(|caller| std::cmp::Reverse(caller.count));
     Ok(Output::Callers {
         function: arguments.to_owned(),
-        callers: calls.callers(&code, context.watch)?,
+        callers,
     })
 }
 

@@ -131,7 +131,7 @@ pub(super) fn render_rests(rests: u64, to: &mut Text) {
 
 pub(super) fn render_callers(function: &str, callers: &[Caller], to: &mut Text) {
     if callers.is_empty() {
-        to.line(format!("{function} was not called in this thread's history."));
+        to.line(format!("{function} was not called in the recorded history."));
     }
     for caller in callers {
         let name = caller

@@ -172,3 +172,35 @@ fn breakpoints_and_searches_keep_to_one_thread() {
         assert!(run.stdout.contains(sentence), "{}", run.stdout);
     }
 }
+
+#[test]
+fn counts_are_those_of_all_threads() {
+    let (bundle, _) = Bundle::recorded(find("threads").unwrap(), Variant::Pie, &["--full"]);
+    let questions = ["count collatz", "callers collatz", "search ^collatz$"];
+    let totals = |place: &str| {
+        let typed = [&[place][..], &questions].concat();
+        let answers = bundle.results(&typed);
+        let callers = answers[2]["callers"].as_array().unwrap().iter();
+        let called: u64 = callers.map(|caller| caller["count"].as_u64().unwrap()).sum();
+        let found = answers[3]["functions"][0][1].as_u64().unwrap();
+        (answers[1].clone(), called, found)
+    };
+    let (count, called, found) = totals("goto end");
+    let calls = count["calls"].as_u64().unwrap();
+    assert!(
+        calls > 0 && called == calls && found == calls,
+        "{called} {found} {count}"
+    );
+    let threads = count["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), 4, "{count}");
+    let sum: u64 = threads
+        .iter()
+        .map(|thread| thread["calls"].as_u64().unwrap())
+        .sum();
+    assert_eq!(sum, calls);
+    // They do not depend on the current thread.
+    for thread in threads {
+        let place = format!("goto t{}#-1", thread["thread"]);
+        assert_eq!(totals(&place), (count.clone(), called, found), "{place}");
+    }
+}

@@ -42,7 +42,7 @@ pub(super) static TELLING: &[Command] = &[
         aliases: &[],
         args: "FUNCTION",
         group: Group::Flow,
-        help: "Shows the lines that called FUNCTION, and how often.",
+        help: "Shows the lines that called FUNCTION in any thread, and how often.",
         completion: Completion::Location,
         repeats: false,
         run: calls::callers,
