@@ -4,9 +4,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Timeline, TimelineCall } from '../src/timeline/data';
 import { described } from '../src/timeline/describe';
-import { fitting, threadLabels } from '../src/timeline/labels';
+import { fitting, threadLabels, widestName } from '../src/timeline/labels';
 import { statesOf } from '../src/timeline/legend';
-import { LEVEL, STATES, firstChosen, hit, neighbor, tracks } from '../src/timeline/layout';
+import { LEVEL, NAME_SPACE, STATES, firstChosen, hit, namesWidth, neighbor, tracks } from '../src/timeline/layout';
 import { narrowest } from '../src/timeline/levels';
 import { SHORTEST, bounds, pan, pixel, show, stillAt, ticks, timeAt, formatTime, within, zoom } from '../src/timeline/window';
 
@@ -109,6 +109,9 @@ test('the item under the pointer is found', () => {
   assert.ok(thin?.kind === 'call' && thin.call.from === -400);
   assert.equal(kind(250, first.calls + LEVEL + 2), 'thread');
   assert.equal(kind(10, 10_000), undefined);
+  // The names are beside the window.
+  assert.equal(kind(-20, 3), 'thread');
+  assert.equal(kind(-20, first.calls + LEVEL + 2), 'thread');
   assert.ok(first.calls > STATES);
 });
 
@@ -166,4 +169,33 @@ test('the chart of the shortest window that has all is chosen', () => {
   assert.equal(narrowest(charts, -5, 40), charts[2]);
   assert.equal(narrowest(charts, -101, 0), charts[0]);
   assert.equal(narrowest([], 0, 1), undefined);
+});
+
+test('names of ten letters are whole in a narrow panel', () => {
+  const measure = (text: string) => 9 * [...text].length;
+  const threads = TIMELINE.threads.map((thread) => ({ ...thread, name: 'connection' }));
+  const widest = widestName(threads, measure);
+  // The marks of the current thread and of the crash are in front.
+  assert.equal(widest, measure('→ ✕ connection'));
+  for (const width of [400, 599, 600, 1200]) {
+    const room = namesWidth(width, widest) - NAME_SPACE;
+    for (const thread of threads) {
+      assert.ok(fitting(threadLabels(thread), room, measure).endsWith('connection'), `${width}`);
+    }
+  }
+  // The window keeps most of the canvas.
+  assert.equal(namesWidth(400, 9000), 160);
+  assert.equal(namesWidth(1000, 9000), 400);
+  assert.equal(namesWidth(300, 0), 84);
+  assert.equal(namesWidth(1000, 0), 130);
+});
+
+test('the tooltip of a call says which library has its code', () => {
+  const [thread] = tracks(TIMELINE);
+  assert.ok(thread !== undefined);
+  const main = thread.thread.calls[0];
+  assert.ok(main !== undefined);
+  const found = { kind: 'call', track: thread, call: main } as const;
+  assert.match(described(found, TIMELINE), /^main\n/);
+  assert.match(described(found, { ...TIMELINE, libraries: { main: 'libc.so.6' } }), /^main \(libc\.so\.6\)\n/);
 });

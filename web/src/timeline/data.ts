@@ -45,4 +45,6 @@ export interface Timeline {
   here?: { threadId: number; at: number };
   crash?: { threadId: number; at: number; signal: string };
   threads: TimelineThread[];
+  /** The libraries of functions that are not the user's own. */
+  libraries?: Record<string, string>;
 }

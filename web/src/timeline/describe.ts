@@ -21,8 +21,10 @@ export function described(found: Hit, timeline: Timeline): string {
     case 'call': {
       const { call } = found;
       const name = call.several ? `several calls, among them ${call.function}` : call.function;
+      const library = timeline.libraries?.[call.function];
+      const from = library === undefined ? '' : ` (${library})`;
       const named = call.call === undefined ? '' : `, ${call.call}`;
-      return `${name}\n${stretch(call, timeline)}\n${place}, level ${call.level}${named} ${call.position}`;
+      return `${name}${from}\n${stretch(call, timeline)}\n${place}, level ${call.level}${named} ${call.position}`;
     }
     case 'state': {
       const { span } = found;

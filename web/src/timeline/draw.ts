@@ -2,7 +2,7 @@
 
 import type { Timeline, TimelineCall } from './data';
 import { fitting, threadLabels } from './labels';
-import { type Chosen, LEVEL, RULER, STATES, type Track, namesWidth } from './layout';
+import { type Chosen, LEVEL, NAME_SPACE, RULER, STATES, type Track } from './layout';
 import { type Span, pixel, ticks, formatTime } from './window';
 import { type Paint, callColor, drawState } from './paint';
 
@@ -11,6 +11,8 @@ export interface Picture {
   timeline: Timeline;
   tracks: readonly Track[];
   span: Span;
+  /** The width of the threads' names. */
+  names: number;
   /** The scroll offset of the threads. */
   scroll: number;
   chosen: Chosen | undefined;
@@ -21,11 +23,10 @@ export interface Picture {
 
 /** Draws everything; sizes are in CSS pixels. */
 export function draw(context: CanvasRenderingContext2D, picture: Picture, with_: Paint): void {
-  const { width, height } = picture;
+  const { width, height, names } = picture;
   context.clearRect(0, 0, width, height);
   context.font = with_.font;
   context.textBaseline = 'middle';
-  const names = namesWidth(width);
   const inner = width - names;
   drawRuler(context, picture, inner, with_);
 
@@ -46,8 +47,7 @@ export function draw(context: CanvasRenderingContext2D, picture: Picture, with_:
   drawScrollBar(context, picture, with_);
 }
 
-function drawRuler(context: CanvasRenderingContext2D, { timeline, span, width, height }: Picture, inner: number, with_: Paint): void {
-  const names = namesWidth(width);
+function drawRuler(context: CanvasRenderingContext2D, { timeline, span, names, height }: Picture, inner: number, with_: Paint): void {
   const { at, step } = ticks(span, inner, 110);
   context.fillStyle = with_.dim;
   context.strokeStyle = with_.line;
@@ -98,7 +98,9 @@ function drawCall(context: CanvasRenderingContext2D, call: TimelineCall, track: 
   const x = Math.max(from, -2);
   const wide = Math.max(Math.min(to, inner + 2) - x, 1);
   const tall = LEVEL - 2;
-  context.fillStyle = callColor(call.function, with_);
+  // Code of libraries is gray.
+  const isOwn = picture.timeline.libraries?.[call.function] === undefined;
+  context.fillStyle = isOwn ? callColor(call.function, with_) : with_.dim;
   context.globalAlpha = call.several ? 0.25 : 0.45;
   context.fillRect(x, y, wide > 2 ? wide - 1 : wide, tall);
   context.globalAlpha = 1;
@@ -129,8 +131,7 @@ function widthIn(context: CanvasRenderingContext2D): (text: string) => number {
   return (text) => context.measureText(text).width;
 }
 
-function drawNames(context: CanvasRenderingContext2D, { tracks, scroll, width, height }: Picture, with_: Paint): void {
-  const names = namesWidth(width);
+function drawNames(context: CanvasRenderingContext2D, { tracks, scroll, names, height }: Picture, with_: Paint): void {
   context.save();
   context.beginPath();
   context.rect(0, RULER, names - 4, height - RULER);
@@ -138,14 +139,13 @@ function drawNames(context: CanvasRenderingContext2D, { tracks, scroll, width, h
   for (const { thread, top } of tracks) {
     const y = RULER + top - scroll + STATES / 2;
     context.fillStyle = thread.current ? with_.text : with_.dim;
-    context.fillText(fitting(threadLabels(thread), names - 12, widthIn(context)), 6, y);
+    context.fillText(fitting(threadLabels(thread), names - NAME_SPACE, widthIn(context)), 6, y);
   }
   context.restore();
 }
 
 /** Draws the marks of the position and the crash. */
-function drawMarks(context: CanvasRenderingContext2D, { timeline, tracks, span, width, height, scroll }: Picture, inner: number, with_: Paint): void {
-  const names = namesWidth(width);
+function drawMarks(context: CanvasRenderingContext2D, { timeline, tracks, span, names, height, scroll }: Picture, inner: number, with_: Paint): void {
   const line = (at: number, color: string, label: string, dash: number[], row: number) => {
     const x = Math.round(names + pixel(at, span, inner)) + 0.5;
     if (x < names || x > names + inner) {

@@ -9,6 +9,11 @@ export function fitting(texts: readonly string[], width: number, measure: (text:
   return fits ?? cut(shortest, width, measure);
 }
 
+/** Returns the width of the widest name of the threads. */
+export function widestName(threads: readonly TimelineThread[], measure: (text: string) => number): number {
+  return Math.max(0, ...threads.map((thread) => measure(threadLabels(thread).at(-1) ?? '')));
+}
+
 /** Cuts a text at its end, and marks the cut. */
 function cut(text: string, width: number, measure: (text: string) => number): string {
   const characters = [...text];

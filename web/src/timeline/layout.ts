@@ -11,9 +11,18 @@ export const RULER = 22;
 export const STATES = 14;
 export const LEVEL = 17;
 export const BETWEEN = 8;
-/** Returns the width of the threads' names in a canvas of a width. */
-export function namesWidth(width: number): number {
-  return width < 600 ? 84 : 130;
+/** The space beside a name, in pixels. */
+export const NAME_SPACE = 12;
+/** The largest part of the canvas that the threads' names take. */
+const MAX_NAMES = 0.4;
+
+/**
+ * Returns the width of the threads' names in a canvas of a width. The widest name fits, unless the
+ * names would take too much of the canvas.
+ */
+export function namesWidth(width: number, widest: number): number {
+  const usual = width < 600 ? 84 : 130;
+  return Math.max(usual, Math.min(Math.ceil(widest) + NAME_SPACE, Math.floor(width * MAX_NAMES)));
 }
 
 /** The layout of a thread. */
@@ -49,11 +58,17 @@ export type Hit =
   | { kind: 'state'; track: Track; span: TimelineSpan }
   | { kind: 'thread'; track: Track };
 
-/** Returns the item `x` pixels into the window and `y` pixels below the top of the first thread. */
+/**
+ * Returns the item `x` pixels into the window and `y` pixels below the top of the first
+ * thread. Left of the window are the threads' names.
+ */
 export function hit(all: readonly Track[], x: number, y: number, span: Span, width: number): Hit | undefined {
   const track = all.find((candidate) => y >= candidate.top && y < candidate.bottom + BETWEEN / 2);
   if (track === undefined) {
     return undefined;
+  }
+  if (x < 0) {
+    return { kind: 'thread', track };
   }
   if (y < track.top + STATES) {
     const at = timeAt(x, span, width);

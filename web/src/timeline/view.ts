@@ -17,6 +17,7 @@ import {
   neighbor,
   tracks,
 } from './layout';
+import { widestName } from './labels';
 import { legend, statesOf } from './legend';
 import type { FromPage, ToPage } from './messages';
 import { paint } from './paint';
@@ -68,7 +69,9 @@ export function mount(post: (message: FromPage) => void, options: TimelineOption
   /** The call to select after its part of the trace is loaded. */
   let wanted: { threadId: number; time: number } | undefined;
 
-  const names = () => namesWidth(stage.clientWidth);
+  /** The width of the widest name of the threads. */
+  let widest = 0;
+  const names = () => namesWidth(stage.clientWidth, widest);
   const inner = () => Math.max(stage.clientWidth - names(), 1);
   const limits = (of: Timeline) => bounds(of.begin, of.end);
 
@@ -104,7 +107,7 @@ export function mount(post: (message: FromPage) => void, options: TimelineOption
       if (timeline === undefined || span === undefined) {
         context.clearRect(0, 0, width, height);
       } else {
-        draw(context, { timeline, tracks: all, span, scroll, chosen, width, height }, colors);
+        draw(context, { timeline, tracks: all, span, names: names(), scroll, chosen, width, height }, colors);
       }
     });
   }
@@ -125,6 +128,8 @@ export function mount(post: (message: FromPage) => void, options: TimelineOption
     const before = timeline;
     timeline = next;
     all = tracks(next);
+    context.font = colors.font;
+    widest = widestName(next.threads, (text) => context.measureText(text).width);
     const sawAll = span === undefined || before === undefined || span.to - span.from >= (before.end - before.begin);
     if (span === undefined || sawAll) {
       // A window of the whole trace stays so when more of it is decoded.
@@ -201,7 +206,7 @@ export function mount(post: (message: FromPage) => void, options: TimelineOption
   function under(event: PointerEvent | WheelEvent): Hit | undefined {
     const x = event.offsetX - names();
     const y = event.offsetY - RULER;
-    return span === undefined || x < 0 || y < 0 ? undefined : hit(all, x, y + scroll, span, inner());
+    return span === undefined || y < 0 ? undefined : hit(all, x, y + scroll, span, inner());
   }
 
   canvas.addEventListener('pointerdown', (event) => {
