@@ -23,11 +23,7 @@ use backtrail_pt::Avma;
 /// # Errors
 /// When canceled.
 pub fn stop(navigator: &Navigator, stop: Stop, watch: &Watch<'_>) -> Result<StopView> {
-    let thread = navigator.thread()?;
-    let switched_to = (stop.from.tid() != stop.to.tid()).then(|| ThreadName {
-        thread: thread.tid.0,
-        name: thread.name.clone(),
-    });
+    let switched_to = switched_to(navigator, &stop)?;
     let switched_to = switched_to.filter(|_| matches!(stop.reason, StopReason::Breakpoint { .. }));
     Ok(StopView {
         switched_to,
@@ -40,6 +36,19 @@ pub fn stop(navigator: &Navigator, stop: Stop, watch: &Watch<'_>) -> Result<Stop
         place: place_of_frame(navigator, navigator.selected_frame(), watch)?,
         displays: Vec::new(),
     })
+}
+
+/// Returns the current thread, if a move to it came from another one.
+///
+/// # Errors
+///
+/// As with [`Navigator::thread`].
+pub fn switched_to(navigator: &Navigator, stop: &Stop) -> Result<Option<ThreadName>> {
+    let thread = navigator.thread()?;
+    Ok((stop.from.tid() != stop.to.tid()).then(|| ThreadName {
+        thread: thread.tid.0,
+        name: thread.name.clone(),
+    }))
 }
 
 /// The current position and what is there.

@@ -93,7 +93,7 @@ impl fmt::Display for UndecidedHits {
 
 /// The code and places of a location, in all processes.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct ResolvedLocation {
     /// The addresses at which it hits, by process.
     pub hits: BTreeMap<Pid, Hits>,
     /// The places: `main at main.c:3`.
@@ -121,7 +121,7 @@ pub struct Breakpoints {
 
 impl Breakpoints {
     /// Adds one and gives its number.
-    pub fn add(&mut self, location: String, found: Found, temporary: bool) -> u32 {
+    pub fn add(&mut self, location: String, found: ResolvedLocation, temporary: bool) -> u32 {
         self.last = self.last.saturating_add(1);
         self.all.push(Breakpoint {
             number: self.last,

@@ -2,8 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::functions::{FunctionCode, FunctionEntries};
-use crate::inlined;
+use crate::inlined::{self, Execution, InlinedCode};
 use crate::latency::{CallTimer, Unit};
+use crate::own_code::CodeOrigin;
 use crate::session::{Session, Thread};
 use crate::source;
 use crate::time::{Duration, Time};
@@ -19,12 +20,18 @@ const OFTEN: usize = 4096;
 /// A call, for display.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CallView {
-    /// `c12`, for `goto c12`.
-    pub call: String,
+    /// `c12`, for `goto c12`. An execution of an inlined function has no name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<String>,
     /// The depth below the first shown call.
     pub depth: usize,
     /// The function; its address when it has no name.
     pub function: String,
+    /// Whether it is an execution of an inlined function.
+    pub inlined: bool,
+    /// The library that its code belongs to; absent for the user's own code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub library: Option<String>,
     /// The source line at which the function begins.
     pub file: Option<String>,
     /// The line there.
@@ -45,6 +52,17 @@ pub struct CallView {
     pub current: bool,
 }
 
+impl CallView {
+    /// Returns the name of the call, if it has one, and its position.
+    #[must_use]
+    pub fn name_and_position(&self) -> String {
+        match &self.call {
+            Some(name) => format!("{name} {}", self.position),
+            None => self.position.clone(),
+        }
+    }
+}
+
 /// A call tree, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CallTree {
@@ -52,6 +70,14 @@ pub struct CallTree {
     pub calls: Vec<CallView>,
     /// Whether there are more calls than requested.
     pub more: bool,
+}
+
+/// An entry of a call tree.
+enum TreeEntry {
+    /// A call.
+    Call(CallId),
+    /// An execution of an inlined function.
+    Inlined(Execution),
 }
 
 /// The number of calls of a function by another.
@@ -122,53 +148,156 @@ impl<'a> Calls<'a> {
         self.forest
     }
 
-    /// The calls around and below `top` (all roots when `None`), to `depth` levels, at most
-    /// `limit`.
+    /// Returns the calls below `top`, and the executions of inlined functions in them. Without
+    /// `top`, all roots are tops. The tree has at most `depth` levels, and at most `limit` entries.
     ///
     /// # Errors
-    /// When one of them began in what is not decoded yet.
-    pub fn tree(&self, top: Option<CallId>, depth: usize, limit: usize, here: u64) -> Result<CallTree> {
+    ///
+    /// If one of them began in history that is not decoded yet; when canceled.
+    pub fn tree(
+        &self,
+        top: Option<CallId>,
+        (depth, limit): (usize, usize),
+        here: u64,
+        watch: &Watch<'_>,
+    ) -> Result<CallTree> {
         let tops: Vec<CallId> = match top {
             Some(top) => vec![top],
             None => self.forest.roots().collect(),
         };
+        let inlined = match self.session.process(self.thread) {
+            Some(_) => Some(InlinedCode::new(self.session, self.thread, watch)?),
+            None => None,
+        };
+        let around: Vec<CallId> = match self.forest.call_at(here) {
+            Some(call) => self.forest.ancestors(call).collect(),
+            None => Vec::new(),
+        };
+        let is_around = |entry: &TreeEntry| match entry {
+            TreeEntry::Call(call) => around.contains(call),
+            TreeEntry::Inlined(execution) => {
+                around.contains(&execution.call) && (execution.first..execution.end).contains(&here)
+            }
+        };
         let mut calls = Vec::new();
-        let mut shown = Vec::new();
-        let mut pending: Vec<(CallId, usize)> = tops.into_iter().rev().map(|call| (call, 0)).collect();
+        let mut innermost = None;
+        let tops = tops.into_iter().rev();
+        let mut pending: Vec<(TreeEntry, usize)> = tops.map(|call| (TreeEntry::Call(call), 0)).collect();
         let mut more = false;
-        while let Some((call, level)) = pending.pop() {
+        while let Some((entry, level)) = pending.pop() {
             if calls.len() >= limit {
                 more = true;
                 break;
             }
-            calls.push(self.view(call, level)?);
-            shown.push(call);
-            if level + 1 < depth {
-                let at = pending.len();
-                // One more than fits shows that there are more.
-                pending.extend(
-                    self.forest
-                        .children(call)
-                        .take(limit + 1)
-                        .map(|child| (child, level + 1)),
-                );
-                if let Some(children) = pending.get_mut(at..) {
-                    children.reverse();
+            if is_around(&entry) {
+                innermost = Some(calls.len());
+            }
+            match entry {
+                TreeEntry::Call(call) => {
+                    calls.push(self.view(call, level)?);
+                    if level + 1 < depth {
+                        // One more than fits shows that there are more.
+                        let below = self.entries_below(call, inlined.as_ref(), limit + 1)?;
+                        let below = below.into_iter().map(|(entry, below)| (entry, level + 1 + below));
+                        let shown: Vec<_> = below.filter(|(_, level)| *level < depth).collect();
+                        pending.extend(shown.into_iter().rev());
+                    }
+                }
+                TreeEntry::Inlined(execution) => {
+                    calls.push(self.view_of_inlined(&execution, inlined.as_ref(), level));
                 }
             }
         }
-        let around = self
-            .forest
-            .call_at(here)
-            .map(|call| self.forest.ancestors(call).collect::<Vec<_>>());
-        let innermost = around
-            .unwrap_or_default()
-            .into_iter()
-            .find_map(|call| shown.iter().position(|&at| at == call));
         if let Some(view) = innermost.and_then(|at| calls.get_mut(at)) {
             view.current = true;
         }
         Ok(CallTree { calls, more })
+    }
+
+    /// Returns the first calls that a call made, and the first executions of inlined functions in
+    /// it. Each has the number of the executions around it.
+    fn entries_below(
+        &self,
+        call: CallId,
+        inlined: Option<&InlinedCode<'_>>,
+        limit: usize,
+    ) -> Result<Vec<(TreeEntry, usize)>> {
+        let history = &self.thread.history;
+        let mut entries = Vec::new();
+        for child in self.forest.children(call).take(limit) {
+            let bounds = self.forest.call(child);
+            let site = match bounds.entered {
+                Entered::Call { site } | Entered::TailCall { site } => history.pc(site),
+                _ => None,
+            };
+            entries.push((bounds.first, bounds.end, site, TreeEntry::Call(child)));
+        }
+        if let Some(inlined) = inlined {
+            for execution in inlined.executions_in(call, limit)? {
+                let (first, end) = (execution.first, execution.end);
+                entries.push((first, end, history.pc(first), TreeEntry::Inlined(execution)));
+            }
+        }
+        entries.sort_by_key(|(first, end, ..)| (*first, std::cmp::Reverse(*end)));
+        let mut open: Vec<Execution> = Vec::new();
+        let mut below = Vec::with_capacity(entries.len());
+        for (first, _, pc, entry) in entries {
+            let is_outside = |execution: &Execution| {
+                let copy = inlined.and_then(|inlined| inlined.copy_of(execution));
+                let in_copy = |pc| copy.is_none_or(|copy| copy.copy.code.contains(pc));
+                execution.end <= first || pc.is_some_and(|pc| !in_copy(pc))
+            };
+            while open.last().is_some_and(is_outside) {
+                open.pop();
+            }
+            let level = open.len();
+            if let TreeEntry::Inlined(execution) = &entry {
+                open.push(execution.clone());
+            }
+            below.push((entry, level));
+        }
+        Ok(below)
+    }
+
+    /// Returns the view of an execution of an inlined function.
+    fn view_of_inlined(
+        &self,
+        execution: &Execution,
+        inlined: Option<&InlinedCode<'_>>,
+        depth: usize,
+    ) -> CallView {
+        let copy = inlined.and_then(|inlined| inlined.copy_of(execution));
+        let declared = copy.and_then(|copy| copy.declared.clone());
+        let times = self.session.times();
+        let call_timer = CallTimer::new(self.thread, self.forest, Unit::Ticks, times);
+        let span = call_timer.span_within(execution.call, execution.first..execution.end);
+        let time = self.thread.history.time(execution.first);
+        let symbols = self.session.symbols_at(self.thread, execution.first);
+        let module = symbols.zip(copy);
+        let module = module.and_then(|(symbols, copy)| symbols.module_at(copy.copy.begin));
+        let origin = CodeOrigin {
+            function: Some(&execution.function),
+            file: declared.as_ref().map(|(file, _)| &**file),
+            module: module.map(|module| &*module.name),
+        };
+        let library = origin.library();
+        let may_be_rest = "may continue an earlier execution".to_owned();
+        CallView {
+            call: None,
+            depth,
+            function: execution.function.to_string(),
+            inlined: true,
+            library,
+            file: declared.as_ref().map(|(file, _)| file.to_string()),
+            line: declared.map(|(_, line)| line),
+            position: self.thread.position(execution.first).to_string(),
+            instructions: execution.end.saturating_sub(execution.first),
+            time: time.map(|begin| times.time(begin)),
+            duration: span.ok().map(|span| times.duration(span.into())),
+            entered: (!execution.is_certain).then_some(may_be_rest),
+            left: None,
+            current: false,
+        }
     }
 
     /// One call.
@@ -187,13 +316,22 @@ impl<'a> Calls<'a> {
         let row = symbols
             .and_then(|symbols| symbols.line_at(call.function))
             .filter(|row| row.line != 0);
+        let module = symbols.and_then(|symbols| symbols.module_at(call.function));
         let declared = function.as_ref().and_then(|function| function.declared.clone());
         let (file, line) = declared.or(row.map(|row| (row.file, row.line))).unzip();
         let times = self.session.times();
         let call_timer = CallTimer::new(self.thread, self.forest, Unit::Ticks, times);
+        let origin = CodeOrigin {
+            function: function.as_ref().map(|function| &*function.name),
+            file: file.as_deref(),
+            module: module.map(|module| &*module.name),
+        };
+        let library = origin.library();
         Ok(CallView {
-            call: name.to_string(),
+            call: Some(name.to_string()),
             depth,
+            inlined: false,
+            library,
             function: function.map_or_else(
                 || self.nameless(call.function, call.first),
                 |function| function.name.to_string(),

@@ -321,13 +321,8 @@ impl Lines for CodeMap {
 
 /// Returns whether a frame at an address is library code.
 fn is_library(frame: Option<&Frame<Avma>>, pc: Avma, epoch: &ModuleEpoch) -> bool {
-    let location = frame.and_then(|frame| frame.location.as_ref());
-    let origin = CodeOrigin {
-        function: frame.map(|frame| &*frame.function),
-        file: location.map(|location| &*location.file),
-        module: epoch.symbols.module_at(pc).map(|module| &*module.name),
-    };
-    origin.library().is_some()
+    let module = epoch.symbols.module_at(pc).map(|module| &*module.name);
+    CodeOrigin::of(frame, module).library().is_some()
 }
 
 /// Returns whether code always runs from the start of `range` to its end, in a version of the code.

@@ -62,7 +62,7 @@ fn access_of(code: &[u8], bits: u32, registers: &Registers, address: u64) -> Opt
     let mut factory = InstructionInfoFactory::new();
     let mut found = None;
     for used in factory.info(&instruction).used_memory() {
-        let start = used.virtual_address(0, |register, _, _| value(registers, register))?;
+        let start = used.virtual_address(0, |register, _, _| register_value(registers, register))?;
         let size = (used.memory_size().size() as u64).max(1);
         if address.wrapping_sub(start) >= size {
             continue;
@@ -82,7 +82,7 @@ fn access_of(code: &[u8], bits: u32, registers: &Registers, address: u64) -> Opt
 }
 
 /// Returns the value of a register, or the base of a segment. `None`: vector registers.
-fn value(registers: &Registers, register: Register) -> Option<u64> {
+pub(crate) fn register_value(registers: &Registers, register: Register) -> Option<u64> {
     let full = match register.full_register() {
         Register::RAX => registers.rax,
         Register::RBX => registers.rbx,

@@ -5,7 +5,7 @@ use crate::lines::CopyCode;
 use crate::session::Process;
 use backtrail_decoder::PcSet;
 use backtrail_pt::Avma;
-use backtrail_symbolizer::{Function, Symbolizer};
+use backtrail_symbolizer::{Declaration, Function, InlinedCopy, Symbolizer};
 use regex::Regex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,6 +37,24 @@ pub struct InlinedFunction {
     pub copy: CopyCode,
     /// The number of the period in which its module was mapped.
     pub epoch: usize,
+    /// The function's declaration in source code.
+    pub declared: Option<Declaration>,
+}
+
+impl InlinedFunction {
+    /// Returns a copy that the debug information of a period describes.
+    #[must_use]
+    pub fn new(copy: InlinedCopy<Avma>, epoch: usize) -> Self {
+        Self {
+            name: copy.name,
+            copy: CopyCode {
+                code: PcSet::from_ranges(copy.ranges),
+                begin: copy.begin,
+            },
+            epoch,
+            declared: copy.declared,
+        }
+    }
 }
 
 /// The code of functions: that which is called, and that which is inlined.
@@ -66,14 +84,9 @@ pub fn code(process: &Process, text: &str) -> Result<FunctionCode> {
             Some(_) => Vec::new(),
             None => epoch.symbols.inlined_copies_named(text),
         };
-        code.copies.extend(copies.into_iter().map(|copy| InlinedFunction {
-            name: copy.name,
-            copy: CopyCode {
-                code: PcSet::from_ranges(copy.ranges),
-                begin: copy.begin,
-            },
-            epoch: number,
-        }));
+        let copies = copies.into_iter();
+        code.copies
+            .extend(copies.map(|copy| InlinedFunction::new(copy, number)));
     }
     match code.entries.0.is_empty() && code.copies.is_empty() {
         true => Err(Error::NoSymbol {

@@ -2,11 +2,13 @@
 
 use crate::breakpoint::Scan;
 use crate::error::{Error, Result};
-use crate::functions::InlinedFunction;
-use crate::lines::{Entrance, LineStarts};
-use crate::session::{Session, Thread};
-use backtrail_decoder::{CallId, Watch};
+use crate::functions::{InlinedFunction, regex};
+use crate::lines::{Entrance, LineStarts, OwnInstructions};
+use crate::session::{Process, Session, Thread};
+use backtrail_decoder::{CallId, PcSet, Watch};
+use backtrail_pt::Avma;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// An execution of an inlined function.
@@ -14,6 +16,8 @@ use std::sync::Arc;
 pub struct Execution {
     /// The function.
     pub function: Arc<str>,
+    /// The index of the executed copy.
+    pub copy: usize,
     /// The call that executed it.
     pub call: CallId,
     /// Its first instruction.
@@ -39,58 +43,173 @@ pub fn executions(
         return Ok(Vec::new());
     }
     thread.needs_beginning()?;
-    let process = session.process(thread);
-    let process = process.ok_or_else(|| Error::Cannot("the trace describes no process".to_owned()))?;
-    let lines = LineStarts {
-        history: &thread.history,
-        is_partial: thread.is_partial(),
-        forest: session.forest(thread, watch)?,
-        lines: process.lines(),
-        statements: &thread.statements,
-        filter: None,
-        watch,
-    };
+    let search = ExecutionSearch::new(session, thread, watch)?;
     let mut found = Vec::new();
-    for function in copies {
-        let is_meant = |index| {
-            process.has_one_epoch() || process.epoch_at(thread.history.version(index)) == function.epoch
-        };
-        find(&lines, function, is_meant, &mut found)?;
+    for (number, function) in copies.iter().enumerate() {
+        search.find(number, function, &mut found)?;
     }
-    found.sort_by_key(|execution| (execution.first, std::cmp::Reverse(execution.end)));
+    found.sort_by_key(in_order);
     Ok(found)
 }
 
-/// Adds the executions of one copy.
-fn find(
-    lines: &LineStarts<'_>,
-    function: &InlinedFunction,
-    is_meant: impl Fn(u64) -> bool,
-    found: &mut Vec<Execution>,
-) -> Result<()> {
-    let copy = &function.copy;
-    let begin = found.len();
-    let mut scan = Scan::new(lines, &copy.code, 0);
-    while let Some(index) = scan.next(lines.history.len())? {
-        let entrance = copy.entrance(lines, index)?.filter(|_| is_meant(index));
-        let Some((entrance, call)) = entrance.zip(lines.forest.call_at(index)) else {
-            continue;
+/// Returns the key that sorts executions by time, outer ones before inner ones.
+fn in_order(execution: &Execution) -> (u64, std::cmp::Reverse<u64>) {
+    (execution.first, std::cmp::Reverse(execution.end))
+}
+
+/// Returns the inlined copies that a thread executed.
+///
+/// # Errors
+///
+/// Never, because the expression that matches all names is valid.
+pub fn executed_copies(process: &Process, thread: &Thread) -> Result<Vec<InlinedFunction>> {
+    let all = regex("")?;
+    let everything = PcSet::from_ranges([Avma(0)..Avma(u64::MAX)]);
+    let executed = thread.history.executed_in(&everything);
+    let was_executed = |range: &Range<Avma>| {
+        let at = executed.partition_point(|pc| *pc < range.start);
+        executed.get(at).is_some_and(|pc| *pc < range.end)
+    };
+    let mut copies = Vec::new();
+    for (number, epoch) in process.epochs().iter().enumerate() {
+        let found = epoch.symbols.inlined_copies_matching(&all).into_iter();
+        let found = found.filter(|copy| copy.ranges.iter().any(was_executed));
+        copies.extend(found.map(|copy| InlinedFunction::new(copy, number)));
+    }
+    Ok(copies)
+}
+
+/// The inlined copies that a thread executed, to ask for their executions in single calls.
+pub struct InlinedCode<'a> {
+    search: ExecutionSearch<'a>,
+    copies: Vec<InlinedFunction>,
+}
+
+impl<'a> InlinedCode<'a> {
+    /// Returns the inlined code of a thread.
+    ///
+    /// # Errors
+    ///
+    /// If the trace describes no process; when canceled.
+    pub fn new(session: &'a Session, thread: &'a Thread, watch: &'a Watch<'a>) -> Result<Self> {
+        let search = ExecutionSearch::new(session, thread, watch)?;
+        let copies = executed_copies(search.process, thread)?;
+        Ok(Self { search, copies })
+    }
+
+    /// Returns the copy of an execution.
+    #[must_use]
+    pub fn copy_of(&self, execution: &Execution) -> Option<&InlinedFunction> {
+        self.copies.get(execution.copy)
+    }
+
+    /// Returns the executions in a call, in order, and no more than `limit` of each copy.
+    ///
+    /// # Errors
+    ///
+    /// If the beginning of the call is not decoded yet; when canceled.
+    pub fn executions_in(&self, call: CallId, limit: usize) -> Result<Vec<Execution>> {
+        let code = self.search.lines.code_of(call);
+        let mut found = Vec::new();
+        for (number, function) in self.copies.iter().enumerate() {
+            if code.contains(function.copy.begin) {
+                self.search.find_in(number, function, call, limit, &mut found)?;
+            }
+        }
+        found.sort_by_key(in_order);
+        Ok(found)
+    }
+}
+
+/// A search for executions in a thread.
+struct ExecutionSearch<'a> {
+    process: &'a Process,
+    lines: LineStarts<'a>,
+}
+
+impl<'a> ExecutionSearch<'a> {
+    fn new(session: &'a Session, thread: &'a Thread, watch: &'a Watch<'a>) -> Result<Self> {
+        let process = session.process(thread);
+        let none = || Error::Cannot("the trace describes no process".to_owned());
+        let process = process.ok_or_else(none)?;
+        Ok(Self {
+            process,
+            lines: LineStarts {
+                history: &thread.history,
+                is_partial: thread.is_partial(),
+                forest: session.forest(thread, watch)?,
+                lines: process.lines(),
+                statements: &thread.statements,
+                filter: None,
+                watch,
+            },
+        })
+    }
+
+    /// Returns the execution that begins at instruction `index`, without its end; `None`: none
+    /// does.
+    fn begun_at(&self, number: usize, function: &InlinedFunction, index: u64) -> Result<Option<Execution>> {
+        let lines = &self.lines;
+        let is_meant = || {
+            self.process.has_one_epoch()
+                || self.process.epoch_at(lines.history.version(index)) == function.epoch
         };
-        found.push(Execution {
+        let entrance = function.copy.entrance(lines, index)?.filter(|_| is_meant());
+        let found = entrance.zip(lines.forest.call_at(index));
+        Ok(found.map(|(entrance, call)| Execution {
             function: Arc::clone(&function.name),
+            copy: number,
             call,
             first: index,
             end: index,
             is_certain: entrance == Entrance::Certain,
-        });
+        }))
     }
-    // An execution ends before the next one in the same call.
-    let mut next: HashMap<CallId, u64> = HashMap::new();
-    for execution in found.iter_mut().skip(begin).rev() {
-        let call = execution.call;
-        let limit = next.insert(call, execution.first);
-        let limit = limit.unwrap_or_else(|| lines.forest.call(call).end);
-        execution.end = copy.end(lines, call, execution.first, limit)?;
+
+    /// Adds the executions of one copy.
+    fn find(&self, number: usize, function: &InlinedFunction, found: &mut Vec<Execution>) -> Result<()> {
+        let (lines, copy) = (&self.lines, &function.copy);
+        let begin = found.len();
+        let mut scan = Scan::new(lines, &copy.code, 0);
+        while let Some(index) = scan.next(lines.history.len())? {
+            found.extend(self.begun_at(number, function, index)?);
+        }
+        // An execution ends before the next one in the same call.
+        let mut next: HashMap<CallId, u64> = HashMap::new();
+        for execution in found.iter_mut().skip(begin).rev() {
+            let call = execution.call;
+            let limit = next.insert(call, execution.first);
+            let limit = limit.unwrap_or_else(|| lines.forest.call(call).end);
+            execution.end = copy.end(lines, call, execution.first, limit)?;
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Adds the first `limit` executions of one copy in a call.
+    fn find_in(
+        &self,
+        number: usize,
+        function: &InlinedFunction,
+        call: CallId,
+        limit: usize,
+        found: &mut Vec<Execution>,
+    ) -> Result<()> {
+        let (lines, copy) = (&self.lines, &function.copy);
+        let bounds = lines.forest.call(call);
+        let begin = found.len();
+        let mut own = OwnInstructions::new(lines, call, bounds.first, |pc| copy.code.contains(pc));
+        // The beginning of one more is the limit of the last.
+        while found.len() - begin <= limit
+            && let Some(index) = own.next(bounds.end)?
+        {
+            found.extend(self.begun_at(number, function, index)?);
+        }
+        let mut end = bounds.end;
+        for execution in found.iter_mut().skip(begin).rev() {
+            execution.end = copy.end(lines, call, execution.first, end)?;
+            end = execution.first;
+        }
+        found.truncate(begin.saturating_add(limit));
+        Ok(())
+    }
 }

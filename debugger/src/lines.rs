@@ -161,7 +161,7 @@ impl<'a> LineStarts<'a> {
     ///
     /// These are the addresses of its function. For a function without a symbol, they are the
     /// addresses of its module that have lines and no symbol.
-    fn code_of(&self, call: CallId) -> PcSet {
+    pub(crate) fn code_of(&self, call: CallId) -> PcSet {
         let function = self.forest.call(call).function;
         let point = self.point_in(call, function);
         let parts = self.lines.function(point);

@@ -4,14 +4,17 @@ mod all_threads;
 mod at_crash;
 mod breakpoints;
 mod earlier;
+mod library;
 mod locate;
 mod panics;
 mod run;
+mod threads;
 mod visit;
 
 use crate::breakpoint::{Breakpoints, UndecidedHits};
 use crate::disassembly::Flavor;
 use crate::error::{Error, Result};
+use crate::own_code::CodeOrigin;
 use crate::session::{Process, Session, Thread};
 use crate::skip::SkipList;
 use crate::source::{BundledSources, SourceFinder};
@@ -28,6 +31,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+pub use threads::HistoryEdge;
 
 /// The columns of an answer where there is no terminal.
 const WIDTH: usize = 100;
@@ -350,7 +354,11 @@ impl Navigator {
     ///
     /// When canceled.
     pub fn known_stack(&self, limit: usize, watch: &Watch<'_>) -> Result<Stack> {
-        stack::stack(&self.session, self.thread()?, self.index(), limit, watch)
+        let mut stack = stack::stack(&self.session, self.thread()?, self.index(), limit, watch)?;
+        for frame in &mut stack.frames {
+            frame.library = self.library_of(&CodeOrigin::from(&*frame));
+        }
+        Ok(stack)
     }
 
     /// Moves anywhere.

@@ -5,6 +5,8 @@
 //! information is own code.
 
 use crate::source::short;
+use backtrail_pt::Avma;
+use backtrail_symbolizer::Frame;
 
 /// Folders of source files that belong to no user, and what is in them.
 const LIBRARY_SOURCES: [(&str, &str); 11] = [
@@ -79,7 +81,18 @@ pub struct CodeOrigin<'a> {
     pub module: Option<&'a str>,
 }
 
-impl CodeOrigin<'_> {
+impl<'a> CodeOrigin<'a> {
+    /// Returns the origin of a frame at an address in a module.
+    #[must_use]
+    pub fn of(frame: Option<&'a Frame<Avma>>, module: Option<&'a str>) -> Self {
+        let location = frame.and_then(|frame| frame.location.as_ref());
+        Self {
+            function: frame.map(|frame| &*frame.function),
+            file: location.map(|location| &*location.file),
+            module,
+        }
+    }
+
     /// Returns the library that the code belongs to; `None`: it is the user's own.
     ///
     /// ```

@@ -1,6 +1,7 @@
 //! The code that steps pass over: libraries, and what the user named with `skip`, as in GDB.
 
 use crate::error::{Error, Result};
+use crate::own_code::CodeOrigin;
 use crate::source::short;
 use backtrail_symbolizer::is_named;
 use regex::Regex;
@@ -129,6 +130,13 @@ impl SkipList {
         let entry = self.entries.iter_mut().find(|entry| entry.number == number);
         entry.ok_or_else(|| none(number))?.enabled = enabled;
         Ok(())
+    }
+
+    /// Returns whether a rule that has an effect names code.
+    #[must_use]
+    pub fn names(&self, code: &CodeOrigin<'_>) -> bool {
+        let function = code.function.unwrap_or("");
+        self.enabled().any(|rule| rule.matches(function, code.file))
     }
 
     /// Returns the rules that have an effect.

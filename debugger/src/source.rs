@@ -23,11 +23,14 @@ pub struct SourceLines {
     pub lines: Option<Vec<String>>,
     /// The line of the current position, if it is one of these.
     pub current: Option<u32>,
-    /// The execution count of each line in the history of the thread, if requested.
+    /// The execution count of each line in the recorded history, if requested.
     ///
     /// 0 means that the line has code that did not run, `None` that it has no code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executions: Option<Vec<Option<u64>>>,
+    /// The number of threads whose executions are counted.
+    #[serde(skip)]
+    pub counted_threads: usize,
     /// Whether the bundle has each line, if it has only some lines of the file. The others are
     /// empty in `lines`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,6 +53,7 @@ impl SourceLines {
             lines: lines.map(|lines| lines.into_iter().map(Option::unwrap_or_default).collect()),
             current,
             executions: None,
+            counted_threads: 0,
         }
     }
 

@@ -113,11 +113,10 @@ impl fmt::Display for Time {
         match (self.ns, self.uncertainty_ns) {
             (Some(ns), Some(uncertainty)) => {
                 let middle = ns.saturating_add((uncertainty / 2) as i64);
-                write!(f, "{}", nanos(middle))?;
-                if uncertainty > 1 {
-                    write!(f, " ±{}", nanos(uncertainty.div_ceil(2) as i64))?;
+                match uncertainty {
+                    0 | 1 => f.write_str(&nanos(middle)),
+                    _ => f.write_str(&interval(middle, uncertainty.div_ceil(2))),
                 }
-                Ok(())
             }
             (Some(ns), None) => write!(f, "{} or later", nanos(ns)),
             (None, _) => match self.uncertainty_ticks {
@@ -146,17 +145,40 @@ impl fmt::Display for Duration {
     }
 }
 
+/// Returns an interval by its middle and half of its length, with the unit once: `-12.3 ms ±1.2`.
+///
+/// Both numbers have the digits that the second one needs. It is rounded up, so that the text
+/// covers the interval.
+fn interval(middle: i64, half: u64) -> String {
+    let (divisor, unit) = unit_of(middle.unsigned_abs().max(half));
+    // Two digits of the half, and no more than three after the point.
+    let step = 10_u64.pow(half.max(1).ilog10().saturating_sub(1));
+    let step = step.clamp(divisor.div_ceil(1000), divisor);
+    let rounded = (middle.unsigned_abs() + step / 2) / step * step;
+    let half = (half + rounded.abs_diff(middle.unsigned_abs())).div_ceil(step) * step;
+    let decimals = (divisor / step).ilog10() as usize;
+    let shown = |ns: u64| format!("{:.decimals$}", ns as f64 / divisor as f64);
+    let sign = if middle < 0 && rounded > 0 { "-" } else { "" };
+    format!("{sign}{} {unit} ±{}", shown(rounded), shown(half))
+}
+
+/// Returns the nanoseconds of the unit for a number of nanoseconds, and its name.
+fn unit_of(size: u64) -> (u64, &'static str) {
+    match size {
+        0..1_000 => (1, "ns"),
+        1_000..1_000_000 => (1_000, "µs"),
+        1_000_000..1_000_000_000 => (1_000_000, "ms"),
+        _ => (1_000_000_000, "s"),
+    }
+}
+
 /// Returns nanoseconds in a suitable unit: `3.200 µs`.
 #[must_use]
 pub fn nanos(ns: i64) -> String {
-    let size = ns.unsigned_abs();
-    let (divisor, unit) = match size {
-        0..1_000 => return format!("{ns} ns"),
-        1_000..1_000_000 => (1e3, "µs"),
-        1_000_000..1_000_000_000 => (1e6, "ms"),
-        _ => (1e9, "s"),
-    };
-    format!("{:.3} {unit}", ns as f64 / divisor)
+    match unit_of(ns.unsigned_abs()) {
+        (1, unit) => format!("{ns} {unit}"),
+        (divisor, unit) => format!("{:.3} {unit}", ns as f64 / divisor as f64),
+    }
 }
 
 /// Reads a time as it is typed after `@`: a number with `ns`, `us`, `µs`, `ms` or `s`.
@@ -191,7 +213,7 @@ mod tests {
             uncertainty: 1000,
         });
         assert_eq!((time.ns, time.uncertainty_ns), (Some(-1_200_000), Some(2000)));
-        assert_eq!(time.to_string(), "-1.199 ms ±1.000 µs");
+        assert_eq!(time.to_string(), "-1.199 ms ±0.001");
         let last = base.time(TimeEstimate {
             tsc: Tsc(1_000_000),
             uncertainty: TimeEstimate::UNBOUNDED,
@@ -223,5 +245,49 @@ mod tests {
         assert_eq!(parse_nanos("-3 us"), Some(-3000));
         assert_eq!(parse_nanos("12"), Some(12));
         assert_eq!(parse_nanos("1 year"), None);
+    }
+
+    #[test]
+    fn interval_is_short_and_covers_its_bounds() {
+        for (from, uncertainty, expected) in [
+            (-24_000_000, 24_000_000, "-12 ms ±12"),
+            (-67_735_000, 2_934_000, "-66.3 ms ±1.5"),
+            (-9_530, 9_530, "-4.8 µs ±4.8"),
+            (-13_864, 668, "-13.53 µs ±0.34"),
+            (-5, 10, "0 ns ±5"),
+            (-2_500_000_000, 10, "-2.500 s ±0.001"),
+            (-300, 2_000_000, "1.0 ms ±1.1"),
+        ] {
+            let time = Time {
+                tsc: 0,
+                ticks: 0,
+                uncertainty_ticks: Some(0),
+                ns: Some(from),
+                uncertainty_ns: Some(uncertainty),
+            };
+            assert_eq!(time.to_string(), expected);
+        }
+        let mut random = 7_u64;
+        for _ in 0..10_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let middle = (random >> 20) as i64 % 10_i64.pow((random % 12) as u32 + 1);
+            let half = (random >> 30) % 10_u64.pow((random % 11) as u32 + 1) + 1;
+            for middle in [middle, -middle] {
+                let text = interval(middle, half);
+                let [shown, unit, bound] = text.split(' ').collect::<Vec<_>>()[..] else {
+                    panic!("{text}")
+                };
+                let digits = bound.bytes().filter(|byte| (b'1'..=b'9').contains(byte)).count();
+                assert!(digits <= 3, "{text}");
+                let shown = parse_nanos(&format!("{shown} {unit}")).unwrap();
+                let bound = parse_nanos(&format!("{} {unit}", bound.trim_start_matches('±'))).unwrap();
+                // Numbers of seconds are read with a few digits less.
+                let slack = 1 + middle.abs() / 1_000_000_000_000;
+                assert!(
+                    (shown - middle).abs() + half as i64 <= bound + slack,
+                    "{middle} {half}: {text}"
+                );
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::call_times::CallTimes;
 use crate::functions::FunctionKind;
-use crate::{EventKind, Function, FunctionId, Functions, Result, Timeline, Track, Unit};
+use crate::{EnteredCall, EventKind, Function, FunctionId, Functions, Result, Timeline, Track, Unit};
 use backtrail_debugger::latency::CallTimer;
 use backtrail_decoder::Watch;
 use backtrail_profile::{
@@ -157,7 +157,7 @@ impl<'t> Builder<'t> {
             match event.kind {
                 EventKind::Enter(_) if open.len() == MAX_DEPTH => {
                     deeper += 1;
-                    self.times.skip_deep(event.call.is_some());
+                    self.times.skip_deep(event.entered.is_some());
                 }
                 EventKind::Enter(function) => {
                     let frame = self.frame(function, functions)?;
@@ -165,10 +165,19 @@ impl<'t> Builder<'t> {
                     let stack = self.profile.stacks.push(caller, frame)?;
                     costs.entry(stack).or_default().calls += 1;
                     open.push(stack);
-                    if let Some(call) = event.call {
+                    if let Some(EnteredCall {
+                        call,
+                        range,
+                        is_inlined,
+                    }) = event.entered
+                    {
                         let position = track.thread.position(event.index);
-                        let bounds = track.forest().call(call);
-                        let length = (timer.span(call), bounds.end - bounds.first);
+                        let instructions = range.end.saturating_sub(range.start);
+                        let span = match is_inlined {
+                            true => timer.span_within(call, range),
+                            false => timer.span(call),
+                        };
+                        let length = (span, instructions);
                         self.times.add(stack, thread, position, length);
                     }
                 }
@@ -253,8 +262,10 @@ impl<'t> Builder<'t> {
             (FunctionKind::Unnamed, None) => {
                 return Ok(self.profile.frames.intern(Frame::Address(function.entry.0))?);
             }
-            (FunctionKind::Symbol, Some(code)) => Some(self.profile.frames.intern(code)?),
-            (FunctionKind::Symbol | FunctionKind::Pause, _) => None,
+            (FunctionKind::Symbol | FunctionKind::Inlined, Some(code)) => {
+                Some(self.profile.frames.intern(code)?)
+            }
+            (FunctionKind::Symbol | FunctionKind::Inlined | FunctionKind::Pause, _) => None,
         };
         let declared = function.declared.as_ref();
         let start_line = declared.map_or(0, |(_, line)| *line);
@@ -297,12 +308,12 @@ impl<'t> Builder<'t> {
         };
         let entry = function.entry.to_svma(mapped.bias);
         let offset = mapped.file.as_ref().and_then(|file| file.offset_of(entry));
-        Ok(match offset {
-            Some(offset) => Some(Frame::Code {
-                module: self.module(mapped)?,
-                offset,
-            }),
-            None => None,
-        })
+        let Some(offset) = offset else { return Ok(None) };
+        let module = self.module(mapped)?;
+        let code = Frame::Code { module, offset };
+        // An inlined function may begin where the function around it does, or another one.
+        let frame = self.profile.frames.intern(code)?;
+        let is_taken = self.profile.lines.contains_key(&frame);
+        Ok((function.kind != FunctionKind::Inlined || !is_taken).then_some(code))
     }
 }

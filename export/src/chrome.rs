@@ -4,7 +4,7 @@
 //! `ts` is in microseconds with three decimals. The viewer always shows time, so `otherData` states
 //! the actual unit.
 
-use crate::{Event, EventKind, Function, Functions, Result, Timeline, Track};
+use crate::{Event, EventKind, Function, FunctionKind, Functions, Result, Timeline, Track};
 use backtrail_decoder::Watch;
 use serde::Serialize;
 use std::io::Write;
@@ -32,8 +32,15 @@ struct TraceEvent<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Args {
-    Name { name: String },
-    Position { position: String },
+    Name {
+        name: String,
+    },
+    Position {
+        position: String,
+        /// Present for functions that the compiler inlined.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        inlined: bool,
+    },
 }
 
 fn micros<S: serde::Serializer>(at: &u64, serializer: S) -> std::result::Result<S::Ok, S::Error> {
@@ -105,7 +112,10 @@ fn line<'a>(track: &Track<'_>, function: Option<&'a Function>, event: &'a Event)
         name,
         cat,
         s,
-        args: (ph != "E").then(|| Args::Position { position: position() }),
+        args: (ph != "E").then(|| Args::Position {
+            position: position(),
+            inlined: function.is_some_and(|function| function.kind == FunctionKind::Inlined),
+        }),
     }
 }
 

@@ -68,6 +68,11 @@ impl Timeline<'_> {
                 }
             }
         }
+        let inlined = self
+            .tracks()
+            .iter()
+            .map(|track| self.executions_of(track).count() as u64);
+        estimate.calls += inlined.sum::<u64>();
         watch.end(Stage::Calls);
         let product = u128::from(estimate.calls) * u128::from(sampled_bytes);
         estimate.bytes = u64::try_from(product / u128::from(sampled.max(1_u64))).unwrap_or(u64::MAX);

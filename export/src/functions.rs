@@ -1,5 +1,6 @@
 //! The functions of the calls. Each one is looked up once.
 
+use backtrail_debugger::functions::InlinedFunction;
 use backtrail_debugger::session::Process;
 use backtrail_decoder::Version;
 use backtrail_pt::{Avma, Pid};
@@ -17,6 +18,8 @@ pub enum FunctionKind {
     Symbol,
     /// Code without a symbol. The name is its address.
     Unnamed,
+    /// A function that the compiler inlined into its caller.
+    Inlined,
     /// No function: a pause of the thread.
     Pause,
 }
@@ -46,6 +49,9 @@ pub struct Function {
 /// there in place of another.
 type FunctionKey = (Pid, Avma, Option<usize>);
 
+/// The key of an inlined function: its process, module and name.
+type InlinedKey = (Pid, Option<Arc<str>>, Arc<str>);
+
 /// All functions of the calls so far.
 #[derive(Debug, Default)]
 pub struct Functions {
@@ -53,6 +59,8 @@ pub struct Functions {
     /// Functions by requested address, and by entry.
     known: FxHashMap<FunctionKey, FunctionId>,
     stand_ins: FxHashMap<(Pid, &'static str), FunctionId>,
+    /// Inlined functions. All copies in a module are one function.
+    inlined: FxHashMap<InlinedKey, FunctionId>,
 }
 
 impl Functions {
@@ -88,6 +96,29 @@ impl Functions {
                 entry: Avma(0),
                 module: None,
                 version: Version::default(),
+            });
+        }
+        id
+    }
+
+    /// Returns an inlined function by one of its copies, in a version of the code.
+    pub fn inlined(&mut self, process: &Process, copy: &InlinedFunction, version: Version) -> FunctionId {
+        let entry = copy.copy.begin;
+        let module = process.symbols_at(version).module_at(entry);
+        let module = module.map(|module| module.name.clone());
+        let key = (process.pid, module.clone(), Arc::clone(&copy.name));
+        let next = FunctionId(self.list.len() as u32);
+        let id = *self.inlined.entry(key).or_insert(next);
+        if id == next {
+            self.list.push(Function {
+                kind: FunctionKind::Inlined,
+                name: Arc::clone(&copy.name),
+                linkage_name: Arc::clone(&copy.name),
+                declared: copy.declared.clone(),
+                pid: process.pid,
+                entry,
+                module,
+                version,
             });
         }
         id

@@ -31,4 +31,4 @@ pub use estimate::Estimate;
 pub use format::Format;
 pub use functions::{Function, FunctionId, FunctionKind, Functions};
 pub use scale::Unit;
-pub use timeline::{Clock, Event, EventKind, Options, Timeline, Track};
+pub use timeline::{Clock, EnteredCall, Event, EventKind, Options, Timeline, Track};

@@ -3,7 +3,7 @@
 //! Slices state their trace position as the annotation `position`, so that a user can go there in
 //! the debugger. Each name is sent once, and then referred to by its number (interning).
 
-use crate::{Event, EventKind, FunctionId, Functions, Result, Timeline, Track};
+use crate::{Event, EventKind, FunctionId, FunctionKind, Functions, Result, Timeline, Track};
 use backtrail_decoder::Watch;
 use backtrail_profile::format::perfetto::PacketWriter;
 use backtrail_profile::format::perfetto::schema::{
@@ -14,6 +14,8 @@ use std::io::Write;
 
 /// The number of the annotation `position`.
 const POSITION: u64 = 1;
+/// The number of the annotation `inlined`.
+const INLINED: u64 = 2;
 
 /// Writes a timeline.
 pub(crate) fn write(timeline: &Timeline<'_>, out: &mut dyn Write, watch: &Watch<'_>) -> Result<()> {
@@ -68,7 +70,10 @@ impl Writer<'_> {
             trusted_packet_sequence_id: Some(SEQUENCE),
             sequence_flags: first.then_some(sequence::INCREMENTAL_STATE_CLEARED),
             interned_data: first.then(|| InternedData {
-                debug_annotation_names: vec![InternedString::new(POSITION, "position")],
+                debug_annotation_names: vec![
+                    InternedString::new(POSITION, "position"),
+                    InternedString::new(INLINED, "inlined"),
+                ],
                 ..InternedData::default()
             }),
             track_descriptor: Some(TrackDescriptor {
@@ -96,6 +101,12 @@ impl Writer<'_> {
         let track_event = match &event.kind {
             EventKind::Enter(function) => {
                 interned_data = self.name(*function, functions);
+                let kind = functions.get(*function).map(|function| function.kind);
+                let mut annotations = position();
+                annotations.extend((kind == Some(FunctionKind::Inlined)).then(|| DebugAnnotation {
+                    name_iid: Some(INLINED),
+                    string_value: Some("yes".to_owned()),
+                }));
                 let declared = functions
                     .get(*function)
                     .is_some_and(|function| function.declared.is_some());
@@ -103,7 +114,7 @@ impl Writer<'_> {
                     kind: Some(slice::BEGIN),
                     name_iid: Some(number(*function)),
                     source_location_iid: declared.then_some(number(*function)),
-                    debug_annotations: position(),
+                    debug_annotations: annotations,
                     ..TrackEvent::default()
                 }
             }

@@ -3,9 +3,13 @@
 use crate::scale::Scale;
 use crate::{Error, FunctionId, Functions, Result, Unit};
 use backtrail_debugger::Session;
+use backtrail_debugger::functions::InlinedFunction;
+use backtrail_debugger::inlined::{self, Execution};
 use backtrail_debugger::session::{Process, Thread};
 use backtrail_debugger::signal;
-use backtrail_decoder::{CallId, Forest, Mark, MarkKind, Position, Stage, Version, Watch};
+use backtrail_decoder::{
+    Call, CallId, Entered, Forest, Mark, MarkKind, PcSet, Position, Stage, Version, Watch,
+};
 use backtrail_pt::{Tid, Tsc};
 use std::ops::Range;
 
@@ -53,6 +57,38 @@ pub struct Track<'a> {
     forest: &'a Forest,
     /// The exported instructions.
     range: Range<u64>,
+    inlined: InlinedCalls,
+}
+
+/// The executions of inlined functions in a thread.
+#[derive(Default)]
+struct InlinedCalls {
+    copies: Vec<InlinedFunction>,
+    /// In order, outer ones before inner ones.
+    executions: Vec<Execution>,
+    /// Whether there are too many to export them.
+    are_left_out: bool,
+}
+
+impl InlinedCalls {
+    fn of(session: &Session, process: &Process, thread: &Thread, watch: &Watch<'_>) -> Result<Self> {
+        let copies = inlined::executed_copies(process, thread)?;
+        let begun = copies.iter().map(|function| {
+            let begin = PcSet::from(function.copy.begin);
+            thread.history.count_at(0..thread.history.len(), &begin)
+        });
+        if begun.sum::<u64>() > MAX_INLINED {
+            return Ok(Self {
+                are_left_out: true,
+                ..Self::default()
+            });
+        }
+        Ok(Self {
+            executions: inlined::executions(session, thread, &copies, watch)?,
+            copies,
+            are_left_out: false,
+        })
+    }
 }
 
 impl<'a> Track<'a> {
@@ -80,9 +116,20 @@ pub struct Event {
     /// The instruction of the thread that follows the event.
     pub index: u64,
     /// The call that begins. `None`: none does.
-    pub call: Option<CallId>,
+    pub entered: Option<EnteredCall>,
     /// The kind of the event.
     pub kind: EventKind,
+}
+
+/// A call that begins, or an execution of an inlined function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnteredCall {
+    /// The call; of an inlined function, the call that executes it.
+    pub call: CallId,
+    /// The instructions from its beginning to its end.
+    pub range: Range<u64>,
+    /// Whether the function is inlined.
+    pub is_inlined: bool,
 }
 
 /// The kind of an event.
@@ -96,6 +143,10 @@ pub enum EventKind {
     /// An instant without duration: a gap, a PTWRITE value, or the crash.
     Instant(String),
 }
+
+/// The most executions of inlined functions that are exported of a thread. Each takes about 100
+/// bytes of memory.
+const MAX_INLINED: u64 = 4_000_000;
 
 /// The number of calls between two progress reports.
 const REPORT_EVERY: u32 = 1 << 14;
@@ -133,6 +184,7 @@ impl<'a> Timeline<'a> {
                 process,
                 forest: session.forest(thread, watch)?,
                 range: begin..end,
+                inlined: InlinedCalls::of(session, process, thread, watch)?,
             });
         }
         if tracks.is_empty() {
@@ -196,7 +248,15 @@ impl<'a> Timeline<'a> {
                 unit.name()
             ),
         };
+        let left_out = self.tracks.iter().filter(|track| track.inlined.are_left_out);
+        let left_out = left_out.map(|track| {
+            let tid = track.thread.tid;
+            format!(
+                "thread {tid} executed inlined functions more than {MAX_INLINED} times, so they are left out"
+            )
+        });
         std::iter::once(clock)
+            .chain(left_out)
             .chain(self.session.notes().iter().cloned())
             .collect()
     }
@@ -219,6 +279,7 @@ impl<'a> Timeline<'a> {
             sink,
             time: 0,
             open: Vec::new(),
+            depth: self.depth,
             marks: track
                 .thread
                 .history
@@ -228,12 +289,19 @@ impl<'a> Timeline<'a> {
         };
         emitter.next_mark = emitter.marks.next();
         let count = track.forest.len() as u64;
+        let mut executions = self.executions_of(track).peekable();
         for (number, id) in (0_u32..).zip(self.calls_of(track)) {
             if number.is_multiple_of(REPORT_EVERY) {
                 watch.report(Stage::Export, u64::from(id.number()), count)?;
             }
             let call = track.forest.call(id);
-            emitter.enter(id, call.first.max(track.range.start), call.end)?;
+            while let Some(execution) = executions.next_if(|execution| execution.first < call.first) {
+                emitter.enter_inlined(execution)?;
+            }
+            emitter.enter(id, &call)?;
+        }
+        for execution in executions {
+            emitter.enter_inlined(execution)?;
         }
         emitter.end(self.crash_at_end(track))?;
         Ok(watch.report(Stage::Export, count, count)?)
@@ -248,6 +316,16 @@ impl<'a> Timeline<'a> {
         begun.filter(|id| {
             forest.call(*id).end > track.range.start
                 && (self.depth == u32::MAX || forest.depth(*id) < self.depth)
+        })
+    }
+
+    /// Returns the exported executions of inlined functions, in order.
+    pub(crate) fn executions_of<'t>(&'t self, track: &'t Track<'a>) -> impl Iterator<Item = &'t Execution> {
+        let executions = track.inlined.executions.iter();
+        let begun = executions.take_while(|execution| execution.first < track.range.end);
+        begun.filter(|execution| {
+            let is_shown = || track.forest.depth(execution.call).saturating_add(1) < self.depth;
+            execution.end > track.range.start && (self.depth == u32::MAX || is_shown())
         })
     }
 
@@ -276,6 +354,14 @@ fn scale(session: &Session, tracks: &[Track<'_>], clock: Clock) -> Result<Scale>
     }
 }
 
+/// A call that has not ended, or an execution of an inlined function.
+struct OpenCall {
+    call: CallId,
+    /// The index of the inlined copy. `None`: it is a call.
+    copy: Option<usize>,
+    end: u64,
+}
+
 /// Emits the events of a track.
 struct EventEmitter<'t> {
     scale: &'t Scale,
@@ -284,31 +370,102 @@ struct EventEmitter<'t> {
     sink: &'t mut dyn FnMut(&Functions, Event) -> Result<()>,
     /// The time of the last event.
     time: u64,
-    /// The ends of the open calls, innermost last.
-    open: Vec<u64>,
+    /// The open calls, innermost last.
+    open: Vec<OpenCall>,
+    /// The most calls around a call are fewer than this.
+    depth: u32,
     marks: std::slice::Iter<'t, Mark>,
     next_mark: Option<&'t Mark>,
 }
 
 impl EventEmitter<'_> {
-    fn enter(&mut self, id: CallId, first: u64, end: u64) -> Result<()> {
+    fn enter(&mut self, id: CallId, call: &Call) -> Result<()> {
+        let first = call.first.max(self.track.range.start);
         self.advance(first)?;
-        let function = self.track.forest.call(id).function;
-        let process = self.track.process;
-        let version = match process.has_one_epoch() {
-            true => Version::default(),
-            false => self.track.thread.history.version(first),
-        };
-        let function = self.functions.of(process, function, version);
+        if let Entered::Call { site } | Entered::TailCall { site } = call.entered {
+            self.leave_inlined(call.parent, site, first)?;
+        }
+        let function = self
+            .functions
+            .of(self.track.process, call.function, self.version(first));
         let begins = self.scale.begins(&self.track.thread.history, first);
-        self.emit_call(begins, first, Some(id), EventKind::Enter(function))?;
-        self.open.push(end.min(self.track.range.end));
+        let entered = EnteredCall {
+            call: id,
+            range: call.first..call.end,
+            is_inlined: false,
+        };
+        self.emit_call(begins, first, Some(entered), EventKind::Enter(function))?;
+        self.open.push(OpenCall {
+            call: id,
+            copy: None,
+            end: call.end.min(self.track.range.end),
+        });
         Ok(())
+    }
+
+    /// Enters an inlined function, unless the depth of the export hides it.
+    fn enter_inlined(&mut self, execution: &Execution) -> Result<()> {
+        let track = self.track;
+        let first = execution.first.max(track.range.start);
+        self.advance(first)?;
+        self.leave_inlined(Some(execution.call), execution.first, first)?;
+        let around = self.open.iter().rev();
+        let inlined = around.take_while(|open| open.copy.is_some()).count();
+        let depth = u64::from(track.forest.depth(execution.call)) + inlined as u64 + 1;
+        let Some(around) = self.open.last() else {
+            return Ok(());
+        };
+        if around.call != execution.call || depth >= u64::from(self.depth) {
+            return Ok(());
+        }
+        let end = execution.end.min(around.end);
+        let Some(copy) = track.inlined.copies.get(execution.copy) else {
+            return Ok(());
+        };
+        let function = self.functions.inlined(track.process, copy, self.version(first));
+        let begins = self.scale.begins(&track.thread.history, first);
+        let entered = EnteredCall {
+            call: execution.call,
+            range: execution.first..execution.end,
+            is_inlined: true,
+        };
+        self.emit_call(begins, first, Some(entered), EventKind::Enter(function))?;
+        self.open.push(OpenCall {
+            call: execution.call,
+            copy: Some(execution.copy),
+            end,
+        });
+        Ok(())
+    }
+
+    /// Leaves the inlined functions of a call whose code does not contain instruction `site`. Code
+    /// of their caller, or of another inlined function, runs before their end.
+    fn leave_inlined(&mut self, call: Option<CallId>, site: u64, index: u64) -> Result<()> {
+        let Some(pc) = self.track.thread.history.pc(site) else {
+            return Ok(());
+        };
+        let copies = &self.track.inlined.copies;
+        let is_left = |open: &OpenCall| {
+            let copy = open.copy.and_then(|copy| copies.get(copy));
+            Some(open.call) == call && copy.is_some_and(|copy| !copy.copy.code.contains(pc))
+        };
+        while self.open.last().is_some_and(is_left) {
+            self.leave(index)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the version of the code at an instruction.
+    fn version(&self, index: u64) -> Version {
+        match self.track.process.has_one_epoch() {
+            true => Version::default(),
+            false => self.track.thread.history.version(index),
+        }
     }
 
     /// Emits all events before an instruction.
     fn advance(&mut self, index: u64) -> Result<()> {
-        while let Some(&end) = self.open.last().filter(|&&end| end <= index) {
+        while let Some(end) = self.open.last().map(|open| open.end).filter(|&end| end <= index) {
             self.instants(end, false)?;
             self.leave(end)?;
         }
@@ -354,7 +511,7 @@ impl EventEmitter<'_> {
             let at = self.scale.ends(&self.track.thread.history, end);
             self.emit(at, end, EventKind::Instant(crash))?;
         }
-        while let Some(&end) = self.open.last() {
+        while let Some(end) = self.open.last().map(|open| open.end) {
             self.leave(end)?;
         }
         self.instants(end, true)
@@ -364,12 +521,18 @@ impl EventEmitter<'_> {
         self.emit_call(at, index, None, kind)
     }
 
-    fn emit_call(&mut self, at: u64, index: u64, call: Option<CallId>, kind: EventKind) -> Result<()> {
+    fn emit_call(
+        &mut self,
+        at: u64,
+        index: u64,
+        entered: Option<EnteredCall>,
+        kind: EventKind,
+    ) -> Result<()> {
         self.time = self.time.max(at);
         let event = Event {
             at: self.time,
             index,
-            call,
+            entered,
             kind,
         };
         (self.sink)(self.functions, event)

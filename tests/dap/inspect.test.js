@@ -173,6 +173,38 @@ describe('at a position', () => {
       assert.match(then.body.result, /unknown|^<.+>$/, JSON.stringify(then));
     });
 
+    it('that are unknown here have a hint in the list of variables', async () => {
+      const listed = async () => {
+        const { stackFrames } = await client().ask('stackTrace', { threadId: client().threadId });
+        const found = new Map();
+        for (const { id, name } of stackFrames.filter(({ source }) => source?.name === 'ledger.c')) {
+          const { scopes } = await client().ask('scopes', { frameId: id });
+          for (const scope of scopes.filter((one) => ['Locals', 'Arguments'].includes(one.name))) {
+            const { variables } = await client().ask('variables', { variablesReference: scope.variablesReference });
+            for (const variable of variables) {
+              found.set(`${name.split(/[ (]/)[0]} ${variable.name}`, { ...variable, id });
+            }
+          }
+        }
+        return found;
+      };
+      const crashed = await listed();
+      await go('reverseContinue');
+      await go('backtrail/goto', { to: 'crash' });
+      await go('stepBack');
+      await go('stepBack');
+      const before = await listed();
+      const hints = [...before].filter(([, { value }]) => value.includes('(at the crash: '));
+      assert.ok(hints.length > 0, JSON.stringify([...before]));
+      for (const [name, { value, evaluateName, id }] of hints) {
+        const [, unknown, hint] = /^(<.*>) \(at the crash: (.*)\)$/.exec(value);
+        assert.match(unknown, /unknown/);
+        // The hint is the value of the variable at the crash, and a hover has the same.
+        assert.equal(crashed.get(name).value.replace(/ {2}\(.*\)$/, ''), hint, name);
+        assert.equal((await evaluate(evaluateName, 'hover', { frameId: id })).result, value, name);
+      }
+    });
+
     it('are not commands in watches and hovers', async () => {
       const before = await position();
       const { id } = await client().frame();

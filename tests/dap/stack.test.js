@@ -55,6 +55,28 @@ describe('a stack', () => {
   const client = clients(() => ({ bundle: process.env.LEDGER }));
   const { it } = client;
 
+  it('deemphasizes code that a rule of skip names', async () => {
+    const hints = async () => {
+      const { stackFrames } = await client().ask('stackTrace', { threadId: client().threadId });
+      const own = stackFrames.filter(({ name }) => /^(post|main)/.test(name));
+      return own.map(({ source }) => source.presentationHint ?? 'normal');
+    };
+    const repl = (expression) => client().ask('evaluate', { expression, context: 'repl' });
+    assert.deepEqual(await hints(), ['normal', 'normal']);
+    await repl('skip post');
+    assert.deepEqual(await hints(), ['deemphasize', 'normal']);
+    const { libraries } = await client().ask('backtrail/timeline');
+    assert.equal(libraries.post, 'skipped code');
+    assert.equal(libraries.main, undefined);
+    const main = async () => (await client().ask('backtrail/callPath')).path.find((call) => call.function === 'main');
+    assert.equal((await main()).library, undefined);
+    await repl('skip -gfi *.c');
+    assert.deepEqual(await hints(), ['deemphasize', 'deemphasize']);
+    assert.equal((await main()).library, 'skipped code');
+    await repl('skip delete');
+    assert.deepEqual(await hints(), ['normal', 'normal']);
+  });
+
   it('begins with the innermost frame', async () => {
     const { stackFrames } = await client().ask('stackTrace', { threadId: client().threadId });
     assert.match(stackFrames[0].name, /^post/);

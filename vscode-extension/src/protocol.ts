@@ -50,6 +50,8 @@ export interface Call {
   function: string;
   file?: string;
   line?: number;
+  /** The library that its code belongs to; absent for the user's own code. */
+  library?: string;
   /** The position of its first instruction. */
   position: string;
   instructions: number;

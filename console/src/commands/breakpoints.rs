@@ -3,7 +3,7 @@
 use super::Context;
 use super::thread_apply::thread_of;
 use crate::output::{BreakpointView, Output};
-use backtrail_debugger::breakpoint::{Breakpoint, Found};
+use backtrail_debugger::breakpoint::{Breakpoint, ResolvedLocation};
 use backtrail_debugger::functions::regex;
 use backtrail_debugger::location::{self, AskedFrame};
 use backtrail_debugger::{Error, Result};
@@ -93,7 +93,7 @@ pub(super) fn rbreak(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
     }
     let mut breakpoints = Vec::new();
     for (name, place, hits) in found {
-        let found = Found {
+        let found = ResolvedLocation {
             hits,
             places: vec![place],
             asked: AskedFrame::Function(name.clone()),

@@ -6,7 +6,6 @@ use crate::output::Output;
 use crate::views;
 use backtrail_debugger::calls::{Caller, Calls};
 use backtrail_debugger::functions;
-use backtrail_debugger::session::Thread;
 use backtrail_debugger::{Error, Result};
 use backtrail_decoder::CallId;
 
@@ -54,7 +53,15 @@ pub(super) fn calls(context: &mut Context<'_>, arguments: &str) -> Result<Output
     if top.is_none() {
         thread.needs_beginning()?;
     }
-    let tree = calls.tree(top, depth.max(1), limit.max(1), navigator.index())?;
+    let mut tree = calls.tree(
+        top,
+        (depth.max(1), limit.max(1)),
+        navigator.index(),
+        context.watch,
+    )?;
+    tree.calls
+        .iter_mut()
+        .for_each(|call| navigator.mark_skipped(call));
     Ok(Output::Calls(tree))
 }
 
@@ -62,18 +69,9 @@ pub(super) fn callers(context: &mut Context<'_>, arguments: &str) -> Result<Outp
     let navigator = &*context.navigator;
     let (session, process) = (navigator.session(), navigator.process()?);
     let code = functions::code(process, arguments)?;
-    let current = navigator.thread()?;
-    let is_other = |thread: &&Thread| {
-        let process_of = session.process(thread);
-        thread.tid != current.tid && process_of.is_some_and(|other| other.pid == process.pid)
-    };
-    let others = session.threads().iter().filter(is_other);
     let mut callers: Vec<Caller> = Vec::new();
     // Positions are those of the current thread, if it has such calls.
-    for thread in std::iter::once(current).chain(others) {
-        if thread.history.is_empty() {
-            continue;
-        }
+    for thread in navigator.process_threads()? {
         let calls = Calls::of_all(session, thread, context.watch)?;
         for caller in calls.callers(&code, context.watch)? {
             match callers.iter_mut().find(|known| known.is_same_line(&caller)) {

@@ -1,7 +1,7 @@
 //! Moving anywhere: positions, times, calls, bookmarks, threads.
 
 use super::Context;
-use crate::output::{Output, PositionView};
+use crate::output::{Output, PositionView, StopView};
 use crate::views;
 use backtrail_debugger::navigator::{Navigator, Stop};
 use backtrail_debugger::signal;
@@ -18,6 +18,13 @@ pub(super) fn moved(context: &mut Context<'_>, stop: Stop) -> Result<Output> {
         stop,
         context.watch,
     )?)))
+}
+
+/// The answer of a command that searched all threads: it names the thread if that is another one.
+pub(super) fn moved_to_thread(context: &mut Context<'_>, stop: Stop) -> Result<Output> {
+    let switched_to = views::switched_to(context.navigator, &stop)?;
+    let view = views::stop(context.navigator, stop, context.watch)?;
+    Ok(Output::Stop(Box::new(StopView { switched_to, ..view })))
 }
 
 pub(super) fn go_to(context: &mut Context<'_>, arguments: &str) -> Result<Output> {

@@ -5,17 +5,8 @@ use backtrail_debugger::Result;
 use backtrail_debugger::functions;
 use backtrail_debugger::latency::{Latencies, Measured, Unit, Unmeasured};
 use backtrail_debugger::navigator::Navigator;
-use backtrail_debugger::session::{Session, Thread};
+use backtrail_debugger::session::Session;
 use backtrail_decoder::{Entered, Watch};
-
-/// The threads of the current process.
-fn threads(navigator: &Navigator) -> Result<impl Iterator<Item = &Thread>> {
-    let session = navigator.session();
-    let pid = navigator.process()?.pid;
-    let of_process =
-        move |thread: &&Thread| session.process(thread).is_some_and(|process| process.pid == pid);
-    Ok(session.threads().iter().filter(of_process))
-}
 
 /// Measures all calls of a function in the current process.
 ///
@@ -33,7 +24,9 @@ pub fn measure(
 ) -> Result<(Latencies, bool)> {
     let session = navigator.session();
     let code = functions::code(navigator.process()?, function)?;
-    let of = |unit| Latencies::of(session, threads(navigator)?, &code, unit, watch);
+    let mut threads = navigator.process_threads()?;
+    threads.sort_by_key(|thread| thread.tid);
+    let of = |unit| Latencies::of(session, threads.iter().copied(), &code, unit, watch);
     if instructions {
         return Ok((of(Unit::Instructions)?, false));
     }

@@ -50,7 +50,7 @@ pub(super) fn list(context: &mut Context<'_>, arguments: &str) -> Result<Output>
     let mut view = views::source_lines(context.navigator, &file, first, count, current);
     let shown = view.lines.as_ref().map_or(0, Vec::len);
     if shown > 0 {
-        view.executions = executions(context, &file, first, shown, counts)?;
+        (view.executions, view.counted_threads) = executions(context, &file, first, shown, counts)?;
     }
     match &view.lines {
         Some(lines) if lines.is_empty() => {
@@ -91,21 +91,35 @@ fn range_of(context: &Context<'_>, range: &str) -> Result<(String, u32, u32)> {
     }
 }
 
-/// Returns the execution counts of lines, unless they would need history that is not decoded yet.
+/// Returns the execution counts of lines and the number of counted threads, unless they would need
+/// history that is not decoded yet. With scheduler locking, the current thread alone counts.
 fn executions(
     context: &Context<'_>,
     file: &str,
     first: u32,
     lines: usize,
     asked: bool,
-) -> Result<Option<Vec<Option<u64>>>> {
+) -> Result<(Option<Vec<Option<u64>>>, usize)> {
     let navigator = &*context.navigator;
-    let (thread, process) = (navigator.thread()?, navigator.process()?);
-    if thread.history.is_empty() || !(asked || thread.is_decoded_at_once()) {
-        return Ok(None);
+    let (current, process) = (navigator.thread()?, navigator.process()?);
+    let mut threads = navigator.process_threads()?;
+    threads.retain(|thread| !navigator.scheduler_locking || thread.tid == current.tid);
+    let is_decoded = threads.iter().all(|thread| thread.is_decoded_at_once());
+    if threads.is_empty() || !(asked || is_decoded) {
+        return Ok((None, 0));
     }
-    let coverage = navigator.session().coverage(thread, context.watch)?;
-    Ok(Some(counts(coverage, process, file, first, lines)))
+    let mut sums: Vec<Option<u64>> = vec![None; lines];
+    for thread in &threads {
+        let coverage = navigator.session().coverage(thread, context.watch)?;
+        let of_thread = counts(coverage, process, file, first, lines);
+        for (sum, count) in sums.iter_mut().zip(of_thread) {
+            *sum = match (*sum, count) {
+                (Some(sum), Some(count)) => Some(sum.saturating_add(count)),
+                (sum, count) => sum.or(count),
+            };
+        }
+    }
+    Ok((Some(sums), threads.len()))
 }
 
 fn selected_line(context: &Context<'_>) -> Result<Option<(String, u32)>> {

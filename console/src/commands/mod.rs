@@ -3,10 +3,10 @@
 //! The table feeds the REPL, its help and completion, `--batch`, `--json`, and the debug adapter.
 
 mod arguments;
-mod at_crash;
 mod breakpoints;
 mod calls;
 mod compare;
+mod count;
 mod crash;
 mod display;
 mod error;

@@ -1,15 +1,12 @@
-//! The executions of code: `count`, `search`, `first`, `last`, `run-to-call`.
+//! The executions of code: `search`, `first`, `last`, `run-to-call`.
 
 use super::{Context, find, goto};
-use crate::output::{CountView, FileHit, LineHit, Output, SearchView, ThreadCount};
-use backtrail_debugger::breakpoint::Hits;
+use crate::output::{FileHit, LineHit, Output, SearchView};
 use backtrail_debugger::calls::Calls;
-use backtrail_debugger::functions::{self, FunctionCode, InlinedFunction};
+use backtrail_debugger::functions::{self, InlinedFunction};
 use backtrail_debugger::inlined;
-use backtrail_debugger::lines::CopyCode;
-use backtrail_debugger::navigator::Navigator;
+use backtrail_debugger::navigator::{HistoryEdge, Navigator};
 use backtrail_debugger::session::{Process, Thread};
-use backtrail_debugger::step::Steps;
 use backtrail_debugger::{Error, Result};
 use backtrail_decoder::{CallId, PcSet, Watch};
 use regex::Regex;
@@ -21,106 +18,13 @@ const MAX_FOUND: usize = 100;
 /// `search` counts the executions of no more inlined copies.
 const MAX_COPIES: usize = 5000;
 
-/// `count`: the number of calls of a function, or of executions of other code, in all threads.
-pub(super) fn count(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    let navigator = &*context.navigator;
-    let session = navigator.session();
-    let mut view = CountView::of(arguments);
-    let mut problem = None;
-    for process in session.processes() {
-        let (hits, line, code) = match counted(context, process, arguments) {
-            Ok(counted) => counted,
-            Err(error) => {
-                problem = Some(error);
-                continue;
-            }
-        };
-        view.line = view.line.or(line);
-        let is_of_process = |thread: &Thread| {
-            let process_of = session.process(thread);
-            process_of.is_some_and(|process_of| process_of.pid == process.pid)
-        };
-        let has_history = |thread: &&Thread| !thread.history.is_empty() && is_of_process(thread);
-        for thread in session.threads().iter().filter(has_history) {
-            let count = count_in(navigator, thread, &hits, code.as_ref(), context.watch)?;
-            view.add(count, thread.tid == navigator.position().tid());
-        }
-    }
-    match problem {
-        Some(problem) if view.is_empty() => Err(problem),
-        _ => Ok(Output::Count(view)),
-    }
-}
-
-/// Returns the code in a process that is counted. The number is the next line with code if the
-/// requested one has none.
-fn counted(
-    context: &Context<'_>,
-    process: &Process,
-    arguments: &str,
-) -> Result<(Hits, Option<u32>, Option<FunctionCode>)> {
-    // A name between slashes is of functions, and else it may be of a line.
-    let code = functions::code(process, arguments);
-    match (
-        context.navigator.resolve_in(process, arguments, context.watch),
-        code,
-    ) {
-        (Ok(resolved), code) => Ok((resolved.hits, resolved.nearest, code.ok())),
-        (Err(_), Ok(code)) => {
-            let epochs = process.epochs().iter().enumerate();
-            let of_epoch = |number| {
-                let all = code.entries.addresses();
-                let here = all.filter(|entry| code.entries.contains(*entry, number));
-                let copies = code.copies.iter().filter(|found| found.epoch == number);
-                Hits {
-                    addresses: here.collect(),
-                    copies: copies.map(|found| found.copy.clone()).collect(),
-                    ..Hits::default()
-                }
-            };
-            let epochs = epochs.map(|(number, epoch)| (epoch.from, of_epoch(number)));
-            Ok((Hits::over_time(epochs.collect()), None, Some(code)))
-        }
-        (Err(error), Err(_)) => Err(error),
-    }
-}
-
-/// Counts in a thread.
-fn count_in(
-    navigator: &Navigator,
-    thread: &Thread,
-    hits: &Hits,
-    code: Option<&FunctionCode>,
-    watch: &Watch<'_>,
-) -> Result<ThreadCount> {
-    thread.needs_beginning()?;
-    let executions = navigator.with_steps_of(thread, watch, |steps| hits.count(&steps.lines))?;
-    let calls = match code {
-        Some(code) => {
-            let inlined = navigator.with_steps_of(thread, watch, |steps| hits.count_inlined(&steps.lines))?;
-            let all = Calls::of_all(navigator.session(), thread, watch)?;
-            let calls = all.of(&code.entries, watch)?;
-            let rests = calls.iter().filter(|&&id| all.forest().call(id).may_be_rest());
-            Some((calls.len() as u64 + inlined.0, rests.count() as u64 + inlined.1))
-        }
-        None => None,
-    };
-    Ok(ThreadCount {
-        thread: thread.tid.0,
-        name: thread.name.clone(),
-        executions,
-        calls: calls.map(|(calls, _)| calls),
-        rests: calls.map_or(0, |(_, rests)| rests),
-    })
-}
-
 pub(super) fn search(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
     if arguments.is_empty() {
         return Err(find("search")?.misuse("a regular expression is required"));
     }
     let pattern = functions::regex(arguments)?;
     let navigator = &*context.navigator;
-    let mut found = Found::default();
+    let mut found = SearchMatches::default();
     let current = navigator.thread()?;
     let others = navigator.session().threads().iter();
     let others = others.filter(|thread| thread.tid != current.tid);
@@ -136,7 +40,7 @@ pub(super) fn search(context: &mut Context<'_>, arguments: &str) -> Result<Outpu
 
 /// The matches in all threads.
 #[derive(Default)]
-struct Found {
+struct SearchMatches {
     functions: CalledFunctions,
     /// The places of functions in the list, by name.
     known: HashMap<String, usize>,
@@ -145,7 +49,7 @@ struct Found {
     more: bool,
 }
 
-impl Found {
+impl SearchMatches {
     fn add_calls(&mut self, (functions, more): (CalledFunctions, bool)) {
         self.more |= more;
         for function in functions {
@@ -263,16 +167,10 @@ fn executed_copies(process: &Process, thread: &Thread, pattern: &Regex) -> (Vec<
                 return (copies, true);
             }
             tested += 1;
-            let code = PcSet::from_ranges(copy.ranges);
-            if thread.history.next_at(0, &code).is_none() {
-                continue;
+            let copy = InlinedFunction::new(copy, epoch);
+            if thread.history.next_at(0, &copy.copy.code).is_some() {
+                copies.push(copy);
             }
-            let begin = copy.begin;
-            copies.push(InlinedFunction {
-                name: copy.name,
-                copy: CopyCode { code, begin },
-                epoch,
-            });
         }
     }
     (copies, false)
@@ -334,41 +232,40 @@ fn executed(
 }
 
 pub(super) fn first(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    context.navigator.thread()?.needs_beginning()?;
-    go_to_hit(context, arguments, |hits, steps| {
-        hits.next(&steps.lines, 0, u64::MAX)
-    })
+    go_to_hit(context, arguments, HistoryEdge::Start)
 }
 
 pub(super) fn last(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
-    go_to_hit(context, arguments, |hits, steps| {
-        hits.previous(&steps.lines, steps.lines.history.len(), 0)
-    })
+    go_to_hit(context, arguments, HistoryEdge::End)
 }
 
-/// Moves to where a location was executed.
-fn go_to_hit(
-    context: &mut Context<'_>,
-    arguments: &str,
-    find: impl FnOnce(&Hits, &Steps<'_>) -> Result<Option<u64>>,
-) -> Result<Output> {
+/// Moves to where a location was executed first or last, in any thread.
+fn go_to_hit(context: &mut Context<'_>, arguments: &str, edge: HistoryEdge) -> Result<Output> {
     let navigator = &*context.navigator;
-    let thread = navigator.thread()?;
     let hits = navigator.resolve(arguments, context.watch)?.hits;
-    let index = navigator.with_steps(context.watch, |steps| find(&hits, steps))?;
-    // The beginning of the history determines whether its first instruction is a hit.
-    if index.is_none_or(|index| index == 0) {
-        thread.needs_beginning()?;
-    }
-    let never = || {
-        Error::Cannot(format!(
-            "{arguments} did not run in the history of thread {}",
-            thread.tid
-        ))
+    let found = navigator.outermost_hit(&hits, edge, context.watch)?;
+    let Some(to) = found else {
+        let problem = format!("{arguments} did not run in {}", searched(navigator)?);
+        return Err(Error::Cannot(problem));
     };
-    let to = thread.position(index.ok_or_else(never)?);
     let stop = context.navigator.go_to(to)?;
-    goto::moved(context, stop)
+    goto::moved_to_thread(context, stop)
+}
+
+/// Names the history that was searched.
+fn searched(navigator: &Navigator) -> Result<String> {
+    let tid = navigator.thread()?.tid;
+    let threads = navigator.process_threads()?;
+    Ok(match navigator.searched_threads()?.len() < threads.len() {
+        false if threads.len() > 1 => "the history of any thread".to_owned(),
+        false => format!("the history of thread {tid}"),
+        true if navigator.scheduler_locking => {
+            format!("the history of thread {tid}; `set scheduler-locking off` searches all threads")
+        }
+        true => "the history of the threads that have time stamps; `thread` goes to another one, and \
+                 `set scheduler-locking on` keeps to it"
+            .to_owned(),
+    })
 }
 
 /// `run-to-call N of FUNCTION`: to where the Nth call in the history begins.
@@ -387,25 +284,25 @@ pub(super) fn run_to_call(context: &mut Context<'_>, arguments: &str) -> Result<
         return Err(misuse("calls are counted from 1")?);
     };
     let navigator = &*context.navigator;
-    let thread = navigator.thread()?;
     let code = functions::code(navigator.process()?, function)?;
-    let calls = Calls::of_all(navigator.session(), thread, context.watch)?;
-    let called = calls.of(&code.entries, context.watch)?;
-    let called = called.iter().map(|&call| calls.forest().call(call).first);
-    let inlined = inlined::executions(navigator.session(), thread, &code.copies, context.watch)?;
-    let mut of_function: Vec<u64> = called
-        .chain(inlined.iter().map(|execution| execution.first))
-        .collect();
-    of_function.sort_unstable();
-    let fewer = || {
-        Error::Cannot(format!(
-            "{function} was called {} times in the history of thread {}",
-            of_function.len(),
-            thread.tid
-        ))
+    let mut of_function = Vec::new();
+    for thread in navigator.searched_threads()? {
+        let calls = Calls::of_all(navigator.session(), thread, context.watch)?;
+        let called = calls.of(&code.entries, context.watch)?;
+        let called = called.iter().map(|&call| calls.forest().call(call).first);
+        let inlined = inlined::executions(navigator.session(), thread, &code.copies, context.watch)?;
+        let all = called.chain(inlined.iter().map(|execution| execution.first));
+        of_function.extend(all.map(|first| (thread.tid, first)));
+    }
+    let in_order = navigator.in_time_order(&of_function)?;
+    let Some(&to) = in_order.get(number) else {
+        let problem = format!(
+            "{function} was called {} times in {}",
+            in_order.len(),
+            searched(navigator)?
+        );
+        return Err(Error::Cannot(problem));
     };
-    let &first = of_function.get(number).ok_or_else(fewer)?;
-    let to = thread.position(first);
     let stop = context.navigator.go_to(to)?;
-    goto::moved(context, stop)
+    goto::moved_to_thread(context, stop)
 }

@@ -1,10 +1,11 @@
 //! `print`, `info locals`, `info args`, `ptype`, `whatis`.
 
+use super::Context;
 use super::evaluate::evaluated;
 use super::format_argument::format_of;
-use super::{Context, at_crash};
 use crate::output::Output;
 use backtrail_debugger::evaluation::with_context;
+use backtrail_debugger::navigator::Navigator;
 use backtrail_debugger::{Error, Result};
 use backtrail_symbolizer::Variable;
 use backtrail_values::{
@@ -18,7 +19,7 @@ pub(super) fn print(context: &mut Context<'_>, arguments: &str) -> Result<Output
     let (value, mut shown) = with_context(context.navigator, context.watch, |eval| {
         evaluated(eval, format, expression)
     })?;
-    at_crash::add_hints(context, format, [(expression, &mut shown)])?;
+    add_values_at_crash(context, format, [(expression, &mut shown)])?;
     if context.navigator.pretty {
         shown.text = shown.pretty_text();
     }
@@ -74,7 +75,21 @@ pub(super) fn locals(context: &mut Context<'_>, _arguments: &str) -> Result<Outp
 fn add_hints(context: &mut Context<'_>, variables: &mut [FormattedMember]) -> Result<()> {
     let named = variables.iter_mut();
     let named = named.map(|variable| (&*variable.name, &mut variable.value));
-    at_crash::add_hints(context, "", named)
+    add_values_at_crash(context, "", named)
+}
+
+/// Adds to each value that is unknown here the value of its expression at the crash, with a format.
+fn add_values_at_crash<'v>(
+    context: &mut Context<'_>,
+    format: &str,
+    values: impl IntoIterator<Item = (&'v str, &'v mut FormattedValue)>,
+) -> Result<()> {
+    let watch = context.watch;
+    let evaluate = |navigator: &Navigator, expression: &str| {
+        let evaluate = |eval: &EvalContext<'_>| evaluated(eval, format, expression);
+        with_context(navigator, watch, evaluate).map(|(_, shown)| shown)
+    };
+    context.navigator.add_values_at_crash(values, watch, evaluate)
 }
 
 /// `info args`.

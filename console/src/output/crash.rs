@@ -202,7 +202,7 @@ impl CrashView {
             to.line("Last calls:");
             for call in &self.calls {
                 let time = call.time.map(|time| format!(", {time}")).unwrap_or_default();
-                let aside = to.paint(Paint::Faint, format!("[{} {}{time}]", call.call, call.position));
+                let aside = to.paint(Paint::Faint, format!("[{}{time}]", call.name_and_position()));
                 let left = call
                     .left
                     .as_deref()

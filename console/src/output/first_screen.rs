@@ -199,7 +199,7 @@ fn render_call(call: &CallView, to: &mut Text) {
         "  {}{}{left}  {}",
         to.paint(Paint::Function, without_parameters(&call.function)),
         to.paint(Paint::Place, place),
-        to.paint(Paint::Faint, format!("[{} {}]", call.call, call.position))
+        to.paint(Paint::Faint, format!("[{}]", call.name_and_position()))
     ));
 }
 

@@ -93,11 +93,16 @@ pub(super) fn render_calls(tree: &CallTree, to: &mut Text) {
         let place = place
             .map(|(file, line)| format!(" {}:{line}", short(file)))
             .unwrap_or_default();
-        let mut aside = format!("{} {}", call.call, call.position);
+        let mut aside = call.name_and_position();
         if let Some(duration) = &call.duration {
             aside.push_str(&format!(", {duration}"));
         }
         aside.push_str(&format!(", {} instructions", call.instructions));
+        let (function, place_paint) = match call.library {
+            Some(_) => (Paint::Faint, Paint::Faint),
+            None => (Paint::Function, Paint::Place),
+        };
+        let inlined = if call.inlined { " (inlined)" } else { "" };
         let notes: Vec<&str> = [&call.entered, &call.left]
             .into_iter()
             .flatten()
@@ -107,10 +112,10 @@ pub(super) fn render_calls(tree: &CallTree, to: &mut Text) {
             aside.push_str(&format!("; {}", notes.join(", ")));
         }
         to.line(format!(
-            "{mark}{:indent$}{}{}  {}",
+            "{mark}{:indent$}{}{inlined}{}  {}",
             "",
-            to.paint(Paint::Function, &call.function),
-            to.paint(Paint::Place, place),
+            to.paint(function, &call.function),
+            to.paint(place_paint, place),
             to.paint(Paint::Faint, format!("[{aside}]")),
             indent = call.depth * 2
         ));
@@ -196,7 +201,7 @@ impl SearchView {
     pub(super) fn render(&self, to: &mut Text) {
         if self.functions.is_empty() && self.files.is_empty() && self.lines.is_empty() {
             to.line(format!(
-                "No executed function, file or source line of this thread matches \"{}\".",
+                "No executed function, file or source line matches \"{}\".",
                 self.pattern
             ));
         }

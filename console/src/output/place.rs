@@ -194,9 +194,13 @@ pub(super) fn render_source(source: &SourceLines, to: &mut Text) {
         to.line(format!("{ran}{mark}{number}\t{line}"));
     }
     if source.executions.is_some() {
+        let counted = match source.counted_threads {
+            0 | 1 => "this thread",
+            _ => "all threads",
+        };
         to.line(to.paint(
             Paint::Faint,
-            "  (the number of executions of each line in the history of this thread)",
+            format!("  (the number of executions of each line in the history of {counted})"),
         ));
     }
 }

@@ -68,13 +68,9 @@ impl<'a> OwnEnd<'a> {
         } else {
             frames.next()
         };
-        let location = frame.as_ref().and_then(|frame| frame.location.as_ref());
-        let origin = CodeOrigin {
-            function: frame.as_ref().map(|frame| &*frame.function),
-            file: location.map(|location| &*location.file),
-            module: symbols.module_at(pc).map(|module| &*module.name),
-        };
-        origin.library().is_none()
+        let module = symbols.module_at(pc).map(|module| &*module.name);
+        let origin = CodeOrigin::of(frame.as_ref(), module);
+        self.navigator.library_of(&origin).is_none()
     }
 
     /// Returns where the library's code around instruction `index` began: the first instruction of

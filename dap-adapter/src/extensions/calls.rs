@@ -18,12 +18,15 @@ const MOST: usize = 500;
 /// `CallNode` of `docs/dap.md`.
 #[derive(Debug, Serialize)]
 pub struct CallNode {
-    call: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call: Option<String>,
     function: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    library: Option<String>,
     position: String,
     instructions: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,6 +126,7 @@ pub fn path(client: &mut ClientSession, arguments: PathArguments, watch: &Watch<
 
 /// The calls of a thread, as seen from where it is.
 struct CallTreeView<'a> {
+    navigator: &'a Navigator,
     calls: Calls<'a>,
     lists: &'a CallListCache,
     thread: &'a Thread,
@@ -145,6 +149,7 @@ impl<'a> CallTreeView<'a> {
             .map(|call| forest.ancestors(call).collect())
             .unwrap_or_default();
         Ok(Self {
+            navigator,
             calls,
             lists,
             thread,
@@ -162,12 +167,14 @@ impl<'a> CallTreeView<'a> {
     }
 
     fn call(&self, id: CallId, number: usize) -> backtrail_debugger::Result<CallNode> {
-        let view = self.calls.view(id, 0)?;
+        let mut view = self.calls.view(id, 0)?;
+        self.navigator.mark_skipped(&mut view);
         Ok(CallNode {
             call: view.call,
             function: view.function,
             file: view.file,
             line: view.line,
+            library: view.library,
             position: view.position,
             instructions: view.instructions,
             time: view.time.map(Moment::from),

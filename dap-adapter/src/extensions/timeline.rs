@@ -2,9 +2,12 @@
 
 use crate::failure::{Failure, Result};
 use crate::session::ClientSession;
+use backtrail_debugger::Navigator;
+use backtrail_debugger::own_code::CodeOrigin;
 use backtrail_debugger::timeline::chart::{self, ChartRequest, Timeline};
-use backtrail_decoder::Watch;
-use serde::Deserialize;
+use backtrail_decoder::{Position, Watch};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The limit of columns.
 const MOST_COLUMNS: usize = 4000;
@@ -28,12 +31,20 @@ pub struct TimelineRequest {
     depth: Option<f64>,
 }
 
+/// A timeline, and the code in it that is not the user's own.
+#[derive(Debug, Serialize)]
+pub struct TimelineBody {
+    #[serde(flatten)]
+    timeline: Timeline,
+    libraries: BTreeMap<String, String>,
+}
+
 /// `backtrail/timeline`.
 pub fn timeline(
     client: &mut ClientSession,
     arguments: TimelineRequest,
     watch: &Watch<'_>,
-) -> Result<Timeline> {
+) -> Result<TimelineBody> {
     if let (Some(from), Some(to)) = (arguments.from, arguments.to)
         && from > to
     {
@@ -48,9 +59,50 @@ pub fn timeline(
     let debuggee = client.debuggee()?;
     let body = debuggee.navigator.with_earlier(watch, |navigator| {
         let (session, index) = (navigator.session(), navigator.index());
-        chart::timeline(session, navigator.thread()?, index, request, watch)
+        let timeline = chart::timeline(session, navigator.thread()?, index, request, watch)?;
+        Ok(TimelineBody {
+            libraries: libraries(navigator, &timeline),
+            timeline,
+        })
     });
     Ok(body?)
+}
+
+/// Returns the libraries of the functions of a timeline. Functions of own code have none.
+fn libraries(navigator: &Navigator, timeline: &Timeline) -> BTreeMap<String, String> {
+    let mut known: BTreeMap<&str, Option<String>> = BTreeMap::new();
+    let calls = timeline.threads.iter().flat_map(|thread| &thread.calls);
+    for call in calls {
+        let look_up = || library_of(navigator, &call.position);
+        known.entry(&call.function).or_insert_with(look_up);
+    }
+    let libraries = known.into_iter();
+    libraries
+        .filter_map(|(function, library)| Some((function.to_owned(), library?)))
+        .collect()
+}
+
+/// Returns the library of the function that was called at a position.
+fn library_of(navigator: &Navigator, position: &str) -> Option<String> {
+    let session = navigator.session();
+    let position: Position = position.parse().ok()?;
+    let thread = session.thread(position.tid()).ok()?;
+    let index = thread.index_of(position).ok()?;
+    let (pc, symbols) = (thread.history.pc(index)?, session.symbols_at(thread, index)?);
+    let function = symbols.function_at(pc);
+    let declared = function.as_ref().and_then(|function| function.declared.clone());
+    let row = || {
+        symbols
+            .line_at(pc)
+            .filter(|row| row.line != 0)
+            .map(|row| row.file)
+    };
+    let file = declared.map(|(file, _)| file).or_else(row);
+    navigator.library_of(&CodeOrigin {
+        function: function.as_ref().map(|function| &*function.name),
+        file: file.as_deref(),
+        module: symbols.module_at(pc).map(|module| &*module.name),
+    })
 }
 
 /// A number of the client's in bounds.

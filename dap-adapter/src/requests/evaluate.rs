@@ -3,7 +3,7 @@
 
 use super::breakpoints::follow_console;
 use super::stepping::report_log;
-use super::variables::variable;
+use super::variables::{add_values_at_crash, variable};
 use crate::extensions::{bookmarks, my_code};
 use crate::failure::{Failure, Result};
 use crate::handles::FrameKey;
@@ -18,8 +18,9 @@ use backtrail_console::commands::{self, LineError};
 use backtrail_console::output::Text;
 use backtrail_debugger::Error;
 use backtrail_debugger::evaluation::variables::{self, Format};
-use backtrail_debugger::navigator::{Navigator, Stop};
+use backtrail_debugger::navigator::Stop;
 use backtrail_decoder::Watch;
+use std::slice;
 
 /// Evaluates an expression, or does a command.
 pub fn evaluate(
@@ -84,20 +85,14 @@ fn value(
 ) -> Result<EvaluateResponseBody> {
     let debuggee = client.debuggee()?;
     let (expression, format) = formatted(expression, format);
-    let (node, then) = debuggee.look_from(frame, watch, |navigator| {
-        let node = variables::evaluate(navigator, expression, format, watch)?;
-        let then = match node.shown.unknown {
-            Some(_) => at_crash(navigator, expression, format, watch)?,
-            None => None,
-        };
-        Ok((node, then))
+    let node = debuggee.look_from(frame, watch, |navigator| {
+        let mut node = variables::evaluate(navigator, expression, format, watch)?;
+        add_values_at_crash(navigator, slice::from_mut(&mut node), format, watch)?;
+        Ok(node)
     })?;
     let shown = variable(debuggee, frame, node);
     Ok(EvaluateResponseBody {
-        result: match then {
-            Some(then) => format!("{} (at the crash: {then})", shown.value),
-            None => shown.value,
-        },
+        result: shown.value,
         r#type: shown.r#type,
         variables_reference: shown.variables_reference,
         indexed_variables: shown.indexed_variables,
@@ -105,25 +100,6 @@ fn value(
         presentation_hint: shown.presentation_hint,
         ..EvaluateResponseBody::default()
     })
-}
-
-/// Returns what an expression that is unknown here had at the crash, in the same frame of the same
-/// call.
-fn at_crash(
-    navigator: &mut Navigator,
-    expression: &str,
-    format: Format,
-    watch: &Watch<'_>,
-) -> backtrail_debugger::Result<Option<String>> {
-    let then = navigator.looking_at_crash(watch, |navigator| {
-        variables::evaluate(navigator, expression, format, watch)
-    })?;
-    match then {
-        Some(Ok(node)) => Ok(node.shown.unknown.is_none().then_some(node.shown.text)),
-        Some(Err(error @ (Error::Canceled | Error::Earlier))) => Err(error),
-        // The expression may have no value at the crash either.
-        Some(Err(_)) | None => Ok(None),
-    }
 }
 
 /// `EXPRESSION,x`: hexadecimal, as debuggers in editors have it.

@@ -7,6 +7,7 @@ use crate::protocol::types::{
 use crate::session::ClientSession;
 use backtrail_console::commands;
 use backtrail_console::output::Text;
+use backtrail_debugger::heap::{self, diagnosis::diagnose};
 use backtrail_debugger::signal;
 use backtrail_decoder::Watch;
 
@@ -31,15 +32,23 @@ pub fn info(
     let crash = crash.ok_or_else(none)?;
     let cause = signal::cause(crash.signal, crash.code);
     let described = signal::describe(&crash);
+    let heap = debuggee.navigator.with_earlier(watch, |navigator| {
+        let session = navigator.session();
+        match heap::has_events(session) && session.crash().is_some_and(|of| of.tid == tid) {
+            true => diagnose(session, watch),
+            false => Ok(None),
+        }
+    })?;
     let mut text = Text::plain();
     let backtrace = format!("backtrace {FRAMES}");
     commands::execute(&mut debuggee.navigator, &backtrace, watch)?.render(&mut text);
     Ok(ExceptionInfoResponseBody {
         exception_id: signal::name(crash.signal),
         break_mode: ExceptionBreakMode::Always,
-        description: Some(match cause {
-            Some(cause) => format!("{described}: {cause}"),
-            None => described,
+        description: Some({
+            let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
+            let heap = heap.map(|heap| format!("; {heap}. {}", heap.evidence()));
+            format!("{described}{cause}{}", heap.unwrap_or_default())
         }),
         details: Some(ExceptionDetails {
             message: cause.map(str::to_owned),

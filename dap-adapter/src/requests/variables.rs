@@ -8,6 +8,7 @@ use crate::protocol::types::{Variable, VariablesArguments, VariablesFilter, Vari
 use crate::session::ClientSession;
 use crate::variable_note::{note, read_only};
 use backtrail_debugger::evaluation::variables::{self, Children, Format, Node, VariableKind};
+use backtrail_debugger::navigator::Navigator;
 use backtrail_debugger::registers::{self, Register};
 use backtrail_decoder::Watch;
 
@@ -60,7 +61,9 @@ pub fn variables(
             // Of members, the requested ones are selected below.
             let window = indexed.map_or(0..MOST, |_| window.clone());
             let nodes = debuggee.look_from(frame, watch, |navigator| {
-                variables::children(navigator, &node, window.clone(), format, watch)
+                let mut nodes = variables::children(navigator, &node, window.clone(), format, watch)?;
+                add_values_at_crash(navigator, &mut nodes, format, watch)?;
+                Ok(nodes)
             })?;
             nodes
                 .into_iter()
@@ -96,7 +99,10 @@ fn of_frame(
     let found = debuggee.look_from(frame, watch, |navigator| {
         match variables::variables(navigator, which, format, watch) {
             Err(backtrail_debugger::Error::Cannot(why)) => Ok(Err(why)),
-            Ok(nodes) => Ok(Ok(nodes)),
+            Ok(mut nodes) => {
+                add_values_at_crash(navigator, &mut nodes, format, watch)?;
+                Ok(Ok(nodes))
+            }
             Err(error) => Err(error),
         }
     })?;
@@ -106,6 +112,22 @@ fn of_frame(
             .map(|node| variable(debuggee, frame, node))
             .collect(),
         Err(why) => vec![note("(none)", &why)],
+    })
+}
+
+/// Adds the values at the crash to values of a frame that are unknown here.
+pub fn add_values_at_crash(
+    navigator: &mut Navigator,
+    nodes: &mut [Node],
+    format: Format,
+    watch: &Watch<'_>,
+) -> backtrail_debugger::Result<()> {
+    let values = nodes.iter_mut().filter_map(|node| {
+        let expression = node.expression.as_deref()?;
+        Some((expression, &mut node.shown))
+    });
+    navigator.add_values_at_crash(values, watch, |navigator, expression| {
+        variables::evaluate(navigator, expression, format, watch).map(|node| node.shown)
     })
 }
 
@@ -125,6 +147,9 @@ pub fn variable(debuggee: &mut Debuggee, frame: FrameKey, node: Node) -> Variabl
         .filter(|_| node.shown.unknown.is_none())
     {
         value = format!("{value}  ({origin})");
+    }
+    if let Some(then) = &node.shown.at_crash {
+        value = format!("{value} (at the crash: {then})");
     }
     let mut variable = Variable {
         name: node.name.clone(),

@@ -1,6 +1,7 @@
 //! The memory that a thread accessed last before its end, where the registers at the end determine
 //! the addresses.
 
+use crate::fault::register_value;
 use crate::session::{Session, Thread};
 use backtrail_bundle::core::Registers;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register};
@@ -123,28 +124,6 @@ impl Unchanged {
             register => value(register),
         })
     }
-}
-
-/// Returns the value of a general register.
-fn register_value(registers: &Registers, register: Register) -> Option<u64> {
-    Some(match register {
-        Register::RAX => registers.rax,
-        Register::RBX => registers.rbx,
-        Register::RCX => registers.rcx,
-        Register::RDX => registers.rdx,
-        Register::RSI => registers.rsi,
-        Register::RDI => registers.rdi,
-        Register::RBP => registers.rbp,
-        Register::R8 => registers.r8,
-        Register::R9 => registers.r9,
-        Register::R10 => registers.r10,
-        Register::R11 => registers.r11,
-        Register::R12 => registers.r12,
-        Register::R13 => registers.r13,
-        Register::R14 => registers.r14,
-        Register::R15 => registers.r15,
-        _ => return None,
-    })
 }
 
 /// Returns the general registers that can point to a block, with their values.

@@ -169,13 +169,9 @@ pub(super) fn line_in(symbols: &Symbolizer, pc: Avma) -> Option<(Rc<CallSite>, b
     let module = symbols.module_at(pc).map(|module| &*module.name);
     let frames = symbols.frames_at(pc);
     let is_own = |frame: &&Frame<Avma>| {
-        let origin = CodeOrigin {
-            function: Some(&*frame.function),
-            file: frame.location.as_ref().map(|location| &*location.file),
-            module,
-        };
+        let library = CodeOrigin::of(Some(frame), module).library();
         // The procedure linkage table is no code of the user.
-        origin.library().is_none() && !frame.function.ends_with("@plt")
+        library.is_none() && !frame.function.ends_with("@plt")
     };
     match frames.iter().find(is_own) {
         Some(frame) => Some((Rc::new(site(frame)), true)),

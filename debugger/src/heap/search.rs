@@ -206,13 +206,7 @@ fn is_internal(session: &Session, calls: &HeapCalls<'_>, place: &ThreadCall) -> 
     };
     let module = module_of(caller);
     let frames = symbols.frames_at(pc);
-    let frame = frames.first();
-    let location = frame.and_then(|frame| frame.location.as_ref());
-    let origin = CodeOrigin {
-        function: frame.map(|frame| &*frame.function),
-        file: location.map(|location| &*location.file),
-        module: module.as_deref(),
-    };
+    let origin = CodeOrigin::of(frames.first(), module.as_deref());
     module.is_some() && module == module_of(place.call.index) && origin.library().is_some()
 }
 

@@ -1,7 +1,7 @@
 //! Resolves locations at the navigator's position.
 
 use super::Navigator;
-use crate::breakpoint::Found;
+use crate::breakpoint::ResolvedLocation;
 use crate::error::Result;
 use crate::location::{Location, Resolved};
 use crate::session::Process;
@@ -34,11 +34,11 @@ impl Navigator {
     ///
     /// # Errors
     /// When none has code for it.
-    pub fn resolve_everywhere(&self, text: &str, watch: &Watch<'_>) -> Result<Found> {
+    pub fn resolve_everywhere(&self, text: &str, watch: &Watch<'_>) -> Result<ResolvedLocation> {
         let location = Location::parse(text)?;
         let here = self.current_file(watch)?;
         let names = self.names_of(&location);
-        let mut found = Found::default();
+        let mut found = ResolvedLocation::default();
         let mut error = None;
         for process in self.session.processes() {
             match location.resolve(process, here.as_deref(), self.pc(), &names) {

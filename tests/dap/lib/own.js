@@ -50,6 +50,7 @@ const definitions = {
     function: text,
     'file?': text,
     'line?': whole,
+    'library?': text,
     position: text,
     instructions: whole,
     'time?': ref('Moment'),
@@ -94,6 +95,7 @@ const definitions = {
         levels: whole,
       }),
     ),
+    libraries: { type: 'object', additionalProperties: text },
   }),
   Latency: object({
     function: text,

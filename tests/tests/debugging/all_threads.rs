@@ -204,3 +204,118 @@ fn counts_are_those_of_all_threads() {
         assert_eq!(totals(&place), (count.clone(), called, found), "{place}");
     }
 }
+
+/// Returns the time of an answer's place: the earliest.
+fn earliest(answer: &serde_json::Value) -> u64 {
+    let time = &answer["place"]["time"];
+    let tsc = time["tsc"].as_str().map(|tsc| tsc.parse().unwrap());
+    tsc.or(time["tsc"].as_u64()).unwrap_or_else(|| panic!("{answer}"))
+}
+
+#[test]
+fn searches_go_to_hits_in_the_order_of_time() {
+    let (bundle, _) = Bundle::recorded(find("threads").unwrap(), Variant::Pie, &["--full"]);
+    let navigator = opened(&bundle);
+    let main = navigator.position().tid();
+    let count = bundle.results(&["count collatz"]).remove(0);
+    let calls = usize::try_from(count["calls"].as_u64().unwrap()).unwrap();
+    let place = |typed: &str| bundle.results(&["goto end", typed]).remove(1);
+    let position = |answer: &serde_json::Value| answer["place"]["position"].as_str().unwrap().to_owned();
+    // Calls in the order of time, from the first to the last.
+    let numbers = [1, 2, calls / 3, calls / 2, calls - 1, calls];
+    let typed: Vec<String> = numbers
+        .iter()
+        .map(|number| format!("run-to-call {number} of collatz"))
+        .collect();
+    let mut commands = vec!["goto end"];
+    commands.extend(typed.iter().map(String::as_str));
+    let met = bundle.results(&commands);
+    for pair in met[1..].windows(2) {
+        assert!(earliest(&pair[0]) <= earliest(&pair[1]), "{pair:?}");
+    }
+    let threads: BTreeSet<String> = met[1..]
+        .iter()
+        .map(|answer| position(answer).split('#').next().unwrap().to_owned())
+        .collect();
+    assert!(threads.len() > 1, "{threads:?}");
+    // `first` and `last` are the ends of that order, wherever the search begins.
+    for from in ["goto start", "goto end"] {
+        let answers = bundle.results(&[from, "first collatz", "last collatz"]);
+        assert_eq!(position(&answers[1]), position(&met[1]));
+        assert_eq!(position(&answers[2]), position(&met[6]));
+    }
+    // They name the thread that they go to.
+    let last = place("last collatz");
+    let tid = position(&last);
+    let tid = tid.split('#').next().unwrap().trim_start_matches('t').to_owned();
+    if tid != main.to_string() {
+        assert_eq!(last["switched_to"]["thread"].to_string(), tid);
+        let text = bundle.debug(&["goto end", "last collatz"]);
+        assert!(text.contains(&format!("[Switching to thread {tid}")), "{text}");
+    }
+}
+
+#[test]
+fn scheduler_locking_keeps_searches_to_one_thread() {
+    let (bundle, _) = Bundle::recorded(find("threads").unwrap(), Variant::Pie, &["--full"]);
+    let count = bundle.results(&["count collatz"]).remove(0);
+    for thread in count["threads"].as_array().unwrap() {
+        let (tid, calls) = (&thread["thread"], &thread["calls"]);
+        let place = format!("goto t{tid}#-1");
+        let last = format!("run-to-call {calls} of collatz");
+        let answers = bundle.results(&[
+            &place,
+            "set scheduler-locking on",
+            "first collatz",
+            "last collatz",
+            &last,
+        ]);
+        for answer in &answers[2..] {
+            let position = answer["place"]["position"].as_str().unwrap();
+            assert!(position.starts_with(&format!("t{tid}#")), "{answer}");
+        }
+        assert_eq!(answers[3]["place"]["position"], answers[4]["place"]["position"]);
+        let next = format!("run-to-call {} of collatz", calls.as_u64().unwrap() + 1);
+        let answers = bundle.answers(&[&place, "set scheduler-locking on", &next]);
+        let error = answers[2]["error"].as_str().unwrap();
+        assert!(
+            error.contains(&format!(
+                "in the history of thread {tid}; `set scheduler-locking off`"
+            )),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn listed_counts_are_those_of_all_threads() {
+    let (bundle, _) = Bundle::recorded(find("threads").unwrap(), Variant::Pie, &["--full"]);
+    let list = |commands: &[&str]| {
+        let listed = bundle.results(commands).pop().unwrap();
+        let counts = listed["executions"].as_array().unwrap().clone();
+        counts.iter().map(|count| count.as_u64()).collect::<Vec<_>>()
+    };
+    let all = list(&["goto end", "list --counts collatz"]);
+    let threads = opened(&bundle)
+        .session()
+        .threads()
+        .iter()
+        .map(|thread| thread.tid)
+        .collect::<Vec<_>>();
+    let mut sums = vec![None; all.len()];
+    for tid in threads {
+        let place = format!("goto t{tid}#-1");
+        let single = list(&[&place, "set scheduler-locking on", "list --counts collatz"]);
+        for (sum, count) in sums.iter_mut().zip(single) {
+            *sum = match (*sum, count) {
+                (None, count) => count,
+                (sum, None) => sum,
+                (Some(sum), Some(count)) => Some(sum + count),
+            };
+        }
+    }
+    assert_eq!(all, sums);
+    assert!(all.iter().flatten().any(|&count| count > 0));
+    let text = bundle.debug(&["goto end", "list --counts collatz"]);
+    assert!(text.contains("in the history of all threads)"), "{text}");
+}

@@ -1,10 +1,12 @@
 //! Functions that compilers inline are functions: their counts at -O2 are those of the same program
 //! without inlining.
 
-use backtrail_tests::backtrail::repository;
+use backtrail_tests::backtrail::{backtrail, repository};
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::compiled::compiled_and_recorded;
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 
 /// A program, and how it is built with inlining and without.
 struct Example {
@@ -227,4 +229,148 @@ fn stop_is_in_the_frame_that_was_asked_for() {
     // Conditions see the variables of that frame.
     let answers = bundle.results(&["break price if item == 3", "goto start", "continue", "print item"]);
     assert_eq!(answers[2]["reason"], "breakpoint", "{}", answers[2]);
+}
+
+/// Returns the number of times that each stack of the program's functions was entered, outermost
+/// first, by the events of an export.
+fn entered_stacks(bundle: &Bundle, example: &Example) -> BTreeMap<Vec<String>, u64> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("export");
+    let arguments: [&OsStr; 8] = [
+        "export".as_ref(),
+        bundle.path.as_os_str(),
+        "--format".as_ref(),
+        "chrome".as_ref(),
+        "--clock".as_ref(),
+        "instructions".as_ref(),
+        "-o".as_ref(),
+        file.as_os_str(),
+    ];
+    let _ = backtrail(arguments).unwrap().exited(0);
+    let trace: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let is_own = |name: &str| name == "main" || example.functions.iter().any(|(own, _)| *own == name);
+    let mut stack: Vec<String> = Vec::new();
+    let mut entered = BTreeMap::new();
+    let mut marked = 0;
+    for event in trace["traceEvents"].as_array().unwrap() {
+        let name = event["name"].as_str().unwrap_or_default();
+        match event["ph"].as_str().unwrap() {
+            "B" => {
+                stack.push(name.to_owned());
+                marked += u64::from(event["args"]["inlined"] == true);
+                if is_own(name) {
+                    let own = stack.iter().filter(|name| is_own(name)).cloned();
+                    *entered.entry(own.collect()).or_insert(0) += 1;
+                }
+            }
+            // Events nest.
+            "E" => assert_eq!(stack.pop().as_deref(), Some(name)),
+            _ => {}
+        }
+    }
+    assert!(stack.is_empty(), "{stack:?}");
+    let is_plain = entered_inlined(bundle) == 0;
+    assert_eq!(marked == 0, is_plain, "{marked}");
+    entered
+}
+
+/// Returns the number of executions of inlined functions in the call tree.
+fn entered_inlined(bundle: &Bundle) -> usize {
+    let tree = bundle
+        .results(&["calls all --depth 100 --limit 100000"])
+        .remove(0);
+    let calls = tree["calls"].as_array().unwrap();
+    calls.iter().filter(|call| call["inlined"] == true).count()
+}
+
+#[test]
+fn exported_stacks_are_those_without_inlining() {
+    let example = &EXAMPLES[0];
+    let inlining = compiled_and_recorded(example.compiler, example.inlining, example.source);
+    let plain = compiled_and_recorded(example.compiler, example.plain, example.source);
+    let expected = entered_stacks(&plain, example);
+    assert!(expected.len() > 6, "{expected:?}");
+    assert_eq!(entered_stacks(&inlining, example), expected);
+}
+
+/// Returns the instructions of an entry of a call tree: the index of the first, and that after the
+/// last.
+fn instructions_of(call: &Value) -> (u64, u64) {
+    let position = call["position"].as_str().unwrap();
+    let first: u64 = position.split_once('#').unwrap().1.parse().unwrap();
+    (first, first + call["instructions"].as_u64().unwrap())
+}
+
+#[test]
+fn call_tree_has_executions_of_inlined_functions() {
+    let example = &EXAMPLES[0];
+    let bundle = compiled_and_recorded(example.compiler, example.inlining, example.source);
+    let tree = bundle
+        .results(&["calls all --depth 100 --limit 100000"])
+        .remove(0);
+    assert_eq!(tree["more"], false);
+    let calls = tree["calls"].as_array().unwrap();
+    for (function, _) in example.functions {
+        let [count, ..] = answers(&bundle, function);
+        let found = calls.iter().filter(|call| call["function"] == *function);
+        assert_eq!(found.count() as u64, Bounds::of(&count).1, "{function}");
+    }
+    // Entries nest, and those of one entry do not overlap.
+    let mut around: Vec<(u64, u64)> = Vec::new();
+    let mut end_of_last = vec![0; 200];
+    for call in calls {
+        let depth = usize::try_from(call["depth"].as_u64().unwrap()).unwrap();
+        let (first, end) = instructions_of(call);
+        around.truncate(depth);
+        assert_eq!(around.len(), depth, "{call}");
+        assert_eq!(call["inlined"] == true, call.get("call").is_none(), "{call}");
+        if let Some(&(first_around, _)) = around.last() {
+            assert!(first_around <= first, "{call}");
+        }
+        assert!(end_of_last[depth] <= first || depth == 0, "{call}");
+        end_of_last[depth] = first;
+        end_of_last[depth + 1] = first;
+        around.push((first, end));
+    }
+    let text = bundle.debug(&["goto end", "calls all --depth 100 --limit 100000"]);
+    assert!(text.contains("restock (inlined) shop.c:"), "{text}");
+    // A call of the tree is limited as before.
+    let tree = bundle.results(&["calls all --depth 100 --limit 7"]).remove(0);
+    let positions = |calls: &[Value]| {
+        calls
+            .iter()
+            .map(|call| call["position"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        positions(tree["calls"].as_array().unwrap()),
+        positions(&calls[..7])
+    );
+    assert_eq!(tree["more"], true);
+}
+
+#[test]
+fn instructions_of_exported_stacks_add_up() {
+    let example = &EXAMPLES[0];
+    let bundle = compiled_and_recorded(example.compiler, example.inlining, example.source);
+    let arguments: [&OsStr; 6] = [
+        "export".as_ref(),
+        bundle.path.as_os_str(),
+        "--format".as_ref(),
+        "folded".as_ref(),
+        "--clock".as_ref(),
+        "instructions".as_ref(),
+    ];
+    let folded = backtrail(arguments).unwrap().exited(0).stdout;
+    let weight = |line: &str| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap();
+    let total: u64 = folded.lines().map(weight).sum();
+    let length = bundle.results(&["goto end", "when"])[1]["of"].as_u64().unwrap();
+    assert_eq!(total, length);
+    for (function, _) in example.functions {
+        let is_of = |line: &&str| line.contains(&format!(";{function}"));
+        assert!(
+            folded.lines().filter(is_of).map(weight).sum::<u64>() > 0,
+            "{function}"
+        );
+    }
 }

@@ -364,3 +364,50 @@ fn skip_rules_are_listed() {
         assert!(error.contains(expected), "{answer}");
     }
 }
+
+/// Returns the libraries of an answer's entries with a function.
+fn libraries(entries: &serde_json::Value, function: &str) -> Vec<Option<String>> {
+    let entries = entries.as_array().unwrap().iter();
+    let named = entries.filter(|entry| {
+        let name = entry["function"].as_str().unwrap_or_default();
+        name.split('(').next() == Some(function)
+    });
+    named
+        .map(|entry| entry["library"].as_str().map(str::to_owned))
+        .collect()
+}
+
+#[test]
+fn skipped_code_is_library_code_in_stacks_and_calls() {
+    let here = at("in noted");
+    let calls = "calls all --depth 100 --limit 100000";
+    let answers = plain().results(&[&here, "backtrace", calls]);
+    assert_eq!(libraries(&answers[1]["frames"], "noted"), [None]);
+    let own = libraries(&answers[2]["calls"], "noted");
+    assert!(!own.is_empty() && own.iter().all(Option::is_none), "{own:?}");
+    for rule in [
+        "skip noted",
+        "skip file callbacks.cpp",
+        "skip -gfi *.cpp -rfu ^not",
+    ] {
+        let answers = plain().results(&[&here, rule, "backtrace", calls]);
+        let skipped = Some("skipped code".to_owned());
+        assert_eq!(
+            libraries(&answers[2]["frames"], "noted"),
+            std::slice::from_ref(&skipped),
+            "{rule}"
+        );
+        let marked = libraries(&answers[3]["calls"], "noted");
+        assert_eq!(marked.len(), own.len(), "{rule}");
+        assert!(marked.iter().all(|library| *library == skipped), "{rule}");
+        let main = libraries(&answers[2]["frames"], "main");
+        assert_eq!(main[0].is_some(), rule.contains("file"), "{rule}");
+    }
+    // Library code is marked too.
+    let frames = plain().results(&[&at("in ordered"), calls]).remove(1);
+    let sort = libraries(&frames["calls"], "__GI___qsort_r");
+    assert!(sort.iter().all(Option::is_some), "{sort:?}");
+    // A rule without effect marks nothing.
+    let answers = plain().results(&[&here, "skip noted", "skip disable 1", "backtrace"]);
+    assert_eq!(libraries(&answers[3]["frames"], "noted"), [None]);
+}

@@ -16,7 +16,7 @@ const VARIES: &[(&str, &str)] = &[
         r" *[-+−]?[0-9.]+ (ns|µs|ms|s) … [-+−]?[0-9.]+ (ns|µs|ms|s)",
         " RANGE",
     ),
-    (r"[-<]? ?[0-9.]+ (ns|µs|ms|s)( ±[0-9.]+ (ns|µs|ms|s))?", "TIME"),
+    (r"[-<]? ?[0-9.]+ (ns|µs|ms|s)( ±[0-9.]+)?", "TIME"),
     (r"\b0x[0-9a-f]+", "ADDRESS"),
     (r"libsqlite3\.so\.[0-9.]+", "libsqlite3.so"),
     (r"thread \d+", "thread TID"),

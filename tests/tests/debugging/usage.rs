@@ -2,6 +2,7 @@
 
 use backtrail_tests::backtrail::{backtrail, command, repository};
 use backtrail_tests::bundle::Bundle;
+use backtrail_tests::programs::{Variant, find};
 use regex::Regex;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -228,4 +229,43 @@ fn closed_pipe_is_not_an_error() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(output.stderr, b"");
+}
+
+/// A range is its middle and half of its length with one unit: `-12 ms ±12`.
+#[test]
+fn time_ranges_are_printed_once_and_short() {
+    let program = find("threads").unwrap();
+    let (bundle, _) = Bundle::recorded(program, Variant::Pie, &["--full"]);
+    let commands = [
+        "crash",
+        "crash full",
+        "when",
+        "info threads",
+        "last collatz",
+        "history 30",
+        "calls all --depth 20 --limit 300",
+        "slowest collatz 20",
+        "break collatz",
+        "reverse-continue",
+        "reverse-step",
+        "timeline collatz",
+        "thread apply all when",
+    ];
+    let text = bundle.debug(&commands);
+    let range = Regex::new(r"-?([0-9.]+) (ns|µs|ms|s) ±([0-9.]+)( ns\b| µs| ms\b| s\b)?").unwrap();
+    let mut found = 0;
+    for line in text.lines() {
+        let mut shown = BTreeSet::new();
+        for range in range.captures_iter(line) {
+            found += 1;
+            assert!(range.get(4).is_none(), "{line}");
+            // Both numbers have the same digits after the point, and the second is short.
+            let decimals = |group: usize| range[group].split_once('.').map_or(0, |(_, rest)| rest.len());
+            assert_eq!(decimals(1), decimals(3), "{line}");
+            assert!(range[3].trim_start_matches(['0', '.']).len() <= 4, "{line}");
+            assert!(shown.insert(range[0].to_owned()), "{line}");
+        }
+        assert_eq!(line.matches('±').count(), shown.len(), "{line}");
+    }
+    assert!(found > 20, "{found}\n{text}");
 }

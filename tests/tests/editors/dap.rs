@@ -5,6 +5,7 @@
 
 use backtrail_tests::backtrail::{backtrail, binary};
 use backtrail_tests::bundle::Bundle;
+use backtrail_tests::compiled::compiled_and_recorded_with;
 use backtrail_tests::programs::{Ending, Program, Variant, find};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -181,4 +182,14 @@ fn a_crash_from_hardware_is_debugged() {
         return;
     };
     run("hase.test.js", &[("HASE", &bundle.path)]);
+}
+
+#[test]
+fn heap_history_is_in_the_adapter() {
+    if node().is_none() {
+        return;
+    }
+    let flags = ["-std=c++17", "-O1", "-g", "-pthread"];
+    let bundle = compiled_and_recorded_with(&["--heap"], "c++", &flags, "heap/dispatch.cpp");
+    run("heap.test.js", &[("HEAP", &bundle.path)]);
 }

@@ -1,4 +1,5 @@
-//! Exports of one recording in every format, each compared with the calls of `backtrail dump`.
+//! Exports of one recording in every format, each compared with the calls of `backtrail dump`, and
+//! with the debugger's call tree, which has inlined functions too.
 
 mod calls;
 mod protobuf;
@@ -32,16 +33,34 @@ fn recording() -> &'static Recording {
     RECORDING.get_or_init(|| {
         let (bundle, _) = Bundle::recorded(find("threads").unwrap(), Variant::Pie, &["--full"]);
         let (mut calls, mut positions) = (Calls::new(), Vec::new());
+        let mut plain: BTreeMap<u64, Vec<(String, String)>> = BTreeMap::new();
         for line in on(&bundle.path, "dump", &["calls", "--json"]).stdout.lines() {
             let call: Value = serde_json::from_str(line).unwrap();
             let position = call["position"].as_str().unwrap().to_owned();
             let name = call["function"].as_str().or(call["address"].as_str()).unwrap();
-            let depth = call["depth"].as_u64().unwrap() as usize;
-            calls
-                .entry(tid_of(&position))
-                .or_default()
-                .push((depth, name.to_owned()));
-            positions.push(position);
+            let of_thread = plain.entry(tid_of(&position)).or_default();
+            of_thread.push((position, name.to_owned()));
+        }
+        for (tid, plain) in plain {
+            let place = format!("goto t{tid}#-1");
+            let tree = bundle.results(&[&place, "calls all --depth 1000 --limit 1000000"]);
+            let tree = tree[1]["calls"].as_array().unwrap();
+            let named = |call: &Value| {
+                let name = call["function"].as_str().unwrap();
+                // Code without a symbol is named by its address and module.
+                let name = name.split_once(" in ").filter(|_| name.starts_with("0x"));
+                let name = name.map_or(call["function"].as_str().unwrap(), |(address, _)| address);
+                (call["position"].as_str().unwrap().to_owned(), name.to_owned())
+            };
+            // Without the inlined functions, these are the same calls.
+            let called = tree.iter().filter(|call| call["inlined"] == false);
+            assert_eq!(called.map(named).collect::<Vec<_>>(), plain);
+            for call in tree {
+                let (position, name) = named(call);
+                let depth = call["depth"].as_u64().unwrap() as usize;
+                calls.entry(tid).or_default().push((depth, name));
+                positions.push(position);
+            }
         }
         let info: Value = serde_json::from_str(&on(&bundle.path, "info", &["--json"]).stdout).unwrap();
         let threads = info["threads"].as_array().unwrap().iter();
@@ -298,7 +317,7 @@ fn folded() {
         let (stack, cost) = line.rsplit_once(' ').unwrap();
         let cost: u64 = cost.parse().unwrap();
         sum += cost;
-        if stack.ends_with(";work") {
+        if stack.split(';').any(|name| name == "work") {
             working += cost;
         }
         assert!(stack.starts_with("threads;"), "{line}");

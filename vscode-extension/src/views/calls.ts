@@ -141,7 +141,9 @@ export class CallsView implements vscode.TreeDataProvider<Node>, vscode.Disposab
     // Many calls have the same name, so VS Code needs an id to distinguish them.
     item.id = `${this.threadId}:${node.parent?.call.call}>${call.call}:${call.number}`;
     item.contextValue = 'call';
-    item.iconPath = new vscode.ThemeIcon(isHere ? 'debug-stackframe' : isAround ? 'debug-stackframe-dot' : 'symbol-method');
+    const icon = isHere ? 'debug-stackframe' : isAround ? 'debug-stackframe-dot' : 'symbol-method';
+    const gray = call.library === undefined ? undefined : new vscode.ThemeColor('disabledForeground');
+    item.iconPath = new vscode.ThemeIcon(icon, gray);
     item.command = { command: 'backtrail.calls.go', title: 'Go There', arguments: [node] };
     item.description = [
       call.duration?.text ?? `${call.instructions.toLocaleString()} instructions`,
@@ -336,6 +338,7 @@ function tooltip(call: Call): string {
   return [
     `${call.function}  [${call.call} ${call.position}]`,
     source,
+    call.library === undefined ? undefined : `code of ${call.library}`,
     call.time === undefined ? undefined : `began at ${call.time.text}`,
     call.duration === undefined ? undefined : `took ${call.duration.text}`,
     `${call.instructions.toLocaleString()} instructions, ${callsMade(call)}`,

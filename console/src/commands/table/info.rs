@@ -2,7 +2,7 @@
 
 use crate::commands::{Command, Completion, Group};
 use crate::commands::{
-    calls, compare, crash, goto, heap, help, info, latency, ptwrites, search, settings, show, timeline,
+    calls, compare, count, crash, goto, heap, help, info, latency, ptwrites, search, settings, show, timeline,
 };
 
 /// These, in the order of help.
@@ -55,7 +55,7 @@ pub(super) static TELLING: &[Command] = &[
         help: "Counts the calls of FUNCTION, or the executions of other code, in this thread.",
         completion: Completion::Location,
         repeats: false,
-        run: search::count,
+        run: count::count,
     },
     Command {
         name: "search",

@@ -91,11 +91,10 @@ fn estimates_are_near_the_sizes() {
             }
             if format == Format::Chrome {
                 let text = String::from_utf8(written).unwrap();
-                assert_eq!(
-                    estimate.calls,
-                    text.matches("\"ph\":\"B\"").count() as u64,
-                    "{what}"
-                );
+                let exported = text.matches("\"ph\":\"B\"").count() as u64;
+                // A depth may hide inlined functions in each other.
+                let most = if depth.is_none() { exported } else { 2 * exported };
+                assert!((exported..=most).contains(&estimate.calls), "{exported} {what}");
             }
         }
         for format in [Format::Firefox, Format::Folded, Format::Pprof] {
