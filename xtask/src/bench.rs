@@ -8,6 +8,7 @@ mod costs;
 mod debug;
 mod decode;
 mod fdo;
+mod heap;
 mod hub;
 mod machine;
 mod options;
@@ -62,6 +63,13 @@ pub fn debug(options: &DebugOptions) -> Result<(), Failure> {
 pub fn fdo() -> Result<(), Failure> {
     packages::ensure(&[packages::FDO])?;
     fdo::run(&release()?)
+}
+
+/// `bench heap`: two programs natively, recorded, and recorded with heap events.
+pub fn heap() -> Result<(), Failure> {
+    let binary = release()?;
+    on_two_cores()?;
+    heap::run(&binary)
 }
 
 /// `bench profile`: the cost of sampling all processes for a number of seconds, beside perf.
