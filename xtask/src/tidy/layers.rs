@@ -7,6 +7,7 @@ const USES: &[(&str, &[&str])] = &[
     ("pt", &[]),
     ("perf", &["pt"]),
     ("decoder", &["pt"]),
+    ("semantics", &[]),
     ("symbolizer", &["pt"]),
     ("bundle", &["pt", "perf"]),
     ("process", &["pt", "bundle"]),

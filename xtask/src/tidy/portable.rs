@@ -13,6 +13,7 @@ pub const PORTABLE: &[&str] = &[
     "perf",
     "bundle",
     "decoder",
+    "semantics",
     "symbolizer",
     "values",
     "debugger",

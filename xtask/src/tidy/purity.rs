@@ -41,6 +41,18 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "semantics",
+        &[
+            "std::fs",
+            "std::net",
+            "std::process",
+            "std::env",
+            "std::io",
+            "println!",
+            "eprintln!",
+        ],
+    ),
+    (
         "symbolizer",
         &["std::net", "std::process", "println!", "eprintln!"],
     ),
