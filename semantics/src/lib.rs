@@ -21,18 +21,22 @@
 //! # Ok::<(), backtrail_semantics::NotModeled>(())
 //! ```
 
+mod effect;
 mod execute;
 mod inverse;
 mod lift;
+mod log;
 mod memory;
 mod model;
 mod operand;
 mod registers;
 mod state;
 
+pub use effect::{Effect, LoggedResults, NoObserver, Observer, Prediction, Unrecorded};
 pub use inverse::Before;
+pub use log::{LogEnd, LogReader, LogWriter};
 pub use memory::{Memory, NoMemory, Stop};
 pub use model::{Model, NotModeled};
 pub use operand::{Address, Operand};
 pub use registers::{RegisterSet, Registers};
-pub use state::{Segment, State, flag};
+pub use state::{ENCODED, Segment, State, flag};

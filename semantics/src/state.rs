@@ -126,6 +126,59 @@ impl State {
     }
 }
 
+/// The bytes of an encoded state.
+pub const ENCODED: usize = 16 * 8 + 2 * 8 + 32 * 64 + 8 * 8 + 2 * 8 + 4;
+
+impl State {
+    /// Appends the state as bytes: the fields in their order, the lowest byte first.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let numbers = |out: &mut Vec<u8>, numbers: &[u64]| {
+            for number in numbers {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+        };
+        numbers(out, &self.general);
+        numbers(out, &[self.flags, self.undefined]);
+        for vector in &self.vectors {
+            out.extend_from_slice(vector);
+        }
+        numbers(out, &self.masks);
+        numbers(out, &self.bases);
+        out.extend_from_slice(&self.mxcsr.to_le_bytes());
+    }
+
+    /// Returns the state of [`ENCODED`] bytes. `None`: there are fewer.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes;
+        let mut state = Self::default();
+        for register in &mut state.general {
+            *register = take(&mut rest)?;
+        }
+        state.flags = take(&mut rest)?;
+        state.undefined = take(&mut rest)?;
+        for vector in &mut state.vectors {
+            let (bytes, after) = rest.split_first_chunk()?;
+            *vector = *bytes;
+            rest = after;
+        }
+        for mask in &mut state.masks {
+            *mask = take(&mut rest)?;
+        }
+        for base in &mut state.bases {
+            *base = take(&mut rest)?;
+        }
+        state.mxcsr = u32::from_le_bytes(*rest.first_chunk()?);
+        Some(state)
+    }
+}
+
+fn take(rest: &mut &[u8]) -> Option<u64> {
+    let (bytes, after) = rest.split_first_chunk()?;
+    *rest = after;
+    Some(u64::from_le_bytes(*bytes))
+}
+
 /// Returns a number whose low `size` bytes are all ones.
 ///
 /// # Example
@@ -176,6 +229,21 @@ mod tests {
             (state.flag(flag::ADJUST), state.flag(flag::ZERO)),
             (Some(false), Some(true))
         );
+    }
+
+    #[test]
+    fn states_are_encoded_as_a_whole() {
+        let mut state = State::default();
+        state.general[15] = 7;
+        state.vectors[31][63] = 9;
+        state.masks[7] = 3;
+        state.bases = [1, 2];
+        state.undefine_flags(flag::ADJUST);
+        let mut bytes = Vec::new();
+        state.encode(&mut bytes);
+        assert_eq!(bytes.len(), ENCODED);
+        assert_eq!(State::decode(&bytes), Some(state));
+        assert_eq!(State::decode(&bytes[..ENCODED - 1]), None);
     }
 
     #[test]

@@ -1,0 +1,297 @@
+//! One instruction as a recorder and a replay treat it: by its model, or by its logged results.
+
+use crate::log::{LogEnd, LogReader, LogWriter};
+use crate::memory::{Memory, Stop};
+use crate::model::Model;
+use crate::registers::{RegisterSet, Registers};
+use crate::state::State;
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register, UsedMemory};
+use std::collections::HashMap;
+
+/// The largest store of an instruction without a model whose bytes are logged.
+const LARGEST_STORE: usize = 64;
+
+/// The effect of an instruction: computed, or read from the log.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// It is computed. The log has the loaded bytes.
+    Modeled(Model),
+    /// It is logged.
+    Logged(LoggedResults),
+}
+
+/// The results of an instruction that the log has.
+#[derive(Clone, Debug)]
+pub struct LoggedResults {
+    written: RegisterSet,
+    stores: Vec<UsedMemory>,
+    /// Whether it writes memory of an unknown address or size, or lets the kernel do so.
+    has_unknown_stores: bool,
+    is_syscall: bool,
+    next: u64,
+}
+
+/// The accesses of a replay, in order.
+pub trait Observer {
+    /// Bytes were loaded.
+    fn loaded(&mut self, address: u64, bytes: &[u8]);
+    /// Bytes were stored.
+    fn stored(&mut self, address: u64, bytes: &[u8]);
+    /// Unknown memory was written.
+    fn stored_unknown(&mut self);
+}
+
+/// An observer that is not interested.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoObserver;
+
+impl Observer for NoObserver {
+    fn loaded(&mut self, _address: u64, _bytes: &[u8]) {}
+    fn stored(&mut self, _address: u64, _bytes: &[u8]) {}
+    fn stored_unknown(&mut self) {}
+}
+
+impl Effect {
+    /// Returns the effect of an instruction.
+    #[must_use]
+    pub fn of(instruction: &Instruction) -> Self {
+        match Model::of(instruction) {
+            Ok(model) => Self::Modeled(model),
+            Err(_) => Self::Logged(LoggedResults::of(instruction)),
+        }
+    }
+
+    /// Returns whether it is a system call.
+    #[must_use]
+    pub const fn is_syscall(&self) -> bool {
+        matches!(self, Self::Logged(results) if results.is_syscall)
+    }
+
+    /// Computes the results of an instruction before it runs, and the values that a replay needs.
+    /// `read` fills bytes from memory, and returns whether it could.
+    pub fn predict(&self, state: &State, read: &mut impl FnMut(u64, &mut [u8]) -> bool) -> Prediction {
+        let mut prediction = Prediction {
+            state: state.clone(),
+            log: LogWriter::default(),
+            next: None,
+        };
+        if let Self::Modeled(model) = self {
+            let mut memory = Recording {
+                read,
+                log: &mut prediction.log,
+                stored: HashMap::new(),
+            };
+            prediction.next = model.execute(&mut prediction.state, &mut memory).ok();
+        }
+        prediction
+    }
+
+    /// Records an executed instruction: changes `state` as a replay will, and appends the needed
+    /// values to the log. `after` has the registers after it, and `read` its memory. Returns the
+    /// address of the next instruction.
+    ///
+    /// # Errors
+    /// Fails if a replay could not reach `after`. Then the log and `state` are as before.
+    pub fn confirm(
+        &self,
+        prediction: Prediction,
+        state: &mut State,
+        after: &State,
+        read: &mut impl FnMut(u64, &mut [u8]) -> bool,
+        log: &mut LogWriter,
+    ) -> Result<u64, Unrecorded> {
+        let mut prediction = prediction;
+        let next = match self {
+            Self::Modeled(_) => prediction.next,
+            Self::Logged(results) => results.record(&mut prediction, after, read),
+        };
+        // Flags that the manual leaves undefined have their values in the processor.
+        match next {
+            Some(next) if is_same(&prediction.state, after) => {
+                *state = prediction.state;
+                log.push(&prediction.log.take());
+                Ok(next)
+            }
+            _ => Err(Unrecorded),
+        }
+    }
+
+    /// Replays the instruction. Returns the address of the next one.
+    ///
+    /// # Errors
+    /// Fails if the log has ended, or the result cannot be known.
+    pub fn replay(
+        &self,
+        state: &mut State,
+        log: &mut LogReader<'_>,
+        observer: &mut impl Observer,
+    ) -> Result<u64, Stop<LogEnd>> {
+        match self {
+            Self::Modeled(model) => model.execute(state, &mut Replaying { log, observer }),
+            Self::Logged(results) => results.replay(state, log, observer).map_err(Stop::Memory),
+        }
+    }
+}
+
+/// A recorded instruction whose effect no replay can reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the results of the instruction are not those of its model")]
+pub struct Unrecorded;
+
+/// Returns whether two states agree in all that is defined. The log has no exception flags of
+/// MXCSR.
+fn is_same(model: &State, processor: &State) -> bool {
+    model.general == processor.general
+        && (model.flags ^ processor.flags) & !model.undefined == 0
+        && model.vectors == processor.vectors
+        && model.masks == processor.masks
+        && model.bases == processor.bases
+        && model.mxcsr == processor.mxcsr
+}
+
+impl LoggedResults {
+    fn of(instruction: &Instruction) -> Self {
+        let mut registers = Registers::of(instruction);
+        let is_syscall = instruction.mnemonic() == Mnemonic::Syscall;
+        if is_syscall {
+            // The result.
+            registers.written.general |= 1;
+        }
+        let mut factory = InstructionInfoFactory::new();
+        let written = |used: &&UsedMemory| {
+            !matches!(
+                used.access(),
+                OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess
+            )
+        };
+        let info = factory.info(instruction);
+        let all: Vec<UsedMemory> = info.used_memory().iter().filter(written).copied().collect();
+        let is_known = |used: &&UsedMemory| (1..=LARGEST_STORE).contains(&used.memory_size().size());
+        let stores: Vec<UsedMemory> = all.iter().filter(is_known).copied().collect();
+        Self {
+            written: registers.written,
+            has_unknown_stores: stores.len() < all.len() || is_syscall,
+            stores,
+            is_syscall,
+            next: instruction.next_ip(),
+        }
+    }
+
+    /// Logs the results that the processor has. Returns the address of the next instruction.
+    fn record(
+        &self,
+        prediction: &mut Prediction,
+        after: &State,
+        read: &mut impl FnMut(u64, &mut [u8]) -> bool,
+    ) -> Option<u64> {
+        let Prediction { state, log, .. } = prediction;
+        for store in &self.stores {
+            let mut bytes = [0; LARGEST_STORE];
+            let bytes = &mut bytes[..store.memory_size().size()];
+            if !read(address(store, state)?, bytes) {
+                return None;
+            }
+            log.push(bytes);
+        }
+        log.push_registers(self.written, after);
+        let bytes = log.tail(self.written);
+        LogReader::new(bytes).registers(self.written, state).ok()?;
+        Some(self.next)
+    }
+
+    fn replay(
+        &self,
+        state: &mut State,
+        log: &mut LogReader<'_>,
+        observer: &mut impl Observer,
+    ) -> Result<u64, LogEnd> {
+        for store in &self.stores {
+            let mut bytes = [0; LARGEST_STORE];
+            let bytes = &mut bytes[..store.memory_size().size()];
+            let address = address(store, state).ok_or(LogEnd)?;
+            log.bytes(bytes)?;
+            observer.stored(address, bytes);
+        }
+        if self.has_unknown_stores {
+            observer.stored_unknown();
+        }
+        log.registers(self.written, state)?;
+        Ok(self.next)
+    }
+}
+
+/// Returns the address of a store by the registers before the instruction.
+fn address(used: &UsedMemory, state: &State) -> Option<u64> {
+    used.virtual_address(0, |register, _, _| match register {
+        Register::FS => Some(state.bases[0]),
+        Register::GS => Some(state.bases[1]),
+        Register::CS | Register::DS | Register::ES | Register::SS => Some(0),
+        _ => {
+            let full = register.full_register();
+            let value = *state.general.get(full.number())?;
+            full.is_gpr().then_some(match register.size() {
+                4 => value & 0xffff_ffff,
+                _ => value,
+            })
+        }
+    })
+}
+
+/// The results of an instruction by its model, before it has run.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    state: State,
+    log: LogWriter,
+    next: Option<u64>,
+}
+
+/// Memory whose loaded bytes go to the log.
+struct Recording<'a, F> {
+    read: &'a mut F,
+    log: &'a mut LogWriter,
+    /// Bytes that the instruction itself has stored.
+    stored: HashMap<u64, u8>,
+}
+
+impl<F: FnMut(u64, &mut [u8]) -> bool> Memory for Recording<'_, F> {
+    type Error = Unrecorded;
+
+    fn load(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Unrecorded> {
+        if !(self.read)(address, bytes) {
+            return Err(Unrecorded);
+        }
+        if !self.stored.is_empty() {
+            for (at, byte) in (address..).zip(bytes.iter_mut()) {
+                *byte = self.stored.get(&at).copied().unwrap_or(*byte);
+            }
+        }
+        self.log.push(bytes);
+        Ok(())
+    }
+
+    fn store(&mut self, address: u64, bytes: &[u8]) -> Result<(), Unrecorded> {
+        self.stored.extend((address..).zip(bytes.iter().copied()));
+        Ok(())
+    }
+}
+
+/// Memory whose loaded bytes are in the log.
+struct Replaying<'a, 'l, O> {
+    log: &'a mut LogReader<'l>,
+    observer: &'a mut O,
+}
+
+impl<O: Observer> Memory for Replaying<'_, '_, O> {
+    type Error = LogEnd;
+
+    fn load(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), LogEnd> {
+        self.log.bytes(bytes)?;
+        self.observer.loaded(address, bytes);
+        Ok(())
+    }
+
+    fn store(&mut self, address: u64, bytes: &[u8]) -> Result<(), LogEnd> {
+        self.observer.stored(address, bytes);
+        Ok(())
+    }
+}
