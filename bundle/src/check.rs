@@ -7,6 +7,7 @@ use crate::manifest::Manifest;
 use crate::reader::load;
 use crate::schema::Findings;
 use crate::unpacked::Unpacked;
+use crate::value_log::ValueLog;
 use crate::versions::CodeVersions;
 use crate::{BundlePath, CancelToken, Error, Result, SharedBytes, archive, code, heap, sources};
 use std::path::Path;
@@ -84,6 +85,9 @@ fn check_contents(root: &Path, manifest: &Manifest, findings: &Findings) {
             note(bytes(&image.file).and_then(|bytes| code::image_section(image, &bytes).map(drop)));
         }
         note(CodeVersions::load(process, bytes).map(drop));
+        for path in process.threads.iter().filter_map(|thread| thread.values.as_ref()) {
+            note(bytes(path).and_then(|bytes| ValueLog::parse(bytes, path).map(drop)));
+        }
     }
     match sources::load(root) {
         Ok(listed) => {

@@ -86,6 +86,7 @@ pub mod sources;
 mod sparse;
 mod supplementary;
 mod unpacked;
+pub mod value_log;
 pub mod versions;
 mod writer;
 

@@ -61,6 +61,8 @@ pub struct Thread {
     pub name: Option<String>,
     /// The PT packets, if traces are kept by thread.
     pub trace: Option<BundlePath>,
+    /// The [`ValueLog`](crate::value_log::ValueLog), if values were recorded.
+    pub values: Option<BundlePath>,
 }
 
 /// An ELF file mapped into a process.

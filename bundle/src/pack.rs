@@ -90,7 +90,8 @@ fn files_of_builds(manifest: &Manifest, builds: &BTreeSet<BuildId>) -> BTreeSet<
         files.remove(file);
     }
     for process in &manifest.processes {
-        let traces = process.threads.iter().filter_map(|thread| thread.trace.as_ref());
+        let threads = process.threads.iter();
+        let traces = threads.flat_map(|thread| thread.trace.iter().chain(&thread.values));
         let images = process.images.iter().map(|image| &image.file);
         for file in traces.chain(images).chain(&process.versions) {
             files.remove(file);

@@ -6,11 +6,12 @@ use crate::core::Core;
 use crate::manifest::{CpuTrace, Manifest, Process};
 use crate::schema::{FileRole, Findings, META_JSON, Node, TRACE_JSON, decode_meta, decode_trace, parse_json};
 use crate::unpacked::Unpacked;
+use crate::value_log::ValueLog;
 use crate::versions::CodeVersions;
 use crate::{BundlePath, CancelToken, CodeSection, Error, Result, SharedBytes, code};
 use backtrail_perf::ContextSwitch;
 use backtrail_perf::switch::AuxEnd;
-use backtrail_pt::Pid;
+use backtrail_pt::{Pid, Tid};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -117,6 +118,18 @@ impl Bundle {
     /// Fails if the file is malformed, or if a boundary is outside of its thread's trace.
     pub fn code_versions(&self, pid: Pid) -> Result<CodeVersions> {
         CodeVersions::load(self.process(pid)?, |path| self.bytes(path))
+    }
+
+    /// Returns the value log of a thread. `None`: there is none.
+    ///
+    /// # Errors
+    /// Fails if the file is malformed.
+    pub fn value_log(&self, pid: Pid, tid: Tid) -> Result<Option<ValueLog>> {
+        let threads = &self.process(pid)?.threads;
+        let thread = threads.iter().find(|thread| thread.tid == tid);
+        let path = thread.and_then(|thread| thread.values.as_ref());
+        path.map(|path| ValueLog::parse(self.bytes(path)?, path))
+            .transpose()
     }
 
     /// Returns a process of the manifest.

@@ -21,6 +21,7 @@ fn full(by_cpu: bool, number: u64, text: &str) -> Manifest {
         tid: Tid(tid),
         name: Some(text.to_owned()),
         trace: (!by_cpu).then(|| path(if tid == 1 { "traces/t" } else { "traces/u" })),
+        values: None,
     };
     let small = number >> 1;
     let mapping = Mapping {

@@ -37,6 +37,7 @@ fn manifest(modules: Vec<Module>, images: Vec<RawImage>) -> Manifest {
                 tid: Tid(1),
                 name: None,
                 trace: Some(BundlePath::new("traces/1").unwrap()),
+                values: None,
             }],
             modules,
             images,

@@ -36,6 +36,11 @@ impl Code {
         Some(Self { bytes, instruction })
     }
 
+    /// Returns the bytes of the instruction, and those after it.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     fn opcode(&self) -> &[u8] {
         let prefix = |byte: &u8| {
             matches!(

@@ -48,12 +48,14 @@ mod syscall_filter;
 mod thread;
 mod translate;
 mod unique_names;
+mod values;
 mod waker;
+mod xstate;
 
 pub use capabilities::{Capabilities, capabilities};
 pub use crash_sink::{CrashDraft, CrashSink, Memory, SavedCrash};
 pub use error::{Error, Result};
-pub use options::{Engine, Output, Pin, Progress, RecordOptions, Target};
+pub use options::{Engine, Output, Pin, Progress, RecordOptions, Target, ValueOptions};
 pub use outcome::{Ending, Golden, Outcome};
 pub use record::record;
 

@@ -81,6 +81,13 @@ impl From<PathBuf> for Output<'_> {
     }
 }
 
+/// The amount of values to keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValueOptions {
+    /// About this many compressed bytes of the newest values of each thread; `None` keeps all.
+    pub limit: Option<usize>,
+}
+
 /// The progress of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -109,6 +116,9 @@ pub struct RecordOptions<'a> {
     /// Records heap events: calls of allocator functions, and the blocks that these return.
     /// [`Engine::Translate`] only.
     pub heap: bool,
+    /// Records values, so that a debugger can replay all registers and memory accesses.
+    /// [`Engine::Step`] only.
+    pub values: Option<ValueOptions>,
     /// Keeps the last lines that each process writes to standard error. Each write stops its thread
     /// for a moment, and is otherwise unchanged. [`Engine::Translate`] only.
     pub standard_error: bool,
@@ -159,6 +169,7 @@ impl<'a> RecordOptions<'a> {
             cache: *Self::CACHE.end(),
             all_superblocks: false,
             heap: false,
+            values: None,
             standard_error: true,
             ring: None,
             follow: false,

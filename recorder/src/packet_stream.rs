@@ -87,6 +87,13 @@ impl PacketStream {
         self.enter(ip);
     }
 
+    /// Writes a value before the instruction at `ip`.
+    pub(crate) fn value(&mut self, ip: Avma, value: u64) {
+        self.interrupt(ip);
+        self.encoder.value(value);
+        self.enter(ip);
+    }
+
     /// Prepares for the instruction at `ip`, and writes a PSB if one is due.
     ///
     /// A decoder binds a FUP to the first time that it reaches the address. If a loop has no

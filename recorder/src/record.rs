@@ -5,7 +5,7 @@ use crate::clock::{self, Calibration, CpuTimeScope};
 use crate::descriptors::RaisedLimit;
 use crate::destination::{Crashes, Destination};
 use crate::error::{Error, Result};
-use crate::options::{Engine, Output, Pin, Progress, RecordOptions, Target};
+use crate::options::{Engine, Output, Pin, Progress, RecordOptions, Target, ValueOptions};
 use crate::outcome::Outcome;
 use crate::ptrace;
 use crate::save;
@@ -47,6 +47,9 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
     if options.heap && options.engine == Engine::Step {
         return Err(Error::HeapOfSteps);
     }
+    if options.values.is_some() && options.engine != Engine::Step {
+        return Err(Error::ValuesOfTranslation);
+    }
     let job = TracingJob {
         target: options.target,
         randomize: options.randomize_addresses,
@@ -58,6 +61,7 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
         cache: options.cache,
         all_superblocks: options.all_superblocks,
         heap: options.heap,
+        values: options.values,
         standard_error: options.standard_error && options.engine == Engine::Translate,
         fine_time: options.fine_time,
         compress_returns: options.compress_returns,
@@ -134,6 +138,7 @@ struct TracingJob<'a> {
     fine_time: bool,
     all_superblocks: bool,
     heap: bool,
+    values: Option<ValueOptions>,
     standard_error: bool,
     compress_returns: bool,
     output: Output<'a>,
@@ -157,6 +162,7 @@ impl TracingJob<'_> {
             cache: self.cache,
             all_superblocks: self.all_superblocks,
             heap: self.heap,
+            values: self.values,
             standard_error: self.standard_error,
             emulates_dumpable: !attributes::may_read_undumpable(),
         };

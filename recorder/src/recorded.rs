@@ -45,6 +45,8 @@ pub(crate) struct RecordedThread {
     pub(crate) golden: Vec<Avma>,
     /// Positions in the packets where code changed.
     pub(crate) boundaries: Vec<Boundary>,
+    /// The value log, if values were recorded.
+    pub(crate) values: Option<Vec<u8>>,
 }
 
 /// A recorded process.
@@ -103,6 +105,8 @@ pub(crate) struct FinishedStream {
     pub(crate) golden: Vec<Avma>,
     /// Positions in the packets where code changed.
     pub(crate) boundaries: Vec<Boundary>,
+    /// The value log, if values were recorded.
+    pub(crate) values: Option<Vec<u8>>,
     /// The reason that packets were lost, if any were.
     pub(crate) failure: Option<std::io::Error>,
 }

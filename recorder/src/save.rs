@@ -234,10 +234,17 @@ fn add_process(
         if !thread.boundaries.is_empty() {
             versions.boundaries.insert(tid, thread.boundaries);
         }
+        let mut values = None;
+        if let Some(log) = &thread.values {
+            let file = names.take(&format!("values/{tid}"))?;
+            writer.add_bytes(&file, log)?;
+            values = Some(file);
+        }
         out.threads.push(manifest::Thread {
             tid,
             name: thread.name,
             trace: Some(file),
+            values,
         });
     }
     if !versions.fragments.is_empty() || !versions.boundaries.is_empty() {

@@ -20,7 +20,7 @@ mod translated;
 use crate::descriptors::{RaisedLimit, ReservedDescriptors};
 use crate::destination::Destination;
 use crate::error::Result;
-use crate::options::{Engine, Pin};
+use crate::options::{Engine, Pin, ValueOptions};
 use crate::packet_stream::PacketStream;
 use crate::ptrace::{self, CpuSet, RawTid, Stop, WaitResult};
 use crate::recorded::{RecordedProcess, Recording};
@@ -30,6 +30,7 @@ use crate::stepped::StepPosition;
 use crate::thread::{FollowMode, RunState, Thread};
 use crate::translate::EncoderPool;
 use crate::unique_names::UniqueNames;
+use crate::values::ValueRecorder;
 use crate::{Ending, clock};
 use backtrail_bundle::BundlePath;
 use backtrail_bundle::context::PublishedContext;
@@ -109,6 +110,8 @@ pub(crate) struct Settings {
     pub(crate) all_superblocks: bool,
     /// Logs calls of allocator functions. Engine `translate` only.
     pub(crate) heap: bool,
+    /// Records values. Engine `step` only.
+    pub(crate) values: Option<ValueOptions>,
     /// Keeps the last lines of standard error. Engine `translate` only.
     pub(crate) standard_error: bool,
     /// Keeps processes dumpable, and shows them the value that they have set.
@@ -482,6 +485,12 @@ impl<'a> Session<'a> {
             self.settings.golden,
             clock::now(),
         )
+    }
+
+    /// Returns the value log of a new thread, if values are recorded.
+    pub(crate) fn value_recorder(&self) -> Option<ValueRecorder> {
+        let options = self.settings.values?;
+        Some(ValueRecorder::new(options.limit))
     }
 
     fn tids(&self, wanted: impl Fn(&Thread) -> bool) -> Vec<RawTid> {

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::packet_stream::{PacketStream, StepOutcome};
 use crate::ptrace::{self, RawTid};
 use crate::signal_state::{self, SignalCall, TRAP_FLAG};
+use crate::values::ValueRecorder;
 use backtrail_bundle::core::Registers;
 use backtrail_process::memory;
 use backtrail_pt::Avma;
@@ -54,6 +55,8 @@ pub(crate) struct Stepped {
     pub(crate) keeps_dumpable: bool,
     /// Whether the program has set the trap flag.
     pub(crate) has_trap_flag: bool,
+    /// The log of its values, if they are recorded.
+    pub(crate) values: Option<ValueRecorder>,
     calls: TrackedCalls,
 }
 
@@ -94,6 +97,7 @@ impl Stepped {
             cleared: None,
             keeps_dumpable: false,
             has_trap_flag: false,
+            values: None,
             calls: TrackedCalls::default(),
         }
     }
@@ -105,6 +109,7 @@ impl Stepped {
         match self.position {
             StepPosition::User(at) => self.executed(at, registers),
             StepPosition::Kernel { restart: Some(at) } if to == at + SYSCALL_LEN => {
+                self.lose_values();
                 self.stream.enter(at);
                 self.stream.leave(at);
                 self.arrive(registers);
@@ -118,6 +123,7 @@ impl Stepped {
         let mut at = at;
         let to = registers.pc();
         let Some(mut code) = self.code else {
+            self.lose_values();
             self.stream.gap(to);
             self.position = StepPosition::User(to);
             return;
@@ -128,14 +134,28 @@ impl Stepped {
             && let Some(second) = Code::read(self.pid, next)
         {
             self.stream.step(&code.instruction, at, next);
+            self.lose_values();
             (at, code) = (next, second);
         }
-        match self.stream.step(&code.instruction, at, to) {
+        let outcome = self.stream.step(&code.instruction, at, to);
+        match outcome {
+            StepOutcome::Followed | StepOutcome::LeftUserCode => {
+                self.values.iter_mut().for_each(ValueRecorder::executed);
+            }
+            StepOutcome::Impossible => self.lose_values(),
+            StepOutcome::Repeating => {}
+        }
+        match outcome {
             StepOutcome::LeftUserCode => self.arrive(registers),
             StepOutcome::Followed | StepOutcome::Repeating | StepOutcome::Impossible => {
                 self.position = StepPosition::User(to)
             }
         }
+    }
+
+    /// Notes that the next registers do not follow from the last ones.
+    fn lose_values(&mut self) {
+        self.values.iter_mut().for_each(ValueRecorder::interrupted);
     }
 
     /// Enters user code, unless the kernel restarts the system call first.
@@ -169,6 +189,7 @@ impl Stepped {
         if let Some(cleared) = self.cleared.take() {
             cleared.restore_memory(self.tid);
         }
+        self.lose_values();
         if let StepPosition::User(ip) = self.position {
             self.stream.interrupt(ip);
         }
@@ -188,6 +209,7 @@ impl Stepped {
         {
             self.stream.leave(at);
             self.position = StepPosition::Kernel { restart: None };
+            self.values.iter_mut().for_each(ValueRecorder::executed);
         }
     }
 
@@ -206,6 +228,7 @@ impl Stepped {
     /// continues after it.
     pub(crate) fn hit_breakpoint(&mut self, next: Avma) {
         self.left_by_itself(next);
+        self.lose_values();
         if self.position != StepPosition::Closed {
             self.enter(next);
         }
@@ -214,6 +237,9 @@ impl Stepped {
     /// Prepares to execute the next instruction in a version of the code, unless a handler is next.
     /// Returns whether it is a ptrace or wait4 call.
     pub(crate) fn prepare(&mut self, is_handler_next: bool, code_version: u32) -> bool {
+        if let (StepPosition::User(ip), Some(values)) = (self.position, &mut self.values) {
+            values.confirm(self.tid, self.pid, ip);
+        }
         if let StepPosition::User(ip) = self.position
             && self.code_version != code_version
         {
@@ -234,6 +260,9 @@ impl Stepped {
             let mut is_ptrace_call = false;
             if !is_handler_next && self.code.is_some_and(|code| code.is_syscall()) {
                 is_ptrace_call = self.prepare_call();
+            }
+            if let (Some(values), Some(code), false) = (&mut self.values, &self.code, is_handler_next) {
+                values.before((self.tid, self.pid), ip, code.bytes(), &mut self.stream);
             }
             self.stream
                 .before(ip, self.code.as_ref().map(|code| &code.instruction));
@@ -266,6 +295,7 @@ impl Stepped {
         if ptrace::set_registers(self.tid, &after).is_err() {
             return false;
         }
+        self.lose_values();
         self.stream.before(ip, Some(&code.instruction));
         self.stream.step(&code.instruction, ip, after.pc());
         self.position = StepPosition::User(after.pc());
@@ -344,6 +374,9 @@ impl Stepped {
             self.left_by_itself(ip);
         }
         if let StepPosition::User(at) = self.position {
+            if let Some(values) = &mut self.values {
+                values.confirm(self.tid, self.pid, at);
+            }
             self.stream.interrupt(at);
         }
         self.position = StepPosition::Closed;

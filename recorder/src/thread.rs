@@ -5,6 +5,7 @@ use crate::recorded::{FinishedStream, Packets};
 use crate::signal_state::SignalState;
 use crate::stepped::{StepPosition, Stepped};
 use crate::translate::{EncoderPool, Translated};
+use crate::values::ValueRecorder;
 use backtrail_bundle::core::SigInfo;
 use backtrail_pt::Avma;
 
@@ -100,6 +101,7 @@ impl Thread {
                 stepped.close(None);
                 let (instructions, gaps) = (stepped.stream.instructions, stepped.stream.gaps);
                 let bytes = stepped.stream.written();
+                let values = stepped.values.take().map(ValueRecorder::finish);
                 let finished = stepped.stream.finish();
                 Some(FinishedStream {
                     packets: Packets::InMemory(finished.packets),
@@ -109,6 +111,7 @@ impl Thread {
                     gaps,
                     golden: finished.golden,
                     boundaries: finished.boundaries,
+                    values,
                     failure: None,
                 })
             }

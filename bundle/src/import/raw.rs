@@ -62,6 +62,7 @@ fn import_cancelable(
         tid: Tid(ONLY),
         name: None,
         trace: Some(trace),
+        values: None,
     };
     let mut process = Process {
         pid: Pid(ONLY),

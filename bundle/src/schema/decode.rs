@@ -24,6 +24,8 @@ pub(crate) enum FileRole {
     Image,
     /// Code versions.
     Versions,
+    /// A value log.
+    Values,
     /// The core.
     Core,
 }
@@ -226,11 +228,14 @@ fn thread(node: &Node<'_>, resolve_path: &mut PathResolver<'_>) -> Option<Thread
     node.object()?;
     let tid = node.field("tid").integer(u32::MAX.into());
     let trace = optional_path(&node.field("iptTrace"), FileRole::Trace, resolve_path);
-    let name = node.field(OURS).field("name").optional_string();
+    let ours = node.field(OURS);
+    let name = ours.field("name").optional_string();
+    let values = optional_path(&ours.field("values"), FileRole::Values, resolve_path);
     Some(Thread {
         tid: Tid(tid? as u32),
         name: name?,
         trace,
+        values,
     })
 }
 
@@ -335,6 +340,7 @@ fn kernel_process(
         tid: Tid(cpu.cpu.0),
         name: Some(format!("kernel_cpu_{}", cpu.cpu)),
         trace: Some(cpu.trace),
+        values: None,
     };
     let threads = cpus.into_iter().map(thread).collect();
     Some(Process {

@@ -136,7 +136,9 @@ fn thread(thread: &Thread) -> Value {
         object.insert("iptTrace".to_owned(), json!(trace.as_str()));
     }
     let name = thread.name.iter().map(|name| ("name".to_owned(), json!(name)));
-    with_ours(value, name.collect())
+    let values = thread.values.iter();
+    let values = values.map(|path| ("values".to_owned(), json!(path.as_str())));
+    with_ours(value, name.chain(values).collect())
 }
 
 fn module(module: &Module) -> Value {

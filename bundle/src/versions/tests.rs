@@ -129,6 +129,7 @@ fn boundaries_outside_of_their_trace_are_refused() {
     let thread = |tid, trace: Option<&str>| Thread {
         tid: Tid(tid),
         trace: trace.map(path),
+        values: None,
         ..Thread::default()
     };
     let process = |threads| Process {

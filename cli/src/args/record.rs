@@ -10,9 +10,9 @@ pub struct Record {
     /// The source of the trace
     #[arg(long, value_enum, default_value_t = Source::Auto)]
     pub source: Source,
-    /// The engine of the software recorder
-    #[arg(long, value_enum, default_value_t = RecordEngine::Translate)]
-    pub engine: RecordEngine,
+    /// The engine of the software recorder [default: translate, or step with --values]
+    #[arg(long, value_enum)]
+    pub engine: Option<RecordEngine>,
     /// The processors that the recorder and the program run on
     #[arg(long, value_enum, default_value_t = Pin::Auto)]
     pub pin: Pin,
@@ -23,6 +23,11 @@ pub struct Record {
     /// sizes
     #[arg(long)]
     pub heap: bool,
+    /// Also record values, so that variables are known at each past position. Keeps the newest SIZE
+    /// bytes per thread, compressed. The program is single-stepped, which takes far longer
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "256M", conflicts_with = "heap")]
+    pub values: Option<u64>,
     /// Keep no last lines of the program's standard error
     #[arg(long)]
     pub no_stderr: bool,

@@ -43,6 +43,7 @@ impl RecordedHistory {
                 tid: Tid(tid),
                 name: Some(name).filter(|name| !name.is_empty()),
                 trace: None,
+                values: None,
             });
             processes.push(Process {
                 pid,

@@ -381,6 +381,7 @@ impl<'a> BundleBuilder<'a> {
                     tid: sample.tid(),
                     name: Some(sample.name().to_owned()).filter(|name| !name.is_empty()),
                     trace: None,
+                    values: None,
                 }],
                 ..Process::default()
             }));
@@ -401,6 +402,7 @@ impl<'a> BundleBuilder<'a> {
             tid: *tid,
             name: names.get(tid).cloned().flatten(),
             trace: None,
+            values: None,
         });
         let found = Process {
             pid: process.pid,

@@ -65,6 +65,7 @@ impl Session<'_> {
             let _ = ptrace::set_registers(tid, &clean);
         }
         let mut stepped = Stepped::found(tid, pid, self.stream(), registers);
+        stepped.values = self.value_recorder();
         stepped.rseq = !self.owns_program;
         stepped.keeps_dumpable = self.settings.emulates_dumpable;
         self.threads
@@ -129,6 +130,7 @@ impl Session<'_> {
             Engine::Translate => FollowMode::AwaitingUserCode,
             Engine::Step => {
                 let mut stepped = Stepped::in_kernel(tid, tid, self.stream());
+                stepped.values = self.value_recorder();
                 stepped.rseq = !self.owns_program;
                 stepped.keeps_dumpable = self.settings.emulates_dumpable;
                 FollowMode::Stepped(Box::new(stepped))
@@ -276,6 +278,7 @@ impl Session<'_> {
             gaps: finished.gaps,
             golden: finished.golden,
             boundaries: finished.boundaries,
+            values: finished.values,
         });
         self.bound_memory(ended);
     }

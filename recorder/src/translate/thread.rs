@@ -648,6 +648,7 @@ impl Translated {
             gaps: written.gaps,
             golden: Vec::new(),
             boundaries: written.boundaries,
+            values: None,
             failure: written.failure,
         })
     }

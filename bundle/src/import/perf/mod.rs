@@ -240,6 +240,7 @@ fn import_process(
         tid,
         name: name.map(str::to_owned),
         trace: None,
+        values: None,
     };
     let mut process = Process {
         pid: traced.pid,

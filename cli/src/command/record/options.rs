@@ -2,7 +2,7 @@
 
 use crate::args::{self, Record, RecordEngine};
 use backtrail_pt::Pid;
-use backtrail_recorder::{Engine, Output, Pin, RecordOptions, Target};
+use backtrail_recorder::{Engine, Output, Pin, RecordOptions, Target, ValueOptions};
 use std::sync::atomic::AtomicBool;
 
 /// Converts the command line to recorder options.
@@ -22,9 +22,11 @@ pub(super) fn options<'a>(
             Some(usize::try_from(args.ring).unwrap_or(usize::MAX))
         },
         engine: match args.engine {
-            // Golden addresses come from single steps.
-            RecordEngine::Translate if args.golden.is_none() => Engine::Translate,
-            RecordEngine::Translate | RecordEngine::Step => Engine::Step,
+            Some(RecordEngine::Step) => Engine::Step,
+            // Golden addresses and values come from single steps.
+            None if args.values.is_some() => Engine::Step,
+            _ if args.golden.is_some() => Engine::Step,
+            Some(RecordEngine::Translate) | None => Engine::Translate,
         },
         pin: match args.pin {
             args::Pin::Auto => Pin::Auto,
@@ -33,6 +35,13 @@ pub(super) fn options<'a>(
         },
         cache: args.cache,
         heap: args.heap,
+        values: args.values.map(|size| ValueOptions {
+            limit: if args.full {
+                None
+            } else {
+                Some(usize::try_from(size).unwrap_or(usize::MAX))
+            },
+        }),
         standard_error: !args.no_stderr,
         follow: !args.no_follow,
         randomize_addresses: !args.no_aslr,
