@@ -30,6 +30,7 @@ pub mod module_history;
 pub mod navigator;
 pub mod own_code;
 pub mod registers;
+mod replay;
 pub mod session;
 pub mod signal;
 pub mod skip;

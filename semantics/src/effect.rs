@@ -25,7 +25,7 @@ pub enum Effect {
 pub struct LoggedResults {
     written: RegisterSet,
     stores: Vec<UsedMemory>,
-    /// Whether it writes memory of an unknown address or size, or lets the kernel do so.
+    /// Whether it writes memory of an unknown address or size.
     has_unknown_stores: bool,
     is_syscall: bool,
     next: u64,
@@ -61,7 +61,8 @@ impl Effect {
         }
     }
 
-    /// Returns whether it is a system call.
+    /// Returns whether it is a system call. An observer does not see the memory that the kernel
+    /// writes.
     #[must_use]
     pub const fn is_syscall(&self) -> bool {
         matches!(self, Self::Logged(results) if results.is_syscall)
@@ -170,7 +171,7 @@ impl LoggedResults {
         let stores: Vec<UsedMemory> = all.iter().filter(is_known).copied().collect();
         Self {
             written: registers.written,
-            has_unknown_stores: stores.len() < all.len() || is_syscall,
+            has_unknown_stores: stores.len() < all.len(),
             stores,
             is_syscall,
             next: instruction.next_ip(),

@@ -5,6 +5,7 @@
 
 pub(crate) mod conditions;
 mod core_source;
+mod exact;
 pub mod memory;
 mod recovery;
 pub mod selected_frame;

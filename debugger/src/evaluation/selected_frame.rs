@@ -1,6 +1,7 @@
 //! The selected frame: its code address, what is in scope there, and who knows its values.
 
 use super::core_source::CoreSource;
+use super::exact::ExactSource;
 use super::recovery::{FramePosition, RecoveredSource};
 use crate::error::Result;
 use crate::navigator::Navigator;
@@ -8,7 +9,7 @@ use crate::stack::{Origin, StackFrame, unwound};
 use crate::unwind::PhysicalFrame;
 use backtrail_decoder::{Call, Entered, Watch};
 use backtrail_pt::Avma;
-use backtrail_values::{Frame, NoSource};
+use backtrail_values::{Frame, NoSource, ValueSource};
 
 /// Returns the selected frame of a navigator.
 ///
@@ -64,10 +65,18 @@ fn frame_at<'a>(
         let moment = place.moment(frames, navigator, watch)?;
         let forest = session.forest(thread, watch)?;
         let source = RecoveredSource::new(session, navigator.process()?, thread, forest, moment);
-        return Ok(Frame {
-            source: Box::new(source),
-            ..known
-        });
+        let source: Box<dyn ValueSource> = match session.replay(thread) {
+            Some(replay) => Box::new(ExactSource::new(
+                session,
+                (navigator.process()?, thread),
+                replay,
+                source,
+                moment,
+                navigator.index(),
+            )),
+            None => Box::new(source),
+        };
+        return Ok(Frame { source, ..known });
     }
     let Some(unwound) = unwound(session, thread) else {
         return Ok(known);

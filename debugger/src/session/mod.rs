@@ -18,6 +18,7 @@ mod threads;
 
 use crate::coverage::Coverage;
 use crate::error::{Error, Result};
+use crate::replay::ThreadReplay;
 use crate::time::Timebase;
 use backtrail_bundle::context::ThreadContext;
 use backtrail_bundle::core::{Core, Registers};
@@ -240,6 +241,16 @@ impl Session {
         // A raw import knows no thread id; the thread that crashed is meant.
         let only = || core.crashed_thread().filter(|_| self.threads().len() == 1);
         found.or_else(only).map(|thread| &thread.registers)
+    }
+
+    /// Returns the replay of a thread whose values were recorded.
+    pub(crate) fn replay<'a>(&self, thread: &'a Thread) -> Option<&'a ThreadReplay> {
+        let find = || {
+            let pid = self.process(thread)?.pid;
+            let log = self.bundle()?.value_log(pid, thread.tid).ok()??;
+            Some(ThreadReplay::new(log, thread))
+        };
+        thread.replay.get_or_init(find).as_ref()
     }
 
     /// Returns the time base, which converts time stamps.

@@ -4,6 +4,7 @@ use super::{CallName, Process};
 use crate::coverage::Coverage;
 use crate::error::{Error, Result};
 use crate::lines::Statements;
+use crate::replay::ThreadReplay;
 use crate::stack::CoreStackCache;
 use backtrail_decoder::{Call, CallId, Entered, Forest, History, Position};
 use backtrail_pt::{Tid, Tsc};
@@ -26,6 +27,8 @@ pub struct Thread {
     /// The instructions of its history that belong to statements.
     pub(crate) statements: Statements,
     pub(crate) core_stack: CoreStackCache,
+    /// The replay of recorded values, made on first use.
+    pub(crate) replay: OnceCell<Option<ThreadReplay>>,
     gaps: Vec<u64>,
     /// Decoding did not begin where the trace does: positions are counted from the end.
     pub(super) from_end: bool,
@@ -50,6 +53,7 @@ impl Thread {
             coverage: OnceCell::new(),
             statements: Statements::default(),
             core_stack: CoreStackCache::default(),
+            replay: OnceCell::new(),
             gaps,
             from_end: false,
             is_partial: false,

@@ -1,0 +1,122 @@
+//! A replay from the beginning of a segment, instruction by instruction.
+
+use super::segments::ReplaySegment;
+use super::{ReplayGap, ThreadReplay, kernel};
+use crate::session::{Process, Thread};
+use backtrail_decoder::Watch;
+use backtrail_semantics::{ENCODED, LogReader, NoObserver, Observer, State, Stop};
+use kernel::KernelWrites;
+
+/// The instructions between two checks for a cancel.
+const CHECK: u64 = 1 << 14;
+
+/// The receiver of the accesses of a run.
+pub trait AccessSink {
+    /// The observer of one instruction.
+    type Observer<'a>: Observer
+    where
+        Self: 'a;
+
+    /// Returns the observer of instruction `index`.
+    fn of(&mut self, index: u64) -> Self::Observer<'_>;
+
+    /// Notes the memory that a system call writes.
+    fn kernel(&mut self, index: u64, writes: KernelWrites);
+}
+
+impl AccessSink for () {
+    type Observer<'a> = NoObserver;
+
+    fn of(&mut self, _index: u64) -> NoObserver {
+        NoObserver
+    }
+
+    fn kernel(&mut self, _index: u64, _writes: KernelWrites) {}
+}
+
+/// A replay that has reached a position.
+pub struct Run {
+    segment: usize,
+    /// The end of the segment.
+    end: u64,
+    index: u64,
+    state: State,
+    content: Vec<u8>,
+    /// The place of the next logged byte.
+    at: usize,
+}
+
+impl Run {
+    /// Begins a run. `None`: the content has no registers.
+    pub fn new(number: usize, segment: &ReplaySegment, content: Vec<u8>) -> Option<Self> {
+        let state = State::decode(&content)?;
+        Some(Self {
+            segment: number,
+            end: segment.end,
+            index: segment.start,
+            state,
+            content,
+            at: ENCODED,
+        })
+    }
+
+    /// Returns the registers at the reached position.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Returns whether the run can go on to a position.
+    pub fn reaches(&self, segment: usize, index: u64) -> bool {
+        self.segment == segment && self.index <= index
+    }
+
+    /// Replays to the position before instruction `to`.
+    ///
+    /// # Errors
+    /// Fails with the reason why it is not reached. The run is then at the last known position.
+    pub fn forward_to<S: AccessSink>(
+        &mut self,
+        to: u64,
+        replay: &ThreadReplay,
+        (process, thread): (&Process, &Thread),
+        watch: &Watch<'_>,
+        sink: &mut S,
+    ) -> Result<(), ReplayGap> {
+        let history = &thread.history;
+        let mut walker = history.walk(self.index);
+        let mut version = history.version(self.index);
+        let has_versions = history.version(history.len()) != history.version(0);
+        while self.index < to {
+            if self.index.is_multiple_of(CHECK) && watch.is_canceled() {
+                return Err(ReplayGap::Canceled);
+            }
+            let index = self.index;
+            let instruction = walker.next().ok_or(ReplayGap::NoCode(index))?;
+            if has_versions {
+                version = history.version(index);
+            }
+            let effect = replay
+                .effect(process, version, instruction.pc, instruction.len)
+                .ok_or(ReplayGap::NoCode(index))?;
+            let call = effect.is_syscall().then(|| kernel::Call::before(&self.state));
+            let mut log = LogReader::new(self.content.get(self.at..).unwrap_or_default());
+            let before = log.left();
+            let next = effect.replay(&mut self.state, &mut log, &mut sink.of(index));
+            let next = next.map_err(|stop| match stop {
+                Stop::Memory(_) => ReplayGap::LogEnd(index),
+                _ => ReplayGap::Disagreement(index),
+            })?;
+            self.at += before - log.left();
+            if let Some(call) = call {
+                sink.kernel(index, call.writes(&self.state));
+            }
+            self.index += 1;
+            // At its end, the registers are those of the next segment.
+            let expected = walker.peek().map(|next| next.pc.0);
+            if self.index < self.end && expected.is_some_and(|expected| expected != next) {
+                return Err(ReplayGap::Disagreement(index));
+            }
+        }
+        Ok(())
+    }
+}
