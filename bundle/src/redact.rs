@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::heap_records;
 use crate::manifest::Meta;
 use crate::schema::{META_JSON, encode_meta};
-use crate::{Bundle, BundlePath, CancelToken, Error, Result, SharedBytes};
+use crate::{Bundle, BundlePath, CancelToken, Error, Result, SharedBytes, value_log};
 use memchr::memmem::Finder;
 use places::{copy_core, overwrite, places, write_without_memory};
 use start::StartTexts;
@@ -319,6 +319,17 @@ impl Secrets {
             let target = directory.join(heap_records::FILE);
             std::fs::write(&target, records.without_stacks()?).map_err(Error::io("write", &target))?;
             let _ = files.insert(BundlePath::new(heap_records::FILE)?, target);
+        }
+        // The values of a log are everywhere in it, so it becomes empty.
+        let threads = bundle
+            .manifest()
+            .processes
+            .iter()
+            .flat_map(|process| &process.threads);
+        for path in threads.filter_map(|thread| thread.values.as_ref()) {
+            let target = directory.join("values");
+            std::fs::write(&target, value_log::beginning()).map_err(Error::io("write", &target))?;
+            let _ = files.insert(path.clone(), target);
         }
         let meta = redacted_meta(bundle, self, count);
         let target = directory.join(META_JSON);

@@ -1,10 +1,10 @@
 //! Replay of recorded values: the registers and the memory accesses of each position.
 //!
-//! A bundle may have a value log of a thread ([`backtrail_bundle::value_log`]). Each of its segments
-//! begins with all registers, at a mark in the history. From there, the instructions of the history
-//! are computed again by their models. The log has the loaded bytes and the results without a
-//! model. Each instruction must lead to the next one of the history, or the rest of the segment is
-//! a gap.
+//! A bundle may have a value log of a thread ([`backtrail_bundle::value_log`]). Each of its
+//! segments begins with all registers, at a mark in the history. From there, the instructions of
+//! the history are computed again by their models. The log has the loaded bytes and the results
+//! without a model. Each instruction must lead to the next one of the history, or the rest of the
+//! segment is a gap.
 
 mod accesses;
 mod kernel;
@@ -12,18 +12,18 @@ mod memory;
 mod run;
 mod segments;
 
-use crate::session::{Process, Thread};
-use accesses::Accesses;
+use accesses::{AccessKind, Accesses};
 use backtrail_bundle::value_log::ValueLog;
-use backtrail_decoder::{Version, Watch};
+use backtrail_decoder::{History, Position, Version, Watch};
 use backtrail_pt::Avma;
 use backtrail_semantics::{Effect, State};
 use backtrail_symbolizer::Unknown;
+use iced_x86::Instruction;
 pub use memory::CoreMemory;
 use run::Run;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use segments::ReplaySegment;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 /// The most instructions whose effects are kept.
@@ -31,15 +31,37 @@ const MAX_EFFECTS: usize = 1 << 18;
 /// The accesses that are kept, in bytes.
 const MAX_ACCESSES: usize = 256 << 20;
 
+/// The executed instructions of a thread.
+pub trait ExecutedPath {
+    /// Returns them in order.
+    fn history(&self) -> &History;
+
+    /// Returns the instruction of `len` bytes at an address, in a version of the code.
+    fn decode(&self, version: Version, pc: Avma, len: u8) -> Option<Instruction>;
+
+    /// Returns the name of the position before an instruction.
+    fn position(&self, index: u64) -> Position;
+}
+
+/// The effects of instructions by their addresses and versions. `None`: the code is not known.
+type Effects = FxHashMap<(Avma, Version), Option<Rc<Effect>>>;
+
 /// The replay of a thread.
 pub struct ThreadReplay {
     log: ValueLog,
     segments: Vec<ReplaySegment>,
-    effects: RefCell<FxHashMap<(Avma, Version), Option<Rc<Effect>>>>,
+    effects: RefCell<Effects>,
     /// The last run, which goes on if a later position of its segment is asked for.
     last: RefCell<Option<Run>>,
     accesses: RefCell<FxHashMap<usize, Rc<Accesses>>>,
+    /// The lines of memory that the thread stores to. `None`: not all are known.
+    stored: OnceCell<Option<FxHashSet<u64>>>,
 }
+
+/// The number of low bits of an address within a line of memory.
+const LINE_BITS: u32 = 6;
+/// The most lines of a thread that are kept.
+const MAX_LINES: usize = 16 << 20;
 
 /// The reason why a replay does not reach a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,10 +79,10 @@ pub enum ReplayGap {
 }
 
 impl ReplayGap {
-    /// Returns the reason for the user. `thread` names positions.
+    /// Returns the reason for the user.
     #[must_use]
-    pub fn reason(&self, thread: &Thread) -> Unknown {
-        let at = |index: u64| thread.position(index);
+    pub fn reason(&self, path: &dyn ExecutedPath) -> Unknown {
+        let at = |index: u64| path.position(index);
         match self {
             Self::NotRecorded => "no values were recorded here".into(),
             Self::Disagreement(index) => format!(
@@ -78,14 +100,15 @@ impl ReplayGap {
 impl ThreadReplay {
     /// Returns the replay of a thread with a value log.
     #[must_use]
-    pub fn new(log: ValueLog, thread: &Thread) -> Self {
-        let segments = segments::find(&log, &thread.history);
+    pub fn new(log: ValueLog, history: &History) -> Self {
+        let segments = segments::find(&log, history);
         Self {
             log,
             segments,
             effects: RefCell::default(),
             last: RefCell::default(),
             accesses: RefCell::default(),
+            stored: OnceCell::new(),
         }
     }
 
@@ -95,7 +118,7 @@ impl ThreadReplay {
     /// Fails with the reason why they are not known.
     pub fn state_at(
         &self,
-        (process, thread): (&Process, &Thread),
+        path: &dyn ExecutedPath,
         index: u64,
         watch: &Watch<'_>,
     ) -> Result<State, ReplayGap> {
@@ -106,17 +129,75 @@ impl ThreadReplay {
             Some(run) => run,
             None => self.begin(number)?,
         };
-        run.forward_to(index, self, (process, thread), watch, &mut ())?;
+        run.forward_to(index, self, path, watch, &mut ())?;
         let state = run.state().clone();
         *last = Some(run);
         Ok(state)
+    }
+
+    /// Returns whether the thread may store to memory at any time of its history.
+    ///
+    /// # Errors
+    /// Fails if the user has canceled.
+    pub fn may_store(
+        &self,
+        path: &dyn ExecutedPath,
+        address: u64,
+        size: usize,
+        watch: &Watch<'_>,
+    ) -> Result<bool, ReplayGap> {
+        if self.stored.get().is_none() {
+            let lines = self.stored_lines(path, watch)?;
+            let _ = self.stored.set(lines);
+        }
+        let last = address.saturating_add((size as u64).saturating_sub(1));
+        let known = self.stored.get().and_then(Option::as_ref);
+        Ok(known
+            .is_none_or(|lines| (address >> LINE_BITS..=last >> LINE_BITS).any(|line| lines.contains(&line))))
+    }
+
+    fn stored_lines(
+        &self,
+        path: &dyn ExecutedPath,
+        watch: &Watch<'_>,
+    ) -> Result<Option<FxHashSet<u64>>, ReplayGap> {
+        let mut lines = FxHashSet::default();
+        let covers = self.segments.first().is_some_and(|segment| segment.start == 0)
+            && self.segments.windows(2).all(|pair| pair[0].end == pair[1].start);
+        if !covers {
+            return Ok(None);
+        }
+        for number in 0..self.segments.len() {
+            let accesses = self.accesses_of(number, path, watch)?;
+            if !accesses.is_complete {
+                return Ok(None);
+            }
+            for access in accesses.from(0) {
+                match access.kind {
+                    AccessKind::Load => {}
+                    AccessKind::Anywhere => return Ok(None),
+                    AccessKind::Store | AccessKind::Kernel => {
+                        let last = access.address.saturating_add(access.size.saturating_sub(1));
+                        let range = access.address >> LINE_BITS..=last >> LINE_BITS;
+                        if range.clone().count() > MAX_LINES {
+                            return Ok(None);
+                        }
+                        lines.extend(range);
+                    }
+                }
+            }
+            if lines.len() > MAX_LINES {
+                return Ok(None);
+            }
+        }
+        Ok(Some(lines))
     }
 
     /// Returns the accesses of a segment. If the replay fails in it, those before.
     fn accesses_of(
         &self,
         number: usize,
-        (process, thread): (&Process, &Thread),
+        path: &dyn ExecutedPath,
         watch: &Watch<'_>,
     ) -> Result<Rc<Accesses>, ReplayGap> {
         if let Some(known) = self.accesses.borrow().get(&number) {
@@ -125,7 +206,7 @@ impl ThreadReplay {
         let segment = self.segments.get(number).ok_or(ReplayGap::NotRecorded)?;
         let mut run = self.begin(number)?;
         let mut accesses = Accesses::new(segment.start);
-        match run.forward_to(segment.end, self, (process, thread), watch, &mut accesses) {
+        match run.forward_to(segment.end, self, path, watch, &mut accesses) {
             Ok(()) => accesses.is_complete = true,
             Err(ReplayGap::Canceled) => return Err(ReplayGap::Canceled),
             Err(_) => {}
@@ -158,12 +239,12 @@ impl ThreadReplay {
     }
 
     /// Returns the effect of an instruction. `None`: its code is not known.
-    fn effect(&self, process: &Process, version: Version, pc: Avma, len: u8) -> Option<Rc<Effect>> {
+    fn effect(&self, path: &dyn ExecutedPath, version: Version, pc: Avma, len: u8) -> Option<Rc<Effect>> {
         let mut effects = self.effects.borrow_mut();
         if let Some(known) = effects.get(&(pc, version)) {
             return known.clone();
         }
-        let instruction = process.decoded_at(version, pc, len);
+        let instruction = path.decode(version, pc, len);
         let effect = instruction.map(|instruction| Rc::new(Effect::of(&instruction)));
         if effects.len() >= MAX_EFFECTS {
             effects.clear();

@@ -8,15 +8,17 @@ use crate::state::State;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register, UsedMemory};
 use std::collections::HashMap;
 
+/// The most stores of a repeated instruction that a replay follows.
+const MOST_STORES: u64 = 1 << 24;
 /// The largest store of an instruction without a model whose bytes are logged.
 const LARGEST_STORE: usize = 64;
 
 /// The effect of an instruction: computed, or read from the log.
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// It is computed. The log has the loaded bytes.
+    /// The model computes it. The log has the loaded bytes.
     Modeled(Model),
-    /// It is logged.
+    /// The log has it.
     Logged(LoggedResults),
 }
 
@@ -128,7 +130,17 @@ impl Effect {
         observer: &mut impl Observer,
     ) -> Result<u64, Stop<LogEnd>> {
         match self {
-            Self::Modeled(model) => model.execute(state, &mut Replaying { log, observer }),
+            Self::Modeled(model) => {
+                let stores = MOST_STORES;
+                model.execute(
+                    state,
+                    &mut Replaying {
+                        log,
+                        observer,
+                        stores,
+                    },
+                )
+            }
             Self::Logged(results) => results.replay(state, log, observer).map_err(Stop::Memory),
         }
     }
@@ -280,6 +292,8 @@ impl<F: FnMut(u64, &mut [u8]) -> bool> Memory for Recording<'_, F> {
 struct Replaying<'a, 'l, O> {
     log: &'a mut LogReader<'l>,
     observer: &'a mut O,
+    /// The number of stores that a repeated instruction may still make.
+    stores: u64,
 }
 
 impl<O: Observer> Memory for Replaying<'_, '_, O> {
@@ -292,6 +306,7 @@ impl<O: Observer> Memory for Replaying<'_, '_, O> {
     }
 
     fn store(&mut self, address: u64, bytes: &[u8]) -> Result<(), LogEnd> {
+        self.stores = self.stores.checked_sub(1).ok_or(LogEnd)?;
         self.observer.stored(address, bytes);
         Ok(())
     }

@@ -1,14 +1,15 @@
 //! Reads registers and memory of a frame at a past position, as they were recorded.
 
 use super::recovery::{FramePosition, RecoveredSource};
-use crate::replay::{CoreMemory, ThreadReplay};
+use crate::replay::{CoreMemory, ExecutedPath, ThreadReplay};
 use crate::session::{Process, Session, Thread};
 use crate::unwind::Memory;
-use backtrail_decoder::Watch;
+use backtrail_decoder::{History, Position, Version, Watch};
 use backtrail_pt::Avma;
 use backtrail_semantics::{State, flag};
 use backtrail_symbolizer::{CfaRule, Unknown};
 use backtrail_values::ValueSource;
+use iced_x86::Instruction;
 
 /// The numbers of registers in instructions, by their DWARF numbers (System V ABI AMD64, section
 /// 3.6.2).
@@ -47,17 +48,63 @@ impl<'a> ExactSource<'a> {
         }
     }
 
+    fn path(&self) -> ThreadPath<'a> {
+        ThreadPath {
+            process: self.process,
+            thread: self.thread,
+        }
+    }
+
     /// Returns the registers of the frame.
     fn state(&self, index: Option<u64>) -> Result<State, Unknown> {
         let index = index.ok_or("the history does not have the frame")?;
         self.replay
-            .state_at((self.process, self.thread), index, &Watch::none())
-            .map_err(|gap| gap.reason(self.thread))
+            .state_at(&self.path(), index, &Watch::none())
+            .map_err(|gap| gap.reason(&self.path()))
+    }
+
+    /// Returns whether another thread of the process may store to memory.
+    fn is_shared(&self, at: u64, size: usize) -> bool {
+        let mut others = self.session.threads().iter().filter(|other| {
+            let process = self.session.process(other);
+            other.tid != self.thread.tid
+                && !other.history.is_empty()
+                && process.is_some_and(|process| process.pid == self.process.pid)
+        });
+        others.any(|other| {
+            let path = ThreadPath {
+                process: self.process,
+                thread: other,
+            };
+            let may_store =
+                |replay: &ThreadReplay| replay.may_store(&path, at, size, &Watch::none()).unwrap_or(true);
+            self.session.replay(other).is_none_or(may_store)
+        })
     }
 
     fn core(&self) -> Option<Memory<'a>> {
         let core = self.session.core()?;
         Some(Memory::new(core, &self.process.image))
+    }
+}
+
+/// The instructions that a thread executed, with their code.
+struct ThreadPath<'a> {
+    process: &'a Process,
+    thread: &'a Thread,
+}
+
+impl ExecutedPath for ThreadPath<'_> {
+    fn history(&self) -> &History {
+        &self.thread.history
+    }
+
+    fn decode(&self, version: Version, pc: Avma, len: u8) -> Option<Instruction> {
+        self.process.decoded_at(version, pc, len)
+    }
+
+    fn position(&self, index: u64) -> Position {
+        self.thread.position(index)
     }
 }
 
@@ -113,6 +160,9 @@ impl ValueSource for ExactSource<'_> {
         if self.recovered.memory(at, out).is_ok() {
             return Ok(());
         }
+        if self.is_shared(at, out.len()) {
+            return Err("another thread may write here".into());
+        }
         let is_end = self
             .session
             .end_registers(self.thread.tid)
@@ -120,14 +170,8 @@ impl ValueSource for ExactSource<'_> {
                 self.thread.history.pc(self.thread.history.len()) == Some(registers.pc())
             });
         let core = EndMemory(self.core().filter(|_| is_end));
-        self.replay.memory_at(
-            (self.process, self.thread),
-            self.now,
-            at,
-            out,
-            &core,
-            &Watch::none(),
-        )
+        self.replay
+            .memory_at(&self.path(), self.now, at, out, &core, &Watch::none())
     }
 
     fn cfa(&self) -> Result<u64, Unknown> {

@@ -4,6 +4,9 @@ use super::kernel::KernelWrites;
 use super::run::AccessSink;
 use backtrail_semantics::{Observer, State};
 
+/// The most accesses of a segment.
+const MAX_ACCESSES: usize = 8 << 20;
+
 /// An access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
@@ -73,7 +76,10 @@ impl Accesses {
     /// Returns the bytes of a load or store.
     pub fn bytes_of(&self, access: &Access) -> &[u8] {
         let end = access.bytes + access.size as usize;
-        self.bytes.get(access.bytes..end).unwrap_or_default()
+        match access.kind {
+            AccessKind::Load | AccessKind::Store => self.bytes.get(access.bytes..end).unwrap_or_default(),
+            _ => &[],
+        }
     }
 
     /// Returns the bytes in use.
@@ -81,7 +87,44 @@ impl Accesses {
         self.bytes.len() + size_of_val(&*self.list)
     }
 
+    /// Returns the places of the identifiers in `struct clone_args` (`linux/sched.h`): the process
+    /// descriptor, and the ids for child and parent. `None`: the thread has not accessed them.
+    fn identifiers(&self, arguments: u64) -> Option<[u64; 3]> {
+        const NEAREST: usize = 4096;
+        let mut found = [None; 24];
+        let start = arguments.wrapping_add(8);
+        for access in self.list.iter().rev().take(NEAREST) {
+            let data = self.bytes_of(access);
+            for (at, byte) in found.iter_mut().enumerate().filter(|(_, byte)| byte.is_none()) {
+                let offset = start.wrapping_add(at as u64).wrapping_sub(access.address);
+                *byte = usize::try_from(offset)
+                    .ok()
+                    .and_then(|offset| data.get(offset).copied());
+            }
+        }
+        let mut addresses = [0; 3];
+        for (address, bytes) in addresses.iter_mut().zip(found.chunks(8)) {
+            for &byte in bytes.iter().rev() {
+                *address = *address << 8 | u64::from(byte?);
+            }
+        }
+        Some(addresses)
+    }
+
     fn push(&mut self, index: u64, address: u64, size: u64, kind: AccessKind, bytes: &[u8]) {
+        if self.list.len() >= MAX_ACCESSES {
+            // All that follows is unknown.
+            if self.list.len() == MAX_ACCESSES {
+                self.list.push(Access {
+                    index,
+                    address: 0,
+                    size: 0,
+                    kind: AccessKind::Anywhere,
+                    bytes: 0,
+                });
+            }
+            return;
+        }
         let at = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         self.list.push(Access {
@@ -111,6 +154,14 @@ impl AccessSink for Accesses {
                     self.push(index, address, size, AccessKind::Kernel, &[]);
                 }
             }
+            KernelWrites::Clone { arguments } => match self.identifiers(arguments) {
+                Some(addresses) => {
+                    for address in addresses.into_iter().filter(|address| *address != 0) {
+                        self.push(index, address, 4, AccessKind::Kernel, &[]);
+                    }
+                }
+                None => self.push(index, 0, 0, AccessKind::Anywhere, &[]),
+            },
             KernelWrites::Anywhere => self.push(index, 0, 0, AccessKind::Anywhere, &[]),
         }
     }

@@ -7,7 +7,12 @@ use backtrail_semantics::State;
 pub enum KernelWrites {
     /// Addresses and sizes, perhaps none.
     Ranges(Vec<(u64, u64)>),
-    /// It is not known where.
+    /// The three identifiers of `clone3`, by its arguments in memory.
+    Clone {
+        /// The address of `struct clone_args`.
+        arguments: u64,
+    },
+    /// Unknown addresses.
     Anywhere,
 }
 
@@ -18,10 +23,19 @@ pub struct Call {
     arguments: [u64; 6],
 }
 
-/// `MADV_DONTNEED`, which makes memory zero, and `PR_SET_NAME` and its like, which only read.
+/// `MADV_DONTNEED`, which makes memory zero (`asm-generic/mman-common.h`).
 const MADV_DONTNEED: u64 = 4;
+/// `ARCH_SET_FS`, which writes no memory (`asm/prctl.h`).
+const ARCH_SET_FS: u64 = 0x1002;
+/// `F_GETLK`, which writes a lock (`asm-generic/fcntl.h`).
+const F_GETLK: u64 = 5;
+/// `PR_SET_NAME` and `PR_SET_VMA`, which write no memory (`linux/prctl.h`).
+const PR_SET_NAME: u64 = 15;
+const PR_SET_VMA: u64 = 0x5356_4d41;
 /// The highest errors are the lowest numbers (`MAX_ERRNO`).
 const LEAST_ERROR: u64 = 0u64.wrapping_sub(4095);
+/// `ENOSYS`: there is no such call.
+const NO_CALL: u64 = 0u64.wrapping_sub(38);
 
 impl Call {
     /// Returns the call of a thread at a `syscall` instruction.
@@ -36,60 +50,94 @@ impl Call {
     /// Returns the memory that the call has written. `after` has the registers after it.
     pub fn writes(self, after: &State) -> KernelWrites {
         let result = after.general[0];
+        if result == NO_CALL || self.writes_nothing() {
+            return KernelWrites::Ranges(Vec::new());
+        }
         let is_error = result >= LEAST_ERROR;
-        let [first, second, third, fourth, ..] = self.arguments;
-        let range = |address: u64, size: u64| {
-            let is_none = address == 0 || is_error;
-            KernelWrites::Ranges(if is_none {
-                Vec::new()
-            } else {
-                vec![(address, size)]
-            })
+        let [first, second, third, fourth, fifth, _] = self.arguments;
+        let ranges = |ranges: &[(u64, u64)]| {
+            let has_place = |range: &&(u64, u64)| range.0 != 0 && !is_error;
+            KernelWrites::Ranges(ranges.iter().filter(has_place).copied().collect())
         };
         match self.number {
-            // write, close, lseek, mprotect, brk, pwrite64, writev, access, sched_yield, dup, dup2
-            1 | 3 | 8 | 10 | 12 | 18 | 20 | 21 | 24 | 32 | 33 => none(),
-            // getpid, sendto, shutdown, bind, listen, exit, kill, fsync, ftruncate, chdir, rename
-            39 | 44 | 48 | 49 | 50 | 60 | 62 | 74 | 77 | 80 | 82 => none(),
-            // mkdir, rmdir, unlink, umask, getuid, getgid, geteuid, getegid, getppid, gettid
-            83 | 84 | 87 | 95 | 102 | 104 | 107 | 108 | 110 | 186 => none(),
-            // tkill, set_tid_address, exit_group, tgkill, openat, set_robust_list, open, socket
-            200 | 218 | 231 | 234 | 257 | 273 | 2 | 41 => none(),
-            // connect, futimesat, unlinkat, faccessat, dup3, fadvise64, munmap
-            42 | 261 | 263 | 269 | 292 | 221 | 11 => none(),
-            // read, pread64, readlink, getcwd, getdents64, getrandom, readlinkat
-            0 | 17 | 89 | 217 => range(second, result),
-            79 | 318 => range(first, result),
-            267 => range(third, result),
-            // stat, fstat, lstat, newfstatat: struct stat
-            4..=6 => range(second, 144),
-            262 => range(third, 144),
+            // read, pread64, readlink, getdents64
+            0 | 17 | 89 | 217 => ranges(&[(second, result)]),
+            // recvfrom without an address
+            45 if fifth == 0 => ranges(&[(second, result)]),
+            // getcwd, getrandom; readlinkat, sched_getaffinity
+            79 | 318 => ranges(&[(first, result)]),
+            267 | 204 => ranges(&[(third, result)]),
+            // epoll_wait: events of 12 bytes
+            232 => ranges(&[(second, result.saturating_mul(12))]),
+            // stat, fstat, lstat, newfstatat: struct stat; statx
+            4..=6 => ranges(&[(second, 144)]),
+            262 => ranges(&[(third, 144)]),
+            332 => ranges(&[(fifth, 256)]),
             // mmap: the new memory
-            9 => range(result, second),
+            9 => ranges(&[(result, second)]),
             // madvise
-            28 if third != MADV_DONTNEED => none(),
-            28 => range(first, second),
-            // rt_sigaction: the old action; rt_sigprocmask: the old mask
-            13 => range(third, 32),
-            14 => range(third, 8),
-            // nanosleep, clock_gettime, clock_getres, gettimeofday
-            35 | 228 | 229 | 96 => range(second, 16),
-            // uname, prlimit64, pipe, pipe2
-            63 => range(first, 390),
-            302 => range(fourth, 16),
-            22 | 293 => range(first, 8),
+            28 if third != MADV_DONTNEED => ranges(&[]),
+            28 => ranges(&[(first, second)]),
+            // rt_sigaction: the old action; rt_sigprocmask: the old mask; sigaltstack
+            13 => ranges(&[(third, 32)]),
+            14 => ranges(&[(third, 8)]),
+            131 => ranges(&[(second, 24)]),
+            // clock_gettime, clock_getres; gettimeofday
+            228 | 229 => ranges(&[(second, 16)]),
+            96 => ranges(&[(first, 16), (second, 8)]),
+            // nanosleep, clock_nanosleep: the rest, also after an interruption
+            35 => KernelWrites::Ranges(vec![(second, 16)]),
+            230 => KernelWrites::Ranges(vec![(fourth, 16)]),
+            // poll: entries of 8 bytes
+            7 => ranges(&[(first, second.saturating_mul(8))]),
+            // uname, prlimit64, getrusage, sysinfo, pipe, pipe2, wait4
+            63 => ranges(&[(first, 390)]),
+            302 => ranges(&[(fourth, 16)]),
+            98 => ranges(&[(second, 144)]),
+            99 => ranges(&[(first, 112)]),
+            22 | 293 => ranges(&[(first, 8)]),
+            61 => ranges(&[(second, 4), (fourth, 144)]),
+            // futex: both words
+            202 => KernelWrites::Ranges(vec![(first, 4), (fifth, 4)]),
+            // clone: thread ids
+            56 => ranges(&[(third, 4), (fourth, 4)]),
+            435 => KernelWrites::Clone { arguments: first },
+            // accept, accept4 without an address
+            43 | 288 if second == 0 => ranges(&[]),
+            72 if second != F_GETLK => ranges(&[]),
+            157 if matches!(first, PR_SET_NAME | PR_SET_VMA) => ranges(&[]),
+            158 if first == ARCH_SET_FS => ranges(&[]),
             _ => KernelWrites::Anywhere,
         }
     }
-}
 
-fn none() -> KernelWrites {
-    KernelWrites::Ranges(Vec::new())
+    /// Returns whether the call writes no memory of the process.
+    const fn writes_nothing(self) -> bool {
+        matches!(
+            self.number,
+            // write, open, close, lseek, mprotect, munmap, brk, pwrite64, writev, access
+            1 | 2 | 3 | 8 | 10 | 11 | 12 | 18 | 20 | 21
+            // sched_yield, dup, dup2, getpid, socket, connect, sendto, sendmsg, shutdown, bind
+            | 24 | 32 | 33 | 39 | 41 | 42 | 44 | 46 | 48 | 49
+            // listen, setsockopt, exit, kill, fsync, fdatasync, ftruncate, chdir, rename, mkdir
+            | 50 | 54 | 60 | 62 | 74 | 75 | 77 | 80 | 82 | 83
+            // rmdir, unlink, umask, getuid, getgid, geteuid, getegid, getppid, gettid, tkill
+            | 84 | 87 | 95 | 102 | 104 | 107 | 108 | 110 | 186 | 200
+            // sched_setaffinity, set_tid_address, fadvise64, exit_group, epoll_ctl, tgkill, openat
+            | 203 | 218 | 221 | 231 | 233 | 234 | 257
+            // unlinkat, faccessat, set_robust_list, eventfd2, epoll_create1, dup3, membarrier
+            | 263 | 269 | 273 | 290 | 291 | 292 | 324
+        )
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn none() -> KernelWrites {
+        KernelWrites::Ranges(Vec::new())
+    }
 
     fn writes(number: u64, arguments: [u64; 3], result: u64) -> KernelWrites {
         let mut state = State::default();
@@ -110,6 +158,12 @@ mod tests {
         );
         assert_eq!(writes(0, [3, 0x1000, 100], -9_i64 as u64), none());
         assert_eq!(writes(1, [3, 0x1000, 100], 7), none());
+    }
+
+    #[test]
+    fn calls_without_a_result_write_nothing() {
+        // An unknown number, as a call that the recorder refuses.
+        assert_eq!(writes(u64::MAX, [1, 2, 3], NO_CALL), none());
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! The memory at a position: by the last access before it, or the first load after it.
 
 use super::accesses::{Access, AccessKind};
-use super::{ReplayGap, ThreadReplay};
-use crate::session::{Process, Thread};
+use super::{ExecutedPath, ReplayGap, ThreadReplay};
 use backtrail_decoder::Watch;
 use backtrail_semantics::State;
 use backtrail_symbolizer::Unknown;
@@ -16,9 +15,9 @@ pub trait CoreMemory {
 /// A byte whose value is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Byte {
-    /// It is not found yet.
+    /// No access was found yet.
     Open,
-    /// It is known.
+    /// The value.
     Known(u8),
     /// Something unknown wrote it before the position, at this instruction.
     Written(u64),
@@ -35,23 +34,22 @@ impl ThreadReplay {
     /// Fails with the reason if a byte is not known.
     pub fn memory_at(
         &self,
-        place: (&Process, &Thread),
+        path: &dyn ExecutedPath,
         index: u64,
         address: u64,
         out: &mut [u8],
         core: &dyn CoreMemory,
         watch: &Watch<'_>,
     ) -> Result<(), Unknown> {
-        let thread = place.1;
         let number = self.segment_at(index);
-        let number = number.ok_or_else(|| ReplayGap::NotRecorded.reason(thread))?;
+        let number = number.ok_or_else(|| ReplayGap::NotRecorded.reason(path))?;
         let mut bytes = vec![Byte::Open; out.len()];
-        let gap = |gap: ReplayGap| gap.reason(thread);
-        self.backward(place, (number, index), address, &mut bytes, watch)
+        let gap = |gap: ReplayGap| gap.reason(path);
+        self.backward(path, (number, index), address, &mut bytes, watch)
             .map_err(gap)?;
         if bytes.iter().any(|byte| !matches!(byte, Byte::Known(_))) {
             let at_end = self
-                .forward(place, (number, index), address, &mut bytes, watch)
+                .forward(path, (number, index), address, &mut bytes, watch)
                 .map_err(gap)?;
             if at_end {
                 self.by_core(address, &mut bytes, core);
@@ -61,11 +59,11 @@ impl ThreadReplay {
             *out = match *byte {
                 Byte::Known(value) => value,
                 Byte::Written(by) | Byte::Hidden(by) => {
-                    let at = thread.position(by);
+                    let at = path.position(by);
                     return Err(format!("the kernel may have written here, at {at}").into());
                 }
                 Byte::Lost(by) => {
-                    let at = thread.position(by);
+                    let at = path.position(by);
                     return Err(format!("nothing read this memory before {at} wrote it").into());
                 }
                 Byte::Open => return Err("nothing accessed this memory while values were recorded".into()),
@@ -77,14 +75,14 @@ impl ThreadReplay {
     /// Searches the accesses before the position, the last first.
     fn backward(
         &self,
-        place: (&Process, &Thread),
+        path: &dyn ExecutedPath,
         (number, index): (usize, u64),
         address: u64,
         bytes: &mut [Byte],
         watch: &Watch<'_>,
     ) -> Result<(), ReplayGap> {
         for number in (0..=number).rev() {
-            let accesses = self.accesses_of(number, place, watch)?;
+            let accesses = self.accesses_of(number, path, watch)?;
             for access in accesses.before(index).iter().rev() {
                 if access.kind == AccessKind::Anywhere {
                     mark(bytes, Byte::Written(access.index));
@@ -103,7 +101,7 @@ impl ThreadReplay {
                     return Ok(());
                 }
             }
-            if !self.continues(number, place, watch)? {
+            if !self.continues(number, path, watch)? {
                 mark(bytes, Byte::Written(accesses.start()));
                 return Ok(());
             }
@@ -115,7 +113,7 @@ impl ThreadReplay {
     fn continues(
         &self,
         number: usize,
-        place: (&Process, &Thread),
+        path: &dyn ExecutedPath,
         watch: &Watch<'_>,
     ) -> Result<bool, ReplayGap> {
         let Some(before) = number.checked_sub(1) else {
@@ -127,7 +125,7 @@ impl ThreadReplay {
         if earlier.end != later.start {
             return Ok(false);
         }
-        let accesses = self.accesses_of(before, place, watch)?;
+        let accesses = self.accesses_of(before, path, watch)?;
         let start = self.begin(number)?;
         Ok(accesses.is_complete
             && accesses
@@ -140,14 +138,14 @@ impl ThreadReplay {
     /// was reached.
     fn forward(
         &self,
-        place: (&Process, &Thread),
+        path: &dyn ExecutedPath,
         (number, index): (usize, u64),
         address: u64,
         bytes: &mut [Byte],
         watch: &Watch<'_>,
     ) -> Result<bool, ReplayGap> {
         for number in number..self.segments.len() {
-            let accesses = self.accesses_of(number, place, watch)?;
+            let accesses = self.accesses_of(number, path, watch)?;
             for access in accesses.from(index) {
                 if access.kind == AccessKind::Anywhere {
                     lose(bytes, access.index);
@@ -171,14 +169,14 @@ impl ThreadReplay {
                 return Ok(false);
             }
             let next = number + 1;
-            if next < self.segments.len() && !self.continues(next, place, watch)? {
+            if next < self.segments.len() && !self.continues(next, path, watch)? {
                 let at = self.segments.get(next).map_or(0, |segment| segment.start);
                 lose(bytes, at);
                 return Ok(false);
             }
         }
         let end = self.segments.last().map_or(0, |segment| segment.end);
-        Ok(end == place.1.history.len())
+        Ok(end == path.history().len())
     }
 
     /// Takes bytes that nothing wrote since from the core.
@@ -197,7 +195,8 @@ fn is_wanted(byte: Byte) -> bool {
     matches!(byte, Byte::Open | Byte::Written(_))
 }
 
-/// Returns a byte that is written before it is read. What wrote it before the position says more.
+/// Returns a byte that is written before it is read. An unknown write before the position stays the
+/// reason.
 fn lost(byte: Byte, by: u64) -> Byte {
     match byte {
         Byte::Written(writer) => Byte::Hidden(writer),

@@ -1,8 +1,7 @@
 //! A replay from the beginning of a segment, instruction by instruction.
 
 use super::segments::ReplaySegment;
-use super::{ReplayGap, ThreadReplay, kernel};
-use crate::session::{Process, Thread};
+use super::{ExecutedPath, ReplayGap, ThreadReplay, kernel};
 use backtrail_decoder::Watch;
 use backtrail_semantics::{ENCODED, LogReader, NoObserver, Observer, State, Stop};
 use kernel::KernelWrites;
@@ -78,11 +77,11 @@ impl Run {
         &mut self,
         to: u64,
         replay: &ThreadReplay,
-        (process, thread): (&Process, &Thread),
+        path: &dyn ExecutedPath,
         watch: &Watch<'_>,
         sink: &mut S,
     ) -> Result<(), ReplayGap> {
-        let history = &thread.history;
+        let history = path.history();
         let mut walker = history.walk(self.index);
         let mut version = history.version(self.index);
         let has_versions = history.version(history.len()) != history.version(0);
@@ -96,7 +95,7 @@ impl Run {
                 version = history.version(index);
             }
             let effect = replay
-                .effect(process, version, instruction.pc, instruction.len)
+                .effect(path, version, instruction.pc, instruction.len)
                 .ok_or(ReplayGap::NoCode(index))?;
             let call = effect.is_syscall().then(|| kernel::Call::before(&self.state));
             let mut log = LogReader::new(self.content.get(self.at..).unwrap_or_default());

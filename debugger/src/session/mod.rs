@@ -248,7 +248,8 @@ impl Session {
         let find = || {
             let pid = self.process(thread)?.pid;
             let log = self.bundle()?.value_log(pid, thread.tid).ok()??;
-            Some(ThreadReplay::new(log, thread))
+            // A redacted log is empty.
+            (!log.segments().is_empty()).then(|| ThreadReplay::new(log, &thread.history))
         };
         thread.replay.get_or_init(find).as_ref()
     }

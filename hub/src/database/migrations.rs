@@ -15,6 +15,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("durability", include_str!("../../migrations/0005_durability.sql")),
     ("refusals", include_str!("../../migrations/0006_refusals.sql")),
     ("listing", include_str!("../../migrations/0007_listing.sql")),
+    ("samples", include_str!("../../migrations/0008_samples.sql")),
 ];
 
 /// Applies the changes that the database has not got.

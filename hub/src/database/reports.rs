@@ -5,6 +5,7 @@ use crate::database::transact;
 use crate::error::{Error, Result};
 use backtrail_report::CrashReport;
 use sqlx::AnyConnection;
+use sqlx::AssertSqlSafe;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
@@ -276,35 +277,86 @@ pub async fn set_removed(connection: &mut AnyConnection, id: &str) -> Result<()>
     Ok(())
 }
 
+/// The most bundles of the random sample that are read.
+const MAX_SAMPLED: usize = 64;
+/// The columns of a sample.
+const SAMPLE: &str = "r.id, r.build, r.time, r.bundle, r.bundle_until, r.bundle_reason, r.pinned";
+/// The condition of bundles that are stored, or on their way at the time `$2`.
+const IS_SAMPLE: &str = "r.bundle IN ('wanted', 'checking', 'stored') \
+                         AND (r.bundle <> 'wanted' OR r.bundle_until > $2)";
+/// The reports of the group `$1`. SQLite follows the order of a CROSS JOIN. Else it reads the
+/// wanted bundles of all groups.
+const OF_GROUP: &str = "stack_keys k CROSS JOIN reports r WHERE r.key = k.key AND k.group_id = $1";
+
 /// Returns the bundles of a group that are stored or on their way at a time.
 ///
 /// # Errors
 /// Fails if the database fails.
 pub async fn samples(connection: &mut AnyConnection, group: &str, now: i64) -> Result<Vec<SampleRow>> {
-    // SQLite follows the order of a CROSS JOIN. Else it reads the wanted bundles of all groups.
-    let select = "SELECT r.id, r.build, r.time, r.bundle, r.bundle_until, r.bundle_reason, r.pinned \
-                  FROM stack_keys k CROSS JOIN reports r \
-                  WHERE r.key = k.key AND k.group_id = $1 AND r.bundle IN ('wanted', 'checking', 'stored') \
-                  AND (r.bundle <> 'wanted' OR r.bundle_until > $2) ORDER BY r.time, r.id";
-    let rows = sqlx::query(select)
+    let select = format!("SELECT {SAMPLE} FROM {OF_GROUP} AND {IS_SAMPLE} ORDER BY r.time, r.id");
+    let rows = sqlx::query(AssertSqlSafe(select))
         .bind(group)
         .bind(now)
         .fetch_all(&mut *connection)
         .await?;
-    let sample = |row: &AnyRow| {
-        let bundle: String = row.try_get("bundle")?;
-        let pinned: i64 = row.try_get("pinned")?;
-        Ok(SampleRow {
-            report: row.try_get("id")?,
-            build: row.try_get("build")?,
-            time: row.try_get("time")?,
-            bundle: BundleState::named(&bundle)?,
-            until: row.try_get("bundle_until")?,
-            reason: row.try_get("bundle_reason")?,
-            is_pinned: pinned != 0,
-        })
-    };
-    rows.iter().map(sample).collect()
+    rows.iter().map(read_sample).collect()
+}
+
+/// Returns the bundles that decide whether another one is wanted. These are that of the report,
+/// `first` ones of the group, one of the build, and the random sample.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn deciding_samples(
+    connection: &mut AnyConnection,
+    group: &str,
+    (report, build): (&str, &str),
+    first: usize,
+    now: i64,
+) -> Result<Vec<SampleRow>> {
+    let own = format!(
+        "SELECT {SAMPLE} FROM reports r CROSS JOIN stack_keys k \
+         WHERE r.id = $3 AND k.key = r.key AND k.group_id = $1 AND {IS_SAMPLE}"
+    );
+    let any = format!("SELECT {SAMPLE} FROM {OF_GROUP} AND {IS_SAMPLE} LIMIT {first}");
+    let of_build = format!("SELECT {SAMPLE} FROM {OF_GROUP} AND {IS_SAMPLE} AND r.build = $3 LIMIT 1");
+    let sampled = format!(
+        "SELECT {SAMPLE} FROM {OF_GROUP} AND {IS_SAMPLE} AND r.bundle_reason = 'sampled' LIMIT {MAX_SAMPLED}"
+    );
+    let mut found: Vec<SampleRow> = Vec::new();
+    for (select, third) in [
+        (own, Some(report)),
+        (any, None),
+        (of_build, Some(build)),
+        (sampled, None),
+    ] {
+        let mut query = sqlx::query(AssertSqlSafe(select)).bind(group).bind(now);
+        if let Some(third) = third {
+            query = query.bind(third);
+        }
+        let rows = query.fetch_all(&mut *connection).await?;
+        for row in &rows {
+            let row = read_sample(row)?;
+            if found.iter().all(|known| known.report != row.report) {
+                found.push(row);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn read_sample(row: &AnyRow) -> Result<SampleRow> {
+    let bundle: String = row.try_get("bundle")?;
+    let pinned: i64 = row.try_get("pinned")?;
+    Ok(SampleRow {
+        report: row.try_get("id")?,
+        build: row.try_get("build")?,
+        time: row.try_get("time")?,
+        bundle: BundleState::named(&bundle)?,
+        until: row.try_get("bundle_until")?,
+        reason: row.try_get("bundle_reason")?,
+        is_pinned: pinned != 0,
+    })
 }
 
 /// Returns the first report of a group, or the latest one of a build.

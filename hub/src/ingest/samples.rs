@@ -46,7 +46,8 @@ pub async fn choose(
     report: &CrashReport,
     (is_known, reports, now): (bool, i64, i64),
 ) -> Result<Option<WantReason>> {
-    let rows = reports::samples(connection, group, now).await?;
+    let own = (report.id.as_str(), report.build.as_str());
+    let rows = reports::deciding_samples(connection, group, own, sampling::FIRST, now).await?;
     let samples: Vec<_> = rows.iter().filter_map(sample).collect();
     let facts = SampleFacts {
         report: &report.id,
@@ -69,6 +70,10 @@ pub async fn replace(
     stored: &ReportRow,
     now: i64,
 ) -> Result<Option<String>> {
+    let reason = reason_named(stored.bundle_reason.as_deref());
+    if !matches!(reason, WantReason::Sampled | WantReason::NewBuild) {
+        return Ok(None);
+    }
     let rows = reports::samples(connection, group, now).await?;
     let samples: Vec<_> = rows.iter().filter_map(sample).collect();
     let new = samples.iter().find(|sample| sample.report.as_str() == stored.id);

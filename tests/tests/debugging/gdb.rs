@@ -139,11 +139,21 @@ impl Program {
     /// Records in both debuggers, checks that the instructions are the same, and returns GDB's
     /// answers.
     fn in_both(name: &'static str, variant: Variant, plan: &[Trial]) -> (Self, Vec<judge::Answer>) {
+        Self::recorded_in_both(name, variant, plan, &[])
+    }
+
+    /// Runs a program in GDB, and records it with options.
+    fn recorded_in_both(
+        name: &'static str,
+        variant: Variant,
+        plan: &[Trial],
+        options: &[&str],
+    ) -> (Self, Vec<judge::Answer>) {
         let program = &without_vectors(find(name).unwrap());
         let executable = backtrail_tests::build(program, variant).unwrap();
         let exits = matches!(program.ending, Ending::Exit(_));
         let (recorded, answers) = judge::judge(&executable, exits, plan);
-        let recording = Recording::of(&executable);
+        let recording = Recording::of(&executable, options);
         let (mut path, mut index): (Vec<Here>, Vec<usize>) = Default::default();
         for here in recorded {
             match path.last_mut() {

@@ -25,6 +25,7 @@ mod my_code;
 mod pager;
 mod partial_values;
 mod past;
+mod recorded_values;
 mod search;
 mod split_dwarf;
 mod stacks;

@@ -12,7 +12,7 @@ const USES: &[(&str, &[&str])] = &[
     ("bundle", &["pt", "perf"]),
     ("process", &["pt", "bundle"]),
     ("bpf", &[]),
-    ("recorder", &["pt", "bundle", "process"]),
+    ("recorder", &["pt", "bundle", "process", "semantics"]),
     ("report", &[]),
     ("sandbox", &[]),
     (
@@ -32,7 +32,10 @@ const USES: &[(&str, &[&str])] = &[
         &["pt", "perf", "bpf", "bundle", "process", "report", "sandbox"],
     ),
     ("values", &["pt", "symbolizer"]),
-    ("debugger", &["pt", "bundle", "decoder", "symbolizer", "values"]),
+    (
+        "debugger",
+        &["pt", "bundle", "decoder", "semantics", "symbolizer", "values"],
+    ),
     (
         "console",
         &["pt", "bundle", "decoder", "symbolizer", "values", "debugger"],

@@ -38,13 +38,16 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Records without address randomization, as GDB runs programs.
-    pub fn of(executable: &Path) -> Self {
+    /// Records without address randomization, as GDB runs programs. `options` are those of
+    /// `record`.
+    pub fn of(executable: &Path, options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bundle");
         let run = command()
             .unwrap()
-            .args(["record", "--full", "--no-aslr", "-o"])
+            .args(["record", "--full", "--no-aslr"])
+            .args(options)
+            .arg("-o")
             .arg(&path)
             .arg("--")
             .arg(executable)

@@ -1,0 +1,137 @@
+//! Values of the past that were recorded (`record --values`), against those that the program kept.
+
+use backtrail_bundle::{Bundle as Opened, value_log};
+use backtrail_tests::backtrail::backtrail;
+use backtrail_tests::bundle::Bundle;
+use backtrail_tests::compiled::compiled_and_recorded_with;
+use std::ffi::OsStr;
+
+/// The rounds of the program.
+const ROUNDS: usize = 24;
+const SOURCE: &str = "recorded_values/witness.c";
+/// Expressions at the beginning of `witness`, and the members that keep their values.
+const EXPRESSIONS: [(&str, &str); 6] = [
+    ("round", "round"),
+    ("amount", "amount"),
+    ("ratio", "ratio"),
+    ("*item", "item"),
+    ("sum", "sum"),
+    ("raw", "raw"),
+];
+
+fn recorded(level: &str) -> Bundle {
+    // The first call of a library function resolves its symbol and restores vector registers, after
+    // which memory is unknown.
+    let flags = ["-g", level, "-Wl,-z,now"];
+    compiled_and_recorded_with(&["--values"], "cc", &flags, SOURCE)
+}
+
+/// Returns the values that commands print, without their numbers.
+fn printed(bundle: &Bundle, commands: &[String]) -> Vec<String> {
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let text = bundle.debug(&commands);
+    let values = text.lines().filter(|line| line.starts_with('$'));
+    values
+        .map(|line| line.split_once(" = ").unwrap().1.to_owned())
+        .collect()
+}
+
+#[track_caller]
+fn compare(level: &str) {
+    let bundle = recorded(level);
+    let mut backward = vec!["break witness".to_owned()];
+    let mut truth = Vec::new();
+    for round in (0..ROUNDS).rev() {
+        backward.push("reverse-continue".to_owned());
+        for (expression, member) in EXPRESSIONS {
+            backward.push(format!("print {expression}"));
+            truth.push(format!("print truth[{round}].{member}"));
+        }
+    }
+    let (ours, truth) = (printed(&bundle, &backward), printed(&bundle, &truth));
+    assert_eq!(truth.len(), ROUNDS * EXPRESSIONS.len());
+    assert_eq!(ours, truth, "{level}");
+}
+
+#[test]
+fn recorded_values_are_those_of_the_program() {
+    compare("-O0");
+}
+
+#[test]
+fn recorded_values_of_optimized_code_are_those_of_the_program() {
+    compare("-O2");
+}
+
+#[test]
+fn stacks_and_conditions_have_recorded_values() {
+    let bundle = recorded("-O0");
+    let text = bundle.debug(&[
+        "break witness if round == 5",
+        "reverse-continue",
+        "backtrace",
+        "up",
+        "info locals",
+    ]);
+    assert!(text.contains("witness (round=5, amount="), "{text}");
+    assert!(text.contains("round = 5"), "{text}");
+    assert!(!text.contains("numbers = ?"), "{text}");
+}
+
+#[test]
+fn memory_before_a_write_of_the_kernel_is_unknown() {
+    let bundle = recorded("-O0");
+    // The first access of `sum` is a load, and that of `raw` is the kernel's.
+    let text = bundle.debug(&["goto start", "break main", "continue", "print sum", "print raw"]);
+    assert!(text.contains("$1 = 0\n"), "{text}");
+    assert!(text.contains("$2 = <unknown: "), "{text}");
+}
+
+#[test]
+fn redacted_bundles_have_no_recorded_values() {
+    let bundle = recorded("-O0");
+    let folder = tempfile::tempdir().unwrap();
+    let packed = folder.path().join("shared.btz");
+    let arguments: [&OsStr; 6] = [
+        "pack".as_ref(),
+        bundle.path.as_os_str(),
+        "--redact".as_ref(),
+        "memory".as_ref(),
+        "-o".as_ref(),
+        packed.as_os_str(),
+    ];
+    let run = backtrail(arguments).unwrap();
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
+    let shared = Bundle::in_folder(folder, packed);
+    let text = shared.debug(&["break witness", "reverse-continue", "print amount"]);
+    assert!(
+        text.contains("$1 = <unknown: the trace records control flow only"),
+        "{text}"
+    );
+}
+
+#[test]
+fn translation_records_no_values() {
+    let run = backtrail(["record", "--values", "--engine", "translate", "--", "/bin/true"]).unwrap();
+    assert_eq!(run.status, Some(1));
+    assert!(run.stderr.contains("add --engine step"), "{}", run.stderr);
+}
+
+#[test]
+fn segments_of_a_bundle_are_in_order() {
+    let bundle = recorded("-O0");
+    let opened = Opened::open(&bundle.path).unwrap();
+    let process = &opened.manifest().processes[0];
+    let log = opened
+        .value_log(process.pid, process.threads[0].tid)
+        .unwrap()
+        .unwrap();
+    assert!(!log.segments().is_empty());
+    for segment in log.segments() {
+        assert_eq!(log.content(segment).unwrap().len(), segment.size);
+        assert_eq!(
+            value_log::segment_of(value_log::mark(segment.number)),
+            Some(segment.number)
+        );
+    }
+}
