@@ -120,6 +120,7 @@ mod tests {
         assert_eq!(state.mxcsr, 0x1f80);
         area[HEADER_AT] = 1;
         assert_eq!(xstate.state(&registers, &area).unwrap().masks[1], 0);
+        area[HEADER_AT] = 0xe7;
         assert_eq!(xstate.state(&registers, &area[..600]), None);
     }
 }

@@ -70,6 +70,17 @@ impl Registers {
                 registers.writes_others = true;
             }
         }
+        // The library lists neither registers of x87 nor MXCSR.
+        registers.writes_others |= instruction.fpu_stack_increment_info().writes_top()
+            || matches!(
+                instruction.mnemonic(),
+                Mnemonic::Ldmxcsr
+                    | Mnemonic::Vldmxcsr
+                    | Mnemonic::Fxrstor
+                    | Mnemonic::Fxrstor64
+                    | Mnemonic::Xrstor
+                    | Mnemonic::Xrstor64
+            );
         registers.read.flags = flags(instruction.rflags_read());
         registers.written.flags = flags(instruction.rflags_modified());
         if matches!(instruction.mnemonic(), Mnemonic::Rcl | Mnemonic::Rcr) {
