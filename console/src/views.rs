@@ -24,7 +24,12 @@ use backtrail_pt::Avma;
 /// When canceled.
 pub fn stop(navigator: &Navigator, stop: Stop, watch: &Watch<'_>) -> Result<StopView> {
     let switched_to = switched_to(navigator, &stop)?;
-    let switched_to = switched_to.filter(|_| matches!(stop.reason, StopReason::Breakpoint { .. }));
+    let switched_to = switched_to.filter(|_| {
+        matches!(
+            stop.reason,
+            StopReason::Breakpoint { .. } | StopReason::Watchpoint { .. } | StopReason::WatchScope { .. }
+        )
+    });
     Ok(StopView {
         switched_to,
         unordered: stop.unordered,

@@ -97,6 +97,7 @@ fn edge(stop: &Stop, body: &mut StoppedEventBody, lines: &mut Vec<String>) {
         ),
         StopReason::Canceled => body.reason = StoppedEventReason::Pause,
         StopReason::HistoryEnd { crash: Some(_) } | StopReason::Done | StopReason::Breakpoint { .. } => {}
+        StopReason::Watchpoint { .. } | StopReason::WatchScope { .. } => {}
     }
     for hits in &stop.elsewhere {
         lines.push(format!("{hits}."));

@@ -14,6 +14,8 @@ use crate::error::{Error, Result};
 use crate::lines::LineStarts;
 use crate::location::AskedFrame;
 use crate::step::Direction;
+use crate::stop::StopReason;
+use crate::watchpoint::Watchpoint;
 use backtrail_pt::{Pid, Tid};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -52,6 +54,8 @@ pub struct Breakpoint {
     pub undecided: Option<UndecidedHits>,
     /// The commands that run when it stops a move.
     pub commands: Vec<String>,
+    /// The watched expression. A watchpoint hits at accesses, and not at code.
+    pub watchpoint: Option<Watchpoint>,
     /// The message of a log point, which logs its hits and stops no move.
     pub message: Option<Message>,
 }
@@ -111,6 +115,8 @@ pub struct Breakpoints {
     pub due: Vec<String>,
     /// The frame that the one asked for that stopped the last move.
     pub(crate) asked: AskedFrame,
+    /// The reason of the stop, if a watchpoint stopped the last move.
+    watch_stop: Option<StopReason>,
     /// The one for which commands are being typed.
     pub taking_commands: Option<u32>,
     /// The hits with unknown conditions that the last move passed.
@@ -139,6 +145,7 @@ impl Breakpoints {
             met: 0,
             undecided: None,
             commands: Vec::new(),
+            watchpoint: None,
             message: None,
         });
         self.last
@@ -178,6 +185,17 @@ impl Breakpoints {
         UndecidedHits::add(&mut self.get_mut(number)?.undecided, number, why);
         UndecidedHits::add(&mut self.undecided, number, why);
         Ok(())
+    }
+
+    /// Notes the reason for which a watchpoint stops the move.
+    pub(crate) fn stops_watching(&mut self, reason: StopReason) {
+        self.watch_stop = Some(reason);
+    }
+
+    /// Returns the reason of a stop at a hit of a number.
+    pub(crate) fn stop_reason(&mut self, number: u32) -> StopReason {
+        let reason = self.watch_stop.take();
+        reason.unwrap_or(StopReason::Breakpoint { number })
     }
 
     /// Takes the hits with unknown conditions since the last call; of several breakpoints, those of

@@ -45,6 +45,7 @@ pub mod time;
 pub mod timeline;
 mod unwind;
 pub mod virtual_call;
+pub mod watchpoint;
 
 pub use backtrail_decoder::{Progress, Stage, Watch};
 pub use error::{Error, Result};

@@ -7,9 +7,11 @@ mod earlier;
 mod library;
 mod locate;
 mod panics;
+mod register_watch;
 mod run;
 mod threads;
 mod visit;
+mod watchpoints;
 
 use crate::breakpoint::{Breakpoints, UndecidedHits};
 use crate::disassembly::Flavor;
@@ -32,6 +34,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 pub use threads::HistoryEdge;
+pub use watchpoints::{WritePlace, WriteView};
 
 /// The columns of an answer where there is no terminal.
 const WIDTH: usize = 100;

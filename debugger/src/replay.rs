@@ -10,26 +10,36 @@ mod accesses;
 mod kernel;
 mod memory;
 mod run;
+mod search;
 mod segments;
+mod summary;
 
-use accesses::{AccessKind, Accesses};
+use accesses::Accesses;
 use backtrail_bundle::value_log::ValueLog;
 use backtrail_decoder::{History, Position, Version, Watch};
 use backtrail_pt::Avma;
 use backtrail_semantics::{Effect, State};
 use backtrail_symbolizer::Unknown;
 use iced_x86::Instruction;
-pub use memory::CoreMemory;
+pub use memory::{Byte, CoreMemory};
 use run::Run;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
+pub use search::AccessFilter;
 use segments::ReplaySegment;
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+pub use summary::MemoryRange;
+use summary::SegmentSummary;
 
 /// The most instructions whose effects are kept.
 const MAX_EFFECTS: usize = 1 << 18;
 /// The accesses that are kept, in bytes.
 const MAX_ACCESSES: usize = 256 << 20;
+/// The instructions between two checkpoints of a run.
+const CHECKPOINT: u64 = 1 << 14;
+/// The most checkpoints that are kept.
+const MAX_CHECKPOINTS: usize = 4096;
 
 /// The executed instructions of a thread.
 pub trait ExecutedPath {
@@ -51,17 +61,12 @@ pub struct ThreadReplay {
     log: ValueLog,
     segments: Vec<ReplaySegment>,
     effects: RefCell<Effects>,
-    /// The last run, which goes on if a later position of its segment is asked for.
-    last: RefCell<Option<Run>>,
-    accesses: RefCell<FxHashMap<usize, Rc<Accesses>>>,
-    /// The lines of memory that the thread stores to. `None`: not all are known.
-    stored: OnceCell<Option<FxHashSet<u64>>>,
+    /// Runs at places of segments, by number and instruction.
+    checkpoints: RefCell<BTreeMap<(usize, u64), Run>>,
+    /// The accesses of the segments that were used last, the last one at the end.
+    accesses: RefCell<VecDeque<(usize, Rc<Accesses>)>>,
+    summaries: RefCell<FxHashMap<usize, Rc<SegmentSummary>>>,
 }
-
-/// The number of low bits of an address within a line of memory.
-const LINE_BITS: u32 = 6;
-/// The most lines of a thread that are kept.
-const MAX_LINES: usize = 16 << 20;
 
 /// The reason why a replay does not reach a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,10 +111,16 @@ impl ThreadReplay {
             log,
             segments,
             effects: RefCell::default(),
-            last: RefCell::default(),
+            checkpoints: RefCell::default(),
             accesses: RefCell::default(),
-            stored: OnceCell::new(),
+            summaries: RefCell::default(),
         }
+    }
+
+    /// Returns the first position at which values are known.
+    #[must_use]
+    pub fn start(&self) -> Option<u64> {
+        self.segments.first().map(|segment| segment.start)
     }
 
     /// Returns the registers before instruction `index`.
@@ -123,74 +134,32 @@ impl ThreadReplay {
         watch: &Watch<'_>,
     ) -> Result<State, ReplayGap> {
         let number = self.segment_at(index).ok_or(ReplayGap::NotRecorded)?;
-        let mut last = self.last.borrow_mut();
-        let reusable = last.take().filter(|run| run.reaches(number, index));
-        let mut run = match reusable {
+        let nearest = self
+            .checkpoints
+            .borrow()
+            .range((number, 0)..=(number, index))
+            .next_back()
+            .map(|(_, run)| run.clone());
+        let mut run = match nearest {
             Some(run) => run,
             None => self.begin(number)?,
         };
-        run.forward_to(index, self, path, watch, &mut ())?;
-        let state = run.state().clone();
-        *last = Some(run);
-        Ok(state)
+        while run.index() < index {
+            let next = (run.index() / CHECKPOINT + 1) * CHECKPOINT;
+            run.forward_to(next.min(index), self, path, watch, &mut ())?;
+            self.keep(number, &run);
+        }
+        Ok(run.state().clone())
     }
 
-    /// Returns whether the thread may store to memory at any time of its history.
-    ///
-    /// # Errors
-    /// Fails if the user has canceled.
-    pub fn may_store(
-        &self,
-        path: &dyn ExecutedPath,
-        address: u64,
-        size: usize,
-        watch: &Watch<'_>,
-    ) -> Result<bool, ReplayGap> {
-        if self.stored.get().is_none() {
-            let lines = self.stored_lines(path, watch)?;
-            let _ = self.stored.set(lines);
+    /// Keeps a run as a checkpoint. Replays usually go backward, so the run of a position is kept
+    /// as well.
+    fn keep(&self, number: usize, run: &Run) {
+        let mut checkpoints = self.checkpoints.borrow_mut();
+        if checkpoints.len() >= MAX_CHECKPOINTS {
+            checkpoints.clear();
         }
-        let last = address.saturating_add((size as u64).saturating_sub(1));
-        let known = self.stored.get().and_then(Option::as_ref);
-        Ok(known
-            .is_none_or(|lines| (address >> LINE_BITS..=last >> LINE_BITS).any(|line| lines.contains(&line))))
-    }
-
-    fn stored_lines(
-        &self,
-        path: &dyn ExecutedPath,
-        watch: &Watch<'_>,
-    ) -> Result<Option<FxHashSet<u64>>, ReplayGap> {
-        let mut lines = FxHashSet::default();
-        let covers = self.segments.first().is_some_and(|segment| segment.start == 0)
-            && self.segments.windows(2).all(|pair| pair[0].end == pair[1].start);
-        if !covers {
-            return Ok(None);
-        }
-        for number in 0..self.segments.len() {
-            let accesses = self.accesses_of(number, path, watch)?;
-            if !accesses.is_complete {
-                return Ok(None);
-            }
-            for access in accesses.from(0) {
-                match access.kind {
-                    AccessKind::Load => {}
-                    AccessKind::Anywhere => return Ok(None),
-                    AccessKind::Store | AccessKind::Kernel => {
-                        let last = access.address.saturating_add(access.size.saturating_sub(1));
-                        let range = access.address >> LINE_BITS..=last >> LINE_BITS;
-                        if range.clone().count() > MAX_LINES {
-                            return Ok(None);
-                        }
-                        lines.extend(range);
-                    }
-                }
-            }
-            if lines.len() > MAX_LINES {
-                return Ok(None);
-            }
-        }
-        Ok(Some(lines))
+        checkpoints.insert((number, run.index()), run.clone());
     }
 
     /// Returns the accesses of a segment. If the replay fails in it, those before.
@@ -200,26 +169,84 @@ impl ThreadReplay {
         path: &dyn ExecutedPath,
         watch: &Watch<'_>,
     ) -> Result<Rc<Accesses>, ReplayGap> {
-        if let Some(known) = self.accesses.borrow().get(&number) {
-            return Ok(known.clone());
+        let mut kept = self.accesses.borrow_mut();
+        if let Some(at) = kept.iter().position(|(known, _)| *known == number)
+            && let Some(known) = kept.remove(at)
+        {
+            let accesses = known.1.clone();
+            kept.push_back(known);
+            return Ok(accesses);
         }
         let segment = self.segments.get(number).ok_or(ReplayGap::NotRecorded)?;
         let mut run = self.begin(number)?;
-        let mut accesses = Accesses::new(segment.start);
-        match run.forward_to(segment.end, self, path, watch, &mut accesses) {
-            Ok(()) => accesses.is_complete = true,
+        let start = run.state().clone();
+        let mut accesses = Accesses::default();
+        let is_complete = match run.forward_to(segment.end, self, path, watch, &mut accesses) {
+            Ok(()) => true,
             Err(ReplayGap::Canceled) => return Err(ReplayGap::Canceled),
-            Err(_) => {}
-        }
-        accesses.end = Some(run.state().clone());
+            Err(_) => false,
+        };
+        accesses.reached = run.index();
+        self.summaries.borrow_mut().entry(number).or_insert_with(|| {
+            Rc::new(SegmentSummary::new(
+                start,
+                run.state().clone(),
+                &accesses,
+                is_complete,
+            ))
+        });
         let accesses = Rc::new(accesses);
-        let mut kept = self.accesses.borrow_mut();
-        let size: usize = kept.values().map(|known| known.size()).sum();
-        if size > MAX_ACCESSES {
-            kept.clear();
+        kept.push_back((number, accesses.clone()));
+        let mut size: usize = kept.iter().map(|(_, known)| known.size()).sum();
+        while size > MAX_ACCESSES
+            && kept.len() > 1
+            && let Some((_, oldest)) = kept.pop_front()
+        {
+            size -= oldest.size();
         }
-        kept.insert(number, accesses.clone());
         Ok(accesses)
+    }
+
+    /// Returns the summary of a segment.
+    fn summary_of(
+        &self,
+        number: usize,
+        path: &dyn ExecutedPath,
+        watch: &Watch<'_>,
+    ) -> Result<Rc<SegmentSummary>, ReplayGap> {
+        if let Some(known) = self.summaries.borrow().get(&number) {
+            return Ok(known.clone());
+        }
+        self.accesses_of(number, path, watch)?;
+        self.summaries
+            .borrow()
+            .get(&number)
+            .cloned()
+            .ok_or(ReplayGap::NotRecorded)
+    }
+
+    /// Returns whether nothing happened between the end of the segment before and the beginning of
+    /// a segment.
+    fn continues(
+        &self,
+        number: usize,
+        path: &dyn ExecutedPath,
+        watch: &Watch<'_>,
+    ) -> Result<bool, ReplayGap> {
+        let Some(before) = number.checked_sub(1) else {
+            return Ok(false);
+        };
+        let (Some(earlier), Some(later)) = (self.segments.get(before), self.segments.get(number)) else {
+            return Ok(false);
+        };
+        if earlier.end != later.start {
+            return Ok(false);
+        }
+        let (earlier, later) = (
+            self.summary_of(before, path, watch)?,
+            self.summary_of(number, path, watch)?,
+        );
+        Ok(earlier.is_complete && earlier.end.agrees_with(&later.start))
     }
 
     /// Returns the number of the segment that has the registers before instruction `index`.
@@ -229,12 +256,20 @@ impl ThreadReplay {
         (index <= self.segments.get(number)?.end).then_some(number)
     }
 
+    fn start_of(&self, number: usize) -> u64 {
+        self.segments.get(number).map_or(0, |segment| segment.start)
+    }
+
+    fn end_of(&self, number: usize) -> u64 {
+        self.segments.get(number).map_or(0, |segment| segment.end)
+    }
+
     fn begin(&self, number: usize) -> Result<Run, ReplayGap> {
         let segment = self.segments.get(number).ok_or(ReplayGap::NotRecorded)?;
         let content = self.log.segments().get(segment.in_log);
         let content = content.and_then(|content| self.log.content(content).ok());
         content
-            .and_then(|content| Run::new(number, segment, content))
+            .and_then(|content| Run::new(segment, content))
             .ok_or(ReplayGap::LogEnd(segment.start))
     }
 

@@ -1,5 +1,6 @@
 //! The reason why a move ended.
 
+use crate::watchpoint::WatchHit;
 use serde::Serialize;
 
 /// The reason why a move ended.
@@ -12,6 +13,24 @@ pub enum StopReason {
     Breakpoint {
         /// Its number.
         number: u32,
+    },
+    /// At an access to a watched expression: before it in a move backward, after it in a move
+    /// forward.
+    Watchpoint {
+        /// The number of the watchpoint; 0: a search for one write.
+        number: u32,
+        /// The access.
+        hit: WatchHit,
+    },
+    /// The variables of a watched expression do not exist beyond this position.
+    WatchScope {
+        /// The number of the watchpoint.
+        number: u32,
+        /// The expression.
+        expression: String,
+        /// The function in which they exist.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        scope: Option<String>,
     },
     /// At the first instruction there is.
     HistoryStart,

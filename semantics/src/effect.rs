@@ -110,7 +110,7 @@ impl Effect {
         };
         // Flags that the manual leaves undefined have their values in the processor.
         match next {
-            Some(next) if is_same(&prediction.state, after) => {
+            Some(next) if prediction.state.agrees_with(after) => {
                 *state = prediction.state;
                 log.push(&prediction.log.take());
                 Ok(next)
@@ -150,17 +150,6 @@ impl Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the results of the instruction are not those of its model")]
 pub struct Unrecorded;
-
-/// Returns whether two states agree in all that is defined. The log has no exception flags of
-/// MXCSR.
-fn is_same(model: &State, processor: &State) -> bool {
-    model.general == processor.general
-        && (model.flags ^ processor.flags) & !model.undefined == 0
-        && model.vectors == processor.vectors
-        && model.masks == processor.masks
-        && model.bases == processor.bases
-        && model.mxcsr == processor.mxcsr
-}
 
 impl LoggedResults {
     fn of(instruction: &Instruction) -> Self {

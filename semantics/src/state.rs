@@ -110,6 +110,19 @@ impl State {
         (self.undefined & flag == 0).then_some(self.flags & flag != 0)
     }
 
+    /// Returns whether two states have the same registers. Flags that are undefined in one of them
+    /// may differ.
+    #[must_use]
+    pub fn agrees_with(&self, other: &Self) -> bool {
+        let undefined = self.undefined | other.undefined;
+        self.general == other.general
+            && (self.flags ^ other.flags) & !undefined == 0
+            && self.vectors == other.vectors
+            && self.masks == other.masks
+            && self.bases == other.bases
+            && self.mxcsr == other.mxcsr
+    }
+
     /// Returns the base of a segment.
     #[must_use]
     pub fn base(&self, segment: Segment) -> u64 {

@@ -13,12 +13,16 @@ use std::collections::BTreeMap;
 /// `rbreak` sets no more at once.
 const MAX_RBREAK: usize = 1000;
 
-fn view(breakpoint: &Breakpoint) -> BreakpointView {
+pub(super) fn view(breakpoint: &Breakpoint) -> BreakpointView {
     BreakpointView {
         number: breakpoint.number,
         location: breakpoint.location.clone(),
         places: breakpoint.places.clone(),
         thread: breakpoint.thread.map(|tid| tid.0),
+        watches: breakpoint
+            .watchpoint
+            .as_ref()
+            .map(|watchpoint| watchpoint.kind.title()),
         temporary: breakpoint.temporary,
         enabled: breakpoint.enabled,
         condition: breakpoint.condition.as_ref().map(ToString::to_string),

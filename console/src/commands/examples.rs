@@ -56,7 +56,23 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
         "the stacks of all threads",
     ),
     ("first", "first main", "where main began"),
-    ("last", "last ledger.c:42", "where the line ran last"),
+    (
+        "last",
+        "last accounts[7]",
+        "where the value was written that it has here",
+    ),
+    (
+        "watch",
+        "watch accounts[7]",
+        "`continue` and `reverse-continue` stop where it changes",
+    ),
+    ("rwatch", "rwatch total", "stops where total is read"),
+    ("awatch", "awatch total", "stops where total is read or written"),
+    (
+        "info watchpoints",
+        "info watchpoints",
+        "the numbers of all watchpoints",
+    ),
     ("run-to-call", "run-to-call 3 post", "the third call of post"),
     (
         "break",

@@ -35,6 +35,7 @@ mod thread_apply;
 mod timeline;
 mod unsupported_gdb;
 mod values;
+mod watch;
 mod x;
 
 pub use error::LineError;

@@ -5,11 +5,6 @@ use super::error::LineError;
 /// GDB commands by all their names, with the reason and the alternative.
 const UNSUPPORTED: &[(&[&str], &str)] = &[
     (
-        &["watch", "wa", "rwatch", "awatch", "info watchpoints", "info wat"],
-        "the trace records control flow, not memory changes; set `break` where the program changes \
-         the value, and `reverse-continue` goes to the last change",
-    ),
-    (
         &["call"],
         "functions cannot be called in a recorded program; `print` shows values at the crash",
     ),

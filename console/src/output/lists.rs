@@ -82,6 +82,9 @@ pub struct BreakpointView {
     /// The only thread in which it hits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<u32>,
+    /// The kind of a watchpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watches: Option<&'static str>,
     /// Deleted at its first hit.
     pub temporary: bool,
     /// Whether it stops moves.
@@ -256,6 +259,12 @@ pub(super) fn render_breakpoints(breakpoints: &[BreakpointView], to: &mut Text) 
 
 impl BreakpointView {
     pub(super) fn render_new(&self, to: &mut Text) {
+        if let Some(kind) = self.watches {
+            let (first, rest) = kind.split_at(1);
+            let kind = first.to_uppercase() + rest;
+            to.line(format!("{kind} {}: {}", self.number, self.location));
+            return;
+        }
         let kind = if self.temporary {
             "Temporary breakpoint"
         } else {

@@ -19,6 +19,7 @@ mod thread_apply;
 mod timeline;
 mod values;
 mod visible;
+mod writes;
 
 pub use called::CalledView;
 pub use count::{CountView, ThreadCount};
@@ -40,6 +41,7 @@ pub use timeline::{
 pub(crate) use timeline::{label, label_width};
 pub use values::{MemoryLine, NamedValue};
 pub use visible::{is_invisible, unlinked, visible, visible_lines, write_json};
+pub use writes::WritesView;
 
 use backtrail_debugger::calls::{CallTree, Caller};
 use backtrail_debugger::compare::Comparison;
@@ -108,6 +110,8 @@ pub enum Output {
     History(HistoryView),
     /// `count`.
     Count(CountView),
+    /// `history EXPR`.
+    Writes(WritesView),
     /// `search`.
     Search(SearchView),
     /// `latency`.
@@ -231,6 +235,7 @@ impl Output {
             Self::Calls(tree) => flow::render_calls(tree, to),
             Self::Callers { function, callers } => flow::render_callers(function, callers, to),
             Self::History(view) => view.render(to),
+            Self::Writes(view) => view.render(to),
             Self::Count(view) => view.render(to),
             Self::Search(view) => view.render(to),
             Self::Latency(view) => view.render(to),

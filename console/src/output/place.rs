@@ -8,6 +8,7 @@ use backtrail_debugger::navigator::{HitsElsewhere, UnorderedHit};
 use backtrail_debugger::source::{SourceLines, short};
 use backtrail_debugger::stack::{Origin, Stack, StackFrame};
 use backtrail_debugger::time::Time;
+use backtrail_debugger::watchpoint::{WatchHit, WatchKind};
 use backtrail_values::FormattedMember;
 use serde::Serialize;
 
@@ -104,6 +105,17 @@ impl StopView {
         match &self.reason {
             StopReason::Done => {}
             StopReason::Breakpoint { number } => prefix = format!("Breakpoint {number}, "),
+            StopReason::Watchpoint { number, hit } => render_watch_hit(*number, hit, to),
+            StopReason::WatchScope {
+                number,
+                expression,
+                scope,
+            } => {
+                let scope = scope.as_deref().unwrap_or("the call");
+                to.line(format!(
+                    "Watchpoint {number}: {expression} does not exist beyond this position, outside of {scope}."
+                ));
+            }
             StopReason::HistoryStart => to.line("No more history: this is the start."),
             StopReason::HistoryEnd { crash: Some(crash) } => {
                 to.line(to.paint(Paint::Alarm, format!("The crash: {crash}.")));
@@ -127,6 +139,26 @@ impl StopView {
         if !self.displays.is_empty() {
             super::values::render_displays(&self.displays, to);
         }
+    }
+}
+
+/// Renders an access to a watched expression as GDB does. The old value is that before the access.
+fn render_watch_hit(number: u32, hit: &WatchHit, to: &mut Text) {
+    let kind = match hit.kind {
+        WatchKind::Change => "Watchpoint",
+        WatchKind::Read => "Read watchpoint",
+        WatchKind::Access => "Access watchpoint",
+    };
+    match number {
+        0 => to.line(format!("Write of {}:", hit.expression)),
+        _ => to.line(format!("{kind} {number}: {}", hit.expression)),
+    }
+    match hit.has_changed() {
+        true => {
+            to.lines(format!("Old value = {}", hit.old));
+            to.lines(format!("New value = {}", hit.new));
+        }
+        false => to.lines(format!("Value = {}", hit.new)),
     }
 }
 

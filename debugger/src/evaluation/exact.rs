@@ -1,15 +1,16 @@
 //! Reads registers and memory of a frame at a past position, as they were recorded.
 
 use super::recovery::{FramePosition, RecoveredSource};
-use crate::replay::{CoreMemory, ExecutedPath, ThreadReplay};
+use super::shared_memory::SharedMemory;
+use super::thread_path::ThreadPath;
+use crate::replay::ThreadReplay;
 use crate::session::{Process, Session, Thread};
 use crate::unwind::Memory;
-use backtrail_decoder::{History, Position, Version, Watch};
+use backtrail_decoder::Watch;
 use backtrail_pt::Avma;
 use backtrail_semantics::{State, flag};
 use backtrail_symbolizer::{CfaRule, Unknown};
 use backtrail_values::ValueSource;
-use iced_x86::Instruction;
 
 /// The numbers of registers in instructions, by their DWARF numbers (System V ABI AMD64, section
 /// 3.6.2).
@@ -25,6 +26,7 @@ pub(super) struct ExactSource<'a> {
     moment: FramePosition,
     /// The selected position, at which memory is read.
     now: u64,
+    watch: &'a Watch<'a>,
 }
 
 impl<'a> ExactSource<'a> {
@@ -36,6 +38,7 @@ impl<'a> ExactSource<'a> {
         recovered: RecoveredSource<'a>,
         moment: FramePosition,
         now: u64,
+        watch: &'a Watch<'a>,
     ) -> Self {
         Self {
             session,
@@ -45,6 +48,7 @@ impl<'a> ExactSource<'a> {
             recovered,
             moment,
             now,
+            watch,
         }
     }
 
@@ -59,62 +63,13 @@ impl<'a> ExactSource<'a> {
     fn state(&self, index: Option<u64>) -> Result<State, Unknown> {
         let index = index.ok_or("the history does not have the frame")?;
         self.replay
-            .state_at(&self.path(), index, &Watch::none())
+            .state_at(&self.path(), index, self.watch)
             .map_err(|gap| gap.reason(&self.path()))
-    }
-
-    /// Returns whether another thread of the process may store to memory.
-    fn is_shared(&self, at: u64, size: usize) -> bool {
-        let mut others = self.session.threads().iter().filter(|other| {
-            let process = self.session.process(other);
-            other.tid != self.thread.tid
-                && !other.history.is_empty()
-                && process.is_some_and(|process| process.pid == self.process.pid)
-        });
-        others.any(|other| {
-            let path = ThreadPath {
-                process: self.process,
-                thread: other,
-            };
-            let may_store =
-                |replay: &ThreadReplay| replay.may_store(&path, at, size, &Watch::none()).unwrap_or(true);
-            self.session.replay(other).is_none_or(may_store)
-        })
     }
 
     fn core(&self) -> Option<Memory<'a>> {
         let core = self.session.core()?;
         Some(Memory::new(core, &self.process.image))
-    }
-}
-
-/// The instructions that a thread executed, with their code.
-struct ThreadPath<'a> {
-    process: &'a Process,
-    thread: &'a Thread,
-}
-
-impl ExecutedPath for ThreadPath<'_> {
-    fn history(&self) -> &History {
-        &self.thread.history
-    }
-
-    fn decode(&self, version: Version, pc: Avma, len: u8) -> Option<Instruction> {
-        self.process.decoded_at(version, pc, len)
-    }
-
-    fn position(&self, index: u64) -> Position {
-        self.thread.position(index)
-    }
-}
-
-/// The core, if it is of the end of the history.
-struct EndMemory<'a>(Option<Memory<'a>>);
-
-impl CoreMemory for EndMemory<'_> {
-    fn read(&self, address: u64, out: &mut [u8]) -> bool {
-        let read = |core: &Memory<'_>| core.read(Avma(address), out).is_some();
-        self.0.as_ref().is_some_and(read)
     }
 }
 
@@ -160,18 +115,14 @@ impl ValueSource for ExactSource<'_> {
         if self.recovered.memory(at, out).is_ok() {
             return Ok(());
         }
-        if self.is_shared(at, out.len()) {
-            return Err("another thread may write here".into());
-        }
-        let is_end = self
-            .session
-            .end_registers(self.thread.tid)
-            .is_some_and(|registers| {
-                self.thread.history.pc(self.thread.history.len()) == Some(registers.pc())
-            });
-        let core = EndMemory(self.core().filter(|_| is_end));
-        self.replay
-            .memory_at(&self.path(), self.now, at, out, &core, &Watch::none())
+        let memory = SharedMemory {
+            session: self.session,
+            process: self.process,
+            thread: self.thread,
+            index: self.now,
+            watch: self.watch,
+        };
+        memory.read(at, out)
     }
 
     fn cfa(&self) -> Result<u64, Unknown> {

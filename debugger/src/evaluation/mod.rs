@@ -7,11 +7,15 @@ pub(crate) mod conditions;
 mod core_source;
 mod exact;
 pub mod memory;
+pub(crate) mod past_memory;
 mod recovery;
 pub mod selected_frame;
+mod shared_memory;
+pub(crate) mod thread_path;
 pub mod variables;
+pub(crate) mod watched;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::navigator::Navigator;
 use backtrail_decoder::Watch;
 use backtrail_values::EvalContext;
@@ -28,5 +32,10 @@ pub fn with_context<T>(
     let frame = selected_frame::selected(navigator, watch)?;
     let mut context = EvalContext::new(navigator.symbols()?, &frame, &navigator.printed);
     context.elements = navigator.elements;
-    look(&context)
+    let answer = look(&context);
+    // A source cannot fail, and reports what it did not read as unknown.
+    match watch.is_canceled() {
+        true => Err(Error::Canceled),
+        false => answer,
+    }
 }

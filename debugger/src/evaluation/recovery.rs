@@ -98,6 +98,11 @@ impl<'a> RecoveredSource<'a> {
     }
 }
 
+/// Fills `out` with memory that the program cannot write. `None`: it is not all of that kind.
+pub(super) fn read_constant(session: &Session, process: &Process, at: Avma, out: &mut [u8]) -> Option<()> {
+    Constants::new(session, process).read(at, out).map(|_| ())
+}
+
 /// Returns the registers of a thread in the core, if it is at the end of its history.
 fn at_end(session: &Session, thread: &Thread) -> Option<[u64; 16]> {
     let registers = session.end_registers(thread.tid)?;

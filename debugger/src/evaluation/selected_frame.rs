@@ -5,6 +5,7 @@ use super::exact::ExactSource;
 use super::recovery::{FramePosition, RecoveredSource};
 use crate::error::Result;
 use crate::navigator::Navigator;
+use crate::session::Thread;
 use crate::stack::{Origin, StackFrame, unwound};
 use crate::unwind::PhysicalFrame;
 use backtrail_decoder::{Call, Entered, Watch};
@@ -15,7 +16,7 @@ use backtrail_values::{Frame, NoSource, ValueSource};
 ///
 /// # Errors
 /// When canceled; if the frame needs history that is not decoded yet.
-pub fn selected<'a>(navigator: &'a Navigator, watch: &Watch<'_>) -> Result<Frame<'a>> {
+pub fn selected<'a>(navigator: &'a Navigator, watch: &'a Watch<'a>) -> Result<Frame<'a>> {
     let selected = navigator.selected_frame();
     let frames = known_stack_of_frame(navigator, selected, watch)?;
     frame_at(
@@ -33,7 +34,7 @@ pub fn all<'a, 'f>(
     navigator: &'a Navigator,
     frames: &'f [StackFrame],
     from: usize,
-    watch: &'f Watch<'_>,
+    watch: &'a Watch<'a>,
 ) -> impl Iterator<Item = Result<Frame<'a>>> + use<'a, 'f> {
     let places = FrameIndexes::new(frames).skip(from);
     places.map(move |place| frame_at(navigator, frames, Some(place), watch))
@@ -43,7 +44,7 @@ fn frame_at<'a>(
     navigator: &'a Navigator,
     frames: &[StackFrame],
     place: Option<FrameIndex>,
-    watch: &Watch<'_>,
+    watch: &'a Watch<'a>,
 ) -> Result<Frame<'a>> {
     let thread = navigator.thread()?;
     let Some(place) = place else {
@@ -63,19 +64,7 @@ fn frame_at<'a>(
     let session = navigator.session();
     if !navigator.is_at_end() {
         let moment = place.moment(frames, navigator, watch)?;
-        let forest = session.forest(thread, watch)?;
-        let source = RecoveredSource::new(session, navigator.process()?, thread, forest, moment);
-        let source: Box<dyn ValueSource> = match session.replay(thread) {
-            Some(replay) => Box::new(ExactSource::new(
-                session,
-                (navigator.process()?, thread),
-                replay,
-                source,
-                moment,
-                navigator.index(),
-            )),
-            None => Box::new(source),
-        };
+        let source = past_source(navigator, (thread, navigator.index()), moment, watch)?;
         return Ok(Frame { source, ..known });
     }
     let Some(unwound) = unwound(session, thread) else {
@@ -94,6 +83,50 @@ fn frame_at<'a>(
         look_up,
         source: source.map_or(known.source, |source| Box::new(source)),
         ..known
+    })
+}
+
+/// Returns the source of the innermost frame before an instruction. `entry` is the first
+/// instruction of its call.
+///
+/// # Errors
+/// When canceled.
+pub(super) fn source_in<'a>(
+    navigator: &'a Navigator,
+    (thread, index): (&'a Thread, u64),
+    entry: Option<u64>,
+    watch: &'a Watch<'a>,
+) -> Result<Box<dyn ValueSource + 'a>> {
+    let moment = FramePosition {
+        at: Some(index),
+        has_called: false,
+        entry,
+    };
+    past_source(navigator, (thread, index), moment, watch)
+}
+
+/// Returns the source of a frame at a position before the end.
+fn past_source<'a>(
+    navigator: &'a Navigator,
+    (thread, index): (&'a Thread, u64),
+    moment: FramePosition,
+    watch: &'a Watch<'a>,
+) -> Result<Box<dyn ValueSource + 'a>> {
+    let session = navigator.session();
+    let process = navigator.process()?;
+    let forest = session.forest(thread, watch)?;
+    let source = RecoveredSource::new(session, process, thread, forest, moment);
+    Ok(match session.replay(thread) {
+        Some(replay) => Box::new(ExactSource::new(
+            session,
+            (process, thread),
+            replay,
+            source,
+            moment,
+            index,
+            watch,
+        )),
+        None => Box::new(source),
     })
 }
 

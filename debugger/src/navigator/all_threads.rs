@@ -46,6 +46,7 @@ impl Navigator {
     /// Continues to the nearest hit of all threads, or as far as the current thread goes.
     pub(super) fn continue_all(&mut self, direction: Direction, watch: &Watch<'_>) -> Result<Stop> {
         let from = self.index();
+        self.begin_watching(watch)?;
         let target = self.with_steps(watch, |steps| steps.target(&Motion::Continue, direction, from))?;
         let mut searches = self.searches(direction, &target)?;
         let mut passed: u64 = 0;
@@ -56,15 +57,23 @@ impl Navigator {
                 return self.stop_at_edge(direction, target, watch);
             };
             let counts = match hit.tid == self.current {
-                true => self.counts(hit.index, hit.number, watch)?,
+                true => self.counts(hit.index, hit.number, direction, watch)?,
                 false => self.visiting(hit.tid, hit.index, |navigator| {
-                    navigator.counts(hit.index, hit.number, watch)
+                    navigator.counts(hit.index, hit.number, direction, watch)
                 })?,
             };
             if counts {
                 return self.stop_at_hit(hit, &searches, direction, watch);
             }
-            for search in searches.iter_mut().filter(|search| search.tid == hit.tid) {
+            let is_watched = self.breakpoints.get_mut(hit.number)?.watchpoint.is_some();
+            for search in &mut searches {
+                if is_watched {
+                    // The access may have changed the memory to watch.
+                    search.found = None;
+                }
+                if search.tid != hit.tid {
+                    continue;
+                }
                 search.found = None;
                 match direction {
                     Direction::Forward => search.range.start = hit.index.saturating_add(1),
@@ -117,7 +126,8 @@ impl Navigator {
             return false;
         };
         let hits = |one: &Breakpoint| one.hits_in(process.pid, thread.tid).is_some();
-        !thread.history.is_empty() && self.breakpoints.all().iter().any(hits)
+        !thread.history.is_empty()
+            && (self.breakpoints.all().iter().any(hits) || self.has_watchpoints(thread))
     }
 
     /// Returns where hits are searched: in this thread as far as its gaps permit, in others from
@@ -221,13 +231,24 @@ impl Navigator {
         Ok(nearest)
     }
 
-    fn hit_in(&self, thread: &Thread, range: SearchRange, watch: &Watch<'_>) -> Result<Option<(u64, u32)>> {
+    /// Returns the nearest hit in a part of a thread's history, and the number of its breakpoint.
+    pub(super) fn hit_in(
+        &self,
+        thread: &Thread,
+        range: SearchRange,
+        watch: &Watch<'_>,
+    ) -> Result<Option<(u64, u32)>> {
         let process = self.session.process(thread).map(|process| process.pid);
         let Some(process) = process.filter(|_| range.start < range.end) else {
             return Ok(None);
         };
-        self.with_steps_of(thread, watch, |steps| {
+        let found = self.with_steps_of(thread, watch, |steps| {
             breakpoint::nearest(self.breakpoints.all(), process, thread.tid, &steps.lines, range)
+        })?;
+        let watched = self.nearest_watched(thread, range, watch)?;
+        Ok(match range.direction {
+            Direction::Forward => [found, watched].into_iter().flatten().min(),
+            Direction::Backward => found.max(watched),
         })
     }
 
@@ -249,7 +270,7 @@ impl Navigator {
         let stop = self.go_to(to)?;
         self.select_asked_frame();
         Ok(Stop {
-            reason: StopReason::Breakpoint { number: hit.number },
+            reason: self.breakpoints.stop_reason(hit.number),
             crossed_gap,
             undecided: self.breakpoints.take_undecided(),
             unordered,

@@ -1,7 +1,7 @@
 //! Moving by verbs, and the breakpoints that stop a move on its way.
 
 use super::{Navigator, Stop};
-use crate::breakpoint::{self, Condition, HeapHit, Hit, Logged, Message, SearchRange, Truth};
+use crate::breakpoint::{Condition, HeapHit, Hit, Logged, Message, SearchRange, Truth};
 use crate::error::{Error, Result};
 use crate::evaluation::conditions;
 use crate::evaluation::variables::{self, Format};
@@ -16,7 +16,6 @@ use crate::stack;
 use crate::step::{Direction, Motion, Steps, Target};
 use crate::stop::StopReason;
 use backtrail_decoder::{Stage, Watch};
-use backtrail_pt::Pid;
 
 impl Navigator {
     /// Calls `with` with what moves in the current thread.
@@ -68,14 +67,14 @@ impl Navigator {
     /// When the thread has no history, or when canceled; then nothing moved.
     pub fn run(&mut self, motion: &Motion, direction: Direction, watch: &Watch<'_>) -> Result<Stop> {
         let from = self.index();
-        let process = self.process()?.pid;
         self.breakpoints.take_undecided();
         if self.searches_all_threads(motion) {
             return self.continue_all(direction, watch);
         }
         let target = self.with_steps(watch, |steps| steps.target(motion, direction, from))?;
-        let (index, reason) = match self.breakpoint_on_the_way(process, direction, target.index, watch)? {
-            Some((index, number)) => (index, StopReason::Breakpoint { number }),
+        self.begin_watching(watch)?;
+        let (index, reason) = match self.breakpoint_on_the_way(direction, target.index, watch)? {
+            Some((index, number)) => (index, self.breakpoints.stop_reason(number)),
             // The result depends on the beginning of the history.
             None if target.index == 0 && direction == Direction::Backward => {
                 self.thread()?.needs_beginning()?;
@@ -89,7 +88,6 @@ impl Navigator {
     /// The nearest hit that counts, up to and with `target`.
     fn breakpoint_on_the_way(
         &mut self,
-        process: Pid,
         direction: Direction,
         target: u64,
         watch: &Watch<'_>,
@@ -111,16 +109,14 @@ impl Navigator {
             if self.breakpoints.all().is_empty() || from == target {
                 return Ok(None);
             }
-            let nearest = self.with_steps(watch, |steps| {
-                breakpoint::nearest(self.breakpoints.all(), process, self.current, &steps.lines, range)
-            })?;
+            let nearest = self.hit_in(self.thread()?, range, watch)?;
             let Some((index, number)) = nearest else {
                 return Ok(None);
             };
             if index == 0 {
                 self.thread()?.needs_beginning()?;
             }
-            if self.counts(index, number, watch)? {
+            if self.counts(index, number, direction, watch)? {
                 return Ok(Some((index, number)));
             }
             from = index;
@@ -128,7 +124,26 @@ impl Navigator {
     }
 
     /// Records a hit, and returns whether to stop there.
-    pub(super) fn counts(&mut self, index: u64, number: u32, watch: &Watch<'_>) -> Result<bool> {
+    pub(super) fn counts(
+        &mut self,
+        index: u64,
+        number: u32,
+        direction: Direction,
+        watch: &Watch<'_>,
+    ) -> Result<bool> {
+        if self.breakpoints.get_mut(number)?.watchpoint.is_some() {
+            let reason = self.visiting(self.current, index, |navigator| {
+                navigator.watch_stop(number, index, direction, watch)
+            })?;
+            match reason {
+                None => return Ok(false),
+                Some(reason @ StopReason::Watchpoint { .. }) => self.breakpoints.stops_watching(reason),
+                Some(edge) => {
+                    self.breakpoints.stops_watching(edge);
+                    return Ok(true);
+                }
+            }
+        }
         let breakpoint = self.breakpoints.get_mut(number)?;
         let (condition, asked) = (breakpoint.condition.clone(), breakpoint.asked.clone());
         let condition = condition.as_ref();

@@ -2,7 +2,7 @@
 
 use super::kernel::KernelWrites;
 use super::run::AccessSink;
-use backtrail_semantics::{Observer, State};
+use backtrail_semantics::Observer;
 
 /// The most accesses of a segment.
 const MAX_ACCESSES: usize = 8 << 20;
@@ -38,29 +38,13 @@ pub enum AccessKind {
 /// The accesses of a segment.
 #[derive(Debug, Default)]
 pub struct Accesses {
-    start: u64,
     list: Vec<Access>,
     bytes: Vec<u8>,
-    /// Whether the whole segment was replayed.
-    pub is_complete: bool,
-    /// The registers at the end.
-    pub end: Option<State>,
+    /// The instruction before which the replay ended.
+    pub reached: u64,
 }
 
 impl Accesses {
-    /// Returns an empty list for a segment that begins at instruction `start`.
-    pub fn new(start: u64) -> Self {
-        Self {
-            start,
-            ..Self::default()
-        }
-    }
-
-    /// Returns the first instruction.
-    pub fn start(&self) -> u64 {
-        self.start
-    }
-
     /// Returns the accesses before instruction `index`.
     pub fn before(&self, index: u64) -> &[Access] {
         let end = self.list.partition_point(|access| access.index < index);

@@ -1,9 +1,8 @@
 //! The memory at a position: by the last access before it, or the first load after it.
 
 use super::accesses::{Access, AccessKind};
-use super::{ExecutedPath, ReplayGap, ThreadReplay};
+use super::{ExecutedPath, MemoryRange, ReplayGap, ThreadReplay};
 use backtrail_decoder::Watch;
-use backtrail_semantics::State;
 use backtrail_symbolizer::Unknown;
 
 /// The memory of the core, which is that at the end of the history.
@@ -12,14 +11,15 @@ pub trait CoreMemory {
     fn read(&self, address: u64, out: &mut [u8]) -> bool;
 }
 
-/// A byte whose value is asked for.
+/// The knowledge of a byte before an instruction, from the accesses of one thread. Each kind but
+/// the first has the instruction that decides it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Byte {
-    /// No access was found yet.
+pub enum Byte {
+    /// No access was found.
     Open,
-    /// The value.
-    Known(u8),
-    /// Something unknown wrote it before the position, at this instruction.
+    /// The value, by the last access before, or the first one after.
+    Known(u8, u64),
+    /// Something unknown wrote it before the position.
     Written(u64),
     /// As `Written`, and no load says what it was.
     Hidden(u64),
@@ -27,47 +27,72 @@ enum Byte {
     Lost(u64),
 }
 
-impl ThreadReplay {
-    /// Fills `out` with the memory at an address before instruction `index`.
+impl Byte {
+    /// Returns the value.
     ///
     /// # Errors
-    /// Fails with the reason if a byte is not known.
-    pub fn memory_at(
+    /// Fails with the reason why it is not known.
+    pub fn value(self, path: &dyn ExecutedPath) -> Result<u8, Unknown> {
+        match self {
+            Self::Known(value, _) => Ok(value),
+            Self::Written(by) | Self::Hidden(by) => {
+                let at = path.position(by);
+                Err(format!("the kernel may have written here, at {at}").into())
+            }
+            Self::Lost(by) => {
+                let at = path.position(by);
+                Err(format!("nothing read this memory before {at} wrote it").into())
+            }
+            Self::Open => Err("nothing accessed this memory while values were recorded".into()),
+        }
+    }
+
+    /// Returns the instruction that decides the byte.
+    #[must_use]
+    pub const fn decided_at(self) -> Option<u64> {
+        match self {
+            Self::Known(_, at) | Self::Written(at) | Self::Hidden(at) | Self::Lost(at) => Some(at),
+            Self::Open => None,
+        }
+    }
+}
+
+impl ThreadReplay {
+    /// Returns the bytes at an address before instruction `index`, by the last access of this
+    /// thread before it.
+    ///
+    /// # Errors
+    /// Fails if no values were recorded there, or when canceled.
+    pub fn last_accesses(
         &self,
         path: &dyn ExecutedPath,
         index: u64,
-        address: u64,
-        out: &mut [u8],
+        range: MemoryRange,
+        watch: &Watch<'_>,
+    ) -> Result<Vec<Byte>, ReplayGap> {
+        let number = self.segment_at(index).ok_or(ReplayGap::NotRecorded)?;
+        let mut bytes = vec![Byte::Open; usize::try_from(range.size).unwrap_or_default()];
+        self.backward(path, (number, index), range, &mut bytes, watch)?;
+        Ok(bytes)
+    }
+
+    /// Completes bytes by the first access of this thread after instruction `index`, or else by the
+    /// core.
+    ///
+    /// # Errors
+    /// As with [`Self::last_accesses`].
+    pub fn complete_by_later(
+        &self,
+        path: &dyn ExecutedPath,
+        index: u64,
+        range: MemoryRange,
+        bytes: &mut [Byte],
         core: &dyn CoreMemory,
         watch: &Watch<'_>,
-    ) -> Result<(), Unknown> {
-        let number = self.segment_at(index);
-        let number = number.ok_or_else(|| ReplayGap::NotRecorded.reason(path))?;
-        let mut bytes = vec![Byte::Open; out.len()];
-        let gap = |gap: ReplayGap| gap.reason(path);
-        self.backward(path, (number, index), address, &mut bytes, watch)
-            .map_err(gap)?;
-        if bytes.iter().any(|byte| !matches!(byte, Byte::Known(_))) {
-            let at_end = self
-                .forward(path, (number, index), address, &mut bytes, watch)
-                .map_err(gap)?;
-            if at_end {
-                self.by_core(address, &mut bytes, core);
-            }
-        }
-        for (byte, out) in bytes.iter().zip(out.iter_mut()) {
-            *out = match *byte {
-                Byte::Known(value) => value,
-                Byte::Written(by) | Byte::Hidden(by) => {
-                    let at = path.position(by);
-                    return Err(format!("the kernel may have written here, at {at}").into());
-                }
-                Byte::Lost(by) => {
-                    let at = path.position(by);
-                    return Err(format!("nothing read this memory before {at} wrote it").into());
-                }
-                Byte::Open => return Err("nothing accessed this memory while values were recorded".into()),
-            };
+    ) -> Result<(), ReplayGap> {
+        let number = self.segment_at(index).ok_or(ReplayGap::NotRecorded)?;
+        if bytes.iter().copied().any(is_wanted) && self.forward(path, (number, index), range, bytes, watch)? {
+            by_core(range.address, bytes, core, path.history().len());
         }
         Ok(())
     }
@@ -77,61 +102,45 @@ impl ThreadReplay {
         &self,
         path: &dyn ExecutedPath,
         (number, index): (usize, u64),
-        address: u64,
+        range: MemoryRange,
         bytes: &mut [Byte],
         watch: &Watch<'_>,
     ) -> Result<(), ReplayGap> {
         for number in (0..=number).rev() {
-            let accesses = self.accesses_of(number, path, watch)?;
-            for access in accesses.before(index).iter().rev() {
-                if access.kind == AccessKind::Anywhere {
-                    mark(bytes, Byte::Written(access.index));
+            let summary = self.summary_of(number, path, watch)?;
+            if !summary.is_complete || summary.may_access(range) {
+                let accesses = self.accesses_of(number, path, watch)?;
+                if accesses.reached < index.min(self.end_of(number)) {
+                    mark(bytes, Byte::Written(accesses.reached));
                     return Ok(());
                 }
-                let data = accesses.bytes_of(access);
-                each(access, address, bytes, |byte, at| {
-                    if *byte == Byte::Open {
-                        *byte = match access.kind {
-                            AccessKind::Kernel => Byte::Written(access.index),
-                            _ => data.get(at).map_or(Byte::Open, |&value| Byte::Known(value)),
-                        };
+                for access in accesses.before(index).iter().rev() {
+                    if access.kind == AccessKind::Anywhere {
+                        mark(bytes, Byte::Written(access.index));
+                        return Ok(());
                     }
-                });
-                if bytes.iter().all(|byte| *byte != Byte::Open) {
-                    return Ok(());
+                    let data = accesses.bytes_of(access);
+                    each(access, range.address, bytes, |byte, at| {
+                        if *byte == Byte::Open {
+                            *byte = match access.kind {
+                                AccessKind::Kernel => Byte::Written(access.index),
+                                _ => data
+                                    .get(at)
+                                    .map_or(Byte::Open, |&value| Byte::Known(value, access.index)),
+                            };
+                        }
+                    });
+                    if bytes.iter().all(|byte| *byte != Byte::Open) {
+                        return Ok(());
+                    }
                 }
             }
             if !self.continues(number, path, watch)? {
-                mark(bytes, Byte::Written(accesses.start()));
+                mark(bytes, Byte::Written(self.start_of(number)));
                 return Ok(());
             }
         }
         Ok(())
-    }
-
-    /// Returns whether nothing happened between the end of the segment before and its beginning.
-    fn continues(
-        &self,
-        number: usize,
-        path: &dyn ExecutedPath,
-        watch: &Watch<'_>,
-    ) -> Result<bool, ReplayGap> {
-        let Some(before) = number.checked_sub(1) else {
-            return Ok(false);
-        };
-        let (Some(earlier), Some(later)) = (self.segments.get(before), self.segments.get(number)) else {
-            return Ok(false);
-        };
-        if earlier.end != later.start {
-            return Ok(false);
-        }
-        let accesses = self.accesses_of(before, path, watch)?;
-        let start = self.begin(number)?;
-        Ok(accesses.is_complete
-            && accesses
-                .end
-                .as_ref()
-                .is_some_and(|end| is_same(end, start.state())))
     }
 
     /// Searches the accesses after the position for loads. Returns whether the end of the history
@@ -140,52 +149,52 @@ impl ThreadReplay {
         &self,
         path: &dyn ExecutedPath,
         (number, index): (usize, u64),
-        address: u64,
+        range: MemoryRange,
         bytes: &mut [Byte],
         watch: &Watch<'_>,
     ) -> Result<bool, ReplayGap> {
         for number in number..self.segments.len() {
-            let accesses = self.accesses_of(number, path, watch)?;
-            for access in accesses.from(index) {
-                if access.kind == AccessKind::Anywhere {
-                    lose(bytes, access.index);
-                    return Ok(false);
-                }
-                let data = accesses.bytes_of(access);
-                each(access, address, bytes, |byte, at| {
-                    if is_wanted(*byte) {
-                        *byte = match access.kind {
-                            AccessKind::Load => data.get(at).map_or(*byte, |&value| Byte::Known(value)),
-                            _ => lost(*byte, access.index),
-                        };
+            let summary = self.summary_of(number, path, watch)?;
+            if summary.may_access(range) {
+                let accesses = self.accesses_of(number, path, watch)?;
+                for access in accesses.from(index) {
+                    if access.kind == AccessKind::Anywhere {
+                        lose(bytes, access.index);
+                        return Ok(false);
                     }
-                });
-                if !bytes.iter().copied().any(is_wanted) {
-                    return Ok(false);
+                    let data = accesses.bytes_of(access);
+                    each(access, range.address, bytes, |byte, at| {
+                        if is_wanted(*byte) {
+                            *byte = match access.kind {
+                                AccessKind::Load => data
+                                    .get(at)
+                                    .map_or(*byte, |&value| Byte::Known(value, access.index)),
+                                _ => lost(*byte, access.index),
+                            };
+                        }
+                    });
+                    if !bytes.iter().copied().any(is_wanted) {
+                        return Ok(false);
+                    }
                 }
-            }
-            if !accesses.is_complete {
-                lose(bytes, accesses.start());
-                return Ok(false);
             }
             let next = number + 1;
-            if next < self.segments.len() && !self.continues(next, path, watch)? {
-                let at = self.segments.get(next).map_or(0, |segment| segment.start);
-                lose(bytes, at);
+            if !summary.is_complete || next < self.segments.len() && !self.continues(next, path, watch)? {
+                lose(bytes, self.end_of(number));
                 return Ok(false);
             }
         }
         let end = self.segments.last().map_or(0, |segment| segment.end);
         Ok(end == path.history().len())
     }
+}
 
-    /// Takes bytes that nothing wrote since from the core.
-    fn by_core(&self, address: u64, bytes: &mut [Byte], core: &dyn CoreMemory) {
-        for (at, byte) in (address..).zip(bytes.iter_mut()) {
-            let mut value = [0];
-            if is_wanted(*byte) && core.read(at, &mut value) {
-                *byte = Byte::Known(value[0]);
-            }
+/// Takes bytes that nothing wrote since from the core.
+fn by_core(address: u64, bytes: &mut [Byte], core: &dyn CoreMemory, end: u64) {
+    for (at, byte) in (address..).zip(bytes.iter_mut()) {
+        let mut value = [0];
+        if is_wanted(*byte) && core.read(at, &mut value) {
+            *byte = Byte::Known(value[0], end);
         }
     }
 }
@@ -224,14 +233,4 @@ fn each(access: &Access, address: u64, bytes: &mut [Byte], mut visit: impl FnMut
             visit(byte, at as usize);
         }
     }
-}
-
-/// Returns whether two states have the same registers. Flags that are undefined in one may differ.
-fn is_same(left: &State, right: &State) -> bool {
-    let undefined = left.undefined | right.undefined;
-    left.general == right.general
-        && (left.flags ^ right.flags) & !undefined == 0
-        && left.vectors == right.vectors
-        && left.masks == right.masks
-        && left.bases == right.bases
 }

@@ -5,6 +5,7 @@ use super::{ExecutedPath, ReplayGap, ThreadReplay, kernel};
 use backtrail_decoder::Watch;
 use backtrail_semantics::{ENCODED, LogReader, NoObserver, Observer, State, Stop};
 use kernel::KernelWrites;
+use std::rc::Rc;
 
 /// The instructions between two checks for a cancel.
 const CHECK: u64 = 1 << 14;
@@ -34,27 +35,26 @@ impl AccessSink for () {
 }
 
 /// A replay that has reached a position.
+#[derive(Clone)]
 pub struct Run {
-    segment: usize,
     /// The end of the segment.
     end: u64,
     index: u64,
     state: State,
-    content: Vec<u8>,
+    content: Rc<[u8]>,
     /// The place of the next logged byte.
     at: usize,
 }
 
 impl Run {
     /// Begins a run. `None`: the content has no registers.
-    pub fn new(number: usize, segment: &ReplaySegment, content: Vec<u8>) -> Option<Self> {
+    pub fn new(segment: &ReplaySegment, content: Vec<u8>) -> Option<Self> {
         let state = State::decode(&content)?;
         Some(Self {
-            segment: number,
             end: segment.end,
             index: segment.start,
             state,
-            content,
+            content: content.into(),
             at: ENCODED,
         })
     }
@@ -64,9 +64,9 @@ impl Run {
         &self.state
     }
 
-    /// Returns whether the run can go on to a position.
-    pub fn reaches(&self, segment: usize, index: u64) -> bool {
-        self.segment == segment && self.index <= index
+    /// Returns the instruction before which it is.
+    pub const fn index(&self) -> u64 {
+        self.index
     }
 
     /// Replays to the position before instruction `to`.

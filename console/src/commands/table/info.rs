@@ -2,7 +2,8 @@
 
 use crate::commands::{Command, Completion, Group};
 use crate::commands::{
-    calls, compare, count, crash, goto, heap, help, info, latency, ptwrites, search, settings, show, timeline,
+    calls, compare, count, crash, goto, heap, help, info, latency, ptwrites, search, settings, show,
+    timeline, watch,
 };
 
 /// These, in the order of help.
@@ -20,12 +21,12 @@ pub(super) static TELLING: &[Command] = &[
     Command {
         name: "history",
         aliases: &[],
-        args: "[N]",
+        args: "[N] | EXPR [N]",
         group: Group::Flow,
-        help: "Shows the last N executed lines, newest last.",
-        completion: Completion::None,
+        help: "Shows the last N executed lines, newest last; `history EXPR` shows the values that EXPR had, with recorded values.",
+        completion: Completion::Expression,
         repeats: false,
-        run: calls::history,
+        run: watch::history,
     },
     Command {
         name: "calls",

@@ -1,7 +1,7 @@
 //! Commands that move, and breakpoints.
 
 use crate::commands::{Command, Completion, Group};
-use crate::commands::{breakpoints, goto, motion, search, skip, thread, thread_apply};
+use crate::commands::{breakpoints, goto, motion, search, skip, thread, thread_apply, watch};
 
 /// These, in the order of help.
 pub(super) static MOVING: &[Command] = &[
@@ -18,12 +18,12 @@ pub(super) static MOVING: &[Command] = &[
     Command {
         name: "next",
         aliases: &["n"],
-        args: "[N]",
+        args: "[N|EXPR]",
         group: Group::Forward,
-        help: "Steps to the next line start of your code in this frame or its callers, over calls.",
-        completion: Completion::None,
+        help: "Steps to the next line start of your code in this frame or its callers, over calls; `next EXPR` goes to the next write of EXPR, with recorded values.",
+        completion: Completion::Expression,
         repeats: true,
-        run: motion::next,
+        run: watch::next,
     },
     Command {
         name: "stepi",
@@ -228,12 +228,12 @@ pub(super) static MOVING: &[Command] = &[
     Command {
         name: "last",
         aliases: &[],
-        args: "LOCATION",
+        args: "LOCATION|EXPR",
         group: Group::Positions,
-        help: "Goes to the last execution of LOCATION in any thread.",
-        completion: Completion::Location,
+        help: "Goes to the last execution of LOCATION in any thread; `last EXPR` goes to the write of the value that EXPR has here, with recorded values.",
+        completion: Completion::Expression,
         repeats: false,
-        run: search::last,
+        run: watch::last,
     },
     Command {
         name: "run-to-call",
@@ -274,6 +274,36 @@ pub(super) static MOVING: &[Command] = &[
         completion: Completion::Location,
         repeats: false,
         run: breakpoints::rbreak,
+    },
+    Command {
+        name: "watch",
+        aliases: &["wa"],
+        args: "[-l] EXPR [if CONDITION]",
+        group: Group::Breakpoints,
+        help: "Stops where the value of EXPR changes, in both directions, with recorded values; -l: the memory of EXPR here.",
+        completion: Completion::Expression,
+        repeats: false,
+        run: watch::watch,
+    },
+    Command {
+        name: "rwatch",
+        aliases: &[],
+        args: "[-l] EXPR [if CONDITION]",
+        group: Group::Breakpoints,
+        help: "Stops where the memory of EXPR is read, with recorded values.",
+        completion: Completion::Expression,
+        repeats: false,
+        run: watch::rwatch,
+    },
+    Command {
+        name: "awatch",
+        aliases: &[],
+        args: "[-l] EXPR [if CONDITION]",
+        group: Group::Breakpoints,
+        help: "Stops where the memory of EXPR is read or written, with recorded values.",
+        completion: Completion::Expression,
+        repeats: false,
+        run: watch::awatch,
     },
     Command {
         name: "delete",
@@ -354,6 +384,16 @@ pub(super) static MOVING: &[Command] = &[
         completion: Completion::None,
         repeats: false,
         run: skip::info,
+    },
+    Command {
+        name: "info watchpoints",
+        aliases: &["info wat"],
+        args: "",
+        group: Group::Breakpoints,
+        help: "Lists watchpoints.",
+        completion: Completion::None,
+        repeats: false,
+        run: watch::info,
     },
     Command {
         name: "info breakpoints",

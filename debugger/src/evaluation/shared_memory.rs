@@ -1,0 +1,279 @@
+//! Memory at a past position, by the accesses of all threads of its process.
+//!
+//! The accesses of a thread are in order. Those of two threads are ordered by time stamps. Where
+//! these leave the order of two writes open, and the values differ, the byte is unknown.
+
+use super::thread_path::ThreadPath;
+use crate::replay::{AccessFilter, Byte, CoreMemory, MemoryRange, ReplayGap, ThreadReplay};
+use crate::session::{Process, Session, Thread};
+use crate::thread_at_time::{ThreadAtTime, thread_at_time};
+use crate::unwind::Memory;
+use backtrail_decoder::Watch;
+use backtrail_pt::Avma;
+use backtrail_symbolizer::Unknown;
+use std::ops::Range;
+
+/// The memory of a process when a thread was before one of its instructions.
+pub(super) struct SharedMemory<'a> {
+    pub session: &'a Session,
+    pub process: &'a Process,
+    pub thread: &'a Thread,
+    pub index: u64,
+    pub watch: &'a Watch<'a>,
+}
+
+/// The core, if it is of the end of the history.
+struct EndMemory<'a>(Option<Memory<'a>>);
+
+impl CoreMemory for EndMemory<'_> {
+    fn read(&self, address: u64, out: &mut [u8]) -> bool {
+        let read = |core: &Memory<'_>| core.read(Avma(address), out).is_some();
+        self.0.as_ref().is_some_and(read)
+    }
+}
+
+/// A byte, and the access that decides it.
+#[derive(Clone, Copy)]
+struct DecidedByte<'a> {
+    byte: Byte,
+    by: Option<Access<'a>>,
+}
+
+/// An access of a thread.
+#[derive(Clone, Copy)]
+struct Access<'a> {
+    thread: &'a Thread,
+    index: u64,
+}
+
+impl PartialEq for Access<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.thread.tid, self.index) == (other.thread.tid, other.index)
+    }
+}
+
+impl<'a> SharedMemory<'a> {
+    /// Fills `out` with the memory at an address.
+    ///
+    /// # Errors
+    /// Fails with the reason if a byte is not known.
+    pub fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Unknown> {
+        let path = self.path_of(self.thread);
+        let gap = |gap: ReplayGap| gap.reason(&path);
+        let range = MemoryRange {
+            address,
+            size: out.len() as u64,
+        };
+        let replay = self.session.replay(self.thread);
+        let replay = replay.ok_or_else(|| Unknown::from(super::BEFORE))?;
+        let mut bytes = replay
+            .last_accesses(&path, self.index, range, self.watch)
+            .map_err(gap)?;
+        let others = self.others();
+        self.merge(&others, range, &mut bytes)?;
+        let before: Vec<Byte> = bytes.clone();
+        let core = EndMemory(self.core().filter(|_| self.core_is_of_end()));
+        replay
+            .complete_by_later(&path, self.index, range, &mut bytes, &core, self.watch)
+            .map_err(gap)?;
+        self.check_later(&others, range, &before, &bytes)?;
+        for (byte, out) in bytes.iter().zip(out.iter_mut()) {
+            *out = byte.value(&path)?;
+        }
+        Ok(())
+    }
+
+    fn path_of(&self, thread: &'a Thread) -> ThreadPath<'a> {
+        ThreadPath {
+            process: self.process,
+            thread,
+        }
+    }
+
+    /// Returns the other threads of the process with a history.
+    fn others(&self) -> Vec<&'a Thread> {
+        let of_process = |other: &&'a Thread| {
+            let process = self.session.process(other);
+            other.tid != self.thread.tid
+                && !other.history.is_empty()
+                && process.is_some_and(|process| process.pid == self.process.pid)
+        };
+        self.session.threads().iter().filter(of_process).collect()
+    }
+
+    fn core(&self) -> Option<Memory<'_>> {
+        let core = self.session.core()?;
+        Some(Memory::new(core, &self.process.image))
+    }
+
+    fn core_is_of_end(&self) -> bool {
+        let registers = self.session.end_registers(self.thread.tid);
+        let end = self.thread.history.pc(self.thread.history.len());
+        registers.is_some_and(|registers| end == Some(registers.pc()))
+    }
+
+    /// Merges the writes of other threads before the position into bytes.
+    fn merge(&self, others: &[&'a Thread], range: MemoryRange, bytes: &mut [Byte]) -> Result<(), Unknown> {
+        if others.is_empty() {
+            return Ok(());
+        }
+        let decided = |byte: &Byte| DecidedByte {
+            byte: *byte,
+            by: byte.decided_at().map(|index| Access {
+                thread: self.thread,
+                index,
+            }),
+        };
+        let mut all: Vec<DecidedByte<'a>> = bytes.iter().map(decided).collect();
+        for other in others {
+            // Neighbors usually have the same access.
+            let mut start = 0;
+            for part in all.chunk_by_mut(|one, next| one.by == next.by) {
+                let size = part.len() as u64;
+                let range = MemoryRange {
+                    address: range.address.wrapping_add(start),
+                    size,
+                };
+                self.merge_part(other, range, part)?;
+                start += size;
+            }
+        }
+        for (byte, decided) in bytes.iter_mut().zip(all) {
+            *byte = decided.byte;
+        }
+        Ok(())
+    }
+
+    /// Merges the writes of another thread into bytes that one access decides.
+    fn merge_part(
+        &self,
+        other: &'a Thread,
+        range: MemoryRange,
+        bytes: &mut [DecidedByte<'a>],
+    ) -> Result<(), Unknown> {
+        let now = self.span_of(other, self.thread, self.index)?;
+        let access = match bytes.first().and_then(|first| first.by) {
+            Some(by) => self.span_of(other, by.thread, by.index)?,
+            None => 0..0,
+        };
+        let window = access.start..now.end;
+        let Some(write) = self.last_write(other, range, &window)? else {
+            return Ok(());
+        };
+        let is_after = write >= access.end && write < now.start;
+        let path = self.path_of(other);
+        for (offset, byte) in (0..).zip(bytes.iter_mut()) {
+            let of_byte = MemoryRange {
+                address: range.address.wrapping_add(offset),
+                size: 1,
+            };
+            let write = match range.size {
+                1 => Some(write),
+                _ => self.last_write(other, of_byte, &window)?,
+            };
+            let Some(write) = write else {
+                continue;
+            };
+            let replay = self.replay_of(other)?;
+            let after = replay
+                .last_accesses(&path, write + 1, of_byte, self.watch)
+                .map_err(|gap| gap.reason(&path))?;
+            let value = after.first().copied().unwrap_or(Byte::Open).value(&path)?;
+            match byte.byte {
+                Byte::Known(known, _) if !is_after && known == value => {}
+                known if !is_after => return Err(open_order(other, write, known, value)),
+                _ => {
+                    byte.byte = Byte::Known(value, self.index);
+                    byte.by = Some(Access {
+                        thread: other,
+                        index: write,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that no other thread writes between the position and the later accesses that decide
+    /// bytes.
+    fn check_later(
+        &self,
+        others: &[&'a Thread],
+        range: MemoryRange,
+        before: &[Byte],
+        bytes: &[Byte],
+    ) -> Result<(), Unknown> {
+        let new = before.iter().zip(bytes).filter(|(before, byte)| before != byte);
+        let last = new.filter_map(|(_, byte)| byte.decided_at()).max();
+        let Some(last) = last else {
+            return Ok(());
+        };
+        for other in others {
+            let now = self.span_of(other, self.thread, self.index)?;
+            let later = self.span_of(other, self.thread, last)?;
+            if let Some(write) = self.last_write(other, range, &(now.start..later.end))? {
+                let at = other.position(write);
+                return Err(format!("thread {} writes here at {at}, before it is read", other.tid).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the last write of another thread to a range in a part of its history.
+    fn last_write(
+        &self,
+        other: &'a Thread,
+        range: MemoryRange,
+        window: &Range<u64>,
+    ) -> Result<Option<u64>, Unknown> {
+        if window.is_empty() {
+            return Ok(None);
+        }
+        let path = self.path_of(other);
+        let search = self
+            .replay_of(other)?
+            .previous_access(
+                &path,
+                (&[range], AccessFilter::Writes),
+                (window.start, window.end),
+                self.watch,
+            )
+            .map_err(|gap| gap.reason(&path))?;
+        match search.unknown {
+            Some(unknown) => {
+                let at = other.position(unknown);
+                Err(format!("thread {} may have written here unseen, at {at}", other.tid).into())
+            }
+            None => Ok(search.found.map(|found| found.index)),
+        }
+    }
+
+    fn replay_of(&self, other: &'a Thread) -> Result<&'a ThreadReplay, Unknown> {
+        let replay = self.session.replay(other);
+        replay.ok_or_else(|| format!("the values of thread {} were not recorded", other.tid).into())
+    }
+
+    /// Returns the instructions of `other` before which it may have been when `thread` was before
+    /// an instruction. Instructions before the range have run, and those after it have not.
+    fn span_of(&self, other: &Thread, thread: &Thread, index: u64) -> Result<Range<u64>, Unknown> {
+        let at = thread_at_time(self.session, thread, index, other);
+        match at.map_err(|_| Unknown::from("the beginning of the history is not decoded yet"))? {
+            ThreadAtTime::Between(from, until) => Ok(from..until),
+            ThreadAtTime::NotBegun => Ok(0..0),
+            ThreadAtTime::Unknown => {
+                Err(format!("thread {} has no times, and may write here", other.tid).into())
+            }
+        }
+    }
+}
+
+/// Returns the reason for two writes whose order is open.
+fn open_order(other: &Thread, write: u64, known: Byte, written: u8) -> Unknown {
+    let at = other.position(write);
+    let tid = other.tid;
+    let here = match known {
+        Byte::Known(value, _) => format!("{value:#04x}"),
+        _ => "what was there before".to_owned(),
+    };
+    format!("{here} or {written:#04x}: thread {tid} writes here at {at}, at about the same time").into()
+}

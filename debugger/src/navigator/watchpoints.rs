@@ -1,0 +1,487 @@
+//! Watchpoints: setting them, searching their hits, and deciding which hits count.
+
+use super::{Navigator, Stop};
+use crate::breakpoint::{ResolvedLocation, SearchRange};
+use crate::error::{Error, Result};
+use crate::evaluation::thread_path::ThreadPath;
+use crate::evaluation::watched;
+use crate::replay::{ReplayGap, ThreadReplay};
+use crate::session::Thread;
+use crate::step::{Direction, Motion};
+use crate::stop::StopReason;
+use crate::watchpoint::{WatchHit, WatchKind, WatchScope, Watchpoint};
+use backtrail_decoder::Watch;
+use std::collections::BTreeMap;
+
+/// The event at which a search for a watchpoint ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WatchStop {
+    /// An access by this instruction.
+    Access(u64),
+    /// The call in which the variables exist begins or ends here.
+    ScopeEdge,
+    /// Values were recorded from here on.
+    LogStart,
+}
+
+impl Navigator {
+    /// Sets a watchpoint on an expression of the selected frame, and returns its number.
+    ///
+    /// # Errors
+    /// If no values were recorded; if the expression is invalid or constant; when canceled.
+    pub fn set_watchpoint(
+        &mut self,
+        expression: &str,
+        kind: WatchKind,
+        at_location: bool,
+        condition: Option<&str>,
+        watch: &Watch<'_>,
+    ) -> Result<u32> {
+        self.needs_values()?;
+        let watchpoint = watched::watchpoint(self, expression, kind, at_location, watch)?;
+        let condition = condition
+            .map(|text| self.condition(text, &BTreeMap::new()))
+            .transpose()?;
+        let location = match at_location {
+            true => format!("-location {expression}"),
+            false => expression.to_owned(),
+        };
+        let number = self.breakpoints.add(location, ResolvedLocation::default(), false);
+        let breakpoint = self.breakpoints.get_mut(number)?;
+        breakpoint.condition = condition;
+        breakpoint.watchpoint = Some(watchpoint);
+        Ok(number)
+    }
+
+    /// Returns whether the values of the current thread were recorded.
+    ///
+    /// # Errors
+    /// As with [`Self::thread`].
+    pub fn has_values(&self) -> Result<bool> {
+        Ok(self.session.replay(self.thread()?).is_some())
+    }
+
+    /// Checks that an expression of the selected frame has a value that can change.
+    ///
+    /// # Errors
+    /// As with [`Self::set_watchpoint`].
+    pub fn is_watchable(&self, expression: &str, watch: &Watch<'_>) -> Result<()> {
+        self.needs_values()?;
+        watched::watchpoint(self, expression, WatchKind::Change, false, watch).map(|_| ())
+    }
+
+    /// Fails if the values of the current thread were not recorded.
+    fn needs_values(&self) -> Result<()> {
+        match self.session.replay(self.thread()?) {
+            Some(_) => Ok(()),
+            None => Err(Error::Cannot(
+                "no values were recorded, so that accesses to memory are unknown; record with `backtrail record --values`"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// Goes to the nearest write of an expression of the selected frame in a direction, in any
+    /// thread.
+    ///
+    /// # Errors
+    /// If no values were recorded; if the expression is invalid; if there is no write; when
+    /// canceled.
+    pub fn go_to_write(&mut self, expression: &str, direction: Direction, watch: &Watch<'_>) -> Result<Stop> {
+        let home = self.position();
+        let stop = self.with_one_watchpoint(expression, watch, |navigator| {
+            navigator.run(&Motion::Continue, direction, watch)
+        })?;
+        match stop.reason.clone() {
+            StopReason::Watchpoint { hit, .. } => Ok(Stop {
+                reason: StopReason::Watchpoint { number: 0, hit },
+                ..stop
+            }),
+            _ => {
+                self.back()?;
+                let when = match direction {
+                    Direction::Backward => "before",
+                    Direction::Forward => "after",
+                };
+                let why = match (&stop.undecided, &stop.reason) {
+                    (Some(undecided), _) => format!(": {}", undecided.why),
+                    (None, StopReason::WatchScope { scope, .. }) => {
+                        format!(" in {}, where it exists", scope.as_deref().unwrap_or("the call"))
+                    }
+                    (None, StopReason::Gap { cause }) => format!(": {cause}"),
+                    _ => String::new(),
+                };
+                Err(Error::Cannot(format!(
+                    "no recorded instruction writes {expression} {when} {home}{why}"
+                )))
+            }
+        }
+    }
+
+    /// Returns the writes of an expression of the selected frame, the newest first, at most
+    /// `limit`; and whether there are more.
+    ///
+    /// # Errors
+    /// As with [`Self::go_to_write`].
+    pub fn writes(
+        &mut self,
+        expression: &str,
+        limit: usize,
+        watch: &Watch<'_>,
+    ) -> Result<(Vec<WriteView>, bool)> {
+        let (tid, index) = (self.current, self.index());
+        let frame = self.frame;
+        self.visiting(tid, index, |navigator| {
+            navigator.frame = frame;
+            let positions = navigator.positions.clone();
+            let found = navigator
+                .with_one_watchpoint(expression, watch, |navigator| navigator.all_writes(limit, watch));
+            navigator.positions = positions;
+            found
+        })
+    }
+
+    fn all_writes(&mut self, limit: usize, watch: &Watch<'_>) -> Result<(Vec<WriteView>, bool)> {
+        // Writes after this position come first.
+        loop {
+            let stop = self.run(&Motion::Continue, Direction::Forward, watch)?;
+            if !matches!(stop.reason, StopReason::Watchpoint { .. }) {
+                break;
+            }
+        }
+        let mut writes = Vec::new();
+        loop {
+            let stop = self.run(&Motion::Continue, Direction::Backward, watch)?;
+            let StopReason::Watchpoint { hit, .. } = stop.reason else {
+                return Ok((writes, false));
+            };
+            if writes.len() >= limit {
+                return Ok((writes, true));
+            }
+            let thread = self.thread()?;
+            let symbols = self.session.symbols_at(thread, self.index());
+            let pc = self.pc();
+            let frame = symbols
+                .zip(pc)
+                .and_then(|(symbols, pc)| symbols.frames_at(pc).into_iter().next());
+            writes.push(WriteView {
+                hit,
+                thread: thread.tid.0,
+                name: thread.name.clone(),
+                place: frame.map(|frame| WritePlace {
+                    function: Some(frame.function.to_string()),
+                    file: frame.location.as_ref().map(|at| at.file.to_string()),
+                    line: frame.location.as_ref().map(|at| at.line),
+                }),
+            });
+        }
+    }
+
+    /// Does something with a watchpoint on an expression alone.
+    fn with_one_watchpoint<T>(
+        &mut self,
+        expression: &str,
+        watch: &Watch<'_>,
+        act: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let all = std::mem::take(&mut self.breakpoints);
+        let done = self
+            .set_watchpoint(expression, WatchKind::Change, false, None, watch)
+            .and_then(|_| act(self));
+        self.breakpoints = all;
+        done
+    }
+
+    /// Finds the memory of all watchpoints at the current position, from which a search begins.
+    pub(super) fn begin_watching(&mut self, watch: &Watch<'_>) -> Result<()> {
+        let numbers = self.watchpoints();
+        for number in numbers {
+            self.locate_watchpoint(number, (self.current, self.index()), watch)?;
+        }
+        Ok(())
+    }
+
+    fn watchpoints(&self) -> Vec<u32> {
+        let all = self.breakpoints.all().iter();
+        all.filter(|one| one.enabled && one.watchpoint.is_some())
+            .map(|one| one.number)
+            .collect()
+    }
+
+    /// Finds the memory of a watchpoint at a position. Returns whether it has changed.
+    pub(super) fn locate_watchpoint(
+        &mut self,
+        number: u32,
+        (tid, index): (backtrail_pt::Tid, u64),
+        watch: &Watch<'_>,
+    ) -> Result<bool> {
+        let Some(watchpoint) = self.breakpoints.get_mut(number)?.watchpoint.clone() else {
+            return Ok(false);
+        };
+        if watchpoint.location.is_some() {
+            return Ok(false);
+        }
+        let thread = self.session.thread(tid)?;
+        let (_, ranges) = watched::evaluate(self, &watchpoint, (thread, index), watch)?;
+        let breakpoint = self.breakpoints.get_mut(number)?;
+        let has_changed = breakpoint.watchpoint.as_ref().map(|one| &one.ranges) != Some(&ranges);
+        if let Some(watchpoint) = &mut breakpoint.watchpoint {
+            watchpoint.ranges = ranges;
+        }
+        Ok(has_changed)
+    }
+
+    /// Returns whether a watchpoint may hit in a thread.
+    pub(super) fn has_watchpoints(&self, thread: &Thread) -> bool {
+        let watched = self.breakpoints.all().iter();
+        watched
+            .filter(|one| one.enabled)
+            .filter_map(|one| one.watchpoint.as_ref())
+            .any(|watchpoint| self.is_watched_in(watchpoint, thread))
+    }
+
+    fn is_watched_in(&self, watchpoint: &Watchpoint, thread: &Thread) -> bool {
+        let process = self.session.process(thread).map(|process| process.pid);
+        let meant = match &watchpoint.scope {
+            Some(scope) if watchpoint.is_in_registers => scope.tid == thread.tid,
+            _ => true,
+        };
+        process == Some(watchpoint.process) && meant && !thread.history.is_empty()
+    }
+
+    /// Returns the nearest position in a range at which a watchpoint may stop, and its number.
+    pub(super) fn nearest_watched(
+        &self,
+        thread: &Thread,
+        range: SearchRange,
+        watch: &Watch<'_>,
+    ) -> Result<Option<(u64, u32)>> {
+        let mut nearest: Option<(u64, u32)> = None;
+        for breakpoint in self.breakpoints.all().iter().filter(|one| one.enabled) {
+            let Some(watchpoint) = &breakpoint.watchpoint else {
+                continue;
+            };
+            if !self.is_watched_in(watchpoint, thread) {
+                continue;
+            }
+            let range = match (nearest, range.direction) {
+                (Some((at, _)), Direction::Forward) => SearchRange { end: at, ..range },
+                (Some((at, _)), Direction::Backward) => SearchRange {
+                    start: at + 1,
+                    ..range
+                },
+                (None, _) => range,
+            };
+            if let Some(at) = self.next_watched(watchpoint, thread, range, watch)? {
+                nearest = Some((at, breakpoint.number));
+            }
+        }
+        Ok(nearest)
+    }
+
+    fn next_watched(
+        &self,
+        watchpoint: &Watchpoint,
+        thread: &Thread,
+        range: SearchRange,
+        watch: &Watch<'_>,
+    ) -> Result<Option<u64>> {
+        let SearchRange {
+            start,
+            end,
+            direction,
+        } = range;
+        let edge = scope_edge(watchpoint.scope.as_ref(), thread, range);
+        if watchpoint.is_in_registers {
+            let found = self.next_register_change(watchpoint, thread, range, watch)?;
+            return Ok(match direction {
+                Direction::Forward => [found, edge].into_iter().flatten().min(),
+                Direction::Backward => found.max(edge),
+            });
+        }
+        let (Some(replay), Some(path)) = (self.session.replay(thread), ThreadPath::of(&self.session, thread))
+        else {
+            return Ok(edge);
+        };
+        let wanted = (&*watchpoint.ranges, watchpoint.kind.filter());
+        let canceled = |_: ReplayGap| Error::Canceled;
+        match direction {
+            Direction::Forward => {
+                // A stop is after the access.
+                let limit = edge.map_or(end, |edge| edge.min(end)).saturating_sub(1);
+                let begin = start.saturating_sub(1);
+                let search = replay
+                    .next_access(&path, wanted, (begin, limit), watch)
+                    .map_err(canceled)?;
+                Ok(search.found.map(|found| found.index + 1).or(edge))
+            }
+            Direction::Backward => {
+                let limit = edge.map_or(start, |edge| edge.max(start));
+                let search = replay
+                    .previous_access(&path, wanted, (limit, end), watch)
+                    .map_err(canceled)?;
+                let log_start = replay
+                    .start()
+                    .filter(|&first| edge.is_none() && (start.max(1)..end).contains(&first));
+                Ok(search.found.map(|found| found.index).or(edge).or(log_start))
+            }
+        }
+    }
+
+    /// Returns the reason for which a watchpoint stops at a position, if it does: an access, or an
+    /// edge of what is known. Otherwise the hit is passed.
+    pub(super) fn watch_stop(
+        &mut self,
+        number: u32,
+        index: u64,
+        direction: Direction,
+        watch: &Watch<'_>,
+    ) -> Result<Option<StopReason>> {
+        let Some(watchpoint) = self.breakpoints.get_mut(number)?.watchpoint.clone() else {
+            return Ok(None);
+        };
+        let thread = self.session.thread(self.current)?;
+        match self.kind_of_stop(&watchpoint, thread, index, direction, watch)? {
+            WatchStop::ScopeEdge => Ok(Some(StopReason::WatchScope {
+                number,
+                expression: watchpoint.expression.clone(),
+                scope: watchpoint.scope.and_then(|scope| scope.function),
+            })),
+            WatchStop::LogStart => Ok(Some(StopReason::Gap {
+                cause: "values were recorded from here on only".to_owned(),
+            })),
+            WatchStop::Access(at) => {
+                let position = thread.position(at).to_string();
+                if watchpoint.is_in_registers {
+                    let change = self.register_change(&watchpoint, thread, index, direction, watch)?;
+                    return Ok(Some(StopReason::Watchpoint {
+                        number,
+                        hit: WatchHit {
+                            expression: watchpoint.expression,
+                            kind: watchpoint.kind,
+                            position: thread.position(change.at).to_string(),
+                            old: change.old.text,
+                            new: change.new.text,
+                        },
+                    }));
+                }
+                let value = |index| watched::evaluate(self, &watchpoint, (thread, index), watch);
+                let (old, before) = value(at)?;
+                let (new, after) = value(at + 1)?;
+                let has_changed = match (&old.bytes, &new.bytes) {
+                    (Some(old), Some(new)) => Some(old != new),
+                    _ => None,
+                };
+                if let Some(watchpoint) = &mut self.breakpoints.get_mut(number)?.watchpoint {
+                    watchpoint.ranges = match direction {
+                        Direction::Forward => after,
+                        Direction::Backward => before,
+                    };
+                }
+                let is_change = watchpoint.kind == WatchKind::Change;
+                if is_change && has_changed == Some(false) {
+                    return Ok(None);
+                }
+                Ok(Some(StopReason::Watchpoint {
+                    number,
+                    hit: WatchHit {
+                        expression: watchpoint.expression,
+                        kind: watchpoint.kind,
+                        position,
+                        old: old.text,
+                        new: new.text,
+                    },
+                }))
+            }
+        }
+    }
+
+    fn kind_of_stop(
+        &self,
+        watchpoint: &Watchpoint,
+        thread: &Thread,
+        index: u64,
+        direction: Direction,
+        watch: &Watch<'_>,
+    ) -> Result<WatchStop> {
+        let at = match direction {
+            Direction::Forward => index.saturating_sub(1),
+            Direction::Backward => index,
+        };
+        if watchpoint.is_in_registers {
+            let edge = scope_edge(
+                watchpoint.scope.as_ref(),
+                thread,
+                SearchRange {
+                    start: index,
+                    end: index + 1,
+                    direction,
+                },
+            );
+            return Ok(match edge {
+                Some(_) => WatchStop::ScopeEdge,
+                None => WatchStop::Access(at),
+            });
+        }
+        let found = match (self.session.replay(thread), ThreadPath::of(&self.session, thread)) {
+            (Some(replay), Some(path)) => {
+                replay
+                    .next_access(
+                        &path,
+                        (&watchpoint.ranges, watchpoint.kind.filter()),
+                        (at, at + 1),
+                        watch,
+                    )
+                    .map_err(|_| Error::Canceled)?
+                    .found
+            }
+            _ => None,
+        };
+        let is_log_start = self.session.replay(thread).and_then(ThreadReplay::start) == Some(index);
+        Ok(match found {
+            Some(_) => WatchStop::Access(at),
+            None if watchpoint.scope.is_none() && is_log_start => WatchStop::LogStart,
+            None => WatchStop::ScopeEdge,
+        })
+    }
+}
+
+/// Returns the position in a range at which the call of a watchpoint ends, in the direction of the
+/// search.
+fn scope_edge(scope: Option<&WatchScope>, thread: &Thread, range: SearchRange) -> Option<u64> {
+    let scope = scope.filter(|scope| scope.tid == thread.tid)?;
+    let edge = match range.direction {
+        Direction::Forward => scope.instructions.end,
+        Direction::Backward if scope.has_start => scope.instructions.start,
+        Direction::Backward => return None,
+    };
+    let is_inner = edge < thread.history.len() && edge > 0;
+    (is_inner && (range.start..range.end).contains(&edge)).then_some(edge)
+}
+
+/// A write of an expression.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct WriteView {
+    /// The write.
+    #[serde(flatten)]
+    pub hit: WatchHit,
+    /// The thread.
+    pub thread: u32,
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The place in the program.
+    #[serde(flatten)]
+    pub place: Option<WritePlace>,
+}
+
+/// The place of a write in the program.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct WritePlace {
+    /// The function.
+    pub function: Option<String>,
+    /// The source file.
+    pub file: Option<String>,
+    /// The line.
+    pub line: Option<u32>,
+}

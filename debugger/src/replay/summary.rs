@@ -1,0 +1,121 @@
+//! The summary of a replayed segment, which stays when its accesses are dropped.
+
+use super::accesses::{AccessKind, Accesses};
+use backtrail_semantics::State;
+
+/// The number of low bits of an address within a line of memory.
+const LINE_BITS: u32 = 6;
+/// An access of more lines is one to any address.
+const MAX_LINES: u64 = 1 << 16;
+
+/// A range of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryRange {
+    /// The first address.
+    pub address: u64,
+    /// The number of bytes.
+    pub size: u64,
+}
+
+impl MemoryRange {
+    /// Returns whether two ranges have a byte in common.
+    #[must_use]
+    pub const fn overlaps(self, other: Self) -> bool {
+        let (first, second) = if self.address <= other.address {
+            (self, other)
+        } else {
+            (other, self)
+        };
+        self.size > 0 && other.size > 0 && second.address - first.address < first.size
+    }
+}
+
+/// The lines of memory that a segment accesses, and the registers at its ends.
+#[derive(Debug)]
+pub struct SegmentSummary {
+    stored: LineSet,
+    loaded: LineSet,
+    /// Whether the whole segment was replayed.
+    pub is_complete: bool,
+    /// The registers at the beginning.
+    pub start: State,
+    /// The registers at the end of what was replayed.
+    pub end: State,
+}
+
+/// The lines of memory that were accessed, in order.
+#[derive(Debug, Default)]
+struct LineSet {
+    lines: Box<[u64]>,
+    /// Whether others may have been accessed, too.
+    has_others: bool,
+}
+
+impl LineSet {
+    fn new(accesses: &Accesses, wanted: impl Fn(AccessKind) -> bool) -> Self {
+        let mut lines = Vec::new();
+        let mut has_others = false;
+        for access in accesses.from(0).iter().filter(|access| wanted(access.kind)) {
+            let last = access.address.saturating_add(access.size.saturating_sub(1));
+            let (from, to) = (access.address >> LINE_BITS, last >> LINE_BITS);
+            if access.kind == AccessKind::Anywhere || to - from > MAX_LINES {
+                has_others = true;
+                continue;
+            }
+            for line in from..=to {
+                // Most accesses are of the same line as the last one.
+                if lines.last() != Some(&line) {
+                    lines.push(line);
+                }
+            }
+        }
+        lines.sort_unstable();
+        lines.dedup();
+        Self {
+            lines: lines.into_boxed_slice(),
+            has_others,
+        }
+    }
+
+    fn touches(&self, range: MemoryRange) -> bool {
+        let last = range.address.saturating_add(range.size.saturating_sub(1));
+        let at = self
+            .lines
+            .partition_point(|&line| line < range.address >> LINE_BITS);
+        self.has_others || self.lines.get(at).is_some_and(|&line| line <= last >> LINE_BITS)
+    }
+}
+
+impl SegmentSummary {
+    /// Summarizes a replayed segment.
+    pub fn new(start: State, end: State, accesses: &Accesses, is_complete: bool) -> Self {
+        let stores = |kind| kind != AccessKind::Load;
+        let loads = |kind| matches!(kind, AccessKind::Load | AccessKind::Anywhere);
+        Self {
+            stored: LineSet::new(accesses, stores),
+            loaded: LineSet::new(accesses, loads),
+            is_complete,
+            start,
+            end,
+        }
+    }
+
+    /// Returns whether the segment may read or write a range.
+    pub fn may_access(&self, range: MemoryRange) -> bool {
+        self.stored.touches(range) || self.loaded.touches(range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_overlap_in_a_common_byte() {
+        let range = |address, size| MemoryRange { address, size };
+        assert!(range(8, 4).overlaps(range(11, 1)));
+        assert!(!range(8, 4).overlaps(range(12, 4)));
+        assert!(!range(8, 0).overlaps(range(8, 4)));
+        assert!(range(u64::MAX, 1).overlaps(range(u64::MAX - 3, 8)));
+    }
+}
