@@ -11,6 +11,8 @@ pub enum BreakpointKind {
     Function,
     /// An instruction.
     Instruction,
+    /// The memory of a variable or expression.
+    Data,
 }
 
 /// The breakpoints that the client set, by number. All others were set in the console.

@@ -19,8 +19,8 @@ pub fn dispatch(client: &mut ClientSession, request: &Request, watch: &Watch<'_>
         bookmarks, calls, compare, coverage, functions, latency, locals, my_code, place, timeline,
     };
     use requests::{
-        breakpoints, completions, disassemble, evaluate, exception, goto, launch, lifecycle, memory, modules,
-        scopes, source, stack, step_back, stepping, threads, variables,
+        breakpoints, completions, data_breakpoints, disassemble, evaluate, exception, goto, launch,
+        lifecycle, memory, modules, scopes, source, stack, step_back, stepping, threads, variables,
     };
     let mut call = RequestCall {
         client,
@@ -38,7 +38,8 @@ pub fn dispatch(client: &mut ClientSession, request: &Request, watch: &Watch<'_>
         "setFunctionBreakpoints" => call.of(breakpoints::set_function),
         "setInstructionBreakpoints" => call.of(breakpoints::set_instruction),
         "setExceptionBreakpoints" => call.of(breakpoints::set_exception),
-        "setDataBreakpoints" => call.of(breakpoints::set_data),
+        "setDataBreakpoints" => call.of(data_breakpoints::set),
+        "dataBreakpointInfo" => call.of(data_breakpoints::info),
         "breakpointLocations" => call.of(breakpoints::locations),
         "threads" => call.of(threads::threads),
         "stackTrace" => call.of(stack::stack_trace),
@@ -65,6 +66,7 @@ pub fn dispatch(client: &mut ClientSession, request: &Request, watch: &Watch<'_>
         "backtrail/reverseNext" => call.of(step_back::step_back),
         "backtrail/reverseStepOut" => call.of(step_back::reverse_step_out),
         "backtrail/goto" => call.of(extensions::navigation::goto),
+        "backtrail/lastWrite" => call.of(extensions::navigation::last_write),
         "backtrail/back" => call.of(extensions::navigation::back),
         "backtrail/forward" => call.of(extensions::navigation::forward),
         "backtrail/runToCall" => call.of(extensions::navigation::run_to_call),

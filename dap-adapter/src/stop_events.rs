@@ -37,9 +37,23 @@ pub fn report_stop(client: &mut ClientSession, cause: StopCause, watch: &Watch<'
             body.reason = match debuggee.breakpoints.kind(number) {
                 Some(BreakpointKind::Function) => StoppedEventReason::FunctionBreakpoint,
                 Some(BreakpointKind::Instruction) => StoppedEventReason::InstructionBreakpoint,
-                Some(BreakpointKind::Source(_)) | None => StoppedEventReason::Breakpoint,
+                Some(BreakpointKind::Source(_) | BreakpointKind::Data) | None => {
+                    StoppedEventReason::Breakpoint
+                }
             };
             body.hit_breakpoint_ids = Some(vec![i64::from(number)]);
+        }
+        if let StopReason::Watchpoint { number, hit } = &stop.reason {
+            body.reason = StoppedEventReason::DataBreakpoint;
+            body.text = Some(format!("{}: {} → {}", hit.expression, hit.old, hit.new));
+            body.hit_breakpoint_ids = Some(vec![i64::from(*number)]).filter(|_| *number > 0);
+            lines.push(match hit.has_changed() {
+                true => format!(
+                    "{} changed from {} to {} at {}.",
+                    hit.expression, hit.old, hit.new, hit.position
+                ),
+                false => format!("{} is {} at {}.", hit.expression, hit.new, hit.position),
+            });
         }
         edge(stop, &mut body, &mut lines);
     }
@@ -97,7 +111,17 @@ fn edge(stop: &Stop, body: &mut StoppedEventBody, lines: &mut Vec<String>) {
         ),
         StopReason::Canceled => body.reason = StoppedEventReason::Pause,
         StopReason::HistoryEnd { crash: Some(_) } | StopReason::Done | StopReason::Breakpoint { .. } => {}
-        StopReason::Watchpoint { .. } | StopReason::WatchScope { .. } => {}
+        StopReason::Watchpoint { .. } => {}
+        StopReason::WatchScope {
+            expression, scope, ..
+        } => at_edge(
+            "watch scope",
+            "End of scope",
+            format!(
+                "{expression} does not exist beyond this position, outside of {}.",
+                scope.as_deref().unwrap_or("its call")
+            ),
+        ),
     }
     for hits in &stop.elsewhere {
         lines.push(format!("{hits}."));

@@ -28,6 +28,7 @@ pub mod lines;
 pub mod location;
 pub mod module_history;
 pub mod navigator;
+pub mod origin;
 pub mod own_code;
 pub mod registers;
 mod replay;

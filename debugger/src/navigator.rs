@@ -34,6 +34,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 pub use threads::HistoryEdge;
+pub(crate) use watchpoints::write_place;
 pub use watchpoints::{WritePlace, WriteView};
 
 /// The columns of an answer where there is no terminal.

@@ -14,6 +14,7 @@ mod search;
 mod segments;
 mod summary;
 
+pub use accesses::AccessKind;
 use accesses::Accesses;
 use backtrail_bundle::value_log::ValueLog;
 use backtrail_decoder::{History, Position, Version, Watch};
@@ -24,7 +25,7 @@ use iced_x86::Instruction;
 pub use memory::{Byte, CoreMemory};
 use run::Run;
 use rustc_hash::FxHashMap;
-pub use search::AccessFilter;
+pub use search::{AccessFilter, FoundAccess};
 use segments::ReplaySegment;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -123,6 +124,25 @@ impl ThreadReplay {
         self.segments.first().map(|segment| segment.start)
     }
 
+    /// Returns whether the log begins where the program began: all general registers but the stack
+    /// pointer are zero after `execve` (`arch/x86/include/asm/elf.h`, `ELF_PLAT_INIT`).
+    #[must_use]
+    pub fn begins_at_exec(&self) -> bool {
+        let is_zero = |run: Run| {
+            let registers = run.state().general.iter().enumerate();
+            registers
+                .filter(|(number, _)| *number != 4)
+                .all(|(_, value)| *value == 0)
+        };
+        self.begins_with_thread() && self.begin(0).is_ok_and(is_zero)
+    }
+
+    /// Returns whether the log has the first segment of its thread, at the start of the history.
+    fn begins_with_thread(&self) -> bool {
+        let number = self.log.segments().first().map(|segment| segment.number);
+        number == Some(0) && self.start() == Some(0)
+    }
+
     /// Returns the registers before instruction `index`.
     ///
     /// # Errors
@@ -149,7 +169,10 @@ impl ThreadReplay {
             run.forward_to(next.min(index), self, path, watch, &mut ())?;
             self.keep(number, &run);
         }
-        Ok(run.state().clone())
+        match run.has_registers() {
+            true => Ok(run.state().clone()),
+            false => Err(ReplayGap::LogEnd(index)),
+        }
     }
 
     /// Keeps a run as a checkpoint. Replays usually go backward, so the run of a position is kept
@@ -160,6 +183,21 @@ impl ThreadReplay {
             checkpoints.clear();
         }
         checkpoints.insert((number, run.index()), run.clone());
+    }
+
+    /// Returns the first instruction of the segment that has instruction `index`, and whether it
+    /// goes on from the segment before.
+    ///
+    /// # Errors
+    /// Fails if no values were recorded there, or when canceled.
+    pub fn segment_start(
+        &self,
+        path: &dyn ExecutedPath,
+        index: u64,
+        watch: &Watch<'_>,
+    ) -> Result<(u64, bool), ReplayGap> {
+        let number = self.segment_at(index).ok_or(ReplayGap::NotRecorded)?;
+        Ok((self.start_of(number), self.continues(number, path, watch)?))
     }
 
     /// Returns the accesses of a segment. If the replay fails in it, those before.

@@ -35,10 +35,13 @@ export function registerCommands(sessions: Sessions): vscode.Disposable {
     command('forward', (session) => session.request('backtrail/forward', {})),
     command('justMyCodeOn', (session) => session.request('backtrail/justMyCode', { enabled: true })),
     command('justMyCodeOff', (session) => session.request('backtrail/justMyCode', { enabled: false })),
+    command('lastWrite', (session, argument) => goToWrite(session, argument, 'backward')),
+    command('nextWrite', (session, argument) => goToWrite(session, argument, 'forward')),
     command('runToPreviousCall', (session) => runToCall(session, 'backward')),
     command('runToNextCall', (session) => runToCall(session, 'forward')),
     position(sessions),
     showMyCode(sessions),
+    showValues(sessions),
   );
 }
 
@@ -83,6 +86,39 @@ async function runToCall(session: Session, direction: 'backward' | 'forward'): P
       ...(threadId === undefined ? {} : { threadId }),
     });
   }
+}
+
+/** Goes to the nearest write of a variable: of the view's, or of the selected text. */
+async function goToWrite(session: Session, argument: unknown, direction: 'backward' | 'forward'): Promise<void> {
+  const expression = expressionOf(argument) ?? (await askExpression(direction));
+  const frame = vscode.debug.activeStackItem;
+  const frameId = frame instanceof vscode.DebugStackFrame ? frame.frameId : undefined;
+  if (expression !== undefined) {
+    await session.request('backtrail/lastWrite', {
+      expression,
+      direction,
+      ...(frameId === undefined ? {} : { frameId }),
+    });
+  }
+}
+
+/** The expression of an item in the views of variables and watches. */
+function expressionOf(argument: unknown): string | undefined {
+  const item = argument as { variable?: { evaluateName?: unknown; name?: unknown }; expression?: unknown } | undefined;
+  const found = item?.variable?.evaluateName ?? item?.variable?.name ?? item?.expression;
+  return typeof found === 'string' && found !== '' ? found : undefined;
+}
+
+function askExpression(direction: 'backward' | 'forward'): Promise<string | undefined> {
+  const editor = vscode.window.activeTextEditor;
+  const selected = editor?.document.getText(editor.selection) ?? '';
+  const word = editor?.document.getWordRangeAtPosition(editor.selection.active);
+  const proposed = selected || (word === undefined ? '' : (editor?.document.getText(word) ?? ''));
+  return askText({
+    title: `Go to the ${direction === 'backward' ? 'last' : 'next'} write of`,
+    prompt: 'A variable or an expression, such as accounts[7].balance',
+    value: proposed,
+  }).then((text) => text?.trim() || undefined);
 }
 
 /** Asks for a function of the program. The adapter searches for the typed text. */
@@ -152,6 +188,14 @@ function showMyCode(sessions: Sessions): vscode.Disposable {
     sessions.onDidStart(show),
     sessions.onDidChangeMyCode(show),
   );
+}
+
+/** Keeps whether the active trace has recorded values. */
+function showValues(sessions: Sessions): vscode.Disposable {
+  const show = () =>
+    void vscode.commands.executeCommand('setContext', 'backtrail.hasValues', sessions.active?.trace?.hasValues === true);
+  show();
+  return vscode.Disposable.from(sessions.onDidChangeActive(show), sessions.onDidStart(show), sessions.onDidMove(show));
 }
 
 /** Creates the status bar item with the position. */

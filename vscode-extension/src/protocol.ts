@@ -30,6 +30,8 @@ export interface Trace {
   notes: string[];
   /** Whether older history is not decoded yet. */
   isPartial: boolean;
+  /** Whether values of the past were recorded. */
+  hasValues: boolean;
 }
 
 export interface Where {
@@ -133,6 +135,7 @@ export interface Requests {
   'backtrail/back': [Nothing, Nothing];
   'backtrail/forward': [Nothing, Nothing];
   'backtrail/runToCall': [{ function: string; direction?: 'backward' | 'forward'; threadId?: number }, Nothing];
+  'backtrail/lastWrite': [{ expression: string; direction?: 'backward' | 'forward'; frameId?: number }, Nothing];
   'backtrail/trace': [Nothing, Trace];
   'backtrail/where': [Nothing, Where];
   'backtrail/calls': [

@@ -61,6 +61,7 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
         "last accounts[7]",
         "where the value was written that it has here",
     ),
+    ("origin", "origin account->balance", "from where its value came"),
     (
         "watch",
         "watch accounts[7]",

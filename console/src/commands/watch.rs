@@ -2,6 +2,7 @@
 
 use super::{Context, breakpoints, calls, find, goto, motion, search};
 use crate::output::{Output, WritesView};
+use backtrail_debugger::origin;
 use backtrail_debugger::step::Direction;
 use backtrail_debugger::watchpoint::WatchKind;
 use backtrail_debugger::{Error, Result};
@@ -102,6 +103,15 @@ pub(super) fn history(context: &mut Context<'_>, arguments: &str) -> Result<Outp
         writes,
         more,
     }))
+}
+
+/// `origin EXPR`.
+pub(super) fn origin(context: &mut Context<'_>, arguments: &str) -> Result<Output> {
+    if arguments.is_empty() {
+        return Err(find("origin")?.misuse("an expression is required"));
+    }
+    let origin = origin::origin(context.navigator, arguments, context.watch)?;
+    Ok(Output::Origin(Box::new(origin)))
 }
 
 fn is_count(text: &str) -> bool {

@@ -47,6 +47,7 @@ use backtrail_debugger::calls::{CallTree, Caller};
 use backtrail_debugger::compare::Comparison;
 use backtrail_debugger::disassembly;
 use backtrail_debugger::heap::summary::HeapSummary;
+use backtrail_debugger::origin::ValueOrigin;
 use backtrail_debugger::registers::Register;
 use backtrail_debugger::source::SourceLines;
 use backtrail_debugger::stack::Stack;
@@ -110,6 +111,8 @@ pub enum Output {
     History(HistoryView),
     /// `count`.
     Count(CountView),
+    /// `origin`.
+    Origin(Box<ValueOrigin>),
     /// `history EXPR`.
     Writes(WritesView),
     /// `search`.
@@ -235,6 +238,7 @@ impl Output {
             Self::Calls(tree) => flow::render_calls(tree, to),
             Self::Callers { function, callers } => flow::render_callers(function, callers, to),
             Self::History(view) => view.render(to),
+            Self::Origin(origin) => writes::render_origin(origin, to),
             Self::Writes(view) => view.render(to),
             Self::Count(view) => view.render(to),
             Self::Search(view) => view.render(to),

@@ -1,7 +1,8 @@
 //! The writes of an expression as text.
 
 use super::{Paint, Text};
-use backtrail_debugger::navigator::WriteView;
+use backtrail_debugger::navigator::{WritePlace, WriteView};
+use backtrail_debugger::origin::ValueOrigin;
 use backtrail_debugger::source::short;
 use serde::Serialize;
 
@@ -37,12 +38,6 @@ impl WritesView {
         ));
         let mut thread = None;
         for write in &self.writes {
-            let place = write.place.as_ref();
-            let function = place.and_then(|place| place.function.as_deref());
-            let line = place.and_then(|place| {
-                let (file, line) = place.file.as_deref().zip(place.line)?;
-                Some(format!(" at {}:{line}", short(file)))
-            });
             let named = write
                 .name
                 .as_deref()
@@ -56,9 +51,44 @@ impl WritesView {
                 write.hit.position,
                 self.expression,
                 write.hit.new,
-                to.paint(Paint::Function, function.unwrap_or("??")),
-                to.paint(Paint::Place, line.unwrap_or_default()),
+                to.paint(Paint::Function, write.place.function.as_deref().unwrap_or("??")),
+                to.paint(Paint::Place, place_of(&write.place)),
             ));
         }
     }
+}
+
+/// Returns ` at FILE:LINE`, if known.
+fn place_of(place: &WritePlace) -> String {
+    let line = place.file.as_deref().zip(place.line);
+    line.map(|(file, line)| format!(" at {}:{line}", short(file)))
+        .unwrap_or_default()
+}
+
+pub(super) fn render_origin(origin: &ValueOrigin, to: &mut Text) {
+    to.lines(format!("{} = {}", origin.expression, origin.value));
+    let width = |text: fn(&backtrail_debugger::origin::OriginStep) -> String| {
+        origin.steps.iter().map(|step| text(step).chars().count()).max()
+    };
+    let position = width(|step| step.position.clone()).unwrap_or_default();
+    let instruction = width(|step| step.instruction.replace('\t', " ")).unwrap_or_default();
+    for step in &origin.steps {
+        let value = step
+            .value
+            .map(|value| format!(" = {value:#x}"))
+            .unwrap_or_default();
+        to.line(format!(
+            "{:position$}  {:instruction$}  {}{value}  {}{}",
+            step.position,
+            step.instruction.replace('\t', " "),
+            step.to,
+            to.paint(Paint::Function, step.place.function.as_deref().unwrap_or("??")),
+            to.paint(Paint::Place, place_of(&step.place)),
+        ));
+    }
+    let end = match origin.is_complete {
+        true => format!("Origin: {}.", origin.end),
+        false => format!("The origin is unknown: {}.", origin.end),
+    };
+    to.line(end);
 }

@@ -5,7 +5,7 @@ use crate::requests::Ignored;
 use crate::session::StopCause;
 use crate::session::{ClientSession, FollowUp};
 use backtrail_console::{Output, commands};
-use backtrail_debugger::{Navigator, functions, inlined};
+use backtrail_debugger::{Direction, Navigator, functions, inlined};
 use backtrail_decoder::{Position, Watch};
 use serde::Deserialize;
 
@@ -39,6 +39,39 @@ fn report_jump(client: &mut ClientSession) -> Result<()> {
     client
         .follow_ups
         .extend([FollowUp::Continued, FollowUp::Stopped(StopCause::Jumped)]);
+    Ok(())
+}
+
+/// The arguments of `backtrail/lastWrite`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastWriteArguments {
+    expression: String,
+    #[serde(default)]
+    direction: SearchDirection,
+    #[serde(default)]
+    frame_id: Option<f64>,
+}
+
+/// `backtrail/lastWrite`: goes to the instruction that wrote the value of an expression.
+pub fn last_write(
+    client: &mut ClientSession,
+    arguments: LastWriteArguments,
+    watch: &Watch<'_>,
+) -> Result<()> {
+    let debuggee = client.debuggee()?;
+    let frame = debuggee.frame(arguments.frame_id.map(|id| id as i64))?;
+    let direction = match arguments.direction {
+        SearchDirection::Backward => Direction::Backward,
+        SearchDirection::Forward => Direction::Forward,
+    };
+    let stop = debuggee.go_from(frame, watch, |navigator| {
+        navigator.go_to_write(&arguments.expression, direction, watch)
+    })?;
+    client.follow_ups.extend([
+        FollowUp::Continued,
+        FollowUp::Stopped(StopCause::Moved(Box::new(stop))),
+    ]);
     Ok(())
 }
 

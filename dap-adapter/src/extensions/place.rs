@@ -26,6 +26,7 @@ pub struct Trace {
     crash: Option<Crash>,
     notes: Vec<String>,
     is_partial: bool,
+    has_values: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -50,6 +51,7 @@ pub fn trace(client: &mut ClientSession, _: Ignored, _: &Watch<'_>) -> Result<Tr
         }),
         notes: session.notes().to_vec(),
         is_partial: session.is_partial(),
+        has_values: session.has_values(),
     })
 }
 

@@ -160,19 +160,6 @@ pub fn set_exception(_: &mut ClientSession, _: Value, _: &Watch<'_>) -> Result<V
     Ok(json!({ "breakpoints": [] }))
 }
 
-/// `setDataBreakpoints`: a trace has no writes to memory; clients send an empty set.
-pub fn set_data(_: &mut ClientSession, asked: Value, _: &Watch<'_>) -> Result<Value> {
-    let asked = asked
-        .get("breakpoints")
-        .and_then(Value::as_array)
-        .map_or(0, Vec::len);
-    let why = "the trace does not record memory writes";
-    let refused: Vec<Value> = (0..asked)
-        .map(|_| json!({ "verified": false, "message": why }))
-        .collect();
-    Ok(json!({ "breakpoints": refused }))
-}
-
 /// `breakpointLocations`: the lines that have code.
 pub fn locations(
     client: &mut ClientSession,
@@ -249,7 +236,7 @@ fn has_code(debuggee: &mut Debuggee, at: u64, watch: &Watch<'_>) -> Result<bool>
 }
 
 /// Deletes all that the client set on a kind of thing.
-fn clear(debuggee: &mut Debuggee, kind: &BreakpointKind) {
+pub(super) fn clear(debuggee: &mut Debuggee, kind: &BreakpointKind) {
     for number in debuggee.breakpoints.numbers_of(kind) {
         debuggee.breakpoints.remove(number);
         // The user may have deleted it in the console.
@@ -290,7 +277,7 @@ fn try_set(debuggee: &mut Debuggee, spec: &BreakpointSpec<'_>, watch: &Watch<'_>
 
 /// The client's way of saying which hits count, as a condition: a number alone is that hit; `> 3`,
 /// `% 5`.
-fn hit_condition(text: &str) -> Result<String> {
+pub(super) fn hit_condition(text: &str) -> Result<String> {
     let text = text.trim();
     let operator = ["==", ">=", "<=", "!=", ">", "<", "%"]
         .into_iter()
@@ -305,7 +292,10 @@ fn hit_condition(text: &str) -> Result<String> {
     Ok(format!("hits {} {number}", operator.unwrap_or("==")))
 }
 
-fn answer(set: std::result::Result<u32, String>, more: impl FnOnce(&mut Breakpoint)) -> Breakpoint {
+pub(super) fn answer(
+    set: std::result::Result<u32, String>,
+    more: impl FnOnce(&mut Breakpoint),
+) -> Breakpoint {
     match set {
         Ok(number) => {
             let mut breakpoint = Breakpoint {
@@ -320,7 +310,7 @@ fn answer(set: std::result::Result<u32, String>, more: impl FnOnce(&mut Breakpoi
     }
 }
 
-fn refused(why: String) -> Breakpoint {
+pub(super) fn refused(why: String) -> Breakpoint {
     Breakpoint {
         verified: false,
         message: Some(why),

@@ -24,6 +24,8 @@ pub fn initialize(client: &mut ClientSession, features: Value, _: &Watch<'_>) ->
         supports_completions_request: yes,
         supports_conditional_breakpoints: yes,
         supports_configuration_done_request: yes,
+        supports_data_breakpoints: yes,
+        supports_data_breakpoint_bytes: yes,
         supports_delayed_stack_trace_loading: yes,
         supports_disassemble_request: yes,
         supports_evaluate_for_hovers: yes,

@@ -2,6 +2,7 @@
 
 pub mod breakpoints;
 pub mod completions;
+pub mod data_breakpoints;
 pub mod disassemble;
 pub mod evaluate;
 pub mod exception;

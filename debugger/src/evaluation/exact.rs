@@ -16,6 +16,12 @@ use backtrail_values::ValueSource;
 /// 3.6.2).
 const BY_DWARF: [usize; 16] = [0, 2, 1, 3, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15];
 
+/// Returns the number in instructions of a general register by its DWARF number.
+pub(super) fn by_dwarf(number: u16) -> Option<u8> {
+    let number = BY_DWARF.get(usize::from(number))?;
+    u8::try_from(*number).ok()
+}
+
 /// A source of recorded values. Where none were recorded, values are recovered from the code.
 pub(super) struct ExactSource<'a> {
     session: &'a Session,

@@ -2,6 +2,7 @@
 
 use super::recovery::read_constant;
 use super::shared_memory::SharedMemory;
+use crate::replay::{FoundAccess, MemoryRange};
 use crate::session::{Process, Session, Thread};
 use crate::unwind::Memory;
 use backtrail_decoder::Watch;
@@ -18,7 +19,7 @@ pub(crate) struct PastMemory<'a> {
     pub watch: &'a Watch<'a>,
 }
 
-impl PastMemory<'_> {
+impl<'a> PastMemory<'a> {
     /// Fills `out` with the memory at an address.
     ///
     /// # Errors
@@ -34,13 +35,25 @@ impl PastMemory<'_> {
         if read_constant(self.session, self.process, Avma(at), out).is_some() {
             return Ok(());
         }
-        let memory = SharedMemory {
+        self.shared().read(at, out)
+    }
+
+    /// Returns the last write to a range before the position, and its thread. `None`: nothing wrote
+    /// there while values were recorded.
+    ///
+    /// # Errors
+    /// Fails with the reason if the last write is not known.
+    pub fn last_writer(&self, range: MemoryRange) -> Result<Option<(&'a Thread, FoundAccess)>, Unknown> {
+        self.shared().last_writer(range)
+    }
+
+    fn shared(&self) -> SharedMemory<'a> {
+        SharedMemory {
             session: self.session,
             process: self.process,
             thread: self.thread,
             index: self.index,
             watch: self.watch,
-        };
-        memory.read(at, out)
+        }
     }
 }

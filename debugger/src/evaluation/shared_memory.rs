@@ -4,12 +4,12 @@
 //! these leave the order of two writes open, and the values differ, the byte is unknown.
 
 use super::thread_path::ThreadPath;
-use crate::replay::{AccessFilter, Byte, CoreMemory, MemoryRange, ReplayGap, ThreadReplay};
+use crate::replay::{AccessFilter, Byte, CoreMemory, FoundAccess, MemoryRange, ReplayGap, ThreadReplay};
 use crate::session::{Process, Session, Thread};
 use crate::thread_at_time::{ThreadAtTime, thread_at_time};
 use crate::unwind::Memory;
 use backtrail_decoder::Watch;
-use backtrail_pt::Avma;
+use backtrail_pt::{Avma, Tid};
 use backtrail_symbolizer::Unknown;
 use std::ops::Range;
 
@@ -67,7 +67,7 @@ impl<'a> SharedMemory<'a> {
         let replay = self.session.replay(self.thread);
         let replay = replay.ok_or_else(|| Unknown::from(super::BEFORE))?;
         let mut bytes = replay
-            .last_accesses(&path, self.index, range, self.watch)
+            .last_accesses(&path, self.index, range, self.is_whole(), self.watch)
             .map_err(gap)?;
         let others = self.others();
         self.merge(&others, range, &mut bytes)?;
@@ -77,10 +77,39 @@ impl<'a> SharedMemory<'a> {
             .complete_by_later(&path, self.index, range, &mut bytes, &core, self.watch)
             .map_err(gap)?;
         self.check_later(&others, range, &before, &bytes)?;
+        self.check_exits(&others, range, &mut bytes)?;
         for (byte, out) in bytes.iter().zip(out.iter_mut()) {
             *out = byte.value(&path)?;
         }
         Ok(())
+    }
+
+    /// Returns the last write to a range before the position, and its thread. `None`: nothing wrote
+    /// there while values were recorded.
+    ///
+    /// # Errors
+    /// Fails with the reason if the last write is not known.
+    pub fn last_writer(&self, range: MemoryRange) -> Result<Option<(&'a Thread, FoundAccess)>, Unknown> {
+        let own = self.last_write_of(self.thread, range, &(0..self.index))?;
+        let mut last = own.map(|write| (self.thread, write));
+        for other in self.others() {
+            let now = self.span_of(other, self.thread, self.index)?;
+            let known = match &last {
+                Some((thread, write)) => self.span_of(other, thread, write.index)?,
+                None => 0..0,
+            };
+            let Some(write) = self.last_write_of(other, range, &(known.start..now.end))? else {
+                continue;
+            };
+            if write.index >= now.start || write.index < known.end {
+                let at = other.position(write.index);
+                return Err(
+                    format!("thread {} writes here at {at}, at about the same time", other.tid).into(),
+                );
+            }
+            last = Some((other, write));
+        }
+        Ok(last)
     }
 
     fn path_of(&self, thread: &'a Thread) -> ThreadPath<'a> {
@@ -88,6 +117,56 @@ impl<'a> SharedMemory<'a> {
             process: self.process,
             thread,
         }
+    }
+
+    /// Returns whether the process was recorded from its start. Then all its threads began in the
+    /// recording.
+    fn is_whole(&self) -> bool {
+        let main = self.session.thread(Tid(self.process.pid.0));
+        let replay = main.ok().and_then(|main| self.session.replay(main));
+        replay.is_some_and(ThreadReplay::begins_at_exec)
+    }
+
+    /// The kernel clears a word when a thread exits (`CLONE_CHILD_CLEARTID`, `clone(2)`). C
+    /// libraries keep the thread's id in it. The word is unknown after the exit of the thread.
+    fn check_exits(
+        &self,
+        others: &[&'a Thread],
+        range: MemoryRange,
+        bytes: &mut [Byte],
+    ) -> Result<(), Unknown> {
+        for other in others {
+            let ended = self.span_of(other, self.thread, self.index)?.end >= other.history.len();
+            let id = other.tid.0.to_le_bytes();
+            let first = range.address % 4;
+            let is_id = |at: usize, byte: &Byte| {
+                let place = (first as usize + at) % 4;
+                matches!(byte, Byte::Known(value, _) if Some(value) == id.get(place))
+            };
+            let all = bytes.iter().enumerate();
+            let same: Vec<bool> = all.map(|(at, byte)| is_id(at, byte)).collect();
+            if !ended || same.iter().all(|same| !same) {
+                continue;
+            }
+            // A word that is read in part is judged by that part.
+            let mut start = 0;
+            while start < bytes.len() {
+                let end = (start + 4 - (first as usize + start) % 4).min(bytes.len());
+                let is_word = same
+                    .get(start..end)
+                    .is_some_and(|word| word.iter().all(|same| *same));
+                // Zeros are what the kernel writes.
+                let is_zero = |byte: &Byte| matches!(byte, Byte::Known(0, _));
+                if let Some(word) = bytes.get_mut(start..end)
+                    && is_word
+                    && !word.iter().all(is_zero)
+                {
+                    word.fill(Byte::Written(other.history.len().saturating_sub(1)));
+                }
+                start = end;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the other threads of the process with a history.
@@ -176,7 +255,7 @@ impl<'a> SharedMemory<'a> {
             };
             let replay = self.replay_of(other)?;
             let after = replay
-                .last_accesses(&path, write + 1, of_byte, self.watch)
+                .last_accesses(&path, write + 1, of_byte, false, self.watch)
                 .map_err(|gap| gap.reason(&path))?;
             let value = after.first().copied().unwrap_or(Byte::Open).value(&path)?;
             match byte.byte {
@@ -226,6 +305,17 @@ impl<'a> SharedMemory<'a> {
         range: MemoryRange,
         window: &Range<u64>,
     ) -> Result<Option<u64>, Unknown> {
+        let found = self.last_write_of(other, range, window)?;
+        Ok(found.map(|found| found.index))
+    }
+
+    /// Returns the last write of a thread to a range in a part of its history.
+    fn last_write_of(
+        &self,
+        other: &'a Thread,
+        range: MemoryRange,
+        window: &Range<u64>,
+    ) -> Result<Option<FoundAccess>, Unknown> {
         if window.is_empty() {
             return Ok(None);
         }
@@ -244,7 +334,7 @@ impl<'a> SharedMemory<'a> {
                 let at = other.position(unknown);
                 Err(format!("thread {} may have written here unseen, at {at}", other.tid).into())
             }
-            None => Ok(search.found.map(|found| found.index)),
+            None => Ok(search.found),
         }
     }
 

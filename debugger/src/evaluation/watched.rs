@@ -1,9 +1,11 @@
 //! The value of a watched expression at a position, and the memory on which it depends.
 
+use super::exact::by_dwarf;
 use super::past_memory::PastMemory;
 use super::selected_frame;
 use crate::error::{Error, Result};
 use crate::navigator::Navigator;
+use crate::origin::{AnyRegister, RegisterSlice, ValueLocation};
 use crate::replay::MemoryRange;
 use crate::session::Thread;
 use crate::watchpoint::{FrameRegisters, NameScope, WatchKind, WatchScope, WatchedValue, Watchpoint};
@@ -108,6 +110,55 @@ pub(crate) fn watchpoint(
     let (_, ranges) = evaluate(navigator, &watchpoint, (thread, navigator.index()), watch)?;
     watchpoint.ranges = ranges;
     Ok(watchpoint)
+}
+
+/// Returns the place of the value of an expression in the selected frame, and the value as text.
+///
+/// # Errors
+/// If the expression is invalid, or not in one place; when canceled.
+pub(crate) fn location(
+    navigator: &Navigator,
+    expression: &str,
+    watch: &Watch<'_>,
+) -> Result<(ValueLocation, String)> {
+    let frame = selected_frame::selected(navigator, watch)?;
+    let is_innermost = navigator.selected_frame() <= frame.level;
+    let recorder = RecordingSource::new(frame.source);
+    let registers = recorder.registers.clone();
+    let noted = recorder.noted.clone();
+    let frame = Frame {
+        source: Box::new(recorder),
+        ..frame
+    };
+    let context = EvalContext::new(navigator.symbols()?, &frame, &navigator.printed);
+    let value = value_of(&context, expression)?;
+    let cannot = |why: &str| Error::Cannot(format!("{expression} {why}"));
+    let size = value.ty.size().filter(|size| *size > 0);
+    let size = size.ok_or_else(|| cannot("has no size"))?;
+    let text = || ValueFormatter::new(&context, None).top(&value).text;
+    if let Some(address) = value.address() {
+        return Ok((ValueLocation::Memory(MemoryRange { address, size }), text()));
+    }
+    let has_memory = !noted.ranges.borrow().is_empty();
+    let general: Vec<u16> = registers.borrow().general.keys().copied().collect();
+    let register = match (&*general, &**noted.vectors.borrow()) {
+        ([number], []) if !has_memory => by_dwarf(*number).map(AnyRegister::General),
+        ([], [number]) if !has_memory => u8::try_from(*number).ok().map(AnyRegister::Vector),
+        _ => None,
+    };
+    let register =
+        register.ok_or_else(|| cannot("is not in one register or in memory; ask for one of its parts"))?;
+    if !is_innermost {
+        return Err(cannot(
+            "is in a register of an outer frame; go to that frame first, as with `reverse-finish`",
+        ));
+    }
+    let slice = RegisterSlice {
+        register,
+        offset: 0,
+        size,
+    };
+    Ok((ValueLocation::Register(slice), text()))
 }
 
 /// Returns whether an expression reads registers that change within a call. The frame pointer and
@@ -276,6 +327,7 @@ fn value_of(context: &EvalContext<'_>, expression: &str) -> Result<Value> {
 #[derive(Default)]
 struct NotedMemory {
     ranges: RefCell<Vec<MemoryRange>>,
+    vectors: RefCell<Vec<u16>>,
     is_off: Cell<bool>,
 }
 
@@ -312,6 +364,10 @@ impl ValueSource for RecordingSource<'_> {
     }
 
     fn vector(&self, number: u16) -> Known<[u8; 16]> {
+        let mut vectors = self.noted.vectors.borrow_mut();
+        if !vectors.contains(&number) {
+            vectors.push(number);
+        }
         self.inner.vector(number)
     }
 

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::evaluation::thread_path::ThreadPath;
 use crate::evaluation::watched;
 use crate::replay::{ReplayGap, ThreadReplay};
-use crate::session::Thread;
+use crate::session::{Session, Thread};
 use crate::step::{Direction, Motion};
 use crate::stop::StopReason;
 use crate::watchpoint::{WatchHit, WatchKind, WatchScope, Watchpoint};
@@ -71,7 +71,10 @@ impl Navigator {
     }
 
     /// Fails if the values of the current thread were not recorded.
-    fn needs_values(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// As said.
+    pub(crate) fn needs_values(&self) -> Result<()> {
         match self.session.replay(self.thread()?) {
             Some(_) => Ok(()),
             None => Err(Error::Cannot(
@@ -159,20 +162,11 @@ impl Navigator {
                 return Ok((writes, true));
             }
             let thread = self.thread()?;
-            let symbols = self.session.symbols_at(thread, self.index());
-            let pc = self.pc();
-            let frame = symbols
-                .zip(pc)
-                .and_then(|(symbols, pc)| symbols.frames_at(pc).into_iter().next());
             writes.push(WriteView {
                 hit,
                 thread: thread.tid.0,
                 name: thread.name.clone(),
-                place: frame.map(|frame| WritePlace {
-                    function: Some(frame.function.to_string()),
-                    file: frame.location.as_ref().map(|at| at.file.to_string()),
-                    line: frame.location.as_ref().map(|at| at.line),
-                }),
+                place: write_place(&self.session, thread, self.index()),
             });
         }
     }
@@ -472,11 +466,22 @@ pub struct WriteView {
     pub name: Option<String>,
     /// The place in the program.
     #[serde(flatten)]
-    pub place: Option<WritePlace>,
+    pub place: WritePlace,
+}
+
+/// Returns the place of an instruction in the program.
+pub(crate) fn write_place(session: &Session, thread: &Thread, index: u64) -> WritePlace {
+    let symbols = session.symbols_at(thread, index).zip(thread.history.pc(index));
+    let frame = symbols.and_then(|(symbols, pc)| symbols.frames_at(pc).into_iter().next());
+    frame.map_or_else(WritePlace::default, |frame| WritePlace {
+        function: Some(frame.function.to_string()),
+        file: frame.location.as_ref().map(|at| at.file.to_string()),
+        line: frame.location.as_ref().map(|at| at.line),
+    })
 }
 
 /// The place of a write in the program.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct WritePlace {
     /// The function.
     pub function: Option<String>,

@@ -111,6 +111,22 @@ impl Call {
         }
     }
 
+    /// Returns the memory that the call may have written if it has not returned.
+    pub fn unfinished_writes(self) -> KernelWrites {
+        let [first, second, third, _, fifth, _] = self.arguments;
+        match self.number {
+            _ if self.writes_nothing() => KernelWrites::Ranges(Vec::new()),
+            // read, pread64, getdents64, recvfrom: as many bytes as were asked for
+            0 | 17 | 217 => KernelWrites::Ranges(vec![(second, third)]),
+            45 if fifth == 0 => KernelWrites::Ranges(vec![(second, third)]),
+            // poll: entries of 8 bytes; epoll_wait: events of 12 bytes
+            7 => KernelWrites::Ranges(vec![(first, second.saturating_mul(8))]),
+            232 => KernelWrites::Ranges(vec![(second, third.saturating_mul(12))]),
+            35 | 202 | 230 => self.writes(&State::default()),
+            _ => KernelWrites::Anywhere,
+        }
+    }
+
     /// Returns whether the call writes no memory of the process.
     const fn writes_nothing(self) -> bool {
         matches!(

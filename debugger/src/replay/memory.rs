@@ -59,7 +59,8 @@ impl Byte {
 
 impl ThreadReplay {
     /// Returns the bytes at an address before instruction `index`, by the last access of this
-    /// thread before it.
+    /// thread before it. `is_whole`: the program was recorded from its start, so that the thread
+    /// accessed nothing before its log.
     ///
     /// # Errors
     /// Fails if no values were recorded there, or when canceled.
@@ -68,11 +69,14 @@ impl ThreadReplay {
         path: &dyn ExecutedPath,
         index: u64,
         range: MemoryRange,
+        is_whole: bool,
         watch: &Watch<'_>,
     ) -> Result<Vec<Byte>, ReplayGap> {
         let number = self.segment_at(index).ok_or(ReplayGap::NotRecorded)?;
         let mut bytes = vec![Byte::Open; usize::try_from(range.size).unwrap_or_default()];
-        self.backward(path, (number, index), range, &mut bytes, watch)?;
+        if !self.backward(path, (number, index), range, &mut bytes, watch)? || !is_whole {
+            mark(&mut bytes, Byte::Written(self.start_of(0)));
+        }
         Ok(bytes)
     }
 
@@ -97,7 +101,8 @@ impl ThreadReplay {
         Ok(())
     }
 
-    /// Searches the accesses before the position, the last first.
+    /// Searches the accesses before the position, the last first. Returns whether it reached the
+    /// beginning of the thread.
     fn backward(
         &self,
         path: &dyn ExecutedPath,
@@ -105,19 +110,19 @@ impl ThreadReplay {
         range: MemoryRange,
         bytes: &mut [Byte],
         watch: &Watch<'_>,
-    ) -> Result<(), ReplayGap> {
+    ) -> Result<bool, ReplayGap> {
         for number in (0..=number).rev() {
             let summary = self.summary_of(number, path, watch)?;
             if !summary.is_complete || summary.may_access(range) {
                 let accesses = self.accesses_of(number, path, watch)?;
                 if accesses.reached < index.min(self.end_of(number)) {
                     mark(bytes, Byte::Written(accesses.reached));
-                    return Ok(());
+                    return Ok(false);
                 }
                 for access in accesses.before(index).iter().rev() {
                     if access.kind == AccessKind::Anywhere {
                         mark(bytes, Byte::Written(access.index));
-                        return Ok(());
+                        return Ok(false);
                     }
                     let data = accesses.bytes_of(access);
                     each(access, range.address, bytes, |byte, at| {
@@ -131,16 +136,19 @@ impl ThreadReplay {
                         }
                     });
                     if bytes.iter().all(|byte| *byte != Byte::Open) {
-                        return Ok(());
+                        return Ok(false);
                     }
                 }
             }
+            if number == 0 && self.begins_with_thread() {
+                return Ok(true);
+            }
             if !self.continues(number, path, watch)? {
                 mark(bytes, Byte::Written(self.start_of(number)));
-                return Ok(());
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Searches the accesses after the position for loads. Returns whether the end of the history

@@ -44,6 +44,8 @@ pub struct Run {
     content: Rc<[u8]>,
     /// The place of the next logged byte.
     at: usize,
+    /// Whether the last system call has not returned, so that the registers are those before it.
+    is_unfinished: bool,
 }
 
 impl Run {
@@ -56,12 +58,18 @@ impl Run {
             state,
             content: content.into(),
             at: ENCODED,
+            is_unfinished: false,
         })
     }
 
     /// Returns the registers at the reached position.
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Returns whether the registers are known: the last system call has returned.
+    pub const fn has_registers(&self) -> bool {
+        !self.is_unfinished
     }
 
     /// Returns the instruction before which it is.
@@ -101,6 +109,15 @@ impl Run {
             let mut log = LogReader::new(self.content.get(self.at..).unwrap_or_default());
             let before = log.left();
             let next = effect.replay(&mut self.state, &mut log, &mut sink.of(index));
+            // The last system call of a thread need not have returned.
+            if let (Err(Stop::Memory(_)), Some(call)) = (&next, call)
+                && index + 1 == history.len()
+            {
+                sink.kernel(index, call.unfinished_writes());
+                self.index += 1;
+                self.is_unfinished = true;
+                return Ok(());
+            }
             let next = next.map_err(|stop| match stop {
                 Stop::Memory(_) => ReplayGap::LogEnd(index),
                 _ => ReplayGap::Disagreement(index),

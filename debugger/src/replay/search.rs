@@ -32,6 +32,8 @@ pub struct FoundAccess {
     pub index: u64,
     /// The kind.
     pub kind: AccessKind,
+    /// The memory.
+    pub range: MemoryRange,
 }
 
 /// The result of a search.
@@ -181,6 +183,10 @@ fn found(access: &Access) -> FoundAccess {
     FoundAccess {
         index: access.index,
         kind: access.kind,
+        range: MemoryRange {
+            address: access.address,
+            size: access.size,
+        },
     }
 }
 

@@ -18,6 +18,20 @@ pub struct MemoryRange {
 }
 
 impl MemoryRange {
+    /// Returns the common part of two ranges.
+    #[must_use]
+    pub fn common(self, other: Self) -> Option<Self> {
+        if !self.overlaps(other) {
+            return None;
+        }
+        let address = self.address.max(other.address);
+        let end = |range: Self| range.address.saturating_add(range.size);
+        Some(Self {
+            address,
+            size: end(self).min(end(other)) - address,
+        })
+    }
+
     /// Returns whether two ranges have a byte in common.
     #[must_use]
     pub const fn overlaps(self, other: Self) -> bool {

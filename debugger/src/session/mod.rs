@@ -243,6 +243,12 @@ impl Session {
         found.or_else(only).map(|thread| &thread.registers)
     }
 
+    /// Returns whether values of the past were recorded.
+    #[must_use]
+    pub fn has_values(&self) -> bool {
+        self.threads().iter().any(|thread| self.replay(thread).is_some())
+    }
+
     /// Returns the replay of a thread whose values were recorded.
     pub(crate) fn replay<'a>(&self, thread: &'a Thread) -> Option<&'a ThreadReplay> {
         let find = || {

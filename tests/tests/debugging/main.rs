@@ -37,3 +37,4 @@ mod types;
 mod usage;
 mod value_kinds;
 mod values;
+mod watchpoints;

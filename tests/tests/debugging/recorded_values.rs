@@ -20,9 +20,7 @@ const EXPRESSIONS: [(&str, &str); 6] = [
 ];
 
 fn recorded(level: &str) -> Bundle {
-    // The first call of a library function resolves its symbol and restores vector registers, after
-    // which memory is unknown.
-    let flags = ["-g", level, "-Wl,-z,now"];
+    let flags = ["-g", level];
     compiled_and_recorded_with(&["--values"], "cc", &flags, SOURCE)
 }
 

@@ -29,6 +29,16 @@ pub(super) static TELLING: &[Command] = &[
         run: watch::history,
     },
     Command {
+        name: "origin",
+        aliases: &[],
+        args: "EXPR",
+        group: Group::Flow,
+        help: "Shows the instructions through which the value of EXPR came, back to its origin, with recorded values.",
+        completion: Completion::Expression,
+        repeats: false,
+        run: watch::origin,
+    },
+    Command {
         name: "calls",
         aliases: &[],
         args: "[cN|all] [--depth N] [--limit N]",

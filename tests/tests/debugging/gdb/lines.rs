@@ -188,8 +188,8 @@ const LINES: &[(&str, Check)] = &[
     ("thread apply all bt 1", Says(&["Thread ", "#0  fall ("])),
     ("thread apply 1 bt 1", Says(&["Thread ", "#0  fall ("])),
     // Commands that a recording cannot support name an alternative.
-    ("watch counter", Instead("`break` where")),
-    ("rwatch counter", Instead("reverse-continue")),
+    ("watch counter", Instead("record --values")),
+    ("rwatch counter", Instead("record --values")),
     ("call add(1, 2)", Instead("`print`")),
     ("run", Instead("`goto start`")),
     ("r", Instead("`goto start`")),
