@@ -27,6 +27,8 @@ pub enum Effect {
 pub struct LoggedResults {
     written: RegisterSet,
     stores: Vec<UsedMemory>,
+    /// The area to which it saves registers.
+    area: Option<(UsedMemory, SaveFormat)>,
     /// Whether it writes memory of an unknown address or size.
     has_unknown_stores: bool,
     is_syscall: bool,
@@ -167,13 +169,29 @@ impl LoggedResults {
             )
         };
         let info = factory.info(instruction);
+        let mnemonic = instruction.mnemonic();
+        if matches!(
+            mnemonic,
+            Mnemonic::Xrstor | Mnemonic::Xrstor64 | Mnemonic::Fxrstor | Mnemonic::Fxrstor64
+        ) {
+            registers.written.vectors = u32::MAX;
+            registers.written.masks = u8::MAX;
+        }
+        let format = match mnemonic {
+            Mnemonic::Xsavec | Mnemonic::Xsavec64 => Some(SaveFormat::Compact),
+            Mnemonic::Fxsave | Mnemonic::Fxsave64 => Some(SaveFormat::Legacy),
+            _ => None,
+        };
         let all: Vec<UsedMemory> = info.used_memory().iter().filter(written).copied().collect();
         let is_known = |used: &&UsedMemory| (1..=LARGEST_STORE).contains(&used.memory_size().size());
         let stores: Vec<UsedMemory> = all.iter().filter(is_known).copied().collect();
+        let unknown = all.iter().find(|used| !is_known(used)).copied();
+        let area = unknown.zip(format);
         Self {
             written: registers.written,
-            has_unknown_stores: stores.len() < all.len(),
+            has_unknown_stores: stores.len() + usize::from(area.is_some()) < all.len(),
             stores,
+            area,
             is_syscall,
             next: instruction.next_ip(),
         }
@@ -195,6 +213,16 @@ impl LoggedResults {
             }
             log.push(bytes);
         }
+        if let Some((area, format)) = &self.area {
+            let address = address(area, state)?;
+            let size = format.size(address, read)?;
+            let mut bytes = vec![0; usize::from(size)];
+            if !read(address, &mut bytes) {
+                return None;
+            }
+            log.push(&size.to_le_bytes());
+            log.push(&bytes);
+        }
         log.push_registers(self.written, after);
         let bytes = log.tail(self.written);
         LogReader::new(bytes).registers(self.written, state).ok()?;
@@ -214,11 +242,85 @@ impl LoggedResults {
             log.bytes(bytes)?;
             observer.stored(address, bytes);
         }
+        if let Some((area, _)) = &self.area {
+            let address = address(area, state).ok_or(LogEnd)?;
+            let mut size = [0; 2];
+            log.bytes(&mut size)?;
+            let mut bytes = vec![0; usize::from(u16::from_le_bytes(size))];
+            log.bytes(&mut bytes)?;
+            observer.stored(address, &bytes);
+        }
         if self.has_unknown_stores {
             observer.stored_unknown();
         }
         log.registers(self.written, state)?;
         Ok(self.next)
+    }
+}
+
+/// The format in which an instruction saves registers (SDM, volume 1, sections 10.5 and 13.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SaveFormat {
+    /// `fxsave`.
+    Legacy,
+    /// `xsavec`.
+    Compact,
+}
+
+/// The size of the legacy region in bytes.
+const LEGACY: u16 = 512;
+/// The size of the legacy region and the header in bytes.
+const HEADER: u16 = 576;
+/// The components of the compact format by number: the size in bytes, and whether it is
+/// aligned to 64 bytes (SDM, volume 1, section 13.5).
+const COMPONENTS: [(u16, bool); 20] = [
+    (0, false),
+    (0, false),
+    (256, false),
+    (64, false),
+    (64, false),
+    (64, false),
+    (512, false),
+    (1024, false),
+    (128, false),
+    (8, false),
+    (8, false),
+    (16, false),
+    (24, false),
+    (8, false),
+    (48, false),
+    (808, false),
+    (8, false),
+    (64, true),
+    (8192, true),
+    (128, false),
+];
+
+impl SaveFormat {
+    /// Returns the size of a saved area in bytes. `None`: it has an unknown component.
+    fn size(self, address: u64, read: &mut impl FnMut(u64, &mut [u8]) -> bool) -> Option<u16> {
+        if self == Self::Legacy {
+            return Some(LEGACY);
+        }
+        // XCOMP_BV, whose highest bit is the format.
+        let mut components = [0; 8];
+        if !read(address.wrapping_add(u64::from(LEGACY) + 8), &mut components) {
+            return None;
+        }
+        let components = u64::from_le_bytes(components) & !(1 << 63);
+        if components >> COMPONENTS.len() != 0 {
+            return None;
+        }
+        let mut size = HEADER;
+        for (number, (bytes, is_aligned)) in COMPONENTS.iter().enumerate() {
+            if components >> number & 1 != 0 {
+                if *is_aligned {
+                    size = size.next_multiple_of(64);
+                }
+                size += bytes;
+            }
+        }
+        Some(size)
     }
 }
 
@@ -298,5 +400,98 @@ impl<O: Observer> Memory for Replaying<'_, '_, O> {
         self.stores = self.stores.checked_sub(1).ok_or(LogEnd)?;
         self.observer.stored(address, bytes);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iced_x86::{Decoder, DecoderOptions};
+
+    #[derive(Default)]
+    struct Stores {
+        ranges: Vec<(u64, usize)>,
+        has_unknown: bool,
+    }
+
+    impl Observer for Stores {
+        fn loaded(&mut self, _address: u64, _bytes: &[u8]) {}
+
+        fn stored(&mut self, address: u64, bytes: &[u8]) {
+            self.ranges.push((address, bytes.len()));
+        }
+
+        fn stored_unknown(&mut self) {
+            self.has_unknown = true;
+        }
+    }
+
+    fn effect(code: &[u8]) -> Effect {
+        Effect::of(&Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE).decode())
+    }
+
+    /// Records an instruction and replays it. Returns its stores.
+    fn stores(code: &[u8], read: &mut impl FnMut(u64, &mut [u8]) -> bool) -> Stores {
+        let effect = effect(code);
+        let mut state = State::default();
+        state.general[4] = 0x8000;
+        let before = state.clone();
+        let prediction = effect.predict(&state, read);
+        let mut log = LogWriter::default();
+        effect
+            .confirm(prediction, &mut state, &before, read, &mut log)
+            .unwrap();
+        let log = log.take();
+        let mut reader = LogReader::new(&log);
+        let mut stores = Stores::default();
+        let mut replayed = before.clone();
+        effect.replay(&mut replayed, &mut reader, &mut stores).unwrap();
+        assert_eq!((reader.left(), replayed), (0, before));
+        stores
+    }
+
+    #[test]
+    fn saved_registers_are_a_store_of_their_size() {
+        // AVX, masks and both parts of the upper vectors.
+        let mut read = |address: u64, bytes: &mut [u8]| {
+            bytes.fill(0);
+            if address == 0x8000 + 520 {
+                bytes.copy_from_slice(&(1 << 63 | 0xe7_u64).to_le_bytes());
+            }
+            true
+        };
+        // xsavec [rsp]
+        let saved = stores(&[0x0f, 0xc7, 0x24, 0x24], &mut read);
+        assert_eq!((saved.ranges, saved.has_unknown), (vec![(0x8000, 2432)], false));
+        // fxsave [rsp]
+        let saved = stores(&[0x0f, 0xae, 0x04, 0x24], &mut read);
+        assert_eq!((saved.ranges, saved.has_unknown), (vec![(0x8000, 512)], false));
+    }
+
+    #[test]
+    fn restored_registers_are_logged() {
+        let mut read = |_: u64, bytes: &mut [u8]| {
+            bytes.fill(0);
+            true
+        };
+        // xrstor [rsp]
+        let restored = stores(&[0x0f, 0xae, 0x2c, 0x24], &mut read);
+        assert!(restored.ranges.is_empty());
+        let Effect::Logged(results) = effect(&[0x0f, 0xae, 0x2c, 0x24]) else {
+            panic!("it has a model");
+        };
+        assert_eq!(
+            (results.written.vectors, results.written.masks),
+            (u32::MAX, u8::MAX)
+        );
+    }
+
+    #[test]
+    fn unknown_components_have_no_size() {
+        let mut read = |_: u64, bytes: &mut [u8]| {
+            bytes.fill(0xff);
+            true
+        };
+        assert_eq!(SaveFormat::Compact.size(0, &mut read), None);
     }
 }
