@@ -5,7 +5,8 @@
 //! of a core, and [`machine`] describes the host. [`beneath`] opens files by names that another
 //! user chose, and [`load_segments`] determines load addresses of ELF files. [`thread_context`]
 //! reads which request a thread works on, and [`service`] which service a process belongs to.
-//! [`symbols`] finds functions of a mapped file by their names.
+//! [`symbols`] finds functions of a mapped file by their names, and [`uprobes`] the code below
+//! breakpoints of the kernel.
 //!
 //! A process may end at any moment, and its files may be malformed. Data that cannot be read is
 //! reported as absent, and never invented.
@@ -22,6 +23,7 @@ pub mod service;
 pub mod status;
 pub mod symbols;
 pub mod thread_context;
+pub mod uprobes;
 
 /// A process or thread id, as system calls take it.
 pub type RawTid = libc::pid_t;

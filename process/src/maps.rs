@@ -28,6 +28,8 @@ pub struct Map {
     pub path: String,
     /// From `smaps`: whether some page is anonymous, either new or modified.
     pub modified: bool,
+    /// From `smaps`: whether this private mapping is writable, or once was (`VM_ACCOUNT`).
+    pub was_writable: bool,
     /// From `smaps`: whether the mapping is excluded from cores (`MADV_DONTDUMP`, or device
     /// memory).
     pub undumpable: bool,
@@ -80,7 +82,11 @@ pub fn parse(text: &[u8]) -> Vec<Map> {
         } else if let (Some(map), Some((key, value))) = (found.last_mut(), line.split_once(':')) {
             match key {
                 "Anonymous" => map.modified = value.trim() != "0 kB",
-                "VmFlags" => map.undumpable = value.split(' ').any(|flag| flag == "dd" || flag == "io"),
+                "VmFlags" => {
+                    let has = |wanted| value.split(' ').any(|flag| flag == wanted);
+                    map.undumpable = has("dd") || has("io");
+                    map.was_writable = has("ac");
+                }
                 _ => {}
             }
         }
@@ -131,7 +137,7 @@ mod tests {
             b"555555554000-555555558000 r-xp 00002000 fd:01 1234                       /tmp/a b (deleted)\n\
 Size:                 16 kB\n\
 Anonymous:             4 kB\n\
-VmFlags: rd ex mr mw me dw sd\n\
+VmFlags: rd ex mr mw me dw ac sd\n\
 7ffff7ff9000-7ffff7ffd000 r--p 00000000 00:00 0                          [vvar]\n\
 VmFlags: rd mr pf io de dd sd\n\
 7ffffffde000-7ffffffff000 rw-s 00000000 00:00 0 \n";
@@ -139,6 +145,7 @@ VmFlags: rd mr pf io de dd sd\n\
         assert_eq!(maps.len(), 3);
         assert_eq!(maps[0].path, "/tmp/a b (deleted)");
         assert!(maps[0].executable && !maps[0].writable && maps[0].modified && maps[0].is_file());
+        assert!(maps[0].was_writable && !maps[1].was_writable);
         assert_eq!(
             (maps[0].offset, maps[0].size(), maps[0].inode),
             (0x2000, 0x4000, 1234)

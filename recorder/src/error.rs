@@ -50,6 +50,12 @@ pub enum Error {
     /// Heap events come from translated code only.
     #[error("engine step records no heap events; leave out --heap, or use --engine translate")]
     HeapOfSteps,
+    /// Single steps over the breakpoints of uprobes would kill the process.
+    #[error(
+        "process {0} has breakpoints of uprobes, and single steps over them would kill it; leave out --engine step, \
+         or end the tool that set them (perf, bpftrace, or the collector with `[heap]`)"
+    )]
+    StepsOverUprobes(Pid),
     /// The program is not 64-bit code.
     #[error("process {0} runs 32-bit code, which cannot be recorded; build the program for x86-64")]
     Not64Bit(Pid),
@@ -134,7 +140,11 @@ impl Error {
     pub(crate) fn is_of_running_program(&self) -> bool {
         !matches!(
             self,
-            Self::Spawn { .. } | Self::Not64Bit(_) | Self::Unreadable(_) | Self::DoesNotStop(_)
+            Self::Spawn { .. }
+                | Self::Not64Bit(_)
+                | Self::Unreadable(_)
+                | Self::DoesNotStop(_)
+                | Self::StepsOverUprobes(_)
         )
     }
 

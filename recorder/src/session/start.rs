@@ -3,10 +3,11 @@
 use super::Session;
 use crate::Target;
 use crate::error::{Error, Result};
+use crate::options::Engine;
 use crate::ptrace::{self, RawTid};
 use crate::recorded::RecordedProcess;
 use crate::spawn;
-use backtrail_process::status;
+use backtrail_process::{maps, status, uprobes};
 use backtrail_pt::Pid;
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
@@ -49,6 +50,9 @@ impl Session<'_> {
 
     fn attach(&mut self, pid: Pid) -> Result<()> {
         let leader = pid.0 as RawTid;
+        if self.settings.engine == Engine::Step && uprobes::were_hit(&maps::maps(leader)) {
+            return Err(Error::StepsOverUprobes(pid));
+        }
         let fail = |tid: RawTid, error: Error| match error {
             Error::Ptrace { source, .. } => Error::Attach {
                 pid,

@@ -3,6 +3,7 @@
 use crate::PAGE;
 use crate::ptrace::RawTid;
 use backtrail_process::maps::{self, Map};
+use backtrail_process::uprobes;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -111,6 +112,7 @@ impl CodePages {
             let mut bytes = vec![0; PAGE as usize];
             let read = crate::code::read_code(pid, number, &mut bytes);
             bytes.truncate(read);
+            uprobes::remove_breakpoints(pid, map, number, &mut bytes);
             CodePage {
                 bytes,
                 aliases: writable_aliases(maps, map, number).collect(),

@@ -230,3 +230,78 @@ fn process_that_has_exited_is_named_so() {
     process.kill().unwrap();
     process.wait().unwrap();
 }
+
+/// A process whose function has uprobes at its entry and its return, and waits in that function.
+#[test]
+fn process_with_uprobes_is_recorded_without_breakpoints() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    const UPROBED: Program = Program {
+        name: "uprobed",
+        source: "../transparency/uprobed.c",
+        flags: &["-O1", "-g"],
+        variants: &[Variant::Pie],
+        ending: Ending::Exit(7),
+        deterministic: false,
+    };
+    let program = build(&UPROBED, Variant::Pie).unwrap();
+    let binary = binary().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("bundle");
+    let mut process = Command::new(program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(process.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    if line == "no uprobes\n" {
+        eprintln!("left out: uprobes cannot be had here");
+        process.wait().unwrap();
+        return;
+    }
+    let pid = process.id().to_string();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let (status, said, _) = attach(&pid, "step", &bundle);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(
+        said.contains("breakpoints of uprobes") && !bundle.exists(),
+        "{said}"
+    );
+    let recorder = command()
+        .unwrap()
+        .args(["record", "--pid", &pid, "-o"])
+        .arg(&bundle)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let is_traced = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        !status.contains("TracerPid:\t0\n")
+    };
+    while !is_traced() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    process.stdin.take().unwrap().write_all(b"x").unwrap();
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert_eq!(
+        (rest.as_str(), process.wait().unwrap().code()),
+        ("sum 1001\n", Some(7))
+    );
+    let recorded = recorder.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&recorded.stderr);
+    assert!(
+        recorded.status.success() && said.contains("exited with status 7"),
+        "{said}"
+    );
+    // The code of the file is what ran: each call is in the trace.
+    let debugged = Command::new(binary)
+        .args(["debug", "--batch", "-e", "count work"])
+        .arg(&bundle)
+        .output()
+        .unwrap();
+    let counted = String::from_utf8_lossy(&debugged.stdout);
+    assert!(counted.contains("1000"), "{counted}");
+}
