@@ -138,7 +138,7 @@ impl fmt::Display for Duration {
         match self.ns {
             Some([shortest, longest]) if shortest == longest => write!(f, "{}", nanos(longest as i64)),
             Some([0, longest]) => write!(f, "< {}", nanos(longest as i64)),
-            Some([shortest, longest]) => write!(f, "{}–{}", nanos(shortest as i64), nanos(longest as i64)),
+            Some(bounds) => f.write_str(&nanos_range(bounds)),
             None if self.ticks[0] == self.ticks[1] => write!(f, "{} ticks", self.ticks[1]),
             None => write!(f, "{}–{} ticks", self.ticks[0], self.ticks[1]),
         }
@@ -179,6 +179,27 @@ pub fn nanos(ns: i64) -> String {
         (1, unit) => format!("{ns} {unit}"),
         (divisor, unit) => format!("{:.3} {unit}", ns as f64 / divisor as f64),
     }
+}
+
+/// Returns a range of nanoseconds with the unit once: `0.333–1.000 µs`.
+#[must_use]
+pub fn nanos_range([shortest, longest]: [u64; 2]) -> String {
+    nanos_pair([shortest, longest]).join("–")
+}
+
+/// Returns two bounds in nanoseconds. The unit of both is in the last text.
+///
+/// A bound that would lose digits in the unit of the other one keeps its own.
+#[must_use]
+pub fn nanos_pair([first, last]: [u64; 2]) -> [String; 2] {
+    let (divisor, unit) = unit_of(first.max(last));
+    let decimals = if divisor == 1 { 0 } else { 3 };
+    let shown = |ns: u64| format!("{:.decimals$}", ns as f64 / divisor as f64);
+    let loses_digits = |ns: u64| ns != 0 && ns < divisor / 10;
+    if loses_digits(first) || loses_digits(last) {
+        return [first, last].map(|ns| nanos(i64::try_from(ns).unwrap_or(i64::MAX)));
+    }
+    [shown(first), format!("{} {unit}", shown(last))]
 }
 
 /// Reads a time as it is typed after `@`: a number with `ns`, `us`, `µs`, `ms` or `s`.
@@ -237,6 +258,27 @@ mod tests {
         assert_eq!(base.duration([4, 8]).ns, Some([3, 6]));
         assert_eq!(base.duration([1, 9]).ns, Some([0, 7]));
         assert_eq!(base.duration([0, 0]).ns, Some([0, 0]));
+    }
+
+    #[test]
+    fn range_names_its_unit_once() {
+        for (bounds, expected) in [
+            ([56_194_000, 58_897_000], "56.194–58.897 ms"),
+            ([333, 1000], "0.333–1.000 µs"),
+            ([5, 999], "5–999 ns"),
+            ([999_000, 1_001_000], "0.999–1.001 ms"),
+            ([5, 2000], "5 ns–2.000 µs"),
+            ([1_500, 2_000_000_000], "1.500 µs–2.000 s"),
+        ] {
+            assert_eq!(nanos_range(bounds), expected);
+        }
+        assert_eq!(nanos_pair([2_000_000, 0]), ["2.000", "0.000 ms"]);
+        assert_eq!(nanos_pair([2_000_000, 5]), ["2.000 ms", "5 ns"]);
+        let duration = |ns| Duration { ticks: [2, 5], ns };
+        assert_eq!(duration(Some([1000, 2000])).to_string(), "1.000–2.000 µs");
+        assert_eq!(duration(Some([0, 2000])).to_string(), "< 2.000 µs");
+        assert_eq!(duration(Some([7, 7])).to_string(), "7 ns");
+        assert_eq!(duration(None).to_string(), "2–5 ticks");
     }
 
     #[test]

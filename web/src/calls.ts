@@ -1,7 +1,7 @@
 /** Calls of a recording that a debugger can open: the slowest and a typical one. */
 
 import type { CallColumns, CallData, CallExample } from './data';
-import { formatWeight } from './units';
+import { formatWeight, joinRange } from './units';
 
 /** The call to open. */
 export type CallKind = 'slowest' | 'typical';
@@ -71,7 +71,7 @@ export function formatLength([, least, most]: CallExample, unit: string): string
   if (least === most) {
     return text(most);
   }
-  return least === 0 ? `< ${text(most)}` : `${text(least)} – ${text(most)}`;
+  return least === 0 ? `< ${text(most)}` : joinRange(text(least), text(most));
 }
 
 /** Returns a sentence about a call to open, or about its absence. */

@@ -36,3 +36,9 @@ export function formatPercent(part: number, total: number): string {
 export function formatChange(change: number, unit: string): string {
   return `${change > 0 ? '+' : ''}${formatWeight(change, unit)}`;
 }
+
+/** Joins two amounts with their units as a range. A unit that both have is named once. */
+export function joinRange(least: string, most: string): string {
+  const [, amount, unit] = /^(\S+) (.+)$/.exec(least) ?? [];
+  return unit !== undefined && most.endsWith(` ${unit}`) ? `${amount}–${most}` : `${least}–${most}`;
+}

@@ -6,14 +6,12 @@ use backtrail_debugger::latency::Unit;
 
 /// Two bounds of a difference, with its sign.
 fn change(unit: Unit, [least, most]: [i64; 2]) -> String {
-    let one = |change: i64| {
-        let sign = if change < 0 { "−" } else { "+" };
-        format!("{sign}{}", unit.amount(change.unsigned_abs()))
-    };
-    match least == most {
-        true => one(most),
-        false => format!("{} … {}", one(least), one(most)),
+    let sign = |change: i64| if change < 0 { "−" } else { "+" };
+    if least == most {
+        return format!("{}{}", sign(most), unit.amount(most.unsigned_abs()));
     }
+    let [from, to] = unit.amounts([least, most].map(i64::unsigned_abs));
+    format!("{}{from} … {}{to}", sign(least), sign(most))
 }
 
 fn place(side: Option<&CallSide>) -> Option<String> {

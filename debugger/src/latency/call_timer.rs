@@ -4,7 +4,7 @@
 use super::time_bounds::{OffCpu, TimeBound, TimeBounds, TimeInterval};
 use crate::session::Thread;
 use crate::time::Timebase;
-use crate::time::nanos;
+use crate::time::{nanos, nanos_pair};
 use backtrail_decoder::{Call, CallId, Entered, Forest, History, Left};
 use backtrail_pt::TscConversion;
 use serde::Serialize;
@@ -33,6 +33,15 @@ impl Unit {
             Self::Instructions => format!("{amount} instructions"),
         }
     }
+
+    /// Returns two amounts. A unit that both have is in the last text only.
+    #[must_use]
+    pub fn amounts(self, [first, last]: [u64; 2]) -> [String; 2] {
+        match self {
+            Self::Ns => nanos_pair([first, last]),
+            Self::Ticks | Self::Instructions => [first.to_string(), self.amount(last)],
+        }
+    }
 }
 
 /// A length that is not below the least and not above the most.
@@ -46,13 +55,13 @@ pub struct Span {
 }
 
 impl Span {
-    /// Returns the span with its unit: `3.200 µs`, `< 40 instructions`, `2 – 5 ticks`.
+    /// Returns the span with its unit: `3.200 µs`, `< 40 instructions`, `2–5 ticks`.
     #[must_use]
     pub fn describe(self, unit: Unit) -> String {
         match self {
             Self { least, most } if least == most => unit.amount(most),
             Self { least: 0, most } => format!("< {}", unit.amount(most)),
-            Self { least, most } => format!("{} – {}", unit.amount(least), unit.amount(most)),
+            Self { least, most } => unit.amounts([least, most]).join("–"),
         }
     }
 }

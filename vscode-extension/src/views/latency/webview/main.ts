@@ -2,6 +2,7 @@
 
 import type { Latency, LatencyRow } from '../../../protocol';
 import { formatTime } from '../../../../../web/src/timeline/window';
+import { joinRange } from '../../../../../web/src/units';
 import { barsOf } from '../histogram';
 import { type FromPage, type Query, ROWS, type Sort, type ToPage } from '../messages';
 
@@ -79,7 +80,7 @@ function showHistogram(latency: Latency): void {
   head.lastElementChild?.setAttribute('aria-hidden', 'true');
   const rows = barsOf(latency.histogram).map(({ bar, sure, unsure }) => {
     const row = make('tr');
-    const name = make('th', `${formatTime(bar.from, latency.unit)} – ${formatTime(bar.to, latency.unit)}`, 'number');
+    const name = make('th', joinRange(formatTime(bar.from, latency.unit), formatTime(bar.to, latency.unit)), 'number');
     name.scope = 'row';
     const picture = make('td', undefined, 'bar');
     picture.setAttribute('aria-hidden', 'true');
