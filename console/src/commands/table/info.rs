@@ -163,7 +163,7 @@ pub(super) static TELLING: &[Command] = &[
         aliases: &[],
         args: "[ADDRESS]",
         group: Group::Session,
-        help: "Shows who allocated and freed the blocks at ADDRESS, or how many blocks live (`record --heap`).",
+        help: "Shows who allocated and freed the blocks at ADDRESS, or how many blocks live (`record --heap`, or `[heap]` of the collector).",
         completion: Completion::None,
         repeats: false,
         run: heap::info,
