@@ -87,7 +87,8 @@ impl ModuleFile {
         }
     }
 
-    /// Copies the file into a bundle once, under the name of `path`, and closes it.
+    /// Copies the file into a bundle once, under the name of `path`, and closes it. A file of
+    /// several bundles is copied into each, and stays open.
     ///
     /// # Errors
     /// The reason, if the file cannot be copied.
@@ -110,10 +111,15 @@ impl ModuleFile {
                     // The debug information of the module is incomplete without that file, and says
                     // so.
                     let _ = writer.add_supplementary(file, path, open_regular);
+                    if files.has_many_bundles {
+                        return Ok((copy, build_id));
+                    }
                     Content::Copied(copy, build_id)
                 }
-                // Descriptors may be available later.
-                Err(error) if ModuleFiles::is_exhausted() => return Err(error.to_string()),
+                // Descriptors may be available later, and another bundle may have room.
+                Err(error) if files.has_many_bundles || ModuleFiles::is_exhausted() => {
+                    return Err(error.to_string());
+                }
                 Err(error) => Content::Missing(error.to_string()),
             };
             // After it is closed, the file may be deleted and its inode reused.
@@ -140,9 +146,23 @@ fn open_regular(path: &Path) -> io::Result<File> {
 
 /// The open module files, by their states.
 #[derive(Clone, Debug, Default)]
-pub struct ModuleFiles(Arc<Mutex<HashMap<FileState, Weak<ModuleFile>>>>);
+pub struct ModuleFiles {
+    files: Arc<Mutex<HashMap<FileState, Weak<ModuleFile>>>>,
+    /// Whether each process has its own bundle, so that a copied file is copied again.
+    has_many_bundles: bool,
+}
 
 impl ModuleFiles {
+    /// Returns files that are copied into several bundles. They stay open until the last process
+    /// drops them.
+    #[must_use]
+    pub fn of_many_bundles() -> Self {
+        Self {
+            has_many_bundles: true,
+            ..Self::default()
+        }
+    }
+
     /// Returns the number of open files.
     #[must_use]
     pub fn open(&self) -> usize {
@@ -176,7 +196,7 @@ impl ModuleFiles {
     }
 
     fn files(&self) -> MutexGuard<'_, HashMap<FileState, Weak<ModuleFile>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -212,6 +232,21 @@ mod tests {
         assert_eq!(file.copy(&writer, "/bin/program", &files).unwrap().0, copy);
         let again = files.share(program()).unwrap();
         assert!(!Arc::ptr_eq(&file, &again));
+    }
+
+    #[test]
+    fn file_of_many_bundles_is_copied_into_each() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ModuleFiles::of_many_bundles();
+        let file = files.share(program()).unwrap();
+        for name in ["one", "two"] {
+            let writer = Writer::create(&folder.path().join(name), Overwrite::Never).unwrap();
+            for _ in 0..2 {
+                let (copy, _) = file.copy(&writer, "/bin/program", &files).unwrap();
+                assert!(writer.temporary_path(&copy).is_file(), "{name}");
+            }
+        }
+        assert_eq!(files.open(), 1);
     }
 
     #[test]
