@@ -27,7 +27,7 @@ pub use profile::{
 #[cfg(feature = "profiler")]
 pub use profile::{ProfileEvent, ProfileRecord, ProfileStacks, UprobePlace};
 
-pub use record::{Pin, Record, RecordEngine, Source};
+pub use record::{Keep, Pin, Record, RecordEngine, Source};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;

@@ -5,7 +5,7 @@ use crate::crash_sink::CrashSink;
 use crate::ptrace::RawTid;
 use crate::recorded::SaveTotals;
 use backtrail_bundle::context::PublishedContext;
-use backtrail_bundle::manifest::Crash;
+use backtrail_bundle::manifest::{Crash, Ending};
 use backtrail_bundle::{BundlePath, Writer};
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -22,18 +22,20 @@ pub(crate) enum Destination<'a> {
 pub(crate) struct Crashes<'a> {
     pub(crate) sink: &'a mut dyn CrashSink,
     pub(crate) calibration: Calibration,
-    /// Crashes whose processes have not ended yet.
+    /// Bundles of processes that are not removed yet.
     pub(crate) drafts: HashMap<RawTid, PendingCrash>,
     /// Totals of the saved crashes.
     pub(crate) saved: SaveTotals,
 }
 
-/// A crash whose process has not ended yet. Everything that must be read before its end is in the
-/// bundle.
+/// The bundle of a process that has crashed but not ended yet, or that has ended. Everything that
+/// must be read before its end is in the bundle.
 #[derive(Debug)]
 pub(crate) struct PendingCrash {
     pub(crate) writer: Writer,
-    pub(crate) crash: Crash,
+    pub(crate) crash: Option<Crash>,
+    /// How the process ended, if it did not crash.
+    pub(crate) ending: Option<Ending>,
     pub(crate) core: Option<BundlePath>,
     /// The context that the process published.
     pub(crate) context: Option<PublishedContext>,

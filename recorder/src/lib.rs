@@ -33,6 +33,7 @@ mod error;
 mod options;
 mod outcome;
 mod packet_stream;
+mod program_filter;
 mod ptrace;
 mod record;
 mod recorded;
@@ -53,10 +54,11 @@ mod waker;
 mod xstate;
 
 pub use capabilities::{Capabilities, capabilities};
-pub use crash_sink::{CrashDraft, CrashSink, Memory, SavedCrash};
+pub use crash_sink::{CrashDraft, CrashSink, EndedProcess, Memory, SavedCrash};
 pub use error::{Error, Result};
 pub use options::{Engine, Output, Pin, Progress, RecordOptions, Target, ValueOptions};
-pub use outcome::{Ending, Golden, Outcome};
+pub use outcome::{Ending, Golden, Outcome, ProcessCounts};
+pub use program_filter::ProgramFilter;
 pub use record::record;
 
 /// The size of an x86-64 page in bytes.

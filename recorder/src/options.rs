@@ -1,6 +1,7 @@
 //! The options of a recording.
 
 use crate::crash_sink::CrashSink;
+use crate::program_filter::ProgramFilter;
 use backtrail_bundle::Overwrite;
 use backtrail_pt::Pid;
 use std::ffi::OsString;
@@ -65,9 +66,9 @@ pub enum Output<'a> {
         /// Whether the new bundle may replace an existing one, after it is complete.
         overwrite: Overwrite,
     },
-    /// One bundle for each process that a signal ends, written after its end. Processes that exit
-    /// leave nothing. Needs [`RecordOptions::ring`]: without a ring, memory use grows without
-    /// bound.
+    /// One bundle for each process that a signal ends, and for each other one that the sink keeps,
+    /// written after its end. Needs [`RecordOptions::ring`]: without a ring, memory use grows
+    /// without bound.
     Crashes(&'a mut dyn CrashSink),
 }
 
@@ -127,6 +128,9 @@ pub struct RecordOptions<'a> {
     /// Also records processes that the program forks, and ends with the last of them. Without this
     /// they run untraced.
     pub follow: bool,
+    /// The programs to record. The processes of others run without translation until they execute
+    /// one of these. [`Target::Command`] with [`Self::follow`] only.
+    pub only: ProgramFilter,
     /// Randomizes the load addresses, as the system does. Without this, runs use the same
     /// addresses.
     pub randomize_addresses: bool,
@@ -173,6 +177,7 @@ impl<'a> RecordOptions<'a> {
             standard_error: true,
             ring: None,
             follow: false,
+            only: ProgramFilter::default(),
             randomize_addresses: true,
             fine_time: true,
             compress_returns: true,

@@ -26,6 +26,15 @@ impl Ending {
     }
 }
 
+/// The processes that have run, with those that still ran when recording ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessCounts {
+    /// The number of recorded processes.
+    pub recorded: usize,
+    /// The number of processes whose last program was not recorded ([`crate::ProgramFilter`]).
+    pub unrecorded: usize,
+}
+
 /// The exact sequence of instructions that a thread executed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Golden {
@@ -53,6 +62,8 @@ pub struct Outcome {
     pub dropped: u64,
     /// Control transfers that no packet describes; each is an OVF in the stream.
     pub gaps: u64,
+    /// The number of processes ([`crate::Output::Crashes`] only).
+    pub processes: ProcessCounts,
     /// The path of the bundle ([`crate::Output::Bundle`] only).
     pub bundle: Option<PathBuf>,
     /// The reason that recording ended before the program ended or a user stopped it. The recording

@@ -7,6 +7,7 @@ use crate::destination::{Crashes, Destination};
 use crate::error::{Error, Result};
 use crate::options::{Engine, Output, Pin, Progress, RecordOptions, Target, ValueOptions};
 use crate::outcome::Outcome;
+use crate::program_filter::ProgramFilter;
 use crate::ptrace;
 use crate::save;
 use crate::session::{ProgramStatus, Session, Settings, SharedState};
@@ -54,6 +55,7 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
         target: options.target,
         randomize: options.randomize_addresses,
         follow: options.follow,
+        only: options.only,
         golden: options.golden,
         ring: options.ring,
         engine: options.engine,
@@ -130,6 +132,7 @@ struct TracingJob<'a> {
     target: Target,
     randomize: bool,
     follow: bool,
+    only: ProgramFilter,
     golden: bool,
     ring: Option<usize>,
     engine: Engine,
@@ -154,6 +157,7 @@ impl TracingJob<'_> {
         };
         let settings = Settings {
             follow: self.follow,
+            only: self.only,
             golden: self.golden,
             ring: self.ring,
             encoder,
@@ -207,7 +211,7 @@ impl TracingJob<'_> {
             recorder_cpu: clock::cpu_time(CpuTimeScope::Recorder),
             stops: session.stops,
         };
-        let (ending, gaps) = (session.ending, session.gaps);
+        let (ending, gaps, processes) = (session.ending, session.gaps, session.counts);
         let instructions = (self.engine == Engine::Step).then_some(session.instructions);
         let limit = session.descriptor_limit();
         let (destination, recording) = session.into_recording();
@@ -226,6 +230,7 @@ impl TracingJob<'_> {
             bytes: saved.bytes,
             dropped: saved.dropped,
             gaps,
+            processes,
             bundle: path,
             failure,
             golden: saved.golden,

@@ -1,5 +1,6 @@
 //! The data of processes and threads that the session stores until it writes the bundle.
 
+use crate::program_filter::program_name;
 use crate::ptrace::RawTid;
 use crate::standard_error::OutputTail;
 use crate::unique_names::UniqueNames;
@@ -59,6 +60,8 @@ pub(crate) struct RecordedProcess {
     /// The number of changes of the code so far.
     pub(crate) code_version: u32,
     pub(crate) program: Option<String>,
+    /// The name of the program.
+    pub(crate) name: String,
     pub(crate) command_line: Vec<String>,
     /// The process has executed another program since recording began.
     pub(crate) replaced: bool,
@@ -74,6 +77,7 @@ impl RecordedProcess {
     pub(crate) fn new(pid: RawTid, added: Vec<(u64, u64)>, files: &ModuleFiles) -> Self {
         let mut process = Self {
             program: status::program(pid),
+            name: program_name(pid),
             command_line: status::command_line(pid),
             ..Self::default()
         };

@@ -85,8 +85,9 @@ pub(crate) fn save(
     Ok(saved)
 }
 
-/// Builds the bundle of one crashed process, without the core and the manifest.
-pub(crate) fn save_crash(
+/// Builds the bundle of one process, without the core and the manifest.
+pub(crate) fn save_process(
+    pid: Pid,
     draft: PendingCrash,
     process: RecordedProcess,
     timing: TimingParams,
@@ -97,6 +98,7 @@ pub(crate) fn save_crash(
     let PendingCrash {
         writer,
         crash,
+        ending,
         core,
         context,
         service,
@@ -113,7 +115,7 @@ pub(crate) fn save_crash(
     );
     // Trace names come from the session, and no other file name begins with the same folder.
     let mut names = UniqueNames::default();
-    let process = add_process(crash.pid, process, &writer, &mut names, &mut notes, &mut saved)?;
+    let process = add_process(pid, process, &writer, &mut names, &mut notes, &mut saved)?;
     note_dropped(saved.dropped, &mut notes);
     let manifest = Manifest {
         cpu: machine::cpu_model(),
@@ -129,13 +131,14 @@ pub(crate) fn save_crash(
             created_at: at.duration_since(UNIX_EPOCH).ok().map(|time| time.as_secs()),
             program,
             command_line,
-            crash: Some(crash),
+            crash,
+            ending,
             context,
             heap_events: has_heap_events.then_some(heap::VERSION),
             standard_error,
             host: machine::kernel_setting("hostname"),
             kernel: machine::kernel_setting("osrelease"),
-            collected: Some(Collected {
+            collected: crash.map(|_| Collected {
                 trigger: "crash".to_owned(),
                 time: at
                     .duration_since(UNIX_EPOCH)

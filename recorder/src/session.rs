@@ -16,12 +16,15 @@ mod state;
 mod syscalls;
 mod tracers;
 mod translated;
+mod unrecorded;
 
 use crate::descriptors::{RaisedLimit, ReservedDescriptors};
 use crate::destination::Destination;
 use crate::error::Result;
 use crate::options::{Engine, Pin, ValueOptions};
+use crate::outcome::ProcessCounts;
 use crate::packet_stream::PacketStream;
+use crate::program_filter::ProgramFilter;
 use crate::ptrace::{self, CpuSet, RawTid, Stop, WaitResult};
 use crate::recorded::{RecordedProcess, Recording};
 use crate::signal_state::has_forced_pending;
@@ -44,6 +47,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 use tracers::FrozenThread;
+use unrecorded::Unrecorded;
 
 /// The state shared by the tracing thread and the thread that watches the time.
 #[derive(Debug, Default)]
@@ -99,6 +103,7 @@ impl ProgramPid {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) follow: bool,
+    pub(crate) only: ProgramFilter,
     pub(crate) golden: bool,
     pub(crate) ring: Option<usize>,
     pub(crate) encoder: EncoderOptions,
@@ -178,6 +183,9 @@ pub(crate) struct Session<'a> {
     frozen: HashMap<RawTid, FrozenThread>,
     /// Processes that are no longer recorded, because a program traces them.
     released: HashSet<RawTid>,
+    /// Threads of programs that are not recorded.
+    unrecorded: Unrecorded,
+    pub(crate) counts: ProcessCounts,
     pub(crate) names: UniqueNames,
     /// The open module files of all processes.
     files: ModuleFiles,
@@ -206,6 +214,10 @@ impl<'a> Session<'a> {
     ) -> Self {
         let mut reserve = ReservedDescriptors::default();
         reserve.fill();
+        let files = match destination {
+            Destination::Bundle(_) => ModuleFiles::default(),
+            Destination::Crashes(_) => ModuleFiles::of_many_bundles(),
+        };
         let free = ptrace::affinity(0);
         let together = match settings.pin {
             // Stepping switches to the tracer at every instruction. Translated code rarely does,
@@ -245,8 +257,10 @@ impl<'a> Session<'a> {
             process_states: HashMap::new(),
             frozen: HashMap::new(),
             released: HashSet::new(),
+            unrecorded: Unrecorded::default(),
+            counts: ProcessCounts::default(),
             names: UniqueNames::default(),
-            files: ModuleFiles::default(),
+            files,
             limit,
             reserve,
             stops: 0,
@@ -333,6 +347,9 @@ impl<'a> Session<'a> {
         }
         if stop == Stop::Event(libc::PTRACE_EVENT_EXEC) {
             return self.on_exec(tid);
+        }
+        if self.is_unrecorded(tid) {
+            return self.on_unrecorded(tid, stop);
         }
         // A thread that was killed in the meantime fails every request. Its end is reported later.
         let Ok(registers) = ptrace::registers(tid) else {

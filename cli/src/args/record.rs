@@ -37,6 +37,13 @@ pub struct Record {
     /// Keep the whole trace, of any length
     #[arg(long)]
     pub full: bool,
+    /// Record only programs with this name, of a command that starts many: `*` is any text, `?` one
+    /// character; repeatable. Each process gets its own bundle
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["pid", "daemon", "no_follow", "full", "golden"])]
+    pub only: Vec<String>,
+    /// The processes whose bundles to keep, one for each process [default: all, with --only]
+    #[arg(long, value_enum, conflicts_with_all = ["pid", "daemon", "no_follow", "full", "golden"])]
+    pub keep: Option<Keep>,
     /// Do not record child processes
     #[arg(long)]
     pub no_follow: bool,
@@ -48,7 +55,7 @@ pub struct Record {
     #[arg(long)]
     pub no_compress_returns: bool,
     /// The bundle to write [default: PROG.bundle in the current directory, or PROG.2.bundle and so
-    /// on if that exists]
+    /// on if that exists]. With --only or --keep: the directory of the bundles
     #[arg(short, long, value_name = "BUNDLE")]
     pub output: Option<PathBuf>,
     /// Replace an existing bundle
@@ -90,6 +97,15 @@ pub struct Record {
         value_name = "PROG"
     )]
     pub program: Vec<std::ffi::OsString>,
+}
+
+/// The processes whose bundles are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Keep {
+    /// All recorded processes
+    All,
+    /// Those that crashed, exited with another status than 0, or still ran at the end
+    Failed,
 }
 
 /// Trace sources.

@@ -2,6 +2,7 @@
 
 mod crash_place;
 mod options;
+mod processes;
 #[cfg(feature = "collector")]
 mod service;
 
@@ -40,9 +41,12 @@ pub fn run(args: &Record) -> Result<ExitCode, Failure> {
         #[cfg(not(feature = "collector"))]
         return Err(Failure::failed("this build of backtrail has no collector"));
     }
+    let mut status = StatusLine::default();
+    if args.keep.is_some() || !args.only.is_empty() {
+        return processes::run(args, &mut status);
+    }
     let mut monitor = KillMonitor::begin(args.pid);
     let interrupt = Interrupt::install();
-    let mut status = StatusLine::default();
     let mut progress = |progress: Progress| status.update(progress);
     let destination = Destination::Bundle {
         path: args.output.clone().unwrap_or_else(|| default_output(args)),
@@ -118,13 +122,27 @@ fn default_output(args: &Record) -> PathBuf {
             .into_owned(),
         (None, None) => "backtrail".to_owned(),
     };
-    let first = PathBuf::from(format!("{name}.bundle"));
-    let is_free = |path: &PathBuf| path.symlink_metadata().is_err();
-    if args.overwrite || is_free(&first) {
-        return first;
+    let is_free = |path: &Path| args.overwrite || path.symlink_metadata().is_err();
+    let free = free_name(Path::new(""), &name, is_free);
+    free.unwrap_or_else(|| PathBuf::from(format!("{name}.bundle")))
+}
+
+/// Returns `NAME.bundle` in a folder, or the first name with a number that is free.
+fn free_name(folder: &Path, name: &str, is_free: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    let first = folder.join(format!("{name}.bundle"));
+    let numbered = |number| folder.join(format!("{name}.{number}.bundle"));
+    std::iter::once(first)
+        .chain((2..=MAX_NUMBER).map(numbered))
+        .find(|path| is_free(path))
+}
+
+/// Returns the kind of an ending, and the status or signal.
+fn ending_parts(ending: Ending) -> (&'static str, Option<i32>) {
+    match ending {
+        Ending::Exited(status) => ("exited", Some(status)),
+        Ending::Killed(signal) => ("killed", Some(signal)),
+        Ending::Running => ("running", None),
     }
-    let numbered = |number| PathBuf::from(format!("{name}.{number}.bundle"));
-    (2..=MAX_NUMBER).map(numbered).find(is_free).unwrap_or(first)
 }
 
 fn write_golden(dir: &Path, outcome: &Outcome) -> Result<(), Failure> {
@@ -157,11 +175,7 @@ struct RecordReport<'a> {
 }
 
 fn report(args: &Record, outcome: &Outcome, sources: Option<usize>) -> Result<(), Failure> {
-    let (ending, status) = match outcome.ending {
-        Ending::Exited(status) => ("exited", Some(status)),
-        Ending::Killed(signal) => ("killed", Some(signal)),
-        Ending::Running => ("running", None),
-    };
+    let (ending, status) = ending_parts(outcome.ending);
     let recorded = RecordReport {
         bundle: outcome.bundle.as_deref(),
         ending,

@@ -1,8 +1,10 @@
-//! Saves one bundle for each crash during a long recording, and nothing of processes that exit.
+//! Saves one bundle for each crash during a long recording, and for each other process that the
+//! sink keeps.
 
 use super::Session;
+use crate::Ending;
 use crate::core_dump;
-use crate::crash_sink::{CrashDraft, Memory};
+use crate::crash_sink::{CrashDraft, EndedProcess, Memory};
 use crate::destination::{Destination, PendingCrash};
 use crate::error::{Error, Result};
 use crate::ptrace::RawTid;
@@ -34,7 +36,7 @@ impl Session<'_> {
         }
     }
 
-    /// Removes a process. If a crash ended it, saves the crash bundle.
+    /// Removes a process. Saves its bundle, if it has one.
     pub(super) fn remove_process(&mut self, pid: RawTid) {
         self.process_states.remove(&pid);
         if !matches!(self.destination, Destination::Crashes(_)) {
@@ -63,7 +65,7 @@ impl Session<'_> {
             let calibration = crashes.calibration;
             let (timing, tsc) = (calibration.params(), calibration.conversion());
             let (heap, notes) = (self.settings.heap, self.notes.clone());
-            match save::save_crash(draft, process, timing, tsc, heap, notes) {
+            match save::save_process(Pid(pid as u32), draft, process, timing, tsc, heap, notes) {
                 Ok((crash, saved)) => {
                     crashes.saved.threads += saved.threads;
                     crashes.saved.bytes += saved.bytes;
@@ -80,8 +82,46 @@ impl Session<'_> {
     pub(super) fn end_processes(&mut self) {
         if let Destination::Crashes(_) = self.destination {
             let pids: Vec<RawTid> = self.processes.keys().copied().collect();
-            pids.into_iter().for_each(|pid| self.remove_process(pid));
+            for pid in pids {
+                self.end_process(pid, Ending::Running);
+            }
+            let mut unrecorded: Vec<RawTid> = self.unrecorded.pids().collect();
+            unrecorded.sort_unstable();
+            unrecorded.dedup();
+            self.counts.unrecorded += unrecorded.len();
         }
+    }
+
+    /// Removes a process that has ended, or still runs when recording ends. Begins its bundle
+    /// before, if the sink wants one.
+    pub(super) fn end_process(&mut self, pid: RawTid, ending: Ending) {
+        let Some(process) = self.processes.get(&pid) else {
+            return;
+        };
+        self.counts.recorded += 1;
+        if let Destination::Crashes(crashes) = &mut self.destination
+            && !crashes.drafts.contains_key(&pid)
+        {
+            let ended = EndedProcess {
+                pid: Pid(pid as u32),
+                program: &process.name,
+                ending,
+            };
+            if let Some(writer) = crashes.sink.ended(&ended) {
+                let draft = PendingCrash {
+                    writer,
+                    crash: None,
+                    ending: ending.of_program(),
+                    core: None,
+                    context: None,
+                    service: None,
+                    missing: Vec::new(),
+                    at: SystemTime::now(),
+                };
+                crashes.drafts.insert(pid, draft);
+            }
+        }
+        self.remove_process(pid);
     }
 
     /// Begins the crash bundle of a halted process with the data that its end would destroy.
@@ -89,10 +129,13 @@ impl Session<'_> {
         let (pid, tid) = (crash.pid.0 as RawTid, crash.tid.0 as RawTid);
         let at = SystemTime::now();
         let name = status::thread_name(pid, pid).unwrap_or_default();
+        let program = self.processes.get(&pid).map(|process| process.name.clone());
         let Destination::Crashes(crashes) = &mut self.destination else {
             return;
         };
-        let Some(CrashDraft { writer, memory }) = crashes.sink.crashed(&crash, &name) else {
+        let Some(CrashDraft { writer, memory }) =
+            crashes.sink.crashed(&crash, &name, &program.unwrap_or_default())
+        else {
             return;
         };
         let mut missing = Vec::new();
@@ -107,7 +150,8 @@ impl Session<'_> {
             Ok(core) => {
                 let draft = PendingCrash {
                     writer,
-                    crash,
+                    crash: Some(crash),
+                    ending: None,
                     core: Some(core),
                     context,
                     service: service::of_process(pid),

@@ -262,6 +262,7 @@ impl Session<'_> {
             // The id of a released process may be another one's by now.
             let pids = pids.into_iter().filter(|pid| !self.released.contains(pid));
             pids.chain(pending).for_each(ptrace::kill);
+            self.unrecorded.pids().for_each(ptrace::kill);
         }
         self.is_over = true;
         self.hold = Hold::Nobody;

@@ -41,6 +41,9 @@ impl Session<'_> {
             self.restore_child_registers(tid, registers);
             return ptrace::detach(tid, 0);
         }
+        if self.is_new_unrecorded(tid) {
+            return self.on_unrecorded(tid, stop);
+        }
         if self.settings.engine == Engine::Translate {
             return self.on_new_translated(tid, stop, registers);
         }
@@ -95,10 +98,14 @@ impl Session<'_> {
         let Ok(registers) = ptrace::registers(tid) else {
             return Ok(());
         };
-        let first = self.pending.take_if(|spawned| spawned.pid == tid).is_some();
+        let started = self.pending.take_if(|spawned| spawned.pid == tid).is_some();
+        let first = started || self.is_unrecorded(tid);
         for before in self.tids(|thread| thread.pid == tid) {
             self.pending_clones.files.remove(&before);
             self.finish(before);
+        }
+        if self.executes_unrecorded(tid) {
+            return ptrace::resume(tid, 0);
         }
         if registers.cs != USER_CS {
             self.remove_process(tid);
@@ -289,17 +296,21 @@ impl Session<'_> {
         self.thaw_all(tid);
         self.record(tid, None);
         self.copy_modules(tid);
+        let ending = match stop {
+            Stop::Exited(status) => Ending::Exited(status),
+            Stop::Killed(signal) => Ending::Killed(signal),
+            _ => Ending::Running,
+        };
         // An end that the recorder caused does not count as the program's ending.
         if tid == self.root && self.pending.is_none() && !self.is_over {
-            self.ending = match stop {
-                Stop::Exited(status) => Ending::Exited(status),
-                Stop::Killed(signal) => Ending::Killed(signal),
-                _ => Ending::Running,
-            };
+            self.ending = ending;
             self.shared.program.set_ended();
         }
         if matches!(self.destination, Destination::Crashes(_)) && !self.is_over {
-            self.remove_process(tid);
+            self.end_process(tid, ending);
+        }
+        if self.unrecorded.ends_with(tid) {
+            self.counts.unrecorded += 1;
         }
     }
 }

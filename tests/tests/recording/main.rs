@@ -5,6 +5,7 @@ mod attached;
 mod decoders;
 mod killed;
 mod musl_contexts;
+mod processes;
 mod real_programs;
 mod record;
 mod request_context;

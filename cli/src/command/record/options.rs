@@ -2,8 +2,19 @@
 
 use crate::args::{self, Record, RecordEngine};
 use backtrail_pt::Pid;
-use backtrail_recorder::{Engine, Output, Pin, RecordOptions, Target, ValueOptions};
+use backtrail_recorder::{Engine, Output, Pin, ProgramFilter, RecordOptions, Target, ValueOptions};
 use std::sync::atomic::AtomicBool;
+
+/// Returns the engine that the command line selects.
+pub(super) fn engine(args: &Record) -> Engine {
+    match args.engine {
+        Some(RecordEngine::Step) => Engine::Step,
+        // Golden addresses and values come from single steps.
+        None if args.values.is_some() => Engine::Step,
+        _ if args.golden.is_some() => Engine::Step,
+        Some(RecordEngine::Translate) | None => Engine::Translate,
+    }
+}
 
 /// Converts the command line to recorder options.
 pub(super) fn options<'a>(
@@ -21,13 +32,7 @@ pub(super) fn options<'a>(
         } else {
             Some(usize::try_from(args.ring).unwrap_or(usize::MAX))
         },
-        engine: match args.engine {
-            Some(RecordEngine::Step) => Engine::Step,
-            // Golden addresses and values come from single steps.
-            None if args.values.is_some() => Engine::Step,
-            _ if args.golden.is_some() => Engine::Step,
-            Some(RecordEngine::Translate) | None => Engine::Translate,
-        },
+        engine: engine(args),
         pin: match args.pin {
             args::Pin::Auto => Pin::Auto,
             args::Pin::Together => Pin::Together,
@@ -44,6 +49,7 @@ pub(super) fn options<'a>(
         }),
         standard_error: !args.no_stderr,
         follow: !args.no_follow,
+        only: ProgramFilter::new(args.only.clone()),
         randomize_addresses: !args.no_aslr,
         compress_returns: !args.no_compress_returns,
         duration: args.duration,

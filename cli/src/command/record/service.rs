@@ -157,7 +157,7 @@ impl CrashSink for Service {
         lock(&self.client).release(pid.0);
     }
 
-    fn crashed(&mut self, crash: &Crash, name: &str) -> Option<CrashDraft> {
+    fn crashed(&mut self, crash: &Crash, name: &str, _program: &str) -> Option<CrashDraft> {
         let mut client = lock(&self.client);
         let config = client.crash();
         if !config.signals.contains(crash.signal) {
