@@ -49,6 +49,24 @@ fn damage_to_a_packed_bundle_is_detected() {
     }
 }
 
+/// A digest goes through every instruction.
+#[test]
+fn info_computes_no_digest_unless_it_is_asked() {
+    let bundle = recorded(Path::new("true"));
+    let threads = |options: &[&str]| {
+        let printed = bundle.run(&["info"], &[&["--json"], options].concat()).stdout;
+        let info: serde_json::Value = serde_json::from_str(&printed).unwrap();
+        info["threads"].as_array().unwrap().clone()
+    };
+    let (plain, asked) = (threads(&[]), threads(&["--digest"]));
+    assert!(!plain.is_empty() && plain.len() == asked.len());
+    assert!(plain.iter().all(|thread| thread["digest"].is_null()), "{plain:?}");
+    let is_digest =
+        |thread: &serde_json::Value| thread["digest"].as_str().is_some_and(|text| text.len() == 16);
+    assert!(asked.iter().all(is_digest), "{asked:?}");
+    assert!(!bundle.run(&["info"], &[]).stdout.contains("digest"));
+}
+
 #[test]
 fn program_name_cannot_control_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
