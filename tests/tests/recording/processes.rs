@@ -243,7 +243,16 @@ fn end_of_the_recording_ends_unrecorded_processes() {
     );
     assert!(begun.elapsed() < Duration::from_secs(20), "{output:?}");
     let sleep = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    assert!(!sleep.is_empty() && !Path::new("/proc").join(&sleep).exists());
+    // Its parent is gone, too. Until the system waits for it, it is a zombie.
+    let has_ended = || {
+        let stat = std::fs::read_to_string(format!("/proc/{sleep}/stat"));
+        stat.is_err() || stat.is_ok_and(|stat| stat.contains(") Z "))
+    };
+    while !has_ended() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{sleep} still runs");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!sleep.is_empty());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("2 process(es) ran, 2 not recorded"), "{said}");
     assert!(
