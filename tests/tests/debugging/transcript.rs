@@ -13,10 +13,13 @@ const VARIES: &[(&str, &str)] = &[
     (r"\bc#?-?\d+\b", "CALL"),
     // A column is as wide as its longest range.
     (
-        r" *[-+−]?[0-9.]+ (ns|µs|ms|s) … [-+−]?[0-9.]+ (ns|µs|ms|s)",
+        r" *[-+−]?[0-9.]+( (ns|µs|ms|s))? … [-+−]?[0-9.]+ (ns|µs|ms|s)",
         " RANGE",
     ),
-    (r"[-<]? ?[0-9.]+ (ns|µs|ms|s)( ±[0-9.]+)?", "TIME"),
+    (
+        r"[-<]? ?([0-9.]+( (ns|µs|ms|s))?–)?[0-9.]+ (ns|µs|ms|s)( ±[0-9.]+)?",
+        "TIME",
+    ),
     (r"\b0x[0-9a-f]+", "ADDRESS"),
     (r"libsqlite3\.so\.[0-9.]+", "libsqlite3.so"),
     (r"thread \d+", "thread TID"),
