@@ -43,6 +43,7 @@ describe('a session', () => {
       'supportsGotoTargetsRequest',
       'supportsCancelRequest',
       'supportsDelayedStackTraceLoading',
+      'supportsDataBreakpoints',
     ]) {
       assert.equal(capabilities[name], true, name);
     }
@@ -51,7 +52,6 @@ describe('a session', () => {
       'supportsSetVariable',
       'supportsSetExpression',
       'supportsWriteMemoryRequest',
-      'supportsDataBreakpoints',
     ]) {
       assert.ok(!capabilities[name], name);
     }

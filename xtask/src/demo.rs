@@ -53,10 +53,10 @@ pub fn run(demo: Demo) -> Result<(), Failure> {
     }
 
     let bundle = folder.join(format!("{}.bundle", demo.name()));
-    println!("\n# Recording {} with single steps\n", demo.name());
+    println!("\n# Recording {} with its values\n", demo.name());
     shell::run(
         backtrail()
-            .args(["record", "--exit-zero", "--overwrite", "-o"])
+            .args(["record", "--values", "--exit-zero", "--overwrite", "-o"])
             .arg(&bundle)
             .arg("--")
             .arg(folder.join(demo.name()))

@@ -193,3 +193,16 @@ fn heap_history_is_in_the_adapter() {
     let bundle = compiled_and_recorded_with(&["--heap"], "c++", &flags, "heap/dispatch.cpp");
     run("heap.test.js", &[("HEAP", &bundle.path)]);
 }
+
+#[test]
+fn recorded_values_are_shown_and_watched() {
+    if node().is_none() {
+        return;
+    }
+    let bundle = compiled_and_recorded_with(&["--values"], "cc", &["-g", "-O0"], "recorded_values/changes.c");
+    let without = recorded("ledger", &LEDGER);
+    run(
+        "values.test.js",
+        &[("CHANGES", &bundle.path), ("LEDGER", without)],
+    );
+}
