@@ -145,13 +145,7 @@ impl Navigator {
     }
 
     fn all_writes(&mut self, limit: usize, watch: &Watch<'_>) -> Result<(Vec<WriteView>, bool)> {
-        // Writes after this position come first.
-        loop {
-            let stop = self.run(&Motion::Continue, Direction::Forward, watch)?;
-            if !matches!(stop.reason, StopReason::Watchpoint { .. }) {
-                break;
-            }
-        }
+        self.stand_at_end_of_watch();
         let mut writes = Vec::new();
         loop {
             let stop = self.run(&Motion::Continue, Direction::Backward, watch)?;
@@ -168,6 +162,27 @@ impl Navigator {
                 name: thread.name.clone(),
                 place: write_place(&self.session, thread, self.index()),
             });
+        }
+    }
+
+    /// Goes to where the variables of the only watchpoint end: the end of their call, or that of
+    /// the history.
+    fn stand_at_end_of_watch(&mut self) {
+        let watchpoint = self
+            .breakpoints
+            .all()
+            .first()
+            .and_then(|one| one.watchpoint.as_ref());
+        let scope = watchpoint.and_then(|watchpoint| watchpoint.scope.as_ref());
+        let end = match scope {
+            Some(scope) => Some((scope.tid, scope.instructions.end)),
+            None => self
+                .session
+                .main_thread()
+                .map(|thread| (thread.tid, thread.history.len())),
+        };
+        if let Some((tid, end)) = end {
+            self.stand_at(tid, end);
         }
     }
 

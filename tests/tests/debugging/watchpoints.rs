@@ -1,6 +1,6 @@
 //! Watchpoints and the writes of recorded values, against GDB's software watchpoints.
 
-use backtrail_tests::backtrail::backtrail;
+use backtrail_tests::backtrail::{backtrail, repository};
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::compiled::compiled_and_recorded_with;
 use std::process::Command;
@@ -59,7 +59,7 @@ fn changes(text: &str) -> Vec<Change> {
 fn gdb_changes(level: &str, function: &str, expression: &str) -> Vec<Change> {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program");
-    let source = backtrail_tests::repository().join("tests/fixtures").join(SOURCE);
+    let source = repository().join("tests/fixtures").join(SOURCE);
     let compiled = Command::new("cc")
         .args(["-g", level, "-pthread", "-o"])
         .arg(&program)
