@@ -226,6 +226,13 @@ impl LoggedResults {
         log.push_registers(self.written, after);
         let bytes = log.tail(self.written);
         LogReader::new(bytes).registers(self.written, state).ok()?;
+        if self.is_syscall {
+            // `arch_prctl` writes them.
+            state.bases = after.bases;
+            for base in after.bases {
+                log.push(&base.to_le_bytes());
+            }
+        }
         Some(self.next)
     }
 
@@ -254,6 +261,13 @@ impl LoggedResults {
             observer.stored_unknown();
         }
         log.registers(self.written, state)?;
+        if self.is_syscall {
+            for base in &mut state.bases {
+                let mut bytes = [0; 8];
+                log.bytes(&mut bytes)?;
+                *base = u64::from_le_bytes(bytes);
+            }
+        }
         Ok(self.next)
     }
 }

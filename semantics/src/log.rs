@@ -2,8 +2,8 @@
 //!
 //! An instruction with a model has the bytes that it loads. Another one has the bytes that it
 //! stores, and then the registers that it writes: general ones, flags, vectors and masks, each by
-//! number. The area to which `xsavec` and `fxsave` save registers has its size in two bytes before
-//! it.
+//! number. A system call has the bases of FS and GS after them. The area to which `xsavec` and
+//! `fxsave` save registers has its size in two bytes before it.
 
 use crate::registers::RegisterSet;
 use crate::state::{State, flag};

@@ -17,6 +17,8 @@ describe('recorded values', () => {
   /** Goes to the last call of a function, and returns its frame. */
   const call = async (name) => {
     await jump('backtrail/runToCall', { function: name });
+    // Beyond the instructions that set up the frame.
+    await go('next');
     return client().frame();
   };
   const scopes = async (frame) => {
@@ -42,7 +44,7 @@ describe('recorded values', () => {
     const { variables } = await client().ask('variables', { variablesReference: references.get('Arguments') });
     assert.equal(variables.find(({ name }) => name === 'amount').value, '50');
     assert.equal(await evaluate('amount * 2', frame, 'hover'), '100');
-    assert.equal(await evaluate('account->number', frame, 'watch'), '6');
+    assert.equal(await evaluate('account->number', frame, 'watch'), '8');
     assert.equal(await evaluate('total', frame, 'watch'), '100');
   });
 

@@ -21,6 +21,10 @@ use backtrail_decoder::Watch;
 /// The children of a container among which a name is searched.
 const MOST: u64 = 1 << 16;
 
+/// The words in an id for the memory of an expression, and for its value.
+const LOCATION: &str = "location";
+const EXPRESSION: &str = "expression";
+
 /// Handles `dataBreakpointInfo`: returns the id for a variable or expression.
 pub fn info(
     client: &mut ClientSession,
@@ -36,19 +40,23 @@ pub fn info(
         let bytes = arguments.bytes.filter(|bytes| *bytes > 0).unwrap_or(8);
         let frame = debuggee.frame(arguments.frame_id)?;
         let expression = format!("*(char (*)[{bytes}]) {}", arguments.name);
-        return Ok(watchable(debuggee, frame, &expression, &arguments.name, watch));
-    }
-    let Some(reference) = arguments.variables_reference.filter(|reference| *reference > 0) else {
-        let frame = debuggee.frame(arguments.frame_id)?;
         return Ok(watchable(
             debuggee,
             frame,
-            &arguments.name,
+            (&expression, false),
             &arguments.name,
             watch,
         ));
+    }
+    let Some(reference) = arguments.variables_reference.filter(|reference| *reference > 0) else {
+        let frame = debuggee.frame(arguments.frame_id)?;
+        let name = &*arguments.name;
+        return Ok(watchable(debuggee, frame, (name, false), name, watch));
     };
+    // A member is watched where it is now. Its object may outlive the frame.
+    let is_member = |container: &Container| matches!(container, Container::Parts(..));
     let container = debuggee.handles.container_of(reference)?.clone();
+    let at_location = is_member(&container);
     let (frame, expression) = match container {
         Container::Registers(frame) => (frame, Some(format!("${}", arguments.name))),
         Container::Locals(frame) | Container::Arguments(frame) => (frame, Some(arguments.name.clone())),
@@ -56,7 +64,13 @@ pub fn info(
         Container::Trace(frame) => (frame, None),
     };
     Ok(match expression {
-        Some(expression) => watchable(debuggee, frame, &expression, &arguments.name, watch),
+        Some(expression) => watchable(
+            debuggee,
+            frame,
+            (&expression, at_location),
+            &arguments.name,
+            watch,
+        ),
         None => unavailable(format!(
             "{} has no expression that can be watched",
             arguments.name
@@ -82,7 +96,7 @@ fn member(
 fn watchable(
     debuggee: &mut Debuggee,
     frame: FrameKey,
-    expression: &str,
+    (expression, at_location): (&str, bool),
     name: &str,
     watch: &Watch<'_>,
 ) -> DataBreakpointInfoResponseBody {
@@ -97,7 +111,12 @@ fn watchable(
                 DataBreakpointAccessType::ReadWrite,
             ]),
             can_persist: Some(false),
-            data_id: Some(format!("{} {} {expression}", frame.position, frame.number)),
+            data_id: Some(format!(
+                "{} {} {} {expression}",
+                frame.position,
+                frame.number,
+                if at_location { LOCATION } else { EXPRESSION }
+            )),
             description: name.to_owned(),
         },
         Err(why) => DataBreakpointInfoResponseBody {
@@ -130,8 +149,9 @@ pub fn set(
 }
 
 fn set_one(debuggee: &mut Debuggee, asked: &DataBreakpoint, watch: &Watch<'_>) -> Result<u32> {
-    let mut parts = asked.data_id.splitn(3, ' ');
-    let (position, number, expression) = (parts.next(), parts.next(), parts.next());
+    let mut parts = asked.data_id.splitn(4, ' ');
+    let (position, number) = (parts.next(), parts.next());
+    let (what, expression) = (parts.next(), parts.next());
     let position = position.and_then(|position| position.parse().ok());
     let number = number.and_then(|number| number.parse().ok());
     let (Some(position), Some(number), Some(expression)) = (position, number, expression) else {
@@ -153,7 +173,7 @@ fn set_one(debuggee: &mut Debuggee, asked: &DataBreakpoint, watch: &Watch<'_>) -
     let among = hits.as_deref().map(Condition::parse).transpose()?;
     let frame = FrameKey { position, number };
     let number = debuggee.look_from(frame, watch, |navigator| {
-        navigator.set_watchpoint(expression, kind, false, condition, watch)
+        navigator.set_watchpoint(expression, kind, what == Some(LOCATION), condition, watch)
     })?;
     debuggee.navigator.breakpoints.get_mut(number)?.among = among;
     Ok(number)

@@ -136,7 +136,13 @@ impl ValueSource for ExactSource<'_> {
         let index = self.moment.at.unwrap_or_default();
         let pc = self.thread.history.pc(index).ok_or("the position is unknown")?;
         let version = self.thread.history.version(index);
-        let row = self.process.symbols_at(version).unwind_row(pc);
+        let symbols = self.process.symbols_at(version);
+        let function = symbols.function_at(pc);
+        let is_early = |function| (Avma(0)..symbols.after_prologue(function)).contains(&pc);
+        if function.as_ref().is_some_and(is_early) {
+            return Err("the function has not set up its frame yet".into());
+        }
+        let row = symbols.unwind_row(pc);
         let row = row.ok_or("there is no call frame information here")?;
         match row.cfa {
             CfaRule::Register { register, offset } => {

@@ -71,7 +71,10 @@ pub(crate) fn watchpoint(
     if address.is_some_and(is_code) {
         return Err(Error::Cannot(format!("{expression} is code, and no variable")));
     }
-    if address.is_none() && noted.ranges.borrow().is_empty() && registers.general.is_empty() {
+    let has_no_place = address.is_none() && noted.ranges.borrow().is_empty() && registers.general.is_empty();
+    // A variable may have a constant value here, and a register elsewhere.
+    let is_local_constant = has_no_place && !at_location && names_local(&context, expression);
+    if has_no_place && !is_local_constant {
         return Err(Error::Cannot(format!(
             "{expression} is a constant or has no place here, so that nothing changes it"
         )));
@@ -91,8 +94,9 @@ pub(crate) fn watchpoint(
         (false, _) => None,
     };
     let is_of_frame = registers.cfa.is_some() || !registers.general.is_empty();
-    let is_in_registers = location.is_none() && has_other_registers(&registers, frame_pointer);
-    let scope = match is_of_frame && !at_location {
+    let is_in_registers =
+        is_local_constant || location.is_none() && has_other_registers(&registers, frame_pointer);
+    let scope = match is_local_constant || is_of_frame && !at_location {
         true => scope(navigator, watch)?,
         false => None,
     };
@@ -110,6 +114,20 @@ pub(crate) fn watchpoint(
     let (_, ranges) = evaluate(navigator, &watchpoint, (thread, navigator.index()), watch)?;
     watchpoint.ranges = ranges;
     Ok(watchpoint)
+}
+
+/// Returns whether an expression has the name of a variable of the frame.
+fn names_local(context: &EvalContext<'_>, expression: &str) -> bool {
+    let Some(scope) = &context.scope else {
+        return false;
+    };
+    let locals = scope.blocks.iter().flatten().chain(&scope.parameters);
+    let words: Vec<&str> = expression
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .collect();
+    locals
+        .into_iter()
+        .any(|variable| words.contains(&&*variable.name))
 }
 
 /// Returns the place of the value of an expression in the selected frame, and the value as text.

@@ -9,6 +9,7 @@ use crate::replay::{ReplayGap, ThreadReplay};
 use crate::session::{Session, Thread};
 use crate::step::{Direction, Motion};
 use crate::stop::StopReason;
+use crate::thread_at_time::{ThreadAtTime, thread_at_time};
 use crate::watchpoint::{WatchHit, WatchKind, WatchScope, Watchpoint};
 use backtrail_decoder::Watch;
 use std::collections::BTreeMap;
@@ -313,19 +314,24 @@ impl Navigator {
             return Ok(edge);
         };
         let wanted = (&*watchpoint.ranges, watchpoint.kind.filter());
+        // The variables exist in the call alone.
+        let scope = watchpoint.scope.as_ref().filter(|scope| scope.tid == thread.tid);
+        let life = scope.map_or(0..u64::MAX, |scope| scope.instructions.clone());
         let canceled = |_: ReplayGap| Error::Canceled;
         match direction {
             Direction::Forward => {
                 // A stop is after the access.
                 let limit = edge.map_or(end, |edge| edge.min(end)).saturating_sub(1);
-                let begin = start.saturating_sub(1);
+                let begin = start.saturating_sub(1).max(life.start);
+                let limit = limit.min(life.end);
                 let search = replay
                     .next_access(&path, wanted, (begin, limit), watch)
                     .map_err(canceled)?;
                 Ok(search.found.map(|found| found.index + 1).or(edge))
             }
             Direction::Backward => {
-                let limit = edge.map_or(start, |edge| edge.max(start));
+                let limit = edge.map_or(start, |edge| edge.max(start)).max(life.start);
+                let end = end.min(life.end);
                 let search = replay
                     .previous_access(&path, wanted, (limit, end), watch)
                     .map_err(canceled)?;
@@ -360,6 +366,9 @@ impl Navigator {
                 cause: "values were recorded from here on only".to_owned(),
             })),
             WatchStop::Access(at) => {
+                if !self.is_in_scope(&watchpoint, thread, at)? {
+                    return Ok(None);
+                }
                 let position = thread.position(at).to_string();
                 if watchpoint.is_in_registers {
                     let change = self.register_change(&watchpoint, thread, index, direction, watch)?;
@@ -403,6 +412,21 @@ impl Navigator {
                 }))
             }
         }
+    }
+
+    /// Returns whether the variables of a watchpoint exist when another thread is before an
+    /// instruction, as far as the time stamps determine.
+    fn is_in_scope(&self, watchpoint: &Watchpoint, thread: &Thread, index: u64) -> Result<bool> {
+        let Some(scope) = watchpoint.scope.as_ref().filter(|scope| scope.tid != thread.tid) else {
+            return Ok(true);
+        };
+        let owner = self.session.thread(scope.tid)?;
+        let instructions = &scope.instructions;
+        Ok(match thread_at_time(&self.session, thread, index, owner)? {
+            ThreadAtTime::Between(from, until) => until > instructions.start && from < instructions.end,
+            ThreadAtTime::NotBegun => false,
+            ThreadAtTime::Unknown => true,
+        })
     }
 
     fn kind_of_stop(

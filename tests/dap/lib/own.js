@@ -33,6 +33,7 @@ const definitions = {
     'crash?': object({ threadId: whole, signal: text, text }),
     notes: list(text),
     isPartial: flag,
+    hasValues: flag,
   }),
   Where: object({
     threadId: whole,
@@ -141,6 +142,7 @@ module.exports = {
     'backtrail/back': 'Nothing',
     'backtrail/forward': 'Nothing',
     'backtrail/runToCall': 'Nothing',
+    'backtrail/lastWrite': 'Nothing',
     'backtrail/trace': 'Trace',
     'backtrail/where': 'Where',
     'backtrail/calls': 'Calls',
