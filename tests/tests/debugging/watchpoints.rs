@@ -131,7 +131,7 @@ fn reverse_watchpoints_find_the_same_changes() {
         let forward = our_changes(&bundle, "main", expression);
         let watch = format!("watch {expression}");
         let mut commands = vec![&*watch];
-        commands.extend([&*"reverse-continue"; 30]);
+        commands.extend(["reverse-continue"; 30]);
         let mut backward = changes(&bundle.debug(&commands));
         backward.reverse();
         let values = |changes: &[Change]| -> Vec<(String, String)> {
