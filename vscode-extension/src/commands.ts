@@ -109,16 +109,17 @@ function expressionOf(argument: unknown): string | undefined {
   return typeof found === 'string' && found !== '' ? found : undefined;
 }
 
-function askExpression(direction: 'backward' | 'forward'): Promise<string | undefined> {
+async function askExpression(direction: 'backward' | 'forward'): Promise<string | undefined> {
   const editor = vscode.window.activeTextEditor;
   const selected = editor?.document.getText(editor.selection) ?? '';
   const word = editor?.document.getWordRangeAtPosition(editor.selection.active);
   const proposed = selected || (word === undefined ? '' : (editor?.document.getText(word) ?? ''));
-  return askText({
+  const text = await askText({
     title: `Go to the ${direction === 'backward' ? 'last' : 'next'} write of`,
     prompt: 'A variable or an expression, such as accounts[7].balance',
     value: proposed,
-  }).then((text) => text?.trim() || undefined);
+  });
+  return text?.trim() || undefined;
 }
 
 /** Asks for a function of the program. The adapter searches for the typed text. */
