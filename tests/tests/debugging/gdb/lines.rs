@@ -214,7 +214,7 @@ const LINES: &[(&str, Check)] = &[
     ("info proc", Instead("`crash`")),
     ("show version", Instead("is not a setting")),
     ("frobnicate", Instead("undefined command")),
-    ("help watch", Instead("`break` where")),
+    ("help watch", Says(&["watch [-l] EXPR"])),
     ("help x", Says(&["x /[N]"])),
     ("help", Says(&["Forward", "Breakpoints"])),
     ("q", Says(&[])),
