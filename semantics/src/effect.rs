@@ -340,7 +340,14 @@ impl SaveFormat {
 
 /// Returns the address of a store by the registers before the instruction.
 fn address(used: &UsedMemory, state: &State) -> Option<u64> {
-    used.virtual_address(0, |register, _, _| match register {
+    used.virtual_address(0, |register, _, _| address_part(register, state))
+}
+
+/// Returns the part that a register has in an address: its value, or the base of a segment. `None`:
+/// it is no register of addresses.
+#[must_use]
+pub fn address_part(register: Register, state: &State) -> Option<u64> {
+    match register {
         Register::FS => Some(state.bases[0]),
         Register::GS => Some(state.bases[1]),
         Register::CS | Register::DS | Register::ES | Register::SS => Some(0),
@@ -352,7 +359,7 @@ fn address(used: &UsedMemory, state: &State) -> Option<u64> {
                 _ => value,
             })
         }
-    })
+    }
 }
 
 /// The results of an instruction by its model, before it has run.

@@ -32,7 +32,7 @@ mod operand;
 mod registers;
 mod state;
 
-pub use effect::{Effect, LoggedResults, NoObserver, Observer, Prediction, Unrecorded};
+pub use effect::{Effect, LoggedResults, NoObserver, Observer, Prediction, Unrecorded, address_part};
 pub use inverse::Before;
 pub use log::{LogEnd, LogReader, LogWriter};
 pub use memory::{Memory, NoMemory, Stop};

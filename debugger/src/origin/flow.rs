@@ -2,7 +2,7 @@
 
 use super::location::{AnyRegister, RegisterSlice, ValueLocation};
 use crate::replay::MemoryRange;
-use backtrail_semantics::{State, flag};
+use backtrail_semantics::{State, address_part, flag};
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
 /// The source of a value that an instruction wrote.
@@ -309,7 +309,7 @@ pub fn operand(instruction: &Instruction, number: u32, before: &State) -> Option
         )?)),
         OpKind::Memory => {
             let address =
-                instruction.virtual_address(number, 0, |register, _, _| value_of(register, before))?;
+                instruction.virtual_address(number, 0, |register, _, _| address_part(register, before))?;
             Some(ValueLocation::Memory(MemoryRange {
                 address,
                 size: instruction.memory_size().size() as u64,
@@ -339,22 +339,6 @@ fn slice_of(register: Register) -> Option<RegisterSlice> {
         offset: 0,
         size,
     })
-}
-
-fn value_of(register: Register, state: &State) -> Option<u64> {
-    match register {
-        Register::FS => Some(state.bases[0]),
-        Register::GS => Some(state.bases[1]),
-        Register::CS | Register::DS | Register::ES | Register::SS => Some(0),
-        _ => {
-            let full = register.full_register();
-            let value = *state.general.get(full.number())?;
-            full.is_gpr().then_some(match register.size() {
-                4 => value & 0xffff_ffff,
-                _ => value,
-            })
-        }
-    }
 }
 
 impl RegisterSlice {
