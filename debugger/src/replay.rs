@@ -17,7 +17,7 @@ mod summary;
 pub use accesses::AccessKind;
 use accesses::Accesses;
 use backtrail_bundle::value_log::ValueLog;
-use backtrail_decoder::{History, Position, Version, Watch};
+use backtrail_decoder::{History, Position, Progress, Stage, Version, Watch};
 use backtrail_pt::Avma;
 use backtrail_semantics::{Effect, State};
 use backtrail_symbolizer::Unknown;
@@ -29,6 +29,7 @@ pub use search::{AccessFilter, FoundAccess};
 use segments::ReplaySegment;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::rc::Rc;
 pub use summary::MemoryRange;
 use summary::SegmentSummary;
@@ -173,6 +174,54 @@ impl ThreadReplay {
             true => Ok(run.state().clone()),
             false => Err(ReplayGap::LogEnd(index)),
         }
+    }
+
+    /// Replays all segments. Returns the ranges of instructions that they do not reach, with the
+    /// reason. An empty range has a segment whose registers are not those where the one before it
+    /// ends.
+    ///
+    /// # Errors
+    /// Fails when canceled.
+    pub fn gaps(
+        &self,
+        path: &dyn ExecutedPath,
+        watch: &Watch<'_>,
+    ) -> Result<Vec<(Range<u64>, ReplayGap)>, ReplayGap> {
+        let mut gaps = Vec::new();
+        let mut before: Option<Run> = None;
+        let mut reached = 0;
+        for (number, segment) in self.segments.iter().enumerate() {
+            if reached < segment.start {
+                gaps.push((reached..segment.start, ReplayGap::NotRecorded));
+            }
+            (watch.progress)(Progress {
+                stage: Stage::Replay,
+                done: segment.start,
+                total: path.history().len(),
+            });
+            reached = segment.end;
+            let mut run = match self.begin(number) {
+                Ok(run) => run,
+                Err(gap) => {
+                    gaps.push((segment.start..segment.end, gap));
+                    before = None;
+                    continue;
+                }
+            };
+            if let Some(before) = before.take()
+                && before.index() == segment.start
+                && !before.state().agrees_with(run.state())
+            {
+                let last = ReplayGap::Disagreement(segment.start.saturating_sub(1));
+                gaps.push((segment.start..segment.start, last));
+            }
+            match run.forward_to(segment.end, self, path, watch, &mut ()) {
+                Ok(()) => before = Some(run),
+                Err(ReplayGap::Canceled) => return Err(ReplayGap::Canceled),
+                Err(gap) => gaps.push((run.index()..segment.end, gap)),
+            }
+        }
+        Ok(gaps)
     }
 
     /// Keeps a run as a checkpoint. Replays usually go backward, so the run of a position is kept

@@ -37,6 +37,8 @@ pub enum Stage {
     Branches,
     /// Writing histories in another format; the unit is a call.
     Export,
+    /// Replaying recorded values; the unit is an instruction.
+    Replay,
 }
 
 impl Stage {
@@ -54,6 +56,7 @@ impl Stage {
             Self::Measure => "measuring calls",
             Self::Branches => "counting branches",
             Self::Export => "exporting",
+            Self::Replay => "replaying values",
         }
     }
 }

@@ -44,9 +44,6 @@ pub enum Error {
     /// A recording of crashes only has no ring.
     #[error("recording only crashes needs a ring for the newest packets of each thread; set its size")]
     NoRing,
-    /// Values come from single steps only.
-    #[error("engine translate records no values yet; add --engine step, which is slower")]
-    ValuesOfTranslation,
     /// Heap events come from translated code only.
     #[error("engine step records no heap events; leave out --heap, or use --engine translate")]
     HeapOfSteps,

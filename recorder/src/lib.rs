@@ -40,6 +40,7 @@ mod recorded;
 mod remote;
 mod ring;
 mod save;
+mod segment_log;
 mod session;
 mod signal_state;
 mod spawn;

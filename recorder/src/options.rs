@@ -118,7 +118,6 @@ pub struct RecordOptions<'a> {
     /// [`Engine::Translate`] only.
     pub heap: bool,
     /// Records values, so that a debugger can replay all registers and memory accesses.
-    /// [`Engine::Step`] only.
     pub values: Option<ValueOptions>,
     /// Keeps the last lines that each process writes to standard error. Each write stops its thread
     /// for a moment, and is otherwise unchanged. [`Engine::Translate`] only.

@@ -48,9 +48,6 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
     if options.heap && options.engine == Engine::Step {
         return Err(Error::HeapOfSteps);
     }
-    if options.values.is_some() && options.engine != Engine::Step {
-        return Err(Error::ValuesOfTranslation);
-    }
     let job = TracingJob {
         target: options.target,
         randomize: options.randomize_addresses,

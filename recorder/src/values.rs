@@ -3,13 +3,13 @@
 
 use crate::packet_stream::PacketStream;
 use crate::ptrace::{self, RawTid};
+use crate::segment_log::SegmentLog;
 use crate::xstate::XState;
 use backtrail_bundle::value_log;
 use backtrail_process::memory;
 use backtrail_pt::Avma;
 use backtrail_semantics::{Effect, LogWriter, Prediction, State};
 use iced_x86::{Decoder, DecoderOptions};
-use std::collections::VecDeque;
 
 /// The size of a log, in bytes, from which another segment begins.
 const SEGMENT: usize = 256 << 10;
@@ -20,8 +20,7 @@ const INSTRUCTIONS: u64 = 100_000;
 #[derive(Debug)]
 pub(crate) struct ValueRecorder {
     xstate: XState,
-    kept: KeptSegments,
-    number: u64,
+    kept: SegmentLog,
     /// The registers before the next instruction, as a replay has them. `None`: a segment begins
     /// there.
     state: Option<State>,
@@ -46,11 +45,7 @@ impl ValueRecorder {
     pub(crate) fn new(limit: Option<usize>) -> Self {
         Self {
             xstate: XState::of_this_processor(),
-            kept: KeptSegments {
-                limit: limit.unwrap_or(usize::MAX),
-                ..KeptSegments::default()
-            },
-            number: 0,
+            kept: SegmentLog::new(limit),
             state: None,
             start: Vec::new(),
             log: LogWriter::default(),
@@ -129,7 +124,7 @@ impl ValueRecorder {
         self.start.clear();
         state.encode(&mut self.start);
         self.state = Some(state);
-        stream.value(ip, value_log::mark(self.number));
+        stream.value(ip, value_log::mark(self.kept.number()));
     }
 
     fn end_segment(&mut self) {
@@ -138,22 +133,14 @@ impl ValueRecorder {
         }
         let mut content = std::mem::take(&mut self.start);
         content.extend(self.log.take());
-        // A segment that cannot be kept is missing.
-        if let Ok(segment) = value_log::encode(self.number, &content) {
-            self.kept.push(segment);
-        }
-        self.number += 1;
+        self.kept.push(&content);
         self.instructions = 0;
     }
 
     /// Returns the file of the log.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.end_segment();
-        let mut file = value_log::beginning();
-        for segment in self.kept.segments {
-            file.extend(segment);
-        }
-        file
+        self.kept.finish()
     }
 
     fn registers(&self, tid: RawTid) -> Option<State> {
@@ -164,43 +151,6 @@ impl ValueRecorder {
 }
 
 /// Returns a function that reads memory of a process.
-fn reader(pid: RawTid) -> impl FnMut(u64, &mut [u8]) -> bool {
+pub(crate) fn reader(pid: RawTid) -> impl FnMut(u64, &mut [u8]) -> bool {
     move |address, bytes| memory::read(pid, address, bytes) == bytes.len()
-}
-
-/// Compressed segments, the newest of them.
-#[derive(Debug, Default)]
-struct KeptSegments {
-    segments: VecDeque<Vec<u8>>,
-    size: usize,
-    limit: usize,
-}
-
-impl KeptSegments {
-    fn push(&mut self, segment: Vec<u8>) {
-        self.size += segment.len();
-        self.segments.push_back(segment);
-        while self.size > self.limit && self.segments.len() > 1 {
-            self.size -= self.segments.pop_front().map_or(0, |segment| segment.len());
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_oldest_segments_go_first() {
-        let mut kept = KeptSegments {
-            limit: 10,
-            ..KeptSegments::default()
-        };
-        for number in 1..6_u8 {
-            kept.push(vec![number; 4]);
-        }
-        assert_eq!(kept.segments, [vec![4; 4], vec![5; 4]]);
-        kept.push(vec![9; 40]);
-        assert_eq!(kept.segments, [vec![9; 40]], "the newest is always kept");
-    }
 }

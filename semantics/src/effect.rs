@@ -370,6 +370,14 @@ pub struct Prediction {
     next: Option<u64>,
 }
 
+impl Prediction {
+    /// Returns the loaded bytes. `None`: the model has no result.
+    #[must_use]
+    pub fn loaded(mut self) -> Option<Vec<u8>> {
+        self.next.map(|_| self.log.take())
+    }
+}
+
 /// Memory whose loaded bytes go to the log.
 struct Recording<'a, F> {
     read: &'a mut F,

@@ -10,7 +10,7 @@ pub struct Record {
     /// The source of the trace
     #[arg(long, value_enum, default_value_t = Source::Auto)]
     pub source: Source,
-    /// The engine of the software recorder [default: translate, or step with --values]
+    /// The engine of the software recorder [default: translate]
     #[arg(long, value_enum)]
     pub engine: Option<RecordEngine>,
     /// The processors that the recorder and the program run on
@@ -24,7 +24,7 @@ pub struct Record {
     #[arg(long)]
     pub heap: bool,
     /// Also record values, so that variables are known at each past position. Keeps the newest SIZE
-    /// bytes per thread, compressed. The program is single-stepped, which takes far longer
+    /// bytes per thread, compressed
     #[arg(long, value_name = "SIZE", value_parser = parse_size, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "256M", conflicts_with = "heap")]
     pub values: Option<u64>,

@@ -5,8 +5,10 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::open;
 use crate::output::Output;
+use crate::progress::Bar;
 use crate::terminal::plain;
-use backtrail_decoder::Gap;
+use backtrail_debugger::value_gaps;
+use backtrail_decoder::{Gap, Progress, Watch};
 use serde::Serialize;
 use std::io::Write;
 
@@ -15,6 +17,16 @@ struct CheckReport {
     bundle: String,
     refused: Vec<String>,
     gaps: Vec<GapRow>,
+    /// The parts of histories whose recorded values are unknown.
+    value_gaps: Vec<ValueGapRow>,
+}
+
+#[derive(Serialize)]
+struct ValueGapRow {
+    first: String,
+    /// The position after the gap.
+    end: String,
+    reason: String,
 }
 
 #[derive(Serialize)]
@@ -43,15 +55,16 @@ pub fn run(args: &Check) -> Result<(), Failure> {
     let interrupt = Interrupt::install();
     let found = backtrail_bundle::check(&args.bundle)?;
     let refused: Vec<String> = found.findings.iter().map(ToString::to_string).collect();
-    let gaps = if found.is_clean() {
+    let (gaps, value_gaps) = if found.is_clean() {
         gaps(args, &interrupt)?
     } else {
-        Vec::new()
+        (Vec::new(), Vec::new())
     };
     let report = CheckReport {
         bundle: args.bundle.display().to_string(),
         refused,
         gaps,
+        value_gaps,
     };
     let mut output = Output::new();
     if args.json {
@@ -73,12 +86,16 @@ pub fn run(args: &Check) -> Result<(), Failure> {
                 plain(cause)
             )?;
         }
+        for ValueGapRow { first, end, reason } in &report.value_gaps {
+            writeln!(output, "values unknown from {first} to {end}: {}", plain(reason))?;
+        }
         if report.refused.is_empty() {
             writeln!(
                 output,
-                "{}: no faults, {} gap(s)",
+                "{}: no faults, {} gap(s), {} gap(s) of values",
                 plain(&report.bundle),
-                report.gaps.len()
+                report.gaps.len(),
+                report.value_gaps.len()
             )?;
         }
     }
@@ -92,7 +109,7 @@ pub fn run(args: &Check) -> Result<(), Failure> {
     }
 }
 
-fn gaps(args: &Check, interrupt: &Interrupt) -> Result<Vec<GapRow>, Failure> {
+fn gaps(args: &Check, interrupt: &Interrupt) -> Result<(Vec<GapRow>, Vec<ValueGapRow>), Failure> {
     let session = open::session(&args.bundle, &open::options(&args.decode), interrupt)?;
     let of_threads = session.threads().iter().flat_map(|thread| {
         let gaps = thread.history.gaps();
@@ -102,5 +119,21 @@ fn gaps(args: &Check, interrupt: &Interrupt) -> Result<Vec<GapRow>, Failure> {
         let gaps = report.lost.iter();
         gaps.map(|gap| GapRow::new(format!("processor {}", report.cpu.0), gap))
     });
-    Ok(of_threads.chain(of_processors).collect())
+    let gaps = of_threads.chain(of_processors).collect();
+    let mut values = Vec::new();
+    let bar = Bar::default();
+    let progress = |progress: Progress| bar.update(progress);
+    let watch = Watch {
+        cancel: interrupt.flag(),
+        progress: &progress,
+    };
+    for thread in session.threads() {
+        let found = value_gaps::of_thread(&session, thread, &watch)?;
+        values.extend(found.into_iter().flatten().map(|gap| ValueGapRow {
+            first: thread.position(gap.range.start).to_string(),
+            end: thread.position(gap.range.end).to_string(),
+            reason: gap.reason,
+        }));
+    }
+    Ok((gaps, values))
 }

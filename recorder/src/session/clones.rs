@@ -221,6 +221,7 @@ impl Session<'_> {
             room: self.settings.cache,
             keeps_dumpable: self.settings.emulates_dumpable,
             heap: self.settings.heap,
+            values: self.settings.values,
             standard_error: self.settings.standard_error,
             calls_in_place: self
                 .process_states

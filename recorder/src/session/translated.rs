@@ -162,8 +162,17 @@ impl Session<'_> {
         let action = match signal {
             libc::SIGSEGV => {
                 let address = info.address().map(|address| address.0);
-                if translated.on_fault(address, registers, encoders)? {
-                    Some(TrapAction::Continue)
+                if translated.is_full_of_values(address) {
+                    translated.restore_program_state(registers, encoders)?;
+                    Some(TrapAction::InProgramState)
+                } else if translated.on_fault(address, registers, encoders)? {
+                    if translated.ends_values_of_chunk() {
+                        let registers = ptrace::registers(tid)?;
+                        translated.restore_program_state(&registers, encoders)?;
+                        Some(TrapAction::InProgramState)
+                    } else {
+                        Some(TrapAction::Continue)
+                    }
                 } else {
                     translated.on_write(info, registers, encoders)?
                 }

@@ -11,12 +11,12 @@ use super::memory::SharedMemory;
 use super::region::{Region, TableSource};
 use super::tracee::{Gadget, Tracee};
 use super::watched::WatchedFunctions;
-use crate::PAGE;
 use crate::attributes::OF_CREDENTIALS;
 use crate::clone_flags::CloneCall;
 use crate::error::{Error, Result};
 use crate::ptrace::RawTid;
 use crate::standard_error;
+use crate::{PAGE, ValueOptions};
 use backtrail_bundle::versions::Fragment;
 use backtrail_process::maps::{self, Map};
 use std::collections::BTreeSet;
@@ -69,6 +69,8 @@ pub(crate) struct TranslateOptions {
     pub(crate) heap: bool,
     /// Intercept writes to standard error.
     pub(crate) standard_error: bool,
+    /// Log values.
+    pub(crate) values: Option<ValueOptions>,
 }
 
 /// The maximum number of attempts to place a region. Another thread may take a free address in the
@@ -87,6 +89,8 @@ pub(crate) struct AddressSpace {
     block_options: BlockOptions,
     /// [`TranslateOptions::keeps_dumpable`].
     pub(super) keeps_dumpable: bool,
+    /// [`TranslateOptions::values`].
+    pub(super) values: Option<ValueOptions>,
     /// The address of the lookup tables in the program.
     tables: u64,
     next_region: u64,
@@ -135,6 +139,7 @@ impl AddressSpace {
             gadget,
             block_options,
             keeps_dumpable: options.keeps_dumpable,
+            values: options.values,
             tables: 0,
             next_region,
             free_regions: Vec::new(),
@@ -181,7 +186,7 @@ impl AddressSpace {
             if base < layout::LOWEST_REGION {
                 break;
             }
-            match Region::make(tracee, base, tables) {
+            match Region::make(tracee, base, tables, self.values.is_some()) {
                 Err(Error::Ptrace { source, .. }) if source.raw_os_error() == Some(libc::EEXIST) => {
                     let mut maps = maps::maps(tracee.tid);
                     maps.extend(self.claimed_maps());
@@ -490,6 +495,7 @@ impl AddressSpace {
             gadget: self.gadget,
             block_options: self.block_options,
             keeps_dumpable: self.keeps_dumpable,
+            values: self.values,
             tables: regions.first().map_or(self.tables, |base| base + layout::TABLES),
             next_region: self.next_region,
             free_regions,

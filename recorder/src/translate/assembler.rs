@@ -178,6 +178,33 @@ impl Assembler {
         self.bytes(&[0x48, 0x8d, 0x49, len]);
     }
 
+    /// Copies a value of `size` bytes from a slot to `[rcx+at]`, through RDX.
+    pub(super) fn copy_value(&mut self, slot: u32, size: u8, at: u32) {
+        let (load, store): (&[u8], &[u8]) = match size {
+            1 => (&[0x65, 0x0f, 0xb6], &[0x88]),
+            2 => (&[0x65, 0x0f, 0xb7], &[0x66, 0x89]),
+            4 => (&[0x65, 0x8b], &[0x89]),
+            _ => (&[0x65, 0x48, 0x8b], &[0x48, 0x89]),
+        };
+        self.bytes(load);
+        self.bytes(&[0x14, 0x25]);
+        self.bytes(&slot.to_le_bytes());
+        self.bytes(store);
+        match i8::try_from(at) {
+            Ok(at) => self.bytes(&[0x51, at.cast_unsigned()]),
+            Err(_) => {
+                self.code.push(0x91);
+                self.bytes(&at.to_le_bytes());
+            }
+        }
+    }
+
+    /// `lea rcx, [rcx+len]` with a displacement of four bytes.
+    pub(super) fn advance_values(&mut self, len: u32) {
+        self.bytes(&[0x48, 0x8d, 0x89]);
+        self.bytes(&len.to_le_bytes());
+    }
+
     /// `rdtsc`
     pub(super) fn rdtsc(&mut self) {
         self.bytes(&[0x0f, 0x31]);
@@ -422,6 +449,30 @@ mod tests {
                 &format!("jmp short {end}"),
                 "mov rcx,gs:[68h]",
                 "mov rdx,[rcx]",
+            ]
+        );
+    }
+
+    #[test]
+    fn values_are_copied_in_their_size() {
+        let mut code = Assembler::default();
+        code.copy_value(0x1000, 1, 0);
+        code.copy_value(0x1008, 2, 1);
+        code.copy_value(0x1010, 4, 3);
+        code.copy_value(0x1018, 8, 200);
+        code.advance_values(208);
+        assert_eq!(
+            text(&code),
+            [
+                "movzx edx,byte ptr gs:[1000h]",
+                "mov [rcx],dl",
+                "movzx edx,word ptr gs:[1008h]",
+                "mov [rcx+1],dx",
+                "mov edx,gs:[1010h]",
+                "mov [rcx+3],edx",
+                "mov rdx,gs:[1018h]",
+                "mov [rcx+0C8h],rdx",
+                "lea rcx,[rcx+0D0h]",
             ]
         );
     }

@@ -15,14 +15,17 @@ mod allocator_calls;
 mod side_exits;
 mod source_bytes;
 mod stubs;
+mod value_plan;
+mod value_stubs;
 mod x87;
 
 use super::assembler::{Assembler, Scratch};
 use super::event::{LogEvent, NO_OUTCOMES};
 use super::layout;
+use super::staged::{Staged, Unstaged};
 use super::watched::WatchedFunctions;
 use backtrail_pt::cofi::Cofi;
-use iced_x86::{Code, ConstantOffsets, Decoder, DecoderOptions, Instruction, Mnemonic, Register};
+use iced_x86::{Code, ConstantOffsets, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 pub(super) use source_bytes::SourceBytes;
 use std::num::NonZeroU32;
 pub(super) use x87::x87_pointer;
@@ -44,6 +47,8 @@ pub(super) struct BlockOptions {
     pub(super) min_version: Option<NonZeroU32>,
     /// Continue along side exits too.
     pub(super) superblock: bool,
+    /// Log values.
+    pub(super) values: bool,
 }
 
 /// Reads code at an address, and returns the number of bytes read.
@@ -108,6 +113,10 @@ pub(super) struct TranslationEntry {
     pub(super) outcomes: u8,
     /// The program address after the last logged event.
     pub(super) logged_ip: u64,
+    /// Values that are not logged yet.
+    pub(super) staged: Staged,
+    /// Values that follow them, and that the recorder must log itself.
+    pub(super) unstaged: Unstaged,
 }
 
 /// The reason for a trap in a block.
@@ -126,6 +135,8 @@ pub(super) enum BlockTrap {
     SetsTrapFlag { ip: u64, outcomes: u8 },
     /// The instruction at `ip` has stored the x87 instruction pointer.
     StoredX87Pointer { ip: u64 },
+    /// The instruction at `ip` is about to execute, and the recorder must log its loads.
+    Predicted { ip: u64 },
 }
 
 /// A translated block.
@@ -178,8 +189,11 @@ pub(super) fn translate(
         links: Vec::with_capacity(8),
         constants: Vec::new(),
         side_exits: Vec::with_capacity(8),
+        exits_written: 0,
         depth: 0,
         written: 0,
+        staged: Staged::default(),
+        unstaged: Unstaged::Nothing,
     };
     translator.run(ip, fetch);
     translator.finish()
@@ -213,6 +227,8 @@ struct SideExit {
     target: u64,
     /// [`Translator::depth`] of the branch.
     depth: u8,
+    /// [`Translator::staged`] at the branch.
+    staged: Staged,
 }
 
 struct Translator<'a> {
@@ -233,10 +249,16 @@ struct Translator<'a> {
     constants: Vec<(usize, u64)>,
     /// Branches whose side exits are still to be written.
     side_exits: Vec<SideExit>,
+    /// The number of side exits that are written.
+    exits_written: usize,
     /// The number of side exits on the path to here.
     depth: u8,
     /// The number of instructions translated so far.
     written: usize,
+    /// Values that are not logged yet.
+    staged: Staged,
+    /// The values of the current instruction that follow them.
+    unstaged: Unstaged,
 }
 
 /// The continuation after an instruction in a block.
@@ -259,7 +281,7 @@ impl Translator<'_> {
     fn follow_from(&mut self, start: u64, most: usize, fetch: &mut Fetch<'_>) {
         let mut ip = start;
         for _ in 0..most {
-            if self.begins_watched_function(ip) {
+            if self.is_long() || self.begins_watched_function(ip) {
                 return self.leave(ip, ip, false);
             }
             self.written += 1;
@@ -299,7 +321,14 @@ impl Translator<'_> {
             state,
             outcomes: self.outcomes,
             logged_ip: self.logged_ip,
+            staged: self.staged,
+            unstaged: self.unstaged,
         });
+    }
+
+    /// Returns the number of side exits that are not written yet.
+    fn open_exits(&self) -> usize {
+        self.side_exits.len().saturating_sub(self.exits_written)
     }
 
     fn before(&mut self, ip: u64, spilled: SpilledRegisters) {
@@ -337,12 +366,18 @@ impl Translator<'_> {
             return Flow::EndBlock;
         }
         if matches!(instruction.mnemonic(), Mnemonic::Popf | Mnemonic::Popfq) {
+            self.flush_values_before(ip);
             self.check_popped_trap_flag(ip);
         }
         if let Some(place) = x87_pointer(instruction) {
+            if self.options.values {
+                self.native(ip);
+                return Flow::EndBlock;
+            }
             return self.store_x87_pointer(original, place);
         }
         match Cofi::of(instruction) {
+            Cofi::Sequential if self.options.values => self.copy_with_values(original),
             Cofi::Sequential => self.copy(original),
             Cofi::Jump { target } => self.follow(ip, target.0),
             Cofi::Call { target } => {
@@ -370,6 +405,7 @@ impl Translator<'_> {
     /// Ends the block with an instruction that must execute natively.
     fn native(&mut self, ip: u64) {
         self.log_pending_call(ip);
+        self.flush_values_before(ip);
         self.before(ip, SpilledRegisters::NONE);
         let outcomes = self.outcomes;
         self.trap(BlockTrap::Native { ip, outcomes });
@@ -445,14 +481,15 @@ impl Translator<'_> {
     }
 
     fn link(&mut self, ip: u64, target: u64) {
-        self.record(
-            ip,
-            InstructionState::Done {
-                spilled: SpilledRegisters::NONE,
-                event: None,
-                next: NextIp::At(target),
-            },
-        );
+        let done = |spilled| InstructionState::Done {
+            spilled,
+            event: None,
+            next: NextIp::At(target),
+        };
+        self.flush_values(SpilledRegisters::NONE, &|translator, spilled| {
+            translator.record(ip, done(spilled));
+        });
+        self.record(ip, done(SpilledRegisters::NONE));
         let site = self.out.jump();
         self.links.push((site, target));
         self.block.successors.push(target);
@@ -476,9 +513,11 @@ impl Translator<'_> {
         } else {
             0
         };
+        self.make_room_for_target(ip);
         self.out.store(Scratch::Rax, layout::SAVED_RAX);
         self.out.return_address();
         self.before(ip, SpilledRegisters::RAX);
+        let loaded = self.stage_target();
         // RAX holds the target.
         let (calls, target) = (self.options.calls, 0);
         let event = |outcomes| match calls {
@@ -486,16 +525,17 @@ impl Translator<'_> {
             false => LogEvent::Target { outcomes, target },
         };
         if self.watched.is_some() {
-            self.return_from_allocator(original, 8 + arguments, event);
+            self.return_from_allocator(original, 8 + arguments, event, loaded);
             return Flow::EndBlock;
         }
         self.out.pop(8 + arguments);
-        self.go_to_rax(ip, event(self.outcomes));
+        self.go_to_rax(ip, event(self.outcomes), loaded);
         Flow::EndBlock
     }
 
     fn indirect(&mut self, original: &SourceInstruction<'_>) -> Flow {
         let ip = original.ip;
+        self.make_room_for_target(ip);
         // RAX is spilled first.
         let before = self.out.len();
         self.out.store(Scratch::Rax, layout::SAVED_RAX);
@@ -506,6 +546,8 @@ impl Translator<'_> {
             return Flow::EndBlock;
         }
         self.before(ip, SpilledRegisters::RAX);
+        let is_loaded = original.instruction.op0_kind() == OpKind::Memory;
+        let loaded = is_loaded.then(|| self.stage_target()).flatten();
         let (outcomes, target) = (self.outcomes, 0);
         let mut event = LogEvent::Target { outcomes, target };
         if let Some((_, next)) = self.pending_call.take() {
@@ -527,11 +569,12 @@ impl Translator<'_> {
                 };
             }
         }
-        self.go_to_rax(ip, event);
+        self.go_to_rax(ip, event, loaded);
         Flow::EndBlock
     }
 
     fn finish(mut self) -> Block {
+        self.staged = Staged::default();
         while !self.out.len().is_multiple_of(8) {
             self.out.trap();
         }

@@ -10,6 +10,7 @@ use super::block::{
 use super::event::NO_OUTCOMES;
 use super::layout;
 use super::memory::SharedMemory;
+use super::staged::{Staged, Unstaged};
 use super::watched::WatchedFunctions;
 use crate::{PAGE, RecordOptions};
 use backtrail_bundle::versions::Fragment;
@@ -96,6 +97,10 @@ pub(super) enum TrapCause {
     },
     /// The instruction at `ip` has stored the x87 instruction pointer.
     StoredX87Pointer {
+        ip: u64,
+    },
+    /// The instruction at `ip` is about to execute, and the recorder must log its loads.
+    Predicted {
         ip: u64,
     },
     /// The POPF at `ip` sets the trap flag.
@@ -411,6 +416,7 @@ impl Cache {
                 BlockTrap::Native { ip, outcomes } => TrapCause::Native { ip, outcomes },
                 BlockTrap::StoredX87Pointer { ip } => TrapCause::StoredX87Pointer { ip },
                 BlockTrap::SetsTrapFlag { ip, outcomes } => TrapCause::SetsTrapFlag { ip, outcomes },
+                BlockTrap::Predicted { ip } => TrapCause::Predicted { ip },
                 BlockTrap::StaleVersion { ip } => TrapCause::StaleVersion { ip },
             };
             self.traps.insert(trapped, cause);
@@ -496,6 +502,8 @@ impl Cache {
             state,
             outcomes: NO_OUTCOMES,
             logged_ip: ip,
+            staged: Staged::default(),
+            unstaged: Unstaged::Nothing,
         };
         match item {
             CacheItem::Block {

@@ -14,15 +14,16 @@ use super::region::Region;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::ptrace::CpuSet;
+use crate::segment_log::Compressor;
 use backtrail_pt::{Avma, EncoderOptions, Tsc};
 pub(super) use job::StreamId;
 use job::{EncodedJob, Workers};
 use log_stream::{ChunkEnd, EncodedStream, LogStream};
 pub(crate) use packet_store::PacketStorage;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -62,6 +63,8 @@ pub(crate) struct EncoderPool {
     coordinator: Option<JoinHandle<()>>,
     next: StreamId,
     bytes: Arc<AtomicU64>,
+    /// The thread that compresses values, once there are some.
+    compressor: OnceLock<Option<Compressor>>,
 }
 
 impl EncoderPool {
@@ -91,12 +94,18 @@ impl EncoderPool {
             coordinator: Some(coordinator),
             next: StreamId::default(),
             bytes,
+            compressor: OnceLock::new(),
         })
     }
 
     /// Returns the number of packet bytes encoded so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns the thread that compresses values. `None`: it cannot be started.
+    pub(super) fn compressor(&self) -> Option<&Compressor> {
+        self.compressor.get_or_init(|| Compressor::start().ok()).as_ref()
     }
 
     /// Begins a stream from the log of a region.

@@ -45,6 +45,9 @@ pub(super) const HEAP_ARGUMENT: u8 = 0x8d;
 /// return, block.
 pub(super) const HEAP_RESULT: u8 = 0x8e;
 
+/// A segment of values begins: tag, 0, the address of the next instruction, the value in the trace.
+pub(super) const MARK: u8 = 0x8f;
+
 /// The length of [`HEAP_CALL`] and [`HEAP_RESULT`].
 pub(super) const HEAP_CALL_LEN: u8 = 18;
 /// The length of [`HEAP_ARGUMENT`].
@@ -99,6 +102,10 @@ pub(super) enum LogEvent {
         argument: u64,
     },
     HeapArgument(u64),
+    Mark {
+        ip: u64,
+        value: u64,
+    },
     HeapResult {
         outcomes: u8,
         ip: u64,
@@ -163,6 +170,10 @@ impl LogEvent {
                 )
             }
             HEAP_ARGUMENT => (Self::HeapArgument(word(2)?), 10),
+            MARK => {
+                let (ip, value) = (word(2)?, word(10)?);
+                (Self::Mark { ip, value }, 18)
+            }
             HEAP_RESULT => {
                 let (outcomes, ip, block) = (outcomes()?, word(2)?, word(10)?);
                 (Self::HeapResult { outcomes, ip, block }, 18)
@@ -225,6 +236,7 @@ impl LogEvent {
                 argument,
             } => (&[HEAP_CALL, function], &[ip, argument]),
             Self::HeapArgument(value) => (&[HEAP_ARGUMENT, 0], &[value]),
+            Self::Mark { ip, value } => (&[MARK, 0], &[ip, value]),
             Self::HeapResult { outcomes, ip, block } => (&[HEAP_RESULT, outcomes], &[ip, block]),
         };
         let mut out = [0; MAX_LEN];
@@ -287,6 +299,7 @@ mod tests {
                 argument: time,
             },
             LogEvent::HeapArgument(!time),
+            LogEvent::Mark { ip, value: time },
             LogEvent::HeapResult {
                 outcomes: 0b10,
                 ip,

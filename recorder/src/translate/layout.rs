@@ -10,6 +10,8 @@
 //! | [`TABLES`] | the lookup tables, shared by all threads of a program |
 //! | [`GADGET`] | a SYSCALL instruction for the recorder |
 //! | [`CHUNKS`] | the log: [`CHUNK_COUNT`] chunks, each followed by a guard page |
+//! | [`STAGE`] | the values of the current block, if values are recorded |
+//! | [`VALUES`] | the values of the blocks before, followed by a guard page |
 
 use crate::PAGE;
 
@@ -37,6 +39,8 @@ pub(super) const ACTION: u32 = 64;
 pub(super) const ALLOCATOR_LOGS: u32 = 96;
 /// Slot: the address where the allocator function stores its block; 0: it returns the block.
 pub(super) const ALLOCATOR_OUT: u32 = 104;
+/// Slot: the address of the next byte of values.
+pub(super) const VALUE_POINTER: u32 = 112;
 /// The information of a signal that the recorder sends again.
 pub(super) const SIGNAL: u32 = 128;
 /// A modified copy of system call arguments in memory, so that the program's own are not changed.
@@ -84,8 +88,16 @@ pub(super) const CHUNK: u64 = 512 << 10;
 pub(super) const CHUNK_COUNT: u64 = 4;
 /// The distance between chunks: the page between two chunks is not mapped.
 pub(super) const CHUNK_STRIDE: u64 = CHUNK + PAGE;
+/// The offset of the stage from the start of the region: one word for each value.
+pub(super) const STAGE: u64 = CHUNKS + CHUNK_COUNT * CHUNK_STRIDE;
+/// The offset of the bases of FS and GS that the program has.
+pub(super) const BASES: u64 = STAGE + PAGE / 2;
+/// The offset of the values.
+pub(super) const VALUES: u64 = STAGE + PAGE;
+/// The size of the buffer for values. Another segment begins when it is full.
+pub(super) const VALUES_SIZE: u64 = 1 << 20;
 /// The address space that a region occupies.
-pub(super) const REGION_SIZE: u64 = CHUNKS + CHUNK_COUNT * CHUNK_STRIDE;
+pub(super) const REGION_SIZE: u64 = VALUES + VALUES_SIZE + PAGE;
 
 /// The distance between the address where the kernel places new mappings and the regions below it.
 ///
@@ -118,6 +130,11 @@ pub(super) fn chunk_start(chunk: u64) -> u64 {
 pub(super) fn full_chunk(offset: u64) -> Option<u64> {
     let from = offset.checked_sub(CHUNKS)?;
     (from % CHUNK_STRIDE >= CHUNK && from / CHUNK_STRIDE < CHUNK_COUNT).then_some(from / CHUNK_STRIDE)
+}
+
+/// Returns whether this offset into the region is in the guard page after the values.
+pub(super) fn is_after_values(offset: u64) -> bool {
+    (VALUES + VALUES_SIZE..REGION_SIZE).contains(&offset)
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ mod layout;
 mod memory;
 mod region;
 mod relocation;
+mod staged;
 mod thread;
 mod tracee;
 mod watched;

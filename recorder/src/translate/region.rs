@@ -3,6 +3,7 @@
 use super::event::{LogEvent, MAX_LEN};
 use super::layout::{self, CHUNK, CHUNK_COUNT};
 use super::memory::SharedMemory;
+use super::staged::Staged;
 use super::tracee::{Gadget, Tracee};
 use crate::PAGE;
 use crate::error::{Error, Result};
@@ -13,7 +14,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The offset of the gadget page in the file that backs a region.
 const GADGET_OFFSET: u64 = PAGE + CHUNK_COUNT * CHUNK;
-/// The size of the file that backs a region: the slots, the chunks, then the gadget page.
+/// The offset of the stage and the values in the file.
+const STAGE_OFFSET: u64 = GADGET_OFFSET + PAGE;
+/// The size of the stage and the values.
+const STAGE_SIZE: u64 = layout::VALUES - layout::STAGE + layout::VALUES_SIZE;
+/// The size of the file that backs a region: the slots, the chunks, then the gadget page. The stage
+/// and the values follow, if values are recorded.
 const FILE_SIZE: u64 = GADGET_OFFSET + PAGE;
 
 /// The memory of one thread in the program.
@@ -22,6 +28,7 @@ pub(super) struct Region {
     /// The address in the program.
     base: AtomicU64,
     memory: SharedMemory,
+    has_values: bool,
     /// Chunks that may be filled, because they have been encoded completely.
     free: Mutex<[bool; CHUNK_COUNT as usize]>,
     /// Signals that a chunk has become free.
@@ -30,12 +37,18 @@ pub(super) struct Region {
 
 impl Region {
     /// Creates the region at the unused address `base`. The tables come from an address in the
-    /// program, or from a new file.
-    pub(super) fn make(tracee: &mut Tracee<'_>, base: u64, tables: TableSource) -> Result<Self> {
+    /// program, or from a new file. `has_values` adds memory for values.
+    pub(super) fn make(
+        tracee: &mut Tracee<'_>,
+        base: u64,
+        tables: TableSource,
+        has_values: bool,
+    ) -> Result<Self> {
         tracee.reserve(base, layout::REGION_SIZE)?;
         tracee.hide(base, layout::REGION_SIZE)?;
         let (file, descriptor) = tracee.memory_file()?;
-        let memory = SharedMemory::map(&file, FILE_SIZE).map_err(Error::system("map memory"))?;
+        let size = FILE_SIZE + if has_values { STAGE_SIZE } else { 0 };
+        let memory = SharedMemory::map(&file, size).map_err(Error::system("map memory"))?;
         let writable = libc::PROT_READ | libc::PROT_WRITE;
         tracee.map(base, PAGE, writable, (descriptor, 0))?;
         for chunk in 0..CHUNK_COUNT {
@@ -50,6 +63,10 @@ impl Region {
             executable,
             (descriptor, GADGET_OFFSET),
         )?;
+        if has_values {
+            let at = base + layout::STAGE;
+            tracee.map(at, STAGE_SIZE, writable, (descriptor, STAGE_OFFSET))?;
+        }
         tracee.close(descriptor)?;
         let to = base + layout::TABLES;
         match tables {
@@ -63,10 +80,12 @@ impl Region {
         let region = Self {
             base: AtomicU64::new(base),
             memory,
+            has_values,
             free: Mutex::new(ALL_BUT_FIRST),
             freed: Condvar::new(),
         };
         region.set_pointer(region.chunk(0));
+        region.reset_values();
         Ok(region)
     }
 
@@ -75,6 +94,7 @@ impl Region {
         *self.free() = ALL_BUT_FIRST;
         self.set_pointer(self.chunk(0));
         self.set_version(0);
+        self.reset_values();
         self.memory.store(u64::from(layout::ALLOCATOR_STACK), 0);
     }
 
@@ -93,7 +113,8 @@ impl Region {
             (layout::TABLES, layout::TABLES_SIZE),
             (layout::GADGET, PAGE),
         ];
-        for (offset, size) in pages.into_iter().chain(chunks) {
+        let values = self.has_values.then_some((layout::STAGE, STAGE_SIZE));
+        for (offset, size) in pages.into_iter().chain(chunks).chain(values) {
             tracee.move_mapping(from + offset, size, to + offset)?;
             if offset == layout::GADGET && tracee.gadget == Gadget::at(from + offset) {
                 tracee.gadget = Gadget::at(to + offset);
@@ -101,8 +122,11 @@ impl Region {
         }
         tracee.hide(to, layout::REGION_SIZE)?;
         let logged = self.pointer().wrapping_sub(from);
+        let values = self.slot(layout::VALUE_POINTER).wrapping_sub(from);
         self.base.store(to, Ordering::Release);
         self.set_pointer(to.wrapping_add(logged));
+        self.memory
+            .store(u64::from(layout::VALUE_POINTER), to.wrapping_add(values));
         Ok(())
     }
 
@@ -123,6 +147,38 @@ impl Region {
 
     pub(super) fn set_pointer(&self, pointer: u64) {
         self.memory.store(u64::from(layout::LOG_POINTER), pointer);
+    }
+
+    /// Takes all logged values out of the buffer, and appends them to `out`.
+    pub(super) fn take_values(&self, out: &mut Vec<u8>) {
+        let start = self.base() + layout::VALUES;
+        let len = self.slot(layout::VALUE_POINTER).wrapping_sub(start);
+        let at = STAGE_OFFSET + layout::VALUES - layout::STAGE;
+        self.memory.read(at, len.min(layout::VALUES_SIZE) as usize, out);
+        self.reset_values();
+    }
+
+    /// Empties the buffer of values.
+    pub(super) fn reset_values(&self) {
+        self.memory
+            .store(u64::from(layout::VALUE_POINTER), self.base() + layout::VALUES);
+    }
+
+    /// Appends the values on the stage to `out`.
+    pub(super) fn read_stage(&self, staged: Staged, out: &mut Vec<u8>) {
+        for (slot, size) in staged.values() {
+            let at = STAGE_OFFSET + u64::from(slot) - layout::STAGE;
+            self.memory.read(at, size as usize, out);
+        }
+    }
+
+    /// Sets the bases of FS and GS that system calls log.
+    pub(super) fn set_bases(&self, bases: [u64; 2]) {
+        if self.has_values {
+            let at = STAGE_OFFSET + layout::BASES - layout::STAGE;
+            self.memory.store(at, bases[0]);
+            self.memory.store(at + 8, bases[1]);
+        }
     }
 
     /// Sets the code version that the thread has logged.

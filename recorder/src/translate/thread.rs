@@ -10,6 +10,7 @@ mod promotion;
 mod recorder_calls;
 mod signals;
 mod trap_flag;
+mod value_log;
 mod x87;
 
 use super::address_space::{AddressSpace, MemoryId, TranslateOptions};
@@ -20,6 +21,7 @@ use super::encoder::{EncoderPool, PacketStorage, StreamId};
 use super::event::{LogEvent, NO_OUTCOMES};
 use super::layout;
 use super::region::{LogCursor, Region};
+use super::staged::Unstaged;
 use super::tracee::{Gadget, Tracee};
 use crate::clock;
 use crate::code::Code;
@@ -33,6 +35,7 @@ use backtrail_pt::Avma;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use value_log::TranslatedValues;
 
 /// The length of SYSCALL.
 const SYSCALL_LEN: u64 = 2;
@@ -122,6 +125,8 @@ pub(crate) struct Translated {
     restores_trap_flag: bool,
     /// The trap of the last step is the program's own, because of its trap flag.
     has_own_trap: bool,
+    /// The value log, if values are recorded.
+    values: Option<TranslatedValues>,
 }
 
 impl Translated {
@@ -146,6 +151,7 @@ impl Translated {
         let block_options = BlockOptions {
             calls: options.calls,
             superblock: options.superblock,
+            values: options.values.is_some(),
             ..BlockOptions::default()
         };
         let (space, region) = AddressSpace::prepare(&mut tracee, block_options, options)?;
@@ -167,6 +173,7 @@ impl Translated {
             signal_call: None,
             restores_trap_flag: false,
             has_own_trap: false,
+            values: options.values.map(TranslatedValues::new),
         })
     }
 
@@ -215,6 +222,7 @@ impl Translated {
         let region = space.borrow_mut().region(&mut tracee, memory)?;
         ptrace::set_registers(tid, registers)?;
         region.reset();
+        let values = space.borrow().values.map(TranslatedValues::new);
         let stream = encoders.begin(Arc::clone(&region), storage);
         Ok(Self {
             tid,
@@ -232,6 +240,7 @@ impl Translated {
             signal_call: None,
             restores_trap_flag: false,
             has_own_trap: false,
+            values,
         })
     }
 
@@ -350,6 +359,10 @@ impl Translated {
                 registers.rip = ip;
                 self.step_natively(ip, &mut registers).map(Some)
             }
+            TrapCause::Predicted { ip } => {
+                self.log_predicted(ip, &registers, encoders);
+                Ok(Some(TrapAction::Continue))
+            }
             TrapCause::StoredX87Pointer { ip } => {
                 self.restore_rcx(&mut registers);
                 self.correct_stored_x87_pointer(ip, &registers);
@@ -374,6 +387,7 @@ impl Translated {
     fn step_natively(&mut self, ip: u64, registers: &mut Registers) -> Result<TrapAction> {
         self.leave(registers)?;
         self.correct_x87_pointer_before(ip);
+        self.begin_step(ip, registers);
         self.state = ThreadState::Native {
             ip,
             code: Code::read(self.pid, Avma(ip)),
@@ -392,7 +406,9 @@ impl Translated {
         match &self.state {
             ThreadState::ProgramState | ThreadState::Closed => return Ok(now),
             ThreadState::Native { ip, .. } => {
-                if now.rip != *ip {
+                if now.rip == *ip {
+                    self.cancel_step(registers);
+                } else {
                     self.on_stepped(registers, false, encoders);
                 }
             }
@@ -406,11 +422,16 @@ impl Translated {
                 if now.rip == next {
                     now.rcx = next;
                     now.r11 &= !TRAP_FLAG | before.rflags;
+                    self.log_call(&now);
                 } else if now.rip == next - SYSCALL_LEN {
                     self.log(LogEvent::NoSyscall, encoders);
                 }
             }
-            ThreadState::InCache => self.program_registers(&mut now, encoders),
+            ThreadState::InCache => {
+                if let Some(entry) = self.program_registers(&mut now, encoders) {
+                    self.log_staged(&entry, &now, encoders);
+                }
+            }
         }
         self.correct_x87_pointer();
         now.gs_base = self.gs_base;
@@ -421,15 +442,16 @@ impl Translated {
     }
 
     /// Converts registers in the cache to the program's registers, and logs events that are not
-    /// logged yet.
-    fn program_registers(&mut self, registers: &mut Registers, encoders: &EncoderPool) {
-        let entry = self.space.borrow().cache.translation_at(registers.rip);
-        let Some(TranslationEntry {
+    /// logged yet. Returns what was known about the address in the cache.
+    fn program_registers(
+        &mut self,
+        registers: &mut Registers,
+        encoders: &EncoderPool,
+    ) -> Option<TranslationEntry> {
+        let entry = self.space.borrow().cache.translation_at(registers.rip)?;
+        let TranslationEntry {
             ip, state, outcomes, ..
-        }) = entry
-        else {
-            return;
-        };
+        } = entry;
         self.log_outcomes(outcomes, encoders);
         match state {
             InstructionState::Before(spilled) => {
@@ -457,6 +479,8 @@ impl Translated {
                 (registers.rip, registers.rcx) = (next, next);
             }
         }
+        registers.gs_base = self.gs_base;
+        Some(entry)
     }
 
     fn log_outcomes(&mut self, outcomes: u8, encoders: &EncoderPool) {
@@ -494,12 +518,14 @@ impl Translated {
         let mut registers = *registers;
         if !is_user(registers.rip) {
             let ip = registers.rip;
+            self.end_values(encoders);
             return self.step_natively(ip, &mut registers);
         }
         registers = restarted(&registers);
         let (ip, time) = (registers.rip, clock::now().0);
         self.log_version(ip, encoders);
         self.log(LogEvent::Enter { ip, time }, encoders);
+        self.begin_values(&registers, encoders);
         if registers.rflags & TRAP_FLAG != 0 {
             return self.execute_outside(&mut registers, encoders);
         }
@@ -527,6 +553,7 @@ impl Translated {
         let Some(address) = space.lookup_or_translate(&mut tracee, self.pid, ip)? else {
             return Err(out_of_reach(self.tid));
         };
+        self.region.set_bases([registers.fs_base, self.gs_base]);
         let registers = Registers {
             rip: address,
             gs_base: self.region.base(),
@@ -540,6 +567,7 @@ impl Translated {
     /// Prepares the delivery of a signal to a handler.
     pub(crate) fn deliver(&mut self, registers: &Registers, encoders: &EncoderPool) {
         let (ip, time) = (registers.rip, clock::now().0);
+        self.end_values(encoders);
         self.log(LogEvent::Interrupt { ip, time }, encoders);
         self.state = ThreadState::Native {
             ip,
@@ -618,6 +646,7 @@ impl Translated {
     /// Ends the log with the thread at `ip`.
     pub(crate) fn close(&mut self, ip: u64, encoders: &EncoderPool) {
         if !self.is_closed() {
+            self.end_values(encoders);
             let time = clock::now().0;
             self.log(LogEvent::Interrupt { ip, time }, encoders);
             self.state = ThreadState::Closed;
@@ -628,7 +657,15 @@ impl Translated {
     pub(crate) fn close_at_exit(&mut self, registers: &Registers, encoders: &EncoderPool) {
         let mut now = *registers;
         match &self.state {
-            ThreadState::InCache => self.program_registers(&mut now, encoders),
+            ThreadState::InCache => {
+                if let Some(mut entry) = self.program_registers(&mut now, encoders) {
+                    // The call that ends the thread has no results.
+                    if entry.unstaged == Unstaged::SystemCall {
+                        entry.unstaged = Unstaged::Nothing;
+                    }
+                    self.log_staged(&entry, &now, encoders);
+                }
+            }
             ThreadState::InSyscall { next, .. } => now.rip = *next,
             _ => {}
         }
@@ -636,7 +673,9 @@ impl Translated {
     }
 
     /// Waits for the packets.
-    pub(crate) fn finish(self, encoders: &EncoderPool) -> Option<FinishedStream> {
+    pub(crate) fn finish(mut self, encoders: &EncoderPool) -> Option<FinishedStream> {
+        self.end_values(encoders);
+        let values = self.values.take().map(TranslatedValues::finish);
         let end = self.cursor.written(&self.region);
         let written = encoders.end(self.stream, end).recv().ok()?;
         self.space.borrow_mut().release_region(self.memory, self.region);
@@ -648,7 +687,7 @@ impl Translated {
             gaps: written.gaps,
             golden: Vec::new(),
             boundaries: written.boundaries,
-            values: None,
+            values,
             failure: written.failure,
         })
     }

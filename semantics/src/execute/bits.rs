@@ -2,7 +2,7 @@
 
 use super::flags::of_result;
 use super::machine::{Done, Machine};
-use crate::memory::Memory;
+use crate::memory::{Memory, Stop};
 use crate::operand::Operand;
 use crate::state::{flag, ones, sign_extend};
 
@@ -24,6 +24,10 @@ pub enum Bits {
     TrailingZeros,
     /// `lzcnt`.
     LeadingZeros,
+    /// `bsf`.
+    ScanForward,
+    /// `bsr`.
+    ScanReverse,
     /// `popcnt`.
     Ones,
     /// `bextr`.
@@ -67,9 +71,26 @@ impl Bits {
                 };
                 machine.write(target, result)
             }
+            Self::ScanForward | Self::ScanReverse => self.scan(target, source, machine),
             Self::TrailingZeros | Self::LeadingZeros | Self::Ones => self.count(target, source, machine),
             _ => self.select(target, source, other, machine),
         }
+    }
+
+    /// Finds a bit that is set. Without one, the manual leaves the result undefined.
+    fn scan<M: Memory>(self, target: Operand, source: Operand, machine: &mut Machine<'_, M>) -> Done<M> {
+        let value = machine.read(source)?;
+        if value == 0 {
+            return Err(Stop::Undefined);
+        }
+        let index = match self {
+            Self::ScanForward => value.trailing_zeros(),
+            _ => value.ilog2(),
+        };
+        machine.write(target, u64::from(index))?;
+        machine.state.undefine_flags(flag::STATUS);
+        machine.state.set_flags(flag::ZERO, 0);
+        Ok(())
     }
 
     fn count<M: Memory>(self, target: Operand, source: Operand, machine: &mut Machine<'_, M>) -> Done<M> {

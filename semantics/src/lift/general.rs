@@ -220,6 +220,8 @@ fn bits(instruction: &Instruction) -> Option<Bits> {
         Mnemonic::Btc => Bits::TestAndComplement,
         Mnemonic::Tzcnt => Bits::TrailingZeros,
         Mnemonic::Lzcnt => Bits::LeadingZeros,
+        Mnemonic::Bsf => Bits::ScanForward,
+        Mnemonic::Bsr => Bits::ScanReverse,
         Mnemonic::Popcnt => Bits::Ones,
         Mnemonic::Bextr => Bits::Extract,
         Mnemonic::Blsi => Bits::IsolateLowest,

@@ -9,8 +9,7 @@ use std::sync::atomic::AtomicBool;
 pub(super) fn engine(args: &Record) -> Engine {
     match args.engine {
         Some(RecordEngine::Step) => Engine::Step,
-        // Golden addresses and values come from single steps.
-        None if args.values.is_some() => Engine::Step,
+        // Golden addresses come from single steps.
         _ if args.golden.is_some() => Engine::Step,
         Some(RecordEngine::Translate) | None => Engine::Translate,
     }

@@ -10,6 +10,7 @@ use super::{InstructionState, SourceInstruction, SpilledRegisters, Translator};
 use crate::translate::assembler::{ArgumentRegister, Scratch};
 use crate::translate::event::{self, LogEvent, NO_OUTCOMES};
 use crate::translate::layout;
+use crate::translate::staged::Staged;
 use crate::translate::watched::WatchedFunction;
 use backtrail_bundle::heap::AllocatorFunction;
 
@@ -83,6 +84,7 @@ impl Translator<'_> {
         original: &SourceInstruction<'_>,
         size: u32,
         event: impl Fn(u8) -> LogEvent,
+        loaded: Option<Staged>,
     ) {
         let ip = original.ip;
         let spilled = SpilledRegisters::RAX.and(SpilledRegisters::RCX);
@@ -101,21 +103,21 @@ impl Translator<'_> {
             let here = self.out.len();
             self.out.patch_rel32(jump, here);
         }
-        let (outcomes, packetless) = (self.outcomes, self.packetless);
+        let (outcomes, packetless, staged) = (self.outcomes, self.packetless, self.staged);
         self.out.load(Scratch::Rcx, layout::SAVED_RCX);
         self.before(ip, SpilledRegisters::RAX);
         self.out.pop(size);
-        self.go_to_rax(ip, event(outcomes));
+        self.go_to_rax(ip, event(outcomes), loaded);
         let here = self.out.len();
         self.out.patch_rel32(logs, here);
-        (self.outcomes, self.packetless) = (outcomes, packetless);
+        (self.outcomes, self.packetless, self.staged) = (outcomes, packetless, staged);
         self.log_result(ip, spilled);
         self.out.set_slot(layout::ALLOCATOR_STACK, 0);
         self.out.load(Scratch::Rdx, layout::SAVED_RDX);
         self.out.load(Scratch::Rcx, layout::SAVED_RCX);
         self.before(ip, SpilledRegisters::RAX);
         self.out.pop(size);
-        self.go_to_rax(ip, event(NO_OUTCOMES));
+        self.go_to_rax(ip, event(NO_OUTCOMES), loaded);
     }
 
     /// Logs the pending outcomes, and the returned block before the return at `ip`. Afterward all

@@ -42,6 +42,7 @@ impl Translator<'_> {
             logged_ip: self.logged_ip,
             target: other,
             depth: self.depth,
+            staged: self.staged,
         });
         self.outcomes = event::with_outcome(self.outcomes, taken);
         self.packetless = false;
@@ -85,16 +86,17 @@ impl Translator<'_> {
             Some(_) => MAX_WATCHED_SUPERBLOCK,
             None => MAX_SUPERBLOCK,
         };
-        let mut done = 0;
-        while let Some(side) = self.side_exits.get(done).copied() {
-            done += 1;
+        while let Some(side) = self.side_exits.get(self.exits_written).copied() {
+            self.exits_written += 1;
             let here = self.out.len();
             self.out.patch_rel32(side.rel32, here);
             self.logged_ip = side.logged_ip;
             self.depth = side.depth + 1;
+            self.staged = side.staged;
             let goes_on = self.options.superblock
                 && side.depth < MAX_DEPTH
                 && self.written < longest
+                && !self.is_long()
                 && event::count(side.outcomes) < event::MAX_OUTCOMES;
             if goes_on {
                 self.outcomes = side.outcomes;

@@ -4,6 +4,7 @@ use super::{BlockTrap, InstructionState, NextIp, SpilledRegisters, Translator};
 use crate::translate::assembler::Scratch;
 use crate::translate::event::{self, LogEvent, NO_OUTCOMES};
 use crate::translate::layout;
+use crate::translate::staged::{Staged, Unstaged};
 use std::num::NonZeroU32;
 
 impl Translator<'_> {
@@ -133,7 +134,19 @@ impl Translator<'_> {
     }
 
     /// Logs an indirect branch to the target in RAX, and jumps there through the lookup tables.
-    pub(super) fn go_to_rax(&mut self, ip: u64, event: LogEvent) {
+    /// `loaded` are the values on the stage, if the target was loaded from memory.
+    pub(super) fn go_to_rax(&mut self, ip: u64, event: LogEvent, loaded: Option<Staged>) {
+        self.staged = loaded.unwrap_or(self.staged);
+        self.flush_values(SpilledRegisters::RAX, &|translator, spilled| {
+            translator.record(
+                ip,
+                InstructionState::Done {
+                    spilled,
+                    event: Some(event),
+                    next: NextIp::InRax,
+                },
+            );
+        });
         self.log(ip, event, NextIp::InRax, SpilledRegisters::RAX);
         self.out.store(Scratch::Rdx, layout::SAVED_RDX);
         self.record(
@@ -149,6 +162,7 @@ impl Translator<'_> {
     }
 
     pub(super) fn system_call(&mut self, ip: u64, next: u64) {
+        self.flush_values_before(ip);
         if self.outcomes != NO_OUTCOMES {
             self.log_outcomes(ip, NextIp::At(ip), self.outcomes);
             self.before(ip, SpilledRegisters::NONE);
@@ -181,6 +195,9 @@ impl Translator<'_> {
         self.record(ip, InstructionState::Logged(SpilledRegisters::NONE));
         self.out.bytes(&[0x0f, 0x05]);
         let returned = |spilled| InstructionState::Returned { spilled, next };
+        if self.options.values {
+            self.unstaged = Unstaged::SystemCall;
+        }
         self.record(ip, returned(SpilledRegisters::NONE));
         self.out.store(Scratch::Rax, layout::SAVED_RAX);
         self.out.store(Scratch::Rdx, layout::SAVED_RDX);
@@ -196,8 +213,10 @@ impl Translator<'_> {
         self.out.advance_log(17);
         self.out.store(Scratch::Rcx, layout::LOG_POINTER);
         self.out.rcx_from_rax();
+        let staged = self.stage_call_results();
         self.out.load(Scratch::Rdx, layout::SAVED_RDX);
         self.out.load(Scratch::Rax, layout::SAVED_RAX);
+        (self.staged, self.unstaged) = (staged, Unstaged::Nothing);
         self.logged_ip = next;
         self.link(ip, next);
     }

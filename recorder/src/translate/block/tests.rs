@@ -10,6 +10,7 @@ const SUPERBLOCK: BlockOptions = BlockOptions {
     calls: false,
     min_version: None,
     superblock: true,
+    values: false,
 };
 
 fn block(start: u64, code: &[u8]) -> Block {
@@ -208,4 +209,58 @@ fn watched_function_begins_a_block_that_logs_its_call() {
             .all(|entry| entry.ip == 0x1004)
     );
     assert!(!logs(&block(0x1004, &code[4..])));
+}
+
+/// Returns the block of an instruction with values, and whether it is stepped natively.
+fn valued(code: &[u8]) -> (Block, bool) {
+    let mut code = code.to_vec();
+    // ud2 ends the block.
+    code.extend([0x0f, 0x0b]);
+    let block = block_with(
+        0x1000,
+        &code,
+        BlockOptions {
+            values: true,
+            entries: true,
+            ..BlockOptions::default()
+        },
+    );
+    let is_native = block
+        .traps
+        .iter()
+        .any(|(_, trap)| matches!(trap, BlockTrap::Native { ip: 0x1000, .. }));
+    (block, is_native)
+}
+
+#[test]
+fn common_loads_are_logged_in_the_cache() {
+    for (code, sizes, text) in [
+        (&[0x80, 0x3a, 0x05][..], &[1][..], "cmp byte [rdx], 5"),
+        (&[0x48, 0x83, 0x3d, 1, 0, 0, 0, 5], &[8], "cmp qword [rip+1], 5"),
+        (&[0x44, 0x38, 0x54, 0x0a, 0x7f], &[1], "cmp [rdx+rcx+127], r10b"),
+        (
+            &[0x64, 0x48, 0x2b, 0x04, 0x25, 0x28, 0, 0, 0],
+            &[8],
+            "sub rax, fs:[28h]",
+        ),
+        (&[0x48, 0x03, 0x04, 0xc8], &[8], "add rax, [rax+rcx*8]"),
+        (&[0x66, 0x0f, 0x74, 0x00], &[8, 8], "pcmpeqb xmm0, [rax]"),
+        (&[0x48, 0x8b, 0x00], &[8], "mov rax, [rax]"),
+        (&[0xff, 0x30], &[8], "push qword [rax]"),
+        (&[0x66, 0x0f, 0x16, 0x00], &[8], "movhpd xmm0, [rax]"),
+        (
+            &[0x62, 0xf3, 0x7d, 0x20, 0x3f, 0x07, 0x00],
+            &[8, 8, 8, 8],
+            "vpcmpeqb k0, ymm16, [rdi]",
+        ),
+        (&[0x48, 0x89, 0x00], &[], "mov [rax], rax"),
+    ] {
+        let (block, is_native) = valued(code);
+        assert!(!is_native, "{text}");
+        let after = block.entries.iter().filter(|entry| entry.ip == 0x1000);
+        let staged = block.entries.iter().map(|entry| entry.staged.values());
+        let most = staged.max_by_key(|values| values.size_hint().0);
+        let found: Vec<u32> = most.into_iter().flatten().map(|(_, size)| size).collect();
+        assert!(after.count() > 0 && found == sizes, "{text}: {found:?}");
+    }
 }

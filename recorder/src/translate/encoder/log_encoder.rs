@@ -172,6 +172,7 @@ impl LogEncoder {
                 argument,
             } => self.heap_call(function, Avma(ip), argument),
             LogEvent::HeapArgument(value) => self.heap_argument(value),
+            LogEvent::Mark { ip, value } => self.mark(Avma(ip), value),
             LogEvent::HeapResult { outcomes, ip, block } => {
                 self.encode_branch(LogEvent::Outcomes(outcomes));
                 self.write_values(Avma(ip), &[HeapWord::Result(block)]);
@@ -237,6 +238,15 @@ impl LogEncoder {
         for word in words {
             self.encoder.value(word.encode());
         }
+        self.encoder.enable(ip);
+        self.in_user_code = true;
+        self.psb_if_due(ip);
+    }
+
+    /// Writes a value before the instruction at `ip`, which is next, with tracing off.
+    fn mark(&mut self, ip: Avma, value: u64) {
+        self.interrupt(ip);
+        self.encoder.value(value);
         self.encoder.enable(ip);
         self.in_user_code = true;
         self.psb_if_due(ip);

@@ -56,6 +56,7 @@ impl Translated {
             ..*registers
         };
         self.leave(&mut registers)?;
+        self.log_call(&registers);
         self.state = ThreadState::ProgramState;
         Ok(())
     }

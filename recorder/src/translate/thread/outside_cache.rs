@@ -35,6 +35,7 @@ impl Translated {
             registers.rax = (-i64::from(libc::ENOSYS)) as u64;
             (registers.rip, registers.rcx, registers.r11) = (next, next, registers.rflags);
             self.leave(&mut registers)?;
+            self.log_call(&registers);
             self.state = ThreadState::ProgramState;
             return Ok(TrapAction::InProgramState);
         }
@@ -95,6 +96,9 @@ impl Translated {
         let call = (number, **before, now);
         self.gs_base = now.gs_base;
         ptrace::set_registers(self.tid, &now)?;
+        if number != libc::SYS_rt_sigreturn as u64 {
+            self.log_call(&now);
+        }
         self.state = ThreadState::ProgramState;
         Ok(Some(call))
     }
@@ -119,6 +123,7 @@ impl Translated {
         self.gs_base = registers.gs_base;
         let to = registers.rip;
         if handler {
+            self.end_values(encoders);
             if !has_trap_flag {
                 // The kernel may have taken the flag of the step for the program's own.
                 hide_frame_trap_flag(self.pid, registers.rsp);
@@ -130,12 +135,14 @@ impl Translated {
         // The stream may have been interrupted for a signal that was then dropped.
         self.log(LogEvent::Enter { ip, time }, encoders);
         let Some(code) = code else {
+            self.end_values(encoders);
             self.log(LogEvent::Lost(to), encoders);
             return true;
         };
         if code.pushes_flags() && !has_trap_flag {
             hide_pushed_trap_flag(self.pid, registers.rsp);
         }
+        self.end_step(registers, encoders);
         let next = ip + u64::from(code.instruction.len);
         match code.instruction.cofi {
             Cofi::FarTransfer => self.log(LogEvent::Leave { time }, encoders),
