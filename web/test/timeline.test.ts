@@ -183,6 +183,12 @@ test('names of ten letters are whole in a narrow panel', () => {
       assert.ok(fitting(threadLabels(thread), room, measure).endsWith('connection'), `${width}`);
     }
   }
+  // A window of 900 pixels, with the latency beside the timeline.
+  const small = (text: string) => 8 * [...text].length;
+  const room = namesWidth(264, widestName(threads, small)) - NAME_SPACE;
+  for (const thread of threads) {
+    assert.ok(fitting(threadLabels(thread), room, small).endsWith('connection'));
+  }
   // The window keeps most of the canvas.
   assert.equal(namesWidth(400, 9000), 160);
   assert.equal(namesWidth(1000, 9000), 400);

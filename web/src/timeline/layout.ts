@@ -15,6 +15,9 @@ export const BETWEEN = 8;
 export const NAME_SPACE = 12;
 /** The largest part of the canvas that the threads' names take. */
 const MAX_NAMES = 0.4;
+/** The same beside another view in a narrow window. */
+const MAX_NAMES_OF_NARROW = 0.5;
+const NARROW = 320;
 
 /**
  * Returns the width of the threads' names in a canvas of a width. The widest name fits, unless the
@@ -22,7 +25,8 @@ const MAX_NAMES = 0.4;
  */
 export function namesWidth(width: number, widest: number): number {
   const usual = width < 600 ? 84 : 130;
-  return Math.max(usual, Math.min(Math.ceil(widest) + NAME_SPACE, Math.floor(width * MAX_NAMES)));
+  const part = width < NARROW ? MAX_NAMES_OF_NARROW : MAX_NAMES;
+  return Math.max(usual, Math.min(Math.ceil(widest) + NAME_SPACE, Math.floor(width * part)));
 }
 
 /** The layout of a thread. */
