@@ -171,6 +171,23 @@ describe('of our own requests', () => {
     await other.end();
   });
 
+  it('errors of our own requests are shown by the client alone, and so once', async () => {
+    const failed = async (command, args) => (await client().request(command, args)).body.error;
+    const own = [
+      ['backtrail/goto', { to: 'no_such_place' }],
+      ['backtrail/runToCall', { function: 'no_such_function', direction: 'backward' }],
+      ['backtrail/latency', { function: 'no_such_function' }],
+    ];
+    for (const [command, args] of own) {
+      const { format, showUser } = await failed(command, args);
+      assert.ok(format.length > 10, command);
+      assert.equal(showUser, false, command);
+    }
+    // VS Code sends the standard requests, and shows an error only if it is asked to.
+    const standard = await failed('stackTrace', { threadId: 999_999 });
+    assert.equal(standard.showUser, true, JSON.stringify(standard));
+  });
+
   it('requests without their arguments are refused', async () => {
     for (const name of ['goto', 'runToCall', 'latency', 'compare', 'coverage']) {
       assert.ok(await client().refused(`backtrail/${name}`, {}), name);

@@ -39,6 +39,24 @@ export const looking = [
     },
   },
   {
+    name: 'a failing watch is a value, and no message',
+    async walk({ bench }) {
+      const toasts = bench.page.locator('.notifications-toasts .notification-toast').filter({ hasText: 'no_such_name' });
+      const watch = await bench.section('Watch');
+      await watch.locator('.pane-header').hover();
+      await watch.locator('.action-label[aria-label="Add Expression"]').click();
+      await bench.page.keyboard.type('no_such_name');
+      await bench.page.keyboard.press('Enter');
+      const failing = watch.locator(row('no_such_name, value <'));
+      await failing.waitFor();
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+      assert.equal(await toasts.count(), 0, `${await toasts.allInnerTexts()}`);
+      await failing.click();
+      await bench.page.keyboard.press('Delete');
+      await failing.waitFor({ state: 'detached' });
+    },
+  },
+  {
     name: 'values stand in the source, and marks beside executed lines',
     async walk({ bench, lineOf }) {
       await bench.cursor(lineOf('int total = bread->price'));

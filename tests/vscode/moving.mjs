@@ -97,4 +97,19 @@ export const moving = [
       await bench.page.locator('.repl .monaco-list-row', { hasText: '4' }).first().waitFor();
     },
   },
+  {
+    name: 'an error of the adapter is shown once',
+    async walk({ bench }) {
+      const shown = bench.page.locator('.notifications-toasts .notification-toast').filter({ hasText: 'no_such_place' });
+      assert.equal(await shown.count(), 0);
+      await bench.command('Backtrail: Go to Position…');
+      await bench.answer('no_such_place');
+      await shown.first().waitFor();
+      // A second message, of VS Code itself, would come with the same response.
+      await new Promise((resolve) => setTimeout(resolve, 2000));
+      assert.equal(await shown.count(), 1, `${await shown.allInnerTexts()}`);
+      await bench.command('Notifications: Clear All Notifications');
+      await shown.waitFor({ state: 'detached' });
+    },
+  },
 ];

@@ -22,6 +22,8 @@ export const profile = [
     name: 'a profile opens with its flame graph and leads to sources',
     async walk({ bench, lineOf, workspace }) {
       await bench.ready();
+      // A key that comes after the box has closed would go into a source.
+      await bench.command('View: Close All Editors');
       await bench.command('Backtrail: Open Profile…');
       await choose(bench, path.join(workspace, 'bakery.otlp'));
       const frame = await bench.frameWith('#panel-graph canvas');

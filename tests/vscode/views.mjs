@@ -71,6 +71,12 @@ export const views = [
       await bench.moves(() => bench.page.mouse.click(found.x, found.y));
       await bench.wide(() => bench.image('timeline'));
       await bench.crash(lineOf('int total = bread->price'));
+    },
+  },
+  {
+    name: 'the timeline has labels and a short legend in a narrow window',
+    async walk({ bench }) {
+      const frame = await bench.frameWith('#canvas');
       await narrowed(bench, async () => {
         // The legend has one line, of the states that occur.
         await until('a short legend', () => frame.locator('#legend').evaluate((legend) => legend.clientHeight), (height) => height > 0 && height < 40);
@@ -127,6 +133,24 @@ export const views = [
       const file = JSON.parse(readFileSync(path.join(workspace, '.backtrail', 'bookmarks.json'), 'utf8'));
       const kept = Object.values(file.traces).flatMap((trace) => trace.bookmarks);
       assert.deepEqual(kept, [{ name: 'no such bread', position: marked }]);
+      await bench.stop();
+    },
+  },
+  {
+    name: 'recorded values are shown in the past, and a button goes to the last write',
+    async walk({ bench, lineOf }) {
+      await bench.command('View: Show Explorer');
+      await bench.page.locator('.explorer-folders-view .monaco-list-row[aria-label="values.btz"]').click();
+      await bench.at(lineOf('int total = bread->price'));
+      await until('the button', () => bench.tools(), (tools) => tools.some((label) => label?.startsWith('Go to Last Write')));
+      await bench.moves(async () => {
+        await bench.tool('Go to Last Write');
+        await bench.answer('list[2]');
+      });
+      await bench.at(lineOf('list[bread] = NULL;'));
+      const variables = await bench.section('Variables');
+      await bench.unfold(variables, 'Scope Arguments', 'bread, value 2');
+      await bench.image('values');
       await bench.stop();
     },
   },

@@ -43,14 +43,19 @@ pub fn build(folder: &Path) -> PathBuf {
 /// Builds the bakery in `folder`, records its crash, and returns the bundle's folder.
 pub fn bakery(folder: &Path) -> PathBuf {
     let (bundle, program) = (folder.join("crash.bundle"), build(folder));
-    let record: [&OsStr; 6] = [
-        "record".as_ref(),
-        "--exit-zero".as_ref(),
-        "-o".as_ref(),
-        bundle.as_ref(),
-        "--".as_ref(),
-        program.as_ref(),
-    ];
-    let _ = backtrail(record).unwrap().exited(0);
+    record(&program, &bundle, &[]);
     bundle
+}
+
+/// Records the crash of the built bakery.
+pub fn record(program: &Path, bundle: &Path, options: &[&str]) {
+    let mut command: Vec<&OsStr> = vec!["record".as_ref(), "--exit-zero".as_ref()];
+    command.extend(options.iter().map(OsStr::new));
+    command.extend([
+        "-o".as_ref(),
+        bundle.as_os_str(),
+        "--".as_ref(),
+        program.as_os_str(),
+    ]);
+    let _ = backtrail(command).unwrap().exited(0);
 }

@@ -5,7 +5,7 @@
 //! Screenshots are written to `vscode-shots` of the cargo target directory, and after a failure the
 //! text of the page.
 
-use crate::bakery::{bakery, variable};
+use crate::bakery::{bakery, record, variable};
 use crate::profiles;
 use backtrail_tests::backtrail::{backtrail, binary, repository};
 use nix::sys::signal::{Signal, killpg};
@@ -205,9 +205,13 @@ fn a_crash_is_walked_in_vs_code() {
     let home = home.path();
     let workspace = home.join("bakery");
     let bundle = bakery(&workspace);
-    let packed = workspace.join("crash.btz");
-    let pack: [&OsStr; 4] = ["pack".as_ref(), bundle.as_ref(), "-o".as_ref(), packed.as_ref()];
-    let _ = backtrail(pack).unwrap().exited(0);
+    let values = home.join("values.bundle");
+    record(&workspace.join("bakery"), &values, &["--values"]);
+    for (bundle, packed) in [(&bundle, "crash.btz"), (&values, "values.btz")] {
+        let packed = workspace.join(packed);
+        let pack: [&OsStr; 4] = ["pack".as_ref(), bundle.as_ref(), "-o".as_ref(), packed.as_ref()];
+        let _ = backtrail(pack).unwrap().exited(0);
+    }
 
     write_profile(&workspace);
     let (spool, collected) = collected(home, &bundle);
