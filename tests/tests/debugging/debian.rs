@@ -6,6 +6,7 @@
 //! `python3-dbg`. A test is skipped with a message if its package is not installed.
 
 mod captures;
+mod first_screens;
 mod orders;
 mod python;
 mod redis;

@@ -4,10 +4,10 @@ use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{PROGRAMS, Variant, find};
 
 /// Lines of a terminal, with the prompt and one line more.
-const MAX_LINES: usize = 30;
+pub const MAX_LINES: usize = 30;
 
 /// Returns what `crash` prints.
-fn first_screen(bundle: &Bundle) -> String {
+pub fn first_screen(bundle: &Bundle) -> String {
     let text = bundle.debug(&["crash"]);
     let (_, screen) = text.split_once("(backtrail) crash\n").unwrap();
     screen.to_owned()
@@ -18,6 +18,7 @@ fn first_screen_of_every_crash_fits_a_terminal() {
     for program in PROGRAMS.iter().filter(|program| program.crashes()) {
         let (bundle, _) = Bundle::recorded(program, Variant::Pie, &["--full"]);
         let screen = first_screen(&bundle);
+        println!("{}: {} lines", program.name, screen.lines().count());
         assert!(screen.lines().count() <= MAX_LINES, "{}:\n{screen}", program.name);
         assert!(screen.contains(" crashed: SIG"), "{screen}");
         assert!(screen.contains("Next: "), "{screen}");

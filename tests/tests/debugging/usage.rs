@@ -34,6 +34,30 @@ fn wrong_usage_exits_with_two() {
 }
 
 #[test]
+fn mistyped_commands_suggest_similar_ones() {
+    let run = backtrail(["recrod", "true"]).unwrap().exited(2);
+    assert!(
+        run.stderr.contains("a similar subcommand exists: 'record'"),
+        "{run:?}"
+    );
+    let bundle = Bundle::made(&["record"], &["--".as_ref(), "true".as_ref()]).0;
+    let answers = bundle.answers(&["bakctrace", "frobnicate"]);
+    let error = |at: usize| answers[at]["error"].as_str().unwrap();
+    assert!(error(0).ends_with("did you mean `backtrace`?"), "{}", error(0));
+    assert!(!error(1).contains("did you mean"), "{}", error(1));
+}
+
+#[test]
+fn help_of_a_command_has_an_example() {
+    let bundle = Bundle::made(&["record"], &["--".as_ref(), "true".as_ref()]).0;
+    for command in ["backtrace", "break", "latency", "info heap", "goto"] {
+        let text = bundle.debug(&[&format!("help {command}")]);
+        let example = format!("    Example: {command}");
+        assert!(text.lines().any(|line| line.starts_with(&example)), "{text}");
+    }
+}
+
+#[test]
 fn missing_input_is_one() {
     for command in ["info", "check", "debug"] {
         let run = backtrail([command, "no/such/bundle"]).unwrap().exited(1);
