@@ -5,7 +5,7 @@ mod hits;
 mod log;
 mod scan;
 
-pub use condition::{Condition, HeapHit, Hit, Truth};
+pub use condition::{Condition, HeapBlock, HeapHit, Hit, Truth};
 pub use hits::Hits;
 pub use log::{Log, Logged, Message};
 pub(crate) use scan::Scan;

@@ -5,12 +5,15 @@
 //! both, and [`lives`] pairs the allocations and frees of one address. [`search`] answers about
 //! addresses, [`summary`] about all blocks, and [`diagnosis`] explains crashes. No index is kept:
 //! each question reads the events of all threads once or twice, and keeps only what it needs.
+//! [`recorded_calls`] matches the collector's records with the calls of a thread.
 
 pub mod calls;
 pub mod diagnosis;
 pub mod lives;
 mod loads;
+mod matching;
 pub mod place;
+pub mod recorded_calls;
 pub mod records;
 pub mod search;
 mod sources;

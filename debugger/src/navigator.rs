@@ -16,6 +16,7 @@ mod watchpoints;
 use crate::breakpoint::{Breakpoints, UndecidedHits};
 use crate::disassembly::Flavor;
 use crate::error::{Error, Result};
+use crate::heap::recorded_calls::RecordedCalls;
 use crate::own_code::CodeOrigin;
 use crate::session::{Process, Session, Thread};
 use crate::skip::SkipList;
@@ -115,6 +116,8 @@ pub struct Navigator {
     pub bookmarks: BTreeMap<String, Position>,
     /// The directories of source files.
     pub sources: SourceFinder,
+    /// The collector's records at calls of the histories.
+    recorded_calls: RecordedCalls,
     /// The names of source files, once they were needed.
     source_names: OnceCell<SourceNames>,
     /// The syntax of disassembly.
@@ -218,6 +221,7 @@ impl Navigator {
                 bundled: bundled.unwrap_or_default(),
                 ..SourceFinder::default()
             },
+            recorded_calls: RecordedCalls::default(),
             source_names: OnceCell::new(),
             flavor: Flavor::default(),
             listed: None,

@@ -18,13 +18,25 @@ pub struct Hit<'a> {
     pub duration: Option<Span>,
     /// The number of instructions of the call; `None` if it is unknown or not needed.
     pub instructions: Option<Span>,
-    /// The call of an allocator function; `None` if it is unknown or not needed.
-    pub heap: Option<HeapHit>,
+    /// The call of an allocator function.
+    pub heap: HeapHit,
 }
 
-/// A hit in an allocator function.
+/// The call of an allocator function at a hit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum HeapHit {
+    /// No such call runs, or it is not needed.
+    #[default]
+    Elsewhere,
+    /// A call runs.
+    Call(HeapBlock),
+    /// A call runs, and its block is unknown for this reason.
+    Unknown(String),
+}
+
+/// The block of a call of an allocator function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeapHit {
+pub struct HeapBlock {
     /// The block that the call frees, resizes or returns.
     pub address: Option<u64>,
     /// The requested size in bytes.
@@ -160,7 +172,7 @@ impl Condition {
         let mut all = Truth::Known(rest);
         for term in self.terms.iter().filter(|_| rest) {
             let truth = match term {
-                Term::Heap { .. } => term.heap_truth(hit.heap, value)?,
+                Term::Heap { .. } => term.heap_truth(&hit.heap, value)?,
                 Term::Value(expression) => value(expression)?,
                 _ => continue,
             };
@@ -211,11 +223,7 @@ impl Condition {
 impl Term {
     /// Returns the truth of a comparison of a block; `value` evaluates an expression of the
     /// program.
-    fn heap_truth(
-        &self,
-        hit: Option<HeapHit>,
-        value: &mut dyn FnMut(&str) -> Result<Truth>,
-    ) -> Result<Truth> {
+    fn heap_truth(&self, hit: &HeapHit, value: &mut dyn FnMut(&str) -> Result<Truth>) -> Result<Truth> {
         let Self::Heap {
             is_size,
             comparator,
@@ -225,17 +233,19 @@ impl Term {
         else {
             return Ok(Truth::Known(true));
         };
-        let (name, left) = match is_size {
-            true => ("size", hit.map(|hit| hit.size)),
-            false => ("address", hit.map(|hit| hit.address)),
+        let (name, left) = match (hit, expression) {
+            (HeapHit::Call(block), _) if *is_size => ("size", block.size),
+            (HeapHit::Call(block), _) => ("address", block.address),
+            (HeapHit::Unknown(why), _) => return Ok(Truth::Unknown(why.clone())),
+            (HeapHit::Elsewhere, Some(expression)) => return value(expression),
+            (HeapHit::Elsewhere, None) => (if *is_size { "size" } else { "address" }, None),
         };
-        match (left, expression) {
-            (Some(Some(left)), _) => Ok(Truth::Known(comparator.holds(left, *number))),
-            (None, Some(expression)) => value(expression),
-            _ => Ok(Truth::Unknown(format!(
+        Ok(match left {
+            Some(left) => Truth::Known(comparator.holds(left, *number)),
+            None => Truth::Unknown(format!(
                 "the trace has no {name} of a block here (`record --heap`)"
-            ))),
-        }
+            )),
+        })
     }
 }
 
@@ -382,7 +392,7 @@ mod tests {
             caller,
             duration: None,
             instructions: None,
-            heap: None,
+            heap: HeapHit::Elsewhere,
         };
         assert!(holds(&condition, &hit(2, Some("main"))));
         assert!(!holds(&condition, &hit(1, Some("main"))));
@@ -402,7 +412,7 @@ mod tests {
             caller: None,
             duration: duration.map(|(least, most)| Span { least, most }),
             instructions: Some(Span::exactly(100)),
-            heap: None,
+            heap: HeapHit::Elsewhere,
         };
         let holds = |text: &str, duration| holds(&Condition::parse(text).unwrap(), &hit(duration));
         let five_ms = 5_000_000;
@@ -431,7 +441,7 @@ mod tests {
         };
         let block = |address, size| {
             let (address, size) = (Some(address), size);
-            hit(Some(HeapHit { address, size }))
+            hit(HeapHit::Call(HeapBlock { address, size }))
         };
         assert!(holds(&condition, &block(0x5010, Some(9))));
         assert!(!holds(&condition, &block(0x5010, Some(8))));
@@ -441,7 +451,7 @@ mod tests {
         assert!(matches!(unknown, Truth::Unknown(_)), "{unknown:?}");
         // Elsewhere, the word without a dollar sign is a variable of the program.
         let mut asked = Vec::new();
-        let truth = condition.holds(&hit(None), &mut |expression| {
+        let truth = condition.holds(&hit(HeapHit::Elsewhere), &mut |expression| {
             asked.push(expression.to_owned());
             Ok(Truth::Known(true))
         });
@@ -462,7 +472,7 @@ mod tests {
             caller: None,
             duration: None,
             instructions: None,
-            heap: None,
+            heap: HeapHit::Elsewhere,
         };
         let unknown = || Truth::Unknown("why".to_owned());
         let evaluated = |n: Truth, c: bool| {

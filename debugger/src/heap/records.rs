@@ -6,7 +6,7 @@
 use super::calls::{CallSource, HeapCall, ThreadCall};
 use super::place::{CallSite, HeapPlace, line_in};
 use crate::error::Result;
-use crate::session::{Process, Session};
+use crate::session::{Process, Session, Thread};
 use crate::thread_at_time::until;
 use crate::unwind::{Memory, unwind_caller};
 use backtrail_bundle::heap::AllocatorFunction;
@@ -72,6 +72,12 @@ impl<'a> ProcessRecords<'a> {
             process,
             records,
         }))
+    }
+
+    /// Returns whether the records are of the process of a thread.
+    pub fn has(&self, session: &Session, thread: &Thread) -> bool {
+        let process = session.process(thread);
+        process.is_some_and(|process| process.pid == self.records.interval.pid)
     }
 
     /// Returns all calls.
@@ -243,7 +249,7 @@ pub fn records_view(session: &Session) -> Result<Option<RecordsView>> {
 }
 
 /// Returns the call of a record. Its index is the number of the record.
-fn thread_call(index: usize, record: &HeapRecord) -> ThreadCall {
+pub(super) fn thread_call(index: usize, record: &HeapRecord) -> ThreadCall {
     let function = record.function;
     let index = index as u64;
     ThreadCall {

@@ -1,11 +1,11 @@
 //! Moving by verbs, and the breakpoints that stop a move on its way.
 
 use super::{Navigator, Stop};
-use crate::breakpoint::{Condition, HeapHit, Hit, Logged, Message, SearchRange, Truth};
+use crate::breakpoint::{Condition, HeapBlock, HeapHit, Hit, Logged, Message, SearchRange, Truth};
 use crate::error::{Error, Result};
 use crate::evaluation::conditions;
 use crate::evaluation::variables::{self, Format};
-use crate::heap;
+use crate::heap::{self, recorded_calls::RecordedCall};
 use crate::latency::{CallTimer, Span, Unit};
 use crate::lines::LineStarts;
 use crate::location::AskedFrame;
@@ -161,7 +161,7 @@ impl Navigator {
         };
         let heap = match condition.is_some_and(Condition::asks_heap) {
             true => self.heap_hit_at(index, watch)?,
-            false => None,
+            false => HeapHit::Elsewhere,
         };
         let tid = self.current.0;
         let breakpoint = self.breakpoints.get_mut(number)?;
@@ -298,23 +298,26 @@ impl Navigator {
         Ok(CallTimer::new(thread, forest, unit, times).span(call).ok())
     }
 
-    /// Returns the block of the allocator function that runs at an instruction; `None` if none
-    /// runs.
-    fn heap_hit_at(&self, index: u64, watch: &Watch<'_>) -> Result<Option<HeapHit>> {
+    /// Returns the block of the allocator function that runs at an instruction.
+    fn heap_hit_at(&self, index: u64, watch: &Watch<'_>) -> Result<HeapHit> {
         let thread = self.thread()?;
-        if heap::has_records(&self.session) {
-            return Err(Error::Cannot(
-                "the collector noted calls by their times, not at positions, so that a condition cannot ask for their block; `info heap ADDRESS` shows them".to_owned(),
-            ));
-        }
-        if !heap::has_events(&self.session) {
-            return Ok(None);
-        }
-        let forest = self.session.forest(thread, watch)?;
-        let call = heap::calls::call_around(&thread.history, forest, index);
-        Ok(call.map(|call| HeapHit {
-            address: call.block(),
-            size: call.requested(),
+        let call = if heap::has_records(&self.session) {
+            match self.recorded_calls.around(&self.session, thread, index, watch)? {
+                Some(RecordedCall::Open(why)) => return Ok(HeapHit::Unknown(why)),
+                Some(RecordedCall::Known(call)) => Some(call),
+                None => None,
+            }
+        } else if heap::has_events(&self.session) {
+            let forest = self.session.forest(thread, watch)?;
+            heap::calls::call_around(&thread.history, forest, index)
+        } else {
+            None
+        };
+        Ok(call.map_or(HeapHit::Elsewhere, |call| {
+            HeapHit::Call(HeapBlock {
+                address: call.block(),
+                size: call.requested(),
+            })
         }))
     }
 

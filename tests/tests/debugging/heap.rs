@@ -2,6 +2,9 @@
 
 use backtrail_bundle::heap::AllocatorFunction;
 use backtrail_bundle::heap_records::{FILE, HeapGap, HeapInterval, HeapRecord, HeapRecords, STACK_WORDS};
+use backtrail_debugger::heap::calls::calls;
+use backtrail_debugger::{OpenOptions, Session};
+use backtrail_decoder::{PcSet, Watch};
 use backtrail_pt::packet::{Packet, Payload};
 use backtrail_pt::{Avma, Parser, Tid, Tsc};
 use backtrail_tests::backtrail::{backtrail, repository};
@@ -281,63 +284,224 @@ fn break_free_stops_at_the_free_of_a_block() {
     );
 }
 
-/// Returns a bundle as the collector makes it: with records in place of values in the trace. The
-/// calls are those that allocated and freed the block of `block`, at their times in the trace.
-fn with_records(bundle: &Bundle, block: &Value, gaps: Vec<HeapGap>) -> Bundle {
+/// Returns a copy of a bundle as the collector makes it: with records in place of values in the
+/// trace.
+fn noted(bundle: &Bundle, records: &[HeapRecord], zero: u64, gaps: Vec<HeapGap>) -> Bundle {
     let copy = Bundle::empty();
     let mut copied = Command::new("cp");
     copied.arg("-r").args([&bundle.path, &copy.path]);
     assert!(copied.status().unwrap().success());
     let opened = backtrail_bundle::Bundle::open(&copy.path).unwrap();
-    let conversion = opened.manifest().tsc.unwrap();
-    let process = opened.manifest().processes[0].pid;
-    let number = |value: &Value| value.as_u64().unwrap();
-    let record = |key: &str, function| {
-        let place = &block[key];
-        let tsc = number(&place["time"]["tsc"]) + number(&place["time"]["uncertainty_ticks"]) / 2;
-        let time = conversion.nanos(Tsc(tsc)).0;
-        let (address, size) = (number(&block["block"]), number(&block["size"]));
-        let frees = function == AllocatorFunction::Free;
-        HeapRecord {
-            began: time,
-            ended: time,
-            argument: if frees { address } else { size },
-            size: 0,
-            result: if frees { 0 } else { address },
-            caller: Avma(0),
-            sp: 0,
-            bp: 0,
-            tid: Tid(number(&place["thread"]) as u32),
-            function,
-            words: 0,
-            stack: [0; STACK_WORDS],
-        }
-    };
-    let records = [
-        record("allocated", AllocatorFunction::Malloc),
-        record("freed", AllocatorFunction::Free),
-    ];
-    let zero = records[1].began + 5_000_000;
     let gaps = gaps.into_iter().map(|gap| HeapGap {
         from: zero - gap.from,
         to: zero - gap.to,
         ..gap
     });
     let interval = HeapInterval {
-        pid: process,
-        since: records[0].began - 1000,
+        pid: opened.manifest().processes[0].pid,
+        since: records.iter().map(|record| record.began).min().unwrap() - 1000,
         until: zero,
         zero,
         perf_offset: Some(0),
         gaps: gaps.collect(),
     };
-    let file = HeapRecords::encode(&interval, &records).unwrap();
+    let file = HeapRecords::encode(&interval, records).unwrap();
     std::fs::write(copy.path.join(FILE), file).unwrap();
     let meta = copy.path.join("meta.json");
     let mut text: Value = serde_json::from_slice(&std::fs::read(&meta).unwrap()).unwrap();
     text["heapEvents"] = 2.into();
     std::fs::write(&meta, text.to_string()).unwrap();
     copy
+}
+
+/// Returns a record without a caller. A call that frees has a block, and others a size.
+fn record_of(function: AllocatorFunction, time: u64, tid: Tid, block: u64, size: u64) -> HeapRecord {
+    let frees = function.takes_block();
+    HeapRecord {
+        began: time,
+        ended: time,
+        argument: if frees { block } else { size },
+        size: if frees { size } else { 0 },
+        result: if frees { 0 } else { block },
+        caller: Avma(0),
+        sp: 0,
+        bp: 0,
+        tid,
+        function,
+        words: 0,
+        stack: [0; STACK_WORDS],
+    }
+}
+
+/// Returns a bundle with records of the two calls that allocated and freed the block of `block`, at
+/// their times in the trace.
+fn with_records(bundle: &Bundle, block: &Value, gaps: Vec<HeapGap>) -> Bundle {
+    let opened = backtrail_bundle::Bundle::open(&bundle.path).unwrap();
+    let conversion = opened.manifest().tsc.unwrap();
+    let number = |value: &Value| value.as_u64().unwrap();
+    let record = |key: &str, function| {
+        let place = &block[key];
+        let tsc = number(&place["time"]["tsc"]) + number(&place["time"]["uncertainty_ticks"]) / 2;
+        let (time, tid) = (conversion.nanos(Tsc(tsc)).0, Tid(number(&place["thread"]) as u32));
+        record_of(
+            function,
+            time,
+            tid,
+            number(&block["block"]),
+            number(&block["size"]),
+        )
+    };
+    let records = [
+        record("allocated", AllocatorFunction::Malloc),
+        record("freed", AllocatorFunction::Free),
+    ];
+    noted(bundle, &records, records[1].began + 5_000_000, gaps)
+}
+
+/// Returns the records that the collector's probes of C functions would note of a recording with
+/// heap events. Times are within the time stamps of the trace.
+fn collected(bundle: &Bundle) -> Vec<HeapRecord> {
+    let session = Session::open(&bundle.path, &OpenOptions::default(), &Watch::none()).unwrap();
+    let conversion = session.times().conversion.unwrap();
+    let mut records = Vec::new();
+    for thread in session.threads() {
+        let (history, tid) = (&thread.history, thread.tid);
+        let forest = session.forest(thread, &Watch::none()).unwrap();
+        let symbols = session.symbols_at(thread, history.len()).unwrap();
+        for call in calls(history, 0) {
+            // C++ operators have no probes, and call these functions.
+            let function = match call.function {
+                AllocatorFunction::New | AllocatorFunction::NewArray => AllocatorFunction::Malloc,
+                AllocatorFunction::Delete | AllocatorFunction::DeleteArray => AllocatorFunction::Free,
+                other => other,
+            };
+            if function == AllocatorFunction::Free && call.argument == 0 {
+                continue;
+            }
+            let named = symbols.functions_named(function.name());
+            let entries = PcSet::from_iter(named.iter().map(|named| named.entry));
+            let entry = history.next_at(call.index, &entries).unwrap();
+            let tsc = history.interpolated_departure(entry).unwrap();
+            let time = conversion.nanos(tsc).0;
+            let (block, size) = (call.block().unwrap_or(0), call.requested().unwrap_or(0));
+            let end = forest.call(forest.call_at(entry).unwrap()).end;
+            records.push(HeapRecord {
+                result: call.result.map_or(0, |(_, block)| block),
+                caller: history.pc(end).unwrap_or(Avma(0)),
+                ..record_of(function, time, tid, block, size)
+            });
+        }
+    }
+    records.sort_by_key(|record| record.ended);
+    records
+}
+
+/// Returns the address of the block of a crash's sentence.
+fn crashed_block(bundle: &Bundle) -> String {
+    let screen = crash(bundle);
+    let (_, rest) = screen.split_once("`info heap ").unwrap();
+    rest.split_once('`').unwrap().0.to_owned()
+}
+
+#[test]
+fn break_free_stops_where_records_match_certainly() {
+    let built = Built::new("dispatch.cpp");
+    let bundle = built.record(&["--heap"], &[]);
+    let address = crashed_block(&bundle);
+    let records = collected(&bundle);
+    let zero = records.iter().map(|record| record.ended).max().unwrap() + 5_000_000;
+    let noted = noted(&bundle, &records, zero, Vec::new());
+    // The probe at `free`, which `operator delete` jumps to, has the block; the operator has none.
+    let condition = format!("break free if address == {address}");
+    let commands = [&condition, "reverse-continue", "backtrace"];
+    let found = noted.results(&commands);
+    assert_eq!(found[1]["reason"], "breakpoint", "{}", found[1]);
+    let frames = found[2]["frames"].as_array().unwrap();
+    let dropping = frames.iter().find(|frame| {
+        let function = frame["function"].as_str();
+        function.is_some_and(|name| name.starts_with("drop_session"))
+    });
+    assert_eq!(dropping.unwrap()["line"], built.line("freed"));
+    // The exact recording stops in the same call.
+    let exact = bundle.results(&[
+        &format!("break operator delete if address == {address}"),
+        "reverse-continue",
+        "backtrace",
+    ]);
+    assert_eq!(exact[1]["reason"], "breakpoint", "{}", exact[1]);
+    assert!(exact[2].to_string().contains("drop_session"), "{}", exact[2]);
+    let allocation = format!("break malloc if address == {address} && size == 120");
+    let allocated = noted.results(&[&allocation, "reverse-continue", "backtrace"]);
+    assert_eq!(allocated[1]["reason"], "breakpoint", "{}", allocated[1]);
+    assert!(
+        allocated[2].to_string().contains("open_session"),
+        "{}",
+        allocated[2]
+    );
+}
+
+#[test]
+fn certain_matches_equal_the_exact_history() {
+    let built = Built::new("chain.cpp");
+    let log = built.folder.path().join("log");
+    let bundle = built.record(&["--heap"], &[log.as_os_str()]);
+    let records = collected(&bundle);
+    let zero = records.iter().map(|record| record.ended).max().unwrap() + 5_000_000;
+    let noted = noted(&bundle, &records, zero, Vec::new());
+    let resized: Vec<u64> = records
+        .iter()
+        .filter(|record| record.function == AllocatorFunction::Realloc && record.argument != 0)
+        .map(|record| record.argument)
+        .step_by(16)
+        .collect();
+    assert!(resized.len() > 5, "{resized:?}");
+    for address in resized {
+        let condition = format!("break realloc if address == {address:#x}");
+        let commands = [&condition, "reverse-continue"];
+        let [exact, found] = [&bundle, &noted].map(|bundle| bundle.results(&commands)[1].clone());
+        assert_eq!(exact["reason"], "breakpoint", "{exact}");
+        assert_eq!(found["place"]["position"], exact["place"]["position"], "{found}");
+    }
+    // Some calls in this line free a null pointer, which has no record.
+    let stopped = &noted.results(&["break free if address == 1", "reverse-continue"])[1];
+    let why = stopped["untold"]["why"].as_str().unwrap_or_default();
+    assert!(
+        why.contains(" calls of free between ") && why.contains(" records of "),
+        "{stopped}"
+    );
+}
+
+#[test]
+fn lost_record_leaves_the_match_open() {
+    let built = Built::new("dispatch.cpp");
+    let bundle = built.record(&["--heap"], &[]);
+    let address = crashed_block(&bundle);
+    let block = u64::from_str_radix(address.trim_start_matches("0x"), 16).unwrap();
+    let mut records = collected(&bundle);
+    let zero = records.iter().map(|record| record.ended).max().unwrap() + 5_000_000;
+    let is_free = |record: &HeapRecord| record.function == AllocatorFunction::Free;
+    let freed = records
+        .iter()
+        .rposition(|record| is_free(record) && record.argument == block)
+        .unwrap();
+    let (tid, caller) = (records[freed].tid, records[freed].caller);
+    // The record of another free by the same call instruction, in the same thread.
+    let other = (0..freed).rev().find(|&at| {
+        let record = &records[at];
+        is_free(record) && record.tid == tid && record.caller == caller
+    });
+    let _ = records.remove(other.unwrap_or(freed));
+    let noted = noted(&bundle, &records, zero, Vec::new());
+    let condition = format!("break free if address == {address}");
+    let stopped = &noted.results(&[&condition, "reverse-continue"])[1];
+    assert_ne!(stopped["reason"], "breakpoint", "{stopped}");
+    let why = stopped["untold"]["why"].as_str().unwrap_or_default();
+    assert!(
+        why.contains("of free ") && why.ends_with("of the collector: the match is open"),
+        "{stopped}"
+    );
+    let text = noted.debug(&[&condition, "reverse-continue"]);
+    assert!(text.contains("the match is open"), "{text}");
 }
 
 #[test]
@@ -369,13 +533,6 @@ fn records_give_intervals_of_positions_and_gaps() {
     assert!(
         text.contains("use after free: freed by thread \"reaper\" in unknown code"),
         "{text}"
-    );
-    // The calls are not at positions.
-    let condition = format!("break free if address == {address}");
-    let stopped = noted.answers(&[&condition, "reverse-continue"]);
-    assert!(
-        stopped[1].to_string().contains("info heap ADDRESS"),
-        "{stopped:?}"
     );
     // Lost calls may have allocated the block again.
     let gap = HeapGap {
