@@ -38,6 +38,7 @@ pub fn stop(navigator: &Navigator, stop: Stop, watch: &Watch<'_>) -> Result<Stop
         from: stop.from.to_string(),
         crossed_gap: stop.crossed_gap,
         undecided: stop.undecided,
+        unseen: stop.unseen,
         place: place_of_frame(navigator, navigator.selected_frame(), watch)?,
         displays: Vec::new(),
     })

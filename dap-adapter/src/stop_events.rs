@@ -133,6 +133,13 @@ fn edge(stop: &Stop, body: &mut StoppedEventBody, lines: &mut Vec<String>) {
     if let Some(cause) = &stop.crossed_gap {
         lines.push(format!("The move crossed a gap in history: {cause}."));
     }
+    if let Some(unseen) = &stop.unseen {
+        let text = format!("In between, accesses may have gone unseen: {unseen}.");
+        if let Some(body) = &mut body.text {
+            body.push_str(&format!(" {text}"));
+        }
+        lines.push(text);
+    }
     if let Some(undecided) = &stop.undecided {
         lines.push(format!("Breakpoint {}: {undecided}.", undecided.breakpoint));
     }

@@ -15,7 +15,7 @@ use crate::lines::LineStarts;
 use crate::location::AskedFrame;
 use crate::step::Direction;
 use crate::stop::StopReason;
-use crate::watchpoint::Watchpoint;
+use crate::watchpoint::{UnseenAccesses, UnseenCause, Watchpoint};
 use backtrail_pt::{Pid, Tid};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -121,6 +121,8 @@ pub struct Breakpoints {
     pub taking_commands: Option<u32>,
     /// The hits with unknown conditions that the last move passed.
     undecided: Option<UndecidedHits>,
+    /// The places at which the last move may have passed accesses to watched memory.
+    unseen: Option<UnseenAccesses>,
     /// The messages that moves logged.
     pub log: Log,
 }
@@ -202,6 +204,16 @@ impl Breakpoints {
     /// the first.
     pub fn take_undecided(&mut self) -> Option<UndecidedHits> {
         self.undecided.take()
+    }
+
+    /// Notes a place at which accesses to watched memory may have gone unseen.
+    pub(crate) fn passes_unseen(&mut self, position: String, cause: UnseenCause) {
+        UnseenAccesses::add(&mut self.unseen, position, cause);
+    }
+
+    /// Takes the places at which accesses may have gone unseen since the last call.
+    pub(crate) fn take_unseen(&mut self) -> Option<UnseenAccesses> {
+        self.unseen.take()
     }
 
     /// The number of the last one that was made.

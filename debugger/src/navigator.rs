@@ -24,6 +24,7 @@ use crate::source::{BundledSources, SourceFinder};
 use crate::source_names::SourceNames;
 use crate::stack::{self, Stack};
 use crate::stop::StopReason;
+use crate::watchpoint::UnseenAccesses;
 use backtrail_bundle::sources::BundledSource;
 use backtrail_decoder::{Position, Version, Watch};
 use backtrail_pt::{Avma, Tid};
@@ -36,7 +37,7 @@ use std::fmt;
 use std::sync::Arc;
 pub use threads::HistoryEdge;
 pub(crate) use watchpoints::write_place;
-pub use watchpoints::{WritePlace, WriteView};
+pub use watchpoints::{HistoryRow, WritePlace, WriteView};
 
 /// The columns of an answer where there is no terminal.
 const WIDTH: usize = 100;
@@ -54,6 +55,8 @@ pub struct Stop {
     pub crossed_gap: Option<String>,
     /// Hits that were passed because their condition was unknown.
     pub undecided: Option<UndecidedHits>,
+    /// Places on the way at which accesses to watched memory may have gone unseen.
+    pub unseen: Option<UnseenAccesses>,
     /// Hits of other threads that may have come before this one on the way.
     pub unordered: Vec<UnorderedHit>,
     /// If the move ended at an edge of the history: all hits of the breakpoints.
@@ -434,6 +437,7 @@ impl Navigator {
             reason: StopReason::Done,
             crossed_gap: None,
             undecided: None,
+            unseen: None,
             unordered: Vec::new(),
             elsewhere: Vec::new(),
         }

@@ -25,7 +25,7 @@ use iced_x86::Instruction;
 pub use memory::{Byte, CoreMemory};
 use run::Run;
 use rustc_hash::FxHashMap;
-pub use search::{AccessFilter, FoundAccess};
+pub use search::{AccessFilter, AccessSearch, FoundAccess, UnseenPlace};
 use segments::ReplaySegment;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};

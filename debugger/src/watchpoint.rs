@@ -114,6 +114,92 @@ pub struct WatchedValue {
     pub bytes: Option<Vec<u8>>,
 }
 
+/// The values around an instruction.
+#[derive(Clone, Debug)]
+pub(crate) struct WatchedChange {
+    /// The instruction. For a variable in registers: the instruction of its frame before the change
+    /// was seen.
+    pub at: u64,
+    pub old: WatchedValue,
+    pub new: WatchedValue,
+}
+
+impl WatchedChange {
+    /// Returns whether the values differ, if both are known.
+    pub fn has_changed(&self) -> Option<bool> {
+        let values = self.old.bytes.as_ref().zip(self.new.bytes.as_ref());
+        values.map(|(old, new)| old != new)
+    }
+}
+
+/// The places that a search passed, at which accesses may have gone unseen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnseenAccesses {
+    /// The position of the first one that the search met.
+    pub position: String,
+    /// The cause.
+    pub cause: UnseenCause,
+    /// The number of further ones.
+    pub others: u64,
+}
+
+/// The cause of unseen accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnseenCause {
+    /// A system call without known effects.
+    Kernel,
+    /// Values that were not recorded.
+    Gap,
+}
+
+impl UnseenCause {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Kernel => "the kernel may have written here",
+            Self::Gap => "values are missing here",
+        }
+    }
+}
+
+impl UnseenAccesses {
+    /// Adds a place to those of a search.
+    pub(crate) fn add(all: &mut Option<Self>, position: String, cause: UnseenCause) {
+        match all {
+            Some(all) => all.others = all.others.saturating_add(1),
+            None => {
+                *all = Some(Self {
+                    position,
+                    cause,
+                    others: 0,
+                });
+            }
+        }
+    }
+
+    /// Returns the cause without the position.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let cause = self.cause.text();
+        format!("{cause}{}", self.further())
+    }
+
+    fn further(&self) -> String {
+        match self.others {
+            0 => String::new(),
+            1 => ", and at 1 more place".to_owned(),
+            others => format!(", and at {others} more places"),
+        }
+    }
+}
+
+impl fmt::Display for UnseenAccesses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cause = self.cause.text();
+        write!(f, "{cause}, at {}{}", self.position, self.further())
+    }
+}
+
 /// An access to a watched expression.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WatchHit {

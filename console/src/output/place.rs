@@ -8,7 +8,7 @@ use backtrail_debugger::navigator::{HitsElsewhere, UnorderedHit};
 use backtrail_debugger::source::{SourceLines, short};
 use backtrail_debugger::stack::{Origin, Stack, StackFrame};
 use backtrail_debugger::time::Time;
-use backtrail_debugger::watchpoint::{WatchHit, WatchKind};
+use backtrail_debugger::watchpoint::{UnseenAccesses, WatchHit, WatchKind};
 use backtrail_values::FormattedMember;
 use serde::Serialize;
 
@@ -43,6 +43,9 @@ pub struct StopView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "untold")]
     pub undecided: Option<UndecidedHits>,
+    /// Places on the way at which accesses to watched memory may have gone unseen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unseen: Option<UnseenAccesses>,
     /// The thread, if the move went to another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switched_to: Option<ThreadName>,
@@ -94,6 +97,10 @@ impl StopView {
         }
         if let Some(undecided) = &self.undecided {
             to.line(format!("Breakpoint {} {undecided}.", undecided.breakpoint));
+        }
+        if let Some(unseen) = &self.unseen {
+            let text = format!("In between, accesses may have gone unseen: {unseen}.");
+            to.line(to.paint(Paint::Alarm, text));
         }
         if let Some(ThreadName { thread, name }) = &self.switched_to {
             to.line(match name {

@@ -1,7 +1,7 @@
 //! The writes of an expression as text.
 
 use super::{Paint, Text};
-use backtrail_debugger::navigator::{WritePlace, WriteView};
+use backtrail_debugger::navigator::{HistoryRow, WritePlace};
 use backtrail_debugger::origin::ValueOrigin;
 use backtrail_debugger::source::short;
 use serde::Serialize;
@@ -11,33 +11,52 @@ use serde::Serialize;
 pub struct WritesView {
     /// The expression.
     pub expression: String,
-    /// The writes, the oldest first.
-    pub writes: Vec<WriteView>,
+    /// The writes, the oldest first, and the places between them at which others may be unseen.
+    pub writes: Vec<HistoryRow>,
     /// Whether there are older ones.
     pub more: bool,
 }
 
 impl WritesView {
     pub(super) fn render(&self, to: &mut Text) {
-        let Some(first) = self.writes.first() else {
-            to.line(format!("No recorded instruction changes {}.", self.expression));
-            return;
-        };
+        let first = self.writes.iter().find_map(|row| match row {
+            HistoryRow::Write(write) => Some(write),
+            HistoryRow::Unseen { .. } => None,
+        });
+        if first.is_none() {
+            to.line(match self.writes.is_empty() {
+                true => format!("No recorded instruction changes {}.", self.expression),
+                false => format!("No change of {} is seen.", self.expression),
+            });
+        }
         if self.more {
             to.line(to.paint(
                 Paint::Faint,
                 "Older changes are not shown; `history EXPR N` shows N.",
             ));
         }
-        let position = |write: &WriteView| write.hit.position.chars().count();
+        let position = |row: &HistoryRow| match row {
+            HistoryRow::Write(write) => write.hit.position.chars().count(),
+            HistoryRow::Unseen { unseen } => unseen.position.chars().count(),
+        };
         let width = self.writes.iter().map(position).max().unwrap_or_default();
         let before = "before";
-        to.line(format!(
-            "{before:width$}  {} = {}",
-            self.expression, first.hit.old
-        ));
         let mut thread = None;
-        for write in &self.writes {
+        for row in &self.writes {
+            let write = match row {
+                HistoryRow::Write(write) => write,
+                HistoryRow::Unseen { unseen } => {
+                    let text = format!("{:width$}  unseen: {}", unseen.position, unseen.reason());
+                    to.line(to.paint(Paint::Alarm, text));
+                    continue;
+                }
+            };
+            if thread.is_none() {
+                to.line(format!(
+                    "{before:width$}  {} = {}",
+                    self.expression, write.hit.old
+                ));
+            }
             let named = write
                 .name
                 .as_deref()

@@ -194,6 +194,7 @@ fn cause(line: &str, output: &Output) -> StopCause {
             reason: view.reason.clone(),
             crossed_gap: view.crossed_gap.clone(),
             undecided: view.undecided.clone(),
+            unseen: view.unseen.clone(),
             unordered: view.unordered.clone(),
             elsewhere: view.elsewhere.clone(),
         })),

@@ -137,33 +137,9 @@ impl<'a> SharedMemory<'a> {
     ) -> Result<(), Unknown> {
         for other in others {
             let ended = self.span_of(other, self.thread, self.index)?.end >= other.history.len();
-            let id = other.tid.0.to_le_bytes();
-            let first = range.address % 4;
-            let is_id = |at: usize, byte: &Byte| {
-                let place = (first as usize + at) % 4;
-                matches!(byte, Byte::Known(value, _) if Some(value) == id.get(place))
-            };
-            let all = bytes.iter().enumerate();
-            let same: Vec<bool> = all.map(|(at, byte)| is_id(at, byte)).collect();
-            if !ended || same.iter().all(|same| !same) {
-                continue;
-            }
-            // A word that is read in part is judged by that part.
-            let mut start = 0;
-            while start < bytes.len() {
-                let end = (start + 4 - (first as usize + start) % 4).min(bytes.len());
-                let is_word = same
-                    .get(start..end)
-                    .is_some_and(|word| word.iter().all(|same| *same));
-                // Zeros are what the kernel writes.
-                let is_zero = |byte: &Byte| matches!(byte, Byte::Known(0, _));
-                if let Some(word) = bytes.get_mut(start..end)
-                    && is_word
-                    && !word.iter().all(is_zero)
-                {
-                    word.fill(Byte::Written(other.history.len().saturating_sub(1)));
-                }
-                start = end;
+            if ended {
+                let by = other.history.len().saturating_sub(1);
+                forget_identifier(bytes, range.address, other.tid.0, by);
             }
         }
         Ok(())
@@ -357,6 +333,35 @@ impl<'a> SharedMemory<'a> {
     }
 }
 
+/// Makes the words unknown that have the identifier of a thread that has exited.
+fn forget_identifier(bytes: &mut [Byte], address: u64, tid: u32, by: u64) {
+    let id = tid.to_le_bytes();
+    let first = (address % 4) as usize;
+    let is_id = |at: usize, byte: &Byte| {
+        let place = (first + at) % 4;
+        matches!(byte, Byte::Known(value, _) if Some(value) == id.get(place))
+    };
+    let all = bytes.iter().enumerate();
+    let same: Vec<bool> = all.map(|(at, byte)| is_id(at, byte)).collect();
+    // A word that is read in part is judged by that part.
+    let mut start = 0;
+    while start < bytes.len() {
+        let end = (start + 4 - (first + start) % 4).min(bytes.len());
+        let is_word = same
+            .get(start..end)
+            .is_some_and(|word| word.iter().all(|same| *same));
+        // Zeros are what the kernel writes.
+        let is_zero = |byte: &Byte| matches!(byte, Byte::Known(0, _));
+        if let Some(word) = bytes.get_mut(start..end)
+            && is_word
+            && !word.iter().all(is_zero)
+        {
+            word.fill(Byte::Written(by));
+        }
+        start = end;
+    }
+}
+
 /// Returns the reason for two writes whose order is open.
 fn open_order(other: &Thread, write: u64, known: Byte, written: u8) -> Unknown {
     let at = other.position(write);
@@ -366,4 +371,27 @@ fn open_order(other: &Thread, write: u64, known: Byte, written: u8) -> Unknown {
         _ => "what was there before".to_owned(),
     };
     format!("{here} or {written:#04x}: thread {tid} writes here at {at}, at about the same time").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(bytes: &[u8]) -> Vec<Byte> {
+        bytes.iter().map(|byte| Byte::Known(*byte, 1)).collect()
+    }
+
+    #[test]
+    fn identifiers_of_exited_threads_are_unknown() {
+        let mut bytes = known(&[0, 0, 0x34, 0x12, 0, 0, 5, 0]);
+        forget_identifier(&mut bytes, 0x1002, 0x1234, 9);
+        let mut expected = known(&[0, 0, 0x34, 0x12, 0, 0, 5, 0]);
+        expected[2..6].fill(Byte::Written(9));
+        assert_eq!(bytes, expected);
+        // A number at another place in its word is no identifier, and neither are zeros.
+        let other = known(&[0x34, 0x12, 0, 0]);
+        let mut bytes = other.clone();
+        forget_identifier(&mut bytes, 0x1001, 0x1234, 9);
+        assert_eq!(bytes, other);
+    }
 }

@@ -273,6 +273,7 @@ impl Navigator {
             reason: self.breakpoints.stop_reason(hit.number),
             crossed_gap,
             undecided: self.breakpoints.take_undecided(),
+            unseen: self.breakpoints.take_unseen(),
             unordered,
             ..stop
         })
@@ -344,6 +345,7 @@ impl Navigator {
             reason,
             crossed_gap,
             undecided: self.breakpoints.take_undecided(),
+            unseen: self.breakpoints.take_unseen(),
             elsewhere,
             ..stop
         })

@@ -7,16 +7,8 @@ use crate::evaluation::watched;
 use crate::lines::OwnInstructions;
 use crate::session::Thread;
 use crate::step::Direction;
-use crate::watchpoint::{WatchedValue, Watchpoint};
+use crate::watchpoint::{WatchedChange, WatchedValue, Watchpoint};
 use backtrail_decoder::{Stage, Watch};
-
-/// The values around a change, and the instruction that made it.
-pub(super) struct RegisterChange {
-    /// The instruction of the frame before the change was seen.
-    pub at: u64,
-    pub old: WatchedValue,
-    pub new: WatchedValue,
-}
 
 impl Navigator {
     /// Returns the nearest position in a range at which the value has another value than at the
@@ -87,7 +79,7 @@ impl Navigator {
         index: u64,
         direction: Direction,
         watch: &Watch<'_>,
-    ) -> Result<RegisterChange> {
+    ) -> Result<WatchedChange> {
         let value = |index| watched::value_in_frame(self, watchpoint, (thread, index), watch);
         let here = value(index)?;
         let scope = watchpoint.scope.as_ref();
@@ -98,7 +90,7 @@ impl Navigator {
                 bytes: None,
             };
             let Some(call) = steps.forest().call_at(instructions.start) else {
-                return Ok(RegisterChange {
+                return Ok(WatchedChange {
                     at: index,
                     old: unknown(),
                     new: here.clone(),
@@ -113,14 +105,14 @@ impl Navigator {
                         let last = *at.get_or_insert(earlier);
                         let old = value(earlier)?;
                         if old.bytes.is_some() {
-                            return Ok(RegisterChange {
+                            return Ok(WatchedChange {
                                 at: last,
                                 old,
                                 new: here.clone(),
                             });
                         }
                     }
-                    Ok(RegisterChange {
+                    Ok(WatchedChange {
                         at: at.unwrap_or(index),
                         old: unknown(),
                         new: here.clone(),
@@ -131,14 +123,14 @@ impl Navigator {
                     while let Some(later) = after.next(instructions.end)? {
                         let new = value(later)?;
                         if new.bytes.is_some() {
-                            return Ok(RegisterChange {
+                            return Ok(WatchedChange {
                                 at: index,
                                 old: here.clone(),
                                 new,
                             });
                         }
                     }
-                    Ok(RegisterChange {
+                    Ok(WatchedChange {
                         at: index,
                         old: here.clone(),
                         new: unknown(),

@@ -68,6 +68,7 @@ impl Navigator {
     pub fn run(&mut self, motion: &Motion, direction: Direction, watch: &Watch<'_>) -> Result<Stop> {
         let from = self.index();
         self.breakpoints.take_undecided();
+        self.breakpoints.take_unseen();
         if self.searches_all_threads(motion) {
             return self.continue_all(direction, watch);
         }

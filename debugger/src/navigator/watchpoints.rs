@@ -5,12 +5,14 @@ use crate::breakpoint::{ResolvedLocation, SearchRange};
 use crate::error::{Error, Result};
 use crate::evaluation::thread_path::ThreadPath;
 use crate::evaluation::watched;
-use crate::replay::{ReplayGap, ThreadReplay};
+use crate::replay::{AccessSearch, MemoryRange, ReplayGap, UnseenPlace};
 use crate::session::{Session, Thread};
 use crate::step::{Direction, Motion};
 use crate::stop::StopReason;
 use crate::thread_at_time::{ThreadAtTime, thread_at_time};
-use crate::watchpoint::{WatchHit, WatchKind, WatchScope, Watchpoint};
+use crate::watchpoint::{
+    UnseenAccesses, UnseenCause, WatchHit, WatchKind, WatchScope, WatchedChange, Watchpoint,
+};
 use backtrail_decoder::Watch;
 use std::collections::BTreeMap;
 
@@ -96,6 +98,22 @@ impl Navigator {
         let stop = self.with_one_watchpoint(expression, watch, |navigator| {
             navigator.run(&Motion::Continue, direction, watch)
         })?;
+        if let Some(unseen) = &stop.unseen {
+            self.back()?;
+            let which = match direction {
+                Direction::Backward => "last",
+                Direction::Forward => "next",
+            };
+            let seen = match &stop.reason {
+                StopReason::Watchpoint { hit, .. } => {
+                    format!("the {which} write that is seen is at {}", hit.position)
+                }
+                _ => "no other write is seen".to_owned(),
+            };
+            return Err(Error::Cannot(format!(
+                "the {which} write of {expression} is unknown: {unseen}; {seen}"
+            )));
+        }
         match stop.reason.clone() {
             StopReason::Watchpoint { hit, .. } => Ok(Stop {
                 reason: StopReason::Watchpoint { number: 0, hit },
@@ -123,7 +141,8 @@ impl Navigator {
     }
 
     /// Returns the writes of an expression of the selected frame, the newest first, at most
-    /// `limit`; and whether there are more.
+    /// `limit`, with the places between them at which writes may be unseen; and whether there are
+    /// more.
     ///
     /// # Errors
     /// As with [`Self::go_to_write`].
@@ -132,7 +151,7 @@ impl Navigator {
         expression: &str,
         limit: usize,
         watch: &Watch<'_>,
-    ) -> Result<(Vec<WriteView>, bool)> {
+    ) -> Result<(Vec<HistoryRow>, bool)> {
         let (tid, index) = (self.current, self.index());
         let frame = self.frame;
         self.visiting(tid, index, |navigator| {
@@ -145,24 +164,27 @@ impl Navigator {
         })
     }
 
-    fn all_writes(&mut self, limit: usize, watch: &Watch<'_>) -> Result<(Vec<WriteView>, bool)> {
+    fn all_writes(&mut self, limit: usize, watch: &Watch<'_>) -> Result<(Vec<HistoryRow>, bool)> {
         self.stand_at_end_of_watch();
-        let mut writes = Vec::new();
+        let mut rows = Vec::new();
+        let mut count = 0;
         loop {
             let stop = self.run(&Motion::Continue, Direction::Backward, watch)?;
+            rows.extend(stop.unseen.map(|unseen| HistoryRow::Unseen { unseen }));
             let StopReason::Watchpoint { hit, .. } = stop.reason else {
-                return Ok((writes, false));
+                return Ok((rows, false));
             };
-            if writes.len() >= limit {
-                return Ok((writes, true));
+            if count >= limit {
+                return Ok((rows, true));
             }
+            count += 1;
             let thread = self.thread()?;
-            writes.push(WriteView {
+            rows.push(HistoryRow::Write(WriteView {
                 hit,
                 thread: thread.tid.0,
                 name: thread.name.clone(),
                 place: write_place(&self.session, thread, self.index()),
-            });
+            }));
         }
     }
 
@@ -327,7 +349,7 @@ impl Navigator {
                 let search = replay
                     .next_access(&path, wanted, (begin, limit), watch)
                     .map_err(canceled)?;
-                Ok(search.found.map(|found| found.index + 1).or(edge))
+                Ok(nearest_event(&search).map(|index| index + 1).or(edge))
             }
             Direction::Backward => {
                 let limit = edge.map_or(start, |edge| edge.max(start)).max(life.start);
@@ -335,10 +357,8 @@ impl Navigator {
                 let search = replay
                     .previous_access(&path, wanted, (limit, end), watch)
                     .map_err(canceled)?;
-                let log_start = replay
-                    .start()
-                    .filter(|&first| edge.is_none() && (start.max(1)..end).contains(&first));
-                Ok(search.found.map(|found| found.index).or(edge).or(log_start))
+                let log_start = replay.start().filter(|first| (start.max(1)..end).contains(first));
+                Ok(nearest_event(&search).or(edge.max(log_start)))
             }
         }
     }
@@ -356,62 +376,106 @@ impl Navigator {
             return Ok(None);
         };
         let thread = self.session.thread(self.current)?;
-        match self.kind_of_stop(&watchpoint, thread, index, direction, watch)? {
-            WatchStop::ScopeEdge => Ok(Some(StopReason::WatchScope {
+        let (stop, unseen) = self.events_at(&watchpoint, thread, index, direction, watch)?;
+        if let Some(place) = unseen
+            && let Some(hit) = self.unseen_hit(number, &watchpoint, place, direction, watch)?
+        {
+            return Ok(Some(StopReason::Watchpoint { number, hit }));
+        }
+        match stop {
+            None => Ok(None),
+            Some(WatchStop::ScopeEdge) => Ok(Some(StopReason::WatchScope {
                 number,
                 expression: watchpoint.expression.clone(),
                 scope: watchpoint.scope.and_then(|scope| scope.function),
             })),
-            WatchStop::LogStart => Ok(Some(StopReason::Gap {
+            Some(WatchStop::LogStart) => Ok(Some(StopReason::Gap {
                 cause: "values were recorded from here on only".to_owned(),
             })),
-            WatchStop::Access(at) => {
+            Some(WatchStop::Access(at)) => {
+                let thread = self.session.thread(self.current)?;
                 if !self.is_in_scope(&watchpoint, thread, at)? {
                     return Ok(None);
                 }
-                let position = thread.position(at).to_string();
-                if watchpoint.is_in_registers {
-                    let change = self.register_change(&watchpoint, thread, index, direction, watch)?;
-                    return Ok(Some(StopReason::Watchpoint {
-                        number,
-                        hit: WatchHit {
-                            expression: watchpoint.expression,
-                            kind: watchpoint.kind,
-                            position: thread.position(change.at).to_string(),
-                            old: change.old.text,
-                            new: change.new.text,
-                        },
-                    }));
-                }
-                let value = |index| watched::evaluate(self, &watchpoint, (thread, index), watch);
-                let (old, before) = value(at)?;
-                let (new, after) = value(at + 1)?;
-                let has_changed = match (&old.bytes, &new.bytes) {
-                    (Some(old), Some(new)) => Some(old != new),
-                    _ => None,
+                let change = match watchpoint.is_in_registers {
+                    true => self.register_change(&watchpoint, thread, index, direction, watch)?,
+                    false => self.memory_change(number, &watchpoint, at, direction, watch)?,
                 };
-                if let Some(watchpoint) = &mut self.breakpoints.get_mut(number)?.watchpoint {
-                    watchpoint.ranges = match direction {
-                        Direction::Forward => after,
-                        Direction::Backward => before,
-                    };
-                }
-                let is_change = watchpoint.kind == WatchKind::Change;
-                if is_change && has_changed == Some(false) {
+                let is_change = watchpoint.kind == WatchKind::Change && !watchpoint.is_in_registers;
+                if is_change && change.has_changed() == Some(false) {
                     return Ok(None);
                 }
-                Ok(Some(StopReason::Watchpoint {
-                    number,
-                    hit: WatchHit {
-                        expression: watchpoint.expression,
-                        kind: watchpoint.kind,
-                        position,
-                        old: old.text,
-                        new: new.text,
-                    },
-                }))
+                let hit = self.hit(&watchpoint, change)?;
+                Ok(Some(StopReason::Watchpoint { number, hit }))
             }
         }
+    }
+
+    fn hit(&self, watchpoint: &Watchpoint, change: WatchedChange) -> Result<WatchHit> {
+        Ok(WatchHit {
+            expression: watchpoint.expression.clone(),
+            kind: watchpoint.kind,
+            position: self.thread()?.position(change.at).to_string(),
+            old: change.old.text,
+            new: change.new.text,
+        })
+    }
+
+    /// Returns the values around an instruction of the current thread, and finds the memory of the
+    /// watchpoint on its other side.
+    fn memory_change(
+        &mut self,
+        number: u32,
+        watchpoint: &Watchpoint,
+        at: u64,
+        direction: Direction,
+        watch: &Watch<'_>,
+    ) -> Result<WatchedChange> {
+        let thread = self.session.thread(self.current)?;
+        let value = |index| watched::evaluate(self, watchpoint, (thread, index), watch);
+        let (old, before) = value(at)?;
+        let (new, after) = value(at + 1)?;
+        let (is_known, mut ranges) = match direction {
+            Direction::Forward => (new.bytes.is_some(), after),
+            Direction::Backward => (old.bytes.is_some(), before),
+        };
+        // Where a pointer is unknown, the memory is perhaps still the same.
+        if !is_known {
+            let known = watchpoint.ranges.iter().copied();
+            let others: Vec<_> = known.filter(|range| !ranges.contains(range)).collect();
+            ranges.extend(others);
+        }
+        if let Some(watchpoint) = &mut self.breakpoints.get_mut(number)?.watchpoint {
+            watchpoint.ranges = ranges;
+        }
+        Ok(WatchedChange { at, old, new })
+    }
+
+    /// Returns the change by a system call whose effects are not known otherwise. Without one,
+    /// notes the place if the value may have changed there.
+    fn unseen_hit(
+        &mut self,
+        number: u32,
+        watchpoint: &Watchpoint,
+        place: UnseenPlace,
+        direction: Direction,
+        watch: &Watch<'_>,
+    ) -> Result<Option<WatchHit>> {
+        let thread = self.session.thread(self.current)?;
+        if !self.is_in_scope(watchpoint, thread, place.index)? {
+            return Ok(None);
+        }
+        let position = thread.position(place.position).to_string();
+        let change = self.memory_change(number, watchpoint, place.index, direction, watch)?;
+        let cause = match (place.is_gap, change.has_changed()) {
+            (false, Some(false)) => return Ok(None),
+            (false, Some(true)) => return self.hit(watchpoint, change).map(Some),
+            (false, None) => UnseenCause::Kernel,
+            // Several writes may be unseen in a gap, also where the value is the same after it.
+            (true, _) => UnseenCause::Gap,
+        };
+        self.breakpoints.passes_unseen(position, cause);
+        Ok(None)
     }
 
     /// Returns whether the variables of a watchpoint exist when another thread is before an
@@ -429,54 +493,50 @@ impl Navigator {
         })
     }
 
-    fn kind_of_stop(
+    /// Returns the event of a watchpoint at a position, and the place there at which accesses may
+    /// be unseen.
+    fn events_at(
         &self,
         watchpoint: &Watchpoint,
         thread: &Thread,
         index: u64,
         direction: Direction,
         watch: &Watch<'_>,
-    ) -> Result<WatchStop> {
+    ) -> Result<(Option<WatchStop>, Option<UnseenPlace>)> {
         let at = match direction {
             Direction::Forward => index.saturating_sub(1),
             Direction::Backward => index,
         };
-        if watchpoint.is_in_registers {
-            let edge = scope_edge(
-                watchpoint.scope.as_ref(),
-                thread,
-                SearchRange {
-                    start: index,
-                    end: index + 1,
-                    direction,
-                },
-            );
-            return Ok(match edge {
-                Some(_) => WatchStop::ScopeEdge,
-                None => WatchStop::Access(at),
-            });
-        }
-        let found = match (self.session.replay(thread), ThreadPath::of(&self.session, thread)) {
-            (Some(replay), Some(path)) => {
-                replay
-                    .next_access(
-                        &path,
-                        (&watchpoint.ranges, watchpoint.kind.filter()),
-                        (at, at + 1),
-                        watch,
-                    )
-                    .map_err(|_| Error::Canceled)?
-                    .found
-            }
-            _ => None,
+        let range = SearchRange {
+            start: index,
+            end: index + 1,
+            direction,
         };
-        let is_log_start = self.session.replay(thread).and_then(ThreadReplay::start) == Some(index);
-        Ok(match found {
-            Some(_) => WatchStop::Access(at),
-            None if watchpoint.scope.is_none() && is_log_start => WatchStop::LogStart,
-            None => WatchStop::ScopeEdge,
-        })
+        let is_edge = scope_edge(watchpoint.scope.as_ref(), thread, range).is_some();
+        let edge = is_edge.then_some(WatchStop::ScopeEdge);
+        if watchpoint.is_in_registers {
+            return Ok((edge.or(Some(WatchStop::Access(at))), None));
+        }
+        let (Some(replay), Some(path)) = (self.session.replay(thread), ThreadPath::of(&self.session, thread))
+        else {
+            return Ok((edge, None));
+        };
+        let search = |ranges: &[MemoryRange]| {
+            replay
+                .next_access(&path, (ranges, watchpoint.kind.filter()), (at, at + 1), watch)
+                .map_err(|_| Error::Canceled)
+        };
+        let access = search(&watchpoint.ranges)?.found.map(|_| WatchStop::Access(at));
+        let is_log_start = direction == Direction::Backward && replay.start() == Some(index);
+        let log_start = is_log_start.then_some(WatchStop::LogStart);
+        Ok((access.or(edge).or(log_start), search(&[])?.unseen))
     }
+}
+
+/// Returns the instruction of the access or unseen place that a search found.
+fn nearest_event(search: &AccessSearch) -> Option<u64> {
+    let found = search.found.map(|found| found.index);
+    search.unseen.map(|unseen| unseen.index).or(found)
 }
 
 /// Returns the position in a range at which the call of a watchpoint ends, in the direction of the
@@ -490,6 +550,19 @@ fn scope_edge(scope: Option<&WatchScope>, thread: &Thread, range: SearchRange) -
     };
     let is_inner = edge < thread.history.len() && edge > 0;
     (is_inner && (range.start..range.end).contains(&edge)).then_some(edge)
+}
+
+/// A row of the writes of an expression.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(untagged)]
+pub enum HistoryRow {
+    /// A write.
+    Write(WriteView),
+    /// Places between two writes at which others may be unseen, the newest one named.
+    Unseen {
+        /// The places.
+        unseen: UnseenAccesses,
+    },
 }
 
 /// A write of an expression.

@@ -1,8 +1,9 @@
 //! The search for the accesses of a thread to memory.
 
 use super::accesses::{Access, AccessKind};
-use super::{ExecutedPath, MemoryRange, ReplayGap, ThreadReplay};
+use super::{ExecutedPath, MemoryRange, ReplayGap, SegmentSummary, ThreadReplay};
 use backtrail_decoder::{Stage, Watch};
+use std::ops::Range;
 
 /// The kinds of accesses that a search finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,18 +37,89 @@ pub struct FoundAccess {
     pub range: MemoryRange,
 }
 
-/// The result of a search.
+/// The result of a search. It ends at the nearest access or unseen place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccessSearch {
     /// The nearest access.
     pub found: Option<FoundAccess>,
-    /// A place on the way at which anything may have been written unseen, the nearest.
+    /// A place on the way at which anything may have been written unseen, the nearest. A search
+    /// that begins in a gap reports that one.
     pub unknown: Option<u64>,
+    /// Such a place in the searched range.
+    pub unseen: Option<UnseenPlace>,
 }
 
-impl AccessSearch {
-    fn passes_unknown(&mut self, index: u64) {
-        self.unknown.get_or_insert(index);
+/// A place at which memory may have been accessed unseen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnseenPlace {
+    /// The instruction that passes it.
+    pub index: u64,
+    /// The position to show: the system call, or the edge of the gap.
+    pub position: u64,
+    /// Whether values are missing there. Otherwise it is a system call.
+    pub is_gap: bool,
+}
+
+/// A search on its way through the segments.
+struct SearchWay<'a> {
+    wanted: WantedAccesses<'a>,
+    instructions: Range<u64>,
+    search: AccessSearch,
+}
+
+impl<'a> SearchWay<'a> {
+    fn new(ranges: &'a [MemoryRange], filter: AccessFilter, instructions: Range<u64>) -> Self {
+        Self {
+            wanted: WantedAccesses { ranges, filter },
+            instructions,
+            search: AccessSearch::default(),
+        }
+    }
+
+    /// Takes an access. Returns whether the search ends there.
+    fn takes(&mut self, access: &Access) -> bool {
+        if access.kind == AccessKind::Anywhere {
+            return self.passes(access.index, access.index, false);
+        }
+        let is_wanted = self.wanted.includes(access);
+        if is_wanted {
+            self.search.found = Some(found(access));
+        }
+        is_wanted
+    }
+
+    /// Passes the end of what is known. Returns whether the search ends there.
+    fn passes_end(&mut self, at: u64) -> bool {
+        self.passes(at, at, true)
+    }
+
+    /// Passes the beginning of what is known after a gap. Returns whether the search ends there.
+    fn passes_start(&mut self, at: u64) -> bool {
+        match at.checked_sub(1) {
+            Some(index) => self.passes(index, at, true),
+            None => false,
+        }
+    }
+
+    fn passes(&mut self, index: u64, position: u64, is_gap: bool) -> bool {
+        self.search.unknown.get_or_insert(position);
+        let is_event = is_gap || self.wanted.filter != AccessFilter::Reads;
+        if is_event && self.instructions.contains(&index) {
+            self.search.unseen.get_or_insert(UnseenPlace {
+                index,
+                position,
+                is_gap,
+            });
+        }
+        self.search.unseen.is_some()
+    }
+
+    /// Returns whether a segment has accesses to look at.
+    fn needs(&self, summary: &SegmentSummary) -> bool {
+        let ranges = self.wanted.ranges;
+        !summary.is_complete
+            || summary.may_access_anywhere()
+            || ranges.iter().any(|range| summary.may_access(*range))
     }
 }
 
@@ -80,48 +152,54 @@ impl ThreadReplay {
         (limit, end): (u64, u64),
         watch: &Watch<'_>,
     ) -> Result<AccessSearch, ReplayGap> {
-        let wanted = WantedAccesses { ranges, filter };
-        let mut search = AccessSearch::default();
+        let mut way = SearchWay::new(ranges, filter, limit..end);
         let after = self.segments.partition_point(|segment| segment.start < end);
+        let begins_segment = self
+            .segments
+            .get(after)
+            .is_some_and(|segment| segment.start == end);
+        if begins_segment
+            && after > 0
+            && end > limit
+            && !self.continues(after, path, watch)?
+            && way.passes_start(end)
+        {
+            return Ok(way.search);
+        }
         let mut known_to = end;
         for number in (0..after).rev() {
             let Some(segment) = self.segments.get(number) else {
                 break;
             };
             if known_to <= limit {
-                return Ok(search);
+                return Ok(way.search);
             }
             report(watch, end, segment.start.max(limit), limit)?;
             let summary = self.summary_of(number, path, watch)?;
-            if segment.end < known_to {
-                search.passes_unknown(segment.end);
+            if segment.end < known_to && way.passes_end(segment.end) {
+                return Ok(way.search);
             }
-            if !summary.is_complete || ranges.iter().any(|range| summary.may_access(*range)) {
+            if way.needs(&summary) {
                 let accesses = self.accesses_of(number, path, watch)?;
-                if accesses.reached < segment.end.min(known_to) {
-                    search.passes_unknown(accesses.reached);
+                if accesses.reached < segment.end.min(known_to) && way.passes_end(accesses.reached) {
+                    return Ok(way.search);
                 }
                 for access in accesses.before(end).iter().rev() {
-                    if access.index < limit {
-                        return Ok(search);
-                    }
-                    if access.kind == AccessKind::Anywhere {
-                        search.passes_unknown(access.index);
-                    } else if wanted.includes(access) {
-                        search.found = Some(found(access));
-                        return Ok(search);
+                    if access.index < limit || way.takes(access) {
+                        return Ok(way.search);
                     }
                 }
             }
-            if number > 0 && segment.start > limit && !self.continues(number, path, watch)? {
-                search.passes_unknown(segment.start);
+            let is_gap = number > 0 && segment.start > limit && !self.continues(number, path, watch)?;
+            if is_gap && way.passes_start(segment.start) {
+                return Ok(way.search);
             }
             known_to = segment.start;
         }
         if known_to > limit {
-            search.passes_unknown(known_to);
+            way.search.unknown.get_or_insert(known_to);
         }
-        Ok(search)
+        Ok(way.search)
     }
 
     /// Returns the first access to a range by an instruction from `start` on and before `limit`.
@@ -135,47 +213,53 @@ impl ThreadReplay {
         (start, limit): (u64, u64),
         watch: &Watch<'_>,
     ) -> Result<AccessSearch, ReplayGap> {
-        let wanted = WantedAccesses { ranges, filter };
-        let mut search = AccessSearch::default();
+        let mut way = SearchWay::new(ranges, filter, start..limit);
         let first = self.segments.partition_point(|segment| segment.end <= start);
+        let before = first.checked_sub(1).and_then(|before| self.segments.get(before));
+        // A search that begins in a gap does not pass the edge before it.
+        let mut is_edge = before.is_some_and(|segment| segment.end == start);
         let mut known_to = start;
         for number in first..self.segments.len() {
             let Some(segment) = self.segments.get(number) else {
                 break;
             };
-            if known_to >= limit || segment.start >= limit {
+            if segment.start > limit {
                 break;
             }
             report(watch, start, segment.start.max(start), limit)?;
-            let summary = self.summary_of(number, path, watch)?;
             let is_gap =
                 segment.start > known_to || segment.start > start && !self.continues(number, path, watch)?;
-            if is_gap {
-                search.passes_unknown(segment.start);
+            if is_gap && way.passes_start(segment.start) {
+                return Ok(way.search);
             }
-            if !summary.is_complete || ranges.iter().any(|range| summary.may_access(*range)) {
+            known_to = segment.end;
+            is_edge = true;
+            if segment.start >= limit {
+                break;
+            }
+            let summary = self.summary_of(number, path, watch)?;
+            if way.needs(&summary) {
                 let accesses = self.accesses_of(number, path, watch)?;
                 for access in accesses.from(start) {
-                    if access.index >= limit {
-                        return Ok(search);
-                    }
-                    if access.kind == AccessKind::Anywhere {
-                        search.passes_unknown(access.index);
-                    } else if wanted.includes(access) {
-                        search.found = Some(found(access));
-                        return Ok(search);
+                    if access.index >= limit || way.takes(access) {
+                        return Ok(way.search);
                     }
                 }
                 if accesses.reached < segment.end.min(limit) {
-                    search.passes_unknown(accesses.reached.max(start));
+                    if accesses.reached >= start && way.passes_end(accesses.reached) {
+                        return Ok(way.search);
+                    }
+                    way.search.unknown.get_or_insert(start);
                 }
             }
-            known_to = segment.end;
         }
         if known_to < limit {
-            search.passes_unknown(known_to);
+            way.search.unknown.get_or_insert(known_to);
+            if is_edge {
+                way.passes_end(known_to);
+            }
         }
-        Ok(search)
+        Ok(way.search)
     }
 }
 
@@ -194,4 +278,204 @@ fn report(watch: &Watch<'_>, from: u64, at: u64, to: u64) -> Result<(), ReplayGa
     watch
         .report(Stage::Search, from.abs_diff(at), from.abs_diff(to).max(1))
         .map_err(|_| ReplayGap::Canceled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::accesses::Accesses;
+    use super::super::kernel::KernelWrites;
+    use super::super::run::AccessSink;
+    use super::super::segments::ReplaySegment;
+    use super::*;
+    use backtrail_bundle::value_log::{ValueLog, beginning};
+    use backtrail_decoder::{History, Position, Version};
+    use backtrail_pt::{Avma, Tid};
+    use backtrail_semantics::{Observer, State};
+    use iced_x86::Instruction;
+    use std::rc::Rc;
+
+    /// The path of made segments, which are replayed already.
+    struct NoPath;
+
+    impl ExecutedPath for NoPath {
+        fn history(&self) -> &History {
+            panic!("the segments are replayed")
+        }
+
+        fn decode(&self, _version: Version, _pc: Avma, _len: u8) -> Option<Instruction> {
+            None
+        }
+
+        fn position(&self, index: u64) -> Position {
+            Position::new(Tid(1), index)
+        }
+    }
+
+    /// A made segment: its instructions, the first one that was not replayed, its stores and
+    /// unknown system calls, and a register at its beginning and end.
+    struct MadeSegment {
+        instructions: Range<u64>,
+        reached: u64,
+        stores: Vec<u64>,
+        calls: Vec<u64>,
+        registers: [u64; 2],
+    }
+
+    impl MadeSegment {
+        fn new(instructions: Range<u64>) -> Self {
+            Self {
+                reached: instructions.end,
+                instructions,
+                stores: Vec::new(),
+                calls: Vec::new(),
+                registers: [0, 0],
+            }
+        }
+    }
+
+    const PLACE: MemoryRange = MemoryRange {
+        address: 0x1000,
+        size: 4,
+    };
+
+    fn replay(made: &[MadeSegment]) -> ThreadReplay {
+        let log = ValueLog::parse(beginning().into(), "made").unwrap();
+        let segments = made.iter().map(|made| ReplaySegment {
+            start: made.instructions.start,
+            end: made.instructions.end,
+            in_log: 0,
+        });
+        let replay = ThreadReplay {
+            log,
+            segments: segments.collect(),
+            effects: Default::default(),
+            checkpoints: Default::default(),
+            accesses: Default::default(),
+            summaries: Default::default(),
+        };
+        for (number, made) in made.iter().enumerate() {
+            let mut accesses = Accesses::default();
+            for index in made.instructions.clone() {
+                if made.stores.contains(&index) {
+                    accesses.of(index).stored(PLACE.address, &[1, 0, 0, 0]);
+                }
+                if made.calls.contains(&index) {
+                    accesses.kernel(index, KernelWrites::Anywhere);
+                }
+            }
+            accesses.reached = made.reached;
+            let [start, end] = made.registers.map(|value| {
+                let mut state = State::default();
+                state.general[3] = value;
+                state
+            });
+            let is_complete = made.reached == made.instructions.end;
+            let summary = SegmentSummary::new(start, end, &accesses, is_complete);
+            replay.summaries.borrow_mut().insert(number, Rc::new(summary));
+            replay
+                .accesses
+                .borrow_mut()
+                .push_back((number, Rc::new(accesses)));
+        }
+        replay
+    }
+
+    fn search(replay: &ThreadReplay, is_forward: bool, range: (u64, u64)) -> AccessSearch {
+        let wanted: (&[MemoryRange], AccessFilter) = (&[PLACE], AccessFilter::Writes);
+        let watch = Watch::none();
+        match is_forward {
+            true => replay.next_access(&NoPath, wanted, range, &watch),
+            false => replay.previous_access(&NoPath, wanted, range, &watch),
+        }
+        .unwrap()
+    }
+
+    /// Returns the index and position of the unseen place, and the instruction of the access.
+    fn events(
+        replay: &ThreadReplay,
+        is_forward: bool,
+        range: (u64, u64),
+    ) -> (Option<(u64, u64)>, Option<u64>) {
+        let search = search(replay, is_forward, range);
+        (
+            search.unseen.map(|place| (place.index, place.position)),
+            search.found.map(|found| found.index),
+        )
+    }
+
+    #[test]
+    fn unknown_system_calls_end_searches_for_writes() {
+        let replay = replay(&[MadeSegment {
+            stores: vec![10, 30],
+            calls: vec![20],
+            ..MadeSegment::new(0..100)
+        }]);
+        assert_eq!(events(&replay, false, (0, 100)), (None, Some(30)));
+        assert_eq!(events(&replay, false, (0, 30)), (Some((20, 20)), None));
+        assert_eq!(events(&replay, false, (0, 20)), (None, Some(10)));
+        assert_eq!(events(&replay, true, (11, 100)), (Some((20, 20)), None));
+        assert_eq!(events(&replay, true, (21, 100)), (None, Some(30)));
+        // A kernel write is no read.
+        let read = (&[PLACE][..], AccessFilter::Reads);
+        let reads = replay.previous_access(&NoPath, read, (0, 100), &Watch::none());
+        let reads = reads.unwrap();
+        assert_eq!((reads.unseen, reads.unknown), (None, Some(20)));
+    }
+
+    #[test]
+    fn segments_that_do_not_continue_are_passed_once() {
+        let replay = replay(&[
+            MadeSegment {
+                stores: vec![10],
+                ..MadeSegment::new(0..50)
+            },
+            MadeSegment {
+                stores: vec![60],
+                registers: [7, 7],
+                ..MadeSegment::new(50..100)
+            },
+        ]);
+        assert_eq!(events(&replay, false, (0, 60)), (Some((49, 50)), None));
+        assert_eq!(events(&replay, false, (0, 50)), (Some((49, 50)), None));
+        assert_eq!(events(&replay, false, (0, 49)), (None, Some(10)));
+        assert_eq!(events(&replay, true, (11, 100)), (Some((49, 50)), None));
+        assert_eq!(events(&replay, true, (11, 50)), (Some((49, 50)), None));
+        assert_eq!(events(&replay, true, (50, 100)), (None, Some(60)));
+    }
+
+    #[test]
+    fn segments_that_continue_have_no_gap() {
+        let replay = replay(&[
+            MadeSegment {
+                stores: vec![10],
+                ..MadeSegment::new(0..50)
+            },
+            MadeSegment::new(50..100),
+        ]);
+        assert_eq!(events(&replay, false, (0, 100)), (None, Some(10)));
+        assert_eq!(events(&replay, true, (11, 100)), (None, None));
+        assert_eq!(search(&replay, true, (11, 100)).unknown, None);
+    }
+
+    #[test]
+    fn missing_values_are_passed_at_their_edges() {
+        // The first segment disagrees after instruction 40, and the history goes on after 100.
+        let replay = replay(&[
+            MadeSegment {
+                stores: vec![10],
+                reached: 40,
+                ..MadeSegment::new(0..50)
+            },
+            MadeSegment::new(50..100),
+        ]);
+        assert_eq!(events(&replay, false, (0, 100)), (Some((49, 50)), None));
+        assert_eq!(events(&replay, false, (0, 49)), (Some((40, 40)), None));
+        assert_eq!(events(&replay, false, (0, 40)), (None, Some(10)));
+        assert_eq!(events(&replay, true, (11, 120)), (Some((40, 40)), None));
+        assert_eq!(events(&replay, true, (41, 120)), (Some((49, 50)), None));
+        assert_eq!(events(&replay, true, (50, 120)), (Some((100, 100)), None));
+        // A search in the gap passes no edge, and does not know what is there.
+        assert_eq!(events(&replay, true, (101, 120)), (None, None));
+        assert_eq!(search(&replay, true, (101, 120)).unknown, Some(101));
+    }
 }

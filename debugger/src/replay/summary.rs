@@ -114,6 +114,11 @@ impl SegmentSummary {
         }
     }
 
+    /// Returns whether the segment may read or write unknown addresses.
+    pub fn may_access_anywhere(&self) -> bool {
+        self.stored.has_others || self.loaded.has_others
+    }
+
     /// Returns whether the segment may read or write a range.
     pub fn may_access(&self, range: MemoryRange) -> bool {
         self.stored.touches(range) || self.loaded.touches(range)

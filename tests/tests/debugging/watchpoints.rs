@@ -245,3 +245,92 @@ fn expressions_that_cannot_change_are_refused() {
         assert!(text.contains("error: ") && text.contains(why), "{text}");
     }
 }
+
+/// A program with a system call that writes unseen.
+fn with_unseen_writes() -> Bundle {
+    recorded("-O0", "recorded_values/unseen.c")
+}
+
+#[test]
+fn last_refuses_a_write_before_an_unknown_system_call() {
+    let bundle = with_unseen_writes();
+    let path = bundle.path.to_str().unwrap();
+    let at_checkpoint = ["-e", "break checkpoint if number == 1", "-e", "reverse-continue"];
+    for (command, which) in [("last waiting", "last"), ("next seen", "next")] {
+        let mut arguments = vec!["debug", path, "--batch"];
+        match which {
+            "last" => arguments.extend(at_checkpoint),
+            // Before the first write, the next one is known.
+            _ => arguments.extend(["-e", "goto start", "-e", "break main", "-e", "continue"]),
+        }
+        arguments.extend(["-e", command]);
+        let run = backtrail(arguments).unwrap();
+        let text = run.stdout + &run.stderr;
+        if which == "next" {
+            assert!(text.contains("New value = 2\n"), "{text}");
+            continue;
+        }
+        assert_ne!(run.status, Some(0), "{text}");
+        let refusal = "the last write of waiting is unknown: the kernel may have written here, at t";
+        let (_, rest) = text.split_once(refusal).unwrap_or_else(|| panic!("{text}"));
+        // Both positions are ones for `goto`.
+        let (unseen, rest) = rest.split_once("; the last write that is seen is at t").unwrap();
+        let seen = rest.split_whitespace().next().unwrap();
+        let places = bundle.debug(&[&format!("goto t{unseen}"), &format!("goto t{seen}")]);
+        assert!(places.contains("in ioctl"), "{places}");
+        assert!(places.contains("waiting = 1;"), "{places}");
+    }
+}
+
+#[test]
+fn history_shows_unseen_writes_at_their_position() {
+    let bundle = with_unseen_writes();
+    let text = bundle.debug(&["history waiting"]);
+    let rows: Vec<&str> = text
+        .lines()
+        .filter_map(|line| Some(line.split_once("  ")?.1.trim()))
+        .collect();
+    let at = |start: &str| {
+        let found = rows.iter().position(|row| row.starts_with(start));
+        found.unwrap_or_else(|| panic!("{start}: {text}"))
+    };
+    let unseen = at("unseen: the kernel may have written here");
+    assert!(at("waiting = 1  main at unseen.c:") < unseen, "{text}");
+    assert!(unseen < at("waiting = 7  main at unseen.c:"), "{text}");
+    let json = backtrail([
+        "debug",
+        bundle.path.to_str().unwrap(),
+        "--json",
+        "-e",
+        "history waiting",
+    ]);
+    let json = json.unwrap().stdout;
+    assert!(json.contains("\"cause\":\"kernel\""), "{json}");
+}
+
+#[test]
+fn watch_stops_name_unseen_writes_in_between() {
+    let bundle = with_unseen_writes();
+    let note = "In between, accesses may have gone unseen: the kernel may have written here, at t";
+    let text = bundle.debug(&["watch waiting", "reverse-continue", "reverse-continue"]);
+    let stops: Vec<&str> = text.split("Watchpoint 1: waiting").skip(1).collect();
+    assert!(
+        stops[1].contains("New value = 7\n") && stops[2].contains("New value = 1\n"),
+        "{text}"
+    );
+    // The note comes before the second stop.
+    assert!(stops[1].contains(note), "{text}");
+    let text = bundle.debug(&["goto start", "watch waiting", "continue", "continue"]);
+    let (before, after) = text.split_once("New value = 7\n").unwrap();
+    assert!(before.contains(note) && !after.contains(note), "{text}");
+}
+
+#[test]
+fn changes_by_unknown_system_calls_are_writes() {
+    let bundle = with_unseen_writes();
+    let text = bundle.debug(&["last seen", "goto crash", "last kept"]);
+    assert!(text.contains("Old value = 2\nNew value = 3\n"), "{text}");
+    assert!(text.contains("in ioctl"), "{text}");
+    // The core shows that no call has changed it since.
+    assert!(text.contains("Old value = 0\nNew value = 5\n"), "{text}");
+}
