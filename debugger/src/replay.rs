@@ -9,9 +9,11 @@
 mod accesses;
 mod kernel;
 mod memory;
+mod range;
 mod run;
 mod search;
 mod segments;
+mod sharing;
 mod summary;
 
 pub use accesses::AccessKind;
@@ -23,15 +25,16 @@ use backtrail_semantics::{Effect, State};
 use backtrail_symbolizer::Unknown;
 use iced_x86::Instruction;
 pub use memory::{Byte, CoreMemory};
+pub use range::MemoryRange;
 use run::Run;
 use rustc_hash::FxHashMap;
 pub use search::{AccessFilter, AccessSearch, FoundAccess, UnseenPlace};
 use segments::ReplaySegment;
+pub use sharing::SharedRange;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
-pub use summary::MemoryRange;
 use summary::SegmentSummary;
 
 /// The most instructions whose effects are kept.
@@ -68,6 +71,8 @@ pub struct ThreadReplay {
     /// The accesses of the segments that were used last, the last one at the end.
     accesses: RefCell<VecDeque<(usize, Rc<Accesses>)>>,
     summaries: RefCell<FxHashMap<usize, Rc<SegmentSummary>>>,
+    /// The memory that is shared with other processes, once it is asked for.
+    shared: RefCell<Option<Rc<[SharedRange]>>>,
 }
 
 /// The reason why a replay does not reach a position.
@@ -116,6 +121,7 @@ impl ThreadReplay {
             checkpoints: RefCell::default(),
             accesses: RefCell::default(),
             summaries: RefCell::default(),
+            shared: RefCell::default(),
         }
     }
 
@@ -310,6 +316,33 @@ impl ThreadReplay {
             .get(&number)
             .cloned()
             .ok_or(ReplayGap::NotRecorded)
+    }
+
+    /// Returns the memory that system calls of this thread shared with other processes. `size_at`
+    /// returns the size of the memory at an address, for a segment of System V of unknown size.
+    ///
+    /// # Errors
+    /// Fails when canceled.
+    pub fn shared_ranges(
+        &self,
+        path: &dyn ExecutedPath,
+        size_at: impl Fn(u64) -> Option<u64>,
+        watch: &Watch<'_>,
+    ) -> Result<Rc<[SharedRange]>, ReplayGap> {
+        if let Some(known) = &*self.shared.borrow() {
+            return Ok(known.clone());
+        }
+        let mut changes = Vec::new();
+        for number in 0..self.segments.len() {
+            match self.summary_of(number, path, watch) {
+                Ok(summary) => changes.extend_from_slice(&summary.map_changes),
+                Err(ReplayGap::Canceled) => return Err(ReplayGap::Canceled),
+                // Without its values, nothing there is known.
+                Err(_) => {}
+            }
+        }
+        let ranges = sharing::shared_ranges(&changes, size_at);
+        Ok(self.shared.borrow_mut().insert(ranges).clone())
     }
 
     /// Returns whether nothing happened between the end of the segment before and the beginning of

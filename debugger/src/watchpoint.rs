@@ -151,6 +151,8 @@ pub enum UnseenCause {
     Kernel,
     /// Values that were not recorded.
     Gap,
+    /// Other processes that share the memory. The position is that of the mapping.
+    Shared,
 }
 
 impl UnseenCause {
@@ -158,6 +160,7 @@ impl UnseenCause {
         match self {
             Self::Kernel => "the kernel may have written here",
             Self::Gap => "values are missing here",
+            Self::Shared => "other processes may write this memory, which was mapped",
         }
     }
 }
@@ -166,6 +169,7 @@ impl UnseenAccesses {
     /// Adds a place to those of a search.
     pub(crate) fn add(all: &mut Option<Self>, position: String, cause: UnseenCause) {
         match all {
+            Some(all) if all.cause == UnseenCause::Shared && cause == UnseenCause::Shared => {}
             Some(all) => all.others = all.others.saturating_add(1),
             None => {
                 *all = Some(Self {

@@ -1,7 +1,7 @@
 //! The memory of a process at a position of a thread.
 
 use super::recovery::read_constant;
-use super::shared_memory::SharedMemory;
+use super::shared_memory::{SharedMemory, Sharing};
 use crate::replay::{FoundAccess, MemoryRange};
 use crate::session::{Process, Session, Thread};
 use crate::unwind::Memory;
@@ -45,6 +45,14 @@ impl<'a> PastMemory<'a> {
     /// Fails with the reason if the last write is not known.
     pub fn last_writer(&self, range: MemoryRange) -> Result<Option<(&'a Thread, FoundAccess)>, Unknown> {
         self.shared().last_writer(range)
+    }
+
+    /// Returns how other processes share a range.
+    ///
+    /// # Errors
+    /// Fails with the reason if that is not known.
+    pub fn sharing(&self, range: MemoryRange) -> Result<Option<Sharing>, Unknown> {
+        self.shared().sharing(range)
     }
 
     fn shared(&self) -> SharedMemory<'a> {

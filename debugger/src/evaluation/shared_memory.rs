@@ -11,6 +11,7 @@ use crate::unwind::Memory;
 use backtrail_decoder::Watch;
 use backtrail_pt::{Avma, Tid};
 use backtrail_symbolizer::Unknown;
+use std::fmt;
 use std::ops::Range;
 
 /// The memory of a process when a thread was before one of its instructions.
@@ -20,6 +21,29 @@ pub(super) struct SharedMemory<'a> {
     pub thread: &'a Thread,
     pub index: u64,
     pub watch: &'a Watch<'a>,
+}
+
+/// The names of mappings that processes share (`shmem_zero_setup`, `memfd_create`, `shmat` and
+/// `shm_open`).
+const SHARED_NAMES: [&str; 4] = ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/"];
+
+/// The sharing of memory with other processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sharing {
+    /// The position of the system call that mapped it, if it is known.
+    pub since: Option<String>,
+}
+
+impl fmt::Display for Sharing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("memory shared with other processes")
+    }
+}
+
+/// Returns whether all bytes have their values by this instruction.
+fn is_by(bytes: &[Byte], index: Option<u64>) -> bool {
+    let is_known = |byte: &Byte| matches!(byte, Byte::Known(_, at) if Some(*at) == index);
+    bytes.iter().all(is_known)
 }
 
 /// The core, if it is of the end of the history.
@@ -66,6 +90,9 @@ impl<'a> SharedMemory<'a> {
         };
         let replay = self.session.replay(self.thread);
         let replay = replay.ok_or_else(|| Unknown::from(super::BEFORE))?;
+        if let Some(sharing) = self.sharing(range)? {
+            return self.read_at_access(&sharing, range, out);
+        }
         let mut bytes = replay
             .last_accesses(&path, self.index, range, self.is_whole(), self.watch)
             .map_err(gap)?;
@@ -109,7 +136,145 @@ impl<'a> SharedMemory<'a> {
             }
             last = Some((other, write));
         }
-        Ok(last)
+        let is_certain = |(thread, write): &(&Thread, FoundAccess)| {
+            thread.tid == self.thread.tid && write.index + 1 == self.index
+        };
+        match (self.sharing(range)?, &last) {
+            (Some(sharing), Some((thread, write))) if !last.as_ref().is_some_and(is_certain) => {
+                let at = thread.position(write.index);
+                Err(format!("{sharing}; the last write of this process is at {at}").into())
+            }
+            (Some(sharing), None) => Err(sharing.to_string().into()),
+            _ => Ok(last),
+        }
+    }
+
+    /// Reads memory that other processes may write. It is known at the accesses of this thread
+    /// alone: if the instruction before the position accesses it, or the one after loads it.
+    fn read_at_access(&self, sharing: &Sharing, range: MemoryRange, out: &mut [u8]) -> Result<(), Unknown> {
+        let path = self.path_of(self.thread);
+        let gap = |gap: ReplayGap| gap.reason(&path);
+        let replay = self.replay_of(self.thread)?;
+        let accessed = |filter| {
+            replay
+                .next_access(
+                    &path,
+                    (&[range], filter),
+                    (self.index, self.index + 1),
+                    self.watch,
+                )
+                .map(|search| search.found.is_some() || search.unknown.is_some())
+                .map_err(gap)
+        };
+        let is_loaded = accessed(AccessFilter::Reads)? && !accessed(AccessFilter::Writes)?;
+        let before = |index| {
+            replay
+                .last_accesses(&path, index, range, false, self.watch)
+                .map_err(gap)
+        };
+        let mut access = before(self.index)?;
+        let mut is_certain = is_by(&access, self.index.checked_sub(1));
+        if is_loaded && !is_certain {
+            let loaded = before(self.index + 1)?;
+            is_certain = is_by(&loaded, Some(self.index));
+            if is_certain {
+                access = loaded;
+            }
+        }
+        let mut values = Vec::new();
+        for byte in &access {
+            match byte.value(&path) {
+                Ok(value) => values.push(value),
+                Err(_) => return Err(sharing.to_string().into()),
+            }
+        }
+        if is_certain {
+            out.copy_from_slice(&values);
+            return Ok(());
+        }
+        let last = access.iter().filter_map(|byte| byte.decided_at()).max();
+        let at = last
+            .map(|last| self.thread.position(last).to_string())
+            .unwrap_or_default();
+        let value: String = values.iter().rev().map(|byte| format!("{byte:02x}")).collect();
+        Err(match values.len() {
+            1..=8 => format!("{sharing}; its last access here was 0x{value}, at {at}"),
+            _ => format!("{sharing}; its last access here was at {at}"),
+        }
+        .into())
+    }
+
+    /// Returns how other processes share a range before the position. `None`: they do not, as far
+    /// as the recorded system calls show.
+    ///
+    /// # Errors
+    /// Fails with the reason if the order of system calls is not known; when canceled.
+    pub fn sharing(&self, range: MemoryRange) -> Result<Option<Sharing>, Unknown> {
+        let size_at = |address: u64| {
+            let mut segments = self.session.core()?.contents().segments.iter();
+            let found = segments.find(|segment| segment.start.0 == address)?;
+            Some(found.size)
+        };
+        let mut threads = self.others();
+        threads.push(self.thread);
+        for thread in threads {
+            let Some(replay) = self.session.replay(thread) else {
+                continue;
+            };
+            let path = self.path_of(thread);
+            let shared = replay
+                .shared_ranges(&path, size_at, self.watch)
+                .map_err(|gap| gap.reason(&path))?;
+            for shared in shared.iter().filter(|shared| shared.range.overlaps(range)) {
+                let now = self.span_of(thread, self.thread, self.index)?;
+                if shared.since < now.end && shared.until.is_none_or(|until| until >= now.start) {
+                    return Ok(Some(Sharing {
+                        since: Some(thread.position(shared.since).to_string()),
+                    }));
+                }
+            }
+        }
+        let earlier = self.earlier_sharing(range, size_at)?;
+        Ok(earlier.filter(|_| !self.is_whole()))
+    }
+
+    /// Returns the sharing that an attached or forked process had before its history.
+    fn earlier_sharing(
+        &self,
+        range: MemoryRange,
+        size_at: impl Fn(u64) -> Option<u64> + Copy,
+    ) -> Result<Option<Sharing>, Unknown> {
+        let files = self.session.core().map(|core| &*core.contents().files);
+        let is_named = files.unwrap_or_default().iter().any(|file| {
+            let mapped = MemoryRange {
+                address: file.start.0,
+                size: file.end.0.saturating_sub(file.start.0),
+            };
+            mapped.overlaps(range) && SHARED_NAMES.iter().any(|name| file.path.starts_with(name))
+        });
+        if is_named {
+            return Ok(Some(Sharing { since: None }));
+        }
+        let is_other = |thread: &&Thread| {
+            let process = self.session.process(thread);
+            process.is_some_and(|process| process.pid != self.process.pid)
+        };
+        for thread in self.session.threads().iter().filter(is_other) {
+            let (Some(replay), Some(path)) =
+                (self.session.replay(thread), ThreadPath::of(self.session, thread))
+            else {
+                continue;
+            };
+            let shared = replay
+                .shared_ranges(&path, size_at, self.watch)
+                .map_err(|gap| gap.reason(&path))?;
+            if let Some(shared) = shared.iter().find(|shared| shared.range.overlaps(range)) {
+                return Ok(Some(Sharing {
+                    since: Some(thread.position(shared.since).to_string()),
+                }));
+            }
+        }
+        Ok(None)
     }
 
     fn path_of(&self, thread: &'a Thread) -> ThreadPath<'a> {

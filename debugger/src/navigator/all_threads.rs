@@ -47,6 +47,7 @@ impl Navigator {
     pub(super) fn continue_all(&mut self, direction: Direction, watch: &Watch<'_>) -> Result<Stop> {
         let from = self.index();
         self.begin_watching(watch)?;
+        self.note_shared_memory(watch)?;
         let target = self.with_steps(watch, |steps| steps.target(&Motion::Continue, direction, from))?;
         let mut searches = self.searches(direction, &target)?;
         let mut passed: u64 = 0;

@@ -74,6 +74,9 @@ impl Navigator {
         }
         let target = self.with_steps(watch, |steps| steps.target(motion, direction, from))?;
         self.begin_watching(watch)?;
+        if matches!(motion, Motion::Continue) {
+            self.note_shared_memory(watch)?;
+        }
         let (index, reason) = match self.breakpoint_on_the_way(direction, target.index, watch)? {
             Some((index, number)) => (index, self.breakpoints.stop_reason(number)),
             // The result depends on the beginning of the history.

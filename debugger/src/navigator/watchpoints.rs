@@ -3,6 +3,7 @@
 use super::{Navigator, Stop};
 use crate::breakpoint::{ResolvedLocation, SearchRange};
 use crate::error::{Error, Result};
+use crate::evaluation::past_memory::PastMemory;
 use crate::evaluation::thread_path::ThreadPath;
 use crate::evaluation::watched;
 use crate::replay::{AccessSearch, MemoryRange, ReplayGap, UnseenPlace};
@@ -141,8 +142,8 @@ impl Navigator {
     }
 
     /// Returns the writes of an expression of the selected frame, the newest first, at most
-    /// `limit`, with the places between them at which writes may be unseen; and whether there are
-    /// more.
+    /// `limit`; and whether there are more. Places at which writes may be unseen have rows of their
+    /// own.
     ///
     /// # Errors
     /// As with [`Self::go_to_write`].
@@ -170,7 +171,14 @@ impl Navigator {
         let mut count = 0;
         loop {
             let stop = self.run(&Motion::Continue, Direction::Backward, watch)?;
-            rows.extend(stop.unseen.map(|unseen| HistoryRow::Unseen { unseen }));
+            // A mapping is one place, at which several searches end.
+            let is_new = |unseen: &UnseenAccesses| {
+                let same =
+                    |row: &HistoryRow| matches!(row, HistoryRow::Unseen { unseen: known } if known == unseen);
+                !rows.iter().any(same)
+            };
+            let unseen = stop.unseen.filter(is_new);
+            rows.extend(unseen.map(|unseen| HistoryRow::Unseen { unseen }));
             let StopReason::Watchpoint { hit, .. } = stop.reason else {
                 return Ok((rows, false));
             };
@@ -405,6 +413,7 @@ impl Navigator {
                 if is_change && change.has_changed() == Some(false) {
                     return Ok(None);
                 }
+                self.note_sharing(&watchpoint, (self.current, at), watch)?;
                 let hit = self.hit(&watchpoint, change)?;
                 Ok(Some(StopReason::Watchpoint { number, hit }))
             }
@@ -419,6 +428,51 @@ impl Navigator {
             old: change.old.text,
             new: change.new.text,
         })
+    }
+
+    /// Notes the memory of all watchpoints that other processes may write.
+    pub(super) fn note_shared_memory(&mut self, watch: &Watch<'_>) -> Result<()> {
+        for number in self.watchpoints() {
+            if let Some(watchpoint) = self.breakpoints.get_mut(number)?.watchpoint.clone() {
+                self.note_sharing(&watchpoint, (self.current, self.index()), watch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that other processes may write the memory of a watchpoint.
+    fn note_sharing(
+        &mut self,
+        watchpoint: &Watchpoint,
+        (tid, index): (backtrail_pt::Tid, u64),
+        watch: &Watch<'_>,
+    ) -> Result<()> {
+        let thread = self.session.thread(tid)?;
+        let Some(process) = self.session.process(thread) else {
+            return Ok(());
+        };
+        if watchpoint.is_in_registers || watchpoint.kind == WatchKind::Read {
+            return Ok(());
+        }
+        let memory = PastMemory {
+            session: &self.session,
+            process,
+            thread,
+            index,
+            watch,
+        };
+        let ranges = watchpoint.ranges.iter();
+        // Where the sharing is not known, the value is not known either.
+        let sharing = ranges.filter_map(|range| memory.sharing(*range).ok()?).next();
+        if let Some(sharing) = sharing {
+            let here = || thread.position(index).to_string();
+            let position = sharing.since.unwrap_or_else(here);
+            self.breakpoints.passes_unseen(position, UnseenCause::Shared);
+        }
+        match watch.is_canceled() {
+            true => Err(Error::Canceled),
+            false => Ok(()),
+        }
     }
 
     /// Returns the values around an instruction of the current thread, and finds the memory of the

@@ -2,6 +2,7 @@
 
 use super::kernel::KernelWrites;
 use super::run::AccessSink;
+use super::sharing::MapChange;
 use backtrail_semantics::Observer;
 
 /// The most accesses of a segment.
@@ -40,6 +41,7 @@ pub enum AccessKind {
 pub struct Accesses {
     list: Vec<Access>,
     bytes: Vec<u8>,
+    map_changes: Vec<(u64, MapChange)>,
     /// The instruction before which the replay ended.
     pub reached: u64,
 }
@@ -64,6 +66,11 @@ impl Accesses {
             AccessKind::Load | AccessKind::Store => self.bytes.get(access.bytes..end).unwrap_or_default(),
             _ => &[],
         }
+    }
+
+    /// Returns the changes of the memory map.
+    pub fn map_changes(&self) -> &[(u64, MapChange)] {
+        &self.map_changes
     }
 
     /// Returns the bytes in use.
@@ -148,6 +155,10 @@ impl AccessSink for Accesses {
             },
             KernelWrites::Anywhere => self.push(index, 0, 0, AccessKind::Anywhere, &[]),
         }
+    }
+
+    fn maps(&mut self, index: u64, change: MapChange) {
+        self.map_changes.push((index, change));
     }
 }
 

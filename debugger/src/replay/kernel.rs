@@ -47,13 +47,28 @@ impl Call {
         }
     }
 
+    /// Returns the number of the call.
+    pub const fn number(self) -> u64 {
+        self.number
+    }
+
+    /// Returns its arguments.
+    pub const fn arguments(self) -> [u64; 6] {
+        self.arguments
+    }
+
+    /// Returns whether a result is an error.
+    pub const fn is_error(result: u64) -> bool {
+        result >= LEAST_ERROR
+    }
+
     /// Returns the memory that the call has written. `after` has the registers after it.
     pub fn writes(self, after: &State) -> KernelWrites {
         let result = after.general[0];
         if result == NO_CALL || self.writes_nothing() {
             return KernelWrites::Ranges(Vec::new());
         }
-        let is_error = result >= LEAST_ERROR;
+        let is_error = Self::is_error(result);
         let [first, second, third, fourth, fifth, _] = self.arguments;
         let ranges = |ranges: &[(u64, u64)]| {
             let has_place = |range: &&(u64, u64)| range.0 != 0 && !is_error;

@@ -1,6 +1,7 @@
 //! A replay from the beginning of a segment, instruction by instruction.
 
 use super::segments::ReplaySegment;
+use super::sharing::MapChange;
 use super::{ExecutedPath, ReplayGap, ThreadReplay, kernel};
 use backtrail_decoder::Watch;
 use backtrail_semantics::{ENCODED, LogReader, NoObserver, Observer, State, Stop};
@@ -22,6 +23,9 @@ pub trait AccessSink {
 
     /// Notes the memory that a system call writes.
     fn kernel(&mut self, index: u64, writes: KernelWrites);
+
+    /// Notes a change of the memory map.
+    fn maps(&mut self, index: u64, change: MapChange);
 }
 
 impl AccessSink for () {
@@ -32,6 +36,8 @@ impl AccessSink for () {
     }
 
     fn kernel(&mut self, _index: u64, _writes: KernelWrites) {}
+
+    fn maps(&mut self, _index: u64, _change: MapChange) {}
 }
 
 /// A replay that has reached a position.
@@ -125,6 +131,9 @@ impl Run {
             self.at += before - log.left();
             if let Some(call) = call {
                 sink.kernel(index, call.writes(&self.state));
+                if let Some(change) = MapChange::of(call, &self.state) {
+                    sink.maps(index, change);
+                }
             }
             self.index += 1;
             // At its end, the registers are those of the next segment.

@@ -45,7 +45,7 @@ pub struct AccessSearch {
     /// A place on the way at which anything may have been written unseen, the nearest. A search
     /// that begins in a gap reports that one.
     pub unknown: Option<u64>,
-    /// Such a place in the searched range.
+    /// The nearest place of that kind in the searched range.
     pub unseen: Option<UnseenPlace>,
 }
 
@@ -114,7 +114,7 @@ impl<'a> SearchWay<'a> {
         self.search.unseen.is_some()
     }
 
-    /// Returns whether a segment has accesses to look at.
+    /// Returns whether a segment has accesses to check.
     fn needs(&self, summary: &SegmentSummary) -> bool {
         let ranges = self.wanted.ranges;
         !summary.is_complete
@@ -311,8 +311,8 @@ mod tests {
         }
     }
 
-    /// A made segment: its instructions, the first one that was not replayed, its stores and
-    /// unknown system calls, and a register at its beginning and end.
+    /// A made segment, with the first instruction that was not replayed, and a register at its
+    /// beginning and end.
     struct MadeSegment {
         instructions: Range<u64>,
         reached: u64,
@@ -352,6 +352,7 @@ mod tests {
             checkpoints: Default::default(),
             accesses: Default::default(),
             summaries: Default::default(),
+            shared: Default::default(),
         };
         for (number, made) in made.iter().enumerate() {
             let mut accesses = Accesses::default();

@@ -1,6 +1,8 @@
 //! The summary of a replayed segment, which stays when its accesses are dropped.
 
 use super::accesses::{AccessKind, Accesses};
+use super::range::MemoryRange;
+use super::sharing::MapChange;
 use backtrail_semantics::State;
 
 /// The number of low bits of an address within a line of memory.
@@ -8,47 +10,13 @@ const LINE_BITS: u32 = 6;
 /// An access of more lines is one to any address.
 const MAX_LINES: u64 = 1 << 16;
 
-/// A range of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryRange {
-    /// The first address.
-    pub address: u64,
-    /// The number of bytes.
-    pub size: u64,
-}
-
-impl MemoryRange {
-    /// Returns the common part of two ranges.
-    #[must_use]
-    pub fn common(self, other: Self) -> Option<Self> {
-        if !self.overlaps(other) {
-            return None;
-        }
-        let address = self.address.max(other.address);
-        let end = |range: Self| range.address.saturating_add(range.size);
-        Some(Self {
-            address,
-            size: end(self).min(end(other)) - address,
-        })
-    }
-
-    /// Returns whether two ranges have a byte in common.
-    #[must_use]
-    pub const fn overlaps(self, other: Self) -> bool {
-        let (first, second) = if self.address <= other.address {
-            (self, other)
-        } else {
-            (other, self)
-        };
-        self.size > 0 && other.size > 0 && second.address - first.address < first.size
-    }
-}
-
 /// The lines of memory that a segment accesses, and the registers at its ends.
 #[derive(Debug)]
 pub struct SegmentSummary {
     stored: LineSet,
     loaded: LineSet,
+    /// The changes of the memory map.
+    pub map_changes: Box<[(u64, MapChange)]>,
     /// Whether the whole segment was replayed.
     pub is_complete: bool,
     /// The registers at the beginning.
@@ -108,6 +76,7 @@ impl SegmentSummary {
         Self {
             stored: LineSet::new(accesses, stores),
             loaded: LineSet::new(accesses, loads),
+            map_changes: accesses.map_changes().into(),
             is_complete,
             start,
             end,
@@ -122,19 +91,5 @@ impl SegmentSummary {
     /// Returns whether the segment may read or write a range.
     pub fn may_access(&self, range: MemoryRange) -> bool {
         self.stored.touches(range) || self.loaded.touches(range)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_overlap_in_a_common_byte() {
-        let range = |address, size| MemoryRange { address, size };
-        assert!(range(8, 4).overlaps(range(11, 1)));
-        assert!(!range(8, 4).overlaps(range(12, 4)));
-        assert!(!range(8, 0).overlaps(range(8, 4)));
-        assert!(range(u64::MAX, 1).overlaps(range(u64::MAX - 3, 8)));
     }
 }

@@ -334,3 +334,60 @@ fn changes_by_unknown_system_calls_are_writes() {
     // The core shows that no call has changed it since.
     assert!(text.contains("Old value = 0\nNew value = 5\n"), "{text}");
 }
+
+#[test]
+fn memory_of_several_processes_is_known_at_accesses_alone() {
+    let bundle = recorded("-O0", "recorded_values/shared.c");
+    let text = bundle.debug(&[
+        "break checkpoint if number == 1",
+        "reverse-continue",
+        "print *shared",
+        "print own",
+        "delete",
+        "rwatch *shared",
+        "continue",
+        "goto crash",
+        "history *shared",
+    ]);
+    // The child has written 9 by then.
+    assert!(
+        text.contains(
+            "<unknown: memory shared with other processes; its last access here was 0x00000005, at t"
+        ),
+        "{text}"
+    );
+    // Memory of its own is not shared, also after a fork.
+    assert!(text.contains("$2 = 6\n"), "{text}");
+    // The load has the value of the child.
+    assert!(text.contains("Read watchpoint 2: *shared\nValue = 9\n"), "{text}");
+    let text = bundle.debug(&["goto start", "break checkpoint", "continue", "history *shared"]);
+    assert!(
+        text.contains("unseen: other processes may write this memory, which was mapped\n"),
+        "{text}"
+    );
+    assert!(text.contains("  *shared = 5  main at shared.c:19\n"), "{text}");
+}
+
+#[test]
+fn last_refuses_memory_of_several_processes() {
+    let bundle = recorded("-O0", "recorded_values/shared.c");
+    let path = bundle.path.to_str().unwrap();
+    let at_checkpoint = ["-e", "break checkpoint if number == 1", "-e", "reverse-continue"];
+    for (command, refusal) in [
+        (
+            "last *shared",
+            "the last write of *shared is unknown: other processes may write this memory, which was mapped, at t",
+        ),
+        (
+            "origin *shared",
+            "The origin is unknown: memory shared with other processes; the last write of this process is at t",
+        ),
+    ] {
+        let mut arguments = vec!["debug", path, "--batch"];
+        arguments.extend(at_checkpoint);
+        arguments.extend(["-e", command]);
+        let run = backtrail(arguments).unwrap();
+        let text = run.stdout + &run.stderr;
+        assert!(text.contains(refusal), "{text}");
+    }
+}
