@@ -106,6 +106,45 @@ describe('recorded values', () => {
   });
 });
 
+describe('writes that may be unseen', () => {
+  const client = clients(() => ({ bundle: process.env.UNSEEN }));
+  const { it } = client;
+
+  const jump = async (command, args) => {
+    const stopped = Promise.all([client().event('stopped'), client().event('backtrail/moved')]);
+    await client().ask(command, args);
+    return (await stopped)[0];
+  };
+
+  it('are in the description of a stop', async () => {
+    const frame = await client().frame();
+    const { dataId } = await client().ask('dataBreakpointInfo', { name: 'waiting', frameId: frame.id });
+    await client().ask('setDataBreakpoints', { breakpoints: [{ dataId, accessType: 'write' }] });
+    const stops = [];
+    for (let count = 0; count < 2; count += 1) {
+      stops.push(await client().move('reverseContinue', { threadId: client().threadId }));
+    }
+    assert.match(stops[0].text, / → 7$/);
+    assert.match(
+      stops[1].text,
+      / → 1 In between, accesses may have gone unseen: the kernel may have written here, at t\d+#\d+\.$/,
+    );
+  });
+
+  it('are the reason of a refusal', async () => {
+    await client().ask('setDataBreakpoints', { breakpoints: [] });
+    await jump('backtrail/goto', { to: 'crash' });
+    // The recorded values show this change by a system call.
+    const stop = await jump('backtrail/lastWrite', { expression: 'seen' });
+    assert.match(stop.text, /^seen: 2 → 3$/);
+    for (let count = 0; count < 3; count += 1) {
+      await jump('backtrail/runToCall', { function: 'checkpoint' });
+    }
+    const why = await client().refused('backtrail/lastWrite', { expression: 'waiting' });
+    assert.match(why, /^the last write of waiting is unknown: the kernel may have written here, at t\d+#\d+; /);
+  });
+});
+
 describe('a trace without recorded values', () => {
   const client = clients(() => ({ bundle: process.env.LEDGER }));
   const { it } = client;

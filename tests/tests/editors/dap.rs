@@ -200,9 +200,14 @@ fn recorded_values_are_shown_and_watched() {
         return;
     }
     let bundle = compiled_and_recorded_with(&["--values"], "cc", &["-g", "-O0"], "recorded_values/changes.c");
+    let unseen = compiled_and_recorded_with(&["--values"], "cc", &["-g", "-O0"], "recorded_values/unseen.c");
     let without = recorded("ledger", &LEDGER);
     run(
         "values.test.js",
-        &[("CHANGES", &bundle.path), ("LEDGER", without)],
+        &[
+            ("CHANGES", &bundle.path),
+            ("UNSEEN", &unseen.path),
+            ("LEDGER", without),
+        ],
     );
 }
