@@ -184,7 +184,7 @@ impl ThreadReplay {
 
     /// Replays all segments. Returns the ranges of instructions that they do not reach, with the
     /// reason. An empty range has a segment whose registers are not those where the one before it
-    /// ends.
+    /// ends, although no signal came in between.
     ///
     /// # Errors
     /// Fails when canceled.
@@ -216,6 +216,7 @@ impl ThreadReplay {
             };
             if let Some(before) = before.take()
                 && before.index() == segment.start
+                && before.next() == path.history().walk(segment.start).next().map(|first| first.pc.0)
                 && !before.state().agrees_with(run.state())
             {
                 let last = ReplayGap::Disagreement(segment.start.saturating_sub(1));

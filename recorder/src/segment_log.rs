@@ -111,7 +111,7 @@ impl Compressor {
             .name("values".to_owned())
             .spawn(move || {
                 for job in inbox {
-                    // Nobody may wait for it any more.
+                    // The thread of the program may have ended.
                     let _ = job.reply.send(value_log::encode(job.number, &job.content).ok());
                 }
             })

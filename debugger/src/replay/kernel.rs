@@ -52,6 +52,11 @@ impl Call {
         self.number
     }
 
+    /// Returns whether it is the return from a signal handler, which writes no memory.
+    pub const fn returns_from_handler(self) -> bool {
+        self.number == 15
+    }
+
     /// Returns its arguments.
     pub const fn arguments(self) -> [u64; 6] {
         self.arguments

@@ -52,6 +52,8 @@ pub struct Run {
     at: usize,
     /// Whether the last system call has not returned, so that the registers are those before it.
     is_unfinished: bool,
+    /// The address to which the last instruction leads, if it has run.
+    next: Option<u64>,
 }
 
 impl Run {
@@ -65,6 +67,7 @@ impl Run {
             content: content.into(),
             at: ENCODED,
             is_unfinished: false,
+            next: None,
         })
     }
 
@@ -76,6 +79,11 @@ impl Run {
     /// Returns whether the registers are known: the last system call has returned.
     pub const fn has_registers(&self) -> bool {
         !self.is_unfinished
+    }
+
+    /// Returns the address to which the last instruction leads. `None`: it is not known.
+    pub const fn next(&self) -> Option<u64> {
+        self.next
     }
 
     /// Returns the instruction before which it is.
@@ -124,6 +132,15 @@ impl Run {
                 self.is_unfinished = true;
                 return Ok(());
             }
+            // The registers after the return from a signal handler are in the next segment.
+            if let (Err(Stop::Memory(_)), Some(call)) = (&next, call)
+                && call.returns_from_handler()
+                && index + 1 == self.end
+            {
+                self.index += 1;
+                (self.is_unfinished, self.next) = (true, None);
+                return Ok(());
+            }
             let next = next.map_err(|stop| match stop {
                 Stop::Memory(_) => ReplayGap::LogEnd(index),
                 _ => ReplayGap::Disagreement(index),
@@ -136,6 +153,7 @@ impl Run {
                 }
             }
             self.index += 1;
+            self.next = Some(next);
             // At its end, the registers are those of the next segment.
             let expected = walker.peek().map(|next| next.pc.0);
             if self.index < self.end && expected.is_some_and(|expected| expected != next) {

@@ -1,7 +1,7 @@
 //! The values of a block that are not in the log yet.
 //!
-//! Translated code stores each value in a word of its own on the stage of its thread
-//! ([`layout::STAGE`]), and copies them to the log where the block ends. The places are known when
+//! Translated code stores each value in a word of its own, on the stage of its thread
+//! ([`layout::STAGE`]). Where the block ends, it copies them to the log. All places are known when
 //! the block is translated.
 
 use super::layout;

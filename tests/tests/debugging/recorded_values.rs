@@ -20,8 +20,12 @@ const EXPRESSIONS: [(&str, &str); 6] = [
 ];
 
 fn recorded(level: &str) -> Bundle {
+    recorded_by("translate", level)
+}
+
+fn recorded_by(engine: &str, level: &str) -> Bundle {
     let flags = ["-g", level];
-    compiled_and_recorded_with(&["--values"], "cc", &flags, SOURCE)
+    compiled_and_recorded_with(&["--values", "--engine", engine], "cc", &flags, SOURCE)
 }
 
 /// Returns the values that commands print, without their numbers.
@@ -35,8 +39,8 @@ fn printed(bundle: &Bundle, commands: &[String]) -> Vec<String> {
 }
 
 #[track_caller]
-fn compare(level: &str) {
-    let bundle = recorded(level);
+fn compare(engine: &str, level: &str) {
+    let bundle = recorded_by(engine, level);
     let mut backward = vec!["break witness".to_owned()];
     let mut truth = Vec::new();
     for round in (0..ROUNDS).rev() {
@@ -48,17 +52,21 @@ fn compare(level: &str) {
     }
     let (ours, truth) = (printed(&bundle, &backward), printed(&bundle, &truth));
     assert_eq!(truth.len(), ROUNDS * EXPRESSIONS.len());
-    assert_eq!(ours, truth, "{level}");
+    assert_eq!(ours, truth, "{engine}, {level}");
+    let checked = backtrail(["check".as_ref(), bundle.path.as_os_str()])
+        .unwrap()
+        .exited(0);
+    assert!(checked.stdout.contains(" 0 gap(s) of values"), "{checked:?}");
 }
 
 #[test]
 fn recorded_values_are_those_of_the_program() {
-    compare("-O0");
+    compare("translate", "-O0");
 }
 
 #[test]
 fn recorded_values_of_optimized_code_are_those_of_the_program() {
-    compare("-O2");
+    compare("translate", "-O2");
 }
 
 #[test]
@@ -109,10 +117,42 @@ fn redacted_bundles_have_no_recorded_values() {
 }
 
 #[test]
-fn translation_records_no_values() {
-    let run = backtrail(["record", "--values", "--engine", "translate", "--", "/bin/true"]).unwrap();
-    assert_eq!(run.status, Some(1));
-    assert!(run.stderr.contains("add --engine step"), "{}", run.stderr);
+fn single_steps_record_the_same_values() {
+    compare("step", "-O0");
+}
+
+#[test]
+fn values_of_system_programs_replay_to_their_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let programs: [&[&str]; 4] = [
+        &["ls", "-la", "/usr/bin"],
+        &["sort", "/etc/passwd"],
+        &["gzip", "-c", "/bin/ls"],
+        &["od", "-x", "/etc/passwd"],
+    ];
+    for program in programs {
+        let bundle = folder.path().join(format!("{}.bundle", program[0]));
+        let bundle = bundle.to_str().unwrap();
+        let record = ["record", "--values", "--full", "-o", bundle, "--"];
+        let run = backtrail(record.iter().chain(program)).unwrap().exited(0);
+        assert!(run.stderr.contains("exited with status 0"), "{}", run.stderr);
+        let checked = backtrail(["check", bundle]).unwrap().exited(0);
+        let clean = "no faults, 0 gap(s), 0 gap(s) of values";
+        assert!(checked.stdout.contains(clean), "{program:?}: {}", checked.stdout);
+    }
+}
+
+#[test]
+fn values_go_on_after_signals() {
+    let bundle = compiled_and_recorded_with(&["--values"], "cc", &["-g"], "recorded_values/signals.c");
+    let checked = backtrail(["check".as_ref(), bundle.path.as_os_str()])
+        .unwrap()
+        .exited(0);
+    assert!(checked.stdout.contains(" 0 gap(s) of values"), "{checked:?}");
+    let text = bundle.debug(&["break on_signal", "reverse-continue", "print handled"]);
+    assert!(text.contains("$1 = 190"), "{text}");
+    let text = bundle.debug(&["break 18", "reverse-continue", "print handled", "print sum"]);
+    assert!(text.contains("$1 = 200") && text.contains("$2 = 1900"), "{text}");
 }
 
 #[test]

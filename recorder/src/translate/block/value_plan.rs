@@ -1,7 +1,8 @@
 //! The values that an instruction logs in the code cache, and their places.
 //!
-//! The model of the instruction says what it loads: it runs once on registers that tell addresses
-//! apart. What this cannot find out is stepped natively, where the recorder sees each load.
+//! The model of the instruction says what it loads: it runs once on registers with different
+//! values, so that each address belongs to one operand. Instructions for which this is not enough
+//! stop the program, and the recorder reads their loads.
 
 use crate::translate::staged::MOST_STAGED;
 use backtrail_semantics::{Effect, LogWriter, Registers, State, flag};
@@ -50,7 +51,7 @@ fn is_repeated(instruction: &Instruction) -> bool {
     instruction.is_string_instruction() && (instruction.has_rep_prefix() || instruction.has_repne_prefix())
 }
 
-/// Returns registers whose values tell them apart in addresses.
+/// Returns registers whose values give each operand another address.
 fn probe(flags: u64) -> State {
     let mut state = State {
         flags,
