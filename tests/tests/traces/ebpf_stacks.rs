@@ -91,11 +91,20 @@ fn stacks(output: &Path) -> BTreeSet<String> {
     let mut weights = BTreeMap::<_, u64>::new();
     for line in run.stdout.lines() {
         let (stack, weight) = line.rsplit_once(' ').unwrap();
+        let stack = without_kernel(stack);
         *weights.entry(stack.to_owned()).or_default() += weight.parse::<u64>().unwrap();
     }
     let total: u64 = weights.values().sum();
     let frequent = weights.into_iter().filter(|(_, weight)| weight * 20 > total);
     frequent.map(|(stack, _)| stack).collect()
+}
+
+/// Returns the frames of a stack that are not the kernel's, which interrupts and system calls begin
+/// by functions in assembly.
+fn without_kernel(stack: &str) -> &str {
+    let ends = [";asm_", ";entry_SYSCALL"].map(|entry| stack.find(entry));
+    let end = ends.into_iter().flatten().min();
+    end.and_then(|end| stack.get(..end)).unwrap_or(stack)
 }
 
 /// Returns the share of the stacks that the eBPF program walked.
