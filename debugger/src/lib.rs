@@ -45,7 +45,7 @@ mod thread_order;
 pub mod time;
 pub mod timeline;
 mod unwind;
-pub mod value_gaps;
+pub mod value_check;
 pub mod virtual_call;
 pub mod watchpoint;
 

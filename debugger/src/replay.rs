@@ -13,6 +13,7 @@ mod range;
 mod run;
 mod search;
 mod segments;
+mod shadow;
 mod sharing;
 mod summary;
 
@@ -30,6 +31,8 @@ use run::Run;
 use rustc_hash::FxHashMap;
 pub use search::{AccessFilter, AccessSearch, FoundAccess, UnseenPlace};
 use segments::ReplaySegment;
+use shadow::Shadow;
+pub use shadow::UnseenChange;
 pub use sharing::SharedRange;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -60,6 +63,21 @@ pub trait ExecutedPath {
 
 /// The effects of instructions by their addresses and versions. `None`: the code is not known.
 type Effects = FxHashMap<(Avma, Version), Option<Rc<Effect>>>;
+
+/// The result of a check of all recorded values of a thread.
+#[derive(Clone, Debug, Default)]
+pub struct ReplayCheck {
+    /// The ranges of instructions that the replay does not reach, with the reason. An empty range
+    /// has a segment whose registers are not those where the one before it ends, although no signal
+    /// came in between.
+    pub gaps: Vec<(Range<u64>, ReplayGap)>,
+    /// Memory that changed unseen.
+    pub unseen: Vec<UnseenChange>,
+    /// The number of segments. Each begins with the registers of the processor.
+    pub segments: u64,
+    /// The number of instructions that were replayed.
+    pub instructions: u64,
+}
 
 /// The replay of a thread.
 pub struct ThreadReplay {
@@ -182,20 +200,15 @@ impl ThreadReplay {
         }
     }
 
-    /// Replays all segments. Returns the ranges of instructions that they do not reach, with the
-    /// reason. An empty range has a segment whose registers are not those where the one before it
-    /// ends, although no signal came in between.
+    /// Replays all segments, and compares what they know with each other.
     ///
     /// # Errors
     /// Fails when canceled.
-    pub fn gaps(
-        &self,
-        path: &dyn ExecutedPath,
-        watch: &Watch<'_>,
-    ) -> Result<Vec<(Range<u64>, ReplayGap)>, ReplayGap> {
+    pub fn check(&self, path: &dyn ExecutedPath, watch: &Watch<'_>) -> Result<ReplayCheck, ReplayGap> {
         let mut gaps = Vec::new();
+        let mut shadow = Shadow::default();
         let mut before: Option<Run> = None;
-        let mut reached = 0;
+        let (mut reached, mut instructions) = (0, 0);
         for (number, segment) in self.segments.iter().enumerate() {
             if reached < segment.start {
                 gaps.push((reached..segment.start, ReplayGap::NotRecorded));
@@ -214,21 +227,34 @@ impl ThreadReplay {
                     continue;
                 }
             };
-            if let Some(before) = before.take()
-                && before.index() == segment.start
-                && before.next() == path.history().walk(segment.start).next().map(|first| first.pc.0)
-                && !before.state().agrees_with(run.state())
-            {
-                let last = ReplayGap::Disagreement(segment.start.saturating_sub(1));
-                gaps.push((segment.start..segment.start, last));
+            let first = path.history().walk(segment.start).next();
+            let earlier = before.take().filter(|run| run.index() == segment.start);
+            let is_continued = match &earlier {
+                Some(earlier) => earlier.state().agrees_with(run.state()),
+                None => number == 0,
+            };
+            if !is_continued {
+                // A signal writes its frame, and a gap may hide writes.
+                shadow.clear();
+                if earlier.is_some_and(|earlier| earlier.next() == first.map(|first| first.pc.0)) {
+                    let last = ReplayGap::Disagreement(segment.start.saturating_sub(1));
+                    gaps.push((segment.start..segment.start, last));
+                }
             }
-            match run.forward_to(segment.end, self, path, watch, &mut ()) {
+            let done = run.forward_to(segment.end, self, path, watch, &mut shadow);
+            instructions += run.index() - segment.start;
+            match done {
                 Ok(()) => before = Some(run),
                 Err(ReplayGap::Canceled) => return Err(ReplayGap::Canceled),
                 Err(gap) => gaps.push((run.index()..segment.end, gap)),
             }
         }
-        Ok(gaps)
+        Ok(ReplayCheck {
+            gaps,
+            unseen: shadow.changes,
+            segments: self.segments.len() as u64,
+            instructions,
+        })
     }
 
     /// Keeps a run as a checkpoint. Replays usually go backward, so the run of a position is kept

@@ -87,7 +87,22 @@ impl From<PathBuf> for Output<'_> {
 pub struct ValueOptions {
     /// About this many compressed bytes of the newest values of each thread; `None` keeps all.
     pub limit: Option<usize>,
+    /// About this many bytes make a segment, at most 1 MiB; `None` is the best size. Tests use
+    /// small segments: each begins with the registers of the processor.
+    pub segment: Option<u64>,
 }
+
+impl ValueOptions {
+    /// Returns the size of a segment in bytes.
+    pub(crate) fn segment(self) -> u64 {
+        self.segment
+            .map_or(MOST_SEGMENT, |size| size.clamp(LEAST_SEGMENT, MOST_SEGMENT))
+    }
+}
+
+/// The sizes of a segment of values in bytes.
+const LEAST_SEGMENT: u64 = 1 << 10;
+const MOST_SEGMENT: u64 = 1 << 20;
 
 /// The progress of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -28,6 +28,9 @@ pub struct Record {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "256M", conflicts_with = "heap")]
     pub values: Option<u64>,
+    /// The size of a segment of values, for tests
+    #[arg(long, hide = true, value_name = "SIZE", value_parser = parse_size, requires = "values")]
+    pub values_segment: Option<u64>,
     /// Keep no last lines of the program's standard error
     #[arg(long)]
     pub no_stderr: bool,

@@ -6,6 +6,7 @@
 pub(crate) mod conditions;
 mod core_source;
 mod exact;
+pub(crate) mod kernel_data;
 pub mod memory;
 pub(crate) mod past_memory;
 mod recovery;

@@ -3,6 +3,7 @@
 //! The accesses of a thread are in order. Those of two threads are ordered by time stamps. Where
 //! these leave the order of two writes open, and the values differ, the byte is unknown.
 
+use super::kernel_data;
 use super::thread_path::ThreadPath;
 use crate::replay::{AccessFilter, Byte, CoreMemory, FoundAccess, MemoryRange, ReplayGap, ThreadReplay};
 use crate::session::{Process, Session, Thread};
@@ -27,16 +28,21 @@ pub(super) struct SharedMemory<'a> {
 /// `shm_open`).
 const SHARED_NAMES: [&str; 4] = ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/"];
 
-/// The sharing of memory with other processes.
+/// The sharing of memory with other processes, or with the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sharing {
     /// The position of the system call that mapped it, if it is known.
     pub since: Option<String>,
+    /// Whether the kernel changes it, instead of other processes.
+    pub is_of_kernel: bool,
 }
 
 impl fmt::Display for Sharing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("memory shared with other processes")
+        f.write_str(match self.is_of_kernel {
+            true => "memory that the kernel changes at any time",
+            false => "memory shared with other processes",
+        })
     }
 }
 
@@ -215,6 +221,12 @@ impl<'a> SharedMemory<'a> {
             let found = segments.find(|segment| segment.start.0 == address)?;
             Some(found.size)
         };
+        if kernel_data::range(self.session, self.process).is_some_and(|data| data.overlaps(range)) {
+            return Ok(Some(Sharing {
+                since: None,
+                is_of_kernel: true,
+            }));
+        }
         let mut threads = self.others();
         threads.push(self.thread);
         for thread in threads {
@@ -230,6 +242,7 @@ impl<'a> SharedMemory<'a> {
                 if shared.since < now.end && shared.until.is_none_or(|until| until >= now.start) {
                     return Ok(Some(Sharing {
                         since: Some(thread.position(shared.since).to_string()),
+                        is_of_kernel: false,
                     }));
                 }
             }
@@ -253,7 +266,10 @@ impl<'a> SharedMemory<'a> {
             mapped.overlaps(range) && SHARED_NAMES.iter().any(|name| file.path.starts_with(name))
         });
         if is_named {
-            return Ok(Some(Sharing { since: None }));
+            return Ok(Some(Sharing {
+                since: None,
+                is_of_kernel: false,
+            }));
         }
         let is_other = |thread: &&Thread| {
             let process = self.session.process(thread);
@@ -271,6 +287,7 @@ impl<'a> SharedMemory<'a> {
             if let Some(shared) = shared.iter().find(|shared| shared.range.overlaps(range)) {
                 return Ok(Some(Sharing {
                     since: Some(thread.position(shared.since).to_string()),
+                    is_of_kernel: false,
                 }));
             }
         }

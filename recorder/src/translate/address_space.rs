@@ -186,7 +186,7 @@ impl AddressSpace {
             if base < layout::LOWEST_REGION {
                 break;
             }
-            match Region::make(tracee, base, tables, self.values.is_some()) {
+            match Region::make(tracee, base, tables, self.values.map(ValueOptions::segment)) {
                 Err(Error::Ptrace { source, .. }) if source.raw_os_error() == Some(libc::EEXIST) => {
                     let mut maps = maps::maps(tracee.tid);
                     maps.extend(self.claimed_maps());

@@ -28,7 +28,8 @@ pub(super) struct Region {
     /// The address in the program.
     base: AtomicU64,
     memory: SharedMemory,
-    has_values: bool,
+    /// The size of the buffer for values, if they are recorded.
+    values: Option<u64>,
     /// Chunks that may be filled, because they have been encoded completely.
     free: Mutex<[bool; CHUNK_COUNT as usize]>,
     /// Signals that a chunk has become free.
@@ -37,17 +38,17 @@ pub(super) struct Region {
 
 impl Region {
     /// Creates the region at the unused address `base`. The tables come from an address in the
-    /// program, or from a new file. `has_values` adds memory for values.
+    /// program, or from a new file. `values` adds a buffer of this size for values.
     pub(super) fn make(
         tracee: &mut Tracee<'_>,
         base: u64,
         tables: TableSource,
-        has_values: bool,
+        values: Option<u64>,
     ) -> Result<Self> {
         tracee.reserve(base, layout::REGION_SIZE)?;
         tracee.hide(base, layout::REGION_SIZE)?;
         let (file, descriptor) = tracee.memory_file()?;
-        let size = FILE_SIZE + if has_values { STAGE_SIZE } else { 0 };
+        let size = FILE_SIZE + if values.is_some() { STAGE_SIZE } else { 0 };
         let memory = SharedMemory::map(&file, size).map_err(Error::system("map memory"))?;
         let writable = libc::PROT_READ | libc::PROT_WRITE;
         tracee.map(base, PAGE, writable, (descriptor, 0))?;
@@ -63,7 +64,7 @@ impl Region {
             executable,
             (descriptor, GADGET_OFFSET),
         )?;
-        if has_values {
+        if values.is_some() {
             let at = base + layout::STAGE;
             tracee.map(at, STAGE_SIZE, writable, (descriptor, STAGE_OFFSET))?;
         }
@@ -80,7 +81,7 @@ impl Region {
         let region = Self {
             base: AtomicU64::new(base),
             memory,
-            has_values,
+            values,
             free: Mutex::new(ALL_BUT_FIRST),
             freed: Condvar::new(),
         };
@@ -113,7 +114,7 @@ impl Region {
             (layout::TABLES, layout::TABLES_SIZE),
             (layout::GADGET, PAGE),
         ];
-        let values = self.has_values.then_some((layout::STAGE, STAGE_SIZE));
+        let values = self.values.map(|_| (layout::STAGE, STAGE_SIZE));
         for (offset, size) in pages.into_iter().chain(chunks).chain(values) {
             tracee.move_mapping(from + offset, size, to + offset)?;
             if offset == layout::GADGET && tracee.gadget == Gadget::at(from + offset) {
@@ -151,17 +152,30 @@ impl Region {
 
     /// Takes all logged values out of the buffer, and appends them to `out`.
     pub(super) fn take_values(&self, out: &mut Vec<u8>) {
-        let start = self.base() + layout::VALUES;
-        let len = self.slot(layout::VALUE_POINTER).wrapping_sub(start);
-        let at = STAGE_OFFSET + layout::VALUES - layout::STAGE;
+        let start = self.values_start();
+        let len = self.slot(layout::VALUE_POINTER).wrapping_sub(self.base() + start);
+        let at = STAGE_OFFSET + start - layout::STAGE;
         self.memory.read(at, len.min(layout::VALUES_SIZE) as usize, out);
         self.reset_values();
     }
 
     /// Empties the buffer of values.
     pub(super) fn reset_values(&self) {
-        self.memory
-            .store(u64::from(layout::VALUE_POINTER), self.base() + layout::VALUES);
+        self.memory.store(
+            u64::from(layout::VALUE_POINTER),
+            self.base() + self.values_start(),
+        );
+    }
+
+    /// Returns the offset of the buffer for values. It ends at its guard page.
+    fn values_start(&self) -> u64 {
+        let size = self.values.unwrap_or(layout::VALUES_SIZE);
+        layout::VALUES + layout::VALUES_SIZE - size.min(layout::VALUES_SIZE)
+    }
+
+    /// Returns the size of the buffer for values.
+    pub(super) fn values_size(&self) -> u64 {
+        layout::VALUES + layout::VALUES_SIZE - self.values_start()
     }
 
     /// Appends the values on the stage to `out`.
@@ -174,7 +188,7 @@ impl Region {
 
     /// Sets the bases of FS and GS that system calls log.
     pub(super) fn set_bases(&self, bases: [u64; 2]) {
-        if self.has_values {
+        if self.values.is_some() {
             let at = STAGE_OFFSET + layout::BASES - layout::STAGE;
             self.memory.store(at, bases[0]);
             self.memory.store(at + 8, bases[1]);

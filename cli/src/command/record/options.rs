@@ -45,6 +45,7 @@ pub(super) fn options<'a>(
             } else {
                 Some(usize::try_from(size).unwrap_or(usize::MAX))
             },
+            segment: args.values_segment,
         }),
         standard_error: !args.no_stderr,
         follow: !args.no_follow,

@@ -17,7 +17,7 @@ use crate::values::reader;
 use crate::xstate::XState;
 use backtrail_bundle::core::Registers;
 use backtrail_bundle::value_log;
-use backtrail_semantics::{Effect, LogWriter, Prediction, State};
+use backtrail_semantics::{ENCODED, Effect, LogWriter, Prediction, State};
 use iced_x86::{Code, Instruction, Register};
 
 /// The full chunks of control flow after which another segment begins. A loop without loads needs
@@ -82,7 +82,7 @@ impl Translated {
         values.step = None;
         if let Some(open) = &mut values.open
             && open.chunks < CHUNKS
-            && (open.content.len() as u64) < layout::VALUES_SIZE
+            && (open.content.len() as u64) < self.region.values_size() + ENCODED as u64
             && open
                 .expected
                 .take()
