@@ -88,7 +88,7 @@ pub struct ValueOptions {
     /// About this many compressed bytes of the newest values of each thread; `None` keeps all.
     pub limit: Option<usize>,
     /// About this many bytes make a segment, at most 1 MiB; `None` is the best size. Tests use
-    /// small segments: each begins with the registers of the processor.
+    /// small segments: each begins with the registers of the processor. [`Engine::Translate`] only.
     pub segment: Option<u64>,
 }
 

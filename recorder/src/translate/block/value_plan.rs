@@ -64,8 +64,8 @@ fn probe(flags: u64) -> State {
     state
 }
 
-/// Returns the memory that an effect accesses, as one range. Loads of a model come before its
-/// stores, and are not those. `None`: there are several ranges, or it cannot be found out.
+/// Returns the memory that a model loads, or that an instruction without a model stores: its
+/// address and size in bytes. `None`: there are several ranges, or the model does not say.
 fn accessed(effect: &Effect, flags: u64) -> Option<Option<(u64, u32)>> {
     let mut all: Option<(u64, u32)> = None;
     let mut is_one = true;
