@@ -82,13 +82,43 @@ pub struct CodeImage {
 }
 
 impl CodeImage {
+    /// Reads the code image of a forked process, whose parent has this image. `added` is the start
+    /// and size of memory that the recorder has added to the child.
+    ///
+    /// The child has inherited mappings, so the parent's files are not opened again.
+    #[must_use]
+    pub fn of_child(&self, pid: RawTid, added: Vec<(u64, u64)>) -> Self {
+        let mut child = Self {
+            added,
+            files: self.files.clone(),
+            ..Self::default()
+        };
+        let maps = maps::maps(pid);
+        child.modules = self
+            .modules
+            .iter()
+            .filter_map(|module| module.inherited(&maps))
+            .collect();
+        child.update_from(pid, &maps, 0, None);
+        child
+    }
+
     /// Adds the current executable mappings, and reads code without files again.
     ///
     /// A module that other code has replaced ends at `version`, where the other code begins.
     /// `mapped` is the address of a new mapping, whose file may have been overwritten since it was
     /// mapped before. Returns the address ranges at which modules were replaced.
     pub fn update(&mut self, pid: RawTid, version: u32, mapped: Option<u64>) -> Vec<Range<u64>> {
-        let maps = maps::maps(pid);
+        self.update_from(pid, &maps::maps(pid), version, mapped)
+    }
+
+    fn update_from(
+        &mut self,
+        pid: RawTid,
+        maps: &[Map],
+        version: u32,
+        mapped: Option<u64>,
+    ) -> Vec<Range<u64>> {
         let code = |map: &&Map| map.executable && map.path != "[vsyscall]";
         let added = self.added.clone();
         let mut replaced = Vec::new();
@@ -238,6 +268,21 @@ impl CodeImage {
 }
 
 impl LoadedModule {
+    /// Returns this module for a forked process, if its mappings contain the module's code.
+    fn inherited(&self, maps: &[Map]) -> Option<Self> {
+        let mut code = maps.iter().filter(|map| map.executable);
+        code.any(|map| self.is_mapped_by(map)).then(|| Self {
+            path: self.path.clone(),
+            file: Arc::clone(&self.file),
+            base: self.base,
+            inode: self.inode,
+            code: Vec::new(),
+            mapped_from: 0,
+            mapped_until: None,
+            covered_since: None,
+        })
+    }
+
     /// Returns whether a mapping is one of this module's file at its address.
     fn is_of(&self, map: &Map) -> bool {
         map.is_file()
@@ -309,15 +354,15 @@ impl CodeImage {
         }
     }
 
-    /// Copies the image into a bundle. `name` returns the path of a raw image for a suggested name.
+    /// Copies the image into a bundle. `store` writes code without a file, which starts at an
+    /// address, and returns its path.
     ///
     /// # Errors
     /// Fails if the bundle cannot be written. A file that cannot be copied is reported as missing.
     pub fn save<E: From<Error>>(
         self,
         writer: &Writer,
-        pid: u32,
-        mut name: impl FnMut(&str) -> Result<BundlePath, E>,
+        mut store: impl FnMut(Avma, Vec<u8>) -> Result<BundlePath, E>,
     ) -> Result<SavedImage, E> {
         let mut saved = SavedImage::default();
         for module in self.modules {
@@ -342,13 +387,12 @@ impl CodeImage {
             });
         }
         for raw in self.raw {
-            let file = name(&format!("images/{pid}-{:x}.bin", raw.start))?;
-            writer.add_bytes(&file, &raw.bytes)?;
+            let size = raw.bytes.len() as u64;
             saved.images.push(RawImage {
                 start: raw.start,
-                file,
+                file: store(raw.start, raw.bytes)?,
                 offset: FileOffset(0),
-                size: raw.bytes.len() as u64,
+                size,
             });
         }
         Ok(saved)
@@ -396,6 +440,23 @@ mod tests {
         let replaced = image.update(pid, 1, None);
         assert_eq!(replaced, []);
         assert_eq!(image.modules.len(), before, "nothing is added twice");
+        let child = image.of_child(pid, Vec::new());
+        let files = |image: &CodeImage| {
+            let places = image
+                .modules
+                .iter()
+                .map(|module| (module.path.clone(), module.base));
+            let mut places: Vec<_> = places.collect();
+            places.sort();
+            places
+        };
+        assert_eq!(files(&child), files(&image));
+        assert!(child.modules.iter().all(|one| {
+            image
+                .modules
+                .iter()
+                .any(|other| Arc::ptr_eq(&one.file, &other.file))
+        }));
         let program = std::env::current_exe().unwrap();
         let module = image
             .modules

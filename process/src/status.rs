@@ -5,12 +5,19 @@ use std::fs;
 
 /// Returns a number from `/proc/TID/status`, in the given base.
 fn status_number(tid: RawTid, key: &str, base: u32) -> Option<u64> {
-    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
-    let status = String::from_utf8_lossy(&status);
-    let value = status
-        .lines()
-        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
-    u64::from_str_radix(value.split_whitespace().next()?, base).ok()
+    let [number] = status_numbers(tid, [key], base);
+    number
+}
+
+/// Returns several numbers from `/proc/TID/status`, in the given base. The file is read once.
+fn status_numbers<const N: usize>(tid: RawTid, keys: [&str; N], base: u32) -> [Option<u64>; N] {
+    let status = fs::read(format!("/proc/{tid}/status")).unwrap_or_default();
+    keys.map(|key| {
+        let mut lines = status.split(|byte| *byte == b'\n');
+        let value = lines.find_map(|line| line.strip_prefix(key.as_bytes())?.strip_prefix(b":"))?;
+        let first = std::str::from_utf8(value).ok()?.split_whitespace().next()?;
+        u64::from_str_radix(first, base).ok()
+    })
 }
 
 /// Returns the process of a thread.
@@ -53,14 +60,14 @@ pub fn tracer(tid: RawTid) -> Option<RawTid> {
 #[must_use]
 pub fn memory_in_use(pid: RawTid) -> Option<u64> {
     let keys = ["RssAnon", "RssShmem", "VmSwap"];
-    let kibibytes = keys.map(|key| status_number(pid, key, 10));
+    let kibibytes = status_numbers(pid, keys, 10);
     kibibytes.into_iter().sum::<Option<u64>>().map(|sum| sum << 10)
 }
 
 /// Returns the parent, real user and real group of a process; 0 if unknown.
 #[must_use]
 pub fn parent_and_owner(pid: RawTid) -> [u32; 3] {
-    ["PPid", "Uid", "Gid"].map(|key| status_number(pid, key, 10).unwrap_or(0) as u32)
+    status_numbers(pid, ["PPid", "Uid", "Gid"], 10).map(|number| number.unwrap_or(0) as u32)
 }
 
 /// Returns the real, effective, saved and file system user of a thread, empty if it has ended.
@@ -89,18 +96,27 @@ pub enum Disposition {
 /// Returns the disposition of a signal in the process of a thread.
 #[must_use]
 pub fn disposition(tid: RawTid, signal: i32) -> Disposition {
-    let bit = signal
-        .checked_sub(1)
-        .and_then(|bit| 1u64.checked_shl(bit as u32))
-        .unwrap_or(0);
-    let set = |key| status_number(tid, key, 16).unwrap_or(0) & bit != 0;
-    if set("SigCgt") {
-        Disposition::Handled
-    } else if set("SigIgn") {
-        Disposition::Ignored
-    } else {
-        Disposition::Default
-    }
+    let [disposition] = dispositions(tid, [signal]);
+    disposition
+}
+
+/// Returns the dispositions of several signals in the process of a thread.
+#[must_use]
+pub fn dispositions<const N: usize>(tid: RawTid, signals: [i32; N]) -> [Disposition; N] {
+    let [caught, ignored] = status_numbers(tid, ["SigCgt", "SigIgn"], 16).map(Option::unwrap_or_default);
+    signals.map(|signal| {
+        let bit = signal
+            .checked_sub(1)
+            .and_then(|bit| 1u64.checked_shl(bit as u32))
+            .unwrap_or(0);
+        if caught & bit != 0 {
+            Disposition::Handled
+        } else if ignored & bit != 0 {
+            Disposition::Ignored
+        } else {
+            Disposition::Default
+        }
+    })
 }
 
 /// Returns whether a signal has the default disposition.

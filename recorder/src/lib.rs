@@ -46,6 +46,7 @@ mod signal_state;
 mod spawn;
 mod standard_error;
 mod stepped;
+mod stored_images;
 mod syscall_filter;
 mod thread;
 mod translate;

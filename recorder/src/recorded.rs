@@ -3,6 +3,7 @@
 use crate::program_filter::program_name;
 use crate::ptrace::RawTid;
 use crate::standard_error::OutputTail;
+use crate::stored_images::StoredImages;
 use crate::unique_names::UniqueNames;
 use crate::{Ending, Engine, Golden};
 use backtrail_bundle::BundlePath;
@@ -75,16 +76,28 @@ impl RecordedProcess {
     /// Reads the current state of a process. `added` is the memory that the recorder added; `files`
     /// are the open module files.
     pub(crate) fn new(pid: RawTid, added: Vec<(u64, u64)>, files: &ModuleFiles) -> Self {
-        let mut process = Self {
-            program: status::program(pid),
-            name: program_name(pid),
-            command_line: status::command_line(pid),
-            ..Self::default()
-        };
+        let mut process = Self::named(pid);
         process.image.added = added;
         process.image.files = files.clone();
         process.image.update(pid, 0, None);
         process
+    }
+
+    /// Reads the current state of a process that a recorded one with the image `parent` has forked.
+    pub(crate) fn forked(pid: RawTid, added: Vec<(u64, u64)>, parent: &CodeImage) -> Self {
+        Self {
+            image: parent.of_child(pid, added),
+            ..Self::named(pid)
+        }
+    }
+
+    fn named(pid: RawTid) -> Self {
+        Self {
+            program: status::program(pid),
+            name: program_name(pid),
+            command_line: status::command_line(pid),
+            ..Self::default()
+        }
     }
 
     /// Updates the code image of a process whose threads are stepped. Their code changes only by
@@ -144,4 +157,5 @@ pub(crate) struct SaveTotals {
     pub(crate) bytes: u64,
     pub(crate) dropped: u64,
     pub(crate) golden: Vec<Golden>,
+    pub(crate) images: StoredImages,
 }

@@ -211,7 +211,9 @@ fn add_process(
             )
         }));
     }
-    let image = process.image.save(writer, pid.0, |path| names.take(path))?;
+    let image = process.image.save(writer, |start, code| {
+        saved.images.store(writer, names, pid, start, code)
+    })?;
     (out.modules, out.images) = (image.modules, image.images);
     notes.extend(image.missing);
     let mut versions = CodeVersions {

@@ -98,10 +98,12 @@ pub(crate) struct SignalActions([SignalAction; 2]);
 impl SignalActions {
     /// Reads the dispositions of a process. Handlers are not known.
     pub(crate) fn of(tid: RawTid) -> Self {
-        Self(FORCED.map(|signal| match status::disposition(tid, signal) {
-            Disposition::Ignored => SignalAction::IGNORED,
-            Disposition::Default | Disposition::Handled => SignalAction::default(),
-        }))
+        Self(
+            status::dispositions(tid, FORCED).map(|disposition| match disposition {
+                Disposition::Ignored => SignalAction::IGNORED,
+                Disposition::Default | Disposition::Handled => SignalAction::default(),
+            }),
+        )
     }
 
     /// Returns the disposition of a signal in [`FORCED`], or the default one of others.

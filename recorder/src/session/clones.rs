@@ -86,7 +86,11 @@ impl Session<'_> {
             return Ok(());
         }
         if !known {
-            self.add_process(pid, RecordedProcess::new(pid, parent.areas(), &self.files));
+            let process = match self.processes.get(&parent.pid) {
+                Some(known) => RecordedProcess::forked(pid, parent.areas(), &known.image),
+                None => RecordedProcess::new(pid, parent.areas(), &self.files),
+            };
+            self.add_process(pid, process);
         }
         let storage = self.packet_storage(tid)?;
         let Some(encoders) = &mut self.encoders else {

@@ -57,8 +57,8 @@ impl Session<'_> {
             (false, _, Some(parent)) => {
                 state.filters_addresses = parent.filters_addresses;
                 state.dumpable = parent.dumpable;
-                for signal in FORCED {
-                    if status::disposition(pid, signal) == Disposition::Handled {
+                for (signal, disposition) in FORCED.into_iter().zip(status::dispositions(pid, FORCED)) {
+                    if disposition == Disposition::Handled {
                         state.actions.set(signal, parent.actions.of_signal(signal));
                     }
                 }
@@ -73,8 +73,8 @@ impl Session<'_> {
         let Some(pid) = self.threads.get(&tid).map(|thread| thread.pid) else {
             return Ok(());
         };
-        for signal in FORCED {
-            if status::disposition(tid, signal) == Disposition::Handled {
+        for (signal, disposition) in FORCED.into_iter().zip(status::dispositions(tid, FORCED)) {
+            if disposition == Disposition::Handled {
                 let action = match translated_thread(&mut self.threads, &self.encoders, tid) {
                     Some(TranslatedThread { translated, .. }) => translated.read_action(signal)?,
                     None => foreign_calls::read_action(tid, signal)?,

@@ -6,7 +6,7 @@
 use super::block::{BlockOptions, Fetch};
 use super::cache::{Cache, REACH};
 use super::code_pages::{CodePages, WritableAlias, WritableAliases};
-use super::layout;
+use super::layout::{self, Interception};
 use super::memory::SharedMemory;
 use super::region::{Region, TableSource};
 use super::tracee::{Gadget, Tracee};
@@ -25,7 +25,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// System calls that the recorder makes itself, because they change state that it tracks.
-const INTERCEPTED: [libc::c_long; 21] = [
+const INTERCEPTED: [libc::c_long; 20] = [
     libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_pkey_mprotect,
@@ -42,7 +42,6 @@ const INTERCEPTED: [libc::c_long; 21] = [
     libc::SYS_execveat,
     libc::SYS_arch_prctl,
     libc::SYS_remap_file_pages,
-    libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_prctl,
     libc::SYS_seccomp,
@@ -125,17 +124,12 @@ impl AddressSpace {
     ) -> Result<(Self, Arc<Region>)> {
         let refused = [libc::SYS_rseq].into_iter().filter(|_| !options.rseq);
         let of_credentials = OF_CREDENTIALS.into_iter().filter(|_| options.keeps_dumpable);
-        let intercepted: Vec<_> = INTERCEPTED
-            .into_iter()
-            .chain(refused)
-            .chain(of_credentials)
-            .collect();
         let (file, descriptor) = tracee.memory_file()?;
         let memory = SharedMemory::map(&file, layout::TABLES_SIZE).map_err(Error::system("map memory"))?;
         let gadget = tracee.gadget;
         let next_region = layout::first_region(tracee.mapped_by_kernel(layout::REGION_SIZE)?);
         let mut space = Self {
-            cache: Cache::new(memory, block_options, options.room, &intercepted),
+            cache: Cache::new(memory, block_options, options.room),
             gadget,
             block_options,
             keeps_dumpable: options.keeps_dumpable,
@@ -152,10 +146,15 @@ impl AddressSpace {
             crowded: Vec::new(),
             was_crowded: false,
         };
+        for number in INTERCEPTED.into_iter().chain(refused).chain(of_credentials) {
+            space.intercept(number);
+        }
+        let actions = Interception::OfForcedSignals;
+        space.cache.intercept(libc::SYS_rt_sigaction, actions);
         space.cache.watched = options.heap.then(WatchedFunctions::default);
         if options.standard_error {
             for number in standard_error::WRITES {
-                space.cache.intercept_standard_error(number);
+                space.cache.intercept(number, Interception::OfStandardError);
             }
         }
         if options.calls_in_place {
@@ -216,7 +215,7 @@ impl AddressSpace {
 
     /// Intercepts a system call from now on.
     pub(crate) fn intercept(&mut self, number: libc::c_long) {
-        self.cache.intercept(number);
+        self.cache.intercept(number, Interception::Always);
     }
 
     /// Makes every system call at its original address from now on.

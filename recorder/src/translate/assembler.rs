@@ -293,19 +293,9 @@ impl Assembler {
         self.bytes(&[0xe3, distance]);
     }
 
-    /// `lea rcx, [rcx-number]` with a displacement of one byte.
-    pub(super) fn subtract_byte_from_rcx(&mut self, number: u8) {
-        self.bytes(&[0x48, 0x8d, 0x49, number.wrapping_neg()]);
-    }
-
-    /// `lea ecx, [rdi-2]`
-    pub(super) fn edi_minus_two_to_ecx(&mut self) {
-        self.bytes(&[0x8d, 0x4f, 0xfe]);
-    }
-
-    /// `jrcxz` to the trap before [`Self::edi_minus_two_to_ecx`].
-    pub(super) fn back_to_trap_if_rcx_is_zero(&mut self) {
-        self.bytes(&[0xe3, 0xfa]);
+    /// `mov ch, cl; mov cl, dil`: adds the low byte of the first argument to a table row.
+    pub(super) fn row_and_argument_to_rcx(&mut self) {
+        self.bytes(&[0x88, 0xcd, 0x40, 0x88, 0xf9]);
     }
 
     /// `int3`
@@ -376,6 +366,7 @@ mod tests {
         code.jump_by_table(0x1000);
         code.add_rax_to_rcx();
         code.look_up_syscall(0x1000);
+        code.row_and_argument_to_rcx();
         code.second_byte_on_stack();
         code.load_through_rcx(8, true);
         code.load_through_rcx(12, false);
@@ -404,6 +395,8 @@ mod tests {
                 "lea rcx,[rcx+rax]",
                 "movzx ecx,ax",
                 "movzx ecx,byte ptr gs:[rcx+1000h]",
+                "mov ch,cl",
+                "mov cl,dil",
                 "movzx ecx,byte ptr [rsp+1]",
                 "mov rcx,[rcx+8]",
                 "mov ecx,[rcx+0Ch]",

@@ -8,7 +8,7 @@ use super::block::{
     TranslationEntry,
 };
 use super::event::NO_OUTCOMES;
-use super::layout;
+use super::layout::{self, Interception};
 use super::memory::SharedMemory;
 use super::staged::{Staged, Unstaged};
 use super::watched::WatchedFunctions;
@@ -147,18 +147,8 @@ pub(super) struct Cache {
 impl Cache {
     /// Builds an empty cache. `tables` has [`layout::TABLES_SIZE`] zero bytes. At most `room` bytes
     /// of each slab are used.
-    pub(super) fn new(
-        tables: SharedMemory,
-        options: BlockOptions,
-        room: u64,
-        intercepted: &[libc::c_long],
-    ) -> Self {
-        for number in intercepted {
-            tables.write(
-                layout::INTERCEPTED - layout::TABLES + (*number as u64 & 0xffff),
-                &[layout::ALWAYS],
-            );
-        }
+    pub(super) fn new(tables: SharedMemory, options: BlockOptions, room: u64) -> Self {
+        tables.write(layout::BY_ARGUMENT - layout::TABLES, &Interception::by_argument());
         let odd: Vec<u8> = (0..layout::ODD_SIZE).map(|byte| (byte & 1) as u8).collect();
         tables.write(layout::ODD - layout::TABLES, &odd);
         Self {
@@ -181,21 +171,15 @@ impl Cache {
         }
     }
 
-    /// Intercepts a system call.
-    pub(super) fn intercept(&mut self, number: libc::c_long) {
+    /// Sets which system calls of a number the recorder makes itself.
+    pub(super) fn intercept(&mut self, number: libc::c_long, calls: Interception) {
         let at = layout::INTERCEPTED - layout::TABLES + (number as u64 & 0xffff);
-        self.tables.write(at, &[layout::ALWAYS]);
-    }
-
-    /// Intercepts a system call of which the first argument is standard error.
-    pub(super) fn intercept_standard_error(&mut self, number: libc::c_long) {
-        let at = layout::INTERCEPTED - layout::TABLES + (number as u64 & 0xffff);
-        self.tables.write(at, &[layout::FOR_STANDARD_ERROR]);
+        self.tables.write(at, &[calls as u8]);
     }
 
     /// Intercepts every system call.
     pub(super) fn intercept_all(&mut self) {
-        let all = vec![layout::ALWAYS; layout::INTERCEPTED_SIZE as usize];
+        let all = vec![Interception::Always as u8; layout::INTERCEPTED_SIZE as usize];
         self.tables.write(layout::INTERCEPTED - layout::TABLES, &all);
     }
 

@@ -14,6 +14,7 @@
 //! | [`VALUES`] | the values of the blocks before, followed by a guard page |
 
 use crate::PAGE;
+use crate::signal_state::FORCED;
 
 /// Slot: the address of the next byte of the log.
 pub(super) const LOG_POINTER: u32 = 0;
@@ -50,13 +51,48 @@ pub(super) const ARGUMENTS_SIZE: u64 = PAGE - ARGUMENTS as u64;
 
 /// The offset of the tables from the start of the region.
 pub(super) const TABLES: u64 = PAGE;
-/// One byte for each system call number (its low 16 bits): 0, or when the recorder intercepts the
-/// call.
+/// One byte for each system call number (its low 16 bits): an [`Interception`].
 pub(super) const INTERCEPTED: u64 = TABLES;
-/// The recorder intercepts the system call.
-pub(super) const ALWAYS: u8 = 1;
-/// The recorder intercepts the system call if its first argument is 2, standard error.
-pub(super) const FOR_STANDARD_ERROR: u8 = 2;
+/// The system calls of a number that the recorder makes itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interception {
+    /// None.
+    Never = 0,
+    /// All.
+    Always = 1,
+    /// Those with standard error as the first argument.
+    OfStandardError = 2,
+    /// Those with a signal as the first argument that the recorder may cause.
+    OfForcedSignals = 3,
+}
+
+impl Interception {
+    const ALL: [Self; 4] = [
+        Self::Never,
+        Self::Always,
+        Self::OfStandardError,
+        Self::OfForcedSignals,
+    ];
+    const COUNT: u64 = Self::ALL.len() as u64;
+
+    /// Returns whether it covers a call with this low byte of the first argument.
+    fn covers(self, argument: u8) -> bool {
+        let argument = i32::from(argument);
+        match self {
+            Self::Never => false,
+            Self::Always => true,
+            Self::OfStandardError => argument == libc::STDERR_FILENO,
+            Self::OfForcedSignals => FORCED.contains(&argument),
+        }
+    }
+
+    /// Returns the tables of [`BY_ARGUMENT`].
+    pub(super) fn by_argument() -> Vec<u8> {
+        let arguments = |class: Self| (0..=u8::MAX).map(move |argument| u8::from(class.covers(argument)));
+        Self::ALL.into_iter().flat_map(arguments).collect()
+    }
+}
+
 /// The number of system call numbers.
 pub(super) const INTERCEPTED_SIZE: u64 = 1 << 16;
 /// The number of entries in each of the two indirect-branch lookup tables, indexed by a hash of the
@@ -70,6 +106,11 @@ pub(super) const SECOND: u64 = FIRST + TARGETS * 8;
 pub(super) const ODD: u64 = SECOND + TARGETS * 8;
 /// The number of byte values.
 pub(super) const ODD_SIZE: u64 = 1 << 8;
+/// For each [`Interception`], one byte for each value of the low byte of the first argument: 1 if
+/// the recorder intercepts the call.
+pub(super) const BY_ARGUMENT: u64 = ODD + ODD_SIZE;
+/// The size of these tables.
+pub(super) const BY_ARGUMENT_SIZE: u64 = Interception::COUNT << 8;
 /// The size of all tables.
 pub(super) const TABLES_SIZE: u64 = INTERCEPTED_SIZE + 2 * TARGETS * 8 + PAGE;
 
@@ -110,7 +151,8 @@ pub(super) const LOWEST_REGION: u64 = 1 << 32;
 /// The size of a slab of the code cache.
 pub(super) const SLAB_SIZE: u64 = 64 << 20;
 
-const _: () = assert!(ODD + ODD_SIZE <= TABLES + TABLES_SIZE && TABLES + TABLES_SIZE <= GADGET);
+const _: () =
+    assert!(BY_ARGUMENT + BY_ARGUMENT_SIZE <= TABLES + TABLES_SIZE && TABLES + TABLES_SIZE <= GADGET);
 // Each region begins where another one ends.
 const _: () = assert!(REGION_SIZE.is_multiple_of(PAGE));
 
@@ -140,6 +182,20 @@ pub(super) fn is_after_values(offset: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn interception_depends_on_the_low_byte_of_the_first_argument() {
+        let table = Interception::by_argument();
+        let covered = |class: Interception| {
+            let row: &[u8] = table.chunks(256).nth(class as usize).unwrap();
+            (0..256).filter(|at| row[*at] == 1).collect::<Vec<_>>()
+        };
+        assert_eq!(table.len() as u64, BY_ARGUMENT_SIZE);
+        assert!(covered(Interception::Never).is_empty());
+        assert_eq!(covered(Interception::Always).len(), 256);
+        assert_eq!(covered(Interception::OfStandardError), [2]);
+        assert_eq!(covered(Interception::OfForcedSignals), [5, 11]);
+    }
 
     #[test]
     fn only_guard_page_means_full_chunk() {

@@ -82,6 +82,8 @@ pub(crate) enum TrapAction {
 /// The state that a new thread inherits from its parent.
 #[derive(Clone, Debug)]
 pub(crate) struct ParentState {
+    /// The process of the parent.
+    pub(crate) pid: RawTid,
     space: SharedAddressSpace,
     next: u64,
     gs_base: u64,

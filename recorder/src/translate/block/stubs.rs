@@ -171,13 +171,11 @@ impl Translator<'_> {
         out.store(Scratch::Rcx, layout::SAVED_RCX);
         self.before(ip, SpilledRegisters::RCX);
         self.out.look_up_syscall(layout::INTERCEPTED);
-        self.out.skip_if_rcx_is_zero(12);
-        self.out.subtract_byte_from_rcx(layout::FOR_STANDARD_ERROR);
+        self.out.row_and_argument_to_rcx();
+        // The flags are the program's, so no instruction compares.
+        self.out.look_up_byte(layout::BY_ARGUMENT);
         self.out.skip_if_rcx_is_zero(1);
         self.trap(BlockTrap::InterceptedSyscall { ip, next });
-        // The flags are the program's, so no instruction compares.
-        self.out.edi_minus_two_to_ecx();
-        self.out.back_to_trap_if_rcx_is_zero();
         self.out.store(Scratch::Rax, layout::SAVED_RAX);
         self.out.store(Scratch::Rdx, layout::SAVED_RDX);
         self.out.load(Scratch::Rcx, layout::LOG_POINTER);

@@ -7,6 +7,7 @@ use crate::translate::block::SourceBytes;
 use crate::translate::layout;
 use backtrail_bundle::versions::Fragment;
 use backtrail_pt::Avma;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// The maximum number of old code fragments that are kept.
@@ -68,11 +69,13 @@ impl Cache {
     /// version.
     pub(in crate::translate) fn fragments(&self, may_change: impl Fn(u64) -> bool) -> Vec<Fragment> {
         let mut all = self.old_code.clone();
-        let changes = |page| self.changed.contains(&page) || may_change(page * PAGE);
-        for (source, version) in self.blocks.keys().flat_map(|ip| self.sources_of(*ip)) {
-            if source.pages().any(changes) {
-                all.extend(fragments(source, version));
-            }
+        let changing = self.pages.iter().filter(|(page, _)| {
+            let page = **page;
+            self.changed.contains(&page) || may_change(page * PAGE)
+        });
+        let ips: BTreeSet<u64> = changing.flat_map(|(_, ips)| ips).copied().collect();
+        for (source, version) in ips.iter().flat_map(|ip| self.sources_of(*ip)) {
+            all.extend(fragments(source, version));
         }
         all.sort_by_key(|fragment| fragment.boundary);
         all

@@ -23,7 +23,6 @@ fn promotion_relinks_all_jumps_to_superblock() {
         memory(layout::TABLES_SIZE),
         BlockOptions::default(),
         layout::SLAB_SIZE,
-        &[],
     );
     cache.add_slab(AT, memory(layout::SLAB_SIZE));
     let plain = cache.lookup_or_translate(START, &mut fetch).unwrap();

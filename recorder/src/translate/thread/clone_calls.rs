@@ -59,6 +59,7 @@ impl Translated {
         };
         let shares = address_space_sharing(self.pid, *number, registers.rdi) == AddressSpaceSharing::Shared;
         Some(ParentState {
+            pid: self.pid,
             space: Rc::clone(&self.space),
             next: *next,
             gs_base: self.gs_base,
