@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod cache_directory;
 mod command;
 mod exit;
 #[cfg(feature = "hub")]

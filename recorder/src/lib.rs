@@ -58,7 +58,7 @@ mod xstate;
 pub use capabilities::{Capabilities, capabilities};
 pub use crash_sink::{CrashDraft, CrashSink, EndedProcess, Memory, SavedCrash};
 pub use error::{Error, Result};
-pub use options::{Engine, Output, Pin, Progress, RecordOptions, Target, ValueOptions};
+pub use options::{Engine, Output, Pin, Progress, RecordOptions, Target, TranslationDirectory, ValueOptions};
 pub use outcome::{Ending, Golden, Outcome, ProcessCounts};
 pub use program_filter::ProgramFilter;
 pub use record::record;

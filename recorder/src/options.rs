@@ -126,6 +126,8 @@ pub struct RecordOptions<'a> {
     /// Bytes of the code cache near each module, within [`Self::CACHE`]. A full cache is flushed.
     /// [`Engine::Translate`] only.
     pub cache: u64,
+    /// Where translated code is kept for later recordings. [`Engine::Translate`] only.
+    pub translations: Option<TranslationDirectory>,
     /// Translates all code into superblocks at once, instead of only frequently executed code.
     /// Tests use this to avoid long runs. [`Engine::Translate`] only.
     pub all_superblocks: bool,
@@ -173,6 +175,16 @@ pub struct RecordOptions<'a> {
     pub output: Output<'a>,
 }
 
+/// A directory for translated code, which recordings of one user share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TranslationDirectory {
+    /// The path. The directory is created if needed. It must belong to the user, and nobody else
+    /// may write to it; otherwise it is not used.
+    pub path: PathBuf,
+    /// The maximum size of all files, in bytes. Those that were not used for longest are removed.
+    pub limit: u64,
+}
+
 impl<'a> RecordOptions<'a> {
     /// The allowed range of [`Self::cache`], 64 KiB to 64 MiB. Other values are clamped.
     pub const CACHE: RangeInclusive<u64> = 64 << 10..=64 << 20;
@@ -185,6 +197,7 @@ impl<'a> RecordOptions<'a> {
             engine: Engine::default(),
             pin: Pin::default(),
             cache: *Self::CACHE.end(),
+            translations: None,
             all_superblocks: false,
             heap: false,
             values: None,

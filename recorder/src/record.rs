@@ -5,16 +5,20 @@ use crate::clock::{self, Calibration, CpuTimeScope};
 use crate::descriptors::RaisedLimit;
 use crate::destination::{Crashes, Destination};
 use crate::error::{Error, Result};
-use crate::options::{Engine, Output, Pin, Progress, RecordOptions, Target, ValueOptions};
+use crate::options::{
+    Engine, Output, Pin, Progress, RecordOptions, Target, TranslationDirectory, ValueOptions,
+};
 use crate::outcome::Outcome;
 use crate::program_filter::ProgramFilter;
 use crate::ptrace;
 use crate::save;
 use crate::session::{ProgramStatus, Session, Settings, SharedState};
+use crate::translate::CodeStore;
 use crate::waker::Waker;
 use backtrail_bundle::Writer;
 use backtrail_bundle::manifest::Overhead;
 use backtrail_pt::{EncoderOptions, Pid};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::thread;
@@ -58,6 +62,7 @@ pub fn record(options: RecordOptions<'_>) -> Result<Outcome> {
         engine: options.engine,
         pin: options.pin,
         cache: options.cache,
+        translations: options.translations,
         all_superblocks: options.all_superblocks,
         heap: options.heap,
         values: options.values,
@@ -141,11 +146,23 @@ struct TracingJob<'a> {
     values: Option<ValueOptions>,
     standard_error: bool,
     compress_returns: bool,
+    translations: Option<TranslationDirectory>,
     output: Output<'a>,
 }
 
 impl TracingJob<'_> {
+    /// Returns the store for translations, if more than one process can use them.
+    fn code_store(&self) -> Option<Arc<CodeStore>> {
+        let is_useful = self.engine == Engine::Translate && (self.follow || self.translations.is_some());
+        let directory = self.translations.clone();
+        // Without the thread of the store, each process translates its own code.
+        let store = is_useful.then(|| CodeStore::start(directory).ok())?;
+        store.map(Arc::new)
+    }
+
     fn run(self, shared: &SharedState) -> Result<Outcome> {
+        // Before this thread is pinned to the program's processor.
+        let store = self.code_store();
         let calibration = Calibration::start();
         let encoder = EncoderOptions {
             timing: Some(calibration.timing(self.fine_time)),
@@ -177,7 +194,7 @@ impl TracingJob<'_> {
             Output::Crashes(sink) => (Destination::Crashes(Crashes::new(sink, calibration)), None),
         };
         let begun = Instant::now();
-        let mut session = Session::new(settings, shared, destination, limit);
+        let mut session = Session::new(settings, shared, destination, limit, store);
         let ran = session
             .begin(&self.target, self.randomize)
             .and_then(|()| session.run())

@@ -31,7 +31,7 @@ use crate::signal_state::has_forced_pending;
 use crate::spawn::Spawned;
 use crate::stepped::StepPosition;
 use crate::thread::{FollowMode, RunState, Thread};
-use crate::translate::EncoderPool;
+use crate::translate::{CodeStore, EncoderPool};
 use crate::unique_names::UniqueNames;
 use crate::values::ValueRecorder;
 use crate::{Ending, clock};
@@ -44,6 +44,7 @@ use backtrail_pt::EncoderOptions;
 use process_state::ProcessState;
 use state::{EndedThread, PendingClones};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 use tracers::FrozenThread;
@@ -189,6 +190,8 @@ pub(crate) struct Session<'a> {
     pub(crate) names: UniqueNames,
     /// The open module files of all processes.
     files: ModuleFiles,
+    /// Translations that processes share, if they do.
+    store: Option<Arc<CodeStore>>,
     /// The raised limit on file descriptors.
     limit: RaisedLimit,
     /// File descriptors reserved for saving.
@@ -211,6 +214,7 @@ impl<'a> Session<'a> {
         shared: &'a SharedState,
         destination: Destination<'a>,
         limit: RaisedLimit,
+        store: Option<Arc<CodeStore>>,
     ) -> Self {
         let mut reserve = ReservedDescriptors::default();
         reserve.fill();
@@ -261,6 +265,7 @@ impl<'a> Session<'a> {
             counts: ProcessCounts::default(),
             names: UniqueNames::default(),
             files,
+            store,
             limit,
             reserve,
             stops: 0,

@@ -79,6 +79,8 @@ pub fn command() -> io::Result<Command> {
     command
         .stdin(Stdio::null())
         .env("RUST_BACKTRACE", "0")
+        // All tests share translations, as the recordings of a user do.
+        .env("XDG_CACHE_HOME", repository().join("target/test-cache"))
         .env_remove("NO_COLOR");
     Ok(command)
 }

@@ -4,6 +4,7 @@
 //! longer has this digest is downloaded again.
 
 use super::{settings, transfer};
+use crate::cache_directory;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use backtrail_report::client::{CrashLink, Download, Error, HubClient};
@@ -141,15 +142,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns `$XDG_CACHE_HOME/backtrail/crashes`, by default below `~/.cache`.
 fn directory() -> Option<PathBuf> {
-    let set = |name| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
-    Some(cache.join("backtrail/crashes"))
+    cache_directory::path("crashes")
 }
 
 #[cfg(test)]

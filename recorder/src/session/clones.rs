@@ -238,7 +238,10 @@ impl Session<'_> {
         };
         let translated = match existing {
             Some((space, memory)) => Translated::join(tid, pid, space, memory, registers, encoders, storage),
-            None => Translated::first(tid, pid, registers, options, encoders, storage),
+            None => {
+                let store = self.store.as_ref();
+                Translated::first(tid, pid, registers, options, store, encoders, storage)
+            }
         };
         match translated {
             Ok(translated) => {

@@ -9,6 +9,8 @@ use super::code_pages::{CodePages, WritableAlias, WritableAliases};
 use super::layout::{self, Interception};
 use super::memory::SharedMemory;
 use super::region::{Region, TableSource};
+use super::stored::mappings::StoredMappings;
+use super::stored::store::CodeStore;
 use super::tracee::{Gadget, Tracee};
 use super::watched::WatchedFunctions;
 use crate::attributes::OF_CREDENTIALS;
@@ -100,6 +102,8 @@ pub(crate) struct AddressSpace {
     /// all.
     regions: Vec<(u64, u64)>,
     code: CodePages,
+    /// The mappings whose translations are kept, if any are.
+    stored: Option<StoredMappings>,
     /// Writable pages that were made read-only because they contain translated code, or alias it.
     protected: BTreeSet<u64>,
     /// Pages that were protected before, and that the program may write again. When several threads
@@ -121,6 +125,7 @@ impl AddressSpace {
         tracee: &mut Tracee<'_>,
         block_options: BlockOptions,
         options: TranslateOptions,
+        store: Option<&Arc<CodeStore>>,
     ) -> Result<(Self, Arc<Region>)> {
         let refused = [libc::SYS_rseq].into_iter().filter(|_| !options.rseq);
         let of_credentials = OF_CREDENTIALS.into_iter().filter(|_| options.keeps_dumpable);
@@ -139,6 +144,10 @@ impl AddressSpace {
             free_regions: Vec::new(),
             regions: Vec::new(),
             code: CodePages::default(),
+            // Calls of watched functions depend on the addresses of other modules.
+            stored: store
+                .filter(|_| !options.heap)
+                .map(|store| StoredMappings::new(store, block_options)),
             protected: BTreeSet::new(),
             unprotected: BTreeSet::new(),
             aliases: WritableAliases::new(),
@@ -294,6 +303,9 @@ impl AddressSpace {
         if let Some(watched) = &mut self.cache.watched {
             watched.search(pid, ip);
         }
+        if let Some(stored) = &mut self.stored {
+            stored.place(pid, ip, &mut self.code, &mut self.cache);
+        }
         self.translate(tracee, pid, |cache, fetch| cache.lookup_or_translate(ip, fetch))
     }
 
@@ -379,6 +391,9 @@ impl AddressSpace {
             executable: true,
         };
         let WritableAlias { code, executable } = self.aliases.get(&page).copied().unwrap_or(itself);
+        if let Some(stored) = &mut self.stored {
+            stored.forget(&(code..code + PAGE));
+        }
         self.cache.code_changed(code..code + PAGE);
         self.code.forget(&(code..code + PAGE));
         let execute = if executable { libc::PROT_EXEC } else { 0 };
@@ -400,6 +415,9 @@ impl AddressSpace {
 
     /// Handles a change of code mappings in `range`.
     pub(crate) fn code_changed(&mut self, range: Range<u64>) {
+        if let Some(stored) = &mut self.stored {
+            stored.forget(&range);
+        }
         self.code.forget(&range);
         self.protected.retain(|page| !range.contains(page));
         self.unprotected.retain(|page| !range.contains(page));
@@ -500,6 +518,7 @@ impl AddressSpace {
             free_regions,
             regions: self.regions.clone(),
             code: CodePages::default(),
+            stored: self.stored.clone(),
             protected: self.protected.clone(),
             unprotected: self.unprotected.clone(),
             aliases: self.aliases.clone(),
@@ -507,6 +526,14 @@ impl AddressSpace {
             crowded: Vec::new(),
             was_crowded: false,
         })
+    }
+}
+
+impl Drop for AddressSpace {
+    fn drop(&mut self) {
+        if let Some(stored) = &self.stored {
+            stored.keep(&mut self.cache);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Source: SDM volume 2. Stubs use RAX, RCX and RDX, which are spilled to the region of the thread.
 
+use super::address_field::AddressField;
 use super::layout;
 
 /// Registers that stubs use, with their encoding.
@@ -35,6 +36,8 @@ pub(super) enum ArgumentRegister {
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     pub(super) code: Vec<u8>,
+    /// The offsets of the fields that depend on addresses.
+    pub(super) fields: Vec<(u32, AddressField)>,
 }
 
 impl Assembler {
@@ -42,6 +45,7 @@ impl Assembler {
     pub(super) fn new() -> Self {
         Self {
             code: Vec::with_capacity(1 << 10),
+            fields: Vec::with_capacity(16),
         }
     }
 
@@ -51,6 +55,17 @@ impl Assembler {
 
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.code.extend_from_slice(bytes);
+    }
+
+    /// Removes all code from offset `len` on.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.code.truncate(len);
+        self.fields.retain(|(at, _)| (*at as usize) < len);
+    }
+
+    /// Notes that the field at offset `at` depends on addresses.
+    pub(super) fn note_field(&mut self, at: usize, field: AddressField) {
+        self.fields.push((at as u32, field));
     }
 
     /// `mov gs:[slot], register`
@@ -84,11 +99,12 @@ impl Assembler {
     }
 
     /// `mov dword [rcx+offset+4], high; mov dword [rcx+offset], low`: the last bytes must fit
-    /// first.
+    /// first. The word is an address of the program.
     pub(super) fn log_word(&mut self, offset: u8, word: u64) {
         let [low @ .., _, _, _, _] = word.to_le_bytes();
         let [_, _, _, _, high @ ..] = word.to_le_bytes();
         self.bytes(&[0xc7, 0x41, offset + 4]);
+        self.note_field(self.len(), AddressField::Halves);
         self.bytes(&high);
         self.bytes(&[0xc7, 0x41, offset]);
         self.bytes(&low);
@@ -210,9 +226,19 @@ impl Assembler {
         self.bytes(&[0x0f, 0x31]);
     }
 
-    /// `mov register, value`
-    pub(super) fn set(&mut self, register: Scratch, value: u64) {
+    /// `mov register, address`: an address of the program.
+    pub(super) fn set_address(&mut self, register: Scratch, address: u64) {
+        self.set(register, address, AddressField::Word);
+    }
+
+    /// `mov register, -address`: an address of the program.
+    pub(super) fn set_negated(&mut self, register: Scratch, address: u64) {
+        self.set(register, address.wrapping_neg(), AddressField::Negated);
+    }
+
+    fn set(&mut self, register: Scratch, value: u64, field: AddressField) {
         self.bytes(&[0x48, 0xb8 | register as u8]);
+        self.note_field(self.len(), field);
         self.bytes(&value.to_le_bytes());
     }
 
@@ -357,7 +383,7 @@ mod tests {
         code.log_edx(13);
         code.log_word(2, 0x1122_3344_5566_7788);
         code.advance_log(9);
-        code.set(Scratch::Rax, 0x1122_3344_5566_7788);
+        code.set_address(Scratch::Rax, 0x1122_3344_5566_7788);
         code.return_address();
         code.pop(16);
         code.subtract_from_rcx(3);

@@ -19,6 +19,7 @@ mod value_plan;
 mod value_stubs;
 mod x87;
 
+use super::address_field::AddressField;
 use super::assembler::{Assembler, Scratch};
 use super::event::{LogEvent, NO_OUTCOMES};
 use super::layout;
@@ -152,6 +153,10 @@ pub(super) struct Block {
     pub(super) entries: Vec<TranslationEntry>,
     /// Addresses that are likely to execute next.
     pub(super) successors: Vec<u64>,
+    /// The offsets of the fields that depend on addresses.
+    pub(super) fields: Vec<(u32, AddressField)>,
+    /// An operand was out of reach, so that at other addresses the code would be another.
+    pub(super) depends_on_place: bool,
 }
 
 impl Block {
@@ -449,9 +454,11 @@ impl Translator<'_> {
             && original.instruction.memory_base() != Register::EIP
         {
             place.copy_from_slice(&distance.to_le_bytes());
+            self.out.note_field(end - from_end, AddressField::Distance);
             return true;
         }
-        self.out.code.truncate(start);
+        self.out.truncate(start);
+        self.block.depends_on_place = true;
         false
     }
 
@@ -541,7 +548,7 @@ impl Translator<'_> {
         self.out.store(Scratch::Rax, layout::SAVED_RAX);
         let load = load_operand(original);
         if !load.is_some_and(|bytes| self.relocate(&bytes, original)) {
-            self.out.code.truncate(before);
+            self.out.truncate(before);
             self.native(ip);
             return Flow::EndBlock;
         }
@@ -581,6 +588,7 @@ impl Translator<'_> {
         for (rel32, value) in std::mem::take(&mut self.constants) {
             let here = self.out.len();
             self.out.patch_rel32(rel32, here);
+            self.out.note_field(here, AddressField::Word);
             self.out.bytes(&value.to_le_bytes());
         }
         for (site, target) in std::mem::take(&mut self.links) {
@@ -593,6 +601,7 @@ impl Translator<'_> {
             });
         }
         self.block.code = self.out.code;
+        self.block.fields = self.out.fields;
         self.block
     }
 }

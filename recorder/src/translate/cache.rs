@@ -1,8 +1,11 @@
 //! The code cache of an address space: blocks, links between them, and the indirect-branch lookup.
 
-mod indirect;
+pub(super) mod indirect;
 mod invalidation;
+mod remains;
+mod units;
 
+use super::address_field::AddressField;
 use super::block::{
     self, Block, BlockOptions, BlockTrap, Fetch, InstructionState, NextIp, SourceBytes, SpilledRegisters,
     TranslationEntry,
@@ -11,10 +14,13 @@ use super::event::NO_OUTCOMES;
 use super::layout::{self, Interception};
 use super::memory::SharedMemory;
 use super::staged::{Staged, Unstaged};
+use super::stored::placed::PlacedUnit;
 use super::watched::WatchedFunctions;
 use crate::{PAGE, RecordOptions};
 use backtrail_bundle::versions::Fragment;
+pub(super) use remains::{CacheRemains, RemainingBlock};
 use rustc_hash::FxHashMap;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
@@ -35,6 +41,8 @@ struct CacheSlab {
     address: u64,
     memory: SharedMemory,
     used: u64,
+    /// The offsets of the fields of blocks that depend on addresses, in the order of the blocks.
+    fields: Vec<(u32, AddressField)>,
 }
 
 impl CacheSlab {
@@ -49,7 +57,7 @@ impl CacheSlab {
 
 /// The content at a cache address.
 #[derive(Clone, Debug)]
-enum CacheItem {
+pub(super) enum CacheItem {
     Block {
         ip: u64,
         /// The code version at the time of translation.
@@ -62,6 +70,8 @@ enum CacheItem {
         before: Option<u64>,
         source: SourceBytes,
         len: u32,
+        /// Its code can be stored: the fields that depend on addresses are known.
+        is_movable: bool,
     },
     /// Receives indirect branches to `ip`. From offset `clean` on, all registers have the program's
     /// values.
@@ -72,9 +82,9 @@ enum CacheItem {
 
 /// The entries of an indirect-branch target: one for the first table, and one for the second.
 #[derive(Clone, Copy, Debug)]
-struct IndirectEntry {
-    first: u64,
-    second: u64,
+pub(super) struct IndirectEntry {
+    pub(super) first: u64,
+    pub(super) second: u64,
 }
 
 /// The reason that a thread in the cache has trapped.
@@ -114,6 +124,35 @@ pub(super) enum TrapCause {
     },
 }
 
+impl TrapCause {
+    /// Returns the cause of a trap in code at `at`. Addresses of the program are offsets from
+    /// `program`.
+    pub(super) fn of(trap: BlockTrap, at: u64, program: u64) -> Self {
+        let address = |offset: u64| offset.wrapping_add(program);
+        match trap {
+            BlockTrap::Exit { site, target } => Self::Exit {
+                site: at + u64::from(site),
+                target: address(target),
+            },
+            BlockTrap::InterceptedSyscall { ip, next } => Self::InterceptedSyscall {
+                ip: address(ip),
+                next: address(next),
+            },
+            BlockTrap::Native { ip, outcomes } => Self::Native {
+                ip: address(ip),
+                outcomes,
+            },
+            BlockTrap::StoredX87Pointer { ip } => Self::StoredX87Pointer { ip: address(ip) },
+            BlockTrap::SetsTrapFlag { ip, outcomes } => Self::SetsTrapFlag {
+                ip: address(ip),
+                outcomes,
+            },
+            BlockTrap::Predicted { ip } => Self::Predicted { ip: address(ip) },
+            BlockTrap::StaleVersion { ip } => Self::StaleVersion { ip: address(ip) },
+        }
+    }
+}
+
 /// The code cache.
 #[derive(Debug)]
 pub(super) struct Cache {
@@ -139,6 +178,8 @@ pub(super) struct Cache {
     changed: BTreeSet<u64>,
     /// Block addresses by the program pages that they were translated from.
     pages: BTreeMap<u64, Vec<u64>>,
+    /// Stored translations in the cache.
+    placed: Vec<PlacedUnit>,
     /// The initial values of the entries in the first and the second table.
     first_miss: u64,
     second_miss: u64,
@@ -166,6 +207,7 @@ impl Cache {
             old_code: Vec::new(),
             changed: BTreeSet::new(),
             pages: BTreeMap::new(),
+            placed: Vec::new(),
             first_miss: 0,
             second_miss: 0,
         }
@@ -205,8 +247,10 @@ impl Cache {
         self.incoming.clear();
         self.traps.clear();
         self.pages.clear();
+        self.placed.clear();
         for slab in &mut self.slabs {
             slab.used = 0;
+            slab.fields.clear();
         }
         self.write_miss_stubs();
     }
@@ -222,6 +266,7 @@ impl Cache {
             address,
             memory,
             used: 0,
+            fields: Vec::new(),
         });
         if self.second_miss == 0 {
             self.write_miss_stubs();
@@ -250,6 +295,7 @@ impl Cache {
                     address: old.address,
                     memory,
                     used: old.used,
+                    fields: old.fields.clone(),
                 }
             })
             .collect();
@@ -268,6 +314,7 @@ impl Cache {
             old_code: self.old_code.clone(),
             changed: self.changed.clone(),
             pages: self.pages.clone(),
+            placed: self.placed.clone(),
             first_miss: self.first_miss,
             second_miss: self.second_miss,
         }
@@ -279,12 +326,38 @@ impl Cache {
     }
 
     /// Writes code to a slab, and returns its address.
-    fn emit(&mut self, slab: usize, code: &[u8]) -> Option<u64> {
+    fn emit(&mut self, slab: usize, code: &[u8], fields: &[(u32, AddressField)]) -> Option<u64> {
         let slab = self.slabs.get_mut(slab)?;
         let offset = slab.used;
         slab.memory.write(offset, code);
+        let placed = fields.iter().map(|(at, field)| (offset as u32 + at, *field));
+        slab.fields.extend(placed);
         slab.used = (offset + code.len() as u64).next_multiple_of(16);
         Some(slab.address + offset)
+    }
+
+    /// Returns the cache address of the block at `ip`.
+    fn block(&self, ip: u64) -> Option<u64> {
+        let own = self.blocks.get(&ip).copied();
+        own.or_else(|| self.placed.iter().find_map(|unit| unit.block(ip)))
+    }
+
+    /// Returns the item that begins at or before a cache address, with its start.
+    fn item(&self, address: u64) -> Option<(u64, Cow<'_, CacheItem>)> {
+        if let Some(unit) = self.placed.iter().find(|unit| unit.contains(address)) {
+            let (at, item) = unit.item(address)?;
+            return Some((at, Cow::Owned(item)));
+        }
+        let (at, item) = self.items.range(..=address).next_back()?;
+        Some((*at, Cow::Borrowed(item)))
+    }
+
+    /// Returns the jumps that target `ip`: the address of the displacement, and its original
+    /// target.
+    fn exits_to(&self, ip: u64) -> Vec<(u64, u64)> {
+        let own = self.incoming.get(&ip).into_iter().flatten().copied();
+        let placed = self.placed.iter().flat_map(|unit| unit.exits_to(ip));
+        own.chain(placed).collect()
     }
 
     /// Returns the cache address of the block at `ip`. Translates it if needed, with its likely
@@ -292,8 +365,8 @@ impl Cache {
     ///
     /// Returns `None` if no slab is in reach.
     pub(super) fn lookup_or_translate(&mut self, ip: u64, fetch: &mut Fetch<'_>) -> Option<u64> {
-        if let Some(found) = self.blocks.get(&ip) {
-            return Some(*found);
+        if let Some(found) = self.block(ip) {
+            return Some(found);
         }
         let mut wanted = std::collections::VecDeque::from([ip]);
         let mut made = 0;
@@ -301,25 +374,27 @@ impl Cache {
             if made > LOOKAHEAD {
                 break;
             }
-            if self.blocks.contains_key(&next) || self.slab(next).is_none() {
+            if self.block(next).is_some() || self.slab(next).is_none() {
                 continue;
             }
             wanted.extend(self.translate(next, self.options, fetch)?);
             made += 1;
         }
-        self.blocks.get(&ip).copied()
+        self.block(ip)
     }
 
     /// Returns whether there is a block at `ip` that is not a superblock.
     pub(super) fn is_promotable(&self, ip: u64) -> bool {
-        let item = self.blocks.get(&ip).and_then(|at| self.items.get(at));
-        matches!(
-            item,
-            Some(CacheItem::Block {
-                superblock: false,
-                ..
-            })
-        )
+        let item = self.block(ip).and_then(|at| self.item(at));
+        item.is_some_and(|(_, item)| {
+            matches!(
+                *item,
+                CacheItem::Block {
+                    superblock: false,
+                    ..
+                }
+            )
+        })
     }
 
     /// Replaces the block at `ip` by a superblock, and links all jumps to it.
@@ -334,13 +409,13 @@ impl Cache {
         if self.translate(ip, options, fetch).is_none() {
             return;
         }
-        if let (Some(IndirectEntry { first, second }), Some(at)) =
-            (self.indirect_entries.get(&ip), self.blocks.get(&ip))
-        {
+        if let (Some(IndirectEntry { first, second }), Some(at)) = (self.indirect_entry(ip), self.block(ip)) {
             for entry in [first, second] {
-                if let Some(CacheItem::IndirectEntry { len, .. }) = self.items.get(entry) {
+                if let Some(CacheItem::IndirectEntry { len, .. }) =
+                    self.item(entry).map(|(_, item)| item).as_deref()
+                {
                     // The last four bytes are the displacement of the jump.
-                    self.patch_jump(entry + u64::from(*len) - 4, *at);
+                    self.patch_jump(entry + u64::from(*len) - 4, at);
                 }
             }
         }
@@ -348,8 +423,8 @@ impl Cache {
 
     /// Returns the program address of the block that contains the cache address `address`.
     pub(super) fn block_containing(&self, address: u64) -> Option<u64> {
-        match self.items.range(..=address).next_back()? {
-            (_, CacheItem::Block { ip, .. }) => Some(*ip),
+        match *self.item(address)?.1 {
+            CacheItem::Block { ip, .. } => Some(ip),
             _ => None,
         }
     }
@@ -381,28 +456,22 @@ impl Cache {
             traps,
             source,
             successors,
+            fields,
+            depends_on_place,
             ..
         } = block;
-        self.emit(index, &code)?;
-        let before = self.blocks.insert(ip, at);
+        self.emit(index, &code, &fields)?;
+        let before = self.block(ip);
+        self.blocks.insert(ip, at);
         for (offset, trap) in traps {
             let trapped = at + u64::from(offset);
-            let cause = match trap {
-                BlockTrap::Exit { site, target } => {
-                    let site = at + u64::from(site);
-                    self.incoming.entry(target).or_default().push((site, trapped));
-                    if let Some(to) = self.blocks.get(&target) {
-                        self.patch_jump(site, *to);
-                    }
-                    TrapCause::Exit { site, target }
+            let cause = TrapCause::of(trap, at, 0);
+            if let TrapCause::Exit { site, target } = cause {
+                self.incoming.entry(target).or_default().push((site, trapped));
+                if let Some(to) = self.block(target) {
+                    self.patch_jump(site, to);
                 }
-                BlockTrap::InterceptedSyscall { ip, next } => TrapCause::InterceptedSyscall { ip, next },
-                BlockTrap::Native { ip, outcomes } => TrapCause::Native { ip, outcomes },
-                BlockTrap::StoredX87Pointer { ip } => TrapCause::StoredX87Pointer { ip },
-                BlockTrap::SetsTrapFlag { ip, outcomes } => TrapCause::SetsTrapFlag { ip, outcomes },
-                BlockTrap::Predicted { ip } => TrapCause::Predicted { ip },
-                BlockTrap::StaleVersion { ip } => TrapCause::StaleVersion { ip },
-            };
+            }
             self.traps.insert(trapped, cause);
         }
         let len = code.len() as u32;
@@ -422,17 +491,13 @@ impl Cache {
                 before,
                 source,
                 len,
+                is_movable: !depends_on_place,
             },
         );
         // Link the jumps that target this block.
-        let sites: Vec<u64> = self
-            .incoming
-            .get(&ip)
-            .into_iter()
-            .flatten()
-            .map(|(site, _)| *site)
-            .collect();
-        sites.into_iter().for_each(|site| self.patch_jump(site, at));
+        for (site, _) in self.exits_to(ip) {
+            self.patch_jump(site, at);
+        }
         Some(successors)
     }
 
@@ -449,14 +514,15 @@ impl Cache {
 
     /// Links an exit directly to its translated target.
     pub(super) fn link(&mut self, site: u64, target: u64) {
-        if let Some(to) = self.blocks.get(&target).copied() {
+        if let Some(to) = self.block(target) {
             self.patch_jump(site, to);
         }
     }
 
     /// Returns the reason for the `int3` at `address`.
     pub(super) fn cause(&self, address: u64) -> Option<TrapCause> {
-        self.traps.get(&address).copied()
+        let own = self.traps.get(&address).copied();
+        own.or_else(|| self.placed.iter().find_map(|unit| unit.cause(address)))
     }
 
     /// Returns the program address of the instruction at a cache address.
@@ -478,7 +544,7 @@ impl Cache {
 
     /// Returns the program state of a thread at `address`, or `None` outside the cache.
     pub(super) fn translation_at(&self, address: u64) -> Option<TranslationEntry> {
-        let (at, item) = self.items.range(..=address).next_back()?;
+        let (at, item) = self.item(address)?;
         let offset = (address - at) as u32;
         let arriving = |state, ip| TranslationEntry {
             offset,
@@ -489,7 +555,7 @@ impl Cache {
             staged: Staged::default(),
             unstaged: Unstaged::Nothing,
         };
-        match item {
+        match item.as_ref() {
             CacheItem::Block {
                 ip,
                 min_version,
@@ -504,7 +570,7 @@ impl Cache {
                 let mut again = |from: u64, out: &mut [u8]| source.read(from, out);
                 let block = block::translate(
                     *ip,
-                    *at,
+                    at,
                     BlockOptions {
                         entries: true,
                         min_version: *min_version,

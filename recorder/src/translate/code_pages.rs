@@ -60,6 +60,22 @@ impl CodePages {
         self.shared
     }
 
+    /// Returns the executable mapping that contains `ip`, with the mapping of the start of its file,
+    /// if that file cannot change in memory: both are private, and the code is read-only.
+    pub(super) fn file_mapping(&mut self, pid: RawTid, ip: u64) -> Option<(Map, Map)> {
+        let maps = self.maps.get_or_insert_with(|| maps::maps(pid));
+        let map = executable(maps, ip)?;
+        let is_constant = map.is_file() && !map.writable && !map.shared;
+        let is_start = |other: &&Map| {
+            other.offset == 0
+                && other.inode == map.inode
+                && other.path == map.path
+                && other.start <= map.start
+        };
+        let start = maps.iter().rfind(is_start)?;
+        is_constant.then(|| (map.clone(), start.clone()))
+    }
+
     /// Returns the writable aliases of all code pages in shared memory.
     pub(super) fn aliases_of_shared(&mut self, pid: RawTid) -> WritableAliases {
         let maps = self.maps.get_or_insert_with(|| maps::maps(pid));

@@ -11,8 +11,9 @@
 //! with the program. [`assembler`] and [`block`] write code. [`cache`] holds the blocks of an
 //! [`address_space`], which are translated from [`code_pages`]. [`region`] is the memory of one
 //! thread. [`encoder`] turns logs into packets. [`watched`] finds the functions whose calls become
-//! heap events.
+//! heap events. [`stored`] keeps translations for other processes.
 
+mod address_field;
 mod address_space;
 mod assembler;
 mod block;
@@ -26,10 +27,12 @@ mod memory;
 mod region;
 mod relocation;
 mod staged;
+mod stored;
 mod thread;
 mod tracee;
 mod watched;
 
 pub(crate) use address_space::{MemoryId, TranslateOptions};
 pub(crate) use encoder::{EncoderPool, PacketStorage};
+pub(crate) use stored::store::CodeStore;
 pub(crate) use thread::{ParentState, SharedAddressSpace, ThreadState, Translated, TrapAction};

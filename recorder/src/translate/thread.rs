@@ -22,6 +22,7 @@ use super::encoder::{EncoderPool, PacketStorage, StreamId};
 use super::event::{LogEvent, NO_OUTCOMES};
 use super::layout;
 use super::region::{LogCursor, Region};
+use super::stored::store::CodeStore;
 use super::tracee::{Gadget, Tracee};
 use crate::clock;
 use crate::code::Code;
@@ -138,6 +139,7 @@ impl Translated {
         pid: RawTid,
         registers: &Registers,
         options: TranslateOptions,
+        store: Option<&Arc<CodeStore>>,
         encoders: &mut EncoderPool,
         storage: PacketStorage,
     ) -> Result<Self> {
@@ -155,7 +157,7 @@ impl Translated {
             values: options.values.is_some(),
             ..BlockOptions::default()
         };
-        let (space, region) = AddressSpace::prepare(&mut tracee, block_options, options)?;
+        let (space, region) = AddressSpace::prepare(&mut tracee, block_options, options, store)?;
         ptrace::set_registers(tid, registers)?;
         let stream = encoders.begin(Arc::clone(&region), storage);
         Ok(Self {

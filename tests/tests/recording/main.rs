@@ -16,4 +16,5 @@ mod spawned;
 mod standard_error;
 mod stress;
 mod summary;
+mod translations;
 mod transparent;

@@ -1,8 +1,11 @@
 //! Converts the command line of `backtrail record` to recorder options.
 
 use crate::args::{self, Record, RecordEngine};
+use crate::cache_directory;
 use backtrail_pt::Pid;
-use backtrail_recorder::{Engine, Output, Pin, ProgramFilter, RecordOptions, Target, ValueOptions};
+use backtrail_recorder::{
+    Engine, Output, Pin, ProgramFilter, RecordOptions, Target, TranslationDirectory, ValueOptions,
+};
 use std::sync::atomic::AtomicBool;
 
 /// Returns the engine that the command line selects.
@@ -13,6 +16,12 @@ pub(super) fn engine(args: &Record) -> Engine {
         _ if args.golden.is_some() => Engine::Step,
         Some(RecordEngine::Translate) | None => Engine::Translate,
     }
+}
+
+/// Returns where translated code is kept, in at most `limit` bytes.
+fn translations(limit: u64) -> Option<TranslationDirectory> {
+    let path = cache_directory::path("translations").filter(|_| limit > 0)?;
+    Some(TranslationDirectory { path, limit })
 }
 
 /// Converts the command line to recorder options.
@@ -38,6 +47,7 @@ pub(super) fn options<'a>(
             args::Pin::Off => Pin::Off,
         },
         cache: args.cache,
+        translations: translations(args.translations),
         heap: args.heap,
         values: args.values.map(|size| ValueOptions {
             limit: if args.full {

@@ -34,6 +34,12 @@ impl SourceBytes {
         }
     }
 
+    /// Adds a range.
+    pub(in crate::translate) fn push_run(&mut self, start: u64, run: &[u8]) {
+        self.bytes.extend_from_slice(run);
+        self.runs.push((start, self.bytes.len() as u32));
+    }
+
     /// Returns the ranges with their start addresses.
     pub(in crate::translate) fn runs(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let mut from = 0;

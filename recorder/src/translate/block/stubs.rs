@@ -205,7 +205,7 @@ impl Translator<'_> {
         self.record(ip, returned(both));
         self.out.log_edx(13);
         self.out.log_eax(9);
-        self.out.set(Scratch::Rax, next);
+        self.out.set_address(Scratch::Rax, next);
         self.out.log_rax(1);
         self.out.log_byte(event::ENTER);
         self.out.advance_log(17);

@@ -52,7 +52,7 @@ impl Translator<'_> {
         if needed <= MOST_STAGED && self.write_plan(&plan, original).is_some() {
             return Flow::ContinueAt(original.next());
         }
-        self.out.code.truncate(start);
+        self.out.truncate(start);
         self.block.entries.truncate(entries);
         self.block.traps.retain(|(offset, _)| (*offset as usize) < start);
         self.staged = staged;

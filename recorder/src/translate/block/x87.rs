@@ -44,7 +44,7 @@ impl Translator<'_> {
         self.out.store(Scratch::Rcx, layout::SAVED_RCX);
         self.record(ip, done(SpilledRegisters::RCX));
         if !copied || !address.is_some_and(|bytes| self.relocate(&bytes, original)) {
-            self.out.code.truncate(start);
+            self.out.truncate(start);
             self.block.entries.truncate(entries);
             self.native(ip);
             return Flow::EndBlock;

@@ -14,7 +14,7 @@ impl Cache {
         }
         let miss = code.len() as u64;
         code.trap();
-        let Some(at) = self.emit(0, &code.code) else {
+        let Some(at) = self.emit(0, &code.code, &[]) else {
             return;
         };
         self.items.insert(at, CacheItem::MissStub);
@@ -30,91 +30,141 @@ impl Cache {
 
     /// Adds the translated address `ip` to the indirect-branch lookup.
     pub(in crate::translate) fn add_indirect_entry(&mut self, ip: u64) -> Option<()> {
-        let entry = match self.indirect_entries.get(&ip) {
-            Some(entry) => *entry,
+        let entry = match self.indirect_entry(ip) {
+            Some(entry) => entry,
             None => self.write_indirect_entry(ip)?,
         };
+        self.put_first(ip, entry);
+        Some(())
+    }
+
+    /// Returns the entries of a target, if it has any.
+    pub(super) fn indirect_entry(&self, ip: u64) -> Option<IndirectEntry> {
+        let own = self.indirect_entries.get(&ip).copied();
+        own.or_else(|| self.placed.iter().find_map(|unit| unit.indirect_entry(ip)))
+    }
+
+    /// Puts the entry of a target into the first table.
+    pub(super) fn put_first(&self, ip: u64, entry: IndirectEntry) {
         let index = hash(ip);
         let slot = |table: u64| table - layout::TABLES + index * 8;
         let first = self.tables.load(slot(layout::FIRST));
         if first != entry.first && first != self.first_miss {
             // The displaced target is found in the second table from now on.
-            let displaced = match self.items.get(&first) {
-                Some(CacheItem::IndirectEntry { ip, .. }) => {
-                    self.indirect_entries.get(ip).map(|entry| entry.second)
-                }
+            let displaced = self.item(first).and_then(|(at, item)| match *item {
+                CacheItem::IndirectEntry { ip, .. } if at == first => self.indirect_entry(ip),
                 _ => None,
-            };
+            });
             if let Some(displaced) = displaced {
-                self.tables.store(slot(layout::SECOND), displaced);
+                self.tables.store(slot(layout::SECOND), displaced.second);
             }
         }
         self.tables.store(slot(layout::FIRST), entry.first);
-        Some(())
     }
 
     fn write_indirect_entry(&mut self, ip: u64) -> Option<IndirectEntry> {
-        let block = *self.blocks.get(&ip)?;
-        let entry = |otherwise: Option<u64>| {
-            let mut code = Assembler::default();
-            code.set(Scratch::Rcx, ip.wrapping_neg());
-            code.add_rax_to_rcx();
-            match otherwise {
-                Some(table) => {
-                    let mut jump = Assembler::default();
-                    jump.jump_by_table(table);
-                    code.skip_if_rcx_is_zero(jump.len() as u8);
-                    code.bytes(&jump.code);
-                }
-                None => {
-                    code.skip_if_rcx_is_zero(1);
-                    code.trap();
-                }
-            }
-            let miss = code.len() - 1;
-            code.load(Scratch::Rdx, layout::SAVED_RDX);
-            code.load(Scratch::Rcx, layout::SAVED_RCX);
-            code.load(Scratch::Rax, layout::SAVED_RAX);
-            let clean = code.len() as u32;
-            let site = code.jump();
-            (code, site, clean, miss)
-        };
+        let block = self.block(ip)?;
         let index = self
             .slab(ip)
             .or_else(|| self.slabs.iter().position(|slab| slab.contains(block)))?;
-        let mut emit = |otherwise: Option<u64>| {
-            let (code, site, clean, miss) = entry(otherwise);
-            let at = self.emit(index, &code.code)?;
-            let len = code.len() as u32;
+        let mut emit = |table: EntryTable| {
+            let entry = EntryCode::new(ip, table);
+            let at = self.emit(index, &entry.code.code, &[])?;
+            let (len, clean) = (entry.code.len() as u32, entry.clean);
             self.items.insert(at, CacheItem::IndirectEntry { ip, clean, len });
-            self.patch_jump(at + site as u64, block);
-            if otherwise.is_none() {
+            self.patch_jump(at + entry.site as u64, block);
+            if let Some(miss) = entry.miss {
                 self.traps.insert(at + miss as u64, TrapCause::Miss);
             }
             Some(at)
         };
         let entry = IndirectEntry {
-            first: emit(Some(layout::SECOND))?,
-            second: emit(None)?,
+            first: emit(EntryTable::First)?,
+            second: emit(EntryTable::Second)?,
         };
         self.indirect_entries.insert(ip, entry);
         Some(entry)
     }
 }
 
-/// Returns the table index of a target, as [`Assembler::hash`] computes it.
-pub(super) fn hash(target: u64) -> u64 {
-    /// The Castagnoli polynomial, reversed (SDM, "CRC32").
-    const POLYNOMIAL: u32 = 0x82f6_3b78;
-    let mut crc = 0u32;
-    for byte in target.to_le_bytes() {
-        crc ^= u32::from(byte);
-        for _ in 0..8 {
-            crc = crc >> 1 ^ (POLYNOMIAL & (crc & 1).wrapping_neg());
+/// The table that an entry is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::translate) enum EntryTable {
+    First,
+    Second,
+}
+
+/// The code of an entry, which receives indirect branches.
+pub(in crate::translate) struct EntryCode {
+    pub(in crate::translate) code: Assembler,
+    /// The offset of the displacement of the jump to the block.
+    pub(in crate::translate) site: usize,
+    /// The offset from which on all registers have the program's values.
+    pub(in crate::translate) clean: u32,
+    /// The offset of the trap for other targets.
+    pub(in crate::translate) miss: Option<usize>,
+}
+
+impl EntryCode {
+    /// Builds the entry for `ip`. Its size and offsets are the same for all targets.
+    pub(in crate::translate) fn new(ip: u64, table: EntryTable) -> Self {
+        let mut code = Assembler::default();
+        code.set_negated(Scratch::Rcx, ip);
+        code.add_rax_to_rcx();
+        let miss = match table {
+            EntryTable::First => {
+                let mut jump = Assembler::default();
+                jump.jump_by_table(layout::SECOND);
+                code.skip_if_rcx_is_zero(jump.len() as u8);
+                code.bytes(&jump.code);
+                None
+            }
+            EntryTable::Second => {
+                code.skip_if_rcx_is_zero(1);
+                code.trap();
+                Some(code.len() - 1)
+            }
+        };
+        code.load(Scratch::Rdx, layout::SAVED_RDX);
+        code.load(Scratch::Rcx, layout::SAVED_RCX);
+        code.load(Scratch::Rax, layout::SAVED_RAX);
+        let clean = code.len() as u32;
+        let site = code.jump();
+        Self {
+            code,
+            site,
+            clean,
+            miss,
         }
     }
+}
+
+/// Returns the table index of a target, as [`Assembler::hash`] computes it.
+pub(super) fn hash(target: u64) -> u64 {
+    let step = |crc: u32, byte: u8| {
+        let index = (crc as u8 ^ byte) as usize;
+        crc >> 8 ^ CRC32C.get(index).copied().unwrap_or(0)
+    };
+    let crc = target.to_le_bytes().into_iter().fold(0, step);
     u64::from(crc) & (layout::TARGETS - 1)
 }
+
+/// The remainders of all bytes for the Castagnoli polynomial, reversed (SDM, "CRC32").
+const CRC32C: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = byte as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = crc >> 1 ^ (0x82f6_3b78 & (crc & 1).wrapping_neg());
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests {

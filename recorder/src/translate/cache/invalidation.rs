@@ -57,7 +57,7 @@ impl Cache {
 
     /// Returns whether a block was translated from code in `range`.
     pub(in crate::translate) fn has_code_in(&self, range: Range<u64>) -> bool {
-        !self.blocks_from(&range).is_empty()
+        self.placed.iter().any(|unit| unit.has_code_in(&range)) || !self.blocks_from(&range).is_empty()
     }
 
     /// Returns the number of code changes so far.
@@ -108,6 +108,7 @@ impl Cache {
         if let Some(watched) = &mut self.watched {
             watched.code_changed(&range);
         }
+        self.take_apart(&range);
         let invalid = self.blocks_from(&range);
         self.keep_old_code(&invalid);
         self.invalidate(range);
@@ -116,6 +117,7 @@ impl Cache {
     /// Marks the pages in `range` as changed: their code belongs to the current version, also where
     /// no code was executed before.
     pub(in crate::translate) fn mark_changed(&mut self, range: Range<u64>) {
+        self.take_apart(&range);
         self.changed.extend(range.start / PAGE..range.end.div_ceil(PAGE));
     }
 
@@ -123,11 +125,11 @@ impl Cache {
     ///
     /// A thread in such a block continues to the end of the block.
     pub(in crate::translate) fn invalidate(&mut self, range: Range<u64>) {
+        self.take_apart(&range);
         let invalid = self.blocks_from(&range);
         for ip in &invalid {
             self.blocks.remove(ip);
-            let sites: Vec<(u64, u64)> = self.incoming.get(ip).into_iter().flatten().copied().collect();
-            for (site, exit) in sites {
+            for (site, exit) in self.exits_to(*ip) {
                 self.patch_jump(site, exit);
             }
             if let Some(entry) = self.indirect_entries.remove(ip) {
