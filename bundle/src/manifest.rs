@@ -50,6 +50,20 @@ pub struct Process {
     /// The file with the [`CodeVersions`](crate::versions::CodeVersions), if there are any. They
     /// cover the images.
     pub versions: Option<BundlePath>,
+    /// The memory that the process shared with others at any time. `None`: unknown.
+    pub shared_memory: Option<Vec<SharedMemory>>,
+}
+
+/// Memory that a process shared with other processes, at least for some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharedMemory {
+    /// The first address.
+    pub start: Avma,
+    /// The size in bytes.
+    pub size: u64,
+    /// Whether the value logs may lack the call that mapped it: a parent made the call, or the
+    /// recording began later.
+    pub is_unseen: bool,
 }
 
 /// A thread of a traced process.

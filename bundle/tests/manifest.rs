@@ -74,6 +74,13 @@ fn full(by_cpu: bool, number: u64, text: &str) -> Manifest {
             }],
             // Code changes by boundaries or by times.
             versions: (!number.is_multiple_of(2) && !number.is_multiple_of(3)).then(|| path("code/v")),
+            shared_memory: (!number.is_multiple_of(5)).then(|| {
+                vec![SharedMemory {
+                    start: Avma(number),
+                    size: small,
+                    is_unseen: by_cpu,
+                }]
+            }),
         }],
         cpus: if by_cpu {
             vec![CpuTrace {

@@ -42,6 +42,7 @@ fn manifest(modules: Vec<Module>, images: Vec<RawImage>) -> Manifest {
             modules,
             images,
             versions: None,
+            shared_memory: None,
         }],
         cpus: Vec::new(),
         core: None,

@@ -163,7 +163,8 @@ impl ThreadReplay {
     }
 
     /// Returns whether the log has the first segment of its thread, at the start of the history.
-    fn begins_with_thread(&self) -> bool {
+    #[must_use]
+    pub fn begins_with_thread(&self) -> bool {
         let number = self.log.segments().first().map(|segment| segment.number);
         number == Some(0) && self.start() == Some(0)
     }

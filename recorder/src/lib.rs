@@ -42,6 +42,7 @@ mod ring;
 mod save;
 mod segment_log;
 mod session;
+mod shared_ranges;
 mod signal_state;
 mod spawn;
 mod standard_error;

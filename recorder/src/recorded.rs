@@ -2,6 +2,7 @@
 
 use crate::program_filter::program_name;
 use crate::ptrace::RawTid;
+use crate::shared_ranges::SharedRanges;
 use crate::standard_error::OutputTail;
 use crate::stored_images::StoredImages;
 use crate::unique_names::UniqueNames;
@@ -70,6 +71,8 @@ pub(crate) struct RecordedProcess {
     pub(crate) left_out: u64,
     /// The last bytes that the process wrote to standard error.
     pub(crate) standard_error: OutputTail,
+    /// The memory that the process shares with others. Known only if values are recorded.
+    pub(crate) shared_memory: SharedRanges,
 }
 
 impl RecordedProcess {
@@ -83,10 +86,11 @@ impl RecordedProcess {
         process
     }
 
-    /// Reads the current state of a process that a recorded one with the image `parent` has forked.
-    pub(crate) fn forked(pid: RawTid, added: Vec<(u64, u64)>, parent: &CodeImage) -> Self {
+    /// Reads the current state of a process that a recorded one has forked.
+    pub(crate) fn forked(pid: RawTid, added: Vec<(u64, u64)>, parent: &Self) -> Self {
         Self {
-            image: parent.of_child(pid, added),
+            image: parent.image.of_child(pid, added),
+            shared_memory: parent.shared_memory.inherited(),
             ..Self::named(pid)
         }
     }

@@ -188,6 +188,7 @@ fn add_process(
 ) -> Result<manifest::Process> {
     let mut out = manifest::Process {
         pid,
+        shared_memory: process.shared_memory.into_manifest(process.left_out > 0),
         ..manifest::Process::default()
     };
     if process.replaced {

@@ -1,7 +1,9 @@
 //! Decodes `trace.json` to a [`Manifest`].
 
-use super::{Node, OURS, VERSION, rules};
-use crate::manifest::{AddressFilter, CpuTrace, Manifest, Mapping, Meta, Module, Process, RawImage, Thread};
+use super::{Node, OURS, SHARED_MEMORY_VERSION, VERSION, rules};
+use crate::manifest::{
+    AddressFilter, CpuTrace, Manifest, Mapping, Meta, Module, Process, RawImage, SharedMemory, Thread,
+};
 use crate::{BundlePath, Error, Result};
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{Avma, BuildId, Cpu, CpuModel, FileOffset, Nanos, Pid, Tid, TimingParams, TscConversion};
@@ -220,8 +222,29 @@ fn process(node: &Node<'_>, resolve_path: &mut PathResolver<'_>) -> Option<Proce
         modules,
         images: elements(&ours.field("images"), |node| raw_image(node, resolve_path)),
         versions: optional_path(&ours.field("codeVersions"), FileRole::Versions, resolve_path),
+        shared_memory: shared_memory(&ours.field("sharedMemory")),
         pid: Pid(pid? as u32),
     })
+}
+
+/// Decodes the memory that a process shared. Another version of the list is unknown memory.
+fn shared_memory(node: &Node<'_>) -> Option<Vec<SharedMemory>> {
+    if !node.exists() {
+        return None;
+    }
+    node.object()?;
+    let version = node.field("version").integer(u64::MAX)?;
+    let ranges = node.field("ranges");
+    ranges.exists().then_some(())?;
+    let range = |node: &Node<'_>| {
+        node.object()?;
+        Some(SharedMemory {
+            start: Avma(node.field("start").number()?),
+            size: node.field("size").number()?,
+            is_unseen: node.field("unseen").boolean()?,
+        })
+    };
+    (version == SHARED_MEMORY_VERSION).then(|| elements(&ranges, range))
 }
 
 fn thread(node: &Node<'_>, resolve_path: &mut PathResolver<'_>) -> Option<Thread> {

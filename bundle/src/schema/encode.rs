@@ -1,7 +1,7 @@
 //! Encodes a [`Manifest`] as `trace.json`.
 
-use super::{OURS, VERSION};
-use crate::manifest::{CpuTrace, Manifest, Mapping, Module, Process, RawImage, Thread};
+use super::{OURS, SHARED_MEMORY_VERSION, VERSION};
+use crate::manifest::{CpuTrace, Manifest, Mapping, Module, Process, RawImage, SharedMemory, Thread};
 use backtrail_pt::cpu::Vendor;
 use backtrail_pt::{BuildId, CpuModel, TimingParams};
 use serde_json::{Map, Value, json};
@@ -121,6 +121,11 @@ fn process(process: &Process) -> Value {
     if let Some(versions) = &process.versions {
         ours.insert("codeVersions".to_owned(), json!(versions.as_str()));
     }
+    if let Some(ranges) = &process.shared_memory {
+        let ranges: Vec<Value> = ranges.iter().map(shared_memory).collect();
+        let value = json!({ "version": SHARED_MEMORY_VERSION, "ranges": ranges });
+        ours.insert("sharedMemory".to_owned(), value);
+    }
     let value = json!({
         "pid": process.pid.0,
         "triple": "x86_64-*-linux",
@@ -128,6 +133,10 @@ fn process(process: &Process) -> Value {
         "modules": found.into_iter().map(module).collect::<Vec<_>>(),
     });
     with_ours(value, ours)
+}
+
+fn shared_memory(range: &SharedMemory) -> Value {
+    json!({ "start": range.start.to_string(), "size": range.size, "unseen": range.is_unseen })
 }
 
 fn thread(thread: &Thread) -> Value {

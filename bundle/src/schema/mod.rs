@@ -31,6 +31,8 @@ const OURS: &str = "backtrail";
 /// The version of our additions; readers refuse higher ones. Version 2 added `codeVersions`, and
 /// version 3 the times of mappings.
 const VERSION: u64 = 3;
+/// The version of `sharedMemory`; readers ignore others.
+const SHARED_MEMORY_VERSION: u64 = 1;
 /// The longest accepted description in bytes.
 const MAX_JSON: u64 = 16 << 20;
 

@@ -120,6 +120,11 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Returns a truth value.
+    pub(crate) fn boolean(&self) -> Option<bool> {
+        self.required("true or false", Value::as_bool)
+    }
+
     /// Returns an integer from 0 to `max`.
     pub(crate) fn integer(&self, max: u64) -> Option<u64> {
         let value = self.required("a whole number", Value::as_u64)?;

@@ -410,6 +410,7 @@ impl<'a> BundleBuilder<'a> {
             modules,
             images,
             versions: None,
+            shared_memory: None,
         };
         process.files = files;
         self.opened.process = Some(process);

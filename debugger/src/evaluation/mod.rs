@@ -9,6 +9,7 @@ mod exact;
 pub(crate) mod kernel_data;
 pub mod memory;
 pub(crate) mod past_memory;
+mod recorded_sharing;
 mod recovery;
 pub mod selected_frame;
 mod shared_memory;

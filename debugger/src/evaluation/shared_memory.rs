@@ -4,6 +4,7 @@
 //! these leave the order of two writes open, and the values differ, the byte is unknown.
 
 use super::kernel_data;
+use super::recorded_sharing::RecordedSharing;
 use super::thread_path::ThreadPath;
 use crate::replay::{AccessFilter, Byte, CoreMemory, FoundAccess, MemoryRange, ReplayGap, ThreadReplay};
 use crate::session::{Process, Session, Thread};
@@ -227,9 +228,14 @@ impl<'a> SharedMemory<'a> {
                 is_of_kernel: true,
             }));
         }
+        // The scan of the logs for the times of calls takes long.
+        let recorded = RecordedSharing::of(self.session, self.process);
+        if !recorded.may_share(range) {
+            return Ok(None);
+        }
         let mut threads = self.others();
         threads.push(self.thread);
-        for thread in threads {
+        for thread in &threads {
             let Some(replay) = self.session.replay(thread) else {
                 continue;
             };
@@ -247,8 +253,20 @@ impl<'a> SharedMemory<'a> {
                 }
             }
         }
-        let earlier = self.earlier_sharing(range, size_at)?;
-        Ok(earlier.filter(|_| !self.is_whole()))
+        let begins = |thread: &&Thread| {
+            let replay = self.session.replay(thread);
+            replay.is_some_and(ThreadReplay::begins_with_thread)
+        };
+        if recorded.is_shared_unseen(range, threads.iter().all(begins)) {
+            return Ok(Some(Sharing {
+                since: None,
+                is_of_kernel: false,
+            }));
+        }
+        match self.is_whole() {
+            true => Ok(None),
+            false => self.earlier_sharing(range, size_at),
+        }
     }
 
     /// Returns the sharing that an attached or forked process had before its history.

@@ -87,7 +87,7 @@ impl Session<'_> {
         }
         if !known {
             let process = match self.processes.get(&parent.pid) {
-                Some(known) => RecordedProcess::forked(pid, parent.areas(), &known.image),
+                Some(known) => RecordedProcess::forked(pid, parent.areas(), known),
                 None => RecordedProcess::new(pid, parent.areas(), &self.files),
             };
             self.add_process(pid, process);
@@ -132,7 +132,11 @@ impl Session<'_> {
             return Err(Error::Not64Bit(Pid(pid as u32)));
         }
         if !known {
-            self.add_process(pid, RecordedProcess::new(pid, Vec::new(), &self.files));
+            let process = RecordedProcess {
+                shared_memory: self.without_shared_memory(),
+                ..RecordedProcess::new(pid, Vec::new(), &self.files)
+            };
+            self.add_process(pid, process);
         }
         if let Stop::Event(libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK) =
             stop
@@ -233,6 +237,7 @@ impl Session<'_> {
                 .is_some_and(|state| state.filters_addresses)
                 || syscall_filter::has_filter_of_addresses(tid),
         };
+        self.note_shared_mappings(pid);
         let Some(encoders) = &mut self.encoders else {
             return Ok(());
         };
@@ -278,6 +283,7 @@ impl Session<'_> {
             "thread {tid} of process {pid} cannot be translated ({error}); single-stepping it instead, which is slow"
         );
         self.notes.push(note);
+        self.forget_shared_memory(pid);
         if let Some(signals) = signals {
             let _ = ptrace::set_signal_mask(tid, signals.mask);
         }

@@ -130,6 +130,7 @@ impl Session<'_> {
         }
         let process = RecordedProcess {
             replaced: !first,
+            shared_memory: self.without_shared_memory(),
             ..RecordedProcess::new(tid, Vec::new(), &self.files)
         };
         self.add_process(tid, process);

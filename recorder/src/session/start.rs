@@ -98,7 +98,11 @@ impl Session<'_> {
         if seized.is_empty() {
             return Err(Error::Exited(pid));
         }
-        self.add_process(leader, RecordedProcess::new(leader, Vec::new(), &self.files));
+        let process = RecordedProcess {
+            shared_memory: self.without_shared_memory(),
+            ..RecordedProcess::new(leader, Vec::new(), &self.files)
+        };
+        self.add_process(leader, process);
         self.free = ptrace::affinity(leader);
         self.attached.extend(&seized);
         for tid in seized {

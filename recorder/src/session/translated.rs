@@ -287,6 +287,9 @@ impl Session<'_> {
         };
         self.notes
             .push(format!("recording of thread {tid} ended early: {error}"));
+        if let Some(pid) = self.threads.get(&tid).map(|thread| thread.pid) {
+            self.forget_shared_memory(pid);
+        }
         if let Some(TranslatedThread {
             run,
             translated,

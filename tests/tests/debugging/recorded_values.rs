@@ -1,10 +1,12 @@
 //! Values of the past that were recorded (`record --values`), against those that the program kept.
 
 use backtrail_bundle::{Bundle as Opened, value_log};
-use backtrail_tests::backtrail::backtrail;
+use backtrail_tests::backtrail::{backtrail, repository};
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::compiled::compiled_and_recorded_with;
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 /// The rounds of the program.
 const ROUNDS: usize = 24;
@@ -177,4 +179,68 @@ fn segments_of_a_bundle_are_in_order() {
             Some(segment.number)
         );
     }
+}
+
+#[test]
+fn bundles_list_the_shared_memory_of_each_process() {
+    let flags = ["-g", "-O0"];
+    let shared = compiled_and_recorded_with(&["--values"], "cc", &flags, "recorded_values/shared.c");
+    let opened = Opened::open(&shared.path).unwrap();
+    let processes = &opened.manifest().processes;
+    let listed = |number: usize| processes[number].shared_memory.clone().unwrap();
+    let (parent, child) = (listed(0), listed(1));
+    assert_eq!(
+        (parent.len(), parent[0].size, parent[0].is_unseen),
+        (1, 4096, false)
+    );
+    // No log of the child has the call.
+    assert_eq!((child.len(), child[0].start), (1, parent[0].start));
+    assert!(child[0].is_unseen);
+
+    let list_of = |bundle: Bundle| {
+        let opened = Opened::open(&bundle.path).unwrap();
+        opened.manifest().processes[0].shared_memory.clone()
+    };
+    assert_eq!(list_of(recorded("-O0")), Some(Vec::new()));
+    // Single steps make no list.
+    assert_eq!(list_of(recorded_by("step", "-O0")), None);
+}
+
+#[test]
+fn memory_mapped_before_an_attachment_is_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("attached");
+    let source = repository().join("tests/fixtures/recorded_values/attached.c");
+    let mut compiler = Command::new("cc");
+    compiler.arg("-o").arg(&program).arg(source);
+    assert!(compiler.status().unwrap().success());
+    let mut child = Command::new(&program).stdout(Stdio::piped()).spawn().unwrap();
+    let mut address = String::new();
+    let output = child.stdout.take().unwrap();
+    BufReader::new(output).read_line(&mut address).unwrap();
+    let bundle = folder.path().join("attached.bundle");
+    let pid = child.id().to_string();
+    let options = [
+        "record",
+        "--values",
+        "--for",
+        "1s",
+        "--pid",
+        &pid,
+        "-o",
+        bundle.to_str().unwrap(),
+    ];
+    let run = backtrail(options);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    run.unwrap().exited(0);
+    let opened = Opened::open(&bundle).unwrap();
+    let listed = opened.manifest().processes[0].shared_memory.clone().unwrap();
+    let found = listed
+        .iter()
+        .find(|range| range.start.to_string() == address.trim());
+    assert_eq!(
+        found.map(|range| (range.size, range.is_unseen)),
+        Some((8192, true))
+    );
 }
