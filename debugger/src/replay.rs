@@ -7,8 +7,10 @@
 //! segment is a gap.
 
 mod accesses;
+mod checkpoints;
 mod kernel;
 mod memory;
+mod parts;
 mod range;
 mod run;
 mod search;
@@ -24,8 +26,10 @@ use backtrail_decoder::{History, Position, Progress, Stage, Version, Watch};
 use backtrail_pt::Avma;
 use backtrail_semantics::{Effect, State};
 use backtrail_symbolizer::Unknown;
+use checkpoints::Checkpoints;
 use iced_x86::Instruction;
 pub use memory::{Byte, CoreMemory};
+use parts::{Part, SegmentEnds};
 pub use range::MemoryRange;
 use run::Run;
 use rustc_hash::FxHashMap;
@@ -35,19 +39,17 @@ use shadow::Shadow;
 pub use shadow::UnseenChange;
 pub use sharing::SharedRange;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
-use summary::SegmentSummary;
+use summary::PartSummary;
 
 /// The most instructions whose effects are kept.
 const MAX_EFFECTS: usize = 1 << 18;
-/// The accesses that are kept, in bytes.
-const MAX_ACCESSES: usize = 256 << 20;
+/// The contents of segments that are kept, in bytes.
+const MAX_CONTENTS: usize = 64 << 20;
 /// The instructions between two checkpoints of a run.
 const CHECKPOINT: u64 = 1 << 14;
-/// The most checkpoints that are kept.
-const MAX_CHECKPOINTS: usize = 4096;
 
 /// The executed instructions of a thread.
 pub trait ExecutedPath {
@@ -83,12 +85,17 @@ pub struct ReplayCheck {
 pub struct ThreadReplay {
     log: ValueLog,
     segments: Vec<ReplaySegment>,
+    parts: Vec<Part>,
     effects: RefCell<Effects>,
-    /// Runs at places of segments, by number and instruction.
-    checkpoints: RefCell<BTreeMap<(usize, u64), Run>>,
-    /// The accesses of the segments that were used last, the last one at the end.
+    checkpoints: RefCell<Checkpoints>,
+    /// The contents of the segments that were used last, the last one at the end.
+    contents: RefCell<VecDeque<(usize, Rc<[u8]>)>>,
+    /// The accesses of the parts that were used last, the last one at the end.
     accesses: RefCell<VecDeque<(usize, Rc<Accesses>)>>,
-    summaries: RefCell<FxHashMap<usize, Rc<SegmentSummary>>>,
+    /// The summaries of parts.
+    summaries: RefCell<FxHashMap<usize, Rc<PartSummary>>>,
+    /// The ends of replayed segments.
+    ends: RefCell<FxHashMap<usize, Rc<SegmentEnds>>>,
     /// The memory that is shared with other processes, once it is asked for.
     shared: RefCell<Option<Rc<[SharedRange]>>>,
 }
@@ -134,11 +141,14 @@ impl ThreadReplay {
         let segments = segments::find(&log, history);
         Self {
             log,
+            parts: parts::split(&segments),
             segments,
             effects: RefCell::default(),
             checkpoints: RefCell::default(),
+            contents: RefCell::default(),
             accesses: RefCell::default(),
             summaries: RefCell::default(),
+            ends: RefCell::default(),
             shared: RefCell::default(),
         }
     }
@@ -180,21 +190,7 @@ impl ThreadReplay {
         watch: &Watch<'_>,
     ) -> Result<State, ReplayGap> {
         let number = self.segment_at(index).ok_or(ReplayGap::NotRecorded)?;
-        let nearest = self
-            .checkpoints
-            .borrow()
-            .range((number, 0)..=(number, index))
-            .next_back()
-            .map(|(_, run)| run.clone());
-        let mut run = match nearest {
-            Some(run) => run,
-            None => self.begin(number)?,
-        };
-        while run.index() < index {
-            let next = (run.index() / CHECKPOINT + 1) * CHECKPOINT;
-            run.forward_to(next.min(index), self, path, watch, &mut ())?;
-            self.keep(number, &run);
-        }
+        let run = self.run_at(number, index, path, watch)?;
         match run.has_registers() {
             true => Ok(run.state().clone()),
             false => Err(ReplayGap::LogEnd(index)),
@@ -262,10 +258,9 @@ impl ThreadReplay {
     /// as well.
     fn keep(&self, number: usize, run: &Run) {
         let mut checkpoints = self.checkpoints.borrow_mut();
-        if checkpoints.len() >= MAX_CHECKPOINTS {
-            checkpoints.clear();
+        if !checkpoints.has(number, run.index()) {
+            checkpoints.add(number, run.checkpoint());
         }
-        checkpoints.insert((number, run.index()), run.clone());
     }
 
     /// Returns the first instruction of the segment that has instruction `index`, and whether it
@@ -283,69 +278,6 @@ impl ThreadReplay {
         Ok((self.start_of(number), self.continues(number, path, watch)?))
     }
 
-    /// Returns the accesses of a segment. If the replay fails in it, those before.
-    fn accesses_of(
-        &self,
-        number: usize,
-        path: &dyn ExecutedPath,
-        watch: &Watch<'_>,
-    ) -> Result<Rc<Accesses>, ReplayGap> {
-        let mut kept = self.accesses.borrow_mut();
-        if let Some(at) = kept.iter().position(|(known, _)| *known == number)
-            && let Some(known) = kept.remove(at)
-        {
-            let accesses = known.1.clone();
-            kept.push_back(known);
-            return Ok(accesses);
-        }
-        let segment = self.segments.get(number).ok_or(ReplayGap::NotRecorded)?;
-        let mut run = self.begin(number)?;
-        let start = run.state().clone();
-        let mut accesses = Accesses::default();
-        let is_complete = match run.forward_to(segment.end, self, path, watch, &mut accesses) {
-            Ok(()) => true,
-            Err(ReplayGap::Canceled) => return Err(ReplayGap::Canceled),
-            Err(_) => false,
-        };
-        accesses.reached = run.index();
-        self.summaries.borrow_mut().entry(number).or_insert_with(|| {
-            Rc::new(SegmentSummary::new(
-                start,
-                run.state().clone(),
-                &accesses,
-                is_complete,
-            ))
-        });
-        let accesses = Rc::new(accesses);
-        kept.push_back((number, accesses.clone()));
-        let mut size: usize = kept.iter().map(|(_, known)| known.size()).sum();
-        while size > MAX_ACCESSES
-            && kept.len() > 1
-            && let Some((_, oldest)) = kept.pop_front()
-        {
-            size -= oldest.size();
-        }
-        Ok(accesses)
-    }
-
-    /// Returns the summary of a segment.
-    fn summary_of(
-        &self,
-        number: usize,
-        path: &dyn ExecutedPath,
-        watch: &Watch<'_>,
-    ) -> Result<Rc<SegmentSummary>, ReplayGap> {
-        if let Some(known) = self.summaries.borrow().get(&number) {
-            return Ok(known.clone());
-        }
-        self.accesses_of(number, path, watch)?;
-        self.summaries
-            .borrow()
-            .get(&number)
-            .cloned()
-            .ok_or(ReplayGap::NotRecorded)
-    }
-
     /// Returns the memory that system calls of this thread shared with other processes. `size_at`
     /// returns the size of the memory at an address, for a segment of System V of unknown size.
     ///
@@ -361,7 +293,7 @@ impl ThreadReplay {
             return Ok(known.clone());
         }
         let mut changes = Vec::new();
-        for number in 0..self.segments.len() {
+        for number in 0..self.parts.len() {
             match self.summary_of(number, path, watch) {
                 Ok(summary) => changes.extend_from_slice(&summary.map_changes),
                 Err(ReplayGap::Canceled) => return Err(ReplayGap::Canceled),
@@ -390,10 +322,8 @@ impl ThreadReplay {
         if earlier.end != later.start {
             return Ok(false);
         }
-        let (earlier, later) = (
-            self.summary_of(before, path, watch)?,
-            self.summary_of(number, path, watch)?,
-        );
+        let earlier = self.ends_of(before, path, watch)?;
+        let later = self.ends_of(number, path, watch)?;
         Ok(earlier.is_complete && earlier.end.agrees_with(&later.start))
     }
 
@@ -408,17 +338,31 @@ impl ThreadReplay {
         self.segments.get(number).map_or(0, |segment| segment.start)
     }
 
-    fn end_of(&self, number: usize) -> u64 {
-        self.segments.get(number).map_or(0, |segment| segment.end)
-    }
-
     fn begin(&self, number: usize) -> Result<Run, ReplayGap> {
         let segment = self.segments.get(number).ok_or(ReplayGap::NotRecorded)?;
-        let content = self.log.segments().get(segment.in_log);
-        let content = content.and_then(|content| self.log.content(content).ok());
-        content
-            .and_then(|content| Run::new(segment, content))
-            .ok_or(ReplayGap::LogEnd(segment.start))
+        let run = Run::new(segment, self.content_of(number)?);
+        run.ok_or(ReplayGap::LogEnd(segment.start))
+    }
+
+    /// Returns the content of a segment.
+    fn content_of(&self, number: usize) -> Result<Rc<[u8]>, ReplayGap> {
+        let mut kept = self.contents.borrow_mut();
+        if let Some((_, content)) = kept.iter().find(|(known, _)| *known == number) {
+            return Ok(content.clone());
+        }
+        let segment = self.segments.get(number).ok_or(ReplayGap::NotRecorded)?;
+        let in_log = self.log.segments().get(segment.in_log);
+        let content = in_log.and_then(|in_log| self.log.content(in_log).ok());
+        let content: Rc<[u8]> = content.ok_or(ReplayGap::LogEnd(segment.start))?.into();
+        kept.push_back((number, content.clone()));
+        let mut size: usize = kept.iter().map(|(_, content)| content.len()).sum();
+        while size > MAX_CONTENTS
+            && kept.len() > 1
+            && let Some((_, oldest)) = kept.pop_front()
+        {
+            size -= oldest.len();
+        }
+        Ok(content)
     }
 
     /// Returns the effect of an instruction. `None`: its code is not known.

@@ -1,11 +1,11 @@
-//! The memory accesses of a segment, in order.
+//! The memory accesses of a part, in order.
 
 use super::kernel::KernelWrites;
 use super::run::AccessSink;
 use super::sharing::MapChange;
 use backtrail_semantics::Observer;
 
-/// The most accesses of a segment.
+/// The most accesses of a part.
 const MAX_ACCESSES: usize = 8 << 20;
 
 /// An access to memory.
@@ -36,12 +36,11 @@ pub enum AccessKind {
     Anywhere,
 }
 
-/// The accesses of a segment.
+/// The accesses of a part.
 #[derive(Debug, Default)]
 pub struct Accesses {
     list: Vec<Access>,
     bytes: Vec<u8>,
-    map_changes: Vec<(u64, MapChange)>,
     /// The instruction before which the replay ended.
     pub reached: u64,
 }
@@ -66,11 +65,6 @@ impl Accesses {
             AccessKind::Load | AccessKind::Store => self.bytes.get(access.bytes..end).unwrap_or_default(),
             _ => &[],
         }
-    }
-
-    /// Returns the changes of the memory map.
-    pub fn map_changes(&self) -> &[(u64, MapChange)] {
-        &self.map_changes
     }
 
     /// Returns the bytes in use.
@@ -157,9 +151,7 @@ impl AccessSink for Accesses {
         }
     }
 
-    fn maps(&mut self, index: u64, change: MapChange) {
-        self.map_changes.push((index, change));
-    }
+    fn maps(&mut self, _index: u64, _change: MapChange) {}
 }
 
 /// The receiver of the accesses of one instruction.

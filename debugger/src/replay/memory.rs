@@ -72,7 +72,7 @@ impl ThreadReplay {
         is_whole: bool,
         watch: &Watch<'_>,
     ) -> Result<Vec<Byte>, ReplayGap> {
-        let number = self.segment_at(index).ok_or(ReplayGap::NotRecorded)?;
+        let number = self.part_at(index).ok_or(ReplayGap::NotRecorded)?;
         let mut bytes = vec![Byte::Open; usize::try_from(range.size).unwrap_or_default()];
         if !self.backward(path, (number, index), range, &mut bytes, watch)? || !is_whole {
             mark(&mut bytes, Byte::Written(self.start_of(0)));
@@ -94,7 +94,7 @@ impl ThreadReplay {
         core: &dyn CoreMemory,
         watch: &Watch<'_>,
     ) -> Result<(), ReplayGap> {
-        let number = self.segment_at(index).ok_or(ReplayGap::NotRecorded)?;
+        let number = self.part_at(index).ok_or(ReplayGap::NotRecorded)?;
         if bytes.iter().copied().any(is_wanted) && self.forward(path, (number, index), range, bytes, watch)? {
             by_core(range.address, bytes, core, path.history().len());
         }
@@ -112,10 +112,13 @@ impl ThreadReplay {
         watch: &Watch<'_>,
     ) -> Result<bool, ReplayGap> {
         for number in (0..=number).rev() {
+            let Some(part) = self.parts.get(number) else {
+                break;
+            };
             let summary = self.summary_of(number, path, watch)?;
             if !summary.is_complete || summary.may_access(range) {
                 let accesses = self.accesses_of(number, path, watch)?;
-                if accesses.reached < index.min(self.end_of(number)) {
+                if accesses.reached < index.min(part.end) {
                     mark(bytes, Byte::Written(accesses.reached));
                     return Ok(false);
                 }
@@ -143,8 +146,8 @@ impl ThreadReplay {
             if number == 0 && self.begins_with_thread() {
                 return Ok(true);
             }
-            if !self.continues(number, path, watch)? {
-                mark(bytes, Byte::Written(self.start_of(number)));
+            if !self.part_continues(number, path, watch)? {
+                mark(bytes, Byte::Written(part.start));
                 return Ok(false);
             }
         }
@@ -161,7 +164,10 @@ impl ThreadReplay {
         bytes: &mut [Byte],
         watch: &Watch<'_>,
     ) -> Result<bool, ReplayGap> {
-        for number in number..self.segments.len() {
+        for number in number..self.parts.len() {
+            let Some(part) = self.parts.get(number) else {
+                break;
+            };
             let summary = self.summary_of(number, path, watch)?;
             if summary.may_access(range) {
                 let accesses = self.accesses_of(number, path, watch)?;
@@ -187,8 +193,8 @@ impl ThreadReplay {
                 }
             }
             let next = number + 1;
-            if !summary.is_complete || next < self.segments.len() && !self.continues(next, path, watch)? {
-                lose(bytes, self.end_of(number));
+            if !summary.is_complete || next < self.parts.len() && !self.part_continues(next, path, watch)? {
+                lose(bytes, self.end_of_segment(part));
                 return Ok(false);
             }
         }

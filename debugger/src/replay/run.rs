@@ -1,5 +1,6 @@
 //! A replay from the beginning of a segment, instruction by instruction.
 
+use super::checkpoints::Checkpoint;
 use super::segments::ReplaySegment;
 use super::sharing::MapChange;
 use super::{ExecutedPath, ReplayGap, ThreadReplay, kernel};
@@ -41,7 +42,6 @@ impl AccessSink for () {
 }
 
 /// A replay that has reached a position.
-#[derive(Clone)]
 pub struct Run {
     /// The end of the segment.
     end: u64,
@@ -58,17 +58,42 @@ pub struct Run {
 
 impl Run {
     /// Begins a run. `None`: the content has no registers.
-    pub fn new(segment: &ReplaySegment, content: Vec<u8>) -> Option<Self> {
+    pub fn new(segment: &ReplaySegment, content: Rc<[u8]>) -> Option<Self> {
         let state = State::decode(&content)?;
         Some(Self {
             end: segment.end,
             index: segment.start,
             state,
-            content: content.into(),
+            content,
             at: ENCODED,
             is_unfinished: false,
             next: None,
         })
+    }
+
+    /// Goes on from a checkpoint, with the content of its segment.
+    pub fn resume(checkpoint: &Checkpoint, content: Rc<[u8]>) -> Self {
+        Self {
+            end: checkpoint.end,
+            index: checkpoint.index,
+            state: checkpoint.state.clone(),
+            content,
+            at: checkpoint.at,
+            is_unfinished: checkpoint.is_unfinished,
+            next: checkpoint.next,
+        }
+    }
+
+    /// Returns its state, to go on from later.
+    pub fn checkpoint(&self) -> Checkpoint {
+        Checkpoint {
+            end: self.end,
+            index: self.index,
+            state: self.state.clone(),
+            at: self.at,
+            is_unfinished: self.is_unfinished,
+            next: self.next,
+        }
     }
 
     /// Returns the registers at the reached position.

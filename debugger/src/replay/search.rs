@@ -1,7 +1,7 @@
 //! The search for the accesses of a thread to memory.
 
 use super::accesses::{Access, AccessKind};
-use super::{ExecutedPath, MemoryRange, ReplayGap, SegmentSummary, ThreadReplay};
+use super::{ExecutedPath, MemoryRange, PartSummary, ReplayGap, ThreadReplay};
 use backtrail_decoder::{Stage, Watch};
 use std::ops::Range;
 
@@ -60,7 +60,7 @@ pub struct UnseenPlace {
     pub is_gap: bool,
 }
 
-/// A search on its way through the segments.
+/// A search on its way through the parts of segments.
 struct SearchWay<'a> {
     wanted: WantedAccesses<'a>,
     instructions: Range<u64>,
@@ -114,12 +114,13 @@ impl<'a> SearchWay<'a> {
         self.search.unseen.is_some()
     }
 
-    /// Returns whether a segment has accesses to check.
-    fn needs(&self, summary: &SegmentSummary) -> bool {
-        let ranges = self.wanted.ranges;
-        !summary.is_complete
-            || summary.may_access_anywhere()
-            || ranges.iter().any(|range| summary.may_access(*range))
+    /// Returns whether a part has accesses to check.
+    fn needs(&self, summary: &PartSummary) -> bool {
+        let may_access = |range: &MemoryRange| match self.wanted.filter {
+            AccessFilter::Writes => summary.may_write(*range),
+            AccessFilter::Reads | AccessFilter::All => summary.may_access(*range),
+        };
+        !summary.is_complete || summary.may_access_anywhere() || self.wanted.ranges.iter().any(may_access)
     }
 }
 
@@ -153,35 +154,32 @@ impl ThreadReplay {
         watch: &Watch<'_>,
     ) -> Result<AccessSearch, ReplayGap> {
         let mut way = SearchWay::new(ranges, filter, limit..end);
-        let after = self.segments.partition_point(|segment| segment.start < end);
-        let begins_segment = self
-            .segments
-            .get(after)
-            .is_some_and(|segment| segment.start == end);
-        if begins_segment
+        let after = self.parts.partition_point(|part| part.start < end);
+        let begins_part = self.parts.get(after).is_some_and(|part| part.start == end);
+        if begins_part
             && after > 0
             && end > limit
-            && !self.continues(after, path, watch)?
+            && !self.part_continues(after, path, watch)?
             && way.passes_start(end)
         {
             return Ok(way.search);
         }
         let mut known_to = end;
         for number in (0..after).rev() {
-            let Some(segment) = self.segments.get(number) else {
+            let Some(part) = self.parts.get(number) else {
                 break;
             };
             if known_to <= limit {
                 return Ok(way.search);
             }
-            report(watch, end, segment.start.max(limit), limit)?;
+            report(watch, end, part.start.max(limit), limit)?;
             let summary = self.summary_of(number, path, watch)?;
-            if segment.end < known_to && way.passes_end(segment.end) {
+            if part.end < known_to && way.passes_end(part.end) {
                 return Ok(way.search);
             }
             if way.needs(&summary) {
                 let accesses = self.accesses_of(number, path, watch)?;
-                if accesses.reached < segment.end.min(known_to) && way.passes_end(accesses.reached) {
+                if accesses.reached < part.end.min(known_to) && way.passes_end(accesses.reached) {
                     return Ok(way.search);
                 }
                 for access in accesses.before(end).iter().rev() {
@@ -190,11 +188,11 @@ impl ThreadReplay {
                     }
                 }
             }
-            let is_gap = number > 0 && segment.start > limit && !self.continues(number, path, watch)?;
-            if is_gap && way.passes_start(segment.start) {
+            let is_gap = number > 0 && part.start > limit && !self.part_continues(number, path, watch)?;
+            if is_gap && way.passes_start(part.start) {
                 return Ok(way.search);
             }
-            known_to = segment.start;
+            known_to = part.start;
         }
         if known_to > limit {
             way.search.unknown.get_or_insert(known_to);
@@ -214,27 +212,27 @@ impl ThreadReplay {
         watch: &Watch<'_>,
     ) -> Result<AccessSearch, ReplayGap> {
         let mut way = SearchWay::new(ranges, filter, start..limit);
-        let first = self.segments.partition_point(|segment| segment.end <= start);
-        let before = first.checked_sub(1).and_then(|before| self.segments.get(before));
+        let first = self.parts.partition_point(|part| part.end <= start);
+        let before = first.checked_sub(1).and_then(|before| self.parts.get(before));
         // A search that begins in a gap does not pass the edge before it.
-        let mut is_edge = before.is_some_and(|segment| segment.end == start);
+        let mut is_edge = before.is_some_and(|part| part.end == start);
         let mut known_to = start;
-        for number in first..self.segments.len() {
-            let Some(segment) = self.segments.get(number) else {
+        for number in first..self.parts.len() {
+            let Some(part) = self.parts.get(number) else {
                 break;
             };
-            if segment.start > limit {
+            if part.start > limit {
                 break;
             }
-            report(watch, start, segment.start.max(start), limit)?;
+            report(watch, start, part.start.max(start), limit)?;
             let is_gap =
-                segment.start > known_to || segment.start > start && !self.continues(number, path, watch)?;
-            if is_gap && way.passes_start(segment.start) {
+                part.start > known_to || part.start > start && !self.part_continues(number, path, watch)?;
+            if is_gap && way.passes_start(part.start) {
                 return Ok(way.search);
             }
-            known_to = segment.end;
+            known_to = part.end;
             is_edge = true;
-            if segment.start >= limit {
+            if part.start >= limit {
                 break;
             }
             let summary = self.summary_of(number, path, watch)?;
@@ -245,7 +243,7 @@ impl ThreadReplay {
                         return Ok(way.search);
                     }
                 }
-                if accesses.reached < segment.end.min(limit) {
+                if accesses.reached < part.end.min(limit) {
                     if accesses.reached >= start && way.passes_end(accesses.reached) {
                         return Ok(way.search);
                     }
@@ -284,8 +282,10 @@ fn report(watch: &Watch<'_>, from: u64, at: u64, to: u64) -> Result<(), ReplayGa
 mod tests {
     use super::super::accesses::Accesses;
     use super::super::kernel::KernelWrites;
+    use super::super::parts::{self, SegmentEnds};
     use super::super::run::AccessSink;
     use super::super::segments::ReplaySegment;
+    use super::super::summary::AccessedLines;
     use super::*;
     use backtrail_bundle::value_log::{ValueLog, beginning};
     use backtrail_decoder::{History, Position, Version};
@@ -345,9 +345,13 @@ mod tests {
             end: made.instructions.end,
             in_log: 0,
         });
+        let segments: Vec<ReplaySegment> = segments.collect();
         let replay = ThreadReplay {
             log,
-            segments: segments.collect(),
+            parts: parts::split(&segments),
+            segments,
+            contents: Default::default(),
+            ends: Default::default(),
             effects: Default::default(),
             checkpoints: Default::default(),
             accesses: Default::default(),
@@ -355,13 +359,15 @@ mod tests {
             shared: Default::default(),
         };
         for (number, made) in made.iter().enumerate() {
-            let mut accesses = Accesses::default();
+            let (mut accesses, mut lines) = (Accesses::default(), AccessedLines::default());
             for index in made.instructions.clone() {
                 if made.stores.contains(&index) {
                     accesses.of(index).stored(PLACE.address, &[1, 0, 0, 0]);
+                    lines.of(index).stored(PLACE.address, &[1, 0, 0, 0]);
                 }
                 if made.calls.contains(&index) {
                     accesses.kernel(index, KernelWrites::Anywhere);
+                    lines.kernel(index, KernelWrites::Anywhere);
                 }
             }
             accesses.reached = made.reached;
@@ -371,7 +377,14 @@ mod tests {
                 state
             });
             let is_complete = made.reached == made.instructions.end;
-            let summary = SegmentSummary::new(start, end, &accesses, is_complete);
+            let ends = SegmentEnds {
+                start,
+                end,
+                reached: made.reached,
+                is_complete,
+            };
+            replay.ends.borrow_mut().insert(number, Rc::new(ends));
+            let summary = lines.into_summary(is_complete);
             replay.summaries.borrow_mut().insert(number, Rc::new(summary));
             replay
                 .accesses
