@@ -38,7 +38,7 @@ use segments::ReplaySegment;
 use shadow::Shadow;
 pub use shadow::UnseenChange;
 pub use sharing::SharedRange;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
@@ -96,6 +96,8 @@ pub struct ThreadReplay {
     summaries: RefCell<FxHashMap<usize, Rc<PartSummary>>>,
     /// The ends of replayed segments.
     ends: RefCell<FxHashMap<usize, Rc<SegmentEnds>>>,
+    /// Whether the log begins at `execve`, once it is asked for.
+    begins_at_exec: OnceCell<bool>,
     /// The memory that is shared with other processes, once it is asked for.
     shared: RefCell<Option<Rc<[SharedRange]>>>,
 }
@@ -149,6 +151,7 @@ impl ThreadReplay {
             accesses: RefCell::default(),
             summaries: RefCell::default(),
             ends: RefCell::default(),
+            begins_at_exec: OnceCell::new(),
             shared: RefCell::default(),
         }
     }
@@ -169,7 +172,10 @@ impl ThreadReplay {
                 .filter(|(number, _)| *number != 4)
                 .all(|(_, value)| *value == 0)
         };
-        self.begins_with_thread() && self.begin(0).is_ok_and(is_zero)
+        // Each read of memory asks, and the registers are in a compressed segment.
+        *self
+            .begins_at_exec
+            .get_or_init(|| self.begins_with_thread() && self.begin(0).is_ok_and(is_zero))
     }
 
     /// Returns whether the log has the first segment of its thread, at the start of the history.

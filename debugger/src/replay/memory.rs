@@ -205,9 +205,10 @@ impl ThreadReplay {
 
 /// Takes bytes that nothing wrote since from the core.
 fn by_core(address: u64, bytes: &mut [Byte], core: &dyn CoreMemory, end: u64) {
-    for (at, byte) in (address..).zip(bytes.iter_mut()) {
+    for (offset, byte) in (0_u64..).zip(bytes.iter_mut()) {
         let mut value = [0];
-        if is_wanted(*byte) && core.read(at, &mut value) {
+        // A wild pointer may end with the address space.
+        if is_wanted(*byte) && core.read(address.wrapping_add(offset), &mut value) {
             *byte = Byte::Known(value[0], end);
         }
     }
@@ -246,5 +247,27 @@ fn each(access: &Access, address: u64, bytes: &mut [Byte], mut visit: impl FnMut
         if at < access.size {
             visit(byte, at as usize);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A core in which each byte is 7.
+    struct Sevens;
+
+    impl CoreMemory for Sevens {
+        fn read(&self, _: u64, out: &mut [u8]) -> bool {
+            out.fill(7);
+            true
+        }
+    }
+
+    #[test]
+    fn bytes_at_the_end_of_the_address_space_are_read() {
+        let mut bytes = [Byte::Open; 2];
+        by_core(u64::MAX - 1, &mut bytes, &Sevens, 3);
+        assert_eq!(bytes, [Byte::Known(7, 3); 2]);
     }
 }
