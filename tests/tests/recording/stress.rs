@@ -34,19 +34,33 @@ const KINDS: &[Kind] = &[
 
 const SIGKILL: i32 = 9;
 
+/// The option that records values.
+const VALUES: &[&str] = &["--values"];
+
 #[test]
 fn crashes_of_every_kind_leave_complete_bundles() {
-    crash(2);
+    crash(2, &[]);
+}
+
+#[test]
+fn crashes_of_every_kind_leave_complete_values() {
+    crash(1, VALUES);
 }
 
 #[test]
 #[ignore = "minutes"]
 fn a_thousand_crashes_leave_a_thousand_complete_bundles() {
-    crash(100);
+    crash(100, &[]);
 }
 
-/// Crashes each kind `rounds` times, two at a time.
-fn crash(rounds: usize) {
+#[test]
+#[ignore = "minutes"]
+fn a_thousand_crashes_leave_a_thousand_complete_value_logs() {
+    crash(100, VALUES);
+}
+
+/// Crashes each kind `rounds` times, two at a time. `options` are those of `record`.
+fn crash(rounds: usize, options: &'static [&str]) {
     let folder = tempfile::tempdir().unwrap();
     let before = ours(folder.path());
     assert!(before.is_empty(), "{before:?}");
@@ -57,7 +71,9 @@ fn crash(rounds: usize) {
             let kinds = KINDS.iter().skip(half).step_by(2);
             scope.spawn(move || {
                 for round in 0..rounds {
-                    kinds.clone().for_each(|kind| once(*kind, &folder, round));
+                    kinds
+                        .clone()
+                        .for_each(|kind| once(*kind, options, &folder, round));
                 }
             });
         }
@@ -66,7 +82,7 @@ fn crash(rounds: usize) {
     assert!(after.is_empty(), "orphans: {after:?}");
 }
 
-fn once(kind: Kind, folder: &Path, round: usize) {
+fn once(kind: Kind, options: &[&str], folder: &Path, round: usize) {
     let what = format!("{kind:?}, round {round}");
     let bundle = folder.join("bundle");
     let program = folder.join("program");
@@ -87,7 +103,9 @@ fn once(kind: Kind, folder: &Path, round: usize) {
         }
     };
     let mut arguments: Vec<OsString> = ["record", "--json", "--exit-zero", "-o"].map(Into::into).into();
-    arguments.extend([bundle.clone().into(), "--".into()]);
+    arguments.push(bundle.clone().into());
+    arguments.extend(options.iter().map(Into::into));
+    arguments.push("--".into());
     arguments.extend(command);
     let killer = matches!(kind, Kind::Killed).then(|| {
         let folder = folder.to_path_buf();
@@ -105,7 +123,11 @@ fn once(kind: Kind, folder: &Path, round: usize) {
         "{what}"
     );
     let path = bundle.as_os_str();
-    let _ = backtrail(["check".as_ref(), path]).unwrap().exited(0);
+    let checked = backtrail(["check".as_ref(), path]).unwrap().exited(0);
+    if options == VALUES {
+        let clean = "no faults, 0 gap(s), 0 gap(s) of values, 0 unseen change(s) of memory";
+        assert!(checked.stdout.contains(clean), "{what}: {}", checked.stdout);
+    }
     let meta: Value = serde_json::from_str(&fs::read_to_string(bundle.join("meta.json")).unwrap()).unwrap();
     if signal == SIGKILL {
         assert!(!bundle.join("core").exists(), "{what}");
