@@ -356,6 +356,7 @@ mod tests {
             checkpoints: Default::default(),
             accesses: Default::default(),
             summaries: Default::default(),
+            begins_at_exec: std::cell::OnceCell::new(),
             shared: Default::default(),
         };
         for (number, made) in made.iter().enumerate() {
