@@ -13,6 +13,7 @@ mod hub;
 mod machine;
 mod options;
 mod peers;
+mod processes;
 mod profile;
 mod programs;
 mod record;
@@ -70,6 +71,13 @@ pub fn heap() -> Result<(), Failure> {
     let binary = release()?;
     on_two_cores()?;
     heap::run(&binary)
+}
+
+/// `bench processes`: many and short processes, with and without kept translations.
+pub fn processes() -> Result<(), Failure> {
+    let binary = release()?;
+    on_two_cores()?;
+    processes::run(&binary)
 }
 
 /// `bench profile`: the cost of sampling all processes for a number of seconds, beside perf.

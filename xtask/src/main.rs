@@ -67,6 +67,7 @@ cargo xtask guard [--accept]          compare decoding's machine instructions wi
 cargo xtask bench record [PROGRAM…]   cost of recording, next to qemu and valgrind
 cargo xtask bench programs [PROGRAM…] cost of recording real programs, and a comparison of output
                                       both: [--quick] [--json] [--runs N] [--ring MIB] [--engine E]
+cargo xtask bench processes           cost of recording short processes, next to qemu and valgrind
 cargo xtask bench heap                cost of recording with heap events, next to plain recording
 cargo xtask bench decode [PROGRAM…]   decoding speed of our engines, libipt and iptr-edge-analyzer
                                       [--quick] [--json] [--fresh] [--cpu] [--seconds N] [--runs N]
@@ -146,6 +147,7 @@ fn main() -> ExitCode {
         ["bench", "collect"] => bench::collect(),
         ["bench", "fdo"] => bench::fdo(),
         ["bench", "heap"] => bench::heap(),
+        ["bench", "processes"] => bench::processes(),
         ["bench", "symbolize"] => bench::symbolize(),
         ["bench", "profile"] => bench::profile(60),
         ["bench", "profile", "--seconds", seconds] => match seconds.parse() {
