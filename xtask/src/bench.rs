@@ -20,6 +20,7 @@ mod record;
 mod symbolize;
 mod table;
 mod typed;
+mod values;
 
 use crate::{Failure, packages, shell};
 pub use debug::DebugOptions;

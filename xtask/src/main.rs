@@ -64,7 +64,8 @@ cargo xtask fuzz --hours N [--seed N] [TARGET…]
                                       minute; failing cases are stored with a command to repeat
 cargo xtask guard [--accept]          compare decoding's machine instructions with the bounds, or
                                       write new bounds
-cargo xtask bench record [PROGRAM…]   cost of recording, next to qemu and valgrind
+cargo xtask bench record [PROGRAM…]   cost of recording, next to qemu and valgrind, and of recorded
+                                      values; [--values] measures only these
 cargo xtask bench programs [PROGRAM…] cost of recording real programs, and a comparison of output
                                       both: [--quick] [--json] [--runs N] [--ring MIB] [--engine E]
 cargo xtask bench processes           cost of recording short processes, next to qemu and valgrind

@@ -12,6 +12,8 @@ pub struct Options {
     pub quick: bool,
     /// One JSON object a program instead of the table.
     pub json: bool,
+    /// Only the table of values, of `bench record`.
+    pub values: bool,
     /// Runs of each kind.
     runs: Option<u32>,
     /// The recorder's engine, if not its own choice.
@@ -33,6 +35,7 @@ impl Options {
                 match word.name {
                     "--quick" => options.quick = true,
                     "--json" => options.json = true,
+                    "--values" => options.values = true,
                     "--runs" => options.runs = Some(word.number()?),
                     "--ring" => options.ring = Some(word.number()?),
                     "--engine" => options.engine = Some(word.value()?.to_owned()),
@@ -75,7 +78,11 @@ impl Options {
     /// The options as one would type them.
     pub fn shown(&self) -> String {
         typed::shown(
-            &[(self.quick, "--quick"), (self.json, "--json")],
+            &[
+                (self.quick, "--quick"),
+                (self.json, "--json"),
+                (self.values, "--values"),
+            ],
             [
                 ("--runs", self.runs.map(|runs| runs.to_string())),
                 ("--ring", self.ring.map(|ring| ring.to_string())),
@@ -92,7 +99,9 @@ mod tests {
 
     #[test]
     fn options_read_back_as_typed() {
-        let typed = ["--quick", "--runs", "2", "--engine", "step", "gzip", "lua"];
+        let typed = [
+            "--quick", "--values", "--runs", "2", "--engine", "step", "gzip", "lua",
+        ];
         let options = Options::parse(&typed).unwrap();
         assert_eq!(options.shown(), typed.join(" "));
         assert_eq!(options.runs(), 2);

@@ -2,7 +2,7 @@
 
 use super::costs::{Cost, Row};
 use super::peers::{self, Peer};
-use super::{Options, folder, machine, sentence, table};
+use super::{Options, folder, machine, sentence, table, values};
 use crate::{Failure, packages};
 use backtrail_tests::real::{self, History, RealProgram, Recorded, Recorder, Run, Workspace};
 use std::fs;
@@ -26,6 +26,9 @@ pub fn run(options: &Options, binary: &Path) -> Result<(), Failure> {
     if let Some(refusal) = refusal {
         return Err(format!("the recorder cannot record here: {refusal}"));
     }
+    if options.values {
+        return values::run(options, &recorder, &folder);
+    }
     let peers = peers::installed(&folder)?;
     let mut rows = Vec::new();
     for name in NAMES {
@@ -47,7 +50,7 @@ pub fn run(options: &Options, binary: &Path) -> Result<(), Failure> {
     if !options.json {
         println!("{}", table::markdown(options, &recorder, &rows, &peers));
     }
-    Ok(())
+    values::run(options, &recorder, &folder)
 }
 
 fn measure(
