@@ -1,8 +1,11 @@
 //! Measures for `cargo xtask bench debug` how long debugger commands take at positions all over a
 //! history.
 //!
-//! `backtrail-bench-debug BUNDLE POSITIONS` prints one JSON object. The time of a command includes
-//! rendering its result as text, but not moving between positions.
+//! `backtrail-bench-debug BUNDLE POSITIONS [VALUES]` prints one JSON object. The time of a command
+//! includes rendering its result as text, but not moving between positions. `VALUES` is a bundle
+//! with recorded values.
+
+mod values;
 
 use backtrail_console::output::Text;
 use backtrail_console::{Output, commands};
@@ -80,31 +83,18 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &[String]) -> Result<Value, Failure> {
-    let [bundle, positions] = arguments else {
-        return Err("usage: BUNDLE POSITIONS; see `cargo xtask bench debug`".to_owned());
+    let (bundle, positions, with_values) = match arguments {
+        [bundle, positions] => (bundle, positions, None),
+        [bundle, positions, with_values] => (bundle, positions, Some(with_values)),
+        _ => return Err("usage: BUNDLE POSITIONS [VALUES]; see `cargo xtask bench debug`".to_owned()),
     };
     let positions: usize = positions
         .parse()
         .map_err(|_| format!("'{positions}' is not a number"))?;
-    let watch = Watch::none();
     let begin = Instant::now();
-    let options = OpenOptions {
-        main_calls: true,
-        ..OpenOptions::default()
-    };
-    let session = Session::open(Path::new(bundle), &options, &watch).map_err(|error| error.to_string())?;
-    let mut navigator = Navigator::new(session).map_err(|error| error.to_string())?;
-    let opened = milliseconds(begin);
-    let mut bench = Bench {
-        len: navigator
-            .thread()
-            .map_err(|error| error.to_string())?
-            .history
-            .len(),
-        random: 0x9e37_79b9_7f4a_7c15,
-        navigator: &mut navigator,
-        verbs: Vec::new(),
-    };
+    let mut navigator = opened(Path::new(bundle))?;
+    let open = milliseconds(begin);
+    let mut bench = Bench::new(&mut navigator)?;
     // Warm up: the first search builds an index, and the first list counts the lines.
     let first_search = bench.time("last main").0;
     let first_list = bench.time("list main").0;
@@ -129,11 +119,25 @@ fn run(arguments: &[String]) -> Result<Value, Failure> {
     }
     Ok(json!({
         "instructions": bench.len,
-        "open_ms": opened,
+        "open_ms": open,
         "first_search_ms": first_search,
         "first_list_ms": first_list,
         "verbs": bench.verbs,
+        "values": match with_values {
+            Some(bundle) => values::run(Path::new(bundle), positions)?,
+            None => Value::Null,
+        },
     }))
+}
+
+/// Opens a bundle.
+fn opened(bundle: &Path) -> Result<Navigator, Failure> {
+    let options = OpenOptions {
+        main_calls: true,
+        ..OpenOptions::default()
+    };
+    let session = Session::open(bundle, &options, &Watch::none()).map_err(|error| error.to_string())?;
+    Navigator::new(session).map_err(|error| error.to_string())
 }
 
 struct Bench<'a> {
@@ -143,7 +147,17 @@ struct Bench<'a> {
     verbs: Vec<Value>,
 }
 
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    fn new(navigator: &'a mut Navigator) -> Result<Self, Failure> {
+        let thread = navigator.thread().map_err(|error| error.to_string())?;
+        Ok(Self {
+            len: thread.history.len(),
+            random: 0x9e37_79b9_7f4a_7c15,
+            navigator,
+            verbs: Vec::new(),
+        })
+    }
+
     /// Returns a pseudo-random position (xorshift64).
     fn somewhere(&mut self) -> u64 {
         self.random ^= self.random << 13;

@@ -19,6 +19,9 @@ const LIMIT: Duration = Duration::from_secs(1200);
 /// How often the compute program does its work: 100 million instructions, about, and a quarter.
 const ROUNDS: (u32, u32) = (4, 1);
 
+/// The rounds of the program with values: 100 million instructions, about, and a tenth.
+const VALUE_ROUNDS: (u32, u32) = (200, 20);
+
 /// DebugOptions of the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DebugOptions {
@@ -80,6 +83,7 @@ pub fn run(options: &DebugOptions, backtrail: &Path) -> Result<(), Failure> {
     eprintln!("load {}", machine::load());
     let mut command = Command::new(&meter);
     command.arg(&bundle).arg(options.places().to_string());
+    command.arg(recorded_with_values(options, &folder, backtrail)?);
     let ended = Child::run(command, &folder, "measure", LIMIT)
         .and_then(|ended| ended.succeeded("measure"))
         .map_err(|error| error.to_string())?;
@@ -107,23 +111,45 @@ pub(super) fn recorded(options: &DebugOptions, folder: &Path, backtrail: &Path) 
     if bundle.is_dir() && !options.fresh {
         return Ok(bundle);
     }
-    eprintln!("recording");
-    let program = folder.join("compute");
+    let rounds = if options.quick { ROUNDS.1 } else { ROUNDS.0 };
+    record("compute", rounds, &[], &bundle, backtrail)?;
+    Ok(bundle)
+}
+
+/// Returns the bundle of a run with recorded values, recorded if needed.
+fn recorded_with_values(options: &DebugOptions, folder: &Path, backtrail: &Path) -> Result<PathBuf, Failure> {
+    let bundle = folder.join("values.bundle");
+    if !bundle.is_dir() || options.fresh {
+        let rounds = if options.quick {
+            VALUE_ROUNDS.1
+        } else {
+            VALUE_ROUNDS.0
+        };
+        record("values", rounds, &["--values"], &bundle, backtrail)?;
+    }
+    Ok(bundle)
+}
+
+/// Compiles a workload with debug information, and records it.
+fn record(name: &str, rounds: u32, options: &[&str], bundle: &Path, backtrail: &Path) -> Result<(), Failure> {
+    eprintln!("recording {name}");
+    let folder = bundle.parent().ok_or("the bundle has no folder")?;
+    let program = folder.join(name);
     let mut compile = Command::new("cc");
     compile.args(["-g", "-O1", "-o"]).arg(&program);
-    shell::run(compile.arg("tests/fixtures/workloads/compute.c"))?;
-    let _ = fs::remove_dir_all(&bundle);
-    let rounds = if options.quick { ROUNDS.1 } else { ROUNDS.0 };
+    shell::run(compile.arg(format!("tests/fixtures/workloads/{name}.c")))?;
+    let _ = fs::remove_dir_all(bundle);
     let mut record = Command::new(backtrail);
     record
         .args(["record", "--exit-zero", "--full", "-o"])
-        .arg(&bundle)
+        .arg(bundle)
+        .args(options)
         .arg("--");
     record.arg(&program).arg(rounds.to_string());
     Child::run(record, folder, "record", LIMIT)
         .and_then(|ended| ended.succeeded("record"))
         .map_err(|error| error.to_string())?;
-    Ok(bundle)
+    Ok(())
 }
 
 /// The release build of what measures.
@@ -156,6 +182,40 @@ fn markdown(row: &Value) -> String {
         number(&row["first_search_ms"]),
         number(&row["first_list_ms"]),
     );
+    append_verbs(&mut text, row);
+    append_values(&mut text, &row["values"]);
+    text
+}
+
+/// Appends the searches and commands of a bundle with values.
+fn append_values(text: &mut String, values: &Value) {
+    let Some(instructions) = values["instructions"].as_f64() else {
+        return;
+    };
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+    let _ = write!(
+        text,
+        "\nRecorded values, {:.0} million instructions. Cold is the first search of a session, and warm \
+         the slowest of the later ones.\n\n| search | instructions back | cold ms | warm ms |\n\
+         |---|---:|---:|---:|\n",
+        instructions / 1e6
+    );
+    for search in values["searches"].as_array().into_iter().flatten() {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {:.0} | {:.1} |",
+            search["command"].as_str().unwrap_or_default(),
+            search["distance"],
+            number(&search["cold_ms"]),
+            number(&search["warm_ms"]),
+        );
+    }
+    text.push_str("\n| command | times | p50 ms | p99 ms | max ms |\n|---|---:|---:|---:|---:|\n");
+    append_verbs(text, values);
+}
+
+fn append_verbs(text: &mut String, row: &Value) {
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
     for verb in row["verbs"].as_array().into_iter().flatten() {
         let failed = match verb["failed"].as_u64() {
             Some(0) | None => String::new(),
@@ -171,7 +231,6 @@ fn markdown(row: &Value) -> String {
             number(&verb["max_ms"]),
         );
     }
-    text
 }
 
 #[cfg(test)]
@@ -199,5 +258,25 @@ mod tests {
             text.ends_with("| `next` (1 refused) | 9 | 0.500 | 1.000 | 2.250 |\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn values_have_searches_and_commands() {
+        let values = json!({
+            "instructions": 100_400_000,
+            "searches": [{ "command": "`last`", "distance": 7, "cold_ms": 12.4, "warm_ms": 0.25 }],
+            "verbs": [{ "command": "info locals", "times": 9, "p50_ms": 0.5, "p99_ms": 1.0, "max_ms": 2.25 }],
+        });
+        let text = markdown(&json!({ "values": values }));
+        assert!(
+            text.contains("Recorded values, 100 million instructions."),
+            "{text}"
+        );
+        assert!(text.contains("| `last` | 7 | 12 | 0.2 |\n"), "{text}");
+        assert!(
+            text.ends_with("| `info locals` | 9 | 0.500 | 1.000 | 2.250 |\n"),
+            "{text}"
+        );
+        assert!(!markdown(&json!({})).contains("Recorded values"));
     }
 }
