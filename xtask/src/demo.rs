@@ -54,16 +54,9 @@ pub fn run(demo: Demo) -> Result<(), Failure> {
 
     let bundle = folder.join(format!("{}.bundle", demo.name()));
     println!("\n# Recording {}\n", demo.name());
-    // Values are recorded by single steps, which take minutes for the start of a Rust program.
-    let values: &[&str] = match demo {
-        Demo::C => &["--values"],
-        Demo::Rust => &[],
-    };
     shell::run(
         backtrail()
-            .arg("record")
-            .args(values)
-            .args(["--exit-zero", "--overwrite", "-o"])
+            .args(["record", "--values", "--exit-zero", "--overwrite", "-o"])
             .arg(&bundle)
             .arg("--")
             .arg(folder.join(demo.name()))

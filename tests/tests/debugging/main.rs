@@ -7,6 +7,7 @@ mod completion;
 mod cores;
 mod debian;
 mod definition;
+mod demos;
 mod exact_values;
 mod first_screen;
 mod gdb;

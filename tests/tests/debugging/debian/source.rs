@@ -91,7 +91,7 @@ fn sqlite_with_debug_symbols() {
     let Some((program, extension)) = program.zip(extension()) else {
         return;
     };
-    let crash = sqlite::recorded(&program, &extension);
+    let crash = sqlite::recorded(&program, &extension, &[]);
     crash.walk(SQLITE);
     crash.comes_back("last forget", "reverse-step", "step", 40);
     crash.comes_back_over_calls("show");

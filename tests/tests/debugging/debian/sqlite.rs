@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 pub fn crash() -> Option<&'static Crash> {
     static CRASH: OnceLock<Option<Crash>> = OnceLock::new();
     CRASH
-        .get_or_init(|| Some(recorded(present("/usr/bin/sqlite3")?, &extension()?)))
+        .get_or_init(|| Some(recorded(present("/usr/bin/sqlite3")?, &extension()?, &[])))
         .as_ref()
 }
 
@@ -40,8 +40,8 @@ fn built() -> Option<PathBuf> {
     Some(library)
 }
 
-/// Records `sqlite3` running the script, up to its crash.
-pub fn recorded(sqlite3: &Path, extension: &Path) -> Crash {
+/// Records `sqlite3` running the script, up to its crash, with these options.
+pub fn recorded(sqlite3: &Path, extension: &Path, options: &[&str]) -> Crash {
     let load = format!(".load {}", extension.display());
     let read = format!(".read {}", folder().join("rates.sql").display());
     let arguments: [&OsStr; 6] = [
@@ -52,7 +52,7 @@ pub fn recorded(sqlite3: &Path, extension: &Path) -> Crash {
         load.as_ref(),
         read.as_ref(),
     ];
-    let (bundle, run) = Bundle::made(&["record", "--full"], &arguments);
+    let (bundle, run) = Bundle::made(&[&["record", "--full"], options].concat(), &arguments);
     assert!(run.stderr.contains("SIGSEGV killed"), "{run:?}");
     Crash {
         bundle,

@@ -12,7 +12,7 @@ fn tutorial_matches_the_debugger() {
     let Some((sqlite3, extension)) = present("/usr/bin/sqlite3").zip(extension()) else {
         return;
     };
-    let crash = recorded(sqlite3, &extension);
+    let crash = recorded(sqlite3, &extension, &["--values"]);
     assert!(shown.len() > 8, "the page has lost its transcript");
     let commands: Vec<&str> = shown.iter().map(|(command, _)| command.as_str()).collect();
     let wrong = differences(&shown, &crash.answers(&commands));
