@@ -77,11 +77,26 @@ impl Bits {
         }
     }
 
-    /// Finds a bit that is set. Without one, the manual leaves the result undefined.
+    /// Finds a bit that is set.
+    ///
+    /// Without one, processors leave the target as it is (SDM, "BSF"). The manual does not say what
+    /// becomes of the upper half of a 64-bit register then.
     fn scan<M: Memory>(self, target: Operand, source: Operand, machine: &mut Machine<'_, M>) -> Done<M> {
         let value = machine.read(source)?;
         if value == 0 {
-            return Err(Stop::Undefined);
+            if let Operand::General { number, size: 4, .. } = target {
+                let whole = Operand::General {
+                    number,
+                    shift: 0,
+                    size: 8,
+                };
+                if machine.read(whole)? >> 32 != 0 {
+                    return Err(Stop::Undefined);
+                }
+            }
+            machine.state.undefine_flags(flag::STATUS);
+            machine.state.set_flags(flag::ZERO, flag::ZERO);
+            return Ok(());
         }
         let index = match self {
             Self::ScanForward => value.trailing_zeros(),

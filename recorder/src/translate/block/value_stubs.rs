@@ -6,6 +6,7 @@
 
 use super::value_plan::{self, ValuePlan, store_of, words};
 use super::{BlockTrap, Flow, InstructionState, NextIp, SourceInstruction, SpilledRegisters, Translator};
+use crate::translate::address_field::AddressField;
 use crate::translate::assembler::Scratch;
 use crate::translate::layout;
 use crate::translate::staged::{MOST_STAGED, Staged, Unstaged};
@@ -322,6 +323,14 @@ impl Translator<'_> {
         let mut encoder = Encoder::new(64);
         let here = self.at + self.out.len() as u64;
         encoder.encode(instruction, here).ok()?;
+        if instruction.is_ip_rel_memory_operand() {
+            let offsets = encoder.get_constant_offsets();
+            if offsets.displacement_size() != 4 {
+                return None;
+            }
+            let at = self.out.len() + offsets.displacement_offset();
+            self.out.note_field(at, AddressField::Distance);
+        }
         self.out.bytes(&encoder.take_buffer());
         Some(())
     }

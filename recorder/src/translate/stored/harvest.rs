@@ -2,7 +2,7 @@
 
 use super::placed::PlacedUnit;
 use super::unit::{CodeUnit, ENTRY_STRIDE, SECOND_ENTRY, Source, UnitBlock};
-use crate::translate::block::BlockTrap;
+use crate::translate::block::{self, BlockOptions, BlockTrap};
 use crate::translate::cache::indirect::{EntryCode, EntryTable};
 use crate::translate::cache::{CacheRemains, RemainingBlock, TrapCause};
 use rustc_hash::FxHashMap;
@@ -29,6 +29,38 @@ pub(in crate::translate) fn harvest(remains: &CacheRemains, range: &Range<u64>) 
     let targets = remains.targets().iter().copied();
     harvest.add_entries(targets.chain(of_placed.map(|(target, _)| target)))?;
     harvest.finish()
+}
+
+/// Returns whether the translator writes the code of each block, at addresses other than those of
+/// the process. Development builds check this for all programs.
+pub(super) fn is_what_is_translated(unit: &CodeUnit, options: BlockOptions) -> bool {
+    /// Where the mapping and the code begin.
+    const PLACE: (u64, u64) = (0x6543_2100_0000, 0x6543_7654_3210);
+    let (ip, at) = PLACE;
+    let mut code = unit.code.clone();
+    let mut fields = unit.fields.iter();
+    if fields.any(|(offset, field)| field.shift(&mut code, *offset as usize, ip, at).is_none()) {
+        return false;
+    }
+    let mut fetch = |from: u64, out: &mut [u8]| unit.source.read(from.wrapping_sub(ip), out);
+    unit.blocks.iter().all(|block| {
+        let options = BlockOptions {
+            superblock: block.superblock,
+            ..options
+        };
+        let (start, from) = (ip + u64::from(block.ip), at + u64::from(block.at));
+        let mut fresh = block::translate(start, from, options, None, &mut fetch);
+        let range = block.at as usize..(block.at + block.len) as usize;
+        let mut stored = code.get(range).unwrap_or_default().to_vec();
+        // Exits are linked.
+        for (_, trap) in &fresh.traps {
+            if let BlockTrap::Exit { site, .. } = trap {
+                patch(&mut fresh.code, *site, 0);
+                patch(&mut stored, *site, 0);
+            }
+        }
+        stored == fresh.code
+    })
 }
 
 #[derive(Default)]

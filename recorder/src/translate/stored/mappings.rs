@@ -71,7 +71,15 @@ impl StoredMappings {
             values,
             ..
         } = self.options;
-        let options = [calls, superblock, values].map(u8::from);
+        // Stubs for values use the vector instructions of the processor.
+        let options = [
+            calls,
+            superblock,
+            values,
+            is_x86_feature_detected!("avx"),
+            is_x86_feature_detected!("avx512f"),
+        ]
+        .map(u8::from);
         let place = [map.offset.to_le_bytes(), map.size().to_le_bytes()];
         Some(UnitKey::of(&[&head, &options, place.as_flattened()]))
     }
@@ -89,6 +97,7 @@ impl StoredMappings {
         }
         let mappings = self.mappings.iter();
         self.store.add(EndedCache {
+            options: self.options,
             remains: cache.take_remains(),
             mappings: mappings.map(|(start, (end, key))| (*key, *start..*end)).collect(),
         });

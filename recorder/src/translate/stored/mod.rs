@@ -5,9 +5,6 @@
 //! [`file`] is its form on disk, and [`store`] keeps units for the processes of a recording and for
 //! later recordings. [`mappings`] are those of a process whose translations are kept.
 //!
-//! Translations have the instructions of the program and of stubs, whatever the processor has. They
-//! do not depend on its features.
-//!
 //! A unit is used only if the process has exactly the code that the unit was translated from.
 
 mod file;

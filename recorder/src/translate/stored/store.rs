@@ -1,9 +1,10 @@
 //! Keeps units for the processes of a recording, and in a directory for later recordings.
 
 use super::file;
-use super::harvest::harvest;
+use super::harvest::{harvest, is_what_is_translated};
 use super::unit::IndexedUnit;
 use crate::TranslationDirectory;
+use crate::translate::block::BlockOptions;
 use crate::translate::cache::CacheRemains;
 use rustc_hash::FxHashMap;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -57,6 +58,7 @@ const MAX_FILE: u64 = 1 << 30;
 /// The cache of an ended address space, and the mappings whose translations may be kept.
 #[derive(Debug)]
 pub(in crate::translate) struct EndedCache {
+    pub(in crate::translate) options: BlockOptions,
     pub(in crate::translate) remains: CacheRemains,
     pub(in crate::translate) mappings: Vec<(UnitKey, Range<u64>)>,
 }
@@ -130,7 +132,8 @@ impl Drop for CodeStore {
     fn drop(&mut self) {
         if let Some((sender, thread)) = self.builder.take() {
             drop(sender);
-            let _ = thread.join();
+            let ended = thread.join();
+            debug_assert!(ended.is_ok(), "stored translations are wrong");
         }
     }
 }
@@ -164,6 +167,7 @@ impl SharedUnits {
             let Some(unit) = harvest(&ended.remains, range) else {
                 continue;
             };
+            debug_assert!(is_what_is_translated(&unit, ended.options));
             let known = self.units().get(key).cloned().flatten();
             if known.is_some_and(|known| known.blocks.len() >= unit.blocks.len()) {
                 continue;

@@ -1,6 +1,6 @@
 //! Tests that stored translations are what the translator would write at their new place.
 
-use super::harvest::harvest;
+use super::harvest::{harvest, is_what_is_translated};
 use super::store::{CodeStore, EndedCache, UnitKey};
 use super::unit::IndexedUnit;
 use super::{file, unit::CodeUnit};
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A function with a loop, a call, a RIP-relative operand, a system call and indirect branches.
-const CODE: [u8; 47] = [
+const CODE: [u8; 54] = [
     0x48, 0x8b, 0x05, 0xf9, 0x0f, 0, 0, // 0: mov rax, [rip+0xff9]
     0xff, 0xcf, // 7: dec edi
     0x75, 0xf5, // 9: jne 0
@@ -29,7 +29,8 @@ const CODE: [u8; 47] = [
     0x0f, 0xa2, // 32: cpuid
     0x48, 0x01, 0xd8, // 34: add rax, rbx
     0x48, 0x89, 0x05, 0xd4, 0x0f, 0, 0, // 37: mov [rip+0xfd4], rax
-    0xc3, 0x90, 0x90, // 44: ret
+    0x48, 0x03, 0x05, 0xcd, 0x0f, 0, 0, // 44: add rax, [rip+0xfcd]
+    0xc3, 0x90, 0x90, // 51: ret
 ];
 /// The addresses of blocks, which the test translates first.
 const STARTS: [u64; 4] = [0, 16, 20, 32];
@@ -94,6 +95,7 @@ fn placed_blocks_are_those_that_the_translator_writes() {
         let mut cache = cache(at, options);
         cache.place(&unit, ip).unwrap();
         assert!(unit.blocks.len() >= STARTS.len());
+        assert!(is_what_is_translated(&unit, options));
         for block in &unit.blocks {
             let start = ip + u64::from(block.ip);
             let placed = cache
@@ -218,6 +220,7 @@ fn inconsistent_units_are_refused() {
 
 fn ended(of: (u64, u64), key: UnitKey) -> EndedCache {
     EndedCache {
+        options: BlockOptions::default(),
         remains: translated(of, BlockOptions::default()).take_remains(),
         mappings: vec![(key, of.0..of.0 + 0x2000)],
     }
