@@ -8,6 +8,7 @@
 
 mod accesses;
 mod checkpoints;
+mod effects;
 mod kernel;
 mod memory;
 mod parts;
@@ -24,9 +25,10 @@ use accesses::Accesses;
 use backtrail_bundle::value_log::ValueLog;
 use backtrail_decoder::{History, Position, Progress, Stage, Version, Watch};
 use backtrail_pt::Avma;
-use backtrail_semantics::{Effect, State};
+use backtrail_semantics::State;
 use backtrail_symbolizer::Unknown;
 use checkpoints::Checkpoints;
+use effects::Effects;
 use iced_x86::Instruction;
 pub use memory::{Byte, CoreMemory};
 use parts::{Part, SegmentEnds};
@@ -44,8 +46,6 @@ use std::ops::Range;
 use std::rc::Rc;
 use summary::PartSummary;
 
-/// The most instructions whose effects are kept.
-const MAX_EFFECTS: usize = 1 << 18;
 /// The contents of segments that are kept, in bytes.
 const MAX_CONTENTS: usize = 64 << 20;
 /// The instructions between two checkpoints of a run.
@@ -62,9 +62,6 @@ pub trait ExecutedPath {
     /// Returns the name of the position before an instruction.
     fn position(&self, index: u64) -> Position;
 }
-
-/// The effects of instructions by their addresses and versions. `None`: the code is not known.
-type Effects = FxHashMap<(Avma, Version), Option<Rc<Effect>>>;
 
 /// The result of a check of all recorded values of a thread.
 #[derive(Clone, Debug, Default)]
@@ -369,20 +366,5 @@ impl ThreadReplay {
             size -= oldest.len();
         }
         Ok(content)
-    }
-
-    /// Returns the effect of an instruction. `None`: its code is not known.
-    fn effect(&self, path: &dyn ExecutedPath, version: Version, pc: Avma, len: u8) -> Option<Rc<Effect>> {
-        let mut effects = self.effects.borrow_mut();
-        if let Some(known) = effects.get(&(pc, version)) {
-            return known.clone();
-        }
-        let instruction = path.decode(version, pc, len);
-        let effect = instruction.map(|instruction| Rc::new(Effect::of(&instruction)));
-        if effects.len() >= MAX_EFFECTS {
-            effects.clear();
-        }
-        effects.insert((pc, version), effect.clone());
-        effect
     }
 }

@@ -131,6 +131,7 @@ impl Run {
         let history = path.history();
         let mut walker = history.walk(self.index);
         let mut version = history.version(self.index);
+        let mut effects = replay.effects.borrow_mut();
         let has_versions = history.version(history.len()) != history.version(0);
         while self.index < to {
             if self.index.is_multiple_of(CHECK) && watch.is_canceled() {
@@ -141,8 +142,8 @@ impl Run {
             if has_versions {
                 version = history.version(index);
             }
-            let effect = replay
-                .effect(path, version, instruction.pc, instruction.len)
+            let effect = effects
+                .of(path, version, instruction.pc, instruction.len)
                 .ok_or(ReplayGap::NoCode(index))?;
             let call = effect.is_syscall().then(|| kernel::Call::before(&self.state));
             let mut log = LogReader::new(self.content.get(self.at..).unwrap_or_default());
