@@ -397,9 +397,14 @@ impl Navigator {
                 expression: watchpoint.expression.clone(),
                 scope: watchpoint.scope.and_then(|scope| scope.function),
             })),
-            Some(WatchStop::LogStart) => Ok(Some(StopReason::Gap {
-                cause: "values were recorded from here on only".to_owned(),
-            })),
+            Some(WatchStop::LogStart) => {
+                if direction == Direction::Backward {
+                    self.thread()?.needs_beginning()?;
+                }
+                Ok(Some(StopReason::Gap {
+                    cause: "values were recorded from here on only".to_owned(),
+                }))
+            }
             Some(WatchStop::Access(at)) => {
                 let thread = self.session.thread(self.current)?;
                 if !self.is_in_scope(&watchpoint, thread, at)? {
