@@ -109,7 +109,12 @@ pub fn run(
     stepper.add(starts);
     stepper.step(starts, at_visit);
     ptrace::step(starts, None).unwrap();
+    // The other threads of a merged program stop at their next system call. They would preempt it.
+    let is_left_stopped = |status: &WaitStatus| counted.is_merged && status.pid() != Some(starts);
     while let Ok(status) = waitpid(None, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD)) {
+        if is_left_stopped(&status) {
+            continue;
+        }
         let (tid, signal) = match status {
             WaitStatus::Stopped(tid, Signal::SIGTRAP) => {
                 if let Some((at, len)) = stepper.step(tid, at_visit) {
@@ -127,11 +132,6 @@ pub fn run(
                 (tid, Some(signal))
             }
             WaitStatus::PtraceEvent(tid, ..) => (tid, None),
-            // Other threads of a merged program run to their next system call at first.
-            WaitStatus::PtraceSyscall(tid) => {
-                stepper.add(tid);
-                (tid, None)
-            }
             WaitStatus::Exited(..) | WaitStatus::Signaled(..) => continue,
             other => panic!("{other:?}"),
         };
