@@ -178,8 +178,8 @@ pub struct RecordOptions<'a> {
 /// A directory for translated code, which recordings of one user share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TranslationDirectory {
-    /// The path. The directory is created if needed. It must belong to the user, and nobody else
-    /// may write to it; otherwise it is not used.
+    /// The path. The directory is created if needed. It must belong to the user, and no other
+    /// user may write to it; otherwise it is not used.
     pub path: PathBuf,
     /// The maximum size of all files, in bytes. Those that were not used for longest are removed.
     pub limit: u64,

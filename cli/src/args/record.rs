@@ -19,8 +19,8 @@ pub struct Record {
     /// Size of the code cache near each part of the program, 64K to 64M; it is flushed when full
     #[arg(long, value_name = "SIZE", value_parser = parse_cache, default_value = "64M")]
     pub cache: u64,
-    /// Keep translated code in the cache directory, for faster recordings later: at most SIZE bytes,
-    /// 0 for none
+    /// Keep translated code in the cache directory, for faster recordings later: at most SIZE
+    /// bytes, 0 for none
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1G")]
     pub translations: u64,
     /// Also record heap events: calls of malloc, free, new, delete and their kind, with blocks and

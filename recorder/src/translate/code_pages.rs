@@ -60,8 +60,8 @@ impl CodePages {
         self.shared
     }
 
-    /// Returns the executable mapping that contains `ip`, with the mapping of the start of its file,
-    /// if that file cannot change in memory: both are private, and the code is read-only.
+    /// Returns the executable mapping that contains `ip`, and the mapping of the start of its file.
+    /// `None`: the code is not from a file, or the program may change it.
     pub(super) fn file_mapping(&mut self, pid: RawTid, ip: u64) -> Option<(Map, Map)> {
         let maps = self.maps.get_or_insert_with(|| maps::maps(pid));
         let map = executable(maps, ip)?;

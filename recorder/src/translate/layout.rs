@@ -148,6 +148,8 @@ pub(super) const REGION_SIZE: u64 = VALUES + VALUES_SIZE + PAGE;
 const ROOM_FOR_MAPPINGS: u64 = 64 << 30;
 /// The lowest address of a region. Programs at fixed addresses and shadow memory may be below it.
 pub(super) const LOWEST_REGION: u64 = 1 << 32;
+/// The maximum distance between a block and its code, so that relative operands stay in reach.
+pub(super) const REACH: u64 = 0x7000_0000;
 /// The size of a slab of the code cache.
 pub(super) const SLAB_SIZE: u64 = 64 << 20;
 

@@ -1,6 +1,7 @@
 //! Moves the recorder's memory away from addresses that the program wants for itself.
 
-use super::address_space::{AddressSpace, MemoryId, free_below, no_place};
+use super::address_space::{AddressSpace, MemoryId, no_place};
+use super::free_places::free_below;
 use super::layout;
 use super::region::Region;
 use super::tracee::Tracee;

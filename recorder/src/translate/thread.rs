@@ -17,7 +17,7 @@ mod x87;
 use super::address_space::{AddressSpace, MemoryId, TranslateOptions};
 use super::assembler::Scratch;
 use super::block::{BlockOptions, InstructionState, NextIp, SpilledRegisters, TranslationEntry};
-use super::cache::TrapCause;
+use super::cache_item::TrapCause;
 use super::encoder::{EncoderPool, PacketStorage, StreamId};
 use super::event::{LogEvent, NO_OUTCOMES};
 use super::layout;

@@ -4,7 +4,7 @@
 //! are little-endian. The format changes with the fingerprint in the key of a unit, so it has no
 //! versions.
 
-use super::store::UnitKey;
+use super::key::UnitKey;
 use super::unit::{CodeUnit, Source, UnitBlock};
 use crate::translate::address_field::AddressField;
 use crate::translate::block::BlockTrap;
@@ -13,7 +13,8 @@ use crate::translate::block::BlockTrap;
 const MAGIC: [u8; 8] = *b"btcode\x01\n";
 /// The number of lists.
 const LISTS: usize = 8;
-/// The size of the header: magic, key, checksum, numbers of elements, and the offset of the entries.
+/// The size of the header: magic, key, checksum, numbers of elements, and the offset of the
+/// entries.
 const HEADER: usize = 8 + 16 + 8 + 4 * LISTS + 4;
 
 /// Returns the content of the file of a unit.

@@ -3,8 +3,9 @@
 use super::placed::PlacedUnit;
 use super::unit::{CodeUnit, ENTRY_STRIDE, SECOND_ENTRY, Source, UnitBlock};
 use crate::translate::block::{self, BlockOptions, BlockTrap};
-use crate::translate::cache::indirect::{EntryCode, EntryTable};
-use crate::translate::cache::{CacheRemains, RemainingBlock, TrapCause};
+use crate::translate::cache::{CacheRemains, RemainingBlock};
+use crate::translate::cache_item::TrapCause;
+use crate::translate::entry_code::{EntryCode, EntryTable};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,6 +1,7 @@
 //! The mappings of a process whose translations are stored.
 
-use super::store::{CodeStore, EndedCache, UnitKey};
+use super::key::UnitKey;
+use super::store::{CodeStore, EndedCache};
 use super::unit::{IndexedUnit, Source};
 use crate::PAGE;
 use crate::ptrace::RawTid;

@@ -1,4 +1,5 @@
-//! Translations that outlive a process: the code of one mapping of a file, independent of addresses.
+//! Translations that outlive a process: the code of one mapping of a file, independent of
+//! addresses.
 //!
 //! A [`unit`] holds the blocks that a process has executed from one executable mapping. [`harvest`]
 //! builds it when the process has ended, and [`placed`] puts it into the cache of another one.
@@ -9,6 +10,7 @@
 
 mod file;
 mod harvest;
+mod key;
 pub(super) mod mappings;
 pub(super) mod placed;
 pub(super) mod store;

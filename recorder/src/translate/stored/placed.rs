@@ -2,8 +2,8 @@
 
 use super::unit::{ENTRY_STRIDE, IndexedUnit, SECOND_ENTRY, UnitBlock};
 use crate::translate::block::SourceBytes;
-use crate::translate::cache::indirect::{EntryCode, EntryTable};
-use crate::translate::cache::{CacheItem, IndirectEntry, TrapCause};
+use crate::translate::cache_item::{CacheItem, IndirectEntry, TrapCause};
+use crate::translate::entry_code::{EntryCode, EntryTable};
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -2,13 +2,13 @@
 
 use super::file;
 use super::harvest::{harvest, is_what_is_translated};
+use super::key::{EXTENSION, UnitKey};
 use super::unit::IndexedUnit;
 use crate::TranslationDirectory;
 use crate::translate::block::BlockOptions;
 use crate::translate::cache::CacheRemains;
 use rustc_hash::FxHashMap;
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -17,39 +17,6 @@ use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// Identifies the code of a mapping, and how it was translated.
-///
-/// Different code may have the same key: a unit is compared with the code of the process before it
-/// is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::translate) struct UnitKey(pub(super) [u8; 16]);
-
-impl UnitKey {
-    /// Builds the key of a mapping from parts that depend on its file and on the translation.
-    pub(in crate::translate) fn of(parts: &[&[u8]]) -> Self {
-        let half = |seed: u8| {
-            let mut hasher = DefaultHasher::new();
-            hasher.write_u8(seed);
-            hasher.write(FINGERPRINT.as_bytes());
-            for part in parts {
-                hasher.write(part);
-                hasher.write_usize(part.len());
-            }
-            hasher.finish()
-        };
-        let both = u128::from(half(0)) << 64 | u128::from(half(1));
-        Self(both.to_le_bytes())
-    }
-
-    pub(super) fn file_name(self) -> String {
-        format!("{:032x}{EXTENSION}", u128::from_le_bytes(self.0))
-    }
-}
-
-/// A hash of the source code of the translator.
-const FINGERPRINT: &str = env!("BACKTRAIL_TRANSLATOR");
-/// The end of file names.
-const EXTENSION: &str = ".code";
 /// The maximum number of ended caches that wait, to bound memory.
 const MOST_WAITING: usize = 4;
 /// Larger files are not read.
@@ -100,7 +67,7 @@ impl CodeStore {
                 built.add(&cache);
             }
             if let Some(directory) = &built.directory {
-                // What cannot be removed now is removed by a later recording.
+                // A later recording removes the files that are left.
                 let _ = limit_size(directory, limit);
             }
         })?;
@@ -194,7 +161,7 @@ fn prepare(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns whether a file or directory belongs to this user, and nobody else can write to it.
+/// Returns whether a file or directory belongs to this user, and no other user can write to it.
 fn is_own(metadata: &Metadata) -> bool {
     /// The write permissions of group and others.
     const OF_OTHERS: u32 = 0o022;

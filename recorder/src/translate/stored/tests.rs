@@ -1,12 +1,14 @@
 //! Tests that stored translations are what the translator would write at their new place.
 
 use super::harvest::{harvest, is_what_is_translated};
-use super::store::{CodeStore, EndedCache, UnitKey};
+use super::key::UnitKey;
+use super::store::{CodeStore, EndedCache};
 use super::unit::IndexedUnit;
 use super::{file, unit::CodeUnit};
 use crate::TranslationDirectory;
 use crate::translate::block::BlockOptions;
-use crate::translate::cache::{Cache, TrapCause};
+use crate::translate::cache::Cache;
+use crate::translate::cache_item::TrapCause;
 use crate::translate::layout;
 use crate::translate::memory::SharedMemory;
 use std::fs;
@@ -241,7 +243,7 @@ fn later_recordings_find_units_in_the_directory() {
     keys.iter().for_each(|key| first.add(ended(ONE, *key)));
     drop(first);
     assert!(keys.iter().all(|key| store(&path, 1 << 30).find(*key).is_some()));
-    // What was not used for longest is removed.
+    // The file that was not used for longest is removed.
     let limited = store(&path, fs::metadata(path.join(keys[1].file_name())).unwrap().len());
     assert!(limited.find(keys[1]).is_some());
     drop(limited);
