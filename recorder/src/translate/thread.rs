@@ -119,6 +119,9 @@ pub(crate) struct Translated {
     pub(crate) held: Vec<SigInfo>,
     /// Held signals that were sent again but have not arrived.
     sent: Vec<SigInfo>,
+    /// The program's registers that a thread that was killed has not got. It ends there, although
+    /// its last registers say otherwise.
+    unset: Option<Registers>,
     /// The code version that the thread has logged.
     version: u32,
     /// The effect of the current system call on the signal state, if it succeeds.
@@ -172,6 +175,7 @@ impl Translated {
             gs_base: registers.gs_base,
             held,
             sent: Vec::new(),
+            unset: None,
             version: 0,
             signal_call: None,
             restores_trap_flag: false,
@@ -239,6 +243,7 @@ impl Translated {
             gs_base: registers.gs_base,
             held,
             sent: Vec::new(),
+            unset: None,
             version: 0,
             signal_call: None,
             restores_trap_flag: false,
@@ -438,8 +443,9 @@ impl Translated {
         }
         self.correct_x87_pointer();
         now.gs_base = self.gs_base;
-        // A thread that was killed in the meantime needs no registers.
-        let _ = ptrace::set_registers(self.tid, &now);
+        if ptrace::set_registers(self.tid, &now).is_err() {
+            self.unset = Some(now);
+        }
         self.state = ThreadState::ProgramState;
         Ok(now)
     }
@@ -510,10 +516,10 @@ impl Translated {
     }
 
     /// Sets the program's registers in the thread.
-    fn leave(&self, registers: &mut Registers) -> Result<()> {
+    fn leave(&mut self, registers: &mut Registers) -> Result<()> {
         registers.gs_base = self.gs_base;
         registers.orig_rax = u64::MAX;
-        ptrace::set_registers(self.tid, registers)
+        ptrace::set_registers(self.tid, registers).inspect_err(|_| self.unset = Some(*registers))
     }
 
     /// Enters the cache from the program's registers.
@@ -542,6 +548,11 @@ impl Translated {
     /// Moves the thread to the translation of its address. Returns `false` if the code cannot be
     /// translated, because no address in reach is free.
     fn set_cache_ip(&mut self, registers: &Registers) -> Result<bool> {
+        self.move_to_cache(registers)
+            .inspect_err(|_| self.unset = Some(*registers))
+    }
+
+    fn move_to_cache(&mut self, registers: &Registers) -> Result<bool> {
         let ip = registers.rip;
         let mut space = self.space.borrow_mut();
         let mut tracee = Tracee {

@@ -23,6 +23,9 @@ impl Translated {
     /// Ends the log of an exiting thread, based on the registers at its last stop.
     pub(crate) fn close_at_exit(&mut self, registers: &Registers, encoders: &EncoderPool) {
         let mut now = *registers;
+        if let Some(unset) = self.unset.take() {
+            return self.close(unset.rip, encoders);
+        }
         match &self.state {
             ThreadState::InCache => {
                 if let Some(mut entry) = self.program_registers(&mut now, encoders) {
