@@ -233,7 +233,7 @@ fn memory_mapped_before_an_attachment_is_listed() {
     let run = backtrail(options);
     child.kill().unwrap();
     child.wait().unwrap();
-    run.unwrap().exited(0);
+    let _ = run.unwrap().exited(0);
     let opened = Opened::open(&bundle).unwrap();
     let listed = opened.manifest().processes[0].shared_memory.clone().unwrap();
     let found = listed

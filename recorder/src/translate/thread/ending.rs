@@ -37,6 +37,9 @@ impl Translated {
                 }
             }
             ThreadState::InSyscall { next, .. } => now.rip = *next,
+            ThreadState::Native { ip, .. } if now.rip != *ip => {
+                self.on_stepped(registers, false, encoders);
+            }
             _ => {}
         }
         self.close(now.rip, encoders);

@@ -159,6 +159,7 @@ fn start(program: &Path, arguments: &[String]) -> Pid {
             Ok(())
         });
     }
+    #[expect(clippy::zombie_processes, reason = "the tracer waits for all threads")]
     let child = command.spawn().unwrap();
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
     let stop = waitpid(pid, Some(WaitPidFlag::__WALL)).unwrap();
