@@ -570,6 +570,14 @@ fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(wrong)
 }
 
+/// Parses a size in bytes that may be 0.
+fn parse_size_or_zero(text: &str) -> Result<u64, String> {
+    match text {
+        "0" => Ok(0),
+        _ => parse_size(text),
+    }
+}
+
 /// Parses a limit for the size of the code cache.
 fn parse_cache(text: &str) -> Result<u64, String> {
     let size = parse_size(text)?;

@@ -1,6 +1,6 @@
 //! `record` and its options.
 
-use super::{SourceOptions, parse_cache, parse_duration, parse_size};
+use super::{SourceOptions, parse_cache, parse_duration, parse_size, parse_size_or_zero};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub struct Record {
     pub cache: u64,
     /// Keep translated code in the cache directory, for faster recordings later: at most SIZE
     /// bytes, 0 for none
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1G")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size_or_zero, default_value = "1G")]
     pub translations: u64,
     /// Also record heap events: calls of malloc, free, new, delete and their kind, with blocks and
     /// sizes
