@@ -150,7 +150,7 @@ export const views = [
       await bench.at(lineOf('list[bread] = NULL;'));
       const variables = await bench.section('Variables');
       await bench.unfold(variables, 'Scope Arguments', 'bread, value 2');
-      const hovered = bench.page.locator('.debug-hover-widget .value', { hasText: /^2$/ });
+      const hovered = bench.page.locator('.debug-hover-widget', { hasText: /^2$/ });
       await until('the value under the pointer', async () => {
         await bench.page.mouse.move(700, 200);
         await bench.point('bread] = NULL;');

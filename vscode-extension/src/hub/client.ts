@@ -23,7 +23,7 @@ export interface HubCrash {
 }
 
 /** The most crashes that are shown. */
-export const MOST_CRASHES = 50;
+export const MOST_CRASHES = 200;
 /** The most bytes of an answer. */
 const LONGEST = 4 * 2 ** 20;
 /** The time limit for a server that sends nothing. */
