@@ -88,6 +88,14 @@ fn programs(folder: &Path) -> Result<Vec<Program>, Failure> {
     let asked = Command::new("gcc").arg("-print-prog-name=cc1").output();
     let asked = asked.map_err(|error| sentence("gcc", &error))?;
     let cc1 = String::from_utf8_lossy(&asked.stdout).trim().to_owned();
+    // The compiler itself does not know where headers are.
+    let mut preprocess = Command::new("gcc");
+    preprocess
+        .arg("-E")
+        .arg(&source)
+        .arg("-o")
+        .arg(folder.join("ten.i"));
+    shell::run(&mut preprocess)?;
     let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
     let output = |name: &str| folder.join(name).into_os_string();
     Ok(vec![
@@ -98,7 +106,11 @@ fn programs(folder: &Path) -> Result<Vec<Program>, Failure> {
         },
         Program {
             description: "its compiler `cc1` alone",
-            words: [words(&[&cc1, "-quiet", "-o"]), vec![output("ten.s"), source]].concat(),
+            words: [
+                words(&[&cc1, "-quiet", "-fpreprocessed", "-o"]),
+                vec![output("ten.s"), output("ten.i")],
+            ]
+            .concat(),
             executes: false,
         },
         Program {
