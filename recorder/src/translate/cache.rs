@@ -11,7 +11,8 @@ use super::block::{
 };
 use super::cache_item::{CacheItem, IndirectEntry, TrapCause};
 use super::event::NO_OUTCOMES;
-use super::layout::{self, Interception, REACH};
+use super::interception::Interception;
+use super::layout::{self, REACH};
 use super::memory::SharedMemory;
 use super::staged::{Staged, Unstaged};
 use super::stored::placed::PlacedUnit;

@@ -13,8 +13,8 @@
 //! | [`STAGE`] | the values of the current block, if values are recorded |
 //! | [`VALUES`] | the values of the blocks before, followed by a guard page |
 
+use super::interception::Interception;
 use crate::PAGE;
-use crate::signal_state::FORCED;
 
 /// Slot: the address of the next byte of the log.
 pub(super) const LOG_POINTER: u32 = 0;
@@ -53,46 +53,6 @@ pub(super) const ARGUMENTS_SIZE: u64 = PAGE - ARGUMENTS as u64;
 pub(super) const TABLES: u64 = PAGE;
 /// One byte for each system call number (its low 16 bits): an [`Interception`].
 pub(super) const INTERCEPTED: u64 = TABLES;
-/// The system calls of a number that the recorder makes itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Interception {
-    /// None.
-    Never = 0,
-    /// All.
-    Always = 1,
-    /// Those with standard error as the first argument.
-    OfStandardError = 2,
-    /// Those with a signal as the first argument that the recorder may cause.
-    OfForcedSignals = 3,
-}
-
-impl Interception {
-    const ALL: [Self; 4] = [
-        Self::Never,
-        Self::Always,
-        Self::OfStandardError,
-        Self::OfForcedSignals,
-    ];
-    const COUNT: u64 = Self::ALL.len() as u64;
-
-    /// Returns whether it covers a call with this low byte of the first argument.
-    fn covers(self, argument: u8) -> bool {
-        let argument = i32::from(argument);
-        match self {
-            Self::Never => false,
-            Self::Always => true,
-            Self::OfStandardError => argument == libc::STDERR_FILENO,
-            Self::OfForcedSignals => FORCED.contains(&argument),
-        }
-    }
-
-    /// Returns the tables of [`BY_ARGUMENT`].
-    pub(super) fn by_argument() -> Vec<u8> {
-        let arguments = |class: Self| (0..=u8::MAX).map(move |argument| u8::from(class.covers(argument)));
-        Self::ALL.into_iter().flat_map(arguments).collect()
-    }
-}
-
 /// The number of system call numbers.
 pub(super) const INTERCEPTED_SIZE: u64 = 1 << 16;
 /// The number of entries in each of the two indirect-branch lookup tables, indexed by a hash of the
@@ -184,20 +144,6 @@ pub(super) fn is_after_values(offset: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn interception_depends_on_the_low_byte_of_the_first_argument() {
-        let table = Interception::by_argument();
-        let covered = |class: Interception| {
-            let row: &[u8] = table.chunks(256).nth(class as usize).unwrap();
-            (0..256).filter(|at| row[*at] == 1).collect::<Vec<_>>()
-        };
-        assert_eq!(table.len() as u64, BY_ARGUMENT_SIZE);
-        assert!(covered(Interception::Never).is_empty());
-        assert_eq!(covered(Interception::Always).len(), 256);
-        assert_eq!(covered(Interception::OfStandardError), [2]);
-        assert_eq!(covered(Interception::OfForcedSignals), [5, 11]);
-    }
 
     #[test]
     fn only_guard_page_means_full_chunk() {

@@ -25,6 +25,7 @@ mod entry_code;
 mod event;
 pub(crate) mod foreign_calls;
 mod free_places;
+mod interception;
 mod layout;
 mod memory;
 mod region;

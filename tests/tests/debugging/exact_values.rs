@@ -135,8 +135,7 @@ fn recorded_values_of_all_programs_are_those_of_single_steps() {
     let selected = std::env::var("BACKTRAIL_EXACT_PROGRAMS").unwrap_or_default();
     let positions = std::env::var("BACKTRAIL_EXACT_POSITIONS");
     let positions = positions.map_or(POSITIONS, |text| text.parse().unwrap());
-    // Values of programs in Go end at `bsf` of zero, which the replay does not know. They are
-    // compared if they are selected.
+    // Programs in Go take long. They are compared if they are selected.
     let is_selected = |program: &Program| match selected.as_str() {
         "" => program.extent != Extent::PackageMain,
         text => program.name().contains(text),

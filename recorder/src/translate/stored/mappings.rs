@@ -108,35 +108,62 @@ impl StoredMappings {
 /// Returns whether the mapping has the code that a unit was translated from.
 fn is_code_of(pid: RawTid, unit: &IndexedUnit, map: &Map) -> bool {
     let mut memory = Vec::new();
-    pieces(&unit.source).into_iter().all(|piece| {
-        let (start, end) = (
-            map.start + u64::from(piece.start),
-            map.start + u64::from(piece.end),
-        );
+    let mut ranges = unit.source.ranges();
+    pieces(&unit.source).into_iter().all(|Piece { span, count }| {
+        let start = map.start + u64::from(span.start);
         memory.clear();
-        memory.resize((end - start) as usize, 0);
-        end <= map.end && memory::read(pid, start, &mut memory) == memory.len() && {
-            let after = unit.source.ranges().skip_while(|(start, _)| *start < piece.start);
-            let inside = after.take_while(|(start, _)| *start < piece.end);
-            inside.fold(true, |is_same, (start, bytes)| {
-                let from = (start - piece.start) as usize;
-                is_same && memory.get(from..from + bytes.len()) == Some(bytes)
-            })
+        memory.resize((span.end - span.start) as usize, 0);
+        if map.start + u64::from(span.end) > map.end || memory::read(pid, start, &mut memory) != memory.len()
+        {
+            return false;
         }
+        ranges.by_ref().take(count).all(|(start, bytes)| {
+            let from = (start - span.start) as usize;
+            memory.get(from..from + bytes.len()) == Some(bytes)
+        })
     })
 }
 
-/// Joins the ranges of code into pieces that are read at once.
-fn pieces(source: &Source) -> Vec<Range<u32>> {
+/// Code that is read at once.
+#[derive(Debug, PartialEq, Eq)]
+struct Piece {
+    span: Range<u32>,
+    /// The number of its ranges.
+    count: usize,
+}
+
+/// Joins the ranges of code into pieces, in their order.
+fn pieces(source: &Source) -> Vec<Piece> {
     /// Smaller gaps between ranges are read too.
     const GAP: u32 = 2048;
-    let mut pieces: Vec<Range<u32>> = Vec::new();
+    let mut pieces: Vec<Piece> = Vec::new();
     for (start, bytes) in source.ranges() {
         let end = start.saturating_add(bytes.len() as u32);
         match pieces.last_mut() {
-            Some(last) if start - last.end < GAP => last.end = end,
-            _ => pieces.push(start..end),
+            Some(last) if start - last.span.end < GAP => {
+                last.span.end = end;
+                last.count += 1;
+            }
+            _ => pieces.push(Piece {
+                span: start..end,
+                count: 1,
+            }),
         }
     }
     pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_ranges_are_read_at_once() {
+        let source = Source {
+            ranges: vec![(4, 2), (100, 3), (100 + 1 + 2048, 5)],
+            bytes: vec![0; 5],
+        };
+        let piece = |span, count| Piece { span, count };
+        assert_eq!(pieces(&source), [piece(4..101, 2), piece(2149..2151, 1)]);
+    }
 }
