@@ -35,14 +35,14 @@ test('crashes are listed with the token', async () => {
   hub.close();
   assert.equal(crashes.length, 1);
   assert.equal(crashes[0]?.time, 1_790_000_000_000);
-  assert.equal(hub.requests[0]?.url, '/api/v1/crashes?limit=50');
+  assert.equal(hub.requests[0]?.url, '/api/v1/crashes?limit=200');
   assert.equal(hub.requests[0]?.headers.authorization, 'Bearer secret');
 });
 
 test('entries of another form are left out', () => {
   const wrong = [null, [], {}, { ...ROW, id: '../../etc' }, { ...ROW, id: ID.toUpperCase() }, { ...ROW, time: 'now' }];
   assert.deepEqual(parseCrashes([...wrong, { ...ROW, title: 7 }]).map(({ id, title }) => [id, title]), [[ID, '']]);
-  assert.equal(parseCrashes(Array.from({ length: 1000 }, () => ROW)).length, 50);
+  assert.equal(parseCrashes(Array.from({ length: 1000 }, () => ROW)).length, 200);
   assert.throws(() => parseCrashes({ crashes: [] }), /does not answer as a hub does/);
 });
 
