@@ -51,6 +51,39 @@ impl<'a> Walker<'a> {
         self.flow.blocks.instruction(self.block_id()?, self.within)
     }
 
+    /// Returns the block of the next instruction, and the number of its instructions before that.
+    #[must_use]
+    pub fn block(&self) -> Option<(BlockId, usize)> {
+        Some((self.block_id()?, self.within))
+    }
+
+    /// Returns the instructions of a block, in order.
+    pub fn instructions_of(&self, block: BlockId) -> impl Iterator<Item = Instruction> + '_ {
+        (0..self.len_of(block)).filter_map(move |within| self.flow.blocks.instruction(block, within))
+    }
+
+    /// Moves forward by `count` instructions, but not beyond the end of the block.
+    pub fn skip_in_block(&mut self, count: usize) {
+        let Some(block) = self.block_id() else {
+            return;
+        };
+        let len = self.len_of(block);
+        let count = count.min(len.saturating_sub(self.within));
+        self.index += count as u64;
+        self.within += count;
+        if self.within >= len {
+            self.leave_block();
+        }
+    }
+
+    /// Moves to the beginning of the next block.
+    fn leave_block(&mut self) {
+        (self.block, self.within) = (self.block + 1, 0);
+        if self.block >= self.blocks().len() {
+            (self.execution, self.block) = (self.execution + 1, 0);
+        }
+    }
+
     /// Moves back by an instruction and returns it.
     pub fn prev(&mut self) -> Option<Instruction> {
         let before = (self.execution, self.block, self.within);
@@ -98,10 +131,7 @@ impl Iterator for Walker<'_> {
         self.index += 1;
         self.within += 1;
         if self.within >= self.len_of(block) {
-            (self.block, self.within) = (self.block + 1, 0);
-            if self.block >= self.blocks().len() {
-                (self.execution, self.block) = (self.execution + 1, 0);
-            }
+            self.leave_block();
         }
         Some(instruction)
     }

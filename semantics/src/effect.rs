@@ -5,10 +5,10 @@ use crate::memory::{Memory, Stop};
 use crate::model::Model;
 use crate::registers::{RegisterSet, Registers};
 use crate::state::State;
+use crate::stored_bytes::StoredBytes;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register, UsedMemory};
-use std::collections::HashMap;
 
-/// The most stores of a repeated instruction that a replay follows.
+/// The most words that a repeated instruction stores in a replay.
 const MOST_STORES: u64 = 1 << 24;
 /// The largest store of an instruction without a model whose bytes are logged.
 const LARGEST_STORE: usize = 64;
@@ -84,7 +84,7 @@ impl Effect {
             let mut memory = Recording {
                 read,
                 log: &mut prediction.log,
-                stored: HashMap::new(),
+                stored: model.loads_own_stores().then(StoredBytes::default),
             };
             prediction.next = model.execute(&mut prediction.state, &mut memory).ok();
         }
@@ -382,8 +382,8 @@ impl Prediction {
 struct Recording<'a, F> {
     read: &'a mut F,
     log: &'a mut LogWriter,
-    /// Bytes that the instruction itself has stored.
-    stored: HashMap<u64, u8>,
+    /// Bytes that the instruction itself has stored. `None`: it loads none of them.
+    stored: Option<StoredBytes>,
 }
 
 impl<F: FnMut(u64, &mut [u8]) -> bool> Memory for Recording<'_, F> {
@@ -393,17 +393,17 @@ impl<F: FnMut(u64, &mut [u8]) -> bool> Memory for Recording<'_, F> {
         if !(self.read)(address, bytes) {
             return Err(Unrecorded);
         }
-        if !self.stored.is_empty() {
-            for (at, byte) in (address..).zip(bytes.iter_mut()) {
-                *byte = self.stored.get(&at).copied().unwrap_or(*byte);
-            }
+        if let Some(stored) = &self.stored {
+            stored.load(address, bytes);
         }
         self.log.push(bytes);
         Ok(())
     }
 
     fn store(&mut self, address: u64, bytes: &[u8]) -> Result<(), Unrecorded> {
-        self.stored.extend((address..).zip(bytes.iter().copied()));
+        if let Some(stored) = &mut self.stored {
+            stored.store(address, bytes);
+        }
         Ok(())
     }
 }
@@ -412,7 +412,7 @@ impl<F: FnMut(u64, &mut [u8]) -> bool> Memory for Recording<'_, F> {
 struct Replaying<'a, 'l, O> {
     log: &'a mut LogReader<'l>,
     observer: &'a mut O,
-    /// The number of stores that a repeated instruction may still make.
+    /// The number of words that a repeated instruction may still store.
     stores: u64,
 }
 
@@ -426,7 +426,8 @@ impl<O: Observer> Memory for Replaying<'_, '_, O> {
     }
 
     fn store(&mut self, address: u64, bytes: &[u8]) -> Result<(), LogEnd> {
-        self.stores = self.stores.checked_sub(1).ok_or(LogEnd)?;
+        let words = bytes.len().div_ceil(8) as u64;
+        self.stores = self.stores.checked_sub(words).ok_or(LogEnd)?;
         self.observer.stored(address, bytes);
         Ok(())
     }

@@ -31,6 +31,7 @@ mod model;
 mod operand;
 mod registers;
 mod state;
+mod stored_bytes;
 
 pub use effect::{Effect, LoggedResults, NoObserver, Observer, Prediction, Unrecorded, address_part};
 pub use inverse::Before;

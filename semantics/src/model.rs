@@ -1,5 +1,6 @@
 //! The model of an instruction: made once, applied often.
 
+use crate::execute::string::Repeat;
 use crate::execute::{Machine, Operation};
 use crate::inverse::{self, Before};
 use crate::lift;
@@ -40,6 +41,12 @@ impl Model {
     #[must_use]
     pub const fn operands(&self) -> &[Operand; 4] {
         &self.operands
+    }
+
+    /// Returns whether it may load bytes that it has stored itself.
+    #[must_use]
+    pub fn loads_own_stores(&self) -> bool {
+        matches!(self.operation, Operation::String(string) if string.repeat != Repeat::Once)
     }
 
     /// Applies the instruction, and returns the address of the next one.

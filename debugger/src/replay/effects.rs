@@ -1,60 +1,60 @@
-//! The effects of instructions, kept for their next executions.
+//! The effects of instructions by block, kept for the next executions of the block.
 
 use super::ExecutedPath;
-use backtrail_decoder::Version;
-use backtrail_pt::Avma;
+use backtrail_decoder::{BlockId, Walker};
 use backtrail_semantics::Effect;
 use rustc_hash::FxHashMap;
 
 /// The most instructions whose effects are kept.
 const MAX_EFFECTS: usize = 1 << 18;
-/// The number of recent instructions that are found by their address alone.
-const RECENT: usize = 1 << 12;
 
-/// An instruction of a version of the code.
-type Place = (Avma, Version);
+/// An instruction of a block.
+#[derive(Debug)]
+pub struct BlockInstruction {
+    /// Its effect. `None`: its code is not known.
+    pub effect: Option<Effect>,
+    /// The address after it.
+    pub next: u64,
+}
 
-/// The effects of instructions by their addresses and versions.
-#[derive(Default)]
+/// The effects of instructions by block.
+#[derive(Debug, Default)]
 pub struct Effects {
-    /// `None`: the code is not known.
-    list: Vec<Option<Effect>>,
-    numbers: FxHashMap<Place, usize>,
-    /// Recent instructions with their numbers, by the low bits of their addresses.
-    recent: Vec<Option<(Place, usize)>>,
+    blocks: Vec<Box<[BlockInstruction]>>,
+    numbers: FxHashMap<BlockId, usize>,
+    /// The number of instructions of all blocks.
+    count: usize,
 }
 
 impl Effects {
-    /// Returns the effect of an instruction. `None`: its code is not known.
-    pub fn of(&mut self, path: &dyn ExecutedPath, version: Version, pc: Avma, len: u8) -> Option<&Effect> {
-        let place = (pc, version);
-        let slot = pc.0 as usize % RECENT;
-        let number = match self.recent.get(slot) {
-            Some(Some((known, number))) if *known == place => *number,
-            _ => self.number_of(path, place, len, slot),
+    /// Returns the instructions of a block from the walker's next one on. `None`: the history ends
+    /// there.
+    pub fn of(&mut self, path: &dyn ExecutedPath, walker: &Walker<'_>) -> Option<&[BlockInstruction]> {
+        let (block, within) = walker.block()?;
+        let number = match self.numbers.get(&block) {
+            Some(&known) => known,
+            None => self.add(path, walker, block),
         };
-        self.list.get(number)?.as_ref()
+        self.blocks.get(number)?.get(within..)
     }
 
-    fn number_of(&mut self, path: &dyn ExecutedPath, place: Place, len: u8, slot: usize) -> usize {
-        let number = match self.numbers.get(&place) {
-            Some(&known) => known,
-            None => {
-                if self.list.len() >= MAX_EFFECTS {
-                    *self = Self::default();
-                }
-                let instruction = path.decode(place.1, place.0, len);
-                self.list
-                    .push(instruction.map(|instruction| Effect::of(&instruction)));
-                let number = self.list.len() - 1;
-                self.numbers.insert(place, number);
-                number
-            }
-        };
-        self.recent.resize(RECENT, None);
-        if let Some(recent) = self.recent.get_mut(slot) {
-            *recent = Some((place, number));
+    fn add(&mut self, path: &dyn ExecutedPath, walker: &Walker<'_>, block: BlockId) -> usize {
+        if self.count >= MAX_EFFECTS {
+            *self = Self::default();
         }
+        // Changed code is another block.
+        let version = path.history().version(walker.index());
+        let effect_of = |instruction: backtrail_decoder::Instruction| BlockInstruction {
+            effect: path
+                .decode(version, instruction.pc, instruction.len)
+                .map(|decoded| Effect::of(&decoded)),
+            next: instruction.next().0,
+        };
+        let instructions: Box<[_]> = walker.instructions_of(block).map(effect_of).collect();
+        self.count += instructions.len();
+        self.blocks.push(instructions);
+        let number = self.blocks.len() - 1;
+        self.numbers.insert(block, number);
         number
     }
 }

@@ -3,7 +3,7 @@
 use super::accesses::Accesses;
 use super::run::Run;
 use super::segments::ReplaySegment;
-use super::summary::{AccessedLines, PartSummary};
+use super::summary::{AccessedWords, PartSummary};
 use super::{CHECKPOINT, ExecutedPath, ReplayGap, ThreadReplay};
 use backtrail_decoder::Watch;
 use backtrail_semantics::State;
@@ -133,16 +133,16 @@ impl ThreadReplay {
             let Some(part) = self.parts.get(of_segment) else {
                 break;
             };
-            let mut lines = AccessedLines::default();
+            let mut words = AccessedWords::default();
             if is_complete {
                 self.keep(number, &run);
-                is_complete = match run.forward_to(part.end, self, path, watch, &mut lines) {
+                is_complete = match run.forward_to(part.end, self, path, watch, &mut words) {
                     Ok(()) => true,
                     Err(ReplayGap::Canceled) => return Err(ReplayGap::Canceled),
                     Err(_) => false,
                 };
             }
-            let summary = Rc::new(lines.into_summary(is_complete));
+            let summary = Rc::new(words.into_summary(is_complete));
             self.summaries.borrow_mut().insert(of_segment, summary);
         }
         let ends = Rc::new(SegmentEnds {

@@ -1,11 +1,12 @@
-//! A replay from the beginning of a segment, instruction by instruction.
+//! A replay from the beginning of a segment, block by block.
 
 use super::checkpoints::Checkpoint;
+use super::effects::BlockInstruction;
 use super::segments::ReplaySegment;
 use super::sharing::MapChange;
 use super::{ExecutedPath, ReplayGap, ThreadReplay, kernel};
 use backtrail_decoder::Watch;
-use backtrail_semantics::{ENCODED, LogReader, NoObserver, Observer, State, Stop};
+use backtrail_semantics::{ENCODED, Effect, LogEnd, LogReader, NoObserver, Observer, State, Stop};
 use kernel::KernelWrites;
 use std::rc::Rc;
 
@@ -130,62 +131,105 @@ impl Run {
     ) -> Result<(), ReplayGap> {
         let history = path.history();
         let mut walker = history.walk(self.index);
-        let mut version = history.version(self.index);
         let mut effects = replay.effects.borrow_mut();
-        let has_versions = history.version(history.len()) != history.version(0);
+        let mut check_at = self.index;
         while self.index < to {
-            if self.index.is_multiple_of(CHECK) && watch.is_canceled() {
-                return Err(ReplayGap::Canceled);
-            }
-            let index = self.index;
-            let instruction = walker.next().ok_or(ReplayGap::NoCode(index))?;
-            if has_versions {
-                version = history.version(index);
-            }
-            let effect = effects
-                .of(path, version, instruction.pc, instruction.len)
-                .ok_or(ReplayGap::NoCode(index))?;
-            let call = effect.is_syscall().then(|| kernel::Call::before(&self.state));
-            let mut log = LogReader::new(self.content.get(self.at..).unwrap_or_default());
-            let before = log.left();
-            let next = effect.replay(&mut self.state, &mut log, &mut sink.of(index));
-            // The last system call of a thread need not have returned.
-            if let (Err(Stop::Memory(_)), Some(call)) = (&next, call)
-                && index + 1 == history.len()
-            {
-                sink.kernel(index, call.unfinished_writes());
-                self.index += 1;
-                self.is_unfinished = true;
-                return Ok(());
-            }
-            // The registers after the return from a signal handler are in the next segment.
-            if let (Err(Stop::Memory(_)), Some(call)) = (&next, call)
-                && call.returns_from_handler()
-                && index + 1 == self.end
-            {
-                self.index += 1;
-                (self.is_unfinished, self.next) = (true, None);
-                return Ok(());
-            }
-            let next = next.map_err(|stop| match stop {
-                Stop::Memory(_) => ReplayGap::LogEnd(index),
-                _ => ReplayGap::Disagreement(index),
-            })?;
-            self.at += before - log.left();
-            if let Some(call) = call {
-                sink.kernel(index, call.writes(&self.state));
-                if let Some(change) = MapChange::of(call, &self.state) {
-                    sink.maps(index, change);
+            if self.index >= check_at {
+                check_at = self.index + CHECK;
+                if watch.is_canceled() {
+                    return Err(ReplayGap::Canceled);
                 }
             }
+            let block = effects.of(path, &walker).ok_or(ReplayGap::NoCode(self.index))?;
+            let most = usize::try_from(to - self.index).unwrap_or(usize::MAX);
+            let block = block.get(..most).unwrap_or(block);
+            let from = self.index;
+            self.through(block, history.len(), sink)?;
+            walker.skip_in_block((self.index - from) as usize);
+            // At its end, the registers are those of the next segment.
+            if let (Some(expected), Some(next)) = (walker.peek(), self.next)
+                && self.index < self.end
+                && expected.pc.0 != next
+            {
+                return Err(ReplayGap::Disagreement(self.index - 1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Replays instructions in a row. `end` is that of the history.
+    fn through<S: AccessSink>(
+        &mut self,
+        block: &[BlockInstruction],
+        end: u64,
+        sink: &mut S,
+    ) -> Result<(), ReplayGap> {
+        let content = self.content.clone();
+        let unread = content.get(self.at..).unwrap_or_default();
+        let mut log = LogReader::new(unread);
+        let last = block.len().saturating_sub(1);
+        for (number, instruction) in block.iter().enumerate() {
+            let index = self.index;
+            let effect = instruction.effect.as_ref().ok_or(ReplayGap::NoCode(index))?;
+            let next = if effect.is_syscall() {
+                match self.system_call(effect, end, &mut log, sink)? {
+                    Some(next) => next,
+                    None => return Ok(()),
+                }
+            } else {
+                let next = effect.replay(&mut self.state, &mut log, &mut sink.of(index));
+                next.map_err(|stop| gap_of(stop, index))?
+            };
+            self.at = content.len() - log.left();
             self.index += 1;
             self.next = Some(next);
-            // At its end, the registers are those of the next segment.
-            let expected = walker.peek().map(|next| next.pc.0);
-            if self.index < self.end && expected.is_some_and(|expected| expected != next) {
+            if number < last && next != instruction.next {
                 return Err(ReplayGap::Disagreement(index));
             }
         }
         Ok(())
+    }
+
+    /// Replays a system call. Returns the address of the next instruction. `None`: the call has not
+    /// returned, and the registers after it are not known.
+    fn system_call<S: AccessSink>(
+        &mut self,
+        effect: &Effect,
+        end: u64,
+        log: &mut LogReader<'_>,
+        sink: &mut S,
+    ) -> Result<Option<u64>, ReplayGap> {
+        let index = self.index;
+        let call = kernel::Call::before(&self.state);
+        let next = effect.replay(&mut self.state, log, &mut sink.of(index));
+        if matches!(next, Err(Stop::Memory(_))) {
+            // The last system call of a thread need not have returned.
+            if index + 1 == end {
+                sink.kernel(index, call.unfinished_writes());
+                self.index += 1;
+                self.is_unfinished = true;
+                return Ok(None);
+            }
+            // The registers after the return from a signal handler are in the next segment.
+            if call.returns_from_handler() && index + 1 == self.end {
+                self.index += 1;
+                (self.is_unfinished, self.next) = (true, None);
+                return Ok(None);
+            }
+        }
+        let next = next.map_err(|stop| gap_of(stop, index))?;
+        sink.kernel(index, call.writes(&self.state));
+        if let Some(change) = MapChange::of(call, &self.state) {
+            sink.maps(index, change);
+        }
+        Ok(Some(next))
+    }
+}
+
+/// Returns why instruction `index` cannot be replayed.
+fn gap_of(stop: Stop<LogEnd>, index: u64) -> ReplayGap {
+    match stop {
+        Stop::Memory(_) => ReplayGap::LogEnd(index),
+        _ => ReplayGap::Disagreement(index),
     }
 }

@@ -285,7 +285,7 @@ mod tests {
     use super::super::parts::{self, SegmentEnds};
     use super::super::run::AccessSink;
     use super::super::segments::ReplaySegment;
-    use super::super::summary::AccessedLines;
+    use super::super::summary::AccessedWords;
     use super::*;
     use backtrail_bundle::value_log::{ValueLog, beginning};
     use backtrail_decoder::{History, Position, Version};
@@ -360,15 +360,15 @@ mod tests {
             shared: Default::default(),
         };
         for (number, made) in made.iter().enumerate() {
-            let (mut accesses, mut lines) = (Accesses::default(), AccessedLines::default());
+            let (mut accesses, mut words) = (Accesses::default(), AccessedWords::default());
             for index in made.instructions.clone() {
                 if made.stores.contains(&index) {
                     accesses.of(index).stored(PLACE.address, &[1, 0, 0, 0]);
-                    lines.of(index).stored(PLACE.address, &[1, 0, 0, 0]);
+                    words.of(index).stored(PLACE.address, &[1, 0, 0, 0]);
                 }
                 if made.calls.contains(&index) {
                     accesses.kernel(index, KernelWrites::Anywhere);
-                    lines.kernel(index, KernelWrites::Anywhere);
+                    words.kernel(index, KernelWrites::Anywhere);
                 }
             }
             accesses.reached = made.reached;
@@ -385,7 +385,7 @@ mod tests {
                 is_complete,
             };
             replay.ends.borrow_mut().insert(number, Rc::new(ends));
-            let summary = lines.into_summary(is_complete);
+            let summary = words.into_summary(is_complete);
             replay.summaries.borrow_mut().insert(number, Rc::new(summary));
             replay
                 .accesses
