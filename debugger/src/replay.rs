@@ -13,6 +13,7 @@ mod kernel;
 mod memory;
 mod parts;
 mod range;
+mod recent;
 mod run;
 mod search;
 mod segments;
@@ -31,8 +32,9 @@ use checkpoints::Checkpoints;
 use effects::Effects;
 use iced_x86::Instruction;
 pub use memory::{Byte, CoreMemory};
-use parts::{Part, SegmentEnds};
+use parts::{MAX_ACCESSES, Part, SegmentEnds};
 pub use range::MemoryRange;
+use recent::Recent;
 use run::Run;
 use rustc_hash::FxHashMap;
 pub use search::{AccessFilter, AccessSearch, FoundAccess, UnseenPlace};
@@ -41,7 +43,6 @@ use shadow::Shadow;
 pub use shadow::UnseenChange;
 pub use sharing::SharedRange;
 use std::cell::{OnceCell, RefCell};
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 use summary::PartSummary;
@@ -85,10 +86,10 @@ pub struct ThreadReplay {
     parts: Vec<Part>,
     effects: RefCell<Effects>,
     checkpoints: RefCell<Checkpoints>,
-    /// The contents of the segments that were used last, the last one at the end.
-    contents: RefCell<VecDeque<(usize, Rc<[u8]>)>>,
-    /// The accesses of the parts that were used last, the last one at the end.
-    accesses: RefCell<VecDeque<(usize, Rc<Accesses>)>>,
+    /// The contents of the segments that were used last.
+    contents: RefCell<Recent<[u8]>>,
+    /// The accesses of the parts that were used last.
+    accesses: RefCell<Recent<Accesses>>,
     /// The summaries of parts.
     summaries: RefCell<FxHashMap<usize, Rc<PartSummary>>>,
     /// The ends of replayed segments.
@@ -144,8 +145,8 @@ impl ThreadReplay {
             segments,
             effects: RefCell::default(),
             checkpoints: RefCell::default(),
-            contents: RefCell::default(),
-            accesses: RefCell::default(),
+            contents: RefCell::new(Recent::new(MAX_CONTENTS)),
+            accesses: RefCell::new(Recent::new(MAX_ACCESSES)),
             summaries: RefCell::default(),
             ends: RefCell::default(),
             begins_at_exec: OnceCell::new(),
@@ -349,22 +350,15 @@ impl ThreadReplay {
 
     /// Returns the content of a segment.
     fn content_of(&self, number: usize) -> Result<Rc<[u8]>, ReplayGap> {
-        let mut kept = self.contents.borrow_mut();
-        if let Some((_, content)) = kept.iter().find(|(known, _)| *known == number) {
-            return Ok(content.clone());
+        if let Some(known) = self.contents.borrow_mut().get(number) {
+            return Ok(known);
         }
         let segment = self.segments.get(number).ok_or(ReplayGap::NotRecorded)?;
         let in_log = self.log.segments().get(segment.in_log);
         let content = in_log.and_then(|in_log| self.log.content(in_log).ok());
         let content: Rc<[u8]> = content.ok_or(ReplayGap::LogEnd(segment.start))?.into();
-        kept.push_back((number, content.clone()));
-        let mut size: usize = kept.iter().map(|(_, content)| content.len()).sum();
-        while size > MAX_CONTENTS
-            && kept.len() > 1
-            && let Some((_, oldest)) = kept.pop_front()
-        {
-            size -= oldest.len();
-        }
+        let size = content.len();
+        self.contents.borrow_mut().add(number, content.clone(), size);
         Ok(content)
     }
 }

@@ -62,12 +62,17 @@ fn frame_at<'a>(
         source: Box::new(NoSource::because("no core has the state of this thread")),
     };
     let session = navigator.session();
-    if !navigator.is_at_end() {
+    let unwound = match navigator.is_at_end() {
+        true => unwound(session, thread),
+        false => None,
+    };
+    // Without the core's state, the recorded values of the end serve.
+    if !navigator.is_at_end() || unwound.is_none() && session.replay(thread).is_some() {
         let moment = place.moment(frames, navigator, watch)?;
         let source = past_source(navigator, (thread, navigator.index()), moment, watch)?;
         return Ok(Frame { source, ..known });
     }
-    let Some(unwound) = unwound(session, thread) else {
+    let Some(unwound) = unwound else {
         return Ok(known);
     };
     let number = place.physical(frames, &unwound.frames);
@@ -105,7 +110,7 @@ pub(super) fn source_in<'a>(
     past_source(navigator, (thread, index), moment, watch)
 }
 
-/// Returns the source of a frame at a position before the end.
+/// Returns the source of a frame at a position, by what was recorded.
 fn past_source<'a>(
     navigator: &'a Navigator,
     (thread, index): (&'a Thread, u64),

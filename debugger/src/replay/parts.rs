@@ -13,7 +13,7 @@ use std::rc::Rc;
 /// The most instructions of a part. A replay of these takes a few milliseconds.
 const PART: u64 = 1 << 16;
 /// The accesses that are kept, in bytes.
-const MAX_ACCESSES: usize = 256 << 20;
+pub const MAX_ACCESSES: usize = 256 << 20;
 
 /// A part of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,13 +162,8 @@ impl ThreadReplay {
         path: &dyn ExecutedPath,
         watch: &Watch<'_>,
     ) -> Result<Rc<Accesses>, ReplayGap> {
-        let mut kept = self.accesses.borrow_mut();
-        if let Some(at) = kept.iter().position(|(known, _)| *known == number)
-            && let Some(known) = kept.remove(at)
-        {
-            let accesses = known.1.clone();
-            kept.push_back(known);
-            return Ok(accesses);
+        if let Some(known) = self.accesses.borrow_mut().get(number) {
+            return Ok(known);
         }
         let part = self.parts.get(number).ok_or(ReplayGap::NotRecorded)?;
         let ends = self.ends_of(part.segment, path, watch)?;
@@ -182,14 +177,8 @@ impl ThreadReplay {
             }
         }
         let accesses = Rc::new(accesses);
-        kept.push_back((number, accesses.clone()));
-        let mut size: usize = kept.iter().map(|(_, known)| known.size()).sum();
-        while size > MAX_ACCESSES
-            && kept.len() > 1
-            && let Some((_, oldest)) = kept.pop_front()
-        {
-            size -= oldest.size();
-        }
+        let size = accesses.size();
+        self.accesses.borrow_mut().add(number, accesses.clone(), size);
         Ok(accesses)
     }
 

@@ -280,9 +280,11 @@ fn report(watch: &Watch<'_>, from: u64, at: u64, to: u64) -> Result<(), ReplayGa
 
 #[cfg(test)]
 mod tests {
+    use super::super::MAX_CONTENTS;
     use super::super::accesses::Accesses;
     use super::super::kernel::KernelWrites;
-    use super::super::parts::{self, SegmentEnds};
+    use super::super::parts::{self, MAX_ACCESSES, SegmentEnds};
+    use super::super::recent::Recent;
     use super::super::run::AccessSink;
     use super::super::segments::ReplaySegment;
     use super::super::summary::AccessedWords;
@@ -350,11 +352,11 @@ mod tests {
             log,
             parts: parts::split(&segments),
             segments,
-            contents: Default::default(),
+            contents: Recent::new(MAX_CONTENTS).into(),
             ends: Default::default(),
             effects: Default::default(),
             checkpoints: Default::default(),
-            accesses: Default::default(),
+            accesses: Recent::new(MAX_ACCESSES).into(),
             summaries: Default::default(),
             begins_at_exec: std::cell::OnceCell::new(),
             shared: Default::default(),
@@ -387,10 +389,8 @@ mod tests {
             replay.ends.borrow_mut().insert(number, Rc::new(ends));
             let summary = words.into_summary(is_complete);
             replay.summaries.borrow_mut().insert(number, Rc::new(summary));
-            replay
-                .accesses
-                .borrow_mut()
-                .push_back((number, Rc::new(accesses)));
+            let mut known = replay.accesses.borrow_mut();
+            known.add(number, Rc::new(accesses), 0);
         }
         replay
     }

@@ -163,6 +163,17 @@ fn values_go_on_after_signals() {
 }
 
 #[test]
+fn programs_that_ended_have_their_last_values() {
+    let source = "recorded_values/ended.c";
+    let bundle = compiled_and_recorded_with(&["--values"], "cc", &["-g"], source);
+    let commands = ["print total", "print text", "print/x $rsp"].map(str::to_owned);
+    let values = printed(&bundle, &commands);
+    assert_eq!(values[0], "36");
+    assert!(values[1].starts_with(r#""after\000"#), "{values:?}");
+    assert!(values[2].starts_with("<unknown"), "{values:?}");
+}
+
+#[test]
 fn segments_of_a_bundle_are_in_order() {
     let bundle = recorded("-O0");
     let opened = Opened::open(&bundle.path).unwrap();

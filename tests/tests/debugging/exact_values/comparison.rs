@@ -2,7 +2,8 @@
 
 use super::recorded::{Answer, Shown};
 use super::stepped::TRAP_FLAG;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Debug;
 
 /// General registers, the flags, and the bases of segments.
 pub const GENERAL: [&str; 20] = [
@@ -33,7 +34,18 @@ pub struct Comparison {
     variables: Counts,
     /// The reasons why variables are unknown.
     reasons: BTreeMap<String, u64>,
-    wrong: Vec<String>,
+    /// The number of values that differ between runs of the program itself, such as those of the
+    /// clock and results of comparisons with the id of a thread.
+    varying: u64,
+    wrong: Vec<Wrong>,
+}
+
+/// A shown value that is not the true one.
+struct Wrong {
+    /// The program, the position and the name of the value.
+    what: String,
+    shown: String,
+    truth: String,
 }
 
 impl Counts {
@@ -58,6 +70,7 @@ impl Comparison {
             vectors: Counts::default(),
             variables: Counts::default(),
             reasons: BTreeMap::new(),
+            varying: 0,
             wrong: Vec::new(),
         }
     }
@@ -66,7 +79,7 @@ impl Comparison {
     pub fn add(&mut self, place: &str, shown: &Shown, truth: Option<&Shown>) {
         self.positions += 1;
         let Some(truth) = truth else {
-            self.wrong.push(format!("{}, {place}: not stepped to", self.name));
+            self.add_wrong(place, ("position", &"shown"), &"not stepped to");
             return;
         };
         for (name, truth_value) in &truth.registers {
@@ -96,19 +109,13 @@ impl Comparison {
                     counts.unknown += 1;
                     *self.reasons.entry(generalized(&why)).or_default() += 1;
                 }
-                (shown, truth) => {
-                    let program = &self.name;
-                    self.wrong
-                        .push(format!("{program}, {place}: {name} {shown:?}, truth {truth:?}"));
-                }
+                (shown, truth) => self.add_wrong(place, (name, &shown), &truth),
             }
         }
         let names =
             |shown: &Shown| -> Vec<String> { shown.variables.iter().map(|(name, _)| name.clone()).collect() };
         if names(shown) != names(truth) {
-            let (shown, truth) = (names(shown), names(truth));
-            self.wrong
-                .push(format!("{}, {place}: {shown:?}, truth {truth:?}", self.name));
+            self.add_wrong(place, ("names", &names(shown)), &names(truth));
             return;
         }
         let ids = (shown.tid, truth.tid);
@@ -131,19 +138,39 @@ impl Comparison {
                     self.variables.unknown += 1;
                     *self.reasons.entry(generalized(why)).or_default() += 1;
                 }
-                (Ok(_), _) => {
-                    let name = &self.name;
-                    self.wrong.push(format!(
-                        "{name}, {place}: {variable} = {shown:?}, truth {truth:?}"
-                    ));
-                }
+                (Ok(_), _) => self.add_wrong(place, (variable, &shown), &truth),
             }
         }
     }
 
+    fn add_wrong(&mut self, place: &str, (name, shown): (&str, &dyn Debug), truth: &dyn Debug) {
+        self.wrong.push(Wrong {
+            what: format!("{}, {place}: {name}", self.name),
+            shown: format!("{shown:?}"),
+            truth: format!("{truth:?}"),
+        });
+    }
+
+    /// Returns whether all values are equal or unknown.
+    pub fn is_right(&self) -> bool {
+        self.wrong.is_empty()
+    }
+
+    /// Takes another run of the same program. A wrong value stays wrong if both runs of single
+    /// steps have the same true value.
+    pub fn repeat(&mut self, other: &Self) {
+        let truths = other.wrong.iter().map(|wrong| (&wrong.what, &wrong.truth));
+        let truths: HashMap<&String, &String> = truths.collect();
+        let before = self.wrong.len();
+        self.wrong
+            .retain(|wrong| truths.get(&wrong.what) == Some(&&wrong.truth));
+        self.varying += (before - self.wrong.len()) as u64;
+    }
+
     /// Returns the wrong values.
     pub fn wrong(&self) -> Vec<String> {
-        self.wrong.clone()
+        let text = |wrong: &Wrong| format!("{} {}, truth {}", wrong.what, wrong.shown, wrong.truth);
+        self.wrong.iter().map(text).collect()
     }
 
     /// Checks that few values are unknown.
@@ -157,7 +184,7 @@ impl Comparison {
     /// Returns the row of the report.
     pub fn row(&self) -> String {
         format!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} |  {:?}",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |  {:?}",
             self.name,
             self.instructions,
             self.steps,
@@ -166,6 +193,7 @@ impl Comparison {
             self.vectors.cells(),
             self.variables.cells(),
             self.variables.absent,
+            self.varying,
             self.wrong.len(),
             self.reasons,
         )
