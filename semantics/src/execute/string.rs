@@ -75,8 +75,8 @@ impl StringOperation {
         Ok(())
     }
 
-    /// Moves or stores elements at once, where that is the same as one after another. Returns whether
-    /// it did.
+    /// Moves or stores elements at once, where that is the same as one after another. Returns
+    /// whether it did.
     fn many<M: Memory>(self, machine: &mut Machine<'_, M>) -> Done<M, bool> {
         let size = usize::from(self.size);
         let general = &machine.state.general;

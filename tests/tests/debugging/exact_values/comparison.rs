@@ -34,8 +34,8 @@ pub struct Comparison {
     variables: Counts,
     /// The reasons why variables are unknown.
     reasons: BTreeMap<String, u64>,
-    /// The number of values that differ between runs of the program itself, such as those of the
-    /// clock and results of comparisons with the id of a thread.
+    /// The number of values that differ between runs of the program itself: those of the clock, and
+    /// flags of comparisons with a thread's id.
     varying: u64,
     wrong: Vec<Wrong>,
 }
