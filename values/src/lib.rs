@@ -29,6 +29,7 @@ mod number;
 mod parser;
 mod pieces;
 mod pretty;
+mod printable;
 mod ptype;
 mod ptype_class;
 mod ptype_line;

@@ -1,5 +1,6 @@
 //! Strings in quotes, cut and shortened as GDB does.
 
+use super::printable::is_visible;
 use super::scalar::character;
 
 /// The default number of shown elements of a string or an array.
@@ -49,7 +50,7 @@ fn close(open: &mut String, parts: &mut Vec<String>) {
     }
 }
 
-/// Returns the number of bytes of the first character in UTF-8.
+/// Returns the number of bytes of the first character in UTF-8, or 1 if it is not printable.
 fn piece_length(bytes: &[u8]) -> usize {
     let longest = bytes.get(..4).unwrap_or(bytes);
     let valid = match std::str::from_utf8(longest) {
@@ -59,7 +60,8 @@ fn piece_length(bytes: &[u8]) -> usize {
             .and_then(|valid| std::str::from_utf8(valid).ok())
             .unwrap_or(""),
     };
-    valid.chars().next().map_or(1, char::len_utf8)
+    let first = valid.chars().next();
+    first.filter(|&first| is_visible(first)).map_or(1, char::len_utf8)
 }
 
 fn escaped(piece: &[u8]) -> String {
@@ -89,5 +91,7 @@ mod tests {
         assert_eq!(quoted(&long, false), "\"hi\", '\\000' <repeats 13 times>");
         assert!(quoted(&[b'a', b'b'].repeat(200), false).ends_with("\"..."));
         assert_eq!(quoted("é".as_bytes(), false), "\"é\"");
+        // An unassigned character.
+        assert_eq!(quoted("\u{162df}".as_bytes(), false), "\"\\360\\226\\213\\237\"");
     }
 }

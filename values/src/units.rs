@@ -1,5 +1,6 @@
 //! Characters and strings of every width: `97 L'a'`, `u"text"`, as GDB writes them.
 
+use super::printable::is_visible;
 use super::scalar::character;
 use super::text::{REPEATS, quoted};
 use super::types::{Base, Shape, Ty};
@@ -186,17 +187,6 @@ fn escaped(number: u32, quote: char, after_hex: &mut bool) -> String {
             format!("\\x{number:x}")
         }
     }
-}
-
-/// Returns whether a character is printable. Control characters, direction marks and unassigned
-/// characters are not.
-fn is_visible(found: char) -> bool {
-    if found.is_whitespace() {
-        return !found.is_control() && !matches!(found, '\u{2028}' | '\u{2029}');
-    }
-    // A combining mark after a letter is printable.
-    let following = ['a', found].iter().collect::<String>();
-    following.escape_debug().eq(following.chars())
 }
 
 #[cfg(test)]
