@@ -84,13 +84,13 @@ impl StringOperation {
         let elements = usize::try_from(general[RCX])
             .unwrap_or(usize::MAX)
             .min(CHUNK / size);
-        let bytes = &mut [0; CHUNK][..elements * size];
-        let len = bytes.len() as u64;
-        let wraps = |address: u64| address.checked_add(len).is_none();
         if elements < 2 || self.repeat != Repeat::Count || machine.state.flag(flag::DIRECTION) != Some(false)
         {
             return Ok(false);
         }
+        let bytes = &mut [0; CHUNK][..elements * size];
+        let len = bytes.len() as u64;
+        let wraps = |address: u64| address.checked_add(len).is_none();
         match self.element {
             Element::Move => {
                 // An element would load what one before it has stored.
