@@ -42,6 +42,7 @@ const USES: &[(&str, &[&str])] = &[
     ),
     ("export", &["pt", "decoder", "symbolizer", "debugger", "profile"]),
     ("profile", &["pt", "perf"]),
+    ("store", &["pt", "profile"]),
     ("profiler", &["pt", "bpf", "perf", "process", "profile"]),
     ("dap-adapter", &["pt", "decoder", "debugger", "console"]),
     (

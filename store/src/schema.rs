@@ -1,0 +1,246 @@
+//! The columns of the tables, and how they are encoded.
+
+use crate::segment::TableKind;
+use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
+use parquet::schema::types::ColumnPath;
+use std::sync::Arc;
+
+/// The rows of a row group of samples. Queries leave out row groups by their statistics.
+pub(crate) const GROUP_ROWS: usize = 1 << 18;
+/// The level of compression. Higher ones cost more time than they save space.
+const ZSTD_LEVEL: i32 = 3;
+
+/// A column of `samples`, in the order of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum SampleColumn {
+    /// The segment.
+    Segment,
+    /// The time.
+    Time,
+    /// The service.
+    Service,
+    /// The host.
+    Host,
+    /// The build.
+    Build,
+    /// The region.
+    Region,
+    /// The language.
+    Language,
+    /// The event's name.
+    Event,
+    /// The unit of the weights.
+    Unit,
+    /// The event's period.
+    Period,
+    /// The process id.
+    Pid,
+    /// The name of the process.
+    Process,
+    /// The thread id.
+    Tid,
+    /// The name of the thread.
+    Thread,
+    /// The processor.
+    Cpu,
+    /// The weight.
+    Weight,
+    /// The stack.
+    Stack,
+    /// The context.
+    Context,
+}
+
+impl SampleColumn {
+    /// Returns the index of the column in the file.
+    pub(crate) fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Returns the name of the column.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Segment => "segment",
+            Self::Time => "time",
+            Self::Service => "service",
+            Self::Host => "host",
+            Self::Build => "build",
+            Self::Region => "region",
+            Self::Language => "language",
+            Self::Event => "event",
+            Self::Unit => "unit",
+            Self::Period => "period",
+            Self::Pid => "pid",
+            Self::Process => "process",
+            Self::Tid => "tid",
+            Self::Thread => "thread",
+            Self::Cpu => "cpu",
+            Self::Weight => "weight",
+            Self::Stack => "stack",
+            Self::Context => "context",
+        }
+    }
+}
+
+/// Returns the type of texts that repeat.
+fn dictionary() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
+
+fn column(name: &str, kind: DataType) -> Field {
+    Field::new(name, kind, false)
+}
+
+fn optional(name: &str, kind: DataType) -> Field {
+    Field::new(name, kind, true)
+}
+
+/// Returns the fields of a line of a frame.
+pub(crate) fn line_fields() -> Fields {
+    Fields::from(vec![
+        column("function", DataType::Utf8),
+        column("linkage_name", DataType::Utf8),
+        optional("file", DataType::Utf8),
+        column("start_line", DataType::UInt32),
+        column("line", DataType::UInt32),
+    ])
+}
+
+/// Returns the field of a list's items.
+pub(crate) fn item(kind: DataType) -> Arc<Field> {
+    Arc::new(column("element", kind))
+}
+
+/// Returns the field of a map's entries.
+pub(crate) fn label_entries() -> Arc<Field> {
+    let fields = vec![column("key", DataType::Utf8), column("value", DataType::Utf8)];
+    Arc::new(column("key_value", DataType::Struct(fields.into())))
+}
+
+/// Returns the columns of a table.
+pub(crate) fn schema(kind: TableKind) -> SchemaRef {
+    let fields = match kind {
+        TableKind::Samples => vec![
+            column("segment", dictionary()),
+            column(
+                "time",
+                DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
+            ),
+            column("service", dictionary()),
+            column("host", dictionary()),
+            column("build", dictionary()),
+            column("region", dictionary()),
+            column("language", dictionary()),
+            column("event", dictionary()),
+            column("unit", dictionary()),
+            column("period", DataType::UInt64),
+            optional("pid", DataType::UInt32),
+            optional("process", dictionary()),
+            optional("tid", DataType::UInt32),
+            optional("thread", dictionary()),
+            optional("cpu", DataType::UInt32),
+            column("weight", DataType::Int64),
+            column("stack", DataType::UInt32),
+            column("context", DataType::UInt32),
+        ],
+        TableKind::Stacks => vec![
+            column("segment", dictionary()),
+            column("stack", DataType::UInt32),
+            column("hash", DataType::FixedSizeBinary(16)),
+            column("frames", DataType::List(item(DataType::UInt32))),
+        ],
+        TableKind::Frames => vec![
+            column("segment", dictionary()),
+            column("frame", DataType::UInt32),
+            column("kind", dictionary()),
+            optional("build_id", DataType::Binary),
+            optional("module", DataType::Utf8),
+            optional("offset", DataType::UInt64),
+            column("lines", DataType::List(item(DataType::Struct(line_fields())))),
+        ],
+        TableKind::Contexts => vec![
+            column("segment", dictionary()),
+            column("context", DataType::UInt32),
+            column("labels", DataType::Map(label_entries(), false)),
+        ],
+    };
+    Arc::new(Schema::new(fields))
+}
+
+/// Returns how the columns of a table are encoded.
+pub(crate) fn properties(kind: TableKind) -> WriterProperties {
+    let level = ZstdLevel::try_new(ZSTD_LEVEL).unwrap_or_default();
+    let mut builder = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(level))
+        .set_created_by(concat!("backtrail-store ", env!("CARGO_PKG_VERSION")).into())
+        .set_max_row_group_row_count(Some(GROUP_ROWS))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true);
+    builder = match kind {
+        TableKind::Samples => {
+            let builder = encoded(builder, "time", Encoding::DELTA_BINARY_PACKED);
+            encoded(builder, "stack", Encoding::PLAIN)
+        }
+        TableKind::Stacks => {
+            let builder = encoded(builder, "stack", Encoding::DELTA_BINARY_PACKED);
+            let builder = encoded(builder, "hash", Encoding::PLAIN)
+                .set_column_compression("hash".into(), Compression::UNCOMPRESSED);
+            let list = ColumnPath::new(["frames", "list", "element"].map(String::from).into());
+            builder
+                .set_column_dictionary_enabled(list.clone(), false)
+                .set_column_encoding(list, Encoding::PLAIN)
+        }
+        TableKind::Frames => {
+            let builder = encoded(builder, "frame", Encoding::DELTA_BINARY_PACKED);
+            encoded(builder, "offset", Encoding::DELTA_BINARY_PACKED)
+        }
+        TableKind::Contexts => encoded(builder, "context", Encoding::DELTA_BINARY_PACKED),
+    };
+    builder.build()
+}
+
+fn encoded(
+    builder: WriterPropertiesBuilder,
+    name: &'static str,
+    encoding: Encoding,
+) -> WriterPropertiesBuilder {
+    let path = ColumnPath::from(name);
+    builder
+        .set_column_dictionary_enabled(path.clone(), false)
+        .set_column_encoding(path, encoding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn column_indexes_are_those_of_the_schema() {
+        let schema = schema(TableKind::Samples);
+        for column in [
+            SampleColumn::Segment,
+            SampleColumn::Time,
+            SampleColumn::Service,
+            SampleColumn::Host,
+            SampleColumn::Build,
+            SampleColumn::Region,
+            SampleColumn::Language,
+            SampleColumn::Event,
+            SampleColumn::Unit,
+            SampleColumn::Period,
+            SampleColumn::Pid,
+            SampleColumn::Process,
+            SampleColumn::Tid,
+            SampleColumn::Thread,
+            SampleColumn::Cpu,
+            SampleColumn::Weight,
+            SampleColumn::Stack,
+            SampleColumn::Context,
+        ] {
+            assert_eq!(schema.index_of(column.name()).unwrap(), column.index());
+        }
+        assert_eq!(schema.fields().len(), SampleColumn::Context.index() + 1);
+    }
+}

@@ -1,0 +1,242 @@
+//! The writer of a segment: samples in their order, then the stacks, frames and contexts of them.
+
+use crate::Result;
+use crate::build_id_filter::BuildIdFilter;
+use crate::content::{Content, ContextId, OriginId, Row};
+use crate::encode::{self, SampleEncoder};
+use crate::hash::StackHashes;
+use crate::hour::Hour;
+use crate::segment::{FileSummary, SegmentEntry, SegmentId, TableKind};
+use crate::table_writer::{TableWriter, not_encoded};
+use backtrail_profile::{EventId, Frame, FrameId, Id, StackId};
+use std::collections::BTreeSet;
+
+/// The rows of a batch.
+const BATCH: usize = 8192;
+
+/// The receiver of a segment's bytes.
+pub(crate) trait Sink {
+    /// Adds bytes to the end of a file.
+    fn send(&mut self, kind: TableKind, bytes: Vec<u8>) -> Result<()>;
+}
+
+/// Dense ids of a segment, in the order of first use.
+struct DenseIds<I> {
+    /// The dense id by index. `u32::MAX`: none.
+    ids: Vec<u32>,
+    /// The values in the order of their dense ids.
+    used: Vec<I>,
+}
+
+impl<I: Id> DenseIds<I> {
+    fn new() -> Self {
+        Self {
+            ids: Vec::new(),
+            used: Vec::new(),
+        }
+    }
+
+    fn of(&mut self, value: I) -> u32 {
+        let index = value.index();
+        if index >= self.ids.len() {
+            self.ids.resize(index + 1, u32::MAX);
+        }
+        match self.ids.get_mut(index) {
+            Some(id) if *id == u32::MAX => {
+                *id = self.used.len() as u32;
+                self.used.push(value);
+                *id
+            }
+            Some(id) => *id,
+            None => u32::MAX,
+        }
+    }
+}
+
+/// The writer of a segment.
+pub(crate) struct SegmentWriter {
+    id: SegmentId,
+    hour: Hour,
+    encoder: SampleEncoder,
+    samples: TableWriter,
+    stacks: DenseIds<StackId>,
+    contexts: DenseIds<ContextId>,
+    origins: DenseIds<OriginId>,
+    events: DenseIds<EventId>,
+    first: i64,
+    last: i64,
+}
+
+impl SegmentWriter {
+    /// Begins a segment with a random id.
+    pub(crate) fn new(hour: Hour) -> Result<Self> {
+        let id = SegmentId::random()?;
+        Ok(Self {
+            id,
+            hour,
+            encoder: SampleEncoder::new(id),
+            samples: TableWriter::new(TableKind::Samples)?,
+            stacks: DenseIds::new(),
+            contexts: DenseIds::new(),
+            origins: DenseIds::new(),
+            events: DenseIds::new(),
+            first: i64::MAX,
+            last: i64::MIN,
+        })
+    }
+
+    /// Returns the id of the segment.
+    pub(crate) fn id(&self) -> SegmentId {
+        self.id
+    }
+
+    /// Adds samples. They must be sorted, and of the segment's hour.
+    pub(crate) fn push(&mut self, content: &Content, rows: &[Row], sink: &mut dyn Sink) -> Result<()> {
+        for rows in rows.chunks(BATCH) {
+            let stacks = rows.iter().map(|row| self.stacks.of(row.stack)).collect();
+            let contexts = rows.iter().map(|row| self.contexts.of(row.context)).collect();
+            for row in rows {
+                self.origins.of(row.origin);
+                self.events.of(row.event);
+                self.first = self.first.min(row.time);
+                self.last = self.last.max(row.time);
+            }
+            let batch = self.encoder.batch(content, rows, stacks, contexts);
+            let bytes = self.samples.write(&batch.map_err(not_encoded)?)?;
+            if let Some(bytes) = bytes {
+                sink.send(TableKind::Samples, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes the segment, which must have a sample. Returns its description.
+    pub(crate) fn finish(
+        self,
+        content: &Content,
+        hashes: &mut StackHashes,
+        sink: &mut dyn Sink,
+    ) -> Result<SegmentEntry> {
+        let samples = end(self.samples, sink)?;
+        let mut frame_ids = DenseIds::new();
+        let stacks = write_stacks(self.id, content, &self.stacks.used, hashes, &mut frame_ids, sink)?;
+        let frames = write_frames(self.id, content, &frame_ids.used, sink)?;
+        let contexts = write_contexts(self.id, content, &self.contexts.used, sink)?;
+        let origins = || self.origins.used.iter().filter_map(|id| content.origins.get(*id));
+        let events = self.events.used.iter();
+        let events =
+            events.filter_map(|id| Some(content.profile.text(content.profile.events.get(*id)?.name)));
+        Ok(SegmentEntry {
+            id: self.id,
+            hour: self.hour,
+            level: 0,
+            first: u64::try_from(self.first).unwrap_or(0),
+            last: u64::try_from(self.last).unwrap_or(0),
+            samples,
+            stacks,
+            frames,
+            contexts,
+            services: names(origins().map(|origin| &*origin.service)),
+            hosts: names(origins().map(|origin| &*origin.host)),
+            events: names(events),
+            build_ids: build_ids(content, &frame_ids.used),
+            notes: Vec::new(),
+        })
+    }
+}
+
+/// Completes a file.
+fn end(writer: TableWriter, sink: &mut dyn Sink) -> Result<FileSummary> {
+    let (kind, bytes, summary) = writer.finish()?;
+    sink.send(kind, bytes)?;
+    Ok(summary)
+}
+
+fn write_stacks(
+    id: SegmentId,
+    content: &Content,
+    stacks: &[StackId],
+    hashes: &mut StackHashes,
+    frame_ids: &mut DenseIds<FrameId>,
+    sink: &mut dyn Sink,
+) -> Result<FileSummary> {
+    hashes.extend(&content.profile);
+    let mut writer = TableWriter::new(TableKind::Stacks)?;
+    for (number, stacks) in stacks.chunks(BATCH).enumerate() {
+        let rows: Vec<_> = stacks
+            .iter()
+            .map(|stack| {
+                let frames = content.profile.stacks.frames(*stack);
+                let frames = frames.map(|frame| frame_ids.of(frame)).collect();
+                (hashes.of(*stack), frames)
+            })
+            .collect();
+        let batch = encode::stacks(id, (number * BATCH) as u32, &rows);
+        if let Some(bytes) = writer.write(&batch.map_err(not_encoded)?)? {
+            sink.send(TableKind::Stacks, bytes)?;
+        }
+    }
+    end(writer, sink)
+}
+
+fn write_frames(
+    id: SegmentId,
+    content: &Content,
+    frames: &[FrameId],
+    sink: &mut dyn Sink,
+) -> Result<FileSummary> {
+    let mut writer = TableWriter::new(TableKind::Frames)?;
+    for (number, frames) in frames.chunks(BATCH).enumerate() {
+        let batch = encode::frames(id, (number * BATCH) as u32, content, frames);
+        if let Some(bytes) = writer.write(&batch.map_err(not_encoded)?)? {
+            sink.send(TableKind::Frames, bytes)?;
+        }
+    }
+    end(writer, sink)
+}
+
+fn write_contexts(
+    id: SegmentId,
+    content: &Content,
+    contexts: &[ContextId],
+    sink: &mut dyn Sink,
+) -> Result<FileSummary> {
+    let mut writer = TableWriter::new(TableKind::Contexts)?;
+    for (number, contexts) in contexts.chunks(BATCH).enumerate() {
+        let labels: Vec<_> = contexts
+            .iter()
+            .filter_map(|context| content.contexts.get(*context))
+            .collect();
+        let batch = encode::contexts(id, (number * BATCH) as u32, &labels);
+        if let Some(bytes) = writer.write(&batch.map_err(not_encoded)?)? {
+            sink.send(TableKind::Contexts, bytes)?;
+        }
+    }
+    end(writer, sink)
+}
+
+/// Returns the distinct names in order, or `None` if there are too many for an entry.
+fn names<'a>(names: impl Iterator<Item = &'a str>) -> Option<Vec<String>> {
+    let mut distinct = BTreeSet::new();
+    for name in names {
+        if !distinct.contains(name) {
+            distinct.insert(name);
+        }
+        if distinct.len() > SegmentEntry::MAX_NAMES {
+            return None;
+        }
+    }
+    Some(distinct.into_iter().map(String::from).collect())
+}
+
+fn build_ids(content: &Content, frames: &[FrameId]) -> BuildIdFilter {
+    let profile = &content.profile;
+    let modules = frames
+        .iter()
+        .filter_map(|frame| match profile.frames.get(*frame)? {
+            Frame::Code { module, .. } => profile.modules.get(*module)?.build_id.as_ref(),
+            _ => None,
+        });
+    let ids: BTreeSet<_> = modules.collect();
+    BuildIdFilter::new(ids.into_iter())
+}
