@@ -12,13 +12,11 @@ pub(crate) const GROUP_ROWS: usize = 1 << 18;
 /// The level of compression. Higher ones cost more time than they save space.
 const ZSTD_LEVEL: i32 = 3;
 
-/// A column of `samples`, in the order of the file.
+/// A column of `samples`, in the order of the file. The column before these is the segment's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum SampleColumn {
-    /// The segment.
-    Segment,
     /// The time.
-    Time,
+    Time = 1,
     /// The service.
     Service,
     /// The host.
@@ -62,7 +60,6 @@ impl SampleColumn {
     /// Returns the name of the column.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Segment => "segment",
             Self::Time => "time",
             Self::Service => "service",
             Self::Host => "host",
@@ -220,7 +217,6 @@ mod tests {
     fn column_indexes_are_those_of_the_schema() {
         let schema = schema(TableKind::Samples);
         for column in [
-            SampleColumn::Segment,
             SampleColumn::Time,
             SampleColumn::Service,
             SampleColumn::Host,

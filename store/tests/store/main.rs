@@ -1,7 +1,10 @@
 //! Tests of the store over object stores in memory and in a directory.
 
+mod compaction;
 mod damage;
 mod fixture;
+mod garbage;
+mod hooked_catalog;
 mod model;
 mod queries;
 mod round_trip;
