@@ -3,7 +3,7 @@
 use crate::content::{Content, Context, ContextId, Row, column_time};
 use crate::hash::StackHashes;
 use crate::hour::Hour;
-use crate::origin::Origin;
+use crate::origin::Origins;
 use crate::segment::{SegmentEntry, TableKind};
 use crate::segment_writer::{SegmentWriter, Sink};
 use crate::{Error, Result};
@@ -61,15 +61,18 @@ impl Buffer {
     /// `received` if that is unknown.
     pub(crate) fn add(
         &mut self,
-        origin: &Origin,
+        origins: Origins<'_>,
         labels: &[(String, String)],
         profile: &Profile,
         received: UnixNanos,
     ) -> Result<()> {
-        origin.check()?;
+        origins.check(profile)?;
         let start = profile.start.unwrap_or(received);
         check_times(profile, start)?;
-        let origin = self.content.origins.intern(origin.clone())?;
+        let mut ids = Vec::with_capacity(origins.distinct.len());
+        for origin in origins.distinct {
+            ids.push(self.content.origins.intern(origin.clone())?);
+        }
         let merged = merge(&mut self.content.profile, profile);
         let samples = std::mem::take(&mut self.content.profile.samples);
         let branch_stacks = std::mem::take(&mut self.content.profile.branch_stacks);
@@ -79,7 +82,10 @@ impl Buffer {
         merged?;
         let mut contexts: HashMap<LabelSetId, ContextId> = HashMap::new();
         let mut rows = Vec::with_capacity(samples.len());
-        for sample in samples {
+        for (index, sample) in samples.into_iter().enumerate() {
+            let Some(origin) = ids.get(origins.of(index)).copied() else {
+                continue;
+            };
             let context = match contexts.get(&sample.labels) {
                 Some(context) => *context,
                 None => {
@@ -201,6 +207,7 @@ fn context_of(profile: &Profile, set: LabelSetId, labels: &[(String, String)]) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::origin::Origin;
     use backtrail_profile::{Label, StackId};
 
     fn profile(times: &[Option<u64>]) -> Profile {
@@ -220,7 +227,7 @@ mod tests {
         let mut buffer = Buffer::default();
         let profile = profile(&[Some(edge - 1), Some(edge), Some(edge + 5)]);
         buffer
-            .add(&Origin::default(), &[], &profile, UnixNanos(0))
+            .add(Origins::one(&Origin::default()), &[], &profile, UnixNanos(0))
             .unwrap();
         let segments = buffer.encode().unwrap();
         let rows: Vec<_> = segments
@@ -239,9 +246,9 @@ mod tests {
         let mut sums = profile(&[None]);
         sums.start = Some(UnixNanos(77));
         let mut buffer = Buffer::default();
-        buffer.add(&Origin::default(), &[], &sums, UnixNanos(5)).unwrap();
+        buffer.add(Origins::one(&Origin::default()), &[], &sums, UnixNanos(5)).unwrap();
         sums.start = None;
-        buffer.add(&Origin::default(), &[], &sums, UnixNanos(5)).unwrap();
+        buffer.add(Origins::one(&Origin::default()), &[], &sums, UnixNanos(5)).unwrap();
         let times: Vec<_> = buffer.rows.iter().map(|row| row.time).collect();
         assert_eq!(times, [77, 5]);
     }
@@ -251,11 +258,11 @@ mod tests {
         let times: Vec<_> = (0..49).map(|hour| Some(Hour(hour).start().0)).collect();
         let mut buffer = Buffer::default();
         let origin = Origin::default();
-        let error = buffer.add(&origin, &[], &profile(&times), UnixNanos(0));
+        let error = buffer.add(Origins::one(&origin), &[], &profile(&times), UnixNanos(0));
         assert!(error.unwrap_err().to_string().contains("48 hours"));
         assert_eq!(buffer.rows(), 0);
         let times = &times[..48];
-        buffer.add(&origin, &[], &profile(times), UnixNanos(0)).unwrap();
+        buffer.add(Origins::one(&origin), &[], &profile(times), UnixNanos(0)).unwrap();
     }
 
     #[test]

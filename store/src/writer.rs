@@ -4,7 +4,7 @@ use crate::blocking;
 use crate::buffer::{Buffer, EncodedSegment};
 use crate::catalog::Catalog;
 use crate::clock::now;
-use crate::origin::Origin;
+use crate::origin::{Origin, Origins};
 use crate::segment::{SegmentEntry, TableKind};
 use crate::upload::Upload;
 use crate::{Error, Result};
@@ -72,7 +72,23 @@ impl Writer {
         profile: &Profile,
         received: UnixNanos,
     ) -> Result<()> {
-        self.buffer.add(origin, labels, profile, received)
+        self.buffer.add(Origins::one(origin), labels, profile, received)
+    }
+
+    /// Adds the samples of a profile whose samples have several origins, as that of a whole host.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if the profile cannot be stored, or a sample has no origin. The buffer is
+    /// as before then.
+    pub fn add_with_origins(
+        &mut self,
+        origins: Origins<'_>,
+        labels: &[(String, String)],
+        profile: &Profile,
+        received: UnixNanos,
+    ) -> Result<()> {
+        self.buffer.add(origins, labels, profile, received)
     }
 
     /// Returns the number of samples in the buffer.
