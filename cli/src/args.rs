@@ -24,6 +24,8 @@ pub use hub::{HubOptions, Login, OpenLink, Push};
 pub use profile::{
     Profile, ProfileDiff, ProfileExport, ProfileFormat, ProfileReport, ProfileSelection, ProfileView,
 };
+#[cfg(all(feature = "profiler", feature = "hub"))]
+pub use profile::ProfileAgent;
 #[cfg(feature = "profiler")]
 pub use profile::{ProfileEvent, ProfileRecord, ProfileStacks, UprobePlace};
 

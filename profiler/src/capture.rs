@@ -10,7 +10,7 @@ use crate::kernel::Kernel;
 use crate::kernel_walker::KernelWalker;
 use crate::modules::Modules;
 use crate::off_cpu::{OffCpu, Wait, Waker};
-use crate::options::{RecordOptions, StackMethod, Target};
+use crate::options::{RecordOptions, RecordingOutput, StackMethod, Target};
 use crate::program::{ProgramEnd, RunningProgram, WaitingProgram};
 use crate::python::PythonCode;
 use crate::reader::{Batch, ReaderThread};
@@ -53,6 +53,8 @@ pub struct Progress {
     pub lost: u64,
     /// The number of bytes written.
     pub bytes: u64,
+    /// The number of files that were removed to keep a spool below its limit.
+    pub removed_files: u64,
 }
 
 /// The result of a recording.
@@ -102,7 +104,7 @@ pub fn record(
     heap::return_free_pages();
     let clock = Clock::now();
     let start = clock.unix(monotonic());
-    let file = RecordingFile::create(&options.output, options.overwrite, options.max_bytes, start)?;
+    let file = RecordingFile::open(&options.output, start)?;
     let reader = ReaderThread::start(rings, monotonic)?;
     let mut capture = Capture::new(options, (sampler, reader, walker), file, clock);
     let mut program = match waiting {
@@ -245,8 +247,10 @@ impl Capture {
 
     /// Removes a recording of a program that did not start.
     fn remove_empty(&self, options: &RecordOptions) {
-        // If this fails, an empty recording stays.
-        let _ = std::fs::remove_file(&options.output);
+        if let RecordingOutput::File { path, .. } = &options.output {
+            // If this fails, an empty recording stays.
+            let _ = std::fs::remove_file(path);
+        }
     }
 
     /// Reads the mappings of processes that run already.
@@ -325,6 +329,7 @@ impl Capture {
             samples: self.samples,
             lost: self.lost,
             bytes: self.file.written(),
+            removed_files: self.file.removed(),
         }
     }
 
@@ -599,12 +604,19 @@ impl Capture {
     }
 
     fn write_block(&mut self, is_last: bool) -> Result<()> {
+        let removed = match self.file.removed() {
+            0 => None,
+            count => Some(format!(
+                "{count} files of the spool were removed before they were sent, because it reached its limit"
+            )),
+        };
         let (segment, _) = self.file.segment();
         let clock = self.clock;
         self.generated
             .add_to_block(segment, is_last, monotonic, |time| clock.unix(time))?;
         if segment.blocks() == 0 {
             segment.profile.notes.clone_from(&self.notes);
+            segment.profile.notes.extend(removed);
         }
         let lost = std::mem::take(&mut self.block_lost);
         self.file.write_block(self.clock.unix(self.drained), lost)
@@ -642,6 +654,7 @@ impl Capture {
             segment.profile.notes.extend(last);
         }
         self.write_block(true)?;
+        self.file.complete()?;
         Ok(Summary {
             progress: self.progress(),
             stacks: self.walker.stacks,

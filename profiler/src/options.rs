@@ -31,6 +31,33 @@ pub enum StackMethod {
     Copy,
 }
 
+/// The place of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordingOutput {
+    /// A file, which is a ring.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// Whether an existing file is replaced.
+        overwrite: bool,
+        /// The size that the file stays below, apart from one block. Older samples are replaced.
+        max_bytes: u64,
+    },
+    /// A directory of files, which another program takes and removes.
+    Spool(SpoolOptions),
+}
+
+/// The options of a spool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpoolOptions {
+    /// The directory.
+    pub directory: PathBuf,
+    /// The time that a file covers.
+    pub interval: Duration,
+    /// The size that all complete files stay below. Older ones are removed.
+    pub max_bytes: u64,
+}
+
 /// The options of [`record`](crate::record).
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
@@ -44,12 +71,8 @@ pub struct RecordOptions {
     pub stack_method: StackMethod,
     /// The length of the recording. `None`: until the target ends or the caller stops it.
     pub duration: Option<Duration>,
-    /// The file of the recording.
-    pub output: PathBuf,
-    /// Whether an existing file is replaced.
-    pub overwrite: bool,
-    /// The size that the file stays below, apart from one block. Older samples are replaced.
-    pub max_bytes: u64,
+    /// The place of the recording.
+    pub output: RecordingOutput,
     /// The processor time that recording may take, in percent of all processors.
     pub cpu_budget: f64,
 }

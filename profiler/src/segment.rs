@@ -1,9 +1,11 @@
-//! The file of a recording: a bounded ring of segments.
+//! The file of a recording: a bounded ring of segments, or one file of a spool after the other.
 //!
 //! A block is written in one piece, so that a kill loses at most the samples since the last one.
-//! When the file has reached its limit, a new segment begins at its start and replaces the oldest
-//! ones.
+//! When a ring has reached its limit, a new segment begins at its start and replaces the oldest
+//! ones. In a spool, each segment is a file.
 
+use crate::options::RecordingOutput;
+use crate::spool::Spool;
 use crate::{Error, Result};
 use backtrail_profile::UnixNanos;
 use backtrail_profile::format::recording::{HEADER, SegmentEncoder};
@@ -28,9 +30,32 @@ pub struct RecordingFile {
     segment_start: u64,
     segments: u32,
     segment: SegmentEncoder,
+    spool: Option<Spool>,
 }
 
 impl RecordingFile {
+    /// Creates the first file of an output, for a recording that starts at a time.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RecordingFile::create`], and [`Error::Output`] if the spool cannot be used.
+    pub fn open(output: &RecordingOutput, start: UnixNanos) -> Result<Self> {
+        match output {
+            RecordingOutput::File {
+                path,
+                overwrite,
+                max_bytes,
+            } => Self::create(path, *overwrite, *max_bytes, start),
+            RecordingOutput::Spool(options) => {
+                let mut spool = Spool::open(options)?;
+                let path = spool.begin(start)?;
+                let mut file = Self::create(&path, true, u64::MAX, start)?;
+                file.spool = Some(spool);
+                Ok(file)
+            }
+        }
+    }
+
     /// Creates the file of a recording that starts at a time. It stays below `max_bytes`, apart
     /// from one block.
     ///
@@ -58,6 +83,7 @@ impl RecordingFile {
             segment_start: position,
             segments: 1,
             segment: SegmentEncoder::new(0, start),
+            spool: None,
         })
     }
 
@@ -79,17 +105,64 @@ impl RecordingFile {
             path: self.path.clone(),
             error,
         })?;
+        let is_due = self.spool.as_ref().is_some_and(|spool| spool.is_due(end));
+        if is_due {
+            return self.begin_file(end);
+        }
         let is_full = self.position >= self.max_bytes;
         let segment_bytes = self.position - self.segment_start;
         if is_full || self.segment.blocks() >= MAX_BLOCKS || segment_bytes >= self.max_bytes / PARTS {
             if is_full {
                 self.position = HEADER.len() as u64;
             }
-            self.segment_start = self.position;
-            self.segment = SegmentEncoder::new(self.segments, end);
-            self.segments += 1;
+            self.begin_segment(end);
         }
         Ok(())
+    }
+
+    fn begin_segment(&mut self, start: UnixNanos) {
+        self.segment_start = self.position;
+        self.segment = SegmentEncoder::new(self.segments, start);
+        self.segments += 1;
+    }
+
+    /// Completes the file of the spool, and begins the next one.
+    fn begin_file(&mut self, start: UnixNanos) -> Result<()> {
+        let Some(spool) = &mut self.spool else {
+            return Ok(());
+        };
+        spool.complete(&self.path)?;
+        let path = spool.begin(start)?;
+        let next = Self::create(&path, true, u64::MAX, start)?;
+        (self.path, self.file, self.position) = (next.path, next.file, next.position);
+        self.written += next.written;
+        self.begin_segment(start);
+        Ok(())
+    }
+
+    /// Completes the last file of a spool, or removes it if it has no block. A ring is always
+    /// complete.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Output`] if the file cannot be renamed.
+    pub fn complete(&mut self) -> Result<()> {
+        match &mut self.spool {
+            Some(_) if self.position == HEADER.len() as u64 => {
+                fs::remove_file(&self.path).map_err(|error| Error::Output {
+                    path: self.path.clone(),
+                    error,
+                })
+            }
+            Some(spool) => spool.complete(&self.path),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the number of files that were removed to keep the spool below its limit.
+    #[must_use]
+    pub fn removed(&self) -> u64 {
+        self.spool.as_ref().map_or(0, Spool::removed)
     }
 
     fn write(&mut self, block: &[u8]) -> io::Result<()> {

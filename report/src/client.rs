@@ -8,6 +8,8 @@ mod answer;
 mod download;
 mod error;
 mod link;
+mod origin;
+mod profile_order;
 mod token;
 mod upload;
 
@@ -15,6 +17,8 @@ pub use address::HubAddress;
 pub use download::Download;
 pub use error::Error;
 pub use link::CrashLink;
+pub use origin::ProfileOrigin;
+pub use profile_order::ProfileOrder;
 pub use token::{InvalidToken, Token};
 pub use upload::{MAX_PIECE, Upload, UploadEvent, UploadKind};
 
@@ -22,7 +26,7 @@ use crate::{CrashReport, Heartbeat, Receipt};
 use answer::{Answer, read_json};
 use serde::Deserialize;
 use std::time::Duration;
-use ureq::http::{Method, Request};
+use ureq::http::{Method, Request, StatusCode};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, SendBody};
 
@@ -124,6 +128,53 @@ impl HubClient {
     pub fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), Error> {
         let body = serde_json::to_vec(heartbeat).map_err(|error| self.unexpected(&error.to_string()))?;
         self.post_json("/api/v1/heartbeat", &body).map(drop)
+    }
+
+    /// Sends a profile in any format that the hub reads. A profile that is sent again counts once.
+    ///
+    /// # Errors
+    /// Fails if the hub cannot be reached, or refuses the profile.
+    pub fn send_profile(&self, origin: &ProfileOrigin, profile: &[u8]) -> Result<(), Error> {
+        let url = self.address.join(&format!("/api/v1/profiles?{}", origin.query()));
+        let length = profile.len().to_string();
+        let headers = [
+            ("content-type", "application/octet-stream"),
+            ("content-length", &length),
+        ];
+        let mut body = profile;
+        let answer = self.request(Method::POST, &url, &headers, SendBody::from_reader(&mut body))?;
+        answer.successful(&self.address).map(drop)
+    }
+
+    /// Returns the next request for a profile of a host. Waits up to 20 seconds for one.
+    ///
+    /// # Errors
+    /// Fails if the hub cannot be reached, or does not know requests.
+    pub fn next_profile_request(&self, host: &str) -> Result<Option<ProfileOrder>, Error> {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("host", host);
+        let path = format!("/api/v1/profile-requests/next?{}", query.finish());
+        let answer = self.request(
+            Method::GET,
+            &self.address.join(&path),
+            &[("prefer", "wait=20")],
+            SendBody::none(),
+        )?;
+        let answer = answer.successful(&self.address)?;
+        match answer.status() {
+            StatusCode::NO_CONTENT => Ok(None),
+            _ => read_json(answer, &self.address).map(Some),
+        }
+    }
+
+    /// Reports the end of a request. `problem` is the reason for which there is no profile.
+    ///
+    /// # Errors
+    /// Fails if the hub cannot be reached, or does not know the request.
+    pub fn end_profile_request(&self, id: &str, host: &str, problem: Option<&str>) -> Result<(), Error> {
+        let body = serde_json::json!({ "host": host, "problem": problem }).to_string();
+        let path = format!("/api/v1/profile-requests/{id}/end");
+        self.post_json(&path, body.as_bytes()).map(drop)
     }
 
     /// Returns the name and the scopes of the token.

@@ -10,6 +10,9 @@ pub enum Profile {
     /// Sample programs with their stacks, and write a profile while they run
     #[cfg(feature = "profiler")]
     Record(ProfileRecord),
+    /// Sample all programs of this host without end, and send the profiles to the hub
+    #[cfg(all(feature = "profiler", feature = "hub"))]
+    Agent(ProfileAgent),
     /// Show where a profile's weight is: by function, as a tree, or around one function
     Report(ProfileReport),
     /// Compare two profiles by function
@@ -68,6 +71,57 @@ pub struct ProfileRecord {
     /// The program to start and its arguments
     #[arg(last = true, value_name = "PROG")]
     pub program: Vec<std::ffi::OsString>,
+}
+
+/// `backtrail profile agent`.
+#[cfg(all(feature = "profiler", feature = "hub"))]
+#[derive(Debug, Args)]
+pub struct ProfileAgent {
+    /// The hub.
+    #[command(flatten)]
+    pub hub: super::HubOptions,
+    /// The directory of profiles that wait to be sent
+    #[arg(long, value_name = "DIRECTORY", default_value = "/var/lib/backtrail/profiles")]
+    pub spool: PathBuf,
+    /// Remove the oldest profiles beyond this size, as after a day without the hub (K, M, G)
+    #[arg(long, value_name = "SIZE", value_parser = super::parse_size, default_value = "1G")]
+    pub max_size: u64,
+    /// The time between two profiles (500ms, 10s, 2m)
+    #[arg(long, value_name = "DURATION", value_parser = super::parse_duration, default_value = "10s")]
+    pub interval: std::time::Duration,
+    /// The event; may be repeated
+    #[arg(
+        long,
+        value_name = "EVENT",
+        default_value = "cpu",
+        value_parser = ProfileEventParser,
+        long_help = ProfileEvent::HELP
+    )]
+    pub event: Vec<ProfileEvent>,
+    /// Samples a second of each busy processor
+    #[arg(long, value_name = "HZ", default_value_t = 49, value_parser = clap::value_parser!(u64).range(1..=20_000))]
+    pub freq: u64,
+    /// Walk stacks of programs by eBPF, or by copies of the stacks
+    #[arg(long, value_enum, value_name = "METHOD", default_value_t)]
+    pub stacks: ProfileStacks,
+    /// Lower the rate rather than take more of all processors' time
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    pub cpu_budget: f64,
+    /// The name of this host [default: that of the system]
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// The service of all programs [default: each program is one]
+    #[arg(long, value_name = "NAME")]
+    pub service: Option<String>,
+    /// The build of all programs
+    #[arg(long, value_name = "NAME")]
+    pub build: Option<String>,
+    /// The region of this host
+    #[arg(long, value_name = "NAME")]
+    pub region: Option<String>,
+    /// Stop after this time; Ctrl-C also stops
+    #[arg(long, value_name = "DURATION", value_parser = super::parse_duration)]
+    pub duration: Option<std::time::Duration>,
 }
 
 /// Values of `--stacks`.
@@ -147,9 +201,15 @@ The event; may be repeated. Besides the values below:
 tracepoint:GROUP:NAME: a tracepoint of the kernel, as tracepoint:sched:sched_process_exec
 uprobe:FILE:FUNCTION, uprobe:FILE:0xOFFSET: executions of an instruction of a file";
 
+    /// Returns the event without a parameter of this name.
+    pub fn fixed(name: &str) -> Option<Self> {
+        let found = Self::FIXED.iter().find(|(known, _, _)| *known == name);
+        found.map(|(_, _, event)| event.clone())
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
-        if let Some((_, _, event)) = Self::FIXED.iter().find(|(name, _, _)| *name == text) {
-            return Ok(event.clone());
+        if let Some(event) = Self::fixed(text) {
+            return Ok(event);
         }
         let event = match text.split_once(':') {
             Some(("tracepoint", name)) if name.contains(':') => Self::Tracepoint(name.to_owned()),

@@ -1,5 +1,9 @@
 //! `backtrail profile`: takes, shows and converts profiles.
 
+#[cfg(all(feature = "profiler", feature = "hub"))]
+mod agent;
+#[cfg(all(feature = "profiler", feature = "hub"))]
+mod agent_requests;
 mod bundle;
 mod calls;
 mod diff;
@@ -8,6 +12,8 @@ mod html;
 mod lines;
 #[cfg(feature = "profiler")]
 mod record;
+#[cfg(feature = "profiler")]
+mod record_options;
 mod report;
 mod selected;
 mod send;
@@ -24,6 +30,8 @@ pub fn run(args: &Profile) -> Result<(), Failure> {
     match args {
         #[cfg(feature = "profiler")]
         Profile::Record(args) => record::run(args),
+        #[cfg(all(feature = "profiler", feature = "hub"))]
+        Profile::Agent(args) => agent::run(args),
         Profile::Report(args) => report::run(args),
         Profile::Diff(args) => diff::run(args),
         Profile::Export(args) => export::run(args),

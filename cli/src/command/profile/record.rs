@@ -1,15 +1,13 @@
 //! `backtrail profile record`.
 
-use super::uprobe;
-use crate::args::{ProfileEvent, ProfileRecord, ProfileStacks};
+use super::record_options::{sampled_events, stack_method};
+use crate::args::ProfileRecord;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::output_file;
 use crate::shell;
-use backtrail_profiler::{
-    ProgramEnd, Progress, RecordOptions, SampledEvent, StackMethod, Summary, Target, Tracepoint, record,
-};
+use backtrail_profiler::{ProgramEnd, Progress, RecordOptions, RecordingOutput, Summary, Target, record};
 use backtrail_pt::Pid;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
@@ -33,13 +31,6 @@ pub fn run(args: &ProfileRecord) -> Result<(), Failure> {
 }
 
 fn options(args: &ProfileRecord) -> Result<RecordOptions, Failure> {
-    let mut events = Vec::new();
-    for event in &args.event {
-        let event = sampled(event, args.pid)?;
-        if !events.contains(&event) {
-            events.push(event);
-        }
-    }
     Ok(RecordOptions {
         target: match (args.pid, &args.cgroup) {
             (Some(pid), _) => Target::Process(Pid(pid)),
@@ -47,32 +38,16 @@ fn options(args: &ProfileRecord) -> Result<RecordOptions, Failure> {
             (None, None) if args.all => Target::All,
             (None, None) => Target::Program(args.program.clone()),
         },
-        events,
+        events: sampled_events(&args.event, args.pid)?,
         frequency: args.freq,
-        stack_method: match args.stacks {
-            ProfileStacks::Auto => StackMethod::Auto,
-            ProfileStacks::Ebpf => StackMethod::Ebpf,
-            ProfileStacks::Copy => StackMethod::Copy,
-        },
+        stack_method: stack_method(args.stacks),
         duration: args.duration,
-        output: args.output.clone(),
-        overwrite: args.overwrite,
-        max_bytes: args.max_size,
+        output: RecordingOutput::File {
+            path: args.output.clone(),
+            overwrite: args.overwrite,
+            max_bytes: args.max_size,
+        },
         cpu_budget: args.cpu_budget,
-    })
-}
-
-fn sampled(event: &ProfileEvent, pid: Option<u32>) -> Result<SampledEvent, Failure> {
-    Ok(match event {
-        ProfileEvent::Tracepoint(name) => SampledEvent::Tracepoint(Tracepoint::find(name)?),
-        ProfileEvent::Uprobe(place) => SampledEvent::Uprobe(uprobe::find(place, pid)?),
-        ProfileEvent::Cpu => SampledEvent::Cpu,
-        ProfileEvent::OffCpu => SampledEvent::OffCpu,
-        ProfileEvent::Cycles => SampledEvent::Cycles,
-        ProfileEvent::Lbr => SampledEvent::LastBranches,
-        ProfileEvent::Instructions => SampledEvent::Instructions,
-        ProfileEvent::CacheMisses => SampledEvent::CacheMisses,
-        ProfileEvent::PageFaults => SampledEvent::PageFaults,
     })
 }
 
@@ -82,6 +57,7 @@ fn show(progress: Progress) {
         samples,
         lost,
         bytes,
+        ..
     } = progress;
     let lost = match lost {
         0 => String::new(),
@@ -114,6 +90,7 @@ fn report(args: &ProfileRecord, summary: &Summary) -> Result<(), Failure> {
         samples,
         lost,
         bytes,
+        ..
     } = summary.progress;
     let (ending, status) = match summary.program {
         None => (None, None),
@@ -159,7 +136,7 @@ fn report(args: &ProfileRecord, summary: &Summary) -> Result<(), Failure> {
             summary.incomplete, summary.stacks
         )?;
     }
-    writeln!(out, "{}", stack_method(summary))?;
+    writeln!(out, "{}", walked_stacks(summary))?;
     if let (Some(reason), 1..) = (&summary.no_priority, lost) {
         writeln!(
             out,
@@ -178,7 +155,7 @@ fn report(args: &ProfileRecord, summary: &Summary) -> Result<(), Failure> {
 }
 
 /// Says how stacks of programs were walked.
-fn stack_method(summary: &Summary) -> String {
+fn walked_stacks(summary: &Summary) -> String {
     let Summary { stacks, walked, .. } = summary;
     match &summary.no_ebpf {
         None => format!("eBPF walked {walked} of {stacks} stacks of programs; the others were copied"),
