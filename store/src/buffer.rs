@@ -4,6 +4,7 @@ use crate::content::{Content, Context, ContextId, Row, column_time};
 use crate::hash::StackHashes;
 use crate::hour::Hour;
 use crate::origin::Origins;
+use crate::schema::Effort;
 use crate::segment::{SegmentEntry, TableKind};
 use crate::segment_writer::{SegmentWriter, Sink};
 use crate::{Error, Result};
@@ -96,7 +97,7 @@ impl Buffer {
                 }
             };
             rows.push(Row {
-                time: column_time(sample.time.unwrap_or(start).0)?,
+                time: column_time(sample.time.unwrap_or(start)),
                 weight: sample.weight,
                 origin,
                 event: sample.event,
@@ -146,7 +147,7 @@ impl Buffer {
     pub(crate) fn encode(&self) -> Result<Vec<EncodedSegment>> {
         let mut hours: BTreeMap<Hour, Vec<Row>> = BTreeMap::new();
         for row in &self.rows {
-            let hour = Hour::of(UnixNanos(u64::try_from(row.time).unwrap_or(0)));
+            let hour = Hour::of(UnixNanos(row.time.cast_unsigned().saturating_mul(1000)));
             hours.entry(hour).or_default().push(*row);
         }
         let mut hashes = StackHashes::default();
@@ -154,7 +155,7 @@ impl Buffer {
         for (hour, mut rows) in hours {
             self.content.sort(&mut rows);
             let mut files = Files::default();
-            let mut writer = SegmentWriter::new(hour)?;
+            let mut writer = SegmentWriter::new(hour, Effort::Low)?;
             writer.push(&self.content, &rows, &mut files)?;
             let mut entry = writer.finish(&self.content, &mut hashes, &mut files)?;
             entry.notes = self.notes.iter().cloned().collect();
@@ -164,12 +165,11 @@ impl Buffer {
     }
 }
 
-/// Checks that the times of samples fit their column, and are of few hours.
+/// Checks that the samples are of few hours.
 fn check_times(profile: &Profile, start: UnixNanos) -> Result<()> {
     let mut hours = BTreeSet::new();
     for sample in &profile.samples {
         let time = sample.time.unwrap_or(start);
-        column_time(time.0)?;
         hours.insert(Hour::of(time));
         if hours.len() > MAX_HOURS {
             return Err(Error::Invalid(format!(
@@ -225,7 +225,7 @@ mod tests {
     fn profile_over_the_edge_of_an_hour_is_two_segments() {
         let edge = Hour(100).end().0;
         let mut buffer = Buffer::default();
-        let profile = profile(&[Some(edge - 1), Some(edge), Some(edge + 5)]);
+        let profile = profile(&[Some(edge - 1), Some(edge), Some(edge + 5001)]);
         buffer
             .add(Origins::one(&Origin::default()), &[], &profile, UnixNanos(0))
             .unwrap();
@@ -237,18 +237,22 @@ mod tests {
         assert_eq!(rows, [(Hour(100), 1), (Hour(101), 2)]);
         assert_eq!(
             (segments[1].entry.first, segments[1].entry.last),
-            (edge, edge + 5)
+            (edge, edge + 5999)
         );
     }
 
     #[test]
     fn sums_get_the_start_of_the_profile() {
         let mut sums = profile(&[None]);
-        sums.start = Some(UnixNanos(77));
+        sums.start = Some(UnixNanos(77_000));
         let mut buffer = Buffer::default();
-        buffer.add(Origins::one(&Origin::default()), &[], &sums, UnixNanos(5)).unwrap();
+        buffer
+            .add(Origins::one(&Origin::default()), &[], &sums, UnixNanos(5000))
+            .unwrap();
         sums.start = None;
-        buffer.add(Origins::one(&Origin::default()), &[], &sums, UnixNanos(5)).unwrap();
+        buffer
+            .add(Origins::one(&Origin::default()), &[], &sums, UnixNanos(5000))
+            .unwrap();
         let times: Vec<_> = buffer.rows.iter().map(|row| row.time).collect();
         assert_eq!(times, [77, 5]);
     }

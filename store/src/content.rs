@@ -1,8 +1,8 @@
 //! The contents of a segment in memory: the values that samples refer to, and rows of samples.
 
+use crate::Result;
 use crate::origin::Origin;
-use crate::{Error, Result};
-use backtrail_profile::{EventId, Id, Profile, StackId, Table, ThreadId};
+use backtrail_profile::{EventId, Id, Profile, StackId, Table, ThreadId, UnixNanos};
 use std::cmp::Ordering;
 
 /// Declares the index of a table of this crate.
@@ -51,7 +51,7 @@ pub(crate) struct Content {
 /// A sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
-    /// The time in nanoseconds since 1970.
+    /// The time in microseconds since 1970, as the column has it.
     pub(crate) time: i64,
     /// The weight.
     pub(crate) weight: i64,
@@ -184,19 +184,16 @@ fn ranks_of<T: Ord>(values: &[T]) -> Vec<u32> {
     ranks
 }
 
-/// Returns the time of a sample as the column has it.
-pub(crate) fn column_time(time: u64) -> Result<i64> {
-    i64::try_from(time).map_err(|_| {
-        Error::Invalid(format!(
-            "a sample has the time {time} ns, after the year 2262; correct the host's clock"
-        ))
-    })
+/// Returns the time of a sample as the column has it: in microseconds, rounded down.
+pub(crate) fn column_time(time: UnixNanos) -> i64 {
+    // 2^64 nanoseconds are less than 2^55 microseconds.
+    (time.0 / 1000).cast_signed()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use backtrail_profile::{Thread, UnixNanos};
+    use backtrail_profile::Thread;
     use backtrail_pt::{Pid, Tid};
     use proptest::prelude::*;
 
@@ -257,11 +254,5 @@ mod tests {
                 .collect();
             prop_assert!(services.is_sorted());
         }
-    }
-
-    #[test]
-    fn time_beyond_the_column_is_refused() {
-        assert!(column_time(UnixNanos(u64::MAX).0).is_err());
-        assert_eq!(column_time(5).unwrap(), 5);
     }
 }

@@ -9,8 +9,23 @@ use std::sync::Arc;
 
 /// The rows of a row group of samples. Queries leave out row groups by their statistics.
 pub(crate) const GROUP_ROWS: usize = 1 << 18;
-/// The level of compression. Higher ones cost more time than they save space.
-const ZSTD_LEVEL: i32 = 3;
+/// The time that compression may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// That of ingestion, whose segments are compacted soon.
+    Low,
+    /// That of compaction. Files are smaller by about a tenth.
+    High,
+}
+
+impl Effort {
+    fn zstd_level(self) -> i32 {
+        match self {
+            Self::Low => 3,
+            Self::High => 9,
+        }
+    }
+}
 
 /// A column of `samples`, in the order of the file. The column before these is the segment's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -123,7 +138,7 @@ pub(crate) fn schema(kind: TableKind) -> SchemaRef {
             column("segment", dictionary()),
             column(
                 "time",
-                DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
+                DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
             ),
             column("service", dictionary()),
             column("host", dictionary()),
@@ -167,8 +182,8 @@ pub(crate) fn schema(kind: TableKind) -> SchemaRef {
 }
 
 /// Returns how the columns of a table are encoded.
-pub(crate) fn properties(kind: TableKind) -> WriterProperties {
-    let level = ZstdLevel::try_new(ZSTD_LEVEL).unwrap_or_default();
+pub(crate) fn properties(kind: TableKind, effort: Effort) -> WriterProperties {
+    let level = ZstdLevel::try_new(effort.zstd_level()).unwrap_or_default();
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(level))
         .set_created_by(concat!("backtrail-store ", env!("CARGO_PKG_VERSION")).into())
@@ -178,7 +193,7 @@ pub(crate) fn properties(kind: TableKind) -> WriterProperties {
     builder = match kind {
         TableKind::Samples => {
             let builder = encoded(builder, "time", Encoding::DELTA_BINARY_PACKED);
-            encoded(builder, "stack", Encoding::PLAIN)
+            encoded(builder, "stack", Encoding::BYTE_STREAM_SPLIT)
         }
         TableKind::Stacks => {
             let builder = encoded(builder, "stack", Encoding::DELTA_BINARY_PACKED);

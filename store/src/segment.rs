@@ -133,9 +133,9 @@ pub struct SegmentEntry {
     pub hour: Hour,
     /// The number of compactions between the samples' ingestion and this segment, at most 255.
     pub level: u8,
-    /// The time of the first sample, in nanoseconds since 1970.
+    /// The time of the first sample, in nanoseconds since 1970, rounded down to a microsecond.
     pub first: u64,
-    /// The time of the last sample.
+    /// The last nanosecond of the microsecond of the last sample.
     pub last: u64,
     /// The file of samples.
     pub samples: FileSummary,

@@ -5,7 +5,7 @@ use crate::file::ParquetFile;
 use crate::hash::StackHash;
 use crate::lru::{CacheStats, Lru};
 use crate::segment::{SegmentEntry, SegmentId, TableKind};
-use crate::tables::{FrameRow, StackFrames, read_contexts, read_frames, read_hashes, read_stacks};
+use crate::tables::{FrameTable, StackFrames, read_contexts, read_frames, read_hashes, read_stacks};
 use crate::{Error, Result};
 use object_store::ObjectStore;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) struct SegmentReader {
     files: Lru<(SegmentId, TableKind), ParquetFile>,
     hashes: Lru<SegmentId, Vec<StackHash>>,
     stacks: Lru<SegmentId, StackFrames>,
-    frames: Lru<SegmentId, Vec<FrameRow>>,
+    frames: Lru<SegmentId, FrameTable>,
     contexts: Lru<SegmentId, Vec<Context>>,
 }
 
@@ -104,13 +104,13 @@ impl SegmentReader {
     }
 
     /// Returns a segment's frames.
-    pub(crate) async fn frames(&self, entry: &SegmentEntry) -> Result<Arc<Vec<FrameRow>>> {
+    pub(crate) async fn frames(&self, entry: &SegmentEntry) -> Result<Arc<FrameTable>> {
         if let Some(found) = self.frames.get(&entry.id) {
             return Ok(found);
         }
         let file = self.table(entry, TableKind::Frames).await?;
         let frames = read_frames(&*self.objects, &file).await?;
-        let bytes = frames.iter().map(FrameRow::memory).sum();
+        let bytes = frames.memory();
         Ok(self.frames.insert(entry.id, frames, bytes))
     }
 

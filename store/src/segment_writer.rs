@@ -6,6 +6,7 @@ use crate::content::{Content, ContextId, OriginId, Row};
 use crate::encode::{self, SampleEncoder};
 use crate::hash::StackHashes;
 use crate::hour::Hour;
+use crate::schema::Effort;
 use crate::segment::{FileSummary, SegmentEntry, SegmentId, TableKind};
 use crate::table_writer::{TableWriter, not_encoded};
 use backtrail_profile::{EventId, Frame, FrameId, Id, StackId};
@@ -58,6 +59,7 @@ pub(crate) struct SegmentWriter {
     id: SegmentId,
     hour: Hour,
     encoder: SampleEncoder,
+    effort: Effort,
     samples: TableWriter,
     stacks: DenseIds<StackId>,
     contexts: DenseIds<ContextId>,
@@ -69,13 +71,14 @@ pub(crate) struct SegmentWriter {
 
 impl SegmentWriter {
     /// Begins a segment with a random id.
-    pub(crate) fn new(hour: Hour) -> Result<Self> {
+    pub(crate) fn new(hour: Hour, effort: Effort) -> Result<Self> {
         let id = SegmentId::random()?;
         Ok(Self {
             id,
             hour,
             encoder: SampleEncoder::new(id),
-            samples: TableWriter::new(TableKind::Samples)?,
+            effort,
+            samples: TableWriter::new(TableKind::Samples, effort)?,
             stacks: DenseIds::new(),
             contexts: DenseIds::new(),
             origins: DenseIds::new(),
@@ -117,11 +120,16 @@ impl SegmentWriter {
         hashes: &mut StackHashes,
         sink: &mut dyn Sink,
     ) -> Result<SegmentEntry> {
+        let table = SegmentTable {
+            id: self.id,
+            effort: self.effort,
+            content,
+        };
         let samples = end(self.samples, sink)?;
-        let mut frame_ids = DenseIds::new();
-        let stacks = write_stacks(self.id, content, &self.stacks.used, hashes, &mut frame_ids, sink)?;
-        let frames = write_frames(self.id, content, &frame_ids.used, sink)?;
-        let contexts = write_contexts(self.id, content, &self.contexts.used, sink)?;
+        let mut frame_ids = sorted_frames(content, &self.stacks.used);
+        let stacks = write_stacks(&table, &self.stacks.used, hashes, &mut frame_ids, sink)?;
+        let frames = write_frames(&table, &frame_ids.used, sink)?;
+        let contexts = write_contexts(&table, &self.contexts.used, sink)?;
         let origins = || self.origins.used.iter().filter_map(|id| content.origins.get(*id));
         let events = self.events.used.iter();
         let events =
@@ -130,8 +138,9 @@ impl SegmentWriter {
             id: self.id,
             hour: self.hour,
             level: 0,
-            first: u64::try_from(self.first).unwrap_or(0),
-            last: u64::try_from(self.last).unwrap_or(0),
+            first: self.first.cast_unsigned().saturating_mul(1000),
+            // The column has rounded times.
+            last: self.last.cast_unsigned().saturating_mul(1000).saturating_add(999),
             samples,
             stacks,
             frames,
@@ -145,6 +154,13 @@ impl SegmentWriter {
     }
 }
 
+/// The tables of a segment besides its samples.
+struct SegmentTable<'a> {
+    id: SegmentId,
+    effort: Effort,
+    content: &'a Content,
+}
+
 /// Completes a file.
 fn end(writer: TableWriter, sink: &mut dyn Sink) -> Result<FileSummary> {
     let (kind, bytes, summary) = writer.finish()?;
@@ -152,26 +168,66 @@ fn end(writer: TableWriter, sink: &mut dyn Sink) -> Result<FileSummary> {
     Ok(summary)
 }
 
+/// Returns the frames of stacks by module and offset, because neighbors differ little.
+fn sorted_frames(content: &Content, stacks: &[StackId]) -> DenseIds<FrameId> {
+    let profile = &content.profile;
+    let mut is_used = vec![false; profile.frames.len()];
+    let mut is_seen = vec![false; profile.stacks.len()];
+    for stack in stacks {
+        let mut rest = *stack;
+        // The callers of a stack that was seen were seen too.
+        while let Some((caller, frame)) = profile.stacks.split(rest)
+            && let Some(seen) = is_seen.get_mut(rest.index())
+            && !std::mem::replace(seen, true)
+        {
+            if let Some(used) = is_used.get_mut(frame.index()) {
+                *used = true;
+            }
+            rest = caller;
+        }
+    }
+    let used = profile
+        .frames
+        .iter()
+        .filter(|(id, _)| is_used.get(id.index()) == Some(&true));
+    let mut frames: Vec<_> = used
+        .map(|(id, frame)| {
+            let key = match *frame {
+                Frame::Code { module, offset } => (0, module.index(), offset.0),
+                Frame::Address(address) => (1, 0, address),
+                Frame::Function { function, line } => (2, function.index(), u64::from(line)),
+                _ => (3, 0, 0),
+            };
+            (key, id)
+        })
+        .collect();
+    frames.sort_unstable();
+    let mut ids = DenseIds::new();
+    for (_, id) in frames {
+        ids.of(id);
+    }
+    ids
+}
+
 fn write_stacks(
-    id: SegmentId,
-    content: &Content,
+    table: &SegmentTable<'_>,
     stacks: &[StackId],
     hashes: &mut StackHashes,
     frame_ids: &mut DenseIds<FrameId>,
     sink: &mut dyn Sink,
 ) -> Result<FileSummary> {
-    hashes.extend(&content.profile);
-    let mut writer = TableWriter::new(TableKind::Stacks)?;
+    hashes.extend(&table.content.profile);
+    let mut writer = TableWriter::new(TableKind::Stacks, table.effort)?;
     for (number, stacks) in stacks.chunks(BATCH).enumerate() {
         let rows: Vec<_> = stacks
             .iter()
             .map(|stack| {
-                let frames = content.profile.stacks.frames(*stack);
+                let frames = table.content.profile.stacks.frames(*stack);
                 let frames = frames.map(|frame| frame_ids.of(frame)).collect();
                 (hashes.of(*stack), frames)
             })
             .collect();
-        let batch = encode::stacks(id, (number * BATCH) as u32, &rows);
+        let batch = encode::stacks(table.id, (number * BATCH) as u32, &rows);
         if let Some(bytes) = writer.write(&batch.map_err(not_encoded)?)? {
             sink.send(TableKind::Stacks, bytes)?;
         }
@@ -179,15 +235,10 @@ fn write_stacks(
     end(writer, sink)
 }
 
-fn write_frames(
-    id: SegmentId,
-    content: &Content,
-    frames: &[FrameId],
-    sink: &mut dyn Sink,
-) -> Result<FileSummary> {
-    let mut writer = TableWriter::new(TableKind::Frames)?;
+fn write_frames(table: &SegmentTable<'_>, frames: &[FrameId], sink: &mut dyn Sink) -> Result<FileSummary> {
+    let mut writer = TableWriter::new(TableKind::Frames, table.effort)?;
     for (number, frames) in frames.chunks(BATCH).enumerate() {
-        let batch = encode::frames(id, (number * BATCH) as u32, content, frames);
+        let batch = encode::frames(table.id, (number * BATCH) as u32, table.content, frames);
         if let Some(bytes) = writer.write(&batch.map_err(not_encoded)?)? {
             sink.send(TableKind::Frames, bytes)?;
         }
@@ -196,18 +247,17 @@ fn write_frames(
 }
 
 fn write_contexts(
-    id: SegmentId,
-    content: &Content,
+    table: &SegmentTable<'_>,
     contexts: &[ContextId],
     sink: &mut dyn Sink,
 ) -> Result<FileSummary> {
-    let mut writer = TableWriter::new(TableKind::Contexts)?;
+    let mut writer = TableWriter::new(TableKind::Contexts, table.effort)?;
     for (number, contexts) in contexts.chunks(BATCH).enumerate() {
         let labels: Vec<_> = contexts
             .iter()
-            .filter_map(|context| content.contexts.get(*context))
+            .filter_map(|context| table.content.contexts.get(*context))
             .collect();
-        let batch = encode::contexts(id, (number * BATCH) as u32, &labels);
+        let batch = encode::contexts(table.id, (number * BATCH) as u32, &labels);
         if let Some(bytes) = writer.write(&batch.map_err(not_encoded)?)? {
             sink.send(TableKind::Contexts, bytes)?;
         }

@@ -3,7 +3,7 @@
 use crate::hash::StackHash;
 use crate::segment::{SegmentEntry, TableKind};
 use crate::segment_reader::SegmentReader;
-use crate::tables::{FrameRow, StackFrames};
+use crate::tables::{FrameTable, StackFrames};
 use crate::{Error, Result};
 use backtrail_profile::{FrameId, Profile, StackId};
 use std::collections::HashMap;
@@ -63,14 +63,14 @@ impl StackIndex {
 
 /// The profile's frames of a segment's frames. They are added when a stack needs them.
 struct FrameIds<'a> {
-    rows: &'a [FrameRow],
+    table: &'a FrameTable,
     ids: Vec<Option<FrameId>>,
 }
 
 impl<'a> FrameIds<'a> {
-    fn new(rows: &'a [FrameRow]) -> Self {
-        let ids = vec![None; rows.len()];
-        Self { rows, ids }
+    fn new(table: &'a FrameTable) -> Self {
+        let ids = vec![None; table.len()];
+        Self { table, ids }
     }
 
     /// Adds a stack to the profile. `None`: it has a frame that does not exist.
@@ -95,11 +95,11 @@ impl<'a> FrameIds<'a> {
 
     fn of(&mut self, profile: &mut Profile, frame: u32) -> Result<Option<FrameId>> {
         let index = usize::try_from(frame).unwrap_or(usize::MAX);
-        let (Some(row), Some(known)) = (self.rows.get(index), self.ids.get_mut(index)) else {
+        let Some(known) = self.ids.get_mut(index) else {
             return Ok(None);
         };
         if known.is_none() {
-            *known = Some(row.intern(profile)?);
+            *known = self.table.intern(index, profile)?;
         }
         Ok(*known)
     }

@@ -1,7 +1,7 @@
 //! The writer of one Parquet file, whose complete row groups can be sent before its end.
 
 use crate::checksums;
-use crate::schema::{properties, schema};
+use crate::schema::{Effort, properties, schema};
 use crate::segment::{FileSummary, TableKind};
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
@@ -30,8 +30,8 @@ pub(crate) fn not_encoded(error: impl ToString) -> Error {
 
 impl TableWriter {
     /// Begins a file of a table.
-    pub(crate) fn new(kind: TableKind) -> Result<Self> {
-        let writer = ArrowWriter::try_new(Vec::new(), schema(kind), Some(properties(kind)));
+    pub(crate) fn new(kind: TableKind, effort: Effort) -> Result<Self> {
+        let writer = ArrowWriter::try_new(Vec::new(), schema(kind), Some(properties(kind, effort)));
         Ok(Self {
             kind,
             writer: writer.map_err(not_encoded)?,

@@ -14,6 +14,8 @@ use arrow_array::{
 use backtrail_profile::{Frame, FrameId, Function, Line, Module, Profile};
 use backtrail_pt::{BuildId, FileOffset};
 use object_store::ObjectStore;
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The frames of each stack of a segment.
@@ -45,14 +47,11 @@ impl StackFrames {
     }
 }
 
-/// The kind of a frame, with its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The place of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FramePlace {
-    Code {
-        build_id: Option<BuildId>,
-        module: Box<str>,
-        offset: u64,
-    },
+    /// Code at an offset of a module, by the module's index.
+    Code(u32, u64),
     Address(u64),
     Function,
     Lost,
@@ -68,57 +67,95 @@ struct FrameLine {
     line: u32,
 }
 
-/// A frame of a segment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FrameRow {
-    place: FramePlace,
-    lines: Box<[FrameLine]>,
+/// The build id and the path of a module.
+type ModuleKey = (Option<BuildId>, Box<str>);
+
+/// The frames of a segment. Modules are stored once.
+#[derive(Default)]
+pub(crate) struct FrameTable {
+    modules: Vec<ModuleKey>,
+    by_module: HashMap<ModuleKey, u32>,
+    /// The place of each frame, and the end of its lines.
+    frames: Vec<(FramePlace, u32)>,
+    lines: Vec<FrameLine>,
 }
 
-impl FrameRow {
-    /// Returns whether the frame is code of a module.
-    pub(crate) fn is_of(&self, module: &BuildId) -> bool {
-        matches!(&self.place, FramePlace::Code { build_id: Some(id), .. } if id == module)
+impl FrameTable {
+    /// Returns the number of frames.
+    pub(crate) fn len(&self) -> usize {
+        self.frames.len()
     }
 
-    /// Adds the frame to a profile.
-    pub(crate) fn intern(&self, profile: &mut Profile) -> Result<FrameId> {
-        let frame = match &self.place {
-            FramePlace::Code {
-                build_id,
-                module,
-                offset,
-            } => {
-                let path = profile.string(module)?;
+    /// Returns whether each frame is code of a module.
+    pub(crate) fn are_of(&self, module: &BuildId) -> Vec<bool> {
+        let is_same = |(id, _): &ModuleKey| id.as_ref() == Some(module);
+        let same: Vec<bool> = self.modules.iter().map(is_same).collect();
+        let is_of = |(place, _): &(FramePlace, u32)| match place {
+            FramePlace::Code(module, _) => same.get(*module as usize) == Some(&true),
+            _ => false,
+        };
+        self.frames.iter().map(is_of).collect()
+    }
+
+    fn lines_of(&self, frame: usize, end: u32) -> &[FrameLine] {
+        let before = frame.checked_sub(1).and_then(|before| self.frames.get(before));
+        let start = before.map_or(0, |(_, end)| *end);
+        self.lines.get(start as usize..end as usize).unwrap_or_default()
+    }
+
+    /// Adds a frame to a profile. `None`: there is no such frame.
+    pub(crate) fn intern(&self, frame: usize, profile: &mut Profile) -> Result<Option<FrameId>> {
+        let Some((place, end)) = self.frames.get(frame) else {
+            return Ok(None);
+        };
+        let lines = self.lines_of(frame, *end);
+        let frame = match *place {
+            FramePlace::Code(module, offset) => {
+                let Some((build_id, path)) = self.modules.get(module as usize) else {
+                    return Ok(None);
+                };
+                let path = profile.string(path)?;
                 let build_id = build_id.clone();
                 let module = profile.modules.intern(Module { build_id, path })?;
-                let offset = FileOffset(*offset);
+                let offset = FileOffset(offset);
                 Frame::Code { module, offset }
             }
-            FramePlace::Address(address) => Frame::Address(*address),
+            FramePlace::Address(address) => Frame::Address(address),
             FramePlace::Lost => Frame::Lost,
             FramePlace::Function => {
-                let Some(line) = self.lines.first() else {
-                    return Ok(profile.frames.intern(Frame::Lost)?);
+                let Some(line) = lines.first() else {
+                    return Ok(None);
                 };
                 let Line { function, line } = line.intern(profile)?;
-                return Ok(profile.frames.intern(Frame::Function { function, line })?);
+                return Ok(Some(profile.frames.intern(Frame::Function { function, line })?));
             }
         };
         let id = profile.frames.intern(frame)?;
-        if !self.lines.is_empty() && !profile.lines.contains_key(&id) {
-            let lines = self.lines.iter().map(|line| line.intern(profile));
+        if !lines.is_empty() && !profile.lines.contains_key(&id) {
+            let lines = lines.iter().map(|line| line.intern(profile));
             let lines = lines.collect::<Result<Box<[Line]>>>()?;
             profile.lines.insert(id, lines);
         }
-        Ok(id)
+        Ok(Some(id))
+    }
+
+    fn module(&mut self, key: ModuleKey) -> u32 {
+        if let Some(id) = self.by_module.get(&key) {
+            return *id;
+        }
+        let id = self.modules.len() as u32;
+        self.modules.push(key.clone());
+        self.by_module.insert(key, id);
+        id
     }
 
     /// Returns the memory in bytes.
     pub(crate) fn memory(&self) -> usize {
-        let texts = |line: &FrameLine| line.name.len() + line.linkage_name.len();
-        let lines = self.lines.iter().map(|line| size_of::<FrameLine>() + texts(line));
-        size_of::<Self>() + 64 + lines.sum::<usize>()
+        let texts = |line: &FrameLine| size_of::<FrameLine>() + line.name.len() + line.linkage_name.len();
+        let lines: usize = self.lines.iter().map(texts).sum();
+        let module = |(_, path): &ModuleKey| 2 * (path.len() + 160);
+        let modules: usize = self.modules.iter().map(module).sum();
+        self.frames.len() * size_of::<(FramePlace, u32)>() + lines + modules
     }
 }
 
@@ -194,11 +231,14 @@ pub(crate) async fn read_stacks(objects: &dyn ObjectStore, file: &Arc<ParquetFil
     read_all(objects, file, &[1, 3], empty, |key, batch, stacks| {
         check_ids(key, batch, "stack", stacks.len())?;
         let lists = column::<ListArray>(key, batch, "frames")?;
+        let frames = lists.values().as_any().downcast_ref::<UInt32Array>();
         let wrong = || Error::damaged(key, "the frames of a stack are not a list of ids");
-        for row in 0..lists.len() {
-            let list = lists.value(row);
-            let frames = list.as_any().downcast_ref::<UInt32Array>().ok_or_else(wrong)?;
-            stacks.frames.extend_from_slice(frames.values());
+        let frames = frames
+            .filter(|frames| frames.null_count() == 0)
+            .ok_or_else(wrong)?;
+        for range in ranges(lists) {
+            let frames = frames.values().get(range).ok_or_else(wrong)?;
+            stacks.frames.extend_from_slice(frames);
             let end = u32::try_from(stacks.frames.len());
             let end = end.map_err(|_| Error::damaged(key, "the stacks have more than 2^32 frames"))?;
             stacks.ends.push(end);
@@ -208,82 +248,120 @@ pub(crate) async fn read_stacks(objects: &dyn ObjectStore, file: &Arc<ParquetFil
     .await
 }
 
+/// Returns the range of each list's items.
+fn ranges(lists: &ListArray) -> impl Iterator<Item = Range<usize>> {
+    let place = |offset: i32| usize::try_from(offset).unwrap_or(usize::MAX);
+    lists.value_offsets().windows(2).map(move |pair| match pair {
+        [start, end] => place(*start)..place(*end),
+        _ => 0..0,
+    })
+}
+
 /// Reads all frames.
-pub(crate) async fn read_frames(objects: &dyn ObjectStore, file: &Arc<ParquetFile>) -> Result<Vec<FrameRow>> {
-    read_all(
-        objects,
-        file,
-        &[1, 2, 3, 4, 5, 6],
-        Vec::new(),
-        |key, batch, frames| {
-            check_ids(key, batch, "frame", frames.len())?;
-            read_frame_batch(key, batch, frames)
-        },
-    )
+pub(crate) async fn read_frames(objects: &dyn ObjectStore, file: &Arc<ParquetFile>) -> Result<FrameTable> {
+    let empty = FrameTable::default();
+    read_all(objects, file, &[1, 2, 3, 4, 5, 6], empty, |key, batch, table| {
+        check_ids(key, batch, "frame", table.len())?;
+        read_frame_batch(key, batch, table)
+    })
     .await
 }
 
-fn read_frame_batch(key: &str, batch: &RecordBatch, frames: &mut Vec<FrameRow>) -> Result<()> {
+fn read_frame_batch(key: &str, batch: &RecordBatch, table: &mut FrameTable) -> Result<()> {
     let kinds = Texts::new(key, batch, "kind")?;
     let build_ids = column::<BinaryArray>(key, batch, "build_id")?;
     let modules = column::<StringArray>(key, batch, "module")?;
     let offsets = column::<UInt64Array>(key, batch, "offset")?;
     let lists = column::<ListArray>(key, batch, "lines")?;
+    let lines = LineColumns::new(key, lists)?;
     let damaged = |problem: &str| Error::damaged(key, problem);
-    for row in 0..batch.num_rows() {
+    // Frames of one module are neighbors.
+    let mut last: Option<(Option<&[u8]>, &str, u32)> = None;
+    for (row, range) in ranges(lists).enumerate() {
         let offset = (!offsets.is_null(row)).then(|| offsets.value(row));
         let offset = || offset.ok_or_else(|| damaged("a frame has no offset"));
-        let lines = read_lines(key, lists.value(row).as_any().downcast_ref::<StructArray>())?;
+        let has_lines = !range.is_empty();
+        lines.read(range, &mut table.lines)?;
         let [code, address, function, lost] = KINDS;
         let place = match kinds.text(row) {
             Some(kind) if kind == code => {
                 let bytes = (!build_ids.is_null(row)).then(|| build_ids.value(row));
-                let build_id = bytes.map(|bytes| {
-                    BuildId::new(bytes).ok_or_else(|| damaged("a build id is empty or too long"))
-                });
-                FramePlace::Code {
-                    build_id: build_id.transpose()?,
-                    module: match modules.is_null(row) {
-                        true => Box::default(),
-                        false => modules.value(row).into(),
-                    },
-                    offset: offset()?,
-                }
+                let path = match modules.is_null(row) {
+                    true => "",
+                    false => modules.value(row),
+                };
+                let module = match last {
+                    Some((last_bytes, last_path, module)) if (last_bytes, last_path) == (bytes, path) => {
+                        module
+                    }
+                    _ => {
+                        let build_id = bytes.map(|bytes| {
+                            BuildId::new(bytes).ok_or_else(|| damaged("a build id is empty or too long"))
+                        });
+                        table.module((build_id.transpose()?, path.into()))
+                    }
+                };
+                last = Some((bytes, path, module));
+                FramePlace::Code(module, offset()?)
             }
             Some(kind) if kind == address => FramePlace::Address(offset()?),
-            Some(kind) if kind == function && !lines.is_empty() => FramePlace::Function,
+            Some(kind) if kind == function && has_lines => FramePlace::Function,
             Some(kind) if kind == lost => FramePlace::Lost,
             _ => return Err(damaged("the kind of a frame is not known")),
         };
-        frames.push(FrameRow { place, lines });
+        let end = u32::try_from(table.lines.len());
+        let end = end.map_err(|_| damaged("the frames have more than 2^32 lines"))?;
+        table.frames.push((place, end));
     }
     Ok(())
 }
 
-fn read_lines(key: &str, lines: Option<&StructArray>) -> Result<Box<[FrameLine]>> {
-    let wrong = || Error::damaged(key, "the lines of a frame have other columns");
-    let lines = lines.ok_or_else(wrong)?;
-    let texts = |name| {
-        let column = lines.column_by_name(name)?;
-        column.as_any().downcast_ref::<StringArray>()
-    };
-    let numbers = |name| {
-        let column = lines.column_by_name(name)?;
-        column.as_any().downcast_ref::<UInt32Array>()
-    };
-    let names = texts("function").ok_or_else(wrong)?;
-    let linkage_names = texts("linkage_name").ok_or_else(wrong)?;
-    let files = texts("file").ok_or_else(wrong)?;
-    let starts = numbers("start_line").ok_or_else(wrong)?;
-    let numbers = numbers("line").ok_or_else(wrong)?;
-    let line = |row| FrameLine {
-        name: names.value(row).into(),
-        linkage_name: linkage_names.value(row).into(),
-        file: (!files.is_null(row)).then(|| files.value(row).into()),
-        start_line: starts.value(row),
-        line: numbers.value(row),
-    };
-    Ok((0..lines.len()).map(line).collect())
+/// The columns of the lines of a batch's frames.
+struct LineColumns<'a> {
+    key: &'a str,
+    names: &'a StringArray,
+    linkage_names: &'a StringArray,
+    files: &'a StringArray,
+    starts: &'a UInt32Array,
+    lines: &'a UInt32Array,
+}
+
+impl<'a> LineColumns<'a> {
+    fn new(key: &'a str, lists: &'a ListArray) -> Result<Self> {
+        let wrong = || Error::damaged(key, "the lines of a frame have other columns");
+        let lines = lists.values().as_any().downcast_ref::<StructArray>();
+        let lines = lines.ok_or_else(wrong)?;
+        let texts = |name| {
+            let column = lines.column_by_name(name)?;
+            column.as_any().downcast_ref::<StringArray>()
+        };
+        let numbers = |name| {
+            let column = lines.column_by_name(name)?;
+            column.as_any().downcast_ref::<UInt32Array>()
+        };
+        Ok(Self {
+            key,
+            names: texts("function").ok_or_else(wrong)?,
+            linkage_names: texts("linkage_name").ok_or_else(wrong)?,
+            files: texts("file").ok_or_else(wrong)?,
+            starts: numbers("start_line").ok_or_else(wrong)?,
+            lines: numbers("line").ok_or_else(wrong)?,
+        })
+    }
+
+    fn read(&self, range: Range<usize>, target: &mut Vec<FrameLine>) -> Result<()> {
+        if range.end > self.lines.len() {
+            return Err(Error::damaged(self.key, "a frame has lines that do not exist"));
+        }
+        target.extend(range.map(|row| FrameLine {
+            name: self.names.value(row).into(),
+            linkage_name: self.linkage_names.value(row).into(),
+            file: (!self.files.is_null(row)).then(|| self.files.value(row).into()),
+            start_line: self.starts.value(row),
+            line: self.lines.value(row),
+        }));
+        Ok(())
+    }
 }
 
 /// Reads the labels of all contexts.

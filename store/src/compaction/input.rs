@@ -8,7 +8,7 @@ use crate::segment::{SegmentEntry, TableKind};
 use crate::segment_reader::SegmentReader;
 use crate::stack_index::StackIndex;
 use crate::{Error, Result};
-use arrow_array::types::{Int64Type, TimestampNanosecondType, UInt32Type, UInt64Type};
+use arrow_array::types::{Int64Type, TimestampMicrosecondType, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch, UInt32Array};
 use backtrail_profile::{Event, EventId, StackId, Thread, ThreadId};
 use backtrail_pt::{Pid, Tid};
@@ -110,7 +110,7 @@ impl Input {
 
     fn decode(&self, batch: &RecordBatch, content: &mut Content) -> Result<Vec<Row>> {
         let key = self.file.key();
-        let times = values::<TimestampNanosecondType>(key, batch, "time")?;
+        let times = values::<TimestampMicrosecondType>(key, batch, "time")?;
         let weights = values::<Int64Type>(key, batch, "weight")?;
         let stacks = values::<UInt32Type>(key, batch, "stack")?;
         let contexts = values::<UInt32Type>(key, batch, "context")?;

@@ -6,6 +6,7 @@ use crate::content::{Content, Row};
 use crate::hash::StackHashes;
 use crate::hour::Hour;
 use crate::limits::Cancel;
+use crate::schema::Effort;
 use crate::segment::SegmentEntry;
 use crate::segment_writer::SegmentWriter;
 use crate::{Error, Result};
@@ -25,7 +26,7 @@ pub(super) fn merge(
     inputs: Vec<Input>,
     cancel: &Cancel,
 ) -> Result<SegmentEntry> {
-    let mut writer = SegmentWriter::new(hour)?;
+    let mut writer = SegmentWriter::new(hour, Effort::High)?;
     let mut sink = UploadSink::new(runtime.clone(), Arc::clone(&objects), hour, writer.id());
     let result = (|| {
         let mut rows = Vec::with_capacity(BATCH);

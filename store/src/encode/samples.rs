@@ -6,7 +6,7 @@ use crate::origin::Origin;
 use crate::schema::schema;
 use crate::segment::{SegmentId, TableKind};
 use arrow_array::{
-    ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray, UInt32Array,
+    ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, UInt32Array,
     UInt64Array,
 };
 use arrow_schema::{ArrowError, SchemaRef};
@@ -112,7 +112,7 @@ impl SampleEncoder {
         let tids = rows.iter().map(|row| thread(row).map(|thread| thread.tid.0));
         let columns: Vec<ArrayRef> = vec![
             constant(&self.segment.to_string(), rows.len())?,
-            Arc::new(TimestampNanosecondArray::from_iter_values(times).with_timezone("UTC")),
+            Arc::new(TimestampMicrosecondArray::from_iter_values(times).with_timezone("UTC")),
             service?,
             host?,
             build?,

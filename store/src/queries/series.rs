@@ -152,9 +152,8 @@ impl IntervalSums {
 
 impl Accumulate for IntervalSums {
     fn add(&mut self, time: i64, weight: i64, _stack: u32) -> bool {
-        let since = u64::try_from(time)
-            .unwrap_or(0)
-            .saturating_sub(self.intervals.start);
+        let time = u64::try_from(time).unwrap_or(0).saturating_mul(1000);
+        let since = time.saturating_sub(self.intervals.start);
         let interval = usize::try_from(since / self.intervals.step).unwrap_or(usize::MAX);
         if interval < self.intervals.count
             && let Some(sum) = self.at(interval)

@@ -8,8 +8,8 @@ pub(crate) type GroupKey = Box<[Box<str>]>;
 
 /// The sum over a group's samples.
 pub(crate) trait Accumulate: Send + 'static {
-    /// Adds a sample. Columns that the scan does not need are zero. Returns `false` if the sample
-    /// has an id that is out of range.
+    /// Adds a sample with its time in microseconds. Columns that the scan does not need are zero.
+    /// Returns `false` if the sample has an id that is out of range.
     fn add(&mut self, time: i64, weight: i64, stack: u32) -> bool;
 
     /// Adds the sum of other samples.

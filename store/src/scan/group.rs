@@ -8,7 +8,7 @@ use crate::file::FetchedGroup;
 use crate::filter::{Column, Condition};
 use crate::schema::SampleColumn;
 use crate::{Error, Result};
-use arrow_array::types::{Int64Type, TimestampNanosecondType, UInt32Type};
+use arrow_array::types::{Int64Type, TimestampMicrosecondType, UInt32Type};
 use arrow_array::{Array, RecordBatch, UInt32Array, UInt64Array};
 use std::collections::HashMap;
 
@@ -61,7 +61,7 @@ impl<'a> Rows<'a> {
         Ok(Self {
             count: batch.num_rows(),
             times: match has(SampleColumn::Time) {
-                true => values::<TimestampNanosecondType>(key, batch, "time")?,
+                true => values::<TimestampMicrosecondType>(key, batch, "time")?,
                 false => &[],
             },
             weights: match has(SampleColumn::Weight) {
@@ -104,9 +104,9 @@ fn select(segment: &SegmentScan, plan: &GroupPlan, batch: &RecordBatch) -> Resul
     }
     let mut selected = vec![true; batch.num_rows()];
     if plan.checks_time {
-        let times = values::<TimestampNanosecondType>(key, batch, "time")?;
+        let times = values::<TimestampMicrosecondType>(key, batch, "time")?;
         let is_within = |time: i64| {
-            let time = u64::try_from(time);
+            let time = u64::try_from(time).map(|time| time.saturating_mul(1000));
             time.is_ok_and(|time| (filter.time.start.0..filter.time.end.0).contains(&time))
         };
         for (selected, time) in selected.iter_mut().zip(times) {

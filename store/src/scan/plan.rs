@@ -114,11 +114,11 @@ fn statistics(metadata: &RowGroupMetaData, column: SampleColumn) -> Option<&Stat
     metadata.columns().get(column.index())?.statistics()
 }
 
-/// Returns the first and the last time of a row group.
+/// Returns the first and the last time of a row group in nanoseconds.
 fn times(metadata: &RowGroupMetaData) -> Option<(u64, u64)> {
     match statistics(metadata, SampleColumn::Time)? {
         Statistics::Int64(times) => {
-            let time = |time: Option<&i64>| u64::try_from(*time?).ok();
+            let time = |time: Option<&i64>| u64::try_from(*time?).ok()?.checked_mul(1000);
             Some((time(times.min_opt())?, time(times.max_opt())?))
         }
         _ => None,

@@ -97,7 +97,7 @@ async fn matching_stacks(
     };
     let frames = reader.frames(entry).await?;
     let stacks = reader.stacks(entry).await?;
-    let is_of: Vec<bool> = frames.iter().map(|frame| frame.is_of(module)).collect();
+    let is_of = frames.are_of(module);
     let has = |frame: &u32| usize::try_from(*frame).ok().and_then(|frame| is_of.get(frame)) == Some(&true);
     let matches =
         (0..stacks.len()).map(|stack| stacks.of(stack).is_some_and(|frames| frames.iter().any(has)));
