@@ -230,6 +230,36 @@ mod tests {
     }
 
     #[test]
+    fn entry_is_read_back_from_json() {
+        let file = FileSummary {
+            rows: 3,
+            bytes: u64::MAX,
+            footer_crc: 7,
+        };
+        let entry = SegmentEntry {
+            id: SegmentId::random().unwrap(),
+            hour: Hour(9),
+            level: 1,
+            first: 5,
+            last: 6,
+            samples: file,
+            stacks: file,
+            frames: file,
+            contexts: file,
+            services: Some(vec!["web".into()]),
+            hosts: None,
+            events: Some(Vec::new()),
+            build_ids: BuildIdFilter::default(),
+            notes: vec!["7 samples were lost".into()],
+        };
+        let text = serde_json::to_string(&entry).unwrap();
+        assert_eq!(serde_json::from_str::<SegmentEntry>(&text).unwrap(), entry);
+        assert_eq!(entry.bytes(), u64::MAX);
+        let wrong = text.replace(&entry.id.to_string(), "no id");
+        assert!(serde_json::from_str::<SegmentEntry>(&wrong).is_err());
+    }
+
+    #[test]
     fn random_ids_differ() {
         assert_ne!(SegmentId::random().unwrap(), SegmentId::random().unwrap());
     }

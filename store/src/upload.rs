@@ -80,3 +80,42 @@ impl Upload {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::TryStreamExt;
+    use object_store::local::LocalFileSystem;
+
+    /// Returns the pieces of a file of more than two parts.
+    fn pieces() -> Vec<Vec<u8>> {
+        (0..20u8).map(|piece| vec![piece; 1 << 20]).collect()
+    }
+
+    #[tokio::test]
+    async fn large_file_has_its_pieces_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let objects = Arc::new(LocalFileSystem::new_with_prefix(folder.path()).unwrap());
+        let mut upload = Upload::new(objects, "a/b".into());
+        for piece in pieces() {
+            upload.write(piece).await.unwrap();
+        }
+        assert!(!folder.path().join("a/b").exists());
+        upload.finish().await.unwrap();
+        let content = std::fs::read(folder.path().join("a/b")).unwrap();
+        assert!(content == pieces().concat());
+    }
+
+    #[tokio::test]
+    async fn dropped_file_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let objects = Arc::new(LocalFileSystem::new_with_prefix(folder.path()).unwrap());
+        let mut upload = Upload::new(objects.clone(), "a/b".into());
+        for piece in pieces() {
+            upload.write(piece).await.unwrap();
+        }
+        upload.abort().await;
+        let files: Vec<_> = objects.list(None).try_collect().await.unwrap();
+        assert_eq!(files, []);
+    }
+}

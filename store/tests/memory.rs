@@ -12,8 +12,10 @@ use std::sync::Arc;
 const HOUR: Hour = Hour(498_000);
 /// The samples of a segment.
 const ROWS: u64 = 50_000;
-/// The segments.
+/// The segments. All of their stacks together need more memory than the limit.
 const SEGMENTS: u64 = 24;
+/// The stacks of a segment.
+const STACKS: u64 = 10_000;
 
 /// Returns a size in bytes from the state of this process.
 fn memory(field: &str) -> u64 {
@@ -29,11 +31,11 @@ fn profile(segment: u64) -> Profile {
     let event = profile.event("cpu", "nanoseconds", 1).unwrap();
     let labels = profile.label_set(Vec::new()).unwrap();
     let mut stacks = Vec::new();
-    for number in 0..8000u64 {
-        let own = if number % 2 == 0 { segment } else { 0 };
+    for number in 0..STACKS {
+        let own = if number % 4 == 0 { 0 } else { segment };
         let mut stack = StackId::EMPTY;
         for depth in 0..12 {
-            let frame = Frame::Address(own << 40 | (number % (4 << depth)) << 8 | depth);
+            let frame = Frame::Address(own << 40 | (number % (32 << depth)) << 8 | depth);
             let frame = profile.frames.intern(frame).unwrap();
             stack = profile.stacks.push(stack, frame).unwrap();
         }
@@ -44,7 +46,7 @@ fn profile(segment: u64) -> Profile {
         profile.samples.push(Sample {
             event,
             weight: 1,
-            stack: stacks[(number * 31 % 8000) as usize],
+            stack: stacks[(number * 31 % STACKS) as usize],
             time: Some(UnixNanos(nanos)),
             thread: None,
             cpu: None,

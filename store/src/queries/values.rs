@@ -107,8 +107,8 @@ struct ValuesFold {
 impl Fold<Count> for ValuesFold {
     async fn fold(&mut self, _segment: &SegmentScan, groups: Groups<Count>) -> Result<()> {
         for (key, count) in groups.into_iter() {
-            let is_match = |text: &Box<str>| !text.is_empty() && text.starts_with(&*self.prefix);
-            if key.first().is_some_and(is_match) {
+            let text = key.first().map_or("", |text| text);
+            if !text.is_empty() && text.starts_with(&*self.prefix) {
                 self.counts.insert(key, count)?;
             }
         }
