@@ -3,6 +3,7 @@
 pub mod firefox;
 pub mod folded;
 pub mod html;
+pub mod jfr;
 pub mod otlp;
 pub mod perf_data;
 pub mod perf_script;
@@ -14,8 +15,8 @@ pub mod speedscope;
 use crate::Result;
 use crate::profile::Profile;
 
-/// Reads a profile of a format that its bytes decide: a recording, `perf.data`, pprof with gzip or
-/// without, OTLP, or folded stacks.
+/// Reads a profile of a format that its bytes decide: a recording, `perf.data`, JFR, pprof with gzip
+/// or without, OTLP, or folded stacks.
 ///
 /// # Errors
 ///
@@ -23,6 +24,9 @@ use crate::profile::Profile;
 pub fn read(bytes: &[u8]) -> Result<Profile> {
     if perf_data::is_perf_data(bytes) {
         return perf_data::read(bytes);
+    }
+    if jfr::is_jfr(bytes) {
+        return jfr::read(bytes);
     }
     if bytes.starts_with(&recording::HEADER) {
         return recording::read(bytes);

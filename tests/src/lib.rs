@@ -10,6 +10,7 @@ pub mod compiled;
 pub mod debian_source;
 pub mod hub_process;
 pub mod hub_server;
+pub mod jfr;
 pub mod perf_data;
 pub mod programs;
 pub mod random;
