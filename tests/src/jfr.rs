@@ -128,40 +128,36 @@ pub struct Chunk {
 impl Chunk {
     /// Begins a chunk of async-profiler, without settings.
     pub fn async_profiler() -> Self {
-        Self::new(PROFILER_TYPES, true)
+        Self::with_types(PROFILER_TYPES, true)
     }
 
     /// Begins a chunk of the JVM.
     pub fn jvm() -> Self {
-        Self::new(JVM_TYPES, false)
+        Self::with_types(JVM_TYPES, false)
     }
 
-    fn new(more: &str, is_metadata_first: bool) -> Self {
-        let lines: Vec<_> = TYPES.lines().chain(more.lines()).collect();
-        let (names, fields): (Vec<_>, Vec<_>) =
-            lines.iter().map(|line| line.split_once(':').unwrap()).unzip();
+    /// Begins a chunk with more types than those of both writers.
+    pub fn with_types(more: &str, is_metadata_first: bool) -> Self {
+        let lines = TYPES.lines().chain(more.lines());
+        let lines: Vec<_> = lines.filter_map(|line| line.split_once(':')).collect();
         let field = |text: &str| {
-            let (name, kind) = text.trim().split_once(' ').unwrap();
+            let (name, kind) = text.trim().split_once(' ')?;
             let (kind, unit) = match kind.split_once('@') {
                 Some((kind, unit)) => (kind, Some(unit.to_owned())),
                 None => (kind, None),
             };
             let plain = kind.trim_end_matches(['*', '[', ']']);
-            Field {
+            Some(Field {
                 name: name.to_owned(),
-                kind: names.iter().position(|name| *name == plain).unwrap(),
+                kind: lines.iter().position(|(name, _)| *name == plain)?,
                 is_constant: kind.ends_with('*'),
                 is_array: kind.ends_with("[]"),
                 unit,
-            }
+            })
         };
-        let types = names.iter().zip(fields).map(|(name, fields)| Type {
+        let types = lines.iter().map(|(name, fields)| Type {
             name: (*name).to_owned(),
-            fields: fields
-                .split(',')
-                .filter(|text| !text.trim().is_empty())
-                .map(field)
-                .collect(),
+            fields: fields.split(',').filter_map(field).collect(),
         });
         Self {
             types: types.collect(),
@@ -282,9 +278,9 @@ impl Chunk {
         let size = body.len() + if self.is_compressed { 5 } else { 4 };
         match self.is_compressed {
             true => {
-                let padded = (0..5).map(|index| (size >> (7 * index)) as u8 & 0x7f | 0x80);
+                let more = |index| if index < 4 { 0x80 } else { 0 };
+                let padded = (0..5).map(|index| (size >> (7 * index)) as u8 & 0x7f | more(index));
                 self.records.extend(padded);
-                *self.records.last_mut().unwrap() &= 0x7f;
             }
             false => self.records.extend((size as i32).to_be_bytes()),
         }
@@ -351,7 +347,8 @@ impl Chunk {
 
     fn type_index(&self, name: &str) -> usize {
         let found = self.types.iter().position(|kind| kind.name == name);
-        found.unwrap_or_else(|| panic!("no type {name}"))
+        assert!(found.is_some(), "there is no type {name}");
+        found.unwrap_or_default()
     }
 
     /// Returns the content of a value with fields.

@@ -144,7 +144,7 @@ pub const TEST: &[Need] = &[
 ];
 
 /// Requirements of the long tests, in addition to [`TEST`], to build programs from Debian's
-/// sources.
+/// sources, and those in Java.
 pub const SOURCES: &[Need] = &[
     need("make", Sign::Tool("make"), "builds real programs from source"),
     wish(
@@ -153,6 +153,11 @@ pub const SOURCES: &[Need] = &[
         "unpacks Debian's sources of real programs",
     ),
     wish("tcl", Sign::Tool("tclsh"), "puts the source of sqlite3 together"),
+    wish(
+        "default-jdk-headless",
+        Sign::Tool("jfr"),
+        "records a Java program; its listing is compared with ours",
+    ),
 ];
 
 /// Requirements to install the readers of exports.

@@ -266,7 +266,8 @@ impl clap::builder::TypedValueParser for ProfileEventParser {
 /// `backtrail profile report`.
 #[derive(Debug, Args)]
 pub struct ProfileReport {
-    /// A profile: a recording, perf.data, pprof, OTLP, folded stacks, or a bundle with its calls
+    /// A profile: a recording, perf.data, JFR, pprof, OTLP, folded stacks, or a bundle with its
+    /// calls
     pub file: PathBuf,
     /// The view
     #[arg(long, value_enum, default_value_t = ProfileView::Top)]
@@ -345,7 +346,8 @@ pub struct ProfileDiff {
 /// `backtrail profile export`.
 #[derive(Debug, Args)]
 pub struct ProfileExport {
-    /// A profile: a recording, perf.data, pprof, OTLP, folded stacks, or a bundle with its calls
+    /// A profile: a recording, perf.data, JFR, pprof, OTLP, folded stacks, or a bundle with its
+    /// calls
     pub file: PathBuf,
     /// The output format
     #[arg(long, value_enum, required_unless_present = "otlp", conflicts_with = "otlp")]

@@ -125,7 +125,14 @@ impl Reader {
             self.end = self.end.max(start.0.saturating_add(chunk.duration));
         }
         reader.read_info(&mut self.info, &mut self.damage);
-        reader.add_samples(&self.info, &mut self.profile, &mut self.damage)
+        reader.add_samples(&self.info, &mut self.profile, &mut self.damage)?;
+        if reader.is_exhausted() {
+            self.note(format!(
+                "chunk {number} has more nested types or longer names than its size permits, and parts of \
+                 it are not read"
+            ));
+        }
+        Ok(())
     }
 
     fn note(&mut self, note: String) {

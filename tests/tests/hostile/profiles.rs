@@ -12,6 +12,7 @@ use backtrail_profile::fdo::{
 use backtrail_profile::format::{self, firefox, folded, otlp, perf_data, perf_script, pprof, speedscope};
 use backtrail_profile::{CallTree, FunctionProfile, top};
 use backtrail_pt::Svma;
+use backtrail_tests::jfr;
 use backtrail_tests::perf_data::elf;
 use flate2::read::GzDecoder;
 use std::fs;
@@ -73,6 +74,7 @@ fn profiles() {
         request,
         seeds::perf_data(&program).into_file(),
         seeds::perf_data(&program).into_pipe(),
+        jfr::recording(),
     ];
     fuzz("profiles", &seeds, mutate::bytes, is_usable);
 }

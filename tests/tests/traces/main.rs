@@ -15,6 +15,7 @@ mod fdo_samples;
 mod gdb_stacks;
 mod generated_code;
 mod imports;
+mod jfr;
 mod kernel_names;
 mod lower_rates;
 mod profile_recordings;

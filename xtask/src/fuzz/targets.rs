@@ -112,7 +112,7 @@ pub const TARGETS: &[Target] = &[
     test(
         "profiles",
         "profiles::profiles",
-        "profiles: perf.data, pprof, folded stacks",
+        "profiles: perf.data, JFR, pprof, folded stacks",
     ),
     test(
         "branch_records",

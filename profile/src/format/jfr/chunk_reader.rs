@@ -95,6 +95,11 @@ impl<'c, 'a> ChunkReader<'c, 'a> {
         })
     }
 
+    /// Returns whether the chunk needs more time or memory than its size permits.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.values.is_exhausted()
+    }
+
     /// Reads what the chunk reports about the recording.
     pub(super) fn read_info(&self, info: &mut RecordingInfo, damage: &mut Damage) {
         for (id, cursor) in events(self.chunk) {

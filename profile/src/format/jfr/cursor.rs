@@ -132,15 +132,15 @@ impl<'a> Cursor<'a> {
     /// Reads a `short` or `char`.
     pub(super) fn short(&mut self) -> Option<i64> {
         match self.integers {
-            Integers::Compressed => self.compressed(),
+            Integers::Compressed => self.compressed().map(|number| i64::from(number as i16)),
             Integers::Fixed => self.array().map(i16::from_be_bytes).map(i64::from),
         }
     }
 
-    /// Reads an `int`.
+    /// Reads an `int`. A negative one is compressed without a sign, in five bytes.
     pub(super) fn int(&mut self) -> Option<i64> {
         match self.integers {
-            Integers::Compressed => self.compressed(),
+            Integers::Compressed => self.compressed().map(|number| i64::from(number as i32)),
             Integers::Fixed => self.array().map(i32::from_be_bytes).map(i64::from),
         }
     }
@@ -240,6 +240,12 @@ mod tests {
             (Some(i64::MIN), 0)
         );
         assert_eq!(read(&[0xff; 8]).0, None);
+    }
+
+    #[test]
+    fn negative_ints_have_32_bits() {
+        let mut cursor = Cursor::new(&[0xff, 0xff, 0xff, 0xff, 0x0f], Integers::Compressed);
+        assert_eq!((cursor.int(), cursor.remaining()), (Some(-1), 0));
     }
 
     #[test]

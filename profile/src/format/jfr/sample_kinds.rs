@@ -213,7 +213,8 @@ impl<'a> Measure<'a> {
     /// samples as this event too.
     fn execution(state: &str, info: &'a RecordingInfo) -> Self {
         let event = info.event.as_deref();
-        if event == Some("wall") || info.wall.is_some() && state != CPU_STATE {
+        let is_wall_state = !matches!(state, "" | CPU_STATE);
+        if event == Some("wall") || info.wall.is_some() && is_wall_state {
             return Self::wall(1, info);
         }
         match event {

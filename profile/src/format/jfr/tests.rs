@@ -472,6 +472,59 @@ fn damaged_events_are_left_out_and_counted() {
     assert_eq!(profile.notes, ["1 damaged events are left out"]);
 }
 
+#[test]
+fn types_without_bytes_take_bounded_time() {
+    // 16 fields of 16 fields, and so on. A constant of them has no bytes, and 16^8 fields.
+    let mut types = String::from("Level8:\n");
+    for level in 0..8 {
+        let fields: Vec<_> = (0..16).map(|_| format!("f Level{}", level + 1)).collect();
+        types += &format!("Level{level}: {}\n", fields.join(", "));
+    }
+    let mut chunk = Chunk::with_types(&types, false);
+    add_samples(&mut chunk, &["STATE_RUNNABLE"]);
+    chunk.checkpoint();
+    chunk.keyed("Level0", Vec::new());
+    let profile = read(&chunk.finish()).unwrap();
+    assert_eq!(
+        profile.notes[0],
+        "chunk 1 has more nested types or longer names than its size permits, and parts of it are not read"
+    );
+}
+
+#[test]
+fn long_names_take_bounded_memory() {
+    let mut chunk = Chunk::jvm();
+    let class = "a".repeat(10_000);
+    let frames: Vec<_> = (0..5000).map(|index| format!("m{index}")).collect();
+    let frames: Vec<_> = frames
+        .iter()
+        .map(|name| jfr::Frame::java(&class, name, 1))
+        .collect();
+    let stack = chunk.stack(&frames, false);
+    chunk.event("jdk.ExecutionSample", &numbers([START.1, 0, stack, 0]));
+    let file = chunk.finish();
+    let profile = read(&file).unwrap();
+    let names: usize = profile.strings.iter().map(|(_, text)| text.len()).sum();
+    assert!(names < 100 * file.len(), "{names} of {}", file.len());
+    assert!(
+        profile.notes[0].contains("longer names than its size permits"),
+        "{:?}",
+        profile.notes
+    );
+}
+
+#[test]
+fn deeply_nested_metadata_are_refused() {
+    let mut chunk = profiler(&[("event", "cpu"), ("interval", "500")]);
+    add_samples(&mut chunk, &["STATE_DEFAULT"]);
+    // Three numbers, one string, and elements with one child each.
+    let mut content = vec![0, 0, 0, 1, 3, 1, b'x'];
+    content.extend([0, 0, 1].repeat(100_000));
+    chunk.record(0, &content);
+    let profile = read(&chunk.finish()).unwrap();
+    assert_eq!(events(&profile), [row("cpu", "nanoseconds", 500, 1, 500)]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 

@@ -35,7 +35,7 @@ pub(super) struct Values<'a> {
 impl<'a> Values<'a> {
     /// Returns the values of a chunk without its constants.
     pub(super) fn new(types: Types, start: Cursor<'a>) -> Self {
-        let steps = (1 << 16) + 32 * start.remaining() as u64;
+        let steps = (1 << 16) + 64 * start.remaining() as u64;
         Self {
             types,
             start,
@@ -85,10 +85,17 @@ impl<'a> Values<'a> {
         self.charge(1)
     }
 
-    /// Counts bytes of a text that is built. `None`: the texts are too long for the chunk.
+    /// Counts bytes of a text that is built. `None`: the chunk's limit is reached, and nothing more
+    /// is read.
     pub(super) fn charge(&self, bytes: usize) -> Option<()> {
-        self.steps.set(self.steps.get().checked_sub(bytes as u64)?);
-        Some(())
+        let rest = self.steps.get().checked_sub(bytes as u64);
+        self.steps.set(rest.unwrap_or(0));
+        rest.map(|_| ())
+    }
+
+    /// Returns whether the limit of the chunk was reached.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.steps.get() == 0
     }
 
     /// Reads a text, or that of the constant that it names.
