@@ -18,6 +18,16 @@ pub(crate) struct Name {
     pub linkage: Arc<str>,
 }
 
+/// Returns the demangled form of a linkage name of Rust or C++. Other names stay as they are. The
+/// suffix `@plt` of a linkage stub stays too.
+#[must_use]
+pub fn demangled(linkage: &str) -> Arc<str> {
+    match linkage.strip_suffix("@plt") {
+        Some(target) => format!("{}@plt", Name::of(target.as_bytes()).readable).into(),
+        None => Name::of(linkage.as_bytes()).readable,
+    }
+}
+
 impl Name {
     /// Demangles a linkage name of Rust (legacy and v0) or C++ (Itanium). Other names stay as they
     /// are.
@@ -89,6 +99,8 @@ mod tests {
             ("_Znot_mangled", "_Znot_mangled"),
         ] {
             assert_eq!(&*Name::of(linkage.as_bytes()).readable, readable);
+            assert_eq!(&*demangled(linkage), readable);
+            assert_eq!(*demangled(&format!("{linkage}@plt")), *format!("{readable}@plt"));
         }
     }
 

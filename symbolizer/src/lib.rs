@@ -33,6 +33,7 @@
 //! [`Svma`]: backtrail_pt::Svma [`Avma`]: backtrail_pt::Avma
 
 mod code;
+mod code_part;
 mod constants;
 mod debug_ids;
 mod demangle;
@@ -45,6 +46,7 @@ mod location;
 mod model;
 mod names;
 mod objects;
+mod parts;
 mod plt;
 mod range_map;
 mod search;
@@ -61,6 +63,8 @@ mod unwind;
 mod values;
 mod variables;
 
+pub use code_part::{CodeGroup, CodePart, CodeParts, FileNumber, InlinedPart, PartRow, Segment, Signature};
+pub use demangle::demangled;
 pub use entry_id::EntryId;
 pub use error::Error;
 pub use file::SymbolFile;
@@ -71,7 +75,7 @@ pub use model::{
 };
 pub use names::{is_named, is_visible};
 pub use search::DebugSearch;
-pub use source::FileBytes;
+pub use source::{FileBytes, map_file};
 pub use symbolizer::{Module, Symbolizer};
 pub use unwind::{CfaRule, Expression, Machine, RegisterRule, UnwindRow};
 pub use variables::{DataSymbol, Global, Scope, Variable, VariableLocation};

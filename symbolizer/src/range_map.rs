@@ -37,16 +37,26 @@ impl RangeMap {
         piece.contains(&at).then_some(*number)
     }
 
-    /// Returns the numbers of the ranges that overlap `wanted`, in address order. A number may
-    /// occur twice.
-    pub fn meeting(&self, wanted: Range<u64>) -> impl Iterator<Item = u32> {
+    /// Returns the disjoint pieces, in address order, each with the number of its range.
+    pub fn pieces(&self) -> impl Iterator<Item = (Range<u64>, u32)> {
+        self.pieces.iter().cloned()
+    }
+
+    /// Returns the parts of the pieces in `wanted`, in address order.
+    pub fn pieces_in(&self, wanted: Range<u64>) -> impl Iterator<Item = (Range<u64>, u32)> {
         let first = self
             .pieces
             .partition_point(|(piece, _)| piece.end <= wanted.start);
         let pieces = self.pieces.get(first..).unwrap_or_default().iter();
         pieces
             .take_while(move |(piece, _)| piece.start < wanted.end)
-            .map(|(_, number)| *number)
+            .map(move |(piece, number)| (piece.start.max(wanted.start)..piece.end.min(wanted.end), *number))
+    }
+
+    /// Returns the numbers of the ranges that overlap `wanted`, in address order. A number may
+    /// occur twice.
+    pub fn meeting(&self, wanted: Range<u64>) -> impl Iterator<Item = u32> {
+        self.pieces_in(wanted).map(|(_, number)| number)
     }
 }
 
@@ -106,6 +116,9 @@ mod tests {
         }
         assert_eq!(map.meeting(15..25).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(map.meeting(0..10).count(), 0);
+        let inside: Vec<_> = map.pieces_in(15..27).collect();
+        assert_eq!(inside, [(15..20, 0), (20..25, 1), (25..27, 2)]);
+        assert_eq!(map.pieces().count(), 5);
     }
 
     #[test]

@@ -79,7 +79,10 @@ pub(crate) struct SplitFile {
 }
 
 /// Maps the regular file at `path` into memory.
-pub(crate) fn map_file(path: &Path, limit: u64) -> Result<FileBytes, Error> {
+///
+/// # Errors
+/// Fails if the file cannot be read, or is longer than `limit` bytes.
+pub fn map_file(path: &Path, limit: u64) -> Result<FileBytes, Error> {
     let failed = |source| Error::Io {
         path: path.to_owned(),
         source,

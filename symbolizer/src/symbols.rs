@@ -91,6 +91,11 @@ impl<'d> SymbolTable<'d> {
         self.map.get(at)
     }
 
+    /// Returns the symbols in `wanted`, in address order, each with the addresses that it names.
+    pub fn pieces_in(&self, wanted: Range<u64>) -> impl Iterator<Item = (Range<u64>, u32)> {
+        self.map.pieces_in(wanted)
+    }
+
     /// Returns the symbol to show for the address `start`, at which it must start.
     pub fn starting_at(&self, start: u64) -> Option<u32> {
         let first = self.symbols.partition_point(|symbol| symbol.range.start < start);

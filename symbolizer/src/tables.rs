@@ -23,6 +23,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+mod parts;
+
 /// The deepest inlining that is reported. No compiler reaches it.
 const MAX_INLINED: usize = 256;
 

@@ -8,6 +8,7 @@ use super::sections::{Dwarf, Slice};
 use super::unit::Unit;
 use crate::LineRow;
 use crate::code::CodeRanges;
+use crate::code_part::{FileNumber, PartRow};
 use crate::range_map::RangeMap;
 use backtrail_pt::Svma;
 use gimli::{AttributeValue, DebugLine, DebugLineOffset, IncompleteLineProgram, LineProgramHeader};
@@ -112,6 +113,13 @@ impl<'d> LineProgram<'d> {
             let table = LineTable::new(program, code, rows.left().min(MAX_ROWS) as usize);
             let _ = rows.spend(table.rows.len());
             table
+        })
+    }
+
+    /// Returns the rows without storing them. A reader of the whole file needs each table once.
+    pub fn read_table(&self, code: &CodeRanges) -> LineTable {
+        self.parse().map_or_else(LineTable::empty, |program| {
+            LineTable::new(program, code, MAX_ROWS as usize)
         })
     }
 
@@ -283,6 +291,34 @@ impl LineTable {
                 .filter_map(|number| row(sequence, rows, number, files));
             found.extend(here.filter(|row| row.range.end.0 > wanted.start));
         }
+    }
+
+    /// Returns the rows of the addresses in `wanted`: the first one begins there, and each lasts
+    /// until the next. Addresses that no sequence covers have a row without a file.
+    pub fn part_rows(&self, wanted: &Range<u64>, is_file: impl Fn(u32) -> bool) -> Vec<PartRow> {
+        let mut found = Vec::new();
+        let mut end = wanted.start;
+        for (piece, number) in self.map.pieces_in(wanted.clone()) {
+            if piece.start > end {
+                found.push(PartRow::without_line(end));
+            }
+            end = piece.end;
+            let sequence = self.sequences.get(number as usize);
+            let rows = sequence.and_then(|sequence| self.rows.get(sequence.rows.clone()));
+            let rows = rows.unwrap_or_default();
+            let first = rows.partition_point(|row| row.address() <= piece.start);
+            let last = rows.partition_point(|row| row.address() < piece.end);
+            let here = (first.saturating_sub(1)..last).filter(|&number| is_representative(rows, number));
+            found.extend(here.filter_map(|number| rows.get(number)).map(|row| PartRow {
+                address: Svma(row.address().max(piece.start)),
+                file: Some(FileNumber(row.file())).filter(|file| is_file(file.0)),
+                line: row.line(),
+            }));
+        }
+        if end < wanted.end {
+            found.push(PartRow::without_line(end));
+        }
+        found
     }
 
     /// Returns the statement starts in the files that `wanted` accepts: line, file number and

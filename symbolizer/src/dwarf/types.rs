@@ -413,7 +413,7 @@ fn bit_size(entry: &Entry<'_, '_>) -> Option<u64> {
 }
 
 /// Returns the number of elements of a dimension (DWARF 5, section 5.13).
-fn count(entry: &Entry<'_, '_>) -> Count {
+pub(super) fn count(entry: &Entry<'_, '_>) -> Count {
     let property = |value: AttributeValue<super::sections::Slice<'_>>, name| match entry.reference(name) {
         Some(variable) => Some(DynamicProperty::Variable(variable)),
         None => value

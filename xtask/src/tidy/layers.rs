@@ -9,6 +9,7 @@ const USES: &[(&str, &[&str])] = &[
     ("decoder", &["pt"]),
     ("semantics", &[]),
     ("symbolizer", &["pt"]),
+    ("symbol-index", &["pt", "symbolizer"]),
     ("bundle", &["pt", "perf"]),
     ("process", &["pt", "bundle"]),
     ("bpf", &[]),

@@ -1,0 +1,72 @@
+//! Looks up many positions at once, in address order and by several threads.
+
+use crate::decoded::DecodedFunction;
+use crate::error::Error;
+use crate::frame::{Frames, Position};
+use crate::index::{Index, none};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+/// The fewest positions for which another thread is started.
+const MIN_PER_THREAD: usize = 1024;
+
+impl Index {
+    /// Returns the frames at each position, in the order of the positions. At most `threads` are
+    /// used.
+    ///
+    /// # Errors
+    /// Fails if a record is damaged.
+    pub fn lookup_all(&self, positions: &[Position], threads: NonZeroUsize) -> Result<Vec<Frames>, Error> {
+        // An address twice is looked up once, and neighbors share a function.
+        let mut wanted: Vec<(u64, usize)> = positions
+            .iter()
+            .enumerate()
+            .filter_map(|(number, position)| Some((self.address(*position)?, number)))
+            .collect();
+        wanted.sort_unstable();
+        let threads = threads.get().min(wanted.len() / MIN_PER_THREAD).max(1);
+        let length = wanted.len().div_ceil(threads).max(1);
+        let found = std::thread::scope(|scope| {
+            let mut chunks = wanted.chunks(length);
+            let first = chunks.next().unwrap_or_default();
+            let others: Vec<_> = chunks
+                .map(|chunk| scope.spawn(move || self.lookup_sorted(chunk)))
+                .collect();
+            let mut found = vec![self.lookup_sorted(first)];
+            for other in others {
+                let failed = |_| Err(Error::Damaged("a thread ended early"));
+                found.push(other.join().unwrap_or_else(failed));
+            }
+            found
+        });
+        let empty = none();
+        let mut frames: Vec<Frames> = positions.iter().map(|_| empty.clone()).collect();
+        for (chunk, found) in wanted.chunks(length).zip(found) {
+            for ((_, number), found) in chunk.iter().zip(found?) {
+                if let Some(place) = frames.get_mut(*number) {
+                    *place = found;
+                }
+            }
+        }
+        Ok(frames)
+    }
+
+    fn lookup_sorted(&self, wanted: &[(u64, usize)]) -> Result<Vec<Frames>, Error> {
+        let empty = none();
+        let mut found: Vec<Frames> = Vec::with_capacity(wanted.len());
+        let mut current: Option<Arc<DecodedFunction>> = None;
+        for (address, _) in wanted {
+            if !current
+                .as_ref()
+                .is_some_and(|function| function.contains(*address))
+            {
+                current = self.function_at(*address)?;
+            }
+            found.push(match &current {
+                Some(function) => function.frames(*address, self),
+                None => empty.clone(),
+            });
+        }
+        Ok(found)
+    }
+}

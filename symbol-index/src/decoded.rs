@@ -1,0 +1,266 @@
+//! A function of an index, divided into the addresses with the same frames.
+
+use crate::frame::{Frame, Frames};
+use crate::index::Names;
+use crate::sidecar::FunctionTypes;
+use backtrail_symbolizer::Signature;
+use backtrail_symbolizer::types::Language;
+use gsym::{FileIndex, Function, InlineNode};
+use std::sync::{Arc, OnceLock};
+
+/// The deepest inlining in a GSYM.
+const MAX_DEPTH: usize = 256;
+
+/// A decoded function.
+pub struct DecodedFunction {
+    start: u64,
+    end: u64,
+    /// The function, then its inlined copies. The one around a copy precedes it.
+    calls: Vec<Call>,
+    /// The addresses with the same frames, in order.
+    pieces: Vec<Piece>,
+    language: Option<Language>,
+    /// An estimate of the memory in bytes, with all frames.
+    pub weight: usize,
+}
+
+/// The function, or an inlined copy in it.
+struct Call {
+    name: Box<[u8]>,
+    /// The demangled name, if it does not follow from `name`.
+    readable: Option<Arc<str>>,
+    around: Option<u32>,
+    call_file: FileIndex,
+    call_line: u32,
+    depth: u32,
+    signature: Option<Arc<Signature>>,
+}
+
+/// Addresses with the same frames.
+struct Piece {
+    /// The first address, from the start of the function.
+    offset: u32,
+    /// The innermost call.
+    call: u32,
+    file: FileIndex,
+    line: u32,
+    /// The frames, when they were asked for.
+    frames: OnceLock<Frames>,
+}
+
+impl DecodedFunction {
+    /// Divides a function into pieces.
+    pub fn new(function: Function, types: Option<&FunctionTypes>) -> Self {
+        let mut calls = vec![Call {
+            name: function.name.into(),
+            readable: types.and_then(|types| types.readable.clone()),
+            around: None,
+            call_file: FileIndex::ZERO,
+            call_line: 0,
+            depth: 0,
+            signature: types.and_then(|types| types.signature.clone()),
+        }];
+        let mut ranges = Vec::new();
+        if let Some(root) = function.inline {
+            add_calls(root.children, 0, &mut calls, &mut ranges);
+        }
+        if let Some(types) = types.filter(|types| types.inlined.len() + 1 == calls.len()) {
+            for (call, signature) in calls.iter_mut().skip(1).zip(&types.inlined) {
+                call.signature.clone_from(signature);
+            }
+        }
+        let (start, end) = (function.range.start, function.range.end);
+        let innermost = innermost_calls(start, end, ranges);
+        let pieces = pieces(start, &innermost, &function.lines);
+        let depths = pieces.iter().map(|piece| {
+            let depth = calls.get(piece.call as usize).map_or(0, |call| call.depth);
+            depth as usize + 1
+        });
+        let names: usize = calls.iter().map(|call| call.name.len()).sum();
+        let weight = size_of::<Self>()
+            + names
+            + calls.len() * size_of::<Call>()
+            + pieces.len() * (size_of::<Piece>() + 16)
+            + depths.sum::<usize>() * size_of::<Frame>();
+        Self {
+            start,
+            end,
+            calls,
+            pieces,
+            language: types.and_then(|types| types.language),
+            weight,
+        }
+    }
+
+    /// Returns whether an address belongs to the function.
+    pub fn contains(&self, address: u64) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+
+    /// Returns the frames at an address of the function.
+    pub fn frames(&self, address: u64, names: &dyn Names) -> Frames {
+        let offset = address.saturating_sub(self.start);
+        let next = self
+            .pieces
+            .partition_point(|piece| u64::from(piece.offset) <= offset);
+        let piece = next.checked_sub(1).and_then(|number| self.pieces.get(number));
+        let Some(piece) = piece else {
+            return Arc::new([]);
+        };
+        let frames = piece.frames.get_or_init(|| self.read_frames(piece, names));
+        frames.clone()
+    }
+
+    fn read_frames(&self, piece: &Piece, names: &dyn Names) -> Frames {
+        let mut frames = Vec::new();
+        let (mut file, mut line) = (piece.file, piece.line);
+        let mut next = Some(piece.call);
+        while let Some(call) = next.and_then(|number| self.calls.get(number as usize)) {
+            let (function, linkage_name) = names.name(&call.name);
+            let path = names.path(file);
+            frames.push(Frame {
+                function: call.readable.clone().unwrap_or(function),
+                linkage_name,
+                line: if path.is_some() { line } else { 0 },
+                file: path,
+                inlined: call.around.is_some(),
+                signature: call.signature.clone(),
+                language: self.language,
+            });
+            (file, line) = (call.call_file, call.call_line);
+            next = call.around;
+        }
+        frames.into()
+    }
+}
+
+/// Addresses of a call.
+struct CallRange {
+    start: u64,
+    end: u64,
+    call: u32,
+}
+
+/// Adds the calls of inline nodes, and those in them, in the order of the tree.
+fn add_calls(nodes: Vec<InlineNode>, around: u32, calls: &mut Vec<Call>, ranges: &mut Vec<CallRange>) {
+    let depth = calls.get(around as usize).map_or(0, |call| call.depth) + 1;
+    if depth as usize > MAX_DEPTH {
+        return;
+    }
+    for node in nodes {
+        let Ok(number) = u32::try_from(calls.len()) else {
+            return;
+        };
+        ranges.extend(node.ranges.iter().map(|range| CallRange {
+            start: range.start,
+            end: range.end,
+            call: number,
+        }));
+        calls.push(Call {
+            name: node.name.into(),
+            readable: None,
+            around: Some(around),
+            call_file: node.call_file,
+            call_line: node.call_line,
+            depth,
+            signature: None,
+        });
+        add_calls(node.children, number, calls, ranges);
+    }
+}
+
+/// Returns the innermost call from each address on, in address order.
+fn innermost_calls(start: u64, end: u64, mut ranges: Vec<CallRange>) -> Vec<(u64, u32)> {
+    // An inner call that starts where an outer one does has a greater number.
+    ranges.sort_by_key(|range| (range.start, range.call));
+    let mut found: Vec<(u64, u32)> = Vec::new();
+    let mut set = |at: u64, call: u32| match found.last_mut() {
+        Some(last) if last.0 == at => last.1 = call,
+        Some(last) if last.1 == call => {}
+        _ => found.push((at, call)),
+    };
+    set(start, 0);
+    let mut open: Vec<(u64, u32)> = vec![(end, 0)];
+    for range in ranges {
+        while let Some((until, _)) = open.pop_if(|(until, _)| *until <= range.start && *until < end) {
+            let call = open.last().map_or(0, |(_, call)| *call);
+            set(until, call);
+        }
+        open.push((range.end, range.call));
+        set(range.start, range.call);
+    }
+    while let Some((until, _)) = open.pop() {
+        if let Some((_, call)) = open.last().filter(|_| until < end) {
+            set(until, *call);
+        }
+    }
+    found
+}
+
+/// Divides the addresses by call and line.
+fn pieces(start: u64, calls: &[(u64, u32)], lines: &[gsym::LineEntry]) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::with_capacity(calls.len() + lines.len());
+    let (mut calls, mut lines) = (calls.iter().peekable(), lines.iter().peekable());
+    let (mut call, mut file, mut line) = (0, FileIndex::ZERO, 0);
+    let next = |calls: Option<&&(u64, u32)>, lines: Option<&&gsym::LineEntry>| {
+        let call = calls.map(|call| call.0);
+        let line = lines.map(|line| line.address);
+        call.into_iter().chain(line).min()
+    };
+    while let Some(at) = next(calls.peek(), lines.peek()) {
+        while let Some(found) = calls.next_if(|call| call.0 <= at) {
+            call = found.1;
+        }
+        while let Some(found) = lines.next_if(|line| line.address <= at) {
+            (file, line) = (found.file, found.line);
+        }
+        let Ok(offset) = u32::try_from(at.saturating_sub(start)) else {
+            break;
+        };
+        pieces.push(Piece {
+            offset,
+            call,
+            file,
+            line,
+            frames: OnceLock::new(),
+        });
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(ranges: &[(u64, u64, u32)]) -> Vec<CallRange> {
+        let range = |&(start, end, call)| CallRange { start, end, call };
+        ranges.iter().map(range).collect()
+    }
+
+    #[test]
+    fn innermost_call_wins_and_outer_ones_resume() {
+        let found = innermost_calls(
+            0,
+            100,
+            ranges(&[(10, 40, 1), (10, 20, 2), (25, 30, 3), (50, 100, 4), (90, 100, 5)]),
+        );
+        let expected = [
+            (0, 0),
+            (10, 2),
+            (20, 1),
+            (25, 3),
+            (30, 1),
+            (40, 0),
+            (50, 4),
+            (90, 5),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn calls_that_do_not_nest_end_the_search() {
+        let found = innermost_calls(0, 100, ranges(&[(10, 400, 1), (20, 30, 2), (25, 60, 3)]));
+        assert_eq!(found.first(), Some(&(0, 0)));
+        assert!(found.len() < 10);
+    }
+}
