@@ -32,6 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let began = Instant::now();
     let symbols = SymbolFile::open(&program, &DebugSearch::default())?;
+    println!("opened in {:?}", began.elapsed());
     let files = build(&symbols, &BuildOptions { threads })?;
     println!("index made in {:?} by {threads} threads", began.elapsed());
     let lengths = (files.gsym.len(), files.types.len());
@@ -63,9 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (median, most) = (firsts.get(10), firsts.last());
     println!("first address with opening: median {median:?}, most {most:?}");
 
-    let options = OpenOptions {
-        cache_bytes: 1 << 30,
-    };
+    let options = OpenOptions { cache_bytes: 1 << 30 };
     let index = open(&gsym, &types, options)?;
     for turn in ["cold", "warm", "warm", "warm"] {
         let began = Instant::now();
@@ -73,7 +72,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let time = began.elapsed();
         let rate = positions.len() as f64 / time.as_secs_f64();
         let empty = frames.iter().filter(|frames| frames.is_empty()).count();
-        println!("{turn} batch of {ADDRESSES}: {time:?}, {rate:.0} addresses a second, {empty} without a function");
+        println!(
+            "{turn} batch of {ADDRESSES}: {time:?}, {rate:.0} addresses a second, {empty} without a function"
+        );
     }
     let began = Instant::now();
     for position in positions.iter().take(200_000) {

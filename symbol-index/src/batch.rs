@@ -55,17 +55,22 @@ impl Index {
         let empty = none();
         let mut found: Vec<Frames> = Vec::with_capacity(wanted.len());
         let mut current: Option<Arc<DecodedFunction>> = None;
+        let mut last = (None, empty.clone());
         for (address, _) in wanted {
             if !current
                 .as_ref()
                 .is_some_and(|function| function.contains(*address))
             {
                 current = self.function_at(*address)?;
+                last = (None, empty.clone());
             }
-            found.push(match &current {
-                Some(function) => function.frames(*address, self),
-                None => empty.clone(),
-            });
+            if let Some(function) = &current {
+                let piece = function.piece(*address);
+                if piece != last.0 {
+                    last = (piece, function.frames(piece, self));
+                }
+            }
+            found.push(last.1.clone());
         }
         Ok(found)
     }

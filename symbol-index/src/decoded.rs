@@ -1,6 +1,6 @@
 //! A function of an index, divided into the addresses with the same frames.
 
-use crate::frame::{Frame, Frames};
+use crate::frame::{Frame, Frames, FunctionInfo};
 use crate::index::Names;
 use crate::sidecar::FunctionTypes;
 use backtrail_symbolizer::Signature;
@@ -17,10 +17,12 @@ pub struct DecodedFunction {
     end: u64,
     /// The function, then its inlined copies. The one around a copy precedes it.
     calls: Vec<Call>,
+    /// The source files, sorted by number, with their paths when they were asked for.
+    files: Vec<(FileIndex, OnceLock<Option<Arc<str>>>)>,
     /// The addresses with the same frames, in order.
     pieces: Vec<Piece>,
     language: Option<Language>,
-    /// An estimate of the memory in bytes, with all frames.
+    /// An estimate of the memory in bytes.
     pub weight: usize,
 }
 
@@ -34,6 +36,8 @@ struct Call {
     call_line: u32,
     depth: u32,
     signature: Option<Arc<Signature>>,
+    /// What frames say about it, when they were asked for.
+    info: OnceLock<Arc<FunctionInfo>>,
 }
 
 /// Addresses with the same frames.
@@ -44,8 +48,6 @@ struct Piece {
     call: u32,
     file: FileIndex,
     line: u32,
-    /// The frames, when they were asked for.
-    frames: OnceLock<Frames>,
 }
 
 impl DecodedFunction {
@@ -59,6 +61,7 @@ impl DecodedFunction {
             call_line: 0,
             depth: 0,
             signature: types.and_then(|types| types.signature.clone()),
+            info: OnceLock::new(),
         }];
         let mut ranges = Vec::new();
         if let Some(root) = function.inline {
@@ -72,20 +75,22 @@ impl DecodedFunction {
         let (start, end) = (function.range.start, function.range.end);
         let innermost = innermost_calls(start, end, ranges);
         let pieces = pieces(start, &innermost, &function.lines);
-        let depths = pieces.iter().map(|piece| {
-            let depth = calls.get(piece.call as usize).map_or(0, |call| call.depth);
-            depth as usize + 1
-        });
+        let lines = function.lines.iter().map(|line| line.file);
+        let mut files: Vec<FileIndex> = lines.chain(calls.iter().map(|call| call.call_file)).collect();
+        files.sort_unstable();
+        files.dedup();
+        let files: Vec<_> = files.into_iter().map(|file| (file, OnceLock::new())).collect();
         let names: usize = calls.iter().map(|call| call.name.len()).sum();
         let weight = size_of::<Self>()
             + names
-            + calls.len() * size_of::<Call>()
-            + pieces.len() * (size_of::<Piece>() + 16)
-            + depths.sum::<usize>() * size_of::<Frame>();
+            + calls.len() * (size_of::<Call>() + size_of::<FunctionInfo>() + 32)
+            + pieces.len() * size_of::<Piece>()
+            + files.len() * 64;
         Self {
             start,
             end,
             calls,
+            files,
             pieces,
             language: types.and_then(|types| types.language),
             weight,
@@ -97,40 +102,54 @@ impl DecodedFunction {
         (self.start..self.end).contains(&address)
     }
 
-    /// Returns the frames at an address of the function.
-    pub fn frames(&self, address: u64, names: &dyn Names) -> Frames {
+    /// Returns the number of the piece with an address of the function.
+    pub fn piece(&self, address: u64) -> Option<usize> {
         let offset = address.saturating_sub(self.start);
         let next = self
             .pieces
             .partition_point(|piece| u64::from(piece.offset) <= offset);
-        let piece = next.checked_sub(1).and_then(|number| self.pieces.get(number));
-        let Some(piece) = piece else {
-            return Arc::new([]);
-        };
-        let frames = piece.frames.get_or_init(|| self.read_frames(piece, names));
-        frames.clone()
+        next.checked_sub(1)
     }
 
-    fn read_frames(&self, piece: &Piece, names: &dyn Names) -> Frames {
-        let mut frames = Vec::new();
+    /// Returns the frames of a piece.
+    pub fn frames(&self, piece: Option<usize>, names: &dyn Names) -> Frames {
+        let Some(piece) = piece.and_then(|number| self.pieces.get(number)) else {
+            return Arc::new([]);
+        };
+        let mut frames = Vec::with_capacity(8);
         let (mut file, mut line) = (piece.file, piece.line);
         let mut next = Some(piece.call);
         while let Some(call) = next.and_then(|number| self.calls.get(number as usize)) {
-            let (function, linkage_name) = names.name(&call.name);
-            let path = names.path(file);
+            let path = self.path(file, names);
             frames.push(Frame {
-                function: call.readable.clone().unwrap_or(function),
-                linkage_name,
+                function: self.info(call, names),
                 line: if path.is_some() { line } else { 0 },
                 file: path,
                 inlined: call.around.is_some(),
-                signature: call.signature.clone(),
-                language: self.language,
             });
             (file, line) = (call.call_file, call.call_line);
             next = call.around;
         }
         frames.into()
+    }
+
+    fn info(&self, call: &Call, names: &dyn Names) -> Arc<FunctionInfo> {
+        let read = || {
+            let (name, linkage_name) = names.name(&call.name);
+            Arc::new(FunctionInfo {
+                name: call.readable.clone().unwrap_or(name),
+                linkage_name,
+                signature: call.signature.clone(),
+                language: self.language,
+            })
+        };
+        call.info.get_or_init(read).clone()
+    }
+
+    fn path(&self, file: FileIndex, names: &dyn Names) -> Option<Arc<str>> {
+        let number = self.files.binary_search_by_key(&file, |known| known.0).ok()?;
+        let (_, path) = self.files.get(number)?;
+        path.get_or_init(|| names.path(file)).clone()
     }
 }
 
@@ -164,6 +183,7 @@ fn add_calls(nodes: Vec<InlineNode>, around: u32, calls: &mut Vec<Call>, ranges:
             call_line: node.call_line,
             depth,
             signature: None,
+            info: OnceLock::new(),
         });
         add_calls(node.children, number, calls, ranges);
     }
@@ -222,7 +242,6 @@ fn pieces(start: u64, calls: &[(u64, u32)], lines: &[gsym::LineEntry]) -> Vec<Pi
             call,
             file,
             line,
-            frames: OnceLock::new(),
         });
     }
     pieces

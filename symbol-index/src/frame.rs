@@ -21,10 +21,8 @@ pub type Frames = Arc<[Frame]>;
 /// A frame: an inlined call, or the function itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
-    /// The demangled name.
-    pub function: Arc<str>,
-    /// The linkage name. Without one in the debug information, it is the qualified name.
-    pub linkage_name: Arc<str>,
+    /// The function of the frame.
+    pub function: Arc<FunctionInfo>,
     /// The path of the source file, if known.
     pub file: Option<Arc<str>>,
     /// The line of the position, or of the call that leads to the next inner frame. It is 0 for
@@ -32,7 +30,16 @@ pub struct Frame {
     pub line: u32,
     /// Whether this is an inlined call. Its caller is the next frame.
     pub inlined: bool,
-    /// The types in the function's declaration, if known.
+}
+
+/// A function, or an inlined copy of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FunctionInfo {
+    /// The demangled name.
+    pub name: Arc<str>,
+    /// The linkage name. Without one in the debug information, it is the qualified name.
+    pub linkage_name: Arc<str>,
+    /// The types in the declaration, if known.
     pub signature: Option<Arc<Signature>>,
     /// The source language, if known.
     pub language: Option<Language>,

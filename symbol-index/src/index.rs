@@ -139,7 +139,9 @@ impl Index {
     pub fn lookup(&self, position: Position) -> Result<Frames, Error> {
         let function = self.address(position).map(|at| (at, self.function_at(at)));
         match function {
-            Some((at, found)) => Ok(found?.map_or_else(none, |function| function.frames(at, self))),
+            Some((at, found)) => {
+                Ok(found?.map_or_else(none, |function| function.frames(function.piece(at), self)))
+            }
             None => Ok(none()),
         }
     }
@@ -211,10 +213,7 @@ impl Names for Index {
             return known;
         }
         let (directory, name) = self.gsym.file(file).ok()?;
-        let (directory, name) = (
-            String::from_utf8_lossy(directory),
-            String::from_utf8_lossy(name),
-        );
+        let (directory, name) = (String::from_utf8_lossy(directory), String::from_utf8_lossy(name));
         let path: Option<Arc<str>> = match (&*directory, &*name) {
             ("", "") => None,
             ("", name) => Some(name.into()),

@@ -25,7 +25,7 @@
 //! let index = Index::open(Arc::new(files.gsym), Arc::new(files.types), &OpenOptions::default())?;
 //! let entry = symbols.functions_named("main").first().map(|function| function.entry);
 //! let frames = index.lookup(Position::Address(entry.ok_or("no main")?))?;
-//! assert_eq!(frames.last().map(|frame| &*frame.linkage_name), Some("main"));
+//! assert_eq!(frames.last().map(|frame| &*frame.function.linkage_name), Some("main"));
 //! # Ok(())
 //! # }
 //! ```
@@ -47,5 +47,5 @@ pub use backtrail_symbolizer::types::Language;
 pub use backtrail_symbolizer::{FileBytes, Segment, Signature, SymbolDetail};
 pub use builder::{BuildOptions, IndexFiles, build};
 pub use error::Error;
-pub use frame::{Frame, Frames, Position};
+pub use frame::{Frame, Frames, FunctionInfo, Position};
 pub use index::{Index, OpenOptions};

@@ -89,56 +89,78 @@ fn inline_tree(
     function: &str,
     names: &mut StoredNames,
     files: &mut UsedFiles<'_>,
-) -> (Option<InlineNode>, Vec<Option<Arc<backtrail_symbolizer::Signature>>>) {
+) -> (
+    Option<InlineNode>,
+    Vec<Option<Arc<backtrail_symbolizer::Signature>>>,
+) {
     let count = part.inlined.len().min(MAX_INLINED);
     if count == 0 {
         return (None, Vec::new());
     }
     let inlined = part.inlined.get(..count).unwrap_or_default();
-    let mut children: Vec<Vec<usize>> = vec![Vec::new(); count];
-    let mut outermost = Vec::new();
-    for (number, copy) in inlined.iter().enumerate() {
-        match copy.around.and_then(|around| children.get_mut(around)) {
-            Some(siblings) => siblings.push(number),
-            None => outermost.push(number),
-        }
-    }
+    let tree = Tree::new(inlined);
     let mut signatures = Vec::with_capacity(count);
-    let tree = Tree { inlined, children };
     let root = InlineNode {
         ranges: vec![range(&part.range)],
         name: function.into(),
-        children: tree.nodes(&outermost, names, files, &mut signatures),
+        children: tree.nodes(tree.outermost, names, files, &mut signatures),
         ..InlineNode::default()
     };
     (Some(root), signatures)
 }
 
-/// The inlined copies of a part, and the copies directly in each of them.
+/// The inlined copies of a part, in lists of those directly in the same one.
 struct Tree<'a> {
     inlined: &'a [InlinedPart],
-    children: Vec<Vec<usize>>,
+    /// The first copy that is inlined into the function.
+    outermost: Option<usize>,
+    /// For each copy: the first one directly in it, and the next one beside it.
+    links: Vec<(Option<usize>, Option<usize>)>,
 }
 
-impl Tree<'_> {
-    /// Builds the nodes with these numbers. The symbolizer bounds the depth.
+impl<'a> Tree<'a> {
+    fn new(inlined: &'a [InlinedPart]) -> Self {
+        let mut tree = Tree {
+            inlined,
+            outermost: None,
+            links: vec![(None, None); inlined.len()],
+        };
+        // A list is extended at its front.
+        for (number, copy) in inlined.iter().enumerate().rev() {
+            let first = match copy.around.and_then(|around| tree.links.get_mut(around)) {
+                Some((inside, _)) => inside.replace(number),
+                None => tree.outermost.replace(number),
+            };
+            if let Some((_, beside)) = tree.links.get_mut(number) {
+                *beside = first;
+            }
+        }
+        tree
+    }
+
+    /// Builds the nodes of a list. The symbolizer bounds the depth.
     fn nodes(
         &self,
-        numbers: &[usize],
+        first: Option<usize>,
         names: &mut StoredNames,
         files: &mut UsedFiles<'_>,
         signatures: &mut Vec<Option<Arc<backtrail_symbolizer::Signature>>>,
     ) -> Vec<InlineNode> {
-        let mut nodes = Vec::with_capacity(numbers.len());
-        for &number in numbers {
+        let beside = |number: &usize| self.links.get(*number)?.1;
+        let list = || std::iter::successors(first, beside);
+        let mut nodes = Vec::with_capacity(list().count());
+        for number in list() {
             let Some(copy) = self.inlined.get(number) else {
                 continue;
             };
             signatures.push(copy.signature.clone());
-            let inside = self.children.get(number).map(Vec::as_slice).unwrap_or_default();
+            let inside = self.links.get(number).and_then(|links| links.0);
             nodes.push(InlineNode {
                 ranges: copy.ranges.iter().map(range).collect(),
-                name: names.stored(&copy.linkage_name, &copy.function).as_bytes().to_vec(),
+                name: names
+                    .stored(&copy.linkage_name, &copy.function)
+                    .as_bytes()
+                    .to_vec(),
                 call_file: files.number(copy.call_file),
                 call_line: copy.call_line,
                 children: self.nodes(inside, names, files, signatures),

@@ -33,7 +33,7 @@ pub const SEGMENT_LEN: usize = 24;
 /// The length of a directory entry.
 pub const BLOCK_LEN: usize = 28;
 /// The most functions in a block.
-pub const MAX_FUNCTIONS: usize = 256;
+pub const MAX_FUNCTIONS: usize = 64;
 /// The most bytes of an inflated block.
 pub const MAX_BLOCK: usize = 32 << 20;
 /// The most segments.

@@ -23,7 +23,7 @@ fn of_symbolizer(symbols: &SymbolFile, at: u64) -> Vec<Shown> {
 fn of_index(frames: &[Frame]) -> Vec<Shown> {
     let shown = |frame: &Frame| {
         let file = frame.file.as_deref().map(str::to_owned);
-        (frame.function.to_string(), file, frame.line, frame.inlined)
+        (frame.function.name.to_string(), file, frame.line, frame.inlined)
     };
     frames.iter().map(shown).collect()
 }
@@ -38,7 +38,9 @@ fn compare(built: Option<Built>) {
     let all: Vec<u64> = addresses(&symbols);
     assert!(all.len() > 500, "{}", all.len());
     let positions: Vec<_> = all.iter().map(|at| Position::Address(Svma(*at))).collect();
-    let batch = index.lookup_all(&positions, NonZeroUsize::new(2).unwrap()).unwrap();
+    let batch = index
+        .lookup_all(&positions, NonZeroUsize::new(2).unwrap())
+        .unwrap();
     let mut inlined = 0;
     for (at, frames) in all.iter().zip(&batch) {
         let expected = of_symbolizer(&symbols, *at);
@@ -66,7 +68,12 @@ fn addresses(symbols: &SymbolFile) -> Vec<u64> {
 #[test]
 fn frames_of_c_equal_those_of_the_symbolizer() {
     compare(compile("cc", "c", C, &["-g", "-O2"]));
-    compare(compile("cc", "c", C, &["-gdwarf-4", "-O2", "-ffunction-sections"]));
+    compare(compile(
+        "cc",
+        "c",
+        C,
+        &["-gdwarf-4", "-O2", "-ffunction-sections"],
+    ));
 }
 
 #[test]
@@ -105,7 +112,7 @@ fn function(index: &Index, symbols: &SymbolFile, name: &str) -> Frame {
 }
 
 fn types(frame: &Frame) -> (Option<&str>, Vec<&str>, Option<&str>) {
-    let signature = frame.signature.as_ref().unwrap();
+    let signature = frame.function.signature.as_ref().unwrap();
     (
         signature.this.as_deref(),
         signature.parameters.iter().map(|ty| &**ty).collect(),
@@ -126,7 +133,7 @@ fn functions_have_the_types_of_their_declarations() {
         let index = open(&files(&symbols, 1));
         let get = function(&index, &symbols, "ns::Box<long>::get");
         let (this, parameters, result) = types(&get);
-        assert_eq!(this, Some("const ns::Box<long>"));
+        assert_eq!(this, Some("const ns::Box<long int>"));
         assert_eq!((parameters.len(), result), (2, Some("long int")));
         assert!(parameters[0].starts_with("const std::") && parameters[0].ends_with('&'));
         assert_eq!(parameters[1], "long int *");
@@ -159,7 +166,10 @@ fn offsets_of_the_file_are_positions() {
             continue;
         };
         let by_offset = index.lookup(Position::Offset(offset)).unwrap();
-        assert_eq!(by_offset, index.lookup(Position::Address(symbol.address)).unwrap());
+        assert_eq!(
+            by_offset,
+            index.lookup(Position::Address(symbol.address)).unwrap()
+        );
     }
     let beyond = index.lookup(Position::Offset(FileOffset(1 << 40))).unwrap();
     assert!(beyond.is_empty());
@@ -174,10 +184,13 @@ fn stripped_debug_information_leaves_names() {
     let index = open(&files(&symbols, 1));
     assert_eq!(index.detail(), SymbolDetail::SymbolTable);
     let work = function(&index, &symbols, "work");
-    assert_eq!((&*work.function, work.file, work.signature), ("work", None, None));
+    assert_eq!(
+        (&*work.function.name, &work.file, &work.function.signature),
+        ("work", &None, &None)
+    );
     let printed = symbols.functions_named("printf@plt");
     if let Some(stub) = printed.first() {
         let frames = index.lookup(Position::Address(stub.entry)).unwrap();
-        assert_eq!(&*frames[0].function, "printf@plt");
+        assert_eq!(&*frames[0].function.name, "printf@plt");
     }
 }

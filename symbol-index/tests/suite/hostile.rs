@@ -45,7 +45,11 @@ fn damaged_indexes_are_refused_and_lookups_end() {
     let mut numbers = Numbers(11);
     for round in 0..1500 {
         let mut bad = good.clone();
-        let side = if round % 3 == 0 { &mut bad.types } else { &mut bad.gsym };
+        let side = if round % 3 == 0 {
+            &mut bad.types
+        } else {
+            &mut bad.gsym
+        };
         if round % 5 == 0 {
             let length = numbers.below(side.len());
             side.truncate(length);
@@ -57,7 +61,11 @@ fn damaged_indexes_are_refused_and_lookups_end() {
         }
         assert!(bad == good || is_refused(bad, &addresses), "round {round}");
     }
-    assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(120),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[test]
@@ -89,7 +97,11 @@ fn damaged_programs_make_an_index_or_an_error() {
         assert!(!is_refused(files, &[0x1139, 0x1200, 0x40_1000]), "round {round}");
     }
     assert!(made > 50, "{made}");
-    assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(120),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[test]
@@ -106,8 +118,19 @@ fn files_of_different_indexes_are_refused() {
 
 #[test]
 fn file_without_functions_is_refused_in_a_sentence() {
-    let Some(built) = compile("cc", "c", C, &["-O2", "-s", "-nostartfiles", "-shared", "-fPIC", "-fvisibility=hidden"])
-    else {
+    let Some(built) = compile(
+        "cc",
+        "c",
+        C,
+        &[
+            "-O2",
+            "-s",
+            "-nostartfiles",
+            "-shared",
+            "-fPIC",
+            "-fvisibility=hidden",
+        ],
+    ) else {
         return;
     };
     let symbols = built.open();

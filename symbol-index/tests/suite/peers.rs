@@ -16,7 +16,7 @@ fn ours(frames: &[Frame]) -> Vec<Shown> {
     let shown = |frame: &Frame| {
         let file = frame.file.as_deref().filter(|_| frame.line != 0);
         (
-            frame.linkage_name.to_string(),
+            frame.function.linkage_name.to_string(),
             file.unwrap_or("??").to_owned(),
             if file.is_some() { frame.line } else { 0 },
         )
@@ -115,37 +115,78 @@ fn compare(built: Option<Built>) {
             different.push(format!("{at:#x}\n  ours {frames:?}\n  blazesym {theirs:?}"));
         }
     }
-    assert!(different.is_empty(), "{} of {}: {}", different.len(), all.len(), different[0]);
-    if !have("llvm-symbolizer") {
+    assert!(
+        different.is_empty(),
+        "{} of {}: {}",
+        different.len(),
+        all.len(),
+        different[0]
+    );
+    if !have("llvm-symbolizer") || !have("objdump") {
         return;
     }
+    let rows = decoded_rows(&built);
     for (at, theirs) in all.iter().zip(llvm(&built, &all)) {
         let frames = ours(&index.lookup(Position::Address(Svma(*at))).unwrap());
-        let same = frames.len() == theirs.len() && frames.iter().zip(&theirs).all(|pair| is_same(pair.0, pair.1));
-        if !same && !is_statement_rule(&frames, &theirs) {
+        let same =
+            frames.len() == theirs.len() && frames.iter().zip(&theirs).all(|pair| is_same(pair.0, pair.1));
+        let start = symbols.line_at(Svma(*at)).map_or(0, |row| row.range.start.0);
+        if !same && !is_statement_rule(&rows, start, &frames, &theirs) {
             different.push(format!("{at:#x}\n  ours {frames:?}\n  llvm {theirs:?}"));
         }
     }
-    assert!(different.is_empty(), "{} of {}: {}", different.len(), all.len(), different[0]);
+    assert!(
+        different.is_empty(),
+        "{} of {}: {}",
+        different.len(),
+        all.len(),
+        different[0]
+    );
 }
 
-/// Compares frames. Without a linkage name, LLVM prints the name without its namespaces.
+/// Compares frames. Without a linkage name, LLVM prints the name without its namespaces. It adds
+/// the suffix of a variant (`.isra.0`) to the linkage name.
 fn is_same(ours: &Shown, llvm: &Shown) -> bool {
-    let qualified = ours.0.strip_suffix(&*llvm.0);
-    let named = qualified.is_some_and(|before| before.is_empty() || before.ends_with("::"));
-    named && (&ours.1, ours.2) == (&llvm.1, llvm.2)
+    is_same_name(&ours.0, &llvm.0) && (&ours.1, ours.2) == (&llvm.1, llvm.2)
 }
 
-/// Returns whether only the line of the innermost frame differs: of several rows at an address,
-/// LLVM takes the last one, and the symbolizer one that begins a statement, as GDB does.
-fn is_statement_rule(ours: &[Shown], llvm: &[Shown]) -> bool {
+fn is_same_name(ours: &str, llvm: &str) -> bool {
+    let qualified = ours.strip_suffix(llvm);
+    let variant = llvm.strip_prefix(ours);
+    qualified.is_some_and(|before| before.is_empty() || before.ends_with("::"))
+        || variant.is_some_and(|suffix| suffix.starts_with('.'))
+}
+
+/// Returns whether only the line of the innermost frame differs, due to several rows at one
+/// address. LLVM shows the last one, and the symbolizer one that begins a statement, as GDB does.
+fn is_statement_rule(rows: &[(u64, u32, bool)], start: u64, ours: &[Shown], llvm: &[Shown]) -> bool {
     let (Some((inner, outer)), Some((their_inner, their_outer))) = (ours.split_first(), llvm.split_first())
     else {
         return false;
     };
-    inner.0.ends_with(&*their_inner.0)
+    let here: Vec<_> = rows.iter().filter(|row| row.0 == start && row.1 != 0).collect();
+    is_same_name(&inner.0, &their_inner.0)
         && outer.len() == their_outer.len()
         && outer.iter().zip(their_outer).all(|pair| is_same(pair.0, pair.1))
+        && here.iter().any(|row| row.1 == inner.2 && row.2)
+        && here.last().is_some_and(|row| row.1 == their_inner.2 && !row.2)
+}
+
+/// Returns address, line and `is_stmt` of the rows of the line tables, as objdump lists them.
+fn decoded_rows(built: &Built) -> Vec<(u64, u32, bool)> {
+    let output = Command::new("objdump")
+        .arg("--dwarf=decodedline")
+        .arg(&built.program)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let row = |line: &str| {
+        let mut words = line.split_whitespace().skip(1);
+        let line = words.next()?.parse().unwrap_or(0);
+        let address = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+        Some((address, line, words.any(|word| word == "x")))
+    };
+    text.lines().filter_map(row).collect()
 }
 
 #[test]

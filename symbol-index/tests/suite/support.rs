@@ -120,7 +120,7 @@ func main() {
 
 /// A directory, and a program built in it.
 pub struct Built {
-    pub directory: TempDir,
+    _directory: TempDir,
     pub program: PathBuf,
 }
 
@@ -139,7 +139,10 @@ pub fn compile(compiler: &str, extension: &str, source: &str, arguments: &[&str]
     let mut command = Command::new(compiler);
     command.current_dir(directory.path());
     if compiler == "go" {
-        command.args(["build", "-o", "program"]).args(arguments).arg(&name);
+        command
+            .args(["build", "-o", "program"])
+            .args(arguments)
+            .arg(&name);
         command.env("GO111MODULE", "off");
         command.env("GOCACHE", directory.path().join("cache"));
     } else {
@@ -154,7 +157,10 @@ pub fn compile(compiler: &str, extension: &str, source: &str, arguments: &[&str]
         "{command:?}: {}",
         String::from_utf8_lossy(&output.stderr)
     );
-    Some(Built { directory, program })
+    Some(Built {
+        _directory: directory,
+        program,
+    })
 }
 
 /// Compiles the C++ program with optimization.
@@ -177,7 +183,10 @@ pub fn open(files: &IndexFiles) -> Index {
 /// Returns whether a tool exists, and prints a message if not.
 pub fn have(tool: &str) -> bool {
     let mut command = Command::new(tool);
-    let command = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    let command = command
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let found = command.status().is_ok();
     if !found {
         println!("skipped: no {tool} on this machine");

@@ -39,7 +39,11 @@ impl<'d> DebugInfo<'d> {
 
     /// Returns whether more work was asked for than genuine files need.
     pub fn exceeds_limits(&self) -> bool {
-        self.budget.is_exceeded() || self.supplementary.as_ref().is_some_and(|info| info.exceeds_limits())
+        self.budget.is_exceeded()
+            || self
+                .supplementary
+                .as_ref()
+                .is_some_and(|info| info.exceeds_limits())
     }
 
     /// Returns the reader of a unit.
@@ -132,8 +136,8 @@ impl<'i, 'd> PartReader<'i, 'd> {
     fn inlined_copies(&self, range: &Range<u64>) -> (Vec<InlinedPart>, Vec<u32>) {
         let (mut parts, mut entries) = (Vec::new(), Vec::new());
         let mut known: FxHashMap<(Option<usize>, u32), Option<usize>> = FxHashMap::default();
+        let mut chain = Vec::new();
         for (piece, innermost) in self.functions.inlined_map.pieces_in(range.clone()) {
-            let mut chain = Vec::new();
             let mut next = Some(innermost);
             while let Some(number) = next.filter(|_| chain.len() < MAX_INLINED) {
                 let Some(copy) = self.functions.inlined.get(number as usize) else {
@@ -146,11 +150,8 @@ impl<'i, 'd> PartReader<'i, 'd> {
                 // A copy's index is greater than that of the copy around it.
                 next = copy.parent.filter(|parent| *parent < number);
             }
-            let is_named = |entry| self.info.name_of(self.unit, self.functions, entry).is_some();
-            let named = chain.iter().take_while(|(_, copy)| is_named(copy.entry)).count();
-            chain.truncate(named);
             let mut around = None;
-            for (number, copy) in chain.into_iter().rev() {
+            for (number, copy) in chain.drain(..).rev() {
                 let here = *known.entry((around, number)).or_insert_with(|| {
                     let name = self.info.name_of(self.unit, self.functions, copy.entry)?;
                     entries.push(copy.entry);
@@ -168,7 +169,7 @@ impl<'i, 'd> PartReader<'i, 'd> {
                 if let Some(part) = here.and_then(|here| parts.get_mut(here)) {
                     append_svma(&mut part.ranges, &piece);
                 }
-                around = here;
+                around = here.or(around);
             }
         }
         (parts, entries)

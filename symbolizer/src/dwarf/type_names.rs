@@ -168,7 +168,11 @@ impl<'i, 'd> TypeNames<'i, 'd> {
 
     fn parameters(&mut self, function: &Entry<'i, 'd>, depth: usize) -> String {
         let mut names = Vec::new();
-        for child in function.children(&self.info.budget).into_iter().take(MAX_PARAMETERS) {
+        for child in function
+            .children(&self.info.budget)
+            .into_iter()
+            .take(MAX_PARAMETERS)
+        {
             match child.tag() {
                 gimli::DW_TAG_formal_parameter => {
                     let ty = child.reference(gimli::DW_AT_type);

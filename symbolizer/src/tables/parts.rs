@@ -74,7 +74,9 @@ impl<'d> Tables<'d> {
             };
             parts.push(CodePart {
                 rows: reader.map(|reader| reader.rows(&range)).unwrap_or_default(),
-                inlined: reader.map(|reader| reader.inlined_names(&range)).unwrap_or_default(),
+                inlined: reader
+                    .map(|reader| reader.inlined_names(&range))
+                    .unwrap_or_default(),
                 range: Svma(range.start)..Svma(range.end),
                 function: function.name,
                 linkage_name: function.linkage_name,
