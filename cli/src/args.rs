@@ -20,12 +20,12 @@ pub use export::{Export, ExportClock, ExportFormat};
 pub use fdo::{Fdo, FdoFormat};
 #[cfg(feature = "hub")]
 pub use hub::{HubOptions, Login, OpenLink, Push};
+#[cfg(all(feature = "profiler", feature = "hub"))]
+pub use profile::ProfileAgent;
 #[cfg(feature = "profile")]
 pub use profile::{
     Profile, ProfileDiff, ProfileExport, ProfileFormat, ProfileReport, ProfileSelection, ProfileView,
 };
-#[cfg(all(feature = "profiler", feature = "hub"))]
-pub use profile::ProfileAgent;
 #[cfg(feature = "profiler")]
 pub use profile::{ProfileEvent, ProfileRecord, ProfileStacks, UprobePlace};
 

@@ -43,6 +43,8 @@ pub struct Config {
     pub symbols: Symbols,
     /// Versions of the grouping.
     pub grouping: Grouping,
+    /// The profile store.
+    pub profiles: Profiles,
     /// Limits.
     pub limits: Limits,
 }
@@ -114,6 +116,16 @@ pub struct Symbols {
     pub allowed_addresses: Vec<String>,
     /// The largest file of an upstream server in bytes.
     pub upstream_bytes: u64,
+    /// The most bytes of open indexes in memory.
+    pub index_bytes: u64,
+}
+
+/// The profile store.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Profiles {
+    /// The age in days after which samples are removed.
+    pub days: u32,
 }
 
 /// Versions of the grouping.
@@ -160,6 +172,7 @@ impl Default for Config {
             redact: Redact::default(),
             symbols: Symbols::default(),
             grouping: Grouping::default(),
+            profiles: Profiles::default(),
             limits: Limits::default(),
         }
     }
@@ -177,7 +190,16 @@ impl Default for Symbols {
             public: false,
             upstream: Vec::new(),
             allowed_addresses: Vec::new(),
+            index_bytes: 1 << 30,
             upstream_bytes: 2 << 30,
+        }
+    }
+}
+
+impl Default for Profiles {
+    fn default() -> Self {
+        Self {
+            days: backtrail_store::DEFAULT_DAYS,
         }
     }
 }

@@ -15,6 +15,8 @@ pub mod leases;
 pub mod listing;
 mod migrations;
 pub mod next_groups;
+pub mod profile_requests;
+pub mod profile_segments;
 pub mod refusals;
 pub mod reports;
 pub mod retention;

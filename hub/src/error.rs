@@ -31,6 +31,12 @@ pub enum Error {
         /// The object's key.
         key: String,
     },
+    /// The profile store failed.
+    #[error(transparent)]
+    Segment(#[from] backtrail_store::Error),
+    /// A profile cannot be read.
+    #[error(transparent)]
+    Profile(#[from] backtrail_profile::Error),
     /// A file operation failed.
     #[error("cannot {action} {}: {source}", path.display())]
     File {

@@ -12,8 +12,12 @@ use crate::ingest::outbox::Outbox;
 use crate::ingest::record::Recorder;
 use crate::objects::Objects;
 use crate::objects::bucket::{self, BucketAddress};
+use crate::profiles::catalog::{self, ProfileCatalog};
+use crate::profiles::intake::Intake;
 use crate::server::rate::Rates;
+use crate::symbols::index_cache::IndexCache;
 use crate::symbols::upstream::Upstream;
+use backtrail_store::{Store, StoreOptions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -21,6 +25,10 @@ use tokio::sync::{Mutex, Notify, Semaphore};
 
 /// Child processes at once that copy a section.
 const SECTIONS: usize = 2;
+/// Queries of profiles at once.
+const QUERIES: usize = 2;
+/// Pushes of profiles at once that are read.
+const READINGS: usize = 4;
 
 /// A running hub.
 pub struct Hub {
@@ -52,6 +60,18 @@ pub struct Hub {
     pub upstream: Arc<Upstream>,
     /// Child processes at once that copy a section.
     pub sections: Semaphore,
+    /// Wakes agents that wait for a request.
+    pub wake_agents: Notify,
+    /// The profile store.
+    pub profiles: Store,
+    /// Queries of profiles at once, so that memory is bounded.
+    pub queries: Semaphore,
+    /// The intake of profiles.
+    pub intake: Intake,
+    /// Pushes of profiles at once that are read, so that memory is bounded.
+    pub reading: Arc<Semaphore>,
+    /// Open indexes of builds.
+    pub indexes: IndexCache,
 }
 
 impl Hub {
@@ -77,9 +97,13 @@ impl Hub {
             );
         }
         let journal = Journal::start(database.clone(), objects.clone(), recorder.clone(), &name);
+        let catalog = Arc::new(ProfileCatalog::new(database.clone(), objects.clone()));
+        let profiles = Store::new(objects.below(catalog::PREFIX), catalog, StoreOptions::default());
+        let intake = Intake::start(database.clone(), objects.clone());
         Ok(Arc::new(Self {
             rates: Rates::new(config.limits.requests_per_second),
             arrivals: Arrivals::new(config.limits.analyses),
+            indexes: IndexCache::new(config.symbols.index_bytes),
             config,
             database,
             objects,
@@ -92,6 +116,11 @@ impl Hub {
             packing: Mutex::new(()),
             upstream,
             sections: Semaphore::new(SECTIONS),
+            wake_agents: Notify::new(),
+            profiles,
+            queries: Semaphore::new(QUERIES),
+            intake,
+            reading: Arc::new(Semaphore::new(READINGS)),
         }))
     }
 

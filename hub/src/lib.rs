@@ -28,6 +28,7 @@
 //! | [`analysis`] | the child process that reads a bundle, and its result | SQL, HTTP |
 //! | [`symbols`] | debug files by build id, upstream servers | HTTP routes |
 //! | [`notify`] | alerts to webhooks and mail | HTTP routes |
+//! | [`profiles`] | pushed profiles, their way into the profile store, selections | HTTP routes |
 //! | [`ingest`] | reports, uploads, accepted bundles | HTTP routes |
 //! | [`admin`] | backup, restore, garbage collection, new indexes | HTTP routes |
 //! | [`server`] | routes, authentication, pages | SQL, objects: it calls the others |
@@ -57,6 +58,7 @@ pub mod ingest;
 pub mod lifecycle;
 pub mod notify;
 pub mod objects;
+pub mod profiles;
 pub mod serve;
 pub mod server;
 pub mod stack;

@@ -10,6 +10,9 @@
 //! | `uploads/ID/NAME` | a part of an upload |
 //! | `builds/BUILDID/NAME.json` | the description of a debug file that came without a bundle |
 //! | `chunks/SHA1` | a chunk of a debug file |
+//! | `profiles/kind=TABLE/date=DAY/hour=HOUR/ID.parquet` | a table of a segment of profiles |
+//! | `symbols/BUILDID.gsym`, `.types` | the index of a build |
+//! | `symbols/BUILDID.json` | which files the index was made of, or why there is none |
 
 pub mod bucket;
 
@@ -18,6 +21,7 @@ use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt, stream};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
+use object_store::prefix::PrefixStore;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload, WriteMultipart};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
@@ -307,8 +311,18 @@ impl Objects {
             .map_err(move |error| failed(&owned)(error))
     }
 
-    /// Flushes an object of a local store, and the directories above it, to the disk.
-    async fn flush(&self, key: &str) -> Result<()> {
+    /// Returns the objects below a prefix, for a part that has keys of its own.
+    #[must_use]
+    pub fn below(&self, prefix: &str) -> Arc<dyn ObjectStore> {
+        Arc::new(PrefixStore::new(self.store.clone(), prefix))
+    }
+
+    /// Flushes an object of a local store, and the directories above it, to the disk. A bucket does
+    /// so itself.
+    ///
+    /// # Errors
+    /// Fails if the object does not exist or cannot be flushed.
+    pub async fn flush(&self, key: &str) -> Result<()> {
         let Some(directory) = self.directory.clone() else {
             return Ok(());
         };
@@ -446,6 +460,12 @@ pub fn part(upload: &str, name: &str) -> String {
 #[must_use]
 pub fn chunk(sha1: &str) -> String {
     format!("chunks/{sha1}")
+}
+
+/// Returns the key of a part of a build's index: `gsym`, `types` or `json`.
+#[must_use]
+pub fn symbols(build_id: &str, part: &str) -> String {
+    format!("symbols/{build_id}.{part}")
 }
 
 /// Returns the key of the description of a file of a build that came without a bundle.

@@ -8,6 +8,7 @@ use crate::database::Kind;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::ingest::{deliver, tick, worker};
+use crate::profiles;
 use crate::server::{listen, routes};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
@@ -80,10 +81,11 @@ pub async fn serve(mut config: Config) -> Result<()> {
     let alerts = tokio::spawn(deliver::run(hub.sender.clone(), stopped.clone()));
     let outbox = hub.recorder.outbox().clone();
     let ticks = tokio::spawn(tick::run(hub.database.clone(), outbox, stopped.clone()));
+    let profiles = tokio::spawn(profiles::maintain::run(hub.clone(), stopped.clone()));
     let maintenance = tokio::spawn(maintain::run(hub.clone(), stopped));
     listen::serve(listener, tls, routes::router(hub.clone()), end).await;
     let _ = stop.send(true);
-    for task in [worker, alerts, ticks, maintenance] {
+    for task in [worker, alerts, ticks, profiles, maintenance] {
         let _ = task.await;
     }
     hub.database.close().await;

@@ -8,6 +8,7 @@ pub mod guard;
 pub mod headers;
 pub mod listen;
 pub mod pages;
+pub mod profiles;
 pub mod rate;
 pub mod route;
 pub mod routes;

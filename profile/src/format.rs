@@ -15,8 +15,8 @@ pub mod speedscope;
 use crate::Result;
 use crate::profile::Profile;
 
-/// Reads a profile of a format that its bytes decide: a recording, `perf.data`, JFR, pprof with gzip
-/// or without, OTLP, or folded stacks.
+/// Reads a profile of a format that its bytes decide: a recording, `perf.data`, JFR, pprof with
+/// gzip or without, OTLP, or folded stacks.
 ///
 /// # Errors
 ///

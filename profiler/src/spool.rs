@@ -106,7 +106,7 @@ impl Spool {
             }
             match fs::remove_file(&file.path) {
                 Ok(()) => self.removed += 1,
-                // It was sent in the meantime.
+                // The file was sent in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(output_error(&file.path)(error)),
             }
@@ -142,9 +142,8 @@ fn paths(directory: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         let stem = path.file_stem().and_then(|stem| stem.to_str());
-        let is_named = stem.is_some_and(|stem| {
-            stem.len() == DIGITS && stem.bytes().all(|byte| byte.is_ascii_digit())
-        });
+        let is_named =
+            stem.is_some_and(|stem| stem.len() == DIGITS && stem.bytes().all(|byte| byte.is_ascii_digit()));
         if is_named && path.extension().is_some_and(|found| found == extension) {
             paths.push(path);
         }

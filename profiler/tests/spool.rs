@@ -50,7 +50,10 @@ fn each_file_covers_an_interval() {
     for second in 1..=25 {
         add_block(&mut file, second);
     }
-    assert_eq!(addresses(folder.path()), [(1..=10).collect::<Vec<_>>(), (11..=20).collect()]);
+    assert_eq!(
+        addresses(folder.path()),
+        [(1..=10).collect::<Vec<_>>(), (11..=20).collect()]
+    );
     file.complete().unwrap();
     assert_eq!(addresses(folder.path())[2], (21..=25).collect::<Vec<_>>());
 }

@@ -266,7 +266,9 @@ mod tests {
         assert!(error.unwrap_err().to_string().contains("48 hours"));
         assert_eq!(buffer.rows(), 0);
         let times = &times[..48];
-        buffer.add(Origins::one(&origin), &[], &profile(times), UnixNanos(0)).unwrap();
+        buffer
+            .add(Origins::one(&origin), &[], &profile(times), UnixNanos(0))
+            .unwrap();
     }
 
     #[test]

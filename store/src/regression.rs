@@ -7,13 +7,13 @@
 //! DESeq (Anders and Huber, Genome Biology 2010).
 //!
 //! The difference of two means has the interval of Welch's t-test. The level of each function is
-//! the configured one divided by the number of functions (Bonferroni), so that one false report
-//! among all functions is rare.
+//! the configured one divided by the number of functions (Bonferroni). One false report among all
+//! functions is so rare.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// The smallest share of the total that a function needs for the normalization, so that rare
-/// functions with no sample in some units do not decide the size of a unit.
+/// The smallest share of the total that a function needs for the normalization. Rare functions have
+/// no sample in some units, and must not decide the size of a unit.
 const LEAST_SHARE: f64 = 1e-4;
 
 /// The thresholds of a report.
@@ -112,7 +112,11 @@ pub fn changed_functions<U: AsRef<[f64]>>(
         return Err(ComparisonError::NoCommonFunction);
     };
     let tested: Vec<usize> = (0..reference.len())
-        .filter(|&function| [&before, &after].iter().any(|units| units.iter().any(|unit| unit[function] > 0.0)))
+        .filter(|&function| {
+            [&before, &after]
+                .iter()
+                .any(|units| units.iter().any(|unit| unit[function] > 0.0))
+        })
         .collect();
     let level = (1.0 - rule.confidence) / (2.0 * tested.len().max(1) as f64);
     let mut changes: Vec<FunctionChange> = tested
@@ -150,7 +154,8 @@ fn scaled(units: &[&[f64]], reference: &[f64]) -> Option<Vec<Vec<f64>>> {
         .iter()
         .filter_map(|unit| {
             let size = size_of(unit, reference)?;
-            let weights = (0..reference.len()).map(|function| unit.get(function).copied().unwrap_or(0.0) / size);
+            let weights =
+                (0..reference.len()).map(|function| unit.get(function).copied().unwrap_or(0.0) / size);
             Some(weights.collect())
         })
         .collect();
@@ -246,8 +251,8 @@ mod tests {
         }
     }
 
-    /// Returns units of a service whose functions have costs like a power law. Each sample is drawn,
-    /// so that counts have their noise, and each unit has a load and a mix of requests of its own.
+    /// Returns units of a service whose functions have costs like a power law. Counts have their
+    /// noise, and each unit has a load and a mix of requests of its own.
     fn units(random: &mut Random, count: usize, costs: &[f64]) -> Vec<Vec<f64>> {
         (0..count)
             .map(|_| {
@@ -319,7 +324,10 @@ mod tests {
         let before = costs();
         let mut after = before.clone();
         after[2] += 0.5;
-        let (before, after) = (units(&mut random, UNITS, &before), units(&mut random, UNITS, &after));
+        let (before, after) = (
+            units(&mut random, UNITS, &before),
+            units(&mut random, UNITS, &after),
+        );
         let changes = changed_functions(&before, &after, RegressionRule::default()).unwrap();
         assert_eq!(changes.len(), 1, "{changes:?}");
         assert_eq!(changes[0].direction, Direction::Slower);
@@ -329,11 +337,20 @@ mod tests {
     fn few_or_empty_units_cannot_be_compared() {
         let rule = RegressionRule::default();
         let units = [vec![1.0, 2.0], vec![1.0, 2.0]];
-        assert_eq!(changed_functions(&units[..1], &units, rule), Err(ComparisonError::TooFewUnits));
+        assert_eq!(
+            changed_functions(&units[..1], &units, rule),
+            Err(ComparisonError::TooFewUnits)
+        );
         let empty = [vec![0.0, 0.0], vec![0.0, 0.0]];
-        assert_eq!(changed_functions(&units, &empty, rule), Err(ComparisonError::TooFewUnits));
+        assert_eq!(
+            changed_functions(&units, &empty, rule),
+            Err(ComparisonError::TooFewUnits)
+        );
         let others = [vec![0.0, 0.0, 5.0], vec![0.0, 0.0, 6.0]];
-        assert_eq!(changed_functions(&units, &others, rule), Err(ComparisonError::NoCommonFunction));
+        assert_eq!(
+            changed_functions(&units, &others, rule),
+            Err(ComparisonError::NoCommonFunction)
+        );
         assert_eq!(changed_functions(&units, &units, rule), Ok(vec![]));
     }
 }

@@ -23,9 +23,10 @@
 //! let files = build(&symbols, &BuildOptions::default())?;
 //!
 //! let index = Index::open(Arc::new(files.gsym), Arc::new(files.types), &OpenOptions::default())?;
-//! let entry = symbols.functions_named("main").first().map(|function| function.entry);
-//! let frames = index.lookup(Position::Address(entry.ok_or("no main")?))?;
-//! assert_eq!(frames.last().map(|frame| &*frame.function.linkage_name), Some("main"));
+//! let main = symbols.functions_named("main").into_iter().find(|function| *function.name == *"main");
+//! let entry = main.ok_or("no main")?.entry;
+//! let frames = index.lookup(Position::Address(entry))?;
+//! assert_eq!(frames.last().map(|frame| &*frame.function.name), Some("main"));
 //! # Ok(())
 //! # }
 //! ```

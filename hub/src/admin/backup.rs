@@ -16,7 +16,7 @@ const DATABASE: &str = "hub.db";
 /// The directory of objects.
 const OBJECTS: &str = "objects";
 /// The objects that a backup has. Uploads that are not complete are left out.
-const PREFIXES: [&str; 4] = ["journal", "crashes", "builds", "blobs"];
+const PREFIXES: [&str; 5] = ["journal", "crashes", "builds", "blobs", "profiles"];
 
 /// The numbers of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub async fn backup(database: &Database, store: &Objects, directory: &Path) -> R
             let path = directory.join(OBJECTS).join(&object.key);
             // Segments and descriptions change with retention, blobs never do.
             let size = fs::metadata(&path).ok().map(|metadata| metadata.len());
-            if size == Some(object.size) && prefix == "blobs" {
+            if size == Some(object.size) && matches!(prefix, "blobs" | "profiles") {
                 copied.known += 1;
                 continue;
             }

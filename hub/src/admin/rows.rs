@@ -38,14 +38,16 @@ pub const SETTLED: [Rows; 4] = [
     ),
 ];
 
-/// Work that a sender knows of: uploads, and what is to be done with them.
-pub const WORK: [Rows; 6] = [
+/// Work that a sender knows of: uploads, what is to be done with them, and stored profiles.
+pub const WORK: [Rows; 8] = [
     rows("uploads", "1 = 1"),
     rows("upload_parts", "1 = 1"),
     rows("jobs", "1 = 1"),
     rows("chunks", "1 = 1"),
     rows("assemblies", "1 = 1"),
     rows("reservations", "1 = 1"),
+    rows("profile_segments", "1 = 1"),
+    rows("profile_pushes", "1 = 1"),
 ];
 
 /// Groups that are not announced yet.

@@ -1,5 +1,7 @@
 //! The child process that reads an ELF file for the symbol service:
-//! `backtrail-hub elf inspect|section FILE --output FILE`.
+//! `backtrail-hub elf inspect|section|index FILE --output FILE`.
+
+mod index;
 
 use super::confine::{ChildLimits, TaskFiles, confine};
 use super::exit::{EXIT_REFUSED, status_of};
@@ -29,9 +31,15 @@ pub struct ElfArguments {
     /// The section, for the task `section`.
     #[arg(long, allow_hyphen_values = true)]
     pub section: Option<String>,
-    /// The new file with the content of the section.
+    /// The new file with the content of the section, or the GSYM of the index.
     #[arg(long)]
     pub target: Option<PathBuf>,
+    /// The new file with the types of the index.
+    #[arg(long)]
+    pub types: Option<PathBuf>,
+    /// A directory with debug files by build id, for the task `index`.
+    #[arg(long)]
+    pub debug_dir: Option<PathBuf>,
     /// The file for the result, as JSON.
     #[arg(long)]
     pub output: PathBuf,
@@ -47,6 +55,8 @@ pub enum ElfTask {
     Inspect,
     /// Copies a section.
     Section,
+    /// Makes an index of the symbols.
+    Index,
 }
 
 impl ElfTask {
@@ -56,6 +66,7 @@ impl ElfTask {
         match self {
             Self::Inspect => "inspect",
             Self::Section => "section",
+            Self::Index => "index",
         }
     }
 }
@@ -102,9 +113,13 @@ pub struct ElfResult {
 #[must_use]
 pub fn run(arguments: &ElfArguments) -> ExitCode {
     let files = TaskFiles {
-        readable: vec![arguments.file.as_path()],
+        readable: std::iter::once(&arguments.file)
+            .chain(&arguments.debug_dir)
+            .map(PathBuf::as_path)
+            .collect(),
         targets: std::iter::once(&arguments.output)
             .chain(&arguments.target)
+            .chain(&arguments.types)
             .map(PathBuf::as_path)
             .collect(),
     };
@@ -138,6 +153,15 @@ fn work(arguments: &ElfArguments) -> Result<ElfResult, String> {
                 has_section,
             })
         }
+        (ElfTask::Index, _, Some(gsym)) => {
+            let types = arguments
+                .types
+                .as_deref()
+                .ok_or("the option --types is missing")?;
+            index::make(&arguments.file, arguments.debug_dir.as_deref(), gsym, types)?;
+            Ok(ElfResult::default())
+        }
+        (ElfTask::Index, ..) => Err("the option --target is missing".to_owned()),
         (ElfTask::Section, ..) => Err("the options --section and --target are missing".to_owned()),
     }
 }
@@ -296,6 +320,9 @@ fn section_range<E: FileHeader<Endian = Endianness>>(
         // The first entry of the table has no name and no content.
         .filter(|&(_, size): &(u64, u64)| size > 0))
 }
+
+#[cfg(test)]
+pub(crate) use index::make as make_index;
 
 #[cfg(test)]
 mod tests;

@@ -249,6 +249,33 @@ impl Supervisor {
         Ok(result.has_section)
     }
 
+    /// Makes the index of a build in a child process, as two new files. A separate debug file is
+    /// searched in `debug_dir` by its build id.
+    ///
+    /// # Errors
+    /// Fails as [`Self::analyze`] does.
+    pub async fn index(
+        &self,
+        file: &Path,
+        debug_dir: &Path,
+        gsym: &Path,
+        types: &Path,
+    ) -> Result<(), AnalysisError> {
+        let arguments = [
+            "elf".into(),
+            ElfTask::Index.name().into(),
+            std::path::absolute(file)?.into_os_string(),
+            "--debug-dir".into(),
+            std::path::absolute(debug_dir)?.into_os_string(),
+            "--target".into(),
+            std::path::absolute(gsym)?.into_os_string(),
+            "--types".into(),
+            std::path::absolute(types)?.into_os_string(),
+        ];
+        let _: ElfResult = self.run_tool(&arguments).await?;
+        Ok(())
+    }
+
     /// Runs a child process whose arguments end with resources and a file for its result, and reads
     /// that file.
     async fn run_tool<T: DeserializeOwned>(&self, arguments: &[OsString]) -> Result<T, AnalysisError> {

@@ -25,18 +25,21 @@ pub enum JobKind {
     Assemble,
     /// To fetch a debug file from upstream servers.
     Fetch,
+    /// To make the index of a build.
+    Index,
     /// To group all keys again, after a change of rules or versions.
     Regroup,
 }
 
 impl JobKind {
     /// All kinds.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Accept,
         Self::Analyze,
         Self::Announce,
         Self::Assemble,
         Self::Fetch,
+        Self::Index,
         Self::Regroup,
     ];
 
@@ -47,6 +50,7 @@ impl JobKind {
             Self::Announce => "announce",
             Self::Assemble => "assemble",
             Self::Fetch => "fetch",
+            Self::Index => "index",
             Self::Regroup => "regroup",
         }
     }

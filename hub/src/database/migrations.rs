@@ -16,6 +16,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("refusals", include_str!("../../migrations/0006_refusals.sql")),
     ("listing", include_str!("../../migrations/0007_listing.sql")),
     ("samples", include_str!("../../migrations/0008_samples.sql")),
+    ("profiles", include_str!("../../migrations/0009_profiles.sql")),
 ];
 
 /// Applies the changes that the database has not got.

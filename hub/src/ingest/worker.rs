@@ -10,7 +10,7 @@ use crate::database::transact;
 use crate::database::uploads::UploadKind;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
-use crate::symbols::{chunks, fetch};
+use crate::symbols::{chunks, fetch, index_job};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
@@ -127,6 +127,7 @@ async fn execute(hub: &Hub, job: &Job, progress: &watch::Sender<Progress>) -> Re
             let _ = fetch::from_upstream(hub, &job.subject, &FileKind::Debuginfo).await?;
             hub.database.finish_job(job).await
         }
+        JobKind::Index => index_job::make(hub, job).await,
         JobKind::Regroup => regroup_all::run(&hub.database, job, progress).await,
         JobKind::Announce => announce(hub, job).await,
     }

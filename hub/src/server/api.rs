@@ -8,6 +8,7 @@ pub mod json;
 pub mod openapi;
 pub mod reports;
 pub mod rules;
+pub mod symbolize;
 pub mod tokens;
 pub mod uploads;
 pub mod whoami;

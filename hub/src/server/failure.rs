@@ -22,6 +22,9 @@ impl Error {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Invalid(_) => StatusCode::BAD_REQUEST,
+            Self::Segment(backtrail_store::Error::Invalid(_)) => StatusCode::BAD_REQUEST,
+            Self::Segment(backtrail_store::Error::Memory { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Profile(error) if error.is_refused() => StatusCode::BAD_REQUEST,
             Self::NoToken => StatusCode::UNAUTHORIZED,
             Self::Scope(_) | Self::ForeignRequest => StatusCode::FORBIDDEN,
             Self::Absent(_) => StatusCode::NOT_FOUND,

@@ -5,12 +5,13 @@ use crate::error::{Error, Result};
 use axum::Router;
 use axum::body::Body;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -27,6 +28,12 @@ const HEADERS: Duration = Duration::from_secs(15);
 const BODY: Duration = Duration::from_secs(30);
 /// The size of the headers of a request.
 const HEADER_BYTES: usize = 32 << 10;
+/// Requests of one connection at once, for HTTP/2.
+const STREAMS: u32 = 64;
+/// The name of HTTP/2 in TLS.
+const HTTP2: &[u8] = b"h2";
+/// The first bytes of a client of HTTP/2.
+const PREFACE: &[u8; 4] = b"PRI ";
 /// The time that the last requests have after the signal to end.
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -53,7 +60,7 @@ pub fn acceptor(tls: &Tls) -> Result<TlsAcceptor> {
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .map_err(|error| unusable(&tls.certificate, &error))?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
@@ -107,29 +114,19 @@ async fn connection(
     tls: Option<TlsAcceptor>,
     router: Router,
     peer: Peer,
-    watcher: hyper_util::server::graceful::Watcher,
+    watcher: Watcher,
 ) {
-    let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
-        use tower_service::Service;
-        request.extensions_mut().insert(peer);
-        let bounded = |body| Body::new(TimeoutBody::new(BODY, body));
-        router.clone().call(request.map(bounded))
-    });
-    let mut builder = http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS)
-        .max_buf_size(HEADER_BYTES.max(8192));
     let ended = match tls {
         None => {
-            let served = builder.serve_connection(TokioIo::new(stream), service);
-            watcher.watch(served).await
+            let Ok(is_http2) = tokio::time::timeout(HEADERS, begins_as_http2(&stream)).await else {
+                return;
+            };
+            serve_one(TokioIo::new(stream), is_http2, router, peer, watcher).await
         }
         Some(tls) => match tokio::time::timeout(HEADERS, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
-                watcher
-                    .watch(builder.serve_connection(TokioIo::new(stream), service))
-                    .await
+                let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
+                serve_one(TokioIo::new(stream), is_http2, router, peer, watcher).await
             }
             _ => return,
         },
@@ -137,4 +134,50 @@ async fn connection(
     if let Err(error) = ended {
         tracing::debug!("a connection ended: {error}");
     }
+}
+
+/// Returns whether a client begins with the preface of HTTP/2 (RFC 9113, section 3.4).
+async fn begins_as_http2(stream: &TcpStream) -> bool {
+    let mut start = [0; PREFACE.len()];
+    loop {
+        match stream.peek(&mut start).await {
+            Ok(0) | Err(_) => return false,
+            Ok(count) if start.get(..count) != PREFACE.get(..count) => return false,
+            Ok(count) if count == PREFACE.len() => return true,
+            // A peek returns at once while there are bytes.
+            Ok(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    }
+}
+
+/// Serves a connection. Clients of gRPC speak HTTP/2.
+async fn serve_one<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: TokioIo<S>,
+    is_http2: bool,
+    router: Router,
+    peer: Peer,
+    watcher: Watcher,
+) -> hyper::Result<()> {
+    let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
+        use tower_service::Service;
+        request.extensions_mut().insert(peer);
+        let bounded = |body| Body::new(TimeoutBody::new(BODY, body));
+        router.clone().call(request.map(bounded))
+    });
+    if is_http2 {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(BODY)
+            .keep_alive_timeout(HEADERS)
+            .max_concurrent_streams(STREAMS)
+            .max_header_list_size(HEADER_BYTES as u32);
+        return watcher.watch(builder.serve_connection(stream, service)).await;
+    }
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS)
+        .max_buf_size(HEADER_BYTES.max(8192));
+    watcher.watch(builder.serve_connection(stream, service)).await
 }

@@ -16,6 +16,9 @@ pub mod grouping;
 pub mod groups;
 mod icons;
 pub mod layout;
+pub mod profile_request;
+pub mod profile_series;
+pub mod profiles;
 pub mod settings;
 pub mod sign_in;
 mod stack;
@@ -24,7 +27,7 @@ pub mod trend;
 
 /// The `Content-Security-Policy` of all pages.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
-     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+     connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,17 @@
 //! The table of all routes, from which the router and the OpenAPI document come.
 
-use super::api::{crashes, groups, health, heartbeat, openapi, reports, rules, tokens, uploads, whoami};
+use super::api::{
+    crashes, groups, health, heartbeat, openapi, reports, rules, symbolize, tokens, uploads, whoami,
+};
 use super::failure::{Failure, refusals_as_json};
 use super::route::Access::{Open, SignedIn, With};
 use super::route::{Route, guarded, route};
-use super::{assets, guard, headers, site, symbols};
+use super::{assets, guard, headers, profiles, site, symbols};
 use crate::access::Scope;
 use crate::error::Error;
 use crate::hub::Hub;
-use axum::extract::{Path, Request, State};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -122,6 +125,13 @@ pub const ROUTES: &[Route] = &[
         With(Scope::Read),
         "Returns a crash.",
         || get(crashes::one),
+    ),
+    route(
+        "POST",
+        "/api/v1/symbolize",
+        With(Scope::Read),
+        "Returns the frames at offsets of builds.",
+        || post(symbolize::symbolize).layer(DefaultBodyLimit::max(symbolize::MAX_BODY)),
     ),
     route(
         "GET",
@@ -250,6 +260,41 @@ pub const PAGES: &[Route] = &[
     ),
     route(
         "GET",
+        "/profiles",
+        With(Scope::Read),
+        "Shows the explorer of profiles.",
+        || get(site::profiles::page),
+    ),
+    route(
+        "GET",
+        "/profiles/view",
+        With(Scope::Read),
+        "Shows the profile of a selection.",
+        || get(site::profiles::show),
+    ),
+    route(
+        "POST",
+        "/profiles/now",
+        With(Scope::Admin),
+        "Asks the agent of a host for a profile.",
+        || post(site::profiles::now),
+    ),
+    route(
+        "GET",
+        "/profiles/now/{id}",
+        With(Scope::Read),
+        "Shows a requested profile.",
+        || get(site::profiles::request),
+    ),
+    route(
+        "GET",
+        "/profiles/now/{id}/state",
+        With(Scope::Read),
+        "Returns the state of a requested profile.",
+        || get(site::profiles::request_state),
+    ),
+    route(
+        "GET",
         "/settings",
         With(Scope::Admin),
         "Shows the settings.",
@@ -346,7 +391,14 @@ async fn static_file(Path(name): Path<String>, uri: Uri, headers: HeaderMap) -> 
 /// Returns the router of a hub.
 pub fn router(hub: Arc<Hub>) -> Router {
     let mut router = Router::new();
-    for route in ROUTES {
+    let tables = [
+        ROUTES,
+        profiles::PUSHING,
+        profiles::GRPC,
+        profiles::REQUESTING,
+        profiles::QUERYING,
+    ];
+    for route in tables.into_iter().flatten() {
         router = router.route(route.path, guarded(route, &hub));
     }
     router = symbols::add(router, &hub);
@@ -394,6 +446,8 @@ async fn protect(State(hub): State<Arc<Hub>>, request: Request, next: Next) -> R
         .headers()
         .get(header::HOST)
         .and_then(|value| value.to_str().ok());
+    // HTTP/2 has the name in the address.
+    let host = host.or_else(|| request.uri().authority().map(Authority::as_str));
     let is_own = host.is_some_and(|host| guard::is_own_host(host, &public));
     let mut response = if is_own && has_zero_byte(request.uri()) {
         Error::Invalid("an address has no zero bytes".to_owned()).into_response()

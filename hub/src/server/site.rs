@@ -10,6 +10,7 @@ pub mod group_actions;
 pub mod groups;
 pub mod key_view;
 pub mod over_values;
+pub mod profiles;
 pub mod rules;
 pub mod session;
 pub mod settings;

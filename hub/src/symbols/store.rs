@@ -4,6 +4,7 @@ use super::debug_id::is_of;
 use crate::analysis::{AnalysisError, ElfContents};
 use crate::clock;
 use crate::database::blobs::{self, BuildFile, FileKind};
+use crate::database::jobs::{self, JobKind};
 use crate::database::symbols;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
@@ -187,6 +188,7 @@ pub async fn record(connection: &mut AnyConnection, file: &StoredFile) -> Result
     }
     let detail = file.contents.detail();
     let mut is_news = false;
+    let mut needs_index = false;
     let kinds = [
         (FileKind::Executable, file.contents.has_code),
         // A stripped file would hide a better one of an upstream server.
@@ -198,7 +200,12 @@ pub async fn record(connection: &mut AnyConnection, file: &StoredFile) -> Result
         }
         let is_debuginfo = kind == FileKind::Debuginfo;
         let row = file.row(kind, size);
-        is_news |= blobs::use_in_build(connection, &row).await? && is_debuginfo;
+        let is_more = blobs::use_in_build(connection, &row).await?;
+        is_news |= is_more && is_debuginfo;
+        needs_index |= is_more;
+    }
+    if needs_index {
+        jobs::add(connection, JobKind::Index, &file.build_id, clock::now()).await?;
     }
     if is_news {
         symbols::analyze_again(connection, &file.build_id).await

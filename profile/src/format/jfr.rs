@@ -172,7 +172,7 @@ impl Reader {
     }
 }
 
-/// Sorts the events by rank, so that a report shows the most useful one unless told otherwise.
+/// Sorts the events by rank, so that a report shows the most useful one by default.
 fn sort_events(profile: &mut Profile) -> Result<()> {
     let mut order: Vec<_> = profile
         .events

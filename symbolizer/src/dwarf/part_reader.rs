@@ -1,6 +1,6 @@
 //! Reads all code of one unit, in parts: functions, rows of the line table, and inlined copies.
 
-use super::dies::{NamedEntry, UnitFunctions};
+use super::dies::{InlinedCall, NamedEntry, Origin, UnitFunctions};
 use super::functions::FunctionAt;
 use super::info::{DebugInfo, LazyUnit};
 use super::language::language;
@@ -121,7 +121,12 @@ impl<'i, 'd> PartReader<'i, 'd> {
         let (mut parts, entries) = self.inlined_copies(range);
         for (part, entry) in parts.iter_mut().zip(entries) {
             let named = self.functions.named.get(entry as usize);
-            part.signature = named.and_then(|named| self.signature_of(named));
+            let origin = named.and_then(NamedEntry::origin);
+            // Many copies have the same origin, which has the declaration.
+            part.signature = match origin.and_then(|origin| self.origin_id(origin)) {
+                Some(origin) => self.signatures.of_origin(origin),
+                None => named.and_then(|named| self.signature_of(named)),
+            };
         }
         parts
     }
@@ -134,45 +139,63 @@ impl<'i, 'd> PartReader<'i, 'd> {
     /// Returns the inlined copies in `range`, and their entries. The copies around an address are
     /// the chain of those around the innermost one.
     fn inlined_copies(&self, range: &Range<u64>) -> (Vec<InlinedPart>, Vec<u32>) {
-        let (mut parts, mut entries) = (Vec::new(), Vec::new());
-        let mut known: FxHashMap<(Option<usize>, u32), Option<usize>> = FxHashMap::default();
-        let mut chain = Vec::new();
+        let mut found = FoundCopies::default();
         for (piece, innermost) in self.functions.inlined_map.pieces_in(range.clone()) {
-            let mut next = Some(innermost);
-            while let Some(number) = next.filter(|_| chain.len() < MAX_INLINED) {
-                let Some(copy) = self.functions.inlined.get(number as usize) else {
-                    break;
-                };
-                if !copy.ranges.iter().any(|range| range.contains(&piece.start)) {
-                    break;
-                }
-                chain.push((number, copy));
-                // A copy's index is greater than that of the copy around it.
-                next = copy.parent.filter(|parent| *parent < number);
-            }
-            let mut around = None;
-            for (number, copy) in chain.drain(..).rev() {
-                let here = *known.entry((around, number)).or_insert_with(|| {
-                    let name = self.info.name_of(self.unit, self.functions, copy.entry)?;
-                    entries.push(copy.entry);
-                    parts.push(InlinedPart {
-                        around,
-                        ranges: Vec::new(),
-                        function: name.name.readable.clone(),
-                        linkage_name: name.name.linkage.clone(),
-                        signature: None,
-                        call_file: self.call_file(copy.call_file),
-                        call_line: copy.call_line,
-                    });
-                    Some(parts.len() - 1)
-                });
-                if let Some(part) = here.and_then(|here| parts.get_mut(here)) {
-                    append_svma(&mut part.ranges, &piece);
-                }
-                around = here.or(around);
+            let known = found.nested.get(&innermost).copied();
+            let mut next = known.or_else(|| self.find_chain(&piece, innermost, &mut found));
+            while let Some(part) = next.and_then(|number| found.parts.get_mut(number)) {
+                append_svma(&mut part.ranges, &piece);
+                next = part.around;
             }
         }
-        (parts, entries)
+        (found.parts, found.entries)
+    }
+
+    /// Adds the copies around a piece, and returns the index of the innermost one.
+    fn find_chain(&self, piece: &Range<u64>, innermost: u32, found: &mut FoundCopies) -> Option<usize> {
+        let mut chain = Vec::new();
+        let mut next = Some(innermost);
+        let mut is_nested = true;
+        while let Some(number) = next.filter(|_| chain.len() < MAX_INLINED) {
+            let Some(copy) = self.functions.inlined.get(number as usize) else {
+                break;
+            };
+            if !copy.ranges.iter().any(|range| range.contains(&piece.start)) {
+                break;
+            }
+            let inner: Option<&(u32, &InlinedCall)> = chain.last();
+            is_nested &= inner.is_none_or(|(_, inner)| is_inside(&inner.ranges, &copy.ranges));
+            chain.push((number, copy));
+            // A copy's index is greater than that of the copy around it.
+            next = copy.parent.filter(|parent| *parent < number);
+        }
+        // The chain ended before the outermost copy.
+        is_nested &= next.is_none();
+        let mut around = None;
+        for (number, copy) in chain.into_iter().rev() {
+            if let Some(known) = found.known.get(&(around, number)) {
+                around = Some(*known);
+                continue;
+            }
+            let name = self.info.name_of(self.unit, self.functions, copy.entry)?;
+            found.entries.push(copy.entry);
+            found.parts.push(InlinedPart {
+                around,
+                ranges: Vec::new(),
+                function: name.name.readable.clone(),
+                linkage_name: name.name.linkage.clone(),
+                signature: None,
+                call_file: self.call_file(copy.call_file),
+                call_line: copy.call_line,
+            });
+            let here = found.parts.len() - 1;
+            found.known.insert((around, number), here);
+            around = Some(here);
+        }
+        if let Some(here) = around.filter(|_| is_nested) {
+            found.nested.insert(innermost, here);
+        }
+        around
     }
 
     fn call_file(&self, number: u64) -> Option<FileNumber> {
@@ -181,12 +204,47 @@ impl<'i, 'd> PartReader<'i, 'd> {
         (!file.is_empty()).then_some(FileNumber(number))
     }
 
+    fn origin_id(&self, origin: Origin) -> Option<EntryId> {
+        let file = |offset| EntryId {
+            offset,
+            supplementary: false,
+        };
+        match origin {
+            Origin::Unit(offset) => self.id(offset),
+            Origin::File(offset) => self.unit.base.checked_add(offset).map(file),
+            Origin::Supplementary(offset) => Some(EntryId {
+                offset,
+                supplementary: true,
+            }),
+        }
+    }
+
     fn id(&self, offset: usize) -> Option<EntryId> {
         Some(EntryId {
             offset: self.unit.extent.start.checked_add(offset)?,
             supplementary: false,
         })
     }
+}
+
+/// The inlined copies that were found in a part.
+#[derive(Default)]
+struct FoundCopies {
+    parts: Vec<InlinedPart>,
+    /// The entries of the copies.
+    entries: Vec<u32>,
+    /// The indexes of copies, by the index of the copy around them and by their own number.
+    known: FxHashMap<(Option<usize>, u32), usize>,
+    /// The indexes of copies of which each address is in all copies around them.
+    nested: FxHashMap<u32, usize>,
+}
+
+/// Returns whether each inner range is in one of the outer ranges.
+fn is_inside(inner: &[Range<u64>], outer: &[Range<u64>]) -> bool {
+    inner.iter().all(|inner| {
+        let mut outer = outer.iter();
+        outer.any(|outer| outer.start <= inner.start && inner.end <= outer.end)
+    })
 }
 
 /// Adds a piece to sorted ones. It may continue the last one.

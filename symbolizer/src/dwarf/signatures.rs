@@ -31,17 +31,20 @@ impl<'i, 'd> Signatures<'i, 'd> {
     /// Returns the types of a function, or of the function that an inlined copy repeats.
     pub fn of(&mut self, id: EntryId) -> Option<Arc<Signature>> {
         let entry = self.info.entry(id)?;
-        let abstract_id = entry.reference(gimli::DW_AT_abstract_origin);
-        let described = abstract_id.unwrap_or(id);
-        if let Some(known) = self.known.get(&described) {
+        match entry.reference(gimli::DW_AT_abstract_origin) {
+            Some(origin) => self.of_origin(origin),
+            None => self.of_origin(id),
+        }
+    }
+
+    /// Returns the types of a function that is not a copy.
+    pub fn of_origin(&mut self, id: EntryId) -> Option<Arc<Signature>> {
+        if let Some(known) = self.known.get(&id) {
             return known.clone();
         }
-        let read = match abstract_id {
-            Some(origin) => self.info.entry(origin),
-            None => Some(entry),
-        };
-        let signature = read.map(|entry| Arc::new(self.read(entry)));
-        self.known.insert(described, signature.clone());
+        let entry = self.info.entry(id);
+        let signature = entry.map(|entry| Arc::new(self.read(entry)));
+        self.known.insert(id, signature.clone());
         signature
     }
 

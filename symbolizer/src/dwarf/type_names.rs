@@ -191,11 +191,18 @@ impl<'i, 'd> TypeNames<'i, 'd> {
     /// Returns the qualified name of a type, with the keyword of C. Many types could share one long
     /// name.
     fn named(&self, entry: &Entry<'i, 'd>) -> String {
-        let name = entry.full_name().unwrap_or_default();
+        // C and Go have no scopes of types. A qualified name needs an index of the unit.
+        let language = language(entry);
+        let name = match language {
+            Language::C | Language::Go => entry.name(),
+            _ if entry.tag() == gimli::DW_TAG_base_type => entry.name(),
+            _ => entry.full_name(),
+        };
+        let name = name.unwrap_or_default();
         if self.info.budget.spend(name.len()).is_none() {
             return "…".to_owned();
         }
-        let keyword = match language(entry) {
+        let keyword = match language {
             Language::C => keyword(entry.tag()),
             _ => "",
         };

@@ -14,6 +14,7 @@ mod operations;
 mod pages;
 mod postgres;
 mod privacy;
+mod profiles;
 mod proxy;
 mod push;
 mod rules;

@@ -205,8 +205,8 @@ fn async_profiler_recordings_have_the_listed_samples() {
     }
 }
 
-/// Returns the weights of folded stacks. Functions of C have no parameters in a recording, and marks
-/// as `[unknown]` have no brackets.
+/// Returns the weights of folded stacks. Functions of C have no parameters in a recording, and
+/// marks as `[unknown]` have no brackets.
 fn folded_weights(profile: &Profile, event: EventId, unit: i64) -> BTreeMap<String, i64> {
     let functions = FunctionProfile::new(profile).unwrap();
     let mut text = Vec::new();

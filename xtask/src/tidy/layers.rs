@@ -22,10 +22,13 @@ const USES: &[(&str, &[&str])] = &[
             "pt",
             "bundle",
             "symbolizer",
+            "symbol-index",
             "debugger",
             "console",
+            "profile",
             "report",
             "sandbox",
+            "store",
         ],
     ),
     (

@@ -20,13 +20,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The time between two looks at the spool.
+/// The time between two checks of the spool.
 const LOOK: Duration = Duration::from_millis(250);
 /// The shortest and the longest pause after a failure.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// The time that the last profiles have after the end.
 const GRACE: Duration = Duration::from_secs(10);
-/// The extension of a profile that the hub refused. It is kept for a person to look at.
+/// The extension of a profile that the hub refused. It is kept for a person to read.
 const REFUSED: &str = "refused";
 /// The time for which a refused profile is kept.
 const KEEP_REFUSED: Duration = Duration::from_secs(24 * 3600);
@@ -227,7 +227,10 @@ impl Sender<'_> {
     /// Reports a failure, once for all that follow each other.
     fn report(&self, problem: &str) {
         if self.failures == 0 {
-            terminal::print_error(&format!("{problem}; the profiles wait in {}", self.spool.display()));
+            terminal::print_error(&format!(
+                "{problem}; the profiles wait in {}",
+                self.spool.display()
+            ));
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The pause after a failed question.
 const PAUSE: Duration = Duration::from_secs(10);
-/// The time between two looks whether the agent ends.
+/// The time between two checks whether the agent ends.
 const LOOK: Duration = Duration::from_millis(200);
 /// The longest profile, and the highest rate. A hub cannot ask for more.
 const MOST: (u64, u64) = (600, 2000);
@@ -95,8 +95,9 @@ impl Requests<'_> {
 
     fn profile(&self, order: &ProfileOrder) -> Result<Vec<u8>, Failure> {
         let failed = |error: std::io::Error| Failure::failed(format_args!("cannot write a profile: {error}"));
-        let event = ProfileEvent::fixed(&order.event)
-            .ok_or_else(|| Failure::failed(format_args!("this agent does not know the event {}", order.event)))?;
+        let event = ProfileEvent::fixed(&order.event).ok_or_else(|| {
+            Failure::failed(format_args!("this agent does not know the event {}", order.event))
+        })?;
         std::fs::create_dir_all(self.spool).map_err(failed)?;
         let folder = tempfile::tempdir_in(self.spool).map_err(failed)?;
         let path = folder.path().join("requested");

@@ -72,6 +72,27 @@ pub async fn metrics(State(hub): State<Arc<Hub>>) -> Result<Response> {
         text,
         "# HELP {name} Seconds since the start.\n# TYPE {name} gauge\n{name} {seconds}"
     );
+    let indexes = hub.indexes.counts();
+    let counts = [
+        (
+            "hits_total",
+            "counter",
+            "Requests for open indexes.",
+            indexes.hits,
+        ),
+        (
+            "misses_total",
+            "counter",
+            "Requests for other indexes.",
+            indexes.misses,
+        ),
+        ("open", "gauge", "Open indexes.", indexes.open),
+        ("bytes", "gauge", "Bytes of open indexes.", indexes.bytes),
+    ];
+    for (part, kind, help, value) in counts {
+        let name = format!("backtrail_hub_symbol_index_{part}");
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
+    }
     let media = (header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8");
     Ok(([media], text).into_response())
 }

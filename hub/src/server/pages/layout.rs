@@ -10,6 +10,8 @@ use maud::{DOCTYPE, Markup, html};
 pub enum Section {
     /// Groups of crashes, and all below.
     Groups,
+    /// Profiles.
+    Profiles,
     /// Settings.
     Settings,
     /// The audit log.
@@ -76,6 +78,7 @@ fn header(frame: &PageFrame, section: Section) -> Markup {
             @if let Some(viewer) = &frame.viewer {
                 nav class="sections" aria-label="Sections" {
                     (link("/", "Crashes", section == Section::Groups))
+                    (link("/profiles", "Profiles", section == Section::Profiles))
                     @if viewer.is_admin {
                         (link("/settings", "Settings", section == Section::Settings))
                         (link("/audit", "Audit", section == Section::Audit))

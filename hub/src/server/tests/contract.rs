@@ -5,8 +5,10 @@ use crate::access::Scope;
 use crate::config::Config;
 use crate::hub::Hub;
 use crate::server::api::openapi::DOCUMENT;
-use crate::server::api::{crashes, groups, tokens};
+use crate::server::api::{crashes, groups, symbolize, tokens};
 use crate::server::guard::form_key;
+use crate::server::profiles::requests::NewRequest;
+use crate::server::profiles::{PUSHING, QUERYING, REQUESTING};
 use crate::server::route::{Access, Route};
 use crate::server::routes::{PAGES, ROUTES, router};
 use crate::server::symbols::{READING, UPLOADING};
@@ -34,7 +36,8 @@ fn document_has_each_route_for_programs_and_no_other() {
         Access::SignedIn => "signed-in",
         Access::With(scope) => scope.name(),
     };
-    let routes: BTreeMap<_, _> = [ROUTES, READING, UPLOADING]
+    let tables = [ROUTES, READING, UPLOADING, PUSHING, REQUESTING, QUERYING];
+    let routes: BTreeMap<_, _> = tables
         .into_iter()
         .flatten()
         .map(|route| {
@@ -79,6 +82,11 @@ fn schemas_of_requests_have_the_fields_of_the_types() {
     assert_eq!(documented("Heartbeat"), fields::<Heartbeat>());
     assert_eq!(documented("RunningBuild"), fields::<RunningBuild>());
     assert_eq!(documented("NewToken"), fields::<tokens::NewToken>());
+    assert_eq!(
+        documented("SymbolizeRequest"),
+        fields::<symbolize::SymbolizeRequest>()
+    );
+    assert_eq!(documented("PositionBatch"), fields::<symbolize::PositionBatch>());
     let parameters = |path: &str| -> BTreeSet<String> {
         let list = document()["paths"][path]["get"]["parameters"].clone();
         let names = list.as_array().unwrap().iter();
@@ -88,6 +96,7 @@ fn schemas_of_requests_have_the_fields_of_the_types() {
     };
     assert_eq!(parameters("/api/v1/groups"), fields::<groups::ListParameters>());
     assert_eq!(parameters("/api/v1/crashes"), fields::<crashes::ListParameters>());
+    assert_eq!(documented("NewProfileRequest"), fields::<NewRequest>());
 }
 
 #[test]
@@ -99,12 +108,14 @@ fn examples_of_the_document_are_read() {
     assert_eq!(beat.check(), Ok(()));
     assert!(serde_json::from_value::<Receipt>(example("Receipt")).is_ok());
     assert!(serde_json::from_value::<tokens::NewToken>(example("NewToken")).is_ok());
+    let request = example("SymbolizeRequest");
+    assert!(serde_json::from_value::<symbolize::SymbolizeRequest>(request).is_ok());
     assert!(serde_json::from_value::<crate::lifecycle::Action>(example("Action")).is_ok());
 }
 
 /// The fields of all forms.
-const FIELDS: &str =
-    "pinned=true&text=x&assignee=x&state=resolved&build=x&name=x&scope=read&channel=a&token=x";
+const FIELDS: &str = "pinned=true&text=x&assignee=x&state=resolved&build=x&name=x&scope=read&channel=a&token=x\
+     &host=a&event=cpu&seconds=1&frequency=1";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forms_of_other_sites_change_nothing() {

@@ -90,7 +90,7 @@ pub(super) struct SampleFields {
     size: i64,
     /// The size of the thread's allocation buffer.
     tlab_size: i64,
-    /// The bytes that a sampled allocation stands for.
+    /// The bytes that a sampled allocation represents.
     weight: i64,
     /// The number of samples that one event is for.
     count: i64,
@@ -255,7 +255,7 @@ impl<'a> Measure<'a> {
     }
 }
 
-/// The events in the order of a profile. A report shows the last one unless told otherwise.
+/// The events in the order of a profile. A report shows the last one by default.
 const ORDER: [&str; 10] = [
     "native-lock",
     "live",

@@ -1,0 +1,14 @@
+//! Profiles of a fleet: the pushes of several clients, the way into the store, and selections.
+
+pub mod catalog;
+pub mod compare;
+pub mod intake;
+pub mod maintain;
+pub mod names;
+pub mod origin;
+pub mod push;
+pub mod query;
+pub mod read;
+pub mod regressions;
+pub mod selection;
+pub mod view;

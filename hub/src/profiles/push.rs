@@ -1,0 +1,31 @@
+//! Pushed profiles, in the requests of several clients.
+
+pub mod parca;
+pub mod pyroscope;
+
+/// A profile of a request, before its format is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PushedProfile {
+    /// The labels that the client gave, as it named them.
+    pub labels: Vec<(String, String)>,
+    /// The profile, in a format that its bytes decide.
+    pub bytes: Vec<u8>,
+    /// The time of the profile in nanoseconds since 1970, for formats without times.
+    pub start: Option<u64>,
+    /// Its length in nanoseconds, for formats without times.
+    pub duration: Option<u64>,
+}
+
+/// The most profiles of a request.
+const MAX_PROFILES: usize = 4096;
+
+/// Checks the number of profiles of a request.
+fn check_count(profiles: &[PushedProfile]) -> crate::error::Result<()> {
+    if profiles.len() > MAX_PROFILES {
+        return Err(crate::error::Error::TooLarge(format!(
+            "a request has at most {MAX_PROFILES} profiles, this one has {}",
+            profiles.len()
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! `WriteRaw` of Parca's clients.
+//!
+//! Source: `parca/profilestore/v1alpha1/profilestore.proto`.
+
+use super::{PushedProfile, check_count};
+use crate::error::{Error, Result};
+use prost::Message;
+
+/// Profiles with their labels.
+#[derive(Clone, PartialEq, Message)]
+pub struct WriteRawRequest {
+    /// The profiles by label set.
+    #[prost(message, repeated, tag = "2")]
+    pub series: Vec<RawProfileSeries>,
+}
+
+/// The profiles of a label set.
+#[derive(Clone, PartialEq, Message)]
+pub struct RawProfileSeries {
+    /// The labels.
+    #[prost(message, optional, tag = "1")]
+    pub labels: Option<LabelSet>,
+    /// The profiles.
+    #[prost(message, repeated, tag = "2")]
+    pub samples: Vec<RawSample>,
+}
+
+/// Labels.
+#[derive(Clone, PartialEq, Message)]
+pub struct LabelSet {
+    /// The labels.
+    #[prost(message, repeated, tag = "1")]
+    pub labels: Vec<Label>,
+}
+
+/// A label.
+#[derive(Clone, PartialEq, Message)]
+pub struct Label {
+    /// The name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// The value.
+    #[prost(string, tag = "2")]
+    pub value: String,
+}
+
+/// A profile.
+#[derive(Clone, PartialEq, Message)]
+pub struct RawSample {
+    /// The pprof profile, with gzip or without.
+    #[prost(bytes = "vec", tag = "1")]
+    pub raw_profile: Vec<u8>,
+}
+
+/// The empty answer.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct WriteRawResponse {}
+
+/// Reads a request.
+///
+/// # Errors
+/// Fails if the message is malformed or has too many profiles.
+pub fn read(message: &[u8]) -> Result<Vec<PushedProfile>> {
+    let request = WriteRawRequest::decode(message)
+        .map_err(|error| Error::Invalid(format!("the message is no WriteRawRequest of Parca: {error}")))?;
+    of_message(request)
+}
+
+/// Returns the profiles of a request.
+///
+/// # Errors
+/// Fails if the request has too many profiles.
+pub fn of_message(request: WriteRawRequest) -> Result<Vec<PushedProfile>> {
+    let mut profiles = Vec::new();
+    for series in request.series {
+        let labels: Vec<_> = series
+            .labels
+            .unwrap_or_default()
+            .labels
+            .into_iter()
+            .map(|label| (label.name, label.value))
+            .collect();
+        profiles.extend(series.samples.into_iter().map(|sample| PushedProfile {
+            labels: labels.clone(),
+            bytes: sample.raw_profile,
+            ..PushedProfile::default()
+        }));
+    }
+    check_count(&profiles)?;
+    Ok(profiles)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_profile_has_the_labels_of_its_series() {
+        let label = |name: &str, value: &str| Label {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        };
+        let sample = |byte| RawSample {
+            raw_profile: vec![byte],
+        };
+        let request = WriteRawRequest {
+            series: vec![
+                RawProfileSeries {
+                    labels: Some(LabelSet {
+                        labels: vec![label("job", "shop")],
+                    }),
+                    samples: vec![sample(1), sample(2)],
+                },
+                RawProfileSeries {
+                    labels: None,
+                    samples: vec![sample(3)],
+                },
+            ],
+        };
+        let profiles = read(&request.encode_to_vec()).unwrap();
+        let found: Vec<_> = profiles
+            .iter()
+            .map(|profile| (profile.labels.len(), profile.bytes[0]))
+            .collect();
+        assert_eq!(found, [(1, 1), (1, 2), (0, 3)]);
+        assert_eq!(profiles[0].labels[0], ("job".to_owned(), "shop".to_owned()));
+    }
+
+    #[test]
+    fn other_bytes_are_refused() {
+        let error = read(b"\xff\xff\xff").unwrap_err().to_string();
+        assert!(error.starts_with("the message is no WriteRawRequest"), "{error}");
+    }
+}

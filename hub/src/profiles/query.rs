@@ -1,0 +1,185 @@
+//! Queries of the profile store for a selection.
+
+use super::names;
+use super::selection::{Column, Selection};
+use crate::error::{Error, Result};
+use crate::hub::Hub;
+use backtrail_profile::{Profile, UnixNanos};
+use backtrail_store::{Cancel, Coverage, Filter, LimitKind, Limits, Matcher, Query};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The longest time of a query. Then its result is what was read so far.
+const LONGEST: Duration = Duration::from_secs(20);
+/// The most memory of the sums of a query in bytes.
+const MEMORY: u64 = 512 << 20;
+/// The most values of a completion.
+const MAX_VALUES: usize = 50;
+
+/// The sum of the samples of a selection.
+pub struct Merged {
+    /// The profile, with the names that are known.
+    pub profile: Profile,
+    /// The account of what was read.
+    pub coverage: Coverage,
+}
+
+/// Cancels a query when the request that asked for it has gone.
+struct CancelOnDrop(Cancel);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// Returns the sum of the samples of a selection, with names and a note of what is missing.
+///
+/// # Errors
+/// Fails if the store fails, or the query needs too much memory.
+pub async fn merged(hub: &Arc<Hub>, selection: &Selection) -> Result<Merged> {
+    grouped(hub, selection, &[]).await
+}
+
+/// Returns the same with a sum for each value of some columns, which are labels of the samples.
+///
+/// # Errors
+/// As [`merged`].
+pub async fn grouped(hub: &Arc<Hub>, selection: &Selection, columns: &[Column]) -> Result<Merged> {
+    let query = query(selection);
+    let guard = CancelOnDrop(query.cancel.clone());
+    let _place = hub.queries.acquire().await.map_err(|_| Error::Ending)?;
+    let columns: Vec<_> = columns.iter().copied().map(column_of).collect();
+    let (mut profile, coverage) = hub.profiles.merge(&query, &columns).await?;
+    profile.notes.extend(notes(&coverage));
+    names::add(hub, &mut profile).await?;
+    drop(guard);
+    Ok(Merged { profile, coverage })
+}
+
+/// Returns values of a column with a prefix, those with the most samples first, and whether there
+/// are more.
+///
+/// # Errors
+/// Fails if the store fails.
+pub async fn values(
+    hub: &Arc<Hub>,
+    selection: &Selection,
+    column: Column,
+    prefix: &str,
+) -> Result<(Vec<String>, bool)> {
+    let query = query(selection);
+    let _guard = CancelOnDrop(query.cancel.clone());
+    let _place = hub.queries.acquire().await.map_err(|_| Error::Ending)?;
+    let column = column_of(column);
+    let (mut values, _) = hub
+        .profiles
+        .values(&query, &column, prefix, MAX_VALUES + 1)
+        .await?;
+    let has_more = values.len() > MAX_VALUES;
+    values.truncate(MAX_VALUES);
+    let texts = values.into_iter().map(|value| value.text);
+    Ok((texts.filter(|text| !text.is_empty()).collect(), has_more))
+}
+
+fn query(selection: &Selection) -> Query {
+    let times = UnixNanos(selection.times.start)..UnixNanos(selection.times.end);
+    let mut filter = Filter::of_time(times);
+    for (column, value) in &selection.columns {
+        filter = filter.with(Matcher::equals(column_of(*column), value));
+    }
+    for (key, value) in &selection.labels {
+        let column = backtrail_store::Column::Label(key.clone());
+        filter = filter.with(Matcher::equals(column, value));
+    }
+    Query {
+        limits: Limits {
+            deadline: Some(Instant::now() + LONGEST),
+            memory: MEMORY,
+            skip_missing: true,
+            ..Limits::default()
+        },
+        ..Query::new(filter)
+    }
+}
+
+fn column_of(column: Column) -> backtrail_store::Column {
+    match column {
+        Column::Service => backtrail_store::Column::Service,
+        Column::Host => backtrail_store::Column::Host,
+        Column::Build => backtrail_store::Column::Build,
+        Column::Region => backtrail_store::Column::Region,
+        Column::Language => backtrail_store::Column::Language,
+        Column::Event => backtrail_store::Column::Event,
+        Column::Thread => backtrail_store::Column::Thread,
+    }
+}
+
+/// Returns sentences about what a query left out.
+fn notes(coverage: &Coverage) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(limit) = coverage.truncated {
+        let limit = match limit {
+            LimitKind::Bytes => "the limit of bytes",
+            LimitKind::Rows => "the limit of samples",
+            LimitKind::Deadline => "the limit of time",
+        };
+        notes.push(format!(
+            "older samples are missing: the query read {} of {} segments and then reached {limit}",
+            coverage.segments_read, coverage.segments
+        ));
+    }
+    if let Some(first) = coverage.missing.first() {
+        notes.push(format!(
+            "{} files of the store are missing, and their samples with them; the first is {first}",
+            coverage.missing.len()
+        ));
+    }
+    notes
+}
+
+/// Weights of an event in equal intervals of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventSeries {
+    /// The event.
+    pub event: String,
+    /// The unit of the weights.
+    pub unit: String,
+    /// The start in nanoseconds since 1970.
+    pub start: u64,
+    /// The length of an interval in nanoseconds.
+    pub step: u64,
+    /// The weight of each interval.
+    pub weights: Vec<i64>,
+}
+
+/// Returns the weights of each event over time, processor time first.
+///
+/// # Errors
+/// Fails if the store fails.
+pub async fn series(hub: &Arc<Hub>, selection: &Selection, intervals: u64) -> Result<Vec<EventSeries>> {
+    let query = query(selection);
+    let _guard = CancelOnDrop(query.cancel.clone());
+    let _place = hub.queries.acquire().await.map_err(|_| Error::Ending)?;
+    let length = selection.times.end - selection.times.start;
+    let step = length.div_ceil(intervals.max(1)).max(1);
+    let by = [backtrail_store::Column::Event, backtrail_store::Column::Unit];
+    let (found, _) = hub.profiles.series(&query, step, &by).await?;
+    let mut series: Vec<EventSeries> = found
+        .groups
+        .into_iter()
+        .map(|group| {
+            let mut key = group.key.into_iter();
+            EventSeries {
+                event: key.next().unwrap_or_default(),
+                unit: key.next().unwrap_or_default(),
+                start: found.start.0,
+                step: found.step,
+                weights: group.weights,
+            }
+        })
+        .collect();
+    // The view shows the same event first.
+    series.sort_by_key(|one| one.event != super::selection::FIRST_EVENT);
+    Ok(series)
+}

@@ -1,0 +1,126 @@
+//! Reading of pushed profiles: their format, their times, their origins and their hash.
+
+use super::intake::ReadPush;
+use super::origin::{of_labels, of_samples};
+use super::push::PushedProfile;
+use crate::error::{Error, Result};
+use crate::objects::hexadecimal;
+use backtrail_profile::{Profile, UnixNanos, format};
+use backtrail_store::Origin;
+use sha2::{Digest, Sha256};
+
+/// The most samples of a profile.
+const MAX_SAMPLES: usize = 4_000_000;
+
+/// Reads a profile. The parts of `stated` are those of all its samples.
+///
+/// # Errors
+/// Fails if the format is unknown, or the profile is malformed or too large.
+pub fn read(pushed: &PushedProfile, stated: &Origin) -> Result<ReadPush> {
+    let mut profile = format::read(&pushed.bytes)?;
+    if profile.samples.len() > MAX_SAMPLES {
+        return Err(Error::TooLarge(format!(
+            "the profile has {} samples, more than {MAX_SAMPLES}; send shorter profiles",
+            profile.samples.len()
+        )));
+    }
+    let has_times = profile.start.is_some() || profile.samples.iter().all(|sample| sample.time.is_some());
+    if !has_times {
+        profile.start = pushed.start.map(UnixNanos);
+        profile.duration = profile.duration.or(pushed.duration);
+    }
+    let mut origin = of_labels(&pushed.labels);
+    let parts = [
+        (&mut origin.service, &stated.service),
+        (&mut origin.host, &stated.host),
+        (&mut origin.build, &stated.build),
+        (&mut origin.region, &stated.region),
+        (&mut origin.language, &stated.language),
+    ];
+    for (part, stated) in parts {
+        if !stated.is_empty() {
+            part.clone_from(stated);
+        }
+    }
+    Ok(ReadPush {
+        hash: hash(pushed, &origin, &profile)?,
+        origins: of_samples(&profile, &origin),
+        labels: pushed.labels.clone(),
+        profile,
+    })
+}
+
+/// Returns the hash by which a push that is sent again is known. Equal profiles without times are
+/// different pushes.
+fn hash(pushed: &PushedProfile, origin: &Origin, profile: &Profile) -> Result<String> {
+    let mut digest = Sha256::new();
+    let texts = [
+        &origin.service,
+        &origin.host,
+        &origin.build,
+        &origin.region,
+        &origin.language,
+    ];
+    let labels = pushed.labels.iter().flat_map(|(key, value)| [key, value]);
+    let texts = texts.into_iter().map(AsRef::as_ref);
+    for text in texts.chain(labels.map(String::as_str)) {
+        digest.update((text.len() as u64).to_le_bytes());
+        digest.update(text);
+    }
+    let is_timed = profile.start.is_some() || profile.samples.iter().any(|sample| sample.time.is_some());
+    if is_timed {
+        digest.update(profile.start.map_or(0, |start| start.0).to_le_bytes());
+    } else {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random)
+            .map_err(|error| Error::system("get random bytes")(std::io::Error::other(error)))?;
+        digest.update(random);
+    }
+    digest.update(&pushed.bytes);
+    Ok(hexadecimal(&digest.finalize()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pushed(text: &str, start: Option<u64>) -> PushedProfile {
+        PushedProfile {
+            labels: vec![("service_name".to_owned(), "shop".to_owned())],
+            bytes: text.as_bytes().to_vec(),
+            start,
+            duration: None,
+        }
+    }
+
+    #[test]
+    fn same_push_has_the_same_hash() {
+        let read = |text: &str, start| read(&pushed(text, start), &Origin::default()).unwrap();
+        let first = read("main;f 1\n", Some(5));
+        assert_eq!(first.profile.start, Some(UnixNanos(5)));
+        assert_eq!(&*first.origins.origins[0].service, "shop");
+        assert_eq!(first.hash, read("main;f 1\n", Some(5)).hash);
+        assert_ne!(first.hash, read("main;f 1\n", Some(6)).hash);
+        assert_ne!(first.hash, read("main;f 2\n", Some(5)).hash);
+        // Sums of two intervals may be equal.
+        assert_ne!(read("main;f 1\n", None).hash, read("main;f 1\n", None).hash);
+    }
+
+    #[test]
+    fn stated_origin_replaces_that_of_labels() {
+        let stated = Origin {
+            service: "cart".into(),
+            host: "a".into(),
+            ..Origin::default()
+        };
+        let push = read(&pushed("main 1\n", None), &stated).unwrap();
+        assert_eq!(push.origins.origins[0], stated);
+    }
+
+    #[test]
+    fn malformed_profiles_are_refused_in_a_sentence() {
+        let error = read(&pushed("main\n", None), &Origin::default()).unwrap_err();
+        assert_eq!(error.status(), axum::http::StatusCode::BAD_REQUEST);
+        assert!(error.to_string().contains("line 1"), "{error}");
+    }
+}

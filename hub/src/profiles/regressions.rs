@@ -1,0 +1,254 @@
+//! Functions whose cost differs between two builds of a service.
+//!
+//! A unit of the comparison is a host in an interval of time. [`backtrail_store::regression`] has
+//! the statistics.
+
+use super::query;
+use super::selection::{Column, FIRST_EVENT, Selection, SelectionParameters};
+use crate::error::{Error, Result};
+use crate::hub::Hub;
+use backtrail_profile::{FunctionProfile, LabelSetId, Profile, Symbol};
+use backtrail_store::regression::{Direction, RegressionRule, changed_functions};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The most intervals of time of a build.
+const MAX_INTERVALS: u64 = 48;
+/// The intervals unless the request names another number.
+const INTERVALS: u64 = 12;
+
+/// The parameters of a comparison.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct RegressionParameters {
+    /// The service.
+    pub service: String,
+    /// The earlier build.
+    pub before: String,
+    /// The later build.
+    pub after: String,
+    /// The event. Empty: `cpu`.
+    pub event: String,
+    /// The start, as in a selection. Empty: a day.
+    pub from: String,
+    /// The end.
+    pub until: String,
+    /// The start for the earlier build. Empty: the same.
+    pub before_from: String,
+    /// The end for the earlier build.
+    pub before_until: String,
+    /// The number of intervals of each build. Empty: 12.
+    pub intervals: String,
+}
+
+/// The result of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RegressionReport {
+    /// The units of the earlier and of the later build.
+    pub units: [usize; 2],
+    /// The functions that were compared.
+    pub functions: usize,
+    /// The changed functions, the largest change first.
+    pub changes: Vec<ReportedChange>,
+    /// Sentences about what is missing.
+    pub notes: Vec<String>,
+}
+
+/// A changed function. Shares are parts of the earlier build's total.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReportedChange {
+    /// The function.
+    pub function: String,
+    /// Its source file. Empty: unknown.
+    pub file: String,
+    /// Its module. Empty: unknown.
+    pub module: String,
+    /// `slower` or `faster`.
+    pub direction: &'static str,
+    /// The share before.
+    pub before: f64,
+    /// The share after.
+    pub after: f64,
+    /// The lower bound of the difference.
+    pub low: f64,
+    /// The upper bound.
+    pub high: f64,
+}
+
+/// A host in an interval of time, by the index of the interval.
+type Unit = (u64, String);
+
+/// The weights of functions in each unit of a build.
+#[derive(Default)]
+struct Units {
+    weights: HashMap<Unit, Vec<f64>>,
+    notes: Vec<String>,
+}
+
+/// The functions of both builds.
+#[derive(Default)]
+struct Functions {
+    indexes: HashMap<Symbol, usize>,
+    symbols: Vec<Symbol>,
+}
+
+impl Functions {
+    fn index(&mut self, symbol: &Symbol) -> usize {
+        if let Some(index) = self.indexes.get(symbol) {
+            return *index;
+        }
+        let index = self.symbols.len();
+        self.symbols.push(symbol.clone());
+        self.indexes.insert(symbol.clone(), index);
+        index
+    }
+}
+
+impl RegressionParameters {
+    /// Returns the selection of a build.
+    fn selection(&self, build: &str, from: &str, until: &str) -> Result<Selection> {
+        let or = |text: &str, other: &str| if text.is_empty() { other } else { text }.to_owned();
+        let parameters = SelectionParameters {
+            service: self.service.clone(),
+            build: build.to_owned(),
+            event: or(&self.event, FIRST_EVENT),
+            from: or(&or(from, &self.from), "1d"),
+            until: or(until, &self.until),
+            ..SelectionParameters::default()
+        };
+        parameters.selection()
+    }
+
+    fn intervals(&self) -> Result<u64> {
+        if self.intervals.is_empty() {
+            return Ok(INTERVALS);
+        }
+        let number = self.intervals.parse().ok();
+        number
+            .filter(|number| (1..=MAX_INTERVALS).contains(number))
+            .ok_or_else(|| Error::Invalid(format!("intervals is a number from 1 to {MAX_INTERVALS}")))
+    }
+}
+
+/// Compares two builds of a service.
+///
+/// # Errors
+/// Fails if a parameter is malformed, a build has too few samples, or the store fails.
+pub async fn compare(hub: &Arc<Hub>, parameters: &RegressionParameters) -> Result<RegressionReport> {
+    let RegressionParameters {
+        service,
+        before,
+        after,
+        before_from,
+        before_until,
+        ..
+    } = parameters;
+    if [service, before, after].iter().any(|text| text.is_empty()) {
+        return Err(Error::Invalid(
+            "a comparison names a service and two builds: service, before and after".to_owned(),
+        ));
+    }
+    let intervals = parameters.intervals()?;
+    let earlier = parameters.selection(before, before_from, before_until)?;
+    let later = parameters.selection(after, "", "")?;
+    let mut functions = Functions::default();
+    let first = units(hub, &earlier, intervals, &mut functions).await?;
+    let second = units(hub, &later, intervals, &mut functions).await?;
+    let mut notes = first.notes;
+    notes.extend(second.notes);
+    notes.sort_unstable();
+    notes.dedup();
+    let padded = |weights: HashMap<Unit, Vec<f64>>| -> Vec<Vec<f64>> {
+        let count = functions.symbols.len();
+        let resized = weights.into_values().map(|mut weights| {
+            weights.resize(count, 0.0);
+            weights
+        });
+        resized.collect()
+    };
+    let (first, second) = (padded(first.weights), padded(second.weights));
+    let changes = changed_functions(&first, &second, RegressionRule::default())
+        .map_err(|error| Error::Invalid(error.to_string()))?;
+    let changes = changes.into_iter().filter_map(|change| {
+        let symbol = functions.symbols.get(change.function)?;
+        Some(ReportedChange {
+            function: symbol.name.to_string(),
+            file: symbol.file.to_string(),
+            module: symbol.module.to_string(),
+            direction: match change.direction {
+                Direction::Slower => "slower",
+                Direction::Faster => "faster",
+            },
+            before: change.before,
+            after: change.after,
+            low: change.interval.0,
+            high: change.interval.1,
+        })
+    });
+    Ok(RegressionReport {
+        units: [first.len(), second.len()],
+        functions: functions.symbols.len(),
+        changes: changes.collect(),
+        notes,
+    })
+}
+
+/// Returns the weights of functions in each host and interval of a selection.
+async fn units(
+    hub: &Arc<Hub>,
+    selection: &Selection,
+    intervals: u64,
+    functions: &mut Functions,
+) -> Result<Units> {
+    let mut units = Units::default();
+    let (start, end) = (selection.times.start, selection.times.end);
+    let length = (end - start).div_ceil(intervals).max(1);
+    for interval in 0..intervals {
+        let first = start + interval * length;
+        let part = Selection {
+            times: first..first.saturating_add(length).min(end),
+            ..selection.clone()
+        };
+        if part.times.is_empty() {
+            break;
+        }
+        let merged = query::grouped(hub, &part, &[Column::Host]).await?;
+        add(&mut units, functions, &merged.profile, interval)?;
+        units.notes.extend(merged.profile.notes);
+    }
+    Ok(units)
+}
+
+/// Adds the own weight of each function by host.
+fn add(units: &mut Units, functions: &mut Functions, profile: &Profile, interval: u64) -> Result<()> {
+    let shown = FunctionProfile::new(profile)?;
+    for sample in &shown.samples {
+        let Some((_, site)) = shown.stacks.split(sample.stack) else {
+            continue;
+        };
+        let Some(symbol) = shown.symbols.get(site.symbol) else {
+            continue;
+        };
+        let index = functions.index(symbol);
+        let unit = (interval, host(profile, sample.labels));
+        let weights = units.weights.entry(unit).or_default();
+        if weights.len() <= index {
+            weights.resize(index + 1, 0.0);
+        }
+        if let Some(weight) = weights.get_mut(index) {
+            *weight += sample.weight as f64;
+        }
+    }
+    Ok(())
+}
+
+fn host(profile: &Profile, labels: LabelSetId) -> String {
+    let labels = profile.labels(labels).iter();
+    let host = labels.filter(|label| profile.text(label.key) == Column::Host.name());
+    let text = host.filter_map(|label| match label.value {
+        backtrail_profile::LabelValue::Text(text) => Some(profile.text(text).to_owned()),
+        _ => None,
+    });
+    text.last().unwrap_or_default()
+}

@@ -1,0 +1,229 @@
+//! Views of selections: the page of a profile or a comparison, and files of other tools.
+
+use super::query::{self, Merged};
+use super::selection::{FIRST_EVENT, Selection, SelectionParameters, time_text};
+use crate::error::{Error, Result};
+use crate::hub::Hub;
+use backtrail_profile::format::html::{self, ComparedProfile, EventPair, ViewData};
+use backtrail_profile::format::{firefox, folded, otlp, perfetto, pprof, speedscope};
+use backtrail_profile::{EventId, FunctionProfile, Profile};
+use std::sync::Arc;
+
+/// A format of another tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// pprof with gzip.
+    Pprof,
+    /// Folded stacks of one event.
+    Folded,
+    /// Speedscope.
+    Speedscope,
+    /// The profiler of Firefox.
+    Firefox,
+    /// Perfetto.
+    Perfetto,
+    /// OpenTelemetry.
+    Otlp,
+    /// A page in one file.
+    Html,
+}
+
+impl ExportFormat {
+    /// All formats with their names in addresses, their labels and their media types.
+    pub const ALL: [(Self, &'static str, &'static str, &'static str); 7] = [
+        (Self::Pprof, "pprof", "pprof", "application/octet-stream"),
+        (
+            Self::Folded,
+            "folded",
+            "folded stacks",
+            "text/plain; charset=utf-8",
+        ),
+        (Self::Speedscope, "speedscope", "speedscope", "application/json"),
+        (Self::Firefox, "firefox", "Firefox", "application/json"),
+        (Self::Perfetto, "perfetto", "Perfetto", "application/octet-stream"),
+        (Self::Otlp, "otlp", "OTLP", "application/x-protobuf"),
+        (Self::Html, "html", "page", "text/html; charset=utf-8"),
+    ];
+
+    /// Returns the extension of a file.
+    #[must_use]
+    pub const fn extension(self) -> &'static str {
+        match self {
+            Self::Pprof => "pb.gz",
+            Self::Folded => "folded",
+            Self::Speedscope => "speedscope.json",
+            Self::Firefox => "firefox.json",
+            Self::Perfetto => "perfetto-trace",
+            Self::Otlp => "otlp",
+            Self::Html => "html",
+        }
+    }
+}
+
+/// A profile with names, by functions, under the rules of its selection.
+struct Shown {
+    name: String,
+    profile: Profile,
+    functions: FunctionProfile,
+}
+
+impl Shown {
+    fn new(merged: Merged, selection: &Selection) -> Result<Self> {
+        let Merged { profile, coverage: _ } = merged;
+        let all = FunctionProfile::new(&profile)?;
+        let functions = match selection.rules.is_empty() {
+            true => all,
+            false => selection.rules.apply(&all)?,
+        };
+        Ok(Self {
+            name: title(selection),
+            profile,
+            functions,
+        })
+    }
+
+    /// Returns the event that is shown first.
+    fn event(&self) -> Result<EventId> {
+        let name = |id: EventId| {
+            let event = self.profile.events.get(id);
+            event.map_or("", |event| self.profile.text(event.name))
+        };
+        let ids = || self.profile.events.iter().map(|(id, _)| id);
+        let first = ids().find(|id| name(*id) == FIRST_EVENT);
+        first
+            .or_else(|| ids().next())
+            .ok_or_else(|| Error::Absent("sample of this selection; choose a longer time".to_owned()))
+    }
+
+    fn compared(&self) -> ComparedProfile<'_> {
+        ComparedProfile {
+            name: &self.name,
+            profile: &self.profile,
+            functions: &self.functions,
+        }
+    }
+}
+
+/// Returns the page of a selection, or of its comparison with a base.
+///
+/// # Errors
+/// Fails if nothing is selected, or the query fails.
+pub async fn page(
+    hub: &Arc<Hub>,
+    parameters: &SelectionParameters,
+    base: Option<&Selection>,
+) -> Result<Vec<u8>> {
+    let selection = parameters.selection()?;
+    let after = query::merged(hub, &selection).await?;
+    let before = match base {
+        None => None,
+        Some(base) => Some((query::merged(hub, base).await?, base.clone())),
+    };
+    blocking(move || {
+        let after = Shown::new(after, &selection)?;
+        let data = match before {
+            None => {
+                let event = after.event()?;
+                ViewData::of_profile(&after.name, &after.profile, &after.functions, event)
+            }
+            Some((merged, base)) => comparison(&Shown::new(merged, &base)?, &after)?,
+        };
+        let mut page = Vec::new();
+        html::write(&data, &mut page)?;
+        Ok(page)
+    })
+    .await
+}
+
+/// Returns a selection in the format of another tool.
+///
+/// # Errors
+/// Fails if nothing is selected, or the query fails.
+pub async fn export(
+    hub: &Arc<Hub>,
+    parameters: &SelectionParameters,
+    format: ExportFormat,
+) -> Result<Vec<u8>> {
+    let selection = parameters.selection()?;
+    let merged = query::merged(hub, &selection).await?;
+    blocking(move || {
+        let shown = Shown::new(merged, &selection)?;
+        let event = shown.event()?;
+        let Shown {
+            name,
+            profile,
+            functions,
+        } = &shown;
+        let mut out = Vec::new();
+        match format {
+            ExportFormat::Pprof => pprof::write(profile, &mut out)?,
+            ExportFormat::Folded => folded::write(functions, event, &mut out)?,
+            ExportFormat::Speedscope => speedscope::write(profile, functions, name, &mut out)?,
+            ExportFormat::Firefox => firefox::write(profile, functions, event, name, &mut out)?,
+            ExportFormat::Perfetto => perfetto::write(profile, &mut out)?,
+            ExportFormat::Otlp => otlp::write(profile, &mut out)?,
+            ExportFormat::Html => {
+                let data = ViewData::of_profile(name, profile, functions, event);
+                html::write(&data, &mut out)?;
+            }
+        }
+        Ok(out)
+    })
+    .await
+}
+
+/// Returns the data of a comparison, with the events that both profiles have.
+fn comparison(before: &Shown, after: &Shown) -> Result<ViewData> {
+    let texts = |profile: &Profile, id: EventId| {
+        let event = profile.events.get(id)?;
+        Some([event.name, event.unit].map(|text| profile.text(text).to_owned()))
+    };
+    let same = |event: EventId| {
+        let wanted = texts(&before.profile, event);
+        let mut others = after.profile.events.iter().map(|(id, _)| id);
+        others.find(|other| texts(&after.profile, *other) == wanted)
+    };
+    let events = before.profile.events.iter().map(|(id, _)| id);
+    let mut pairs: Vec<EventPair> = events.filter_map(|event| Some((event, same(event)?))).collect();
+    if pairs.is_empty() {
+        return Err(Error::Absent(
+            "event that both selections have; choose other times".to_owned(),
+        ));
+    }
+    // The last pair is shown first.
+    let first = before.event()?;
+    pairs.sort_by_key(|(event, _)| *event == first);
+    Ok(ViewData::of_comparison(
+        before.compared(),
+        after.compared(),
+        &pairs,
+        true,
+    )?)
+}
+
+fn title(selection: &Selection) -> String {
+    let mut parts: Vec<&str> = selection
+        .columns
+        .iter()
+        .map(|(_, value)| value.as_str())
+        .collect();
+    let labels: Vec<String> = selection
+        .labels
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    parts.extend(labels.iter().map(String::as_str));
+    let times = format!(
+        "{} – {}",
+        time_text(selection.times.start),
+        time_text(selection.times.end)
+    );
+    parts.push(&times);
+    parts.join(" · ")
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(Error::system("make a view")(std::io::Error::other(error))))
+}

@@ -1,0 +1,184 @@
+//! The explorer of profiles: filters, and the view of the selected samples in a frame.
+
+use super::layout::{PageFrame, Section, csrf, page};
+use super::profile_series::{SeriesChart, chart};
+use super::text::{number, shown, shown_to};
+use maud::{Markup, html};
+
+/// Ranges of time that the form suggests.
+const RANGES: [(&str, &str); 7] = [
+    ("15m", "15 minutes"),
+    ("1h", "1 hour"),
+    ("6h", "6 hours"),
+    ("1d", "1 day"),
+    ("7d", "7 days"),
+    ("30d", "30 days"),
+    ("90d", "90 days"),
+];
+
+/// The explorer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProfilesPage {
+    /// The frame of the page.
+    pub frame: PageFrame,
+    /// The fields that complete from the store: name, label, value.
+    pub columns: Vec<(&'static str, &'static str, String)>,
+    /// The other fields by name.
+    pub fields: Vec<(&'static str, String)>,
+    /// The weights over time.
+    pub series: Option<SeriesChart>,
+    /// The address of the view. `None`: nothing is stored yet.
+    pub view: Option<String>,
+    /// Addresses of exports, with their formats.
+    pub exports: Vec<(&'static str, String)>,
+    /// The problem of the selection, in one sentence.
+    pub problem: Option<String>,
+    /// The number of stored samples.
+    pub samples: u64,
+    /// The number of their bytes.
+    pub bytes: u64,
+    /// The address of the hub, for the example of an agent.
+    pub address: String,
+    /// The hosts whose agents take requests.
+    pub hosts: Vec<String>,
+}
+
+impl ProfilesPage {
+    fn field(&self, name: &str) -> &str {
+        let found = self.fields.iter().find(|(one, _)| *one == name);
+        found.map_or("", |(_, value)| value.as_str())
+    }
+}
+
+/// Returns the page.
+#[must_use]
+pub fn render(view: &ProfilesPage) -> Markup {
+    let content = html! {
+        div class="headline" {
+            h1 { "Profiles" }
+            p class="count" {
+                @if view.samples > 0 {
+                    (number(view.samples)) " samples in " (number(view.bytes)) " bytes"
+                }
+            }
+        }
+        @if view.frame.viewer.as_ref().is_some_and(|viewer| viewer.is_admin) && !view.hosts.is_empty() { (now(view)) }
+        @if view.samples == 0 { (nothing(&view.address)) }
+        @else {
+            (filters(view))
+            @if let Some(problem) = &view.problem {
+                p class="problem" role="alert" { (shown_to(problem, 400)) }
+            }
+            @if let Some(series) = &view.series { (chart(series)) }
+            @if let Some(address) = &view.view {
+                iframe class="profile" id="profile" title="The selected profile" src=(address) {}
+                nav class="exports" aria-label="Exports" {
+                    span { "Export as " }
+                    @for (format, address) in &view.exports { a class="button" href=(address) download { (format) } }
+                }
+            }
+        }
+    };
+    page(&view.frame, Section::Profiles, &["profiles.js"], &content)
+}
+
+fn filters(view: &ProfilesPage) -> Markup {
+    let text = |name: &str, label: &str, hint: &str| {
+        html! {
+            label { span { (label) }
+                input type="text" name=(name) value=(shown(view.field(name))) placeholder=(hint) maxlength="4096" autocomplete="off" spellcheck="false";
+            }
+        }
+    };
+    let choice = |name: &str, label: &str, choices: &[(&str, &str)]| {
+        html! {
+            label { span { (label) }
+                select name=(name) {
+                    @for (value, text) in choices {
+                        option value=(value) selected[view.field(name) == *value] { (text) }
+                    }
+                }
+            }
+        }
+    };
+    let is_stacked =
+        ["focus", "ignore", "hide", "show_from", "idle"].map(|name| !view.field(name).is_empty());
+    html! {
+        form class="filters profiles" id="filters" method="get" action="/profiles" {
+            @for (name, label, value) in &view.columns {
+                label { span { (label) }
+                    input type="text" name=(name) value=(shown(value)) list={ "values-" (name) } placeholder="all" maxlength="1024"
+                        autocomplete="off" spellcheck="false" data-column=(name);
+                    datalist id={ "values-" (name) } {}
+                }
+            }
+            label { span { "From" }
+                input type="text" name="from" value=(shown(view.field("from"))) list="ranges" placeholder="1h" maxlength="40" autocomplete="off";
+                datalist id="ranges" { @for (value, label) in RANGES { option value=(value) { (label) } } }
+            }
+            (text("until", "Until (UTC)", "now"))
+            (text("labels", "Labels", "key=value, …"))
+            details class="more" open[is_stacked.contains(&true)] {
+                summary { "Stacks" }
+                div class="fields" {
+                    (text("focus", "With a function", "regular expression"))
+                    (text("ignore", "Without a function", "regular expression"))
+                    (text("hide", "Hide functions", "regular expression"))
+                    (text("show_from", "Hide callers of", "regular expression"))
+                    (choice("idle", "Idle threads", &[("", "show"), ("hide", "hide")]))
+                }
+            }
+            details class="more" open[!view.field("compare").is_empty()] {
+                summary { "Compare" }
+                div class="fields" {
+                    (choice("compare", "With", &[("", "nothing"), ("earlier", "the time before"), ("other", "other values")]))
+                    (text("base_from", "Base from", "1h"))
+                    (text("base_until", "Base until (UTC)", "now"))
+                    (text("base_build", "Base build", "same"))
+                    (text("base_labels", "Base labels", "same"))
+                }
+            }
+            button type="submit" class="button primary" { "Show" }
+            a class="reset" href="/profiles" { "Clear" }
+        }
+    }
+}
+
+/// Returns the form that asks the agent of a host for a profile.
+fn now(view: &ProfilesPage) -> Markup {
+    html! {
+        details class="menu now" {
+            summary class="button" { "Profile now" }
+            form class="row" action="/profiles/now" method="post" {
+                (csrf(view.frame.viewer.as_ref()))
+                label class="grow" { span { "Host" }
+                    select name="host" required { @for host in &view.hosts { option value=(host) { (shown_to(host, 80)) } } }
+                }
+                label { span { "Event" }
+                    select name="event" {
+                        @for event in ["cpu", "off-cpu", "cycles", "instructions", "cache-misses", "page-faults"] {
+                            option value=(event) { (event) }
+                        }
+                    }
+                }
+                label { span { "Seconds" } input type="number" name="seconds" value="10" min="1" max="600" required; }
+                label { span { "Samples a second" } input type="number" name="frequency" value="199" min="1" max="2000" required; }
+                button type="submit" class="button primary" { "Take the profile" }
+            }
+        }
+    }
+}
+
+/// Returns the text in place of an empty store.
+fn nothing(address: &str) -> Markup {
+    html! {
+        div class="empty" {
+            h2 { "No profiles yet" }
+            p { "An agent on each host sends profiles of all programs:" }
+            pre { code { "backtrail profile agent --hub " (shown_to(address, 200)) " --token-file /etc/backtrail/hub-token" } }
+            p { "Clients of OpenTelemetry send to " code { "/v1development/profiles" } ", those of Pyroscope to "
+                code { "/ingest" } ". A file comes by:" }
+            pre { code { "curl -H \"Authorization: Bearer $TOKEN\" --data-binary @cpu.pprof " (shown_to(address, 200)) "/api/v1/profiles?service=NAME" } }
+        }
+    }
+}

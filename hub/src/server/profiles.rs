@@ -1,0 +1,119 @@
+//! Routes of profiles: pushes of several clients, requests for profiles, and queries.
+
+pub mod grpc;
+pub mod push;
+pub mod queries;
+pub mod requests;
+
+use super::route::Access::With;
+use super::route::{Route, route};
+use crate::access::Scope;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post};
+
+/// Routes that take profiles.
+pub const PUSHING: &[Route] = &[
+    route(
+        "POST",
+        "/api/v1/profiles",
+        With(Scope::Ingest),
+        "Stores a profile.",
+        || post(push::take).layer(DefaultBodyLimit::max(push::REQUEST_LIMIT)),
+    ),
+    route(
+        "POST",
+        "/v1development/profiles",
+        With(Scope::Ingest),
+        "Stores profiles of OpenTelemetry (OTLP).",
+        || post(push::take_otlp).layer(DefaultBodyLimit::max(push::REQUEST_LIMIT)),
+    ),
+    route(
+        "POST",
+        "/ingest",
+        With(Scope::Ingest),
+        "Stores a profile of a client of Pyroscope.",
+        || post(push::take_ingest).layer(DefaultBodyLimit::max(push::REQUEST_LIMIT)),
+    ),
+    route(
+        "POST",
+        "/push.v1.PusherService/Push",
+        With(Scope::Ingest),
+        "Stores profiles of a client of Pyroscope (Connect).",
+        || post(push::take_push).layer(DefaultBodyLimit::max(push::REQUEST_LIMIT)),
+    ),
+];
+
+/// Methods of gRPC. They are not in the OpenAPI document.
+pub const GRPC: &[Route] = &[
+    route(
+        "POST",
+        "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",
+        With(Scope::Ingest),
+        "Stores profiles of OpenTelemetry (OTLP).",
+        || post(grpc::export).layer(DefaultBodyLimit::disable()),
+    ),
+    route(
+        "POST",
+        "/parca.profilestore.v1alpha1.ProfileStoreService/WriteRaw",
+        With(Scope::Ingest),
+        "Stores profiles of a client of Parca.",
+        || post(grpc::write_raw).layer(DefaultBodyLimit::disable()),
+    ),
+];
+
+/// Routes of requests for profiles.
+pub const REQUESTING: &[Route] = &[
+    route(
+        "POST",
+        "/api/v1/profile-requests",
+        With(Scope::Admin),
+        "Asks the agent of a host for a profile.",
+        || post(requests::create),
+    ),
+    route(
+        "GET",
+        "/api/v1/profile-requests/next",
+        With(Scope::Ingest),
+        "Returns the next request of a host. `Prefer: wait=20` waits for one.",
+        || get(requests::next),
+    ),
+    route(
+        "GET",
+        "/api/v1/profile-requests/{id}",
+        With(Scope::Read),
+        "Returns a request with its state.",
+        || get(requests::one),
+    ),
+    route(
+        "POST",
+        "/api/v1/profile-requests/{id}/end",
+        With(Scope::Ingest),
+        "Notes that the profile of a request is stored.",
+        || post(requests::end),
+    ),
+];
+
+/// Routes of queries.
+pub const QUERYING: &[Route] = &[
+    route(
+        "GET",
+        "/api/v1/profiles/merge",
+        With(Scope::Read),
+        "Returns the sum of a selection of samples in the format of a tool.",
+        || get(queries::merge),
+    ),
+    route(
+        "GET",
+        "/api/v1/profiles/regressions",
+        With(Scope::Read),
+        "Returns the functions whose cost differs between two builds.",
+        || get(queries::regressions),
+    ),
+    route(
+        "GET",
+        "/api/v1/profiles/values",
+        With(Scope::Read),
+        "Lists the values of a column.",
+        || get(queries::values),
+    ),
+];
