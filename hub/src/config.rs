@@ -45,6 +45,8 @@ pub struct Config {
     pub grouping: Grouping,
     /// The profile store.
     pub profiles: Profiles,
+    /// SQL over the profile store.
+    pub query: Query,
     /// Limits.
     pub limits: Limits,
 }
@@ -120,6 +122,16 @@ pub struct Symbols {
     pub index_bytes: u64,
 }
 
+/// SQL over the profile store.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Query {
+    /// The program `backtrail-query`. `None`: the one beside the hub.
+    pub program: Option<PathBuf>,
+    /// The addresses of workers, such as `http://10.0.0.2:8476`.
+    pub workers: Vec<String>,
+}
+
 /// The profile store.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -173,6 +185,7 @@ impl Default for Config {
             symbols: Symbols::default(),
             grouping: Grouping::default(),
             profiles: Profiles::default(),
+            query: Query::default(),
             limits: Limits::default(),
         }
     }

@@ -11,4 +11,5 @@ pub mod query;
 pub mod read;
 pub mod regressions;
 pub mod selection;
+pub mod sql;
 pub mod view;

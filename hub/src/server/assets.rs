@@ -29,6 +29,7 @@ const ASSETS: &[Asset] = &[
     script("groups.js", include_str!("../../static/groups.js")),
     script("profiles.js", include_str!("../../static/profiles.js")),
     script("progress.js", include_str!("../../static/progress.js")),
+    script("sql.js", include_str!("../../static/sql.js")),
     script("timeline.js", include_str!("../../static/timeline.js")),
     Asset {
         name: "icon.svg",

@@ -21,6 +21,7 @@ pub mod profile_series;
 pub mod profiles;
 pub mod settings;
 pub mod sign_in;
+pub mod sql;
 mod stack;
 mod text;
 pub mod trend;

@@ -110,6 +110,13 @@ pub const QUERYING: &[Route] = &[
         || get(queries::regressions),
     ),
     route(
+        "POST",
+        "/api/v1/profiles/sql",
+        With(Scope::Read),
+        "Answers a query in SQL.",
+        || post(queries::sql),
+    ),
+    route(
         "GET",
         "/api/v1/profiles/values",
         With(Scope::Read),

@@ -273,6 +273,13 @@ pub const PAGES: &[Route] = &[
         || get(site::profiles::show),
     ),
     route(
+        "GET",
+        "/profiles/sql",
+        With(Scope::Read),
+        "Shows the page for SQL over profiles.",
+        || get(site::profiles::sql),
+    ),
+    route(
         "POST",
         "/profiles/now",
         With(Scope::Admin),

@@ -57,6 +57,7 @@ pub fn render(view: &ProfilesPage) -> Markup {
         div class="headline" {
             h1 { "Profiles" }
             p class="count" {
+                a href="/profiles/sql" { "SQL" } " "
                 @if view.samples > 0 {
                     (number(view.samples)) " samples in " (number(view.bytes)) " bytes"
                 }

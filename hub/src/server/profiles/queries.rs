@@ -4,9 +4,10 @@ use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::profiles::query;
 use crate::profiles::regressions::{self, RegressionParameters, RegressionReport};
+use crate::profiles::sql::{self, SqlAnswer, SqlRequest};
 use crate::profiles::selection::{Column, SelectionParameters};
 use crate::profiles::view::{self, ExportFormat};
-use crate::server::api::json::Parameters;
+use crate::server::api::json::{Body, Parameters};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
@@ -71,6 +72,14 @@ pub async fn regressions(
     Parameters(parameters): Parameters<RegressionParameters>,
 ) -> Result<Json<RegressionReport>> {
     Ok(Json(regressions::compare(&hub, &parameters).await?))
+}
+
+/// Answers a query in SQL.
+///
+/// # Errors
+/// Fails if the query is refused, reaches a limit, or nothing here answers SQL.
+pub async fn sql(State(hub): State<Arc<Hub>>, Body(request): Body<SqlRequest>) -> Result<Json<SqlAnswer>> {
+    Ok(Json(sql::answer(&hub, &request).await?))
 }
 
 /// The parameters of a completion.

@@ -13,6 +13,7 @@ use crate::server::caller::Caller;
 use crate::server::pages::profile_request::{self, RequestPage, RequestState};
 use crate::server::pages::profile_series::SeriesChart;
 use crate::server::pages::profiles::{self, ProfilesPage};
+use crate::server::pages::sql::{self, SqlPage};
 use crate::server::profiles::queries::EXPORTS;
 use crate::server::profiles::requests::{self, NewRequest};
 use axum::extract::{Form, Path, State};
@@ -137,6 +138,26 @@ pub async fn show(
         (header::X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN")),
     ];
     Ok((headers, page).into_response())
+}
+
+/// The parameters of the page for SQL.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SqlParameters {
+    sql: String,
+    from: String,
+}
+
+/// Returns the page for SQL.
+pub async fn sql(
+    Extension(caller): Extension<Caller>,
+    Parameters(SqlParameters { sql, from }): Parameters<SqlParameters>,
+) -> Markup {
+    sql::render(&SqlPage {
+        frame: frame(&caller, "SQL"),
+        sql,
+        from,
+    })
 }
 
 /// The form of a request.

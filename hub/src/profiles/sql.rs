@@ -1,0 +1,274 @@
+//! SQL over the profile store: the child process `backtrail-query` answers.
+//!
+//! The engine is large and takes texts of people, so that it is a program of its own. It gets the
+//! live segments of the catalog, and the limits. Its end is the end of the query, and the other way
+//! round.
+
+use crate::config::{Config, S3};
+use crate::error::{Error, Result};
+use crate::hub::Hub;
+use crate::profiles::catalog::PREFIX;
+use crate::profiles::selection::SelectionParameters;
+use backtrail_store::{Hour, SegmentEntry};
+use backtrail_profile::UnixNanos;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::Command;
+
+/// The name of the program, which is beside the hub's own.
+const PROGRAM: &str = "backtrail-query";
+/// The largest answer in bytes.
+const MAX_ANSWER: u64 = 64 << 20;
+/// The largest output of errors in bytes.
+const MAX_ERRORS: u64 = 1 << 20;
+/// The time that the program has beyond that of the query.
+const GRACE: Duration = Duration::from_secs(10);
+/// The longest time of a query in seconds.
+const MAX_SECONDS: u64 = 600;
+
+/// A query.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SqlRequest {
+    /// The SQL text.
+    pub sql: String,
+    /// The start of the time that tables have, as in a selection. Empty: a day.
+    #[serde(default)]
+    pub from: String,
+    /// The end.
+    #[serde(default)]
+    pub until: String,
+    /// The most rows of the answer.
+    #[serde(default = "rows")]
+    pub rows: u64,
+    /// The longest time in seconds.
+    #[serde(default = "seconds")]
+    pub seconds: u64,
+}
+
+const fn rows() -> u64 {
+    10_000
+}
+
+const fn seconds() -> u64 {
+    60
+}
+
+/// An answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct SqlAnswer {
+    /// A JSON object for each row.
+    pub rows: Vec<Value>,
+    /// The columns, and the account of what was read.
+    pub coverage: Value,
+}
+
+/// The input of the program.
+#[derive(Serialize)]
+struct Input<'a> {
+    sql: &'a str,
+    segments: Vec<SegmentEntry>,
+    limits: Limits,
+}
+
+#[derive(Serialize)]
+struct Limits {
+    seconds: u64,
+    rows: u64,
+}
+
+/// Answers a query.
+///
+/// # Errors
+/// Fails if the program is not installed, the query is refused, or it reaches a limit.
+pub async fn answer(hub: &Hub, request: &SqlRequest) -> Result<SqlAnswer> {
+    let times = SelectionParameters {
+        from: match request.from.as_str() {
+            "" => "1d".to_owned(),
+            from => from.to_owned(),
+        },
+        until: request.until.clone(),
+        ..SelectionParameters::default()
+    };
+    let times = times.selection()?.times;
+    let hours = Hour::range(&(UnixNanos(times.start)..UnixNanos(times.end)));
+    let input = Input {
+        sql: &request.sql,
+        segments: hub.database.live_segments(&hours).await?,
+        limits: Limits {
+            seconds: request.seconds.clamp(1, MAX_SECONDS),
+            rows: request.rows,
+        },
+    };
+    let input = serde_json::to_vec(&input)
+        .map_err(|error| Error::Invalid(format!("the query cannot be written: {error}")))?;
+    let _place = hub.queries.acquire().await.map_err(|_| Error::Ending)?;
+    let longest = Duration::from_secs(request.seconds.clamp(1, MAX_SECONDS)) + GRACE;
+    let output = tokio::time::timeout(longest, run(&hub.config, input)).await;
+    let (is_successful, rows, errors) =
+        output.map_err(|_| Error::TooLarge("the query took longer than its limit of time".to_owned()))??;
+    let last = errors.trim_end().lines().last().unwrap_or_default();
+    if !is_successful {
+        let reason = last.strip_prefix("backtrail-query: ").unwrap_or(last);
+        return Err(Error::Invalid(match reason {
+            "" => "the query failed without a reason".to_owned(),
+            reason => reason.to_owned(),
+        }));
+    }
+    let rows = rows.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let rows: std::result::Result<Vec<Value>, _> = rows.map(serde_json::from_slice).collect();
+    let coverage: Value = serde_json::from_str(last).unwrap_or_default();
+    Ok(SqlAnswer {
+        rows: rows.map_err(|error| Error::Invalid(format!("the answer is malformed: {error}")))?,
+        coverage: coverage.get("coverage").cloned().unwrap_or_default(),
+    })
+}
+
+/// Runs the program. The end of this future ends it.
+async fn run(config: &Config, input: Vec<u8>) -> Result<(bool, Vec<u8>, String)> {
+    let mut command = Command::new(program(config)?);
+    command
+        .arg("run")
+        .arg("--objects")
+        .arg(objects(config))
+        .envs(environment(&config.s3))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    if !config.query.workers.is_empty() {
+        command.arg("--workers").arg(config.query.workers.join(","));
+    }
+    let failed = || Error::system("run backtrail-query");
+    let mut child = command.spawn().map_err(failed())?;
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
+        return Err(failed()(std::io::Error::other("it has no pipes")));
+    };
+    let write = async move {
+        // A program that refuses the query ends without reading all of it.
+        let _ = stdin.write_all(&input).await;
+        drop(stdin);
+    };
+    let (mut rows, mut errors) = (Vec::new(), Vec::new());
+    let (mut stdout, mut stderr) = (stdout.take(MAX_ANSWER + 1), stderr.take(MAX_ERRORS));
+    let ((), read, read_errors) = tokio::join!(
+        write,
+        stdout.read_to_end(&mut rows),
+        stderr.read_to_end(&mut errors)
+    );
+    read.and(read_errors).map_err(failed())?;
+    if rows.len() as u64 > MAX_ANSWER {
+        return Err(Error::TooLarge(format!(
+            "the answer has more than {} MiB; select fewer rows or columns",
+            MAX_ANSWER >> 20
+        )));
+    }
+    let status = child.wait().await.map_err(failed())?;
+    Ok((
+        status.success(),
+        rows,
+        String::from_utf8_lossy(&errors).into_owned(),
+    ))
+}
+
+/// Returns the path of the program.
+fn program(config: &Config) -> Result<PathBuf> {
+    if let Some(program) = &config.query.program {
+        return Ok(program.clone());
+    }
+    let own = std::env::current_exe().map_err(Error::system("find this program"))?;
+    let beside = own.with_file_name(PROGRAM);
+    match beside.exists() {
+        true => Ok(beside),
+        false => Err(Error::Absent(format!(
+            "program {PROGRAM} beside the hub, which answers SQL; install it, or name it as query.program"
+        ))),
+    }
+}
+
+/// Returns the place of the store's files.
+fn objects(config: &Config) -> OsString {
+    match &config.objects {
+        Some(bucket) => format!("{}/{PREFIX}", bucket.trim_end_matches('/')).into(),
+        None => config.data.join("objects").join(PREFIX).into(),
+    }
+}
+
+/// Returns the variables by which the program reaches a bucket.
+fn environment(s3: &S3) -> Vec<(&'static str, String)> {
+    let http = s3.allow_http.then(|| "true".to_owned());
+    let variables = [
+        ("AWS_ENDPOINT", s3.endpoint.clone()),
+        ("AWS_REGION", s3.region.clone()),
+        ("AWS_ALLOW_HTTP", http),
+    ];
+    variables
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Query;
+
+    fn config(script: &str, folder: &std::path::Path) -> Config {
+        use std::os::unix::fs::PermissionsExt;
+        let program = folder.join("engine");
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        Config {
+            data: folder.join("data"),
+            query: Query {
+                program: Some(program),
+                workers: Vec::new(),
+            },
+            ..Config::default()
+        }
+    }
+
+    fn request(sql: &str) -> SqlRequest {
+        SqlRequest {
+            sql: sql.to_owned(),
+            from: String::new(),
+            until: String::new(),
+            rows: 10,
+            seconds: 1,
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn rows_and_coverage_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "#!/bin/sh\ncat >/dev/null\necho '{\"a\":1}'\necho '{\"a\":2}'\n\
+                      echo '{\"coverage\":{\"rows\":7}}' >&2\n";
+        let hub = Hub::open(config(script, folder.path())).await.unwrap();
+        let answer = answer(&hub, &request("SELECT 1")).await.unwrap();
+        assert_eq!(answer.rows.len(), 2);
+        assert_eq!(answer.coverage["rows"], 7);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn refusals_and_endless_queries_are_sentences() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "#!/bin/sh\necho 'backtrail-query: column x is unknown' >&2\nexit 3\n";
+        let hub = Hub::open(config(script, folder.path())).await.unwrap();
+        let error = answer(&hub, &request("SELECT x")).await.unwrap_err();
+        assert_eq!(error.to_string(), "column x is unknown");
+        let other = tempfile::tempdir().unwrap();
+        let missing = Config {
+            data: other.path().to_owned(),
+            ..Config::default()
+        };
+        let hub = Hub::open(missing).await.unwrap();
+        let error = answer(&hub, &request("SELECT 1")).await.unwrap_err();
+        assert!(error.to_string().contains("query.program"), "{error}");
+    }
+}
