@@ -1,4 +1,5 @@
 //! The files of a spool: their times, limits, and what a killed recorder leaves.
+#![cfg(test)]
 
 use backtrail_profile::{Frame, StackId, UnixNanos, format::recording};
 use backtrail_profiler::segment::RecordingFile;

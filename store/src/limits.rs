@@ -37,7 +37,7 @@ impl Default for Limits {
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// Cancels the query. It fails at its next step.
+    /// Cancels the query. It fails within a fraction of a second.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

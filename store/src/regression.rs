@@ -10,7 +10,7 @@
 //! the configured one divided by the number of functions (Bonferroni). One false report among all
 //! functions is so rare.
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use puruspe::invbetai;
 
 /// The smallest share of the total that a function needs for the normalization. Rare functions have
 /// no sample in some units, and must not decide the size of a unit.
@@ -209,8 +209,7 @@ fn change(function: usize, before: &[Vec<f64>], after: &[Vec<f64>], level: f64) 
         // Welch and Satterthwaite.
         let freedom = variance.powi(2)
             / (first.variance.powi(2) / first.freedom + second.variance.powi(2) / second.freedom);
-        let quantile = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(1.0 - level);
-        quantile * variance.sqrt()
+        upper_quantile(freedom, level) * variance.sqrt()
     } else {
         0.0
     };
@@ -225,6 +224,18 @@ fn change(function: usize, before: &[Vec<f64>], after: &[Vec<f64>], level: f64) 
             Direction::Faster
         },
     })
+}
+
+/// Returns the value that Student's t exceeds with a probability below one half. For t, the
+/// incomplete beta function at `freedom / (freedom + t²)` is twice this probability (Abramowitz and
+/// Stegun, 26.7.1).
+fn upper_quantile(freedom: f64, probability: f64) -> f64 {
+    let x = invbetai(2.0 * probability, freedom / 2.0, 0.5);
+    if x > 0.0 {
+        (freedom * (1.0 / x - 1.0)).max(0.0).sqrt()
+    } else {
+        f64::INFINITY
+    }
 }
 
 #[cfg(test)]
@@ -271,6 +282,25 @@ mod tests {
         let costs: Vec<f64> = (1..=FUNCTIONS).map(|rank| 1.0 / rank as f64).collect();
         let total: f64 = costs.iter().sum();
         costs.into_iter().map(|cost| cost / total).collect()
+    }
+
+    #[test]
+    fn quantiles_are_those_of_published_tables() {
+        for (freedom, probability, expected) in [
+            (1.0, 0.025, 12.706),
+            (5.0, 0.005, 4.0321),
+            (10.0, 0.025, 2.2281),
+            (30.0, 0.0005, 3.6460),
+            (120.0, 0.0005, 3.3735),
+        ] {
+            let found = upper_quantile(freedom, probability);
+            assert!(
+                (found / expected - 1.0).abs() < 1e-4,
+                "{freedom} {probability}: {found}"
+            );
+        }
+        // Tails are far out for many functions.
+        assert!(upper_quantile(40.0, 2.5e-5) > 4.5 && upper_quantile(40.0, 2.5e-5) < 4.7);
     }
 
     #[test]

@@ -18,6 +18,10 @@ use async_trait::async_trait;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use plan::GroupPlan;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The time after which a scan that waits for the object store checks deadline and cancellation.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The columns that a scan gives to its accumulators.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,16 +90,21 @@ pub(crate) async fn scan<A: Accumulate>(
         if query.cancel.is_canceled() {
             return Err(Error::Canceled);
         }
-        let step = match query.limits.deadline {
-            Some(deadline) => match tokio::time::timeout_at(deadline.into(), steps.try_next()).await {
-                Ok(step) => step?,
-                Err(_) => {
-                    coverage.truncated = Some(LimitKind::Deadline);
-                    break;
-                }
-            },
-            None => steps.try_next().await?,
+        let present = Instant::now();
+        if query.limits.deadline.is_some_and(|deadline| deadline <= present) {
+            coverage.truncated = Some(LimitKind::Deadline);
+            break;
+        }
+        let pause = present + CHECK_INTERVAL;
+        let until = query
+            .limits
+            .deadline
+            .map_or(pause, |deadline| deadline.min(pause));
+        // A step that is not ready is not lost.
+        let Ok(step) = tokio::time::timeout_at(until.into(), steps.try_next()).await else {
+            continue;
         };
+        let step = step?;
         match step {
             None => break,
             Some(Step::Segment { pruned }) => {

@@ -30,7 +30,7 @@ impl Default for StoreOptions {
     }
 }
 
-/// The store. Its methods are queries.
+/// The store. Its methods are queries. They need a tokio runtime with time.
 pub struct Store {
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) reader: Arc<SegmentReader>,

@@ -1,5 +1,6 @@
 //! The memory of a compaction, measured as the peak of this process, which has no other test.
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use backtrail_profile::{Frame, Profile, Sample, StackId, UnixNanos};
 use backtrail_store::{

@@ -110,7 +110,7 @@ fn random_addresses(symbols: &SymbolFile, count: usize) -> Vec<u64> {
     (0..count).filter_map(address).collect()
 }
 
-/// What explains differences.
+/// The facts that explain differences.
 struct Context<'a> {
     symbols: &'a SymbolFile,
     /// Lines and `is_stmt` of the rows at an address.

@@ -4,7 +4,7 @@
 //! cargo run --release -p backtrail-symbol-index --example speed -- PROGRAM [THREADS]
 //! ```
 //!
-//! Beside each time to make an index is that of `llvm-gsymutil --convert`, if it is installed.
+//! The time of `llvm-gsymutil --convert` is printed too, if it is installed.
 
 use backtrail_pt::Svma;
 use backtrail_symbol_index::{BuildOptions, Index, OpenOptions, Position, build};

@@ -40,12 +40,12 @@ pub struct IndexFiles {
 /// Makes the index of a file.
 ///
 /// # Errors
-/// Fails if no function has a name, if the debug information is not genuine, and if the symbols
-/// are larger than the formats allow.
+/// Fails if no function has a name, or if the debug information is not genuine. Fails if the
+/// symbols are larger than the formats allow.
 pub fn build(symbols: &SymbolFile, options: &BuildOptions) -> Result<IndexFiles, Error> {
     let groups = symbols.code_groups();
     let records = read_groups(symbols, &groups, options.threads);
-    // What was not read could depend on the order of the threads.
+    // The unread part could depend on the order of the threads.
     if symbols.exceeds_limits() {
         return Err(Error::ExceedsLimits);
     }

@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 /// The number of independent parts. Threads seldom need the same one.
 const SHARDS: usize = 16;
 
-/// A cache of at most so many bytes. Entries that were not used lately are dropped first: when the
-/// recent entries take half of the limit, they become the older ones, and those are dropped.
+/// A cache with a limit in bytes. When the recent entries take half of the limit, they become the
+/// older ones, and the previous older ones are dropped.
 pub struct ByteCache<K, V> {
     shards: Vec<Mutex<Generations<K, V>>>,
     /// The most bytes of recent entries in a shard.

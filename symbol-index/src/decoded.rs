@@ -1,7 +1,7 @@
 //! A function of an index, divided into the addresses with the same frames.
 
 use crate::frame::{Frame, Frames, FunctionInfo};
-use crate::index::Names;
+use crate::names::Names;
 use crate::sidecar::FunctionTypes;
 use backtrail_symbolizer::Signature;
 use backtrail_symbolizer::types::Language;
@@ -36,7 +36,7 @@ struct Call {
     call_line: u32,
     depth: u32,
     signature: Option<Arc<Signature>>,
-    /// What frames say about it, when they were asked for.
+    /// The function as frames have it, after the first request.
     info: OnceLock<Arc<FunctionInfo>>,
 }
 

@@ -5,6 +5,7 @@ use crate::byte_cache::ByteCache;
 use crate::decoded::DecodedFunction;
 use crate::error::Error;
 use crate::frame::{Frames, Position};
+use crate::names::Names;
 use crate::sidecar::{Sidecar, TypesBlock};
 use backtrail_pt::BuildId;
 use backtrail_symbolizer::{FileBytes, Segment, SymbolDetail, demangled};
@@ -27,6 +28,9 @@ impl Default for OpenOptions {
     }
 }
 
+/// The demangled name, and the name itself.
+type SharedNames = (Arc<str>, Arc<str>);
+
 /// An open index.
 ///
 /// Opening reads the headers only. A lookup checks what it reads, and [`Self::verify`] checks
@@ -37,7 +41,7 @@ pub struct Index {
     sidecar: Sidecar,
     functions: ByteCache<usize, Arc<DecodedFunction>>,
     blocks: ByteCache<usize, Arc<TypesBlock>>,
-    names: ByteCache<Box<[u8]>, (Arc<str>, Arc<str>)>,
+    names: ByteCache<Box<[u8]>, SharedNames>,
     paths: ByteCache<u32, Option<Arc<str>>>,
 }
 
@@ -48,14 +52,6 @@ impl AsRef<[u8]> for SharedBytes {
     fn as_ref(&self) -> &[u8] {
         (*self.0).as_ref()
     }
-}
-
-/// Supplies the names and paths of frames.
-pub trait Names {
-    /// Returns the demangled name and the name itself.
-    fn name(&self, bytes: &[u8]) -> (Arc<str>, Arc<str>);
-    /// Returns the path of a file.
-    fn path(&self, file: FileIndex) -> Option<Arc<str>>;
 }
 
 impl Index {

@@ -41,6 +41,7 @@ mod decoded;
 mod error;
 mod frame;
 mod index;
+mod names;
 mod records;
 mod sidecar;
 

@@ -82,8 +82,8 @@ fn lines(part: &CodePart, files: &mut UsedFiles<'_>) -> Vec<LineEntry> {
     lines
 }
 
-/// Builds the tree of inlined copies below the function, and lists the types of the copies in the
-/// order of the tree, from the root down.
+/// Builds the tree of inlined copies below the function. Lists the types of the copies in the order
+/// of the tree, from the root down.
 fn inline_tree(
     part: &CodePart,
     function: &str,
@@ -183,8 +183,8 @@ impl StoredNames {
             .or_insert_with(|| demangled(linkage))
     }
 
-    /// Returns the name of a copy in the GSYM: the linkage name, or else the qualified name, if the
-    /// linkage name does not say as much.
+    /// Returns the name of a copy in the GSYM: the linkage name, or the qualified name where the
+    /// linkage name says less.
     fn stored<'a>(&mut self, linkage: &'a Arc<str>, readable: &'a Arc<str>) -> &'a str {
         match **self.demangled(linkage) == **readable && !linkage.is_empty() {
             true => linkage,

@@ -246,9 +246,9 @@ fn add(units: &mut Units, functions: &mut Functions, profile: &Profile, interval
 fn host(profile: &Profile, labels: LabelSetId) -> String {
     let labels = profile.labels(labels).iter();
     let host = labels.filter(|label| profile.text(label.key) == Column::Host.name());
-    let text = host.filter_map(|label| match label.value {
+    let mut text = host.filter_map(|label| match label.value {
         backtrail_profile::LabelValue::Text(text) => Some(profile.text(text).to_owned()),
         _ => None,
     });
-    text.last().unwrap_or_default()
+    text.next().unwrap_or_default()
 }

@@ -44,7 +44,7 @@ pub struct Cached {
     pub index: Arc<Index>,
     /// The time at which it was made.
     pub made: i64,
-    /// Whether its record was read lately.
+    /// Whether its record was read recently.
     pub is_fresh: bool,
 }
 
@@ -62,7 +62,7 @@ pub struct CacheCounts {
 }
 
 impl IndexCache {
-    /// Creates a cache of at most so many bytes. One index may exceed them, and is then alone.
+    /// Creates a cache with a limit in bytes. One index may exceed it, and is then alone.
     #[must_use]
     pub fn new(limit: u64) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What the hub knows of a build's symbols: an open index, or the reason why there is none.
+//! The state of a build's symbols: an open index, or the reason why there is none.
 
 use super::index_record::{IndexRecord, IndexSources};
 use crate::clock;
@@ -14,7 +14,8 @@ use std::sync::Arc;
 /// The time for which a build without an index is not tried again. It is tried again after a
 /// restart, so that a new hub can do better.
 const REFUSAL: i64 = clock::DAY;
-/// The most bytes of decoded functions that an open index keeps.
+/// The fewest and the most bytes of decoded functions that an open index may keep.
+const MIN_DECODED: usize = 1 << 20;
 const MAX_DECODED: usize = 64 << 20;
 
 /// The symbols of a build.
@@ -91,7 +92,9 @@ async fn read(hub: &Hub, build_id: &str, made: i64) -> Result<BuildSymbols> {
     let bytes = (gsym.len() + types.len()) as u64;
     let (gsym, types): (FileBytes, FileBytes) = (Arc::new(gsym), Arc::new(types));
     let opened = objects::blocking(move || {
-        let cache_bytes = MAX_DECODED.min(usize::try_from(bytes).unwrap_or(MAX_DECODED));
+        // Decoded functions take several times the bytes of the file.
+        let stored = usize::try_from(bytes).unwrap_or(MAX_DECODED);
+        let cache_bytes = stored.saturating_mul(8).clamp(MIN_DECODED, MAX_DECODED);
         let options = OpenOptions { cache_bytes };
         let index = Index::open(gsym, types, &options);
         let checked = index.and_then(|index| index.verify().map(|()| index));

@@ -1,4 +1,5 @@
 //! Tests of the store over object stores in memory and in a directory.
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 mod compaction;
 mod damage;

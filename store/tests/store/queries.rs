@@ -5,8 +5,10 @@ use crate::model::{HOUR, Plain, samples, sums_of_profile};
 use crate::round_trip::sample;
 use backtrail_profile::UnixNanos;
 use backtrail_store::{Column, Error, LimitKind, Matcher};
+use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const SECOND: u64 = 1_000_000_000;
@@ -208,6 +210,46 @@ fn canceled_query_fails() {
         query.cancel.cancel();
         let error = fixture.store().merge(&query, &[]).await.unwrap_err();
         assert!(matches!(error, Error::Canceled), "{error}");
+    });
+}
+
+/// Returns a fixture whose object store answers too late for any test.
+async fn slow() -> Fixture {
+    let fixture = Fixture::default();
+    fixture.write(&[sample(0, 1, &[1])]).await;
+    let config = ThrottleConfig {
+        wait_get_per_call: Duration::from_secs(3600),
+        ..ThrottleConfig::default()
+    };
+    Fixture {
+        objects: Arc::new(ThrottledStore::new(fixture.objects, config)),
+        catalog: fixture.catalog,
+    }
+}
+
+#[test]
+fn deadline_ends_a_wait_for_the_object_store() {
+    run(async {
+        let mut query = all();
+        query.limits.deadline = Some(Instant::now() + Duration::from_millis(50));
+        let (profile, coverage) = slow().await.store().merge(&query, &[]).await.unwrap();
+        assert_eq!(coverage.truncated, Some(LimitKind::Deadline));
+        assert_eq!((profile.samples.len(), coverage.segments_read), (0, 0));
+    });
+}
+
+#[test]
+fn cancellation_ends_a_wait_for_the_object_store() {
+    run(async {
+        let query = all();
+        let cancel = query.cancel.clone();
+        let canceler = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            cancel.cancel();
+        });
+        let error = slow().await.store().merge(&query, &[]).await.unwrap_err();
+        assert!(matches!(error, Error::Canceled), "{error}");
+        canceler.await.unwrap();
     });
 }
 

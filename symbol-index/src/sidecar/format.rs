@@ -12,9 +12,9 @@
 //!
 //! - String: length, bytes (UTF-8).
 //! - Signature: reference to `this`, reference to the result, count, indexes of the parameters.
-//! - Function: address less the one before, language, reference to the demangled name, reference to
-//!   the signature, count, and a reference to the signature of each inlined copy, in the order of
-//!   the GSYM's inline tree.
+//! - Function: address less the one before, language, reference to the demangled name, and
+//!   reference to the signature. Then the count of inlined copies, and a reference to the signature
+//!   of each, in the order of the GSYM's inline tree.
 
 use backtrail_symbolizer::types::Language;
 use backtrail_symbolizer::{Segment, Signature, SymbolDetail};
@@ -39,7 +39,7 @@ pub const MAX_BLOCK: usize = 32 << 20;
 /// The most segments.
 pub const MAX_SEGMENTS: usize = 4096;
 
-/// What the sidecar says about the whole file.
+/// The facts of the sidecar about the whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SidecarHeader {
     /// The build id; empty without one.
@@ -50,7 +50,7 @@ pub struct SidecarHeader {
     pub segments: Vec<Segment>,
 }
 
-/// What the sidecar says about a function of the GSYM.
+/// The facts of the sidecar about a function of the GSYM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionTypes {
     /// The first address of the function in the GSYM.

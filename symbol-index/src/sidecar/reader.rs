@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// An open sidecar.
 pub struct Sidecar {
     bytes: FileBytes,
-    /// What it says about the whole file.
+    /// The facts about the whole file.
     pub header: SidecarHeader,
     /// The length of the GSYM.
     pub gsym_len: u64,
@@ -198,7 +198,6 @@ fn parse(bytes: &mut BlockBytes<'_>, first: u64, count: usize) -> Option<Vec<Fun
 }
 
 /// Returns what a reference means. The outer `None` is a reference to nothing that exists.
-#[allow(clippy::option_option)]
 fn reference<T: Clone>(items: &[T], number: u64) -> Option<Option<T>> {
     match number.checked_sub(1) {
         None => Some(None),

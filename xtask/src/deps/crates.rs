@@ -14,6 +14,8 @@ const LICENSES: &[&str] = &[
     "BSD-2-Clause",
     "BSD-3-Clause",
     "BSL-1.0",
+    // Only `tiny-keccak`, which runs in builds for WebAssembly.
+    "CC0-1.0",
     "CDLA-Permissive-2.0",
     "ISC",
     "MIT",
@@ -43,6 +45,7 @@ const DOUBLES: &[(&str, &str)] = &[
         "quick-xml",
         "object_store 0.13 has 0.39; s3s, a server for tests, has 0.41",
     ),
+    ("r-efi", "not built on Linux"),
     ("sha2", "sqlx 0.9 has 0.10"),
     (
         "shlex",
@@ -57,6 +60,8 @@ const DOUBLES: &[(&str, &str)] = &[
         "bindgen's and other macros have 2, serde's and clap's 3; not in the product",
     ),
     ("windows-sys", "not built on Linux"),
+    ("zstd", "parquet 59 has 0.13"),
+    ("zstd-safe", "parquet 59 has 7; both use one zstd-sys"),
 ];
 
 /// A package that is not the project's own.

@@ -88,7 +88,11 @@ fn check(request: &SymbolizeRequest) -> Result<()> {
             "a request has at most {MAX_BATCHES} batches"
         )));
     }
-    let positions = request.batches.iter().map(PositionBatch::len).sum::<usize>();
+    let positions = request
+        .batches
+        .iter()
+        .map(PositionBatch::position_count)
+        .sum::<usize>();
     if positions > MAX_POSITIONS {
         return Err(Error::TooLarge(format!(
             "a request has at most {MAX_POSITIONS} offsets; this one has {positions}"

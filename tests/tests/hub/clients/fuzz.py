@@ -16,9 +16,11 @@ address, token, examples, seed, identifiers = sys.argv[1:]
 identifiers = json.loads(identifiers)
 
 
-@schemathesis.serializer("application/offset+octet-stream")
+@schemathesis.serializer(
+    "application/offset+octet-stream", "application/proto", "application/x-protobuf"
+)
 def part(context, value):
-    """Sends a part of an upload as it is."""
+    """Sends a part of an upload or a message as it is."""
     return value if isinstance(value, bytes) else str(value).encode()
 
 

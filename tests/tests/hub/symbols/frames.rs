@@ -33,13 +33,15 @@ fn better_debug_file_replaces_the_index_of_a_build() {
     let text = "struct item { int a; };\n__attribute__((noinline)) long work(struct item *item)\n\
                 { return item->a * 3L; }\nint main(int n, char **v)\n{ struct item i = {n}; return work(&i); }\n";
     fs::write(&source, text).unwrap();
-    let flags: [&OsStr; 4] = [
+    let arguments: [&OsStr; 6] = [
         "-g".as_ref(),
         "-O1".as_ref(),
         "-Wl,--build-id".as_ref(),
         "-o".as_ref(),
+        &file,
+        &source,
     ];
-    let _ = output("cc", &[&flags[..], &[&file, &source]].concat());
+    let _ = output("cc", &arguments);
     let symbols = output("nm", &[&file]);
     let work = symbols.lines().find(|line| line.ends_with(" T work")).unwrap();
     let work = u64::from_str_radix(work.split(' ').next().unwrap(), 16).unwrap();

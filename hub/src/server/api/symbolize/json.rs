@@ -27,7 +27,7 @@ pub struct PositionBatch {
 
 impl PositionBatch {
     /// Returns the number of positions.
-    pub fn len(&self) -> usize {
+    pub fn position_count(&self) -> usize {
         self.offsets.len() + self.addresses.len()
     }
 }

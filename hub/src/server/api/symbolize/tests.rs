@@ -131,7 +131,7 @@ async fn offsets_of_an_indexed_build_have_frames_and_types() {
     let symbols = symbols.unwrap();
     let entry = symbols.functions_named("work")[0].entry;
     let offset = symbols.offset_of(entry).unwrap().0;
-    let request = json!({ "batches": [{ "build_id": build_id, "offsets": [offset, 1 << 40], "addresses": [entry.0] }] });
+    let request = json!({ "batches": [{ "build_id": build_id, "offsets": [offset, 1_u64 << 40], "addresses": [entry.0] }] });
 
     let (status, answer) = fixture.ask(&request).await;
     assert_eq!(
