@@ -14,6 +14,7 @@ mod node;
 mod packages;
 mod portable;
 mod protocol;
+mod query;
 mod readers;
 mod screenshots;
 mod shell;
@@ -46,6 +47,8 @@ cargo xtask web                       check and test the views of profiles, and 
 cargo xtask dist                      make the packages: .deb, .tar.zst, .vsix, in target/dist
 cargo xtask test-package              install the Debian package in a bare Debian, run the README's
                                       example, and remove the package (root)
+cargo xtask test-query                lint and test the SQL over profiles, also beside DuckDB; its engine
+                                      compiles for a quarter of an hour
 cargo xtask protocol [--check]        generate the types of the Debug Adapter Protocol
 cargo xtask bpf [--check]             compile the eBPF programs, or compare them with the objects
 cargo xtask vscode                    install VS Code for the tests, and print the variables for
@@ -112,6 +115,7 @@ fn main() -> ExitCode {
         ["package-extension"] => extension::run(),
         ["dist"] => dist::run(),
         ["test-package"] => dist::test(),
+        ["test-query"] => query::test(),
         ["protocol"] => protocol::run(),
         ["protocol", "--check"] => protocol::check(),
         ["bpf"] => bpf::run(),

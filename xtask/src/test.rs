@@ -5,7 +5,7 @@ mod repeat;
 mod steps;
 mod unchanged;
 
-use crate::{Failure, bpf, deps, dist, guard, packages, portable, readers, shell, tidy, vm, vscode};
+use crate::{Failure, bpf, deps, dist, guard, packages, portable, query, readers, shell, tidy, vm, vscode};
 use repeat::Repeated;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -104,6 +104,8 @@ fn all(options: Options, steps: &mut Steps) -> Result<(), Failure> {
         shell::run(shell::cargo().args([
             "clippy",
             "--workspace",
+            "--exclude",
+            query::PACKAGE,
             "--all-targets",
             "--all-features",
             "--",
@@ -180,6 +182,7 @@ fn all(options: Options, steps: &mut Steps) -> Result<(), Failure> {
     }
     if extent == Extent::All {
         steps.step("install the packages", dist::test)?;
+        steps.step("test profile queries", query::test)?;
     }
     if run_count {
         steps.step(COUNT, || guard::run(false))?;

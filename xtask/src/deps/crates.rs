@@ -32,6 +32,10 @@ const DOUBLES: &[(&str, &str)] = &[
     ("cpufeatures", "sqlx 0.9 has sha2 0.10, which has 0.2"),
     ("crypto-common", "sqlx 0.9 has sha2 0.10, which has 0.1"),
     ("digest", "sqlx 0.9 has sha2 0.10, which has 0.10"),
+    (
+        "foldhash",
+        "hashbrown 0.15 of the profile queries' engine has 0.1",
+    ),
     ("getrandom", "ring has 0.2; tempfile has 0.4"),
     ("hashbrown", "sqlx 0.9 has 0.16"),
     (
@@ -40,12 +44,21 @@ const DOUBLES: &[(&str, &str)] = &[
     ),
     ("md-5", "object_store 0.13 has 0.10, for buckets"),
     ("nom", "bindgen has 7, and builds libipt; lettre has 8"),
+    ("num-bigint", "arrow 59 has 0.4; s3s, a server for tests, has 0.5"),
     ("object", "aya 0.14 has 0.39, and reads the eBPF objects with it"),
     (
         "quick-xml",
         "object_store 0.13 has 0.39; s3s, a server for tests, has 0.41",
     ),
     ("r-efi", "not built on Linux"),
+    (
+        "rand",
+        "object_store 0.13 and the profile queries' engine have 0.9",
+    ),
+    (
+        "rand_core",
+        "object_store 0.13 and the profile queries' engine have 0.9",
+    ),
     ("sha2", "sqlx 0.9 has 0.10"),
     (
         "shlex",

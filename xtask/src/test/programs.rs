@@ -1,6 +1,6 @@
 //! Test programs: built by one command of cargo, and run side by side.
 
-use crate::{Failure, shell};
+use crate::{Failure, query, shell};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -43,8 +43,8 @@ const END_TO_END: &str = "backtrail-tests";
 /// Builds the test programs of the workspace. End-to-end tests may run the `binaries`.
 pub fn build(binaries: &[&Path]) -> Result<Vec<TestProgram>, Failure> {
     let mut cargo = shell::cargo();
-    cargo.args(["test", "--workspace", "--no-run"]);
-    println!("$ cargo test --workspace --no-run");
+    cargo.args(["test", "--workspace", "--exclude", query::PACKAGE, "--no-run"]);
+    println!("$ cargo test --workspace --exclude {} --no-run", query::PACKAGE);
     let output = cargo
         .arg("--message-format=json-render-diagnostics")
         .stderr(Stdio::inherit())
@@ -131,7 +131,14 @@ impl TestProgram {
             Some(program) => Command::new(program),
             None => {
                 let mut cargo = shell::cargo();
-                cargo.args(["test", "--workspace", "--doc", "--quiet"]);
+                cargo.args([
+                    "test",
+                    "--workspace",
+                    "--exclude",
+                    query::PACKAGE,
+                    "--doc",
+                    "--quiet",
+                ]);
                 return cargo;
             }
         };

@@ -14,6 +14,7 @@ const USES: &[(&str, &[&str])] = &[
     ("process", &["pt", "bundle"]),
     ("bpf", &[]),
     ("recorder", &["pt", "bundle", "process", "semantics"]),
+    ("query", &[]),
     ("report", &[]),
     ("sandbox", &[]),
     (

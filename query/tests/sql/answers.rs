@@ -1,0 +1,172 @@
+//! Answers of plain SQL: columns, filters, segments that are left out, and formats.
+
+use crate::store::{HOUR, Store};
+use datafusion::arrow::ipc::reader::StreamReader;
+use serde_json::{Value, json};
+
+#[test]
+fn weights_are_summed_by_service() {
+    let store = Store::sample(1000);
+    let rows =
+        store.rows("SELECT service, count(*) AS n, sum(weight) AS w FROM samples GROUP BY 1 ORDER BY 1");
+    let weight = |segment: i64, odd: Option<i64>| -> i64 {
+        let of = |index: &i64| odd.is_none_or(|odd| index % 2 == odd);
+        (0..1000)
+            .filter(of)
+            .map(|index| 1 + index * (segment + 1) % 10)
+            .sum()
+    };
+    let api = weight(0, Some(1)) + weight(1, None);
+    let web = weight(0, Some(0)) + weight(2, None);
+    assert_eq!(
+        rows,
+        [
+            json!({"service": "api", "n": 1500, "w": api}),
+            json!({"service": "web", "n": 1500, "w": web}),
+        ]
+    );
+}
+
+#[test]
+fn every_column_of_every_table_is_readable() {
+    let store = Store::sample(10);
+    for (table, rows) in [
+        ("samples", 30),
+        ("stacks", 12),
+        ("frames", 12),
+        ("contexts", 3),
+        ("crashes", 0),
+    ] {
+        let found = store.rows(&format!("SELECT * FROM {table}"));
+        assert_eq!(found.len(), rows, "{table}");
+    }
+    let first = &store.rows("SELECT * FROM samples ORDER BY time, segment, stack LIMIT 1")[0];
+    assert_eq!(first["time"], "2026-11-29T09:00:00Z");
+    assert_eq!(
+        (&first["date"], &first["hour"]),
+        (&json!("2026-11-29"), &json!(9))
+    );
+    assert_eq!((&first["process"], &first["pid"]), (&json!("server"), &json!(7)));
+    let labels = store.rows("SELECT DISTINCT labels['endpoint'] AS e FROM contexts");
+    assert_eq!(labels, [json!({"e": "/search"})]);
+    let lines = store.rows("SELECT lines[1]['function'] AS f FROM frames WHERE frame = 3 LIMIT 1");
+    assert_eq!(lines, [json!({"f": "http::write"})]);
+}
+
+/// Returns the number of segments that a query reads.
+fn segments(store: &Store, condition: &str) -> Value {
+    let answer = store.run(
+        &format!("SELECT sum(weight) FROM samples WHERE {condition}"),
+        json!({}),
+    );
+    answer.coverage()["segments"].clone()
+}
+
+#[test]
+fn segments_without_matching_rows_are_not_read() {
+    let store = Store::sample(100);
+    assert_eq!(segments(&store, "true"), 3);
+    assert_eq!(segments(&store, "service = 'web'"), 2);
+    assert_eq!(segments(&store, "service IN ('api', 'db')"), 2);
+    assert_eq!(segments(&store, "service = 'db'"), 0);
+    assert_eq!(segments(&store, "event = 'wall'"), 0);
+    assert_eq!(segments(&store, "hour = 9"), 1);
+    assert_eq!(segments(&store, "date = '2026-11-28'"), 0);
+    assert_eq!(segments(&store, "time < '2026-11-29T10:00:00Z'"), 1);
+    assert_eq!(
+        segments(
+            &store,
+            "time BETWEEN '2026-11-29T10:00:00Z' AND '2026-11-29T11:00:00Z'"
+        ),
+        2
+    );
+    assert_eq!(segments(&store, "service = 'web' AND hour = 10"), 1);
+    // The catalog has no list of hosts, so that every segment may have one.
+    assert_eq!(segments(&store, "host = 'none'"), 3);
+}
+
+#[test]
+fn filters_of_other_tables_use_partitions_only() {
+    let store = Store::sample(10);
+    let rows = store.rows("SELECT count(*) AS n FROM stacks WHERE hour = 9");
+    assert_eq!(rows, [json!({"n": 4})]);
+    let rows = store.rows(
+        "SELECT count(*) AS n FROM samples s JOIN stacks k ON s.segment = k.segment AND s.stack = k.stack
+         WHERE s.service = 'web' AND array_length(k.frames) = 3",
+    );
+    let expected = (0..10).filter(|index| index % 2 == 0 && index % 4 == 1).count()
+        + (0..10).filter(|index| (index + 2) % 4 == 1).count();
+    assert_eq!(rows, [json!({"n": expected})]);
+}
+
+#[test]
+fn rows_beyond_the_limit_are_left_out_and_reported() {
+    let store = Store::sample(1000);
+    let answer = store.run("SELECT weight FROM samples", json!({"limits": {"rows": 17}}));
+    assert_eq!(answer.rows().len(), 17);
+    let coverage = answer.coverage();
+    assert_eq!(
+        (&coverage["returned"], &coverage["truncated"]),
+        (&json!(17), &json!(true))
+    );
+    let answer = store.run("SELECT weight FROM samples", json!({"limits": {"rows": 3000}}));
+    assert_eq!(answer.coverage()["truncated"], false);
+    assert_eq!(answer.rows().len(), 3000);
+}
+
+#[test]
+fn coverage_names_columns_rows_and_bytes() {
+    let store = Store::sample(1000);
+    let coverage = store
+        .run(
+            "SELECT service, sum(weight) AS w FROM samples GROUP BY 1",
+            json!({}),
+        )
+        .coverage();
+    assert_eq!(
+        coverage["columns"][0],
+        json!({"name": "service", "type": "Utf8View"})
+    );
+    assert_eq!(
+        (&coverage["rows"], &coverage["segments_total"]),
+        (&json!(3000), &json!(3))
+    );
+    let bytes = coverage["bytes"].as_u64().unwrap();
+    let all: u64 = store
+        .segments
+        .iter()
+        .map(|entry| entry["samples"]["bytes"].as_u64().unwrap())
+        .sum();
+    assert!(bytes > 0 && bytes < 4 * all, "{bytes} of {all}");
+}
+
+#[test]
+fn csv_and_arrow_have_the_same_rows() {
+    let store = Store::sample(10);
+    let sql = "SELECT DISTINCT host, hour FROM samples WHERE hour = 9 ORDER BY 1";
+    let csv = store.run(sql, json!({"format": "csv"})).text();
+    assert_eq!(csv, "host,hour\nhost0,9\nhost1,9\nhost2,9\n");
+    let arrow = store.run(sql, json!({"format": "arrow"})).0.stdout;
+    let batches: Vec<_> = StreamReader::try_new(&arrow[..], None).unwrap().collect();
+    let rows: usize = batches
+        .iter()
+        .map(|batch| batch.as_ref().unwrap().num_rows())
+        .sum();
+    assert_eq!(rows, 3);
+}
+
+#[test]
+fn crashes_are_rows_of_the_request() {
+    let store = Store::sample(10);
+    let time = u64::from(HOUR) * 3_600_000_000_000;
+    let crashes = json!([
+        {"id": "a", "time": time, "service": "web", "signal": 11, "group": "g1", "functions": ["json::parse"]},
+        {"id": "b", "time": time, "service": "web", "signal": 6, "group": "g2", "functions": []},
+    ]);
+    let sql = "SELECT c.group_id, count(*) AS n FROM crashes c JOIN samples s
+        ON c.service = s.service AND array_has(frames_of(s.segment, s.stack), c.functions[1]) GROUP BY 1";
+    let rows = store.run(sql, json!({"crashes": crashes})).rows();
+    let parsing = (0..10).filter(|index| index % 2 == 0 && index % 4 < 2).count()
+        + (0..10).filter(|index| (index + 2) % 4 < 2).count();
+    assert_eq!(rows, [json!({"group_id": "g1", "n": parsing})]);
+}

@@ -1,0 +1,10 @@
+//! Tests of the binary, on small stores that the tests write.
+
+mod answers;
+mod command_line;
+mod duckdb;
+mod hostile;
+mod limits;
+mod stack_functions;
+mod store;
+mod workers;
