@@ -6,9 +6,9 @@ use crate::names::NameSource;
 use crate::objects::CountingStore;
 use crate::output::RowWriter;
 use crate::request::{Limits, Request};
-use crate::segment::{Segment, TableKind};
 use crate::tables::{ScanLog, SegmentTable, crashes};
 use crate::{Error, Result, check, damage, distributed, session};
+use backtrail_store::{SegmentEntry, TableKind};
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::{SQLOptions, SessionContext};
@@ -76,15 +76,13 @@ async fn answer(
         crashes: crash_rows,
         ..
     } = request;
-    let segments: Arc<[Segment]> = segments.into();
+    let segments: Arc<[SegmentEntry]> = segments.into();
     let of_engine = |error: DataFusionError| Error::of_engine(&error, limits.memory_bytes);
 
     let runtime = session::runtime(Arc::clone(&store), &limits, spill)?;
     let pool = Arc::clone(&runtime.memory_pool);
     let names = Names::default();
-    let hours = segments
-        .iter()
-        .map(|segment| (segment.id.as_str().into(), segment.hour));
+    let hours = segments.iter().map(|segment| (segment.id, segment.hour));
     names.set(NameSource::new(
         Arc::clone(&store),
         pool,

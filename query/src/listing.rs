@@ -1,8 +1,8 @@
 //! The segments of a store without a catalog, by the names and footers of its files.
 
 use crate::error::sentence;
-use crate::segment::{FileSummary, Hour, Segment, TableKind, is_segment_id};
 use crate::{Error, Result};
+use backtrail_store::{BuildIdFilter, FileSummary, Hour, SegmentEntry, SegmentId, TableKind};
 use datafusion::parquet::errors::ParquetError;
 use datafusion::parquet::file::metadata::ParquetMetaDataReader;
 use futures_util::{StreamExt, TryStreamExt};
@@ -21,9 +21,9 @@ const MAX_FOOTER: u64 = 64 << 20;
 const CONCURRENT: usize = 16;
 
 /// Returns the segments of a store. Services, hosts and events are not known without a catalog.
-pub(crate) async fn segments(store: &Arc<dyn ObjectStore>) -> Result<Vec<Segment>> {
-    let mut segments: BTreeMap<(Hour, String), Segment> = BTreeMap::new();
-    let mut files: Vec<(TableKind, Hour, String, FileSummary)> = Vec::new();
+pub(crate) async fn segments(store: &Arc<dyn ObjectStore>) -> Result<Vec<SegmentEntry>> {
+    let mut segments: BTreeMap<(Hour, SegmentId), SegmentEntry> = BTreeMap::new();
+    let mut files: Vec<(TableKind, Hour, SegmentId, FileSummary)> = Vec::new();
     for kind in TableKind::ALL {
         let prefix = Path::from(format!("kind={}", kind.name()));
         let objects = store
@@ -37,7 +37,15 @@ pub(crate) async fn segments(store: &Arc<dyn ObjectStore>) -> Result<Vec<Segment
             .map_ok(|(hour, id, object)| async move {
                 let rows = rows(store, &object).await?;
                 let bytes = object.size;
-                Ok((hour, id, FileSummary { rows, bytes }))
+                Ok((
+                    hour,
+                    id,
+                    FileSummary {
+                        rows,
+                        bytes,
+                        footer_crc: 0,
+                    },
+                ))
             })
             .try_buffer_unordered(CONCURRENT);
         let mut footers = std::pin::pin!(footers);
@@ -51,21 +59,14 @@ pub(crate) async fn segments(store: &Arc<dyn ObjectStore>) -> Result<Vec<Segment
         }
     }
     for (kind, hour, id, file) in files {
-        let (first, last) = hour.range();
-        let segment = segments.entry((hour, id.clone())).or_insert_with(|| Segment {
-            id,
-            hour,
-            first,
-            last,
-            samples: FileSummary::default(),
-            stacks: FileSummary::default(),
-            frames: FileSummary::default(),
-            contexts: FileSummary::default(),
-            services: None,
-            hosts: None,
-            events: None,
-        });
-        *segment.file_mut(kind) = file;
+        let entry = segments.entry((hour, id)).or_insert_with(|| entry(hour, id));
+        let summary = match kind {
+            TableKind::Samples => &mut entry.samples,
+            TableKind::Stacks => &mut entry.stacks,
+            TableKind::Frames => &mut entry.frames,
+            TableKind::Contexts => &mut entry.contexts,
+        };
+        *summary = file;
     }
     Ok(segments.into_values().collect())
 }
@@ -99,16 +100,30 @@ async fn rows(store: &Arc<dyn ObjectStore>, object: &ObjectMeta) -> Result<u64> 
     }
 }
 
+/// Returns the entry of a segment without files.
+fn entry(hour: Hour, id: SegmentId) -> SegmentEntry {
+    SegmentEntry {
+        id,
+        hour,
+        level: 0,
+        first: hour.start().0,
+        last: hour.end().0 - 1,
+        samples: FileSummary::default(),
+        stacks: FileSummary::default(),
+        frames: FileSummary::default(),
+        contexts: FileSummary::default(),
+        services: None,
+        hosts: None,
+        events: None,
+        build_ids: BuildIdFilter::default(),
+        notes: Vec::new(),
+    }
+}
+
 /// Returns hour and segment of a table's file, or `None` for another file.
-fn place(kind: TableKind, key: &Path) -> Option<(Hour, String)> {
-    let rest = key
-        .as_ref()
-        .strip_prefix("kind=")?
-        .strip_prefix(kind.name())?
-        .strip_prefix('/')?;
-    let (partition, name) = rest.rsplit_once('/')?;
-    let id = name.strip_suffix(".parquet")?;
-    is_segment_id(id).then_some((Hour::parse(partition)?, id.to_owned()))
+fn place(kind: TableKind, key: &Path) -> Option<(Hour, SegmentId)> {
+    let (found, hour, id) = TableKind::parse_key(key.as_ref())?;
+    (found == kind).then_some((hour, id))
 }
 
 #[cfg(test)]
@@ -120,7 +135,7 @@ mod tests {
         let id = "00112233445566778899aabbccddeeff";
         let key = format!("kind=samples/date=2026-11-29/hour=09/{id}.parquet");
         let found = place(TableKind::Samples, &Path::from(key.as_str()));
-        assert_eq!(found, Some((Hour(498_873), id.to_owned())));
+        assert_eq!(found, Some((Hour(498_873), id.parse().unwrap())));
         for wrong in [
             format!("kind=stacks/date=2026-11-29/hour=09/{id}.parquet"),
             format!("kind=samples/date=2026-11-29/{id}.parquet"),

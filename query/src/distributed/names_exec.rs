@@ -89,8 +89,8 @@ impl ExecutionPlan for NamesExec {
     }
 }
 
-/// A rule that puts a [`NamesExec`] on each node with a function of stacks. A part of a plan is sent
-/// to a worker alone, so that each needs one.
+/// A rule that puts a [`NamesExec`] on each node with a function of stacks. A part of a plan is
+/// sent to a worker alone, so that each needs one.
 #[derive(Debug)]
 pub(super) struct InsertNames(pub(super) Arc<NameContext>);
 

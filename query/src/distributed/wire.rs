@@ -1,8 +1,8 @@
 //! The list of segments and symbols that workers need for names.
 
 use crate::request::Symbol;
-use crate::segment::{Hour, Segment};
 use crate::{Error, Result};
+use backtrail_store::{Hour, SegmentEntry, SegmentId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -10,27 +10,26 @@ use std::collections::HashMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NameContext {
     /// The ids of segments with their hours.
-    segments: Vec<(String, Hour)>,
+    segments: Vec<(SegmentId, Hour)>,
     /// The functions that the request brings.
     symbols: Vec<Symbol>,
 }
 
 impl NameContext {
     /// Builds the list for a query.
-    pub(crate) fn new(segments: &[Segment], symbols: &[Symbol]) -> Self {
+    pub(crate) fn new(segments: &[SegmentEntry], symbols: &[Symbol]) -> Self {
         Self {
             segments: segments
                 .iter()
-                .map(|segment| (segment.id.clone(), segment.hour))
+                .map(|segment| (segment.id, segment.hour))
                 .collect(),
             symbols: symbols.to_vec(),
         }
     }
 
     /// Returns the hour of each segment.
-    pub(crate) fn hours(&self) -> HashMap<Box<str>, Hour> {
-        let segments = self.segments.iter();
-        segments.map(|(id, hour)| (id.as_str().into(), *hour)).collect()
+    pub(crate) fn hours(&self) -> HashMap<SegmentId, Hour> {
+        self.segments.iter().copied().collect()
     }
 
     /// Returns the symbols.
@@ -56,7 +55,7 @@ mod tests {
     #[test]
     fn message_is_read_back_or_refused() {
         let context = NameContext {
-            segments: vec![("0".repeat(32), Hour(7))],
+            segments: vec![("0".repeat(32).parse().unwrap(), Hour(7))],
             symbols: vec![Symbol {
                 build_id: "ff".into(),
                 offset: 1,

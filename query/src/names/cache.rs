@@ -5,8 +5,8 @@ use super::segment::SegmentNames;
 use super::symbols::Symbols;
 use crate::objects::CountingStore;
 use crate::request::Symbol;
-use crate::segment::Hour;
 use crate::{Error, Result};
+use backtrail_store::{Hour, SegmentId};
 use datafusion::execution::memory_pool::MemoryPool;
 use regex::{Regex, RegexBuilder};
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ struct Slots {
 #[derive(Debug)]
 pub(crate) struct NameSource {
     files: NameFiles,
-    segments: HashMap<Box<str>, Hour>,
+    segments: HashMap<SegmentId, Hour>,
     slots: Mutex<Slots>,
     runtime: Handle,
 }
@@ -53,7 +53,7 @@ impl NameSource {
         store: Arc<CountingStore>,
         pool: Arc<dyn MemoryPool>,
         memory: u64,
-        segments: HashMap<Box<str>, Hour>,
+        segments: HashMap<SegmentId, Hour>,
         symbols: &[Symbol],
     ) -> Result<Self> {
         Ok(Self {
@@ -102,11 +102,10 @@ impl NameSource {
         if let Some(names) = &slot.names {
             return Ok(Arc::clone(names));
         }
-        let hour = self
-            .segments
-            .get(segment)
-            .ok_or_else(|| Error::Failed(format!("there is no segment {segment:?} in this query")))?;
-        let read = self.files.read(*hour, segment);
+        let unknown = || Error::Failed(format!("there is no segment {segment:?} in this query"));
+        let id: SegmentId = segment.parse().map_err(|_| unknown())?;
+        let hour = self.segments.get(&id).ok_or_else(unknown)?;
+        let read = self.files.read(*hour, id);
         let names = Arc::new(tokio::task::block_in_place(|| self.runtime.block_on(read))?);
         slot.names = Some(Arc::clone(&names));
         Ok(names)

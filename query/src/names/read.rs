@@ -4,8 +4,8 @@ use super::build::{Builder, Problem};
 use super::segment::SegmentNames;
 use super::symbols::Symbols;
 use crate::objects::CountingStore;
-use crate::segment::{Hour, TableKind};
 use crate::{Error, Result};
+use backtrail_store::{Hour, SegmentId, TableKind};
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
@@ -33,7 +33,7 @@ pub(super) struct NameFiles {
 
 impl NameFiles {
     /// Reads stacks and frames of a segment.
-    pub(super) async fn read(&self, hour: Hour, id: &str) -> Result<SegmentNames> {
+    pub(super) async fn read(&self, hour: Hour, id: SegmentId) -> Result<SegmentNames> {
         let memory = MemoryConsumer::new("names on stacks").register(&self.pool);
         let mut builder = Builder::new(&self.symbols, memory);
         let frames = TableKind::Frames.key(hour, id);

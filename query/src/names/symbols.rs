@@ -4,10 +4,13 @@ use crate::request::Symbol;
 use crate::{Error, Result};
 use std::collections::HashMap;
 
+/// The names of functions, the innermost first.
+type Functions = Box<[Box<str>]>;
+
 /// The functions by build id and offset.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Symbols {
-    functions: HashMap<Box<[u8]>, HashMap<u64, Box<[Box<str>]>>>,
+    functions: HashMap<Box<[u8]>, HashMap<u64, Functions>>,
 }
 
 impl Symbols {
@@ -56,7 +59,7 @@ mod tests {
             offset: 16,
             functions: vec!["inner".into(), "outer".into()],
         };
-        let symbols = Symbols::new(&[symbol.clone()]).unwrap();
+        let symbols = Symbols::new(std::slice::from_ref(&symbol)).unwrap();
         assert_eq!(symbols.functions(&[0, 255], 16).len(), 2);
         assert!(symbols.functions(&[0, 255], 17).is_empty());
         for wrong in ["", "0", "0g", "éé"] {

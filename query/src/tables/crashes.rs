@@ -3,7 +3,7 @@
 use super::schema::time;
 use crate::request::Crash;
 use datafusion::arrow::array::{
-    ArrayRef, Int32Array, ListBuilder, RecordBatch, StringArray, StringBuilder, TimestampNanosecondArray,
+    ArrayRef, Int32Array, ListBuilder, RecordBatch, StringArray, StringBuilder, TimestampMicrosecondArray,
     UInt32Array,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
@@ -20,9 +20,9 @@ pub(crate) fn crashes(crashes: &[Crash]) -> Result<Arc<dyn TableProvider>> {
     let number = |get: fn(&Crash) -> u32| -> ArrayRef {
         Arc::new(UInt32Array::from_iter_values(crashes.iter().map(get)))
     };
-    let times: TimestampNanosecondArray = crashes
+    let times: TimestampMicrosecondArray = crashes
         .iter()
-        .map(|crash| i64::try_from(crash.time).ok())
+        .map(|crash| i64::try_from(crash.time / 1000).ok())
         .collect();
     let signals = Int32Array::from_iter_values(crashes.iter().map(|crash| crash.signal));
     let mut functions = ListBuilder::new(StringBuilder::new());

@@ -1,31 +1,32 @@
 //! Leaving out segments by what the catalog says about them.
 
-use crate::segment::Segment;
+use crate::segment::{day, hour_of_day};
+use backtrail_store::SegmentEntry;
 use datafusion::arrow::array::{ArrayRef, BooleanArray};
 use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::{Column, ScalarValue};
 use std::collections::HashSet;
 
 /// The limits and names that the catalog has of segments.
-pub(super) struct SegmentStatistics<'a>(pub(super) &'a [Segment]);
+pub(super) struct SegmentStatistics<'a>(pub(super) &'a [SegmentEntry]);
 
 impl SegmentStatistics<'_> {
     /// Returns a value per segment.
-    fn column(&self, value: impl Fn(&Segment) -> Option<ScalarValue>) -> Option<ArrayRef> {
+    fn column(&self, value: impl Fn(&SegmentEntry) -> Option<ScalarValue>) -> Option<ArrayRef> {
         let values: Option<Vec<_>> = self.0.iter().map(value).collect();
         ScalarValue::iter_to_array(values?).ok()
     }
 
-    fn limits(&self, column: &Column, nanos: impl Fn(&Segment) -> u64) -> Option<ArrayRef> {
+    fn limits(&self, column: &Column, nanos: impl Fn(&SegmentEntry) -> u64) -> Option<ArrayRef> {
         let zone = Some("UTC".into());
         match column.name.as_str() {
             "time" => self.column(|segment| {
-                let nanos = i64::try_from(nanos(segment)).ok();
-                Some(ScalarValue::TimestampNanosecond(nanos, zone.clone()))
+                let micros = i64::try_from(nanos(segment) / 1000).ok();
+                Some(ScalarValue::TimestampMicrosecond(micros, zone.clone()))
             }),
-            "date" => self.column(|segment| Some(ScalarValue::Date32(Some(segment.hour.day())))),
-            "hour" => self.column(|segment| Some(ScalarValue::Int32(Some(segment.hour.of_day())))),
-            "segment" => self.column(|segment| Some(ScalarValue::Utf8View(Some(segment.id.clone())))),
+            "date" => self.column(|segment| Some(ScalarValue::Date32(Some(day(segment.hour))))),
+            "hour" => self.column(|segment| Some(ScalarValue::Int32(Some(hour_of_day(segment.hour))))),
+            "segment" => self.column(|segment| Some(ScalarValue::Utf8View(Some(segment.id.to_string())))),
             _ => None,
         }
     }
@@ -55,7 +56,7 @@ impl PruningStatistics for SegmentStatistics<'_> {
     /// Returns false for segments that have none of the values.
     #[allow(clippy::mutable_key_type)]
     fn contained(&self, column: &Column, values: &HashSet<ScalarValue>) -> Option<BooleanArray> {
-        let names: fn(&Segment) -> &Option<Vec<String>> = match column.name.as_str() {
+        let names: fn(&SegmentEntry) -> &Option<Vec<String>> = match column.name.as_str() {
             "service" => |segment| &segment.services,
             "host" => |segment| &segment.hosts,
             "event" => |segment| &segment.events,
@@ -78,7 +79,7 @@ impl PruningStatistics for SegmentStatistics<'_> {
 
 /// Returns whether a column of the catalog's type is one that segments have limits of.
 #[cfg(test)]
-fn has_limits(segments: &[Segment], name: &str) -> bool {
+fn has_limits(segments: &[SegmentEntry], name: &str) -> bool {
     let statistics = SegmentStatistics(segments);
     statistics.min_values(&Column::from_name(name)).is_some()
 }
@@ -86,25 +87,17 @@ fn has_limits(segments: &[Segment], name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::Hour;
     use crate::tables::schema::time;
     use datafusion::arrow::array::Array;
 
-    fn segment(services: Option<&[&str]>) -> Segment {
-        let file = crate::segment::FileSummary { rows: 1, bytes: 1 };
-        Segment {
-            id: "0".repeat(32),
-            hour: Hour(498_873),
-            first: 5,
-            last: 9,
-            samples: file,
-            stacks: file,
-            frames: file,
-            contexts: file,
-            services: services.map(|names| names.iter().map(|name| (*name).into()).collect()),
-            hosts: None,
-            events: None,
-        }
+    fn segment(services: Option<&[&str]>) -> SegmentEntry {
+        let file = serde_json::json!({"rows": 1, "bytes": 1, "footer_crc": 0});
+        let entry = serde_json::json!({
+            "id": "0".repeat(32), "hour": 498_873, "level": 0, "first": 5, "last": 9,
+            "samples": file, "stacks": file, "frames": file, "contexts": file,
+            "services": services, "build_ids": "", "notes": [],
+        });
+        serde_json::from_value(entry).unwrap()
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The columns of the tables, as queries see them.
 
-use crate::segment::{Hour, TableKind};
+use crate::segment::{day, hour_of_day};
+use backtrail_store::{Hour, TableKind};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ fn text(name: &str) -> Field {
 
 /// Returns the type of times.
 pub(super) fn time() -> DataType {
-    DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
 }
 
 /// Returns the type of the column `lines`.
@@ -105,7 +106,7 @@ pub(super) fn partition_columns() -> Vec<FieldRef> {
 /// Returns the values of [`partition_columns`].
 pub(super) fn partition_values(hour: Hour) -> Vec<ScalarValue> {
     vec![
-        ScalarValue::Date32(Some(hour.day())),
-        ScalarValue::Int32(Some(hour.of_day())),
+        ScalarValue::Date32(Some(day(hour))),
+        ScalarValue::Int32(Some(hour_of_day(hour))),
     ]
 }

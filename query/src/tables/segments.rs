@@ -3,8 +3,8 @@
 use super::prune::SegmentStatistics;
 use super::schema::{file_columns, partition_columns, partition_values};
 use crate::objects;
-use crate::segment::{Segment, TableKind};
 use async_trait::async_trait;
+use backtrail_store::{SegmentEntry, SegmentId, TableKind};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::memory::DataSourceExec;
 use datafusion::catalog::{Session, TableProvider};
@@ -31,15 +31,15 @@ pub(crate) struct ScanLog(Arc<Mutex<BTreeMap<String, ScannedFile>>>);
 /// A file that a plan reads.
 #[derive(Clone, Debug)]
 struct ScannedFile {
-    segment: String,
+    segment: SegmentId,
     rows: u64,
 }
 
 impl ScanLog {
-    fn add(&self, segment: &Segment, kind: TableKind) {
+    fn add(&self, segment: &SegmentEntry, kind: TableKind) {
         let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let file = ScannedFile {
-            segment: segment.id.clone(),
+            segment: segment.id,
             rows: segment.file(kind).rows,
         };
         files.insert(segment.key(kind), file);
@@ -71,14 +71,14 @@ impl ScanLog {
 #[derive(Debug)]
 pub(crate) struct SegmentTable {
     kind: TableKind,
-    segments: Arc<[Segment]>,
+    segments: Arc<[SegmentEntry]>,
     schema: TableSchema,
     log: ScanLog,
 }
 
 impl SegmentTable {
     /// Builds the table.
-    pub(crate) fn new(kind: TableKind, segments: Arc<[Segment]>, log: ScanLog) -> Self {
+    pub(crate) fn new(kind: TableKind, segments: Arc<[SegmentEntry]>, log: ScanLog) -> Self {
         Self {
             kind,
             segments,
@@ -90,8 +90,8 @@ impl SegmentTable {
     }
 
     /// Returns the segments that may have rows which pass the filters.
-    fn candidates(&self, state: &dyn Session, filters: &[Expr]) -> Result<Vec<&Segment>> {
-        let with_rows = |segment: &&Segment| segment.file(self.kind).rows > 0;
+    fn candidates(&self, state: &dyn Session, filters: &[Expr]) -> Result<Vec<&SegmentEntry>> {
+        let with_rows = |segment: &&SegmentEntry| segment.file(self.kind).rows > 0;
         let all = || self.segments.iter().filter(with_rows).collect::<Vec<_>>();
         // Times and names in the catalog are those of samples.
         let usable: Vec<Expr> = filters
@@ -120,7 +120,7 @@ impl SegmentTable {
         Ok(kept.map(|(segment, _)| segment).filter(with_rows).collect())
     }
 
-    fn file(&self, segment: &Segment) -> PartitionedFile {
+    fn file(&self, segment: &SegmentEntry) -> PartitionedFile {
         let bytes = segment.file(self.kind).bytes;
         PartitionedFile::new(segment.key(self.kind), bytes)
             .with_partition_values(partition_values(segment.hour))

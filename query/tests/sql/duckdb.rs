@@ -3,8 +3,8 @@
 use crate::store::Store;
 use std::process::Command;
 
-/// Queries with the same words in both dialects. DuckDB takes the column `kind` of `frames` from the
-/// folder's name, so that none names it. `{samples}` and so on are the tables.
+/// Queries with the same words in both dialects. DuckDB takes the column `kind` of `frames` from
+/// the folder's name, so that none names it. `{samples}` and so on are the tables.
 const QUERIES: &[&str] = &[
     "SELECT service, host, count(*), sum(weight), min(weight), max(weight) FROM {samples} GROUP BY 1, 2 ORDER BY 1, 2",
     "SELECT hour, stack, sum(weight) FROM {samples} WHERE service = 'web' GROUP BY 1, 2 ORDER BY 1, 2",

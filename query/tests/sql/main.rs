@@ -8,3 +8,4 @@ mod limits;
 mod stack_functions;
 mod store;
 mod workers;
+mod written;

@@ -14,7 +14,7 @@ const USES: &[(&str, &[&str])] = &[
     ("process", &["pt", "bundle"]),
     ("bpf", &[]),
     ("recorder", &["pt", "bundle", "process", "semantics"]),
-    ("query", &[]),
+    ("query", &["profile", "store"]),
     ("report", &[]),
     ("sandbox", &[]),
     (
