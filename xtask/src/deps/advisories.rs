@@ -5,7 +5,7 @@
 
 use super::crates::Package;
 
-/// Lines of: advisory, crate, first fixed version.
+/// Lines of: advisory, crate, first fixed version, and the first weak one if older ones are sound.
 const LIST: &str = include_str!("advisories.txt");
 
 /// Returns the coverage of the list.
@@ -18,11 +18,11 @@ pub fn coverage() -> String {
     )
 }
 
-fn entries(list: &str) -> impl Iterator<Item = (&str, &str, &str)> {
+fn entries(list: &str) -> impl Iterator<Item = (&str, &str, &str, Option<&str>)> {
     let lines = list.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| {
         let mut words = line.split_whitespace();
-        Some((words.next()?, words.next()?, words.next()?))
+        Some((words.next()?, words.next()?, words.next()?, words.next()))
     })
 }
 
@@ -33,9 +33,11 @@ pub fn check(packages: &[Package]) -> Vec<String> {
 
 fn check_by(list: &str, packages: &[Package]) -> Vec<String> {
     let mut problems = Vec::new();
-    for (advisory, name, mended) in entries(list) {
+    for (advisory, name, mended, first) in entries(list) {
         for package in packages.iter().filter(|package| package.name == name) {
-            if numbers(&package.version) < numbers(mended) {
+            let version = numbers(&package.version);
+            let is_older = first.is_some_and(|first| version < numbers(first));
+            if version < numbers(mended) && !is_older {
                 problems.push(format!(
                     "{name} {} has the weakness {advisory}, mended in {mended}",
                     package.version
@@ -87,8 +89,8 @@ mod tests {
             .lines()
             .filter(|line| !line.starts_with('#') && !line.is_empty());
         for line in lines {
-            assert_eq!(line.split_whitespace().count(), 3, "{line}");
-            let (advisory, _, mended) = entries(line).next().unwrap();
+            assert!((3..=4).contains(&line.split_whitespace().count()), "{line}");
+            let (advisory, _, mended, _) = entries(line).next().unwrap();
             assert!(advisory.starts_with("RUSTSEC-20"), "{line}");
             assert!(
                 mended.split('.').all(|number| number.parse::<u64>().is_ok()),
@@ -96,5 +98,12 @@ mod tests {
             );
         }
         assert!(entries(LIST).count() > 10);
+    }
+
+    #[test]
+    fn version_before_the_weakness_is_sound() {
+        let list = "RUSTSEC-0 a 0.15.1 0.15.0";
+        let count = |version: &str| check_by(list, &[Package::sample("a", version, "MIT")]).len();
+        assert_eq!((count("0.14.5"), count("0.15.0"), count("0.15.1")), (0, 1, 0));
     }
 }
