@@ -14,8 +14,6 @@ const LICENSES: &[&str] = &[
     "BSD-2-Clause",
     "BSD-3-Clause",
     "BSL-1.0",
-    // Only `tiny-keccak`, which runs in builds for WebAssembly.
-    "CC0-1.0",
     "CDLA-Permissive-2.0",
     "ISC",
     "MIT",
