@@ -107,6 +107,12 @@ fn of_one(profile: &Profile, sample: &Sample, stated: &Origin) -> Origin {
     if origin.service.is_empty() {
         origin.service = process().unwrap_or(UNKNOWN).into();
     }
+    replace(&mut origin, stated);
+    origin
+}
+
+/// Replaces the parts of an origin that `stated` has.
+pub fn replace(origin: &mut Origin, stated: &Origin) {
     let parts = [
         (&mut origin.service, &stated.service),
         (&mut origin.host, &stated.host),
@@ -119,7 +125,6 @@ fn of_one(profile: &Profile, sample: &Sample, stated: &Origin) -> Origin {
             part.clone_from(stated);
         }
     }
-    origin
 }
 
 fn of<'a>(find: &dyn Fn(&str) -> Option<&'a str>) -> Origin {

@@ -16,6 +16,20 @@ pub struct PushedProfile {
     pub duration: Option<u64>,
 }
 
+impl PushedProfile {
+    /// Returns the profiles of a label set, in a format that has times.
+    fn of_series(
+        labels: Vec<(String, String)>,
+        profiles: impl Iterator<Item = Vec<u8>>,
+    ) -> impl Iterator<Item = Self> {
+        profiles.map(move |bytes| Self {
+            labels: labels.clone(),
+            bytes,
+            ..Self::default()
+        })
+    }
+}
+
 /// The most profiles of a request.
 const MAX_PROFILES: usize = 4096;
 

@@ -16,14 +16,6 @@ const MEMORY: u64 = 512 << 20;
 /// The most values of a completion.
 const MAX_VALUES: usize = 50;
 
-/// The sum of the samples of a selection.
-pub struct Merged {
-    /// The profile, with the names that are known.
-    pub profile: Profile,
-    /// The account of what was read.
-    pub coverage: Coverage,
-}
-
 /// Cancels a query when the request that asked for it has gone.
 struct CancelOnDrop(Cancel);
 
@@ -37,7 +29,7 @@ impl Drop for CancelOnDrop {
 ///
 /// # Errors
 /// Fails if the store fails, or the query needs too much memory.
-pub async fn merged(hub: &Arc<Hub>, selection: &Selection) -> Result<Merged> {
+pub async fn merged(hub: &Arc<Hub>, selection: &Selection) -> Result<Profile> {
     grouped(hub, selection, &[]).await
 }
 
@@ -45,7 +37,7 @@ pub async fn merged(hub: &Arc<Hub>, selection: &Selection) -> Result<Merged> {
 ///
 /// # Errors
 /// As [`merged`].
-pub async fn grouped(hub: &Arc<Hub>, selection: &Selection, columns: &[Column]) -> Result<Merged> {
+pub async fn grouped(hub: &Arc<Hub>, selection: &Selection, columns: &[Column]) -> Result<Profile> {
     let query = query(selection);
     let guard = CancelOnDrop(query.cancel.clone());
     let _place = hub.queries.acquire().await.map_err(|_| Error::Ending)?;
@@ -54,7 +46,7 @@ pub async fn grouped(hub: &Arc<Hub>, selection: &Selection, columns: &[Column]) 
     profile.notes.extend(notes(&coverage));
     names::add(hub, &mut profile).await?;
     drop(guard);
-    Ok(Merged { profile, coverage })
+    Ok(profile)
 }
 
 /// Returns values of a column with a prefix, those with the most samples first, and whether there

@@ -1,7 +1,7 @@
 //! Reading of pushed profiles: their format, their times, their origins and their hash.
 
 use super::intake::ReadPush;
-use super::origin::{of_labels, of_samples};
+use super::origin::{of_labels, of_samples, replace};
 use super::push::PushedProfile;
 use crate::error::{Error, Result};
 use crate::objects::hexadecimal;
@@ -30,18 +30,7 @@ pub fn read(pushed: &PushedProfile, stated: &Origin) -> Result<ReadPush> {
         profile.duration = profile.duration.or(pushed.duration);
     }
     let mut origin = of_labels(&pushed.labels);
-    let parts = [
-        (&mut origin.service, &stated.service),
-        (&mut origin.host, &stated.host),
-        (&mut origin.build, &stated.build),
-        (&mut origin.region, &stated.region),
-        (&mut origin.language, &stated.language),
-    ];
-    for (part, stated) in parts {
-        if !stated.is_empty() {
-            part.clone_from(stated);
-        }
-    }
+    replace(&mut origin, stated);
     Ok(ReadPush {
         hash: hash(pushed, &origin, &profile)?,
         origins: of_samples(&profile, &origin),

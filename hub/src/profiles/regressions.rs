@@ -213,9 +213,9 @@ async fn units(
         if part.times.is_empty() {
             break;
         }
-        let merged = query::grouped(hub, &part, &[Column::Host]).await?;
-        add(&mut units, functions, &merged.profile, interval)?;
-        units.notes.extend(merged.profile.notes);
+        let profile = query::grouped(hub, &part, &[Column::Host]).await?;
+        add(&mut units, functions, &profile, interval)?;
+        units.notes.extend(profile.notes);
     }
     Ok(units)
 }

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn refusals_and_endless_queries_are_sentences() {
+    async fn refusals_and_a_missing_program_are_sentences() {
         let folder = tempfile::tempdir().unwrap();
         let script = "#!/bin/sh\necho 'backtrail-query: column x is unknown' >&2\nexit 3\n";
         let hub = Hub::open(config(script, folder.path())).await.unwrap();

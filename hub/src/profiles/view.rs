@@ -1,9 +1,10 @@
 //! Views of selections: the page of a profile or a comparison, and files of other tools.
 
-use super::query::{self, Merged};
+use super::query;
 use super::selection::{FIRST_EVENT, Selection, SelectionParameters, time_text};
 use crate::error::{Error, Result};
 use crate::hub::Hub;
+use crate::objects::blocking;
 use backtrail_profile::format::html::{self, ComparedProfile, EventPair, ViewData};
 use backtrail_profile::format::{firefox, folded, otlp, perfetto, pprof, speedscope};
 use backtrail_profile::{EventId, FunctionProfile, Profile};
@@ -68,8 +69,7 @@ struct Shown {
 }
 
 impl Shown {
-    fn new(merged: Merged, selection: &Selection) -> Result<Self> {
-        let Merged { profile, coverage: _ } = merged;
+    fn new(profile: Profile, selection: &Selection) -> Result<Self> {
         let all = FunctionProfile::new(&profile)?;
         let functions = match selection.rules.is_empty() {
             true => all,
@@ -220,10 +220,4 @@ fn title(selection: &Selection) -> String {
     );
     parts.push(&times);
     parts.join(" · ")
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|error| Err(Error::system("make a view")(std::io::Error::other(error))))
 }

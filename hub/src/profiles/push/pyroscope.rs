@@ -166,16 +166,13 @@ pub fn read(message: &[u8]) -> Result<Vec<PushedProfile>> {
         .map_err(|error| Error::Invalid(format!("the message is no PushRequest of Pyroscope: {error}")))?;
     let mut profiles = Vec::new();
     for series in request.series {
-        let labels: Vec<_> = series
+        let labels = series
             .labels
             .into_iter()
             .map(|label| (label.name, label.value))
             .collect();
-        profiles.extend(series.samples.into_iter().map(|sample| PushedProfile {
-            labels: labels.clone(),
-            bytes: sample.raw_profile,
-            ..PushedProfile::default()
-        }));
+        let samples = series.samples.into_iter().map(|sample| sample.raw_profile);
+        profiles.extend(PushedProfile::of_series(labels, samples));
     }
     check_count(&profiles)?;
     Ok(profiles)

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::hub::Hub;
+use crate::objects::blocking;
 use crate::profiles::intake::ReadPush;
 use crate::profiles::push::{PushedProfile, pyroscope};
 use crate::profiles::{read, selection};
@@ -151,13 +152,11 @@ pub(super) async fn store(hub: &Arc<Hub>, pushed: Vec<PushedProfile>, origin: Or
         .acquire_owned()
         .await
         .map_err(|_| Error::Ending)?;
-    let read = tokio::task::spawn_blocking(move || {
+    let pushes = blocking(move || {
         let pushes = pushed.iter().map(|one| read::read(one, &origin));
         pushes.collect::<Result<Vec<ReadPush>>>()
     });
-    let pushes = read
-        .await
-        .map_err(|error| Error::system("read a profile")(std::io::Error::other(error)))??;
+    let pushes = pushes.await?;
     let stored = pushes.into_iter().map(|push| hub.intake.store(push));
     futures_util::future::try_join_all(stored).await?;
     drop(permit);
@@ -191,12 +190,7 @@ async fn unpacked(headers: &HeaderMap, Body(body): Body) -> Result<Vec<u8>> {
         .to_owned();
     match encoding.as_str() {
         "identity" => Ok(body.into()),
-        "gzip" => {
-            let unpacking = tokio::task::spawn_blocking(move || gunzip(&body));
-            unpacking
-                .await
-                .map_err(|error| Error::system("unpack a request")(std::io::Error::other(error)))?
-        }
+        "gzip" => blocking(move || gunzip(&body)).await,
         other => Err(Error::Invalid(format!(
             "the content encoding \"{other}\" is unknown; use gzip or none"
         ))),
