@@ -4,7 +4,7 @@
 //! oldest first. All numbers are little-endian:
 //!
 //! ```text
-//! 0    8    magic: "BTVALS", 0, format version 2
+//! 0    8    magic: "BTVALS", 0, format version 3
 //! 8    8    the number of the segment; ascending
 //! 16   4    the size of its content in bytes
 //! 20   4    the size of its compressed content in bytes
@@ -18,7 +18,7 @@ use crate::{Error, Result, SharedBytes};
 use std::fmt::Display;
 use std::ops::Range;
 
-const MAGIC: &[u8; 8] = b"BTVALS\0\x02";
+const MAGIC: &[u8; 8] = b"BTVALS\0\x03";
 /// The size of a segment's header in bytes.
 const HEADER: usize = 16;
 /// The largest content of a segment in bytes.

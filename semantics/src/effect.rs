@@ -1,7 +1,7 @@
 //! One instruction as a recorder and a replay treat it: by its model, or by its logged results.
 
 use crate::log::{LogEnd, LogReader, LogWriter};
-use crate::memory::{Memory, Stop};
+use crate::memory::{Memory, Stop, enabled_runs};
 use crate::model::Model;
 use crate::registers::{RegisterSet, Registers};
 use crate::state::State;
@@ -400,6 +400,18 @@ impl<F: FnMut(u64, &mut [u8]) -> bool> Memory for Recording<'_, F> {
         Ok(())
     }
 
+    /// Logs all bytes, so that their number does not depend on the mask.
+    fn load_masked(&mut self, address: u64, bytes: &mut [u8], enabled: u64) -> Result<(), Unrecorded> {
+        bytes.fill(0);
+        for (at, part) in enabled_runs(bytes, enabled) {
+            if !(self.read)(address.wrapping_add(at), part) {
+                return Err(Unrecorded);
+            }
+        }
+        self.log.push(bytes);
+        Ok(())
+    }
+
     fn store(&mut self, address: u64, bytes: &[u8]) -> Result<(), Unrecorded> {
         if let Some(stored) = &mut self.stored {
             stored.store(address, bytes);
@@ -422,6 +434,20 @@ impl<O: Observer> Memory for Replaying<'_, '_, O> {
     fn load(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), LogEnd> {
         self.log.bytes(bytes)?;
         self.observer.loaded(address, bytes);
+        Ok(())
+    }
+
+    /// The log has all bytes. Those without a bit in the mask were not loaded.
+    fn load_masked(&mut self, address: u64, bytes: &mut [u8], enabled: u64) -> Result<(), LogEnd> {
+        self.log.bytes(bytes)?;
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            if enabled >> (at & 63) & 1 == 0 {
+                *byte = 0;
+            }
+        }
+        for (at, part) in enabled_runs(bytes, enabled) {
+            self.observer.loaded(address.wrapping_add(at), part);
+        }
         Ok(())
     }
 

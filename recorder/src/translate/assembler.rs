@@ -175,6 +175,37 @@ impl Assembler {
         self.reserve_rel32()
     }
 
+    /// `jrcxz rel8`. Returns the offset after it.
+    pub(super) fn jump_if_rcx_is_zero(&mut self) -> usize {
+        self.skip_if_rcx_is_zero(0);
+        self.len()
+    }
+
+    /// Lets the short jump that ends at offset `from` reach the end. `None`: it is too far.
+    pub(super) fn patch_rel8(&mut self, from: usize) -> Option<()> {
+        let distance = i8::try_from(self.len().checked_sub(from)?).ok()?;
+        *self.code.get_mut(from.checked_sub(1)?)? = distance.cast_unsigned();
+        Some(())
+    }
+
+    /// `jmp rel32` to a place in the same block. Returns the offset of the displacement.
+    pub(super) fn near_jump(&mut self) -> usize {
+        self.code.push(0xe9);
+        self.reserve_rel32()
+    }
+
+    /// Sets RCX to zero if bits `low` to 11 of it are zero, and else to another number. Changes no
+    /// flag. `low` is at least 4.
+    pub(super) fn page_offset_of_rcx(&mut self, low: u32) {
+        // rorx ecx, ecx, low
+        self.bytes(&[0xc4, 0xe3, 0x7b, 0xf0, 0xc9, low as u8]);
+        // Bits above 11 leave the low byte: lea ecx, [rcx*SCALE]
+        let scale = (low.saturating_sub(4) as u8).min(3) << 6;
+        self.bytes(&[0x8d, 0x0c, 0x0d | scale, 0, 0, 0, 0]);
+        // movzx ecx, cl
+        self.bytes(&[0x0f, 0xb6, 0xc9]);
+    }
+
     /// If the slot holds an address, sets RDX to the word there if EDX is zero, and to zero
     /// otherwise. Changes RCX.
     pub(super) fn replace_rdx_by_out_pointer(&mut self, slot: u32) {

@@ -138,6 +138,9 @@ pub(super) enum BlockTrap {
     StoredX87Pointer { ip: u64 },
     /// The instruction at `ip` is about to execute, and the recorder must log its loads.
     Predicted { ip: u64 },
+    /// The instruction at `ip` is about to execute, and the recorder must store its operand under
+    /// a mask on the stage, at `slot`.
+    Masked { ip: u64, slot: u32 },
 }
 
 /// A translated block.

@@ -61,6 +61,12 @@ pub(super) enum TrapCause {
     Predicted {
         ip: u64,
     },
+    /// The instruction at `ip` is about to execute, and the recorder must store its operand under
+    /// a mask on the stage, at `slot`.
+    Masked {
+        ip: u64,
+        slot: u32,
+    },
     /// The POPF at `ip` sets the trap flag.
     SetsTrapFlag {
         ip: u64,
@@ -96,6 +102,10 @@ impl TrapCause {
                 outcomes,
             },
             BlockTrap::Predicted { ip } => Self::Predicted { ip: address(ip) },
+            BlockTrap::Masked { ip, slot } => Self::Masked {
+                ip: address(ip),
+                slot,
+            },
             BlockTrap::StaleVersion { ip } => Self::StaleVersion { ip: address(ip) },
         }
     }

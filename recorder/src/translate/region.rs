@@ -186,6 +186,14 @@ impl Region {
         }
     }
 
+    /// Stores the value of an operand on the stage: whole words from `slot` on.
+    pub(super) fn write_stage(&self, slot: u32, bytes: &[u8]) {
+        for (number, word) in (0_u64..).zip(bytes.as_chunks::<8>().0) {
+            let at = STAGE_OFFSET + u64::from(slot) + 8 * number - layout::STAGE;
+            self.memory.store(at, u64::from_le_bytes(*word));
+        }
+    }
+
     /// Sets the bases of FS and GS that system calls log.
     pub(super) fn set_bases(&self, bases: [u64; 2]) {
         if self.values.is_some() {

@@ -29,6 +29,11 @@ impl Staged {
         self.count == 0
     }
 
+    /// Returns the slot of the next value.
+    pub(super) fn next_slot(self) -> u32 {
+        slot(self.count)
+    }
+
     /// Adds a value of `size` bytes, and returns its slot.
     pub(super) fn push(&mut self, size: u32) -> u32 {
         let slot = slot(self.count);

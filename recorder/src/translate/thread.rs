@@ -371,6 +371,10 @@ impl Translated {
                 self.log_predicted(ip, &registers, encoders);
                 Ok(Some(TrapAction::Continue))
             }
+            TrapCause::Masked { ip, slot } => {
+                self.stage_masked(ip, slot, &registers, encoders);
+                Ok(Some(TrapAction::Continue))
+            }
             TrapCause::StoredX87Pointer { ip } => {
                 self.restore_rcx(&mut registers);
                 self.correct_stored_x87_pointer(ip, &registers);

@@ -167,12 +167,14 @@ impl Vector {
             Operand::Memory { address, size }
                 if self.mask != 0 && (self.is_scalar || size == self.length) =>
             {
-                let start = address.linear(machine.state);
-                for at in self.lanes(machine.state) {
-                    let offset = at as u64 * u64::from(self.size);
-                    let value = machine.load(start.wrapping_add(offset), self.size)?;
-                    set_lane(&mut result, at, self.size, value);
-                }
+                let lane = u64::MAX >> (64 - u32::from(self.size.clamp(1, 8)));
+                let lanes = self.lanes(machine.state);
+                let enabled = lanes.fold(0, |all, at| all | lane << (at * usize::from(self.size)));
+                let bytes = &mut result[..usize::from(size.min(64))];
+                machine
+                    .memory
+                    .load_masked(address.linear(machine.state), bytes, enabled)
+                    .map_err(Stop::Memory)?;
             }
             Operand::Memory { address, size } => {
                 let bytes = &mut result[..usize::from(size.min(64))];

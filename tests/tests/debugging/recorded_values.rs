@@ -255,3 +255,33 @@ fn memory_mapped_before_an_attachment_is_listed() {
         Some((8192, true))
     );
 }
+
+#[test]
+fn loads_under_masks_replay() {
+    let source = "recorded_values/masks.c";
+    for engine in ["translate", "step"] {
+        let options = ["--values", "--values-segment", "4K", "--engine", engine];
+        let bundle = compiled_and_recorded_with(&options, "cc", &["-g", "-O1"], source);
+        let checked = backtrail(["check".as_ref(), bundle.path.as_os_str()])
+            .unwrap()
+            .exited(0);
+        let clean = "no faults, 0 gap(s), 0 gap(s) of values, 0 unseen change(s) of memory";
+        assert!(checked.stdout.contains(clean), "{engine}: {}", checked.stdout);
+        if !std::is_x86_feature_detected!("avx512bw") {
+            eprintln!("the processor has no AVX-512: masks are not tested");
+            return;
+        }
+        let mut commands = vec!["print differences", "break compared"];
+        for _ in 0..60 {
+            commands.extend(["reverse-continue", "print found == expected"]);
+        }
+        let commands: Vec<String> = commands.into_iter().map(str::to_owned).collect();
+        let values = printed(&bundle, &commands);
+        assert_eq!((values.len(), values[0].as_str()), (61, "0"), "{engine}");
+        let equal = values[1..].iter().step_by(2);
+        assert!(
+            equal.clone().all(|value| value == "1" || value == "true"),
+            "{values:?}"
+        );
+    }
+}

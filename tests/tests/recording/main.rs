@@ -4,10 +4,12 @@
 mod attached;
 mod decoders;
 mod killed;
+mod matrix;
 mod musl_contexts;
 mod processes;
 mod real_programs;
 mod record;
+mod replayed;
 mod request_context;
 mod rewritten;
 mod sharing;

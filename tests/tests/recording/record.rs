@@ -1,6 +1,6 @@
 //! From a running program to a bundle, and the output of other commands for it.
 
-use crate::decoders;
+use crate::{decoders, matrix};
 use backtrail_tests::backtrail::{backtrail, command};
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::programs::{Ending, PROGRAMS, Program, Variant, find};
@@ -9,10 +9,8 @@ use nix::unistd::Pid;
 use serde_json::json;
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
-use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -63,31 +61,6 @@ fn decodes_into_what_was_stepped(program: &Program, variant: Variant) {
     decoders::assert_agree(&bundle.path);
 }
 
-/// Checks each build, in as many threads as there are processors. Each recorder steps its own
-/// program.
-fn all_decode_into_what_was_stepped(builds: impl Iterator<Item = (&'static Program, Variant)> + Send) {
-    let (builds, failed) = (Mutex::new(builds), Mutex::new(Vec::new()));
-    let worker = || {
-        let next = || builds.lock().unwrap().next();
-        while let Some((program, variant)) = next() {
-            let check = || decodes_into_what_was_stepped(program, variant);
-            let start = Instant::now();
-            let passed = catch_unwind(check).is_ok();
-            let name = format!("{} {}", program.name, variant.name());
-            eprintln!("{name}: {:.1} s", start.elapsed().as_secs_f32());
-            if !passed {
-                failed.lock().unwrap().push(name);
-            }
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(worker);
-        }
-    });
-    assert_eq!(failed.into_inner().unwrap(), [""; 0]);
-}
-
 /// Returns the variant that runs the fewest instructions.
 fn shortest(program: &Program) -> Variant {
     *program.variants.last().unwrap()
@@ -95,15 +68,14 @@ fn shortest(program: &Program) -> Variant {
 
 #[test]
 fn every_program_decodes_to_its_stepped_instructions() {
-    all_decode_into_what_was_stepped(PROGRAMS.iter().map(|program| (program, shortest(program))));
+    let shortest = PROGRAMS.iter().map(|program| (program, shortest(program)));
+    matrix::check(shortest, decodes_into_what_was_stepped);
 }
 
 #[test]
 #[ignore = "the whole matrix takes minutes: cargo xtask test-all"]
 fn every_variant_decodes_to_its_stepped_instructions() {
-    let variants =
-        |program: &'static Program| program.variants.iter().map(move |&variant| (program, variant));
-    all_decode_into_what_was_stepped(PROGRAMS.iter().flat_map(variants));
+    matrix::check(matrix::every_variant(), decodes_into_what_was_stepped);
 }
 
 #[test]

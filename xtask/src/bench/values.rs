@@ -197,7 +197,7 @@ fn log_of(bundle: &Path) -> Result<Log, Failure> {
 /// Adds the value log of a thread (`bundle/src/value_log.rs`).
 fn add_log(log: &mut Log, bytes: &[u8]) -> Option<()> {
     log.compressed += bytes.len() as u64;
-    let mut rest = bytes.strip_prefix(b"BTVALS\0\x02")?;
+    let mut rest = bytes.strip_prefix(b"BTVALS\0\x03")?;
     let mut next = 0;
     while !rest.is_empty() {
         let (number, after) = rest.split_first_chunk()?;
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn lost_segments_are_counted_by_their_numbers() {
-        let magic = b"BTVALS\0\x02".to_vec();
+        let magic = b"BTVALS\0\x03".to_vec();
         let mut log = Log::default();
         let bytes = [magic.clone(), segment(1, 100, b"abc"), segment(4, 50, b"")].concat();
         add_log(&mut log, &bytes).unwrap();

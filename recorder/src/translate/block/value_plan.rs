@@ -26,6 +26,14 @@ pub(super) enum ValuePlan {
         general: u16,
         vectors: u32,
     },
+    /// All bytes of an operand of which the lanes of a mask register are loaded, before the
+    /// instruction. Bytes of other lanes may have any value.
+    Masked {
+        place: MemoryOperand,
+        size: u32,
+        mask: Register,
+        lanes: u32,
+    },
     /// The loaded bytes, before the instruction. The recorder reads them: their number or place
     /// depends on a count, a mask or a condition.
     Predicted,
@@ -52,9 +60,10 @@ fn is_repeated(instruction: &Instruction) -> bool {
 }
 
 /// Returns registers whose values give each operand another address.
-fn probe(flags: u64) -> State {
+fn probe(flags: u64, masks: u64) -> State {
     let mut state = State {
         flags,
+        masks: [masks; 8],
         bases: [0x7100_0000_0000, 0x7200_0000_0000],
         ..State::default()
     };
@@ -67,9 +76,12 @@ fn probe(flags: u64) -> State {
 /// Returns the memory that a model loads, or that an instruction without a model stores: its
 /// address and size in bytes. `None`: there are several ranges, or the model does not say.
 fn accessed(effect: &Effect, flags: u64) -> Option<Option<(u64, u32)>> {
+    accessed_in(effect, probe(flags, 0))
+}
+
+fn accessed_in(effect: &Effect, mut state: State) -> Option<Option<(u64, u32)>> {
     let mut all: Option<(u64, u32)> = None;
     let mut is_one = true;
-    let mut state = probe(flags);
     let mut note = |address: u64, bytes: &mut [u8]| {
         bytes.fill(1);
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -110,7 +122,7 @@ fn plan_of_loads(instruction: &Instruction, effect: &Effect) -> Option<ValuePlan
     let listed_size: usize = listed.clone().map(|used| used.memory_size().size()).sum();
     let has_mask = instruction.op_mask() != Register::None;
     if listed.any(|_| has_mask) || is_conditional {
-        return Some(ValuePlan::Predicted);
+        return Some(plan_of_masked(instruction, effect).unwrap_or(ValuePlan::Predicted));
     }
     let access = accessed(effect, 0)?;
     if access != accessed(effect, flag::STATUS)? {
@@ -129,6 +141,35 @@ fn plan_of_loads(instruction: &Instruction, effect: &Effect) -> Option<ValuePlan
     }
     let place = place_at(instruction, address)?;
     Some(ValuePlan::Before { place, size })
+}
+
+/// Returns the plan of a load of whole lanes under a mask. `None`: it is another instruction.
+fn plan_of_masked(instruction: &Instruction, effect: &Effect) -> Option<ValuePlan> {
+    let (mask, memory) = (instruction.op_mask(), instruction.memory_size());
+    if mask == Register::None || instruction.is_broadcast() {
+        return None;
+    }
+    let size = u32::try_from(memory.size()).ok()?;
+    let lane = u32::try_from(memory.element_size()).ok()?;
+    let lanes = size.checked_div(lane)?;
+    if !matches!(size, 16 | 32 | 64) || !matches!(lanes, 8 | 16 | 32 | 64) {
+        return None;
+    }
+    // The model loads all lanes, only the first one, and only the last one.
+    let (all, last) = (u64::MAX >> (64 - lanes), 1 << (lanes - 1));
+    let loaded = |masks| accessed_in(effect, probe(0, masks))?;
+    let (address, whole) = loaded(all)?;
+    let ends = [(address, lane), (address + u64::from(size - lane), lane)];
+    if whole != size || [loaded(1)?, loaded(last)?] != ends {
+        return None;
+    }
+    let place = place_at(instruction, address)?;
+    Some(ValuePlan::Masked {
+        place,
+        size,
+        mask,
+        lanes,
+    })
 }
 
 /// Returns the operand that is at an address in the probed registers.
@@ -151,7 +192,7 @@ fn place_at(instruction: &Instruction, address: u64) -> Option<MemoryOperand> {
             _ => return None,
         })
     };
-    let state = probe(0);
+    let state = probe(0, 0);
     let value = |register: Register| match register {
         Register::None | Register::DS | Register::ES | Register::SS | Register::CS => Some(0),
         Register::FS => Some(state.bases[0]),
@@ -465,13 +506,59 @@ mod tests {
     }
 
     #[test]
-    fn loads_under_a_mask_are_predicted() {
-        // vmovdqu8 zmm0 {k1}{z}, [rdi]
-        assert_eq!(of(&[0x62, 0xf1, 0x7f, 0xc9, 0x6f, 0x07]), ValuePlan::Predicted);
-        // vpcmpneqb k0 {k1}, ymm16, [rdi]
-        assert_eq!(
-            of(&[0x62, 0xf3, 0x7d, 0x21, 0x3f, 0x07, 0x04]),
-            ValuePlan::Predicted
-        );
+    fn loads_under_a_mask_are_those_of_their_operand() {
+        for (code, expected, text) in [
+            (
+                &[0x62, 0xf1, 0x7f, 0xc9, 0x6f, 0x07][..],
+                (64, Register::K1, 64),
+                "vmovdqu8 zmm0 {k1}{z}, [rdi]",
+            ),
+            (
+                &[0x62, 0xf1, 0x7f, 0x0a, 0x6f, 0x07],
+                (16, Register::K2, 16),
+                "vmovdqu8 xmm0 {k2}, [rdi]",
+            ),
+            (
+                &[0x62, 0xf3, 0x7d, 0x21, 0x3f, 0x07, 0x04],
+                (32, Register::K1, 32),
+                "vpcmpneqb k0 {k1}, ymm16, [rdi]",
+            ),
+            (
+                &[0x62, 0xf3, 0x75, 0x22, 0x1f, 0x0e, 0x00],
+                (32, Register::K2, 8),
+                "vpcmpeqd k1 {k2}, ymm17, [rsi]",
+            ),
+        ] {
+            let found = of(code);
+            let ValuePlan::Masked {
+                size, mask, lanes, ..
+            } = found
+            else {
+                panic!("{text}: {found:?}");
+            };
+            assert_eq!((size, mask, lanes), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn other_loads_under_a_mask_are_predicted() {
+        for (code, text) in [
+            (
+                &[0x62, 0xf3, 0x75, 0x31, 0x1f, 0x0e, 0x00][..],
+                "vpcmpeqd k1 {k1}, ymm1, [rsi]{1to8}",
+            ),
+            (
+                &[0x62, 0xf2, 0x7d, 0x49, 0x30, 0x07],
+                "vpmovzxbw zmm0 {k1}, [rdi]",
+            ),
+            (
+                &[0x62, 0xf1, 0xfd, 0x29, 0x6f, 0x07],
+                "vmovdqa64 ymm0 {k1}, [rdi]",
+            ),
+        ] {
+            let found = of(code);
+            let is_masked = matches!(found, ValuePlan::Masked { .. });
+            assert!(!is_masked, "{text}: {found:?}");
+        }
     }
 }

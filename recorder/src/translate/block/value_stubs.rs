@@ -35,7 +35,7 @@ impl Translator<'_> {
         let plan = value_plan::plan(&original.instruction);
         let needed = match &plan {
             ValuePlan::Nothing | ValuePlan::Predicted | ValuePlan::Native => 0,
-            ValuePlan::Before { size, .. } => words(*size),
+            ValuePlan::Before { size, .. } | ValuePlan::Masked { size, .. } => words(*size),
             ValuePlan::After { registers, size } => words(*size) * count(registers),
             ValuePlan::Results {
                 store,
@@ -57,6 +57,11 @@ impl Translator<'_> {
         self.block.entries.truncate(entries);
         self.block.traps.retain(|(offset, _)| (*offset as usize) < start);
         self.staged = staged;
+        if matches!(plan, ValuePlan::Masked { .. })
+            && self.write_plan(&ValuePlan::Predicted, original).is_some()
+        {
+            return Flow::ContinueAt(original.next());
+        }
         self.native(original.ip);
         Flow::EndBlock
     }
@@ -73,6 +78,18 @@ impl Translator<'_> {
                 self.stage_memory(place, *size, &mut staged, &|translator, spilled| {
                     translator.before(ip, spilled);
                 })?;
+                copied(self)?;
+                self.staged = staged;
+                Some(())
+            }
+            ValuePlan::Masked {
+                place,
+                size,
+                mask,
+                lanes,
+            } => {
+                let mut staged = self.staged;
+                self.stage_masked(ip, place, *size, (*mask, *lanes), &mut staged)?;
                 copied(self)?;
                 self.staged = staged;
                 Some(())
@@ -229,6 +246,64 @@ impl Translator<'_> {
         }
         self.out.load(scratch, scratch.slot());
         state(self, SpilledRegisters::NONE);
+        Some(())
+    }
+
+    /// Copies all bytes of an operand under a mask to the stage. This is possible if a lane is
+    /// enabled and the operand is in one page: then the instruction loads from this page too. In
+    /// the other cases the recorder reads the bytes of the enabled lanes. No flag changes.
+    fn stage_masked(
+        &mut self,
+        ip: u64,
+        place: &MemoryOperand,
+        size: u32,
+        (mask, lanes): (Register, u32),
+        staged: &mut Staged,
+    ) -> Option<()> {
+        let has_instructions = is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq");
+        // `lea` does not add the base of a segment.
+        if !has_instructions || matches!(place.segment_prefix, Register::FS | Register::GS) {
+            return None;
+        }
+        let slot = self.staged.next_slot();
+        self.before(ip, SpilledRegisters::NONE);
+        self.out.store(Scratch::Rcx, layout::SAVED_RCX);
+        self.before(ip, SpilledRegisters::RCX);
+        let (move_mask, to) = match lanes {
+            8 => (Code::VEX_Kmovb_r32_kr, Register::ECX),
+            16 => (Code::VEX_Kmovw_r32_kr, Register::ECX),
+            32 => (Code::VEX_Kmovd_r32_kr, Register::ECX),
+            _ => (Code::VEX_Kmovq_r64_kr, Register::RCX),
+        };
+        self.encode(&Instruction::with2(move_mask, to, mask).ok()?)?;
+        let no_lane = self.out.jump_if_rcx_is_zero();
+        if place.base == Register::RCX || place.index == Register::RCX {
+            self.out.load(Scratch::Rcx, layout::SAVED_RCX);
+        }
+        let mut end = *place;
+        end.displacement = end.displacement.wrapping_add(i64::from(size - 1));
+        end.displ_size = 8;
+        self.encode(&Instruction::with2(Code::Lea_r64_m, Register::RCX, end).ok()?)?;
+        self.out.page_offset_of_rcx(size.ilog2());
+        let other_page = self.out.jump_if_rcx_is_zero();
+        self.out.load(Scratch::Rcx, layout::SAVED_RCX);
+        self.before(ip, SpilledRegisters::NONE);
+        let fast = self.out.near_jump();
+        for jump in [no_lane, other_page] {
+            self.out.patch_rel8(jump)?;
+        }
+        self.before(ip, SpilledRegisters::RCX);
+        self.out.load(Scratch::Rcx, layout::SAVED_RCX);
+        self.before(ip, SpilledRegisters::NONE);
+        self.trap(BlockTrap::Masked { ip, slot });
+        let done = self.out.near_jump();
+        self.out.patch_rel32(fast, self.out.len());
+        self.stage_memory(place, size, staged, &|translator, spilled| {
+            translator.before(ip, spilled);
+        })?;
+        self.out.patch_rel32(done, self.out.len());
         Some(())
     }
 

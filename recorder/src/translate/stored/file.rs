@@ -137,6 +137,7 @@ fn trap_numbers(trap: BlockTrap) -> [u64; 4] {
         BlockTrap::SetsTrapFlag { ip, outcomes } => [4, u64::from(outcomes), ip, 0],
         BlockTrap::StoredX87Pointer { ip } => [5, 0, ip, 0],
         BlockTrap::Predicted { ip } => [6, 0, ip, 0],
+        BlockTrap::Masked { ip, slot } => [7, u64::from(slot), ip, 0],
     }
 }
 
@@ -157,6 +158,7 @@ fn trap_of([kind, small]: [u32; 2], [ip, second]: [u64; 2]) -> Option<BlockTrap>
         },
         5 => BlockTrap::StoredX87Pointer { ip },
         6 => BlockTrap::Predicted { ip },
+        7 => BlockTrap::Masked { ip, slot: small },
         _ => return None,
     })
 }

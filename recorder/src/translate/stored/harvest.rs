@@ -201,6 +201,7 @@ impl Harvest {
                 outcomes,
             },
             TrapCause::Predicted { ip } => BlockTrap::Predicted { ip: offset(ip) },
+            TrapCause::Masked { ip, slot } => BlockTrap::Masked { ip: offset(ip), slot },
             TrapCause::StaleVersion { .. } | TrapCause::Miss => return None,
         })
     }

@@ -162,16 +162,30 @@ impl Translated {
         }
     }
 
-    /// Logs what the instruction at `ip` is about to load.
-    pub(super) fn log_predicted(&mut self, ip: u64, registers: &Registers, encoders: &EncoderPool) {
-        let Some(values) = &mut self.values else { return };
+    /// Returns what the instruction at `ip` is about to load. `None`: its model has no result.
+    fn predict(&self, ip: u64, registers: &Registers) -> Option<Vec<u8>> {
+        let values = self.values.as_ref()?;
         let registers = Registers {
             gs_base: self.gs_base,
             ..*registers
         };
-        let state = values.state(self.tid, &registers);
+        let state = values.state(self.tid, &registers)?;
         let effect = Effect::of(&operands::decode(self.pid, ip));
-        let loaded = state.and_then(|state| effect.predict(&state, &mut reader(self.pid)).loaded());
+        effect.predict(&state, &mut reader(self.pid)).loaded()
+    }
+
+    /// Stores the operand under a mask of the instruction at `ip` on the stage.
+    pub(super) fn stage_masked(&mut self, ip: u64, slot: u32, registers: &Registers, encoders: &EncoderPool) {
+        match self.predict(ip, registers) {
+            Some(loaded) => self.region.write_stage(slot, &loaded),
+            None => self.end_values(encoders),
+        }
+    }
+
+    /// Logs what the instruction at `ip` is about to load.
+    pub(super) fn log_predicted(&mut self, ip: u64, registers: &Registers, encoders: &EncoderPool) {
+        let loaded = self.predict(ip, registers);
+        let Some(values) = &mut self.values else { return };
         match (loaded, &mut values.open) {
             (Some(loaded), Some(open)) => {
                 self.region.take_values(&mut open.content);
