@@ -9,6 +9,7 @@ pub mod mask;
 pub mod multiply;
 pub mod shift;
 pub mod string;
+pub mod text;
 pub mod vector;
 
 use bits::Bits;
@@ -19,6 +20,7 @@ use mask::Mask;
 use multiply::Multiply;
 use shift::Shift;
 use string::StringOperation;
+use text::TextCompare;
 use vector::Vector;
 
 /// The operation of a model, by its kind.
@@ -36,6 +38,8 @@ pub enum Operation {
     Control(Control),
     /// A string instruction.
     String(StringOperation),
+    /// A comparison of texts in vectors.
+    Text(TextCompare),
     /// An operation on vectors.
     Vector(Vector),
     /// An operation on mask registers alone.

@@ -3,6 +3,7 @@
 mod general;
 mod mask;
 mod operands;
+mod text;
 mod vector;
 
 use crate::execute::Operation;
@@ -16,6 +17,9 @@ pub fn lift(instruction: &Instruction) -> Option<(Operation, [Operand; 4])> {
     }
     if let Some((mask, operands)) = mask::lift(instruction) {
         return Some((Operation::Mask(mask), operands));
+    }
+    if let Some((text, operands)) = text::lift(instruction) {
+        return Some((Operation::Text(text), operands));
     }
     if let Some((vector, operands)) = vector::lift(instruction) {
         return Some((Operation::Vector(vector), operands));

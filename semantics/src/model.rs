@@ -63,6 +63,7 @@ impl Model {
             Operation::Bits(bits) => bits.execute(&self.operands, machine)?,
             Operation::Multiply(multiply) => multiply.execute(&self.operands, machine)?,
             Operation::String(string) => string.execute(machine)?,
+            Operation::Text(text) => text.execute(&self.operands, machine)?,
             Operation::Vector(vector) => vector.execute(&self.operands, machine)?,
             Operation::Mask(mask) => mask.execute(&self.operands, machine)?,
         }

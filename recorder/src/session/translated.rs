@@ -174,9 +174,13 @@ impl Session<'_> {
                         Some(TrapAction::Continue)
                     }
                 } else {
-                    translated.on_write(info, registers, encoders)?
+                    match translated.on_masked_fault(registers, encoders)? {
+                        None => translated.on_write(info, registers, encoders)?,
+                        action => action,
+                    }
                 }
             }
+            libc::SIGBUS if !is_sent(info) => translated.on_masked_fault(registers, encoders)?,
             libc::SIGTRAP if is_breakpoint => translated.on_trap(registers, encoders)?,
             _ => None,
         };

@@ -5,6 +5,7 @@ mod claims;
 mod clone_calls;
 mod code_writes;
 mod ending;
+mod masked_loads;
 mod operands;
 mod outside_cache;
 mod promotion;

@@ -2,7 +2,7 @@
 
 mod arithmetic;
 mod float;
-mod lanes;
+pub(super) mod lanes;
 mod shuffle;
 mod sums;
 

@@ -285,3 +285,28 @@ fn loads_under_masks_replay() {
         );
     }
 }
+
+#[test]
+fn faults_under_masks_have_their_addresses() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    let source = repository().join("tests/fixtures/recorded_values/masked_fault.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-o"]).arg(&program).arg(source);
+    assert!(compiler.status().unwrap().success());
+    let masks = ["ff00", "1", "80000000", "0", "ffffffff"];
+    let native = Command::new(&program).args(masks).output().unwrap();
+    let bundle = folder.path().join("bundle");
+    let record = ["record", "--values", "--full", "-o"].map(OsStr::new);
+    let record = record
+        .iter()
+        .copied()
+        .chain([bundle.as_os_str(), "--".as_ref(), program.as_os_str()]);
+    let run = backtrail(record.chain(masks.map(OsStr::new))).unwrap().exited(0);
+    assert_eq!(run.stdout, String::from_utf8(native.stdout).unwrap());
+    let checked = backtrail(["check".as_ref(), bundle.as_os_str()])
+        .unwrap()
+        .exited(0);
+    let clean = "no faults, 0 gap(s), 0 gap(s) of values, 0 unseen change(s) of memory";
+    assert!(checked.stdout.contains(clean), "{}", checked.stdout);
+}

@@ -163,7 +163,7 @@ impl Translated {
     }
 
     /// Returns what the instruction at `ip` is about to load. `None`: its model has no result.
-    fn predict(&self, ip: u64, registers: &Registers) -> Option<Vec<u8>> {
+    pub(super) fn predict(&self, ip: u64, registers: &Registers) -> Option<Vec<u8>> {
         let values = self.values.as_ref()?;
         let registers = Registers {
             gs_base: self.gs_base,
@@ -172,14 +172,6 @@ impl Translated {
         let state = values.state(self.tid, &registers)?;
         let effect = Effect::of(&operands::decode(self.pid, ip));
         effect.predict(&state, &mut reader(self.pid)).loaded()
-    }
-
-    /// Stores the operand under a mask of the instruction at `ip` on the stage.
-    pub(super) fn stage_masked(&mut self, ip: u64, slot: u32, registers: &Registers, encoders: &EncoderPool) {
-        match self.predict(ip, registers) {
-            Some(loaded) => self.region.write_stage(slot, &loaded),
-            None => self.end_values(encoders),
-        }
     }
 
     /// Logs what the instruction at `ip` is about to load.
