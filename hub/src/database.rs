@@ -17,6 +17,7 @@ mod migrations;
 pub mod next_groups;
 pub mod profile_requests;
 pub mod profile_segments;
+pub mod query_jobs;
 pub mod refusals;
 pub mod reports;
 pub mod retention;

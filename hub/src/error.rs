@@ -37,6 +37,9 @@ pub enum Error {
     /// A profile cannot be read.
     #[error(transparent)]
     Profile(#[from] backtrail_profile::Error),
+    /// Two builds cannot be compared.
+    #[error(transparent)]
+    Comparison(#[from] backtrail_store::regression::ComparisonError),
     /// A file operation failed.
     #[error("cannot {action} {}: {source}", path.display())]
     File {

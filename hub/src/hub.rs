@@ -62,6 +62,8 @@ pub struct Hub {
     pub sections: Semaphore,
     /// Wakes agents that wait for a request.
     pub wake_agents: Notify,
+    /// Wakes the runner of jobs when a person wants a run.
+    pub wake_jobs: Notify,
     /// The profile store.
     pub profiles: Store,
     /// Queries of profiles at once, so that memory is bounded.
@@ -117,6 +119,7 @@ impl Hub {
             upstream,
             sections: Semaphore::new(SECTIONS),
             wake_agents: Notify::new(),
+            wake_jobs: Notify::new(),
             profiles,
             queries: Semaphore::new(QUERIES),
             intake,

@@ -29,6 +29,7 @@
 //! | [`symbols`] | debug files by build id, upstream servers | HTTP routes |
 //! | [`notify`] | alerts to webhooks and mail | HTTP routes |
 //! | [`profiles`] | pushed profiles, their way into the profile store, selections | HTTP routes |
+//! | [`query_jobs`] | scheduled queries of profiles, their results and thresholds | HTTP routes |
 //! | [`ingest`] | reports, uploads, accepted bundles | HTTP routes |
 //! | [`admin`] | backup, restore, garbage collection, new indexes | HTTP routes |
 //! | [`server`] | routes, authentication, pages | SQL, objects: it calls the others |
@@ -59,6 +60,7 @@ pub mod lifecycle;
 pub mod notify;
 pub mod objects;
 pub mod profiles;
+pub mod query_jobs;
 pub mod serve;
 pub mod server;
 pub mod stack;

@@ -1,5 +1,6 @@
 //! Profiles of a fleet: the pushes of several clients, the way into the store, and selections.
 
+pub mod builds;
 pub mod catalog;
 pub mod compare;
 pub mod intake;
@@ -12,4 +13,5 @@ pub mod read;
 pub mod regressions;
 pub mod selection;
 pub mod sql;
+pub mod top;
 pub mod view;

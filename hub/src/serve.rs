@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::ingest::{deliver, tick, worker};
 use crate::profiles;
+use crate::query_jobs;
 use crate::server::{listen, routes};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
@@ -52,6 +53,7 @@ pub async fn serve(mut config: Config) -> Result<()> {
     if hub.database.kind() == Kind::Sqlite {
         // Only this hub has jobs, and it has none yet.
         hub.database.end_leases().await?;
+        hub.database.end_query_job_claims().await?;
     }
     let scheme = if tls.is_some() { "https" } else { "http" };
     let mut term = signal(SignalKind::terminate()).map_err(Error::system("wait for signals"))?;
@@ -82,10 +84,11 @@ pub async fn serve(mut config: Config) -> Result<()> {
     let outbox = hub.recorder.outbox().clone();
     let ticks = tokio::spawn(tick::run(hub.database.clone(), outbox, stopped.clone()));
     let profiles = tokio::spawn(profiles::maintain::run(hub.clone(), stopped.clone()));
+    let jobs = tokio::spawn(query_jobs::run::run(hub.clone(), stopped.clone()));
     let maintenance = tokio::spawn(maintain::run(hub.clone(), stopped));
     listen::serve(listener, tls, routes::router(hub.clone()), end).await;
     let _ = stop.send(true);
-    for task in [worker, alerts, ticks, profiles, maintenance] {
+    for task in [worker, alerts, ticks, profiles, jobs, maintenance] {
         let _ = task.await;
     }
     hub.database.close().await;

@@ -6,6 +6,7 @@ pub mod caller;
 pub mod failure;
 pub mod guard;
 pub mod headers;
+pub mod jobs;
 pub mod listen;
 pub mod pages;
 pub mod profiles;

@@ -17,7 +17,7 @@ struct Table {
 }
 
 /// The tables whose rows are decisions as a whole.
-const TABLES: [Table; 7] = [
+const TABLES: [Table; 9] = [
     Table {
         name: "rules",
         texts: &["id", "service", "action", "pattern", "author"],
@@ -68,6 +68,28 @@ const TABLES: [Table; 7] = [
             "problem",
         ],
         numbers: &["created", "attempts", "next_try", "ended", "summarized"],
+        filter: "",
+    },
+    // Results are computed again. Runs are not exported, so that no claim is.
+    Table {
+        name: "query_jobs",
+        texts: &["id", "name", "definition", "author"],
+        numbers: &[
+            "enabled",
+            "created",
+            "revision",
+            "next_run",
+            "run_now",
+            "lease_until",
+            "alerting",
+            "failing",
+        ],
+        filter: "",
+    },
+    Table {
+        name: "query_job_findings",
+        texts: &["id", "job"],
+        numbers: &["found"],
         filter: "",
     },
 ];

@@ -192,6 +192,17 @@ pub async fn hosts_of(connection: &mut AnyConnection, service: &str) -> Result<i
 }
 
 impl Database {
+    /// Returns when hosts first ran the builds of a service, by heartbeats.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn first_runs(&self, service: &str) -> Result<Vec<(String, i64)>> {
+        let select = "SELECT build, first_ran FROM builds WHERE service = $1 AND first_ran IS NOT NULL";
+        let rows = sqlx::query(select).bind(service).fetch_all(self.reader()).await?;
+        let read = |row: &sqlx::any::AnyRow| Ok((row.try_get("build")?, row.try_get("first_ran")?));
+        rows.iter().map(read).collect()
+    }
+
     /// Returns the time of the first crash of a build. `None`: none is known.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("listing", include_str!("../../migrations/0007_listing.sql")),
     ("samples", include_str!("../../migrations/0008_samples.sql")),
     ("profiles", include_str!("../../migrations/0009_profiles.sql")),
+    ("jobs", include_str!("../../migrations/0010_jobs.sql")),
 ];
 
 /// Applies the changes that the database has not got.

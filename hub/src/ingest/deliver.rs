@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::lifecycle::{EventKind, HostShare};
 use crate::notify::address::{Lookup, system_lookup};
 use crate::notify::channel::{ChannelTarget, read_secret};
+use crate::notify::job_message::JobAlert;
 use crate::notify::mail::Mailer;
 use crate::notify::message::{Alert, AlertGroup, VERSION};
 use crate::notify::schedule::{self, ChannelFacts, WaitingDelivery, delivery_id};
@@ -24,18 +25,25 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// longest attempt.
 const LEASE: i64 = 120 * clock::SECOND;
 
-/// A message of either kind.
+/// A message of any kind.
 enum Message {
     Alert(Box<Alert>),
+    Job(Box<JobAlert>),
     HeldBack(HeldBack),
 }
 
 impl Message {
     fn read(delivery: &Delivery) -> std::result::Result<Self, DeliveryError> {
         let damaged = |error| DeliveryError::permanent(format!("the stored message is damaged: {error}"));
-        match delivery.is_summary {
-            true => serde_json::from_str(&delivery.payload).map(Self::HeldBack),
-            false => serde_json::from_str(&delivery.payload).map(|alert| Self::Alert(Box::new(alert))),
+        if delivery.is_summary {
+            return serde_json::from_str(&delivery.payload)
+                .map(Self::HeldBack)
+                .map_err(damaged);
+        }
+        let value: serde_json::Value = serde_json::from_str(&delivery.payload).map_err(damaged)?;
+        match value.get("job").is_some() {
+            true => serde_json::from_value(value).map(|alert| Self::Job(Box::new(alert))),
+            false => serde_json::from_value(value).map(|alert| Self::Alert(Box::new(alert))),
         }
         .map_err(damaged)
     }
@@ -43,6 +51,7 @@ impl Message {
     fn to_json(&self) -> String {
         match self {
             Self::Alert(alert) => alert.to_json().to_string(),
+            Self::Job(alert) => alert.to_json().to_string(),
             Self::HeldBack(summary) => summary.to_json().to_string(),
         }
     }
@@ -50,6 +59,7 @@ impl Message {
     fn to_slack(&self) -> String {
         match self {
             Self::Alert(alert) => alert.to_slack().to_string(),
+            Self::Job(alert) => alert.to_slack().to_string(),
             Self::HeldBack(summary) => summary.to_slack().to_string(),
         }
     }
@@ -57,6 +67,7 @@ impl Message {
     fn to_mail(&self) -> Mail {
         match self {
             Self::Alert(alert) => alert.to_mail(),
+            Self::Job(alert) => alert.to_mail(),
             Self::HeldBack(summary) => summary.to_mail(),
         }
     }

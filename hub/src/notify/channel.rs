@@ -1,7 +1,9 @@
 //! The configuration of alerts: `[[alert]]` tables, and the `[mail]` table of the mail server.
 
+use super::job_message::JobEvent;
 use crate::lifecycle::EventKind;
-use serde::{Deserialize, Serialize};
+use serde::de::IntoDeserializer;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -82,8 +84,10 @@ pub struct AlertChannel {
     pub name: String,
     /// The place where messages go.
     pub target: ChannelTarget,
-    /// The events.
+    /// The events of groups.
     pub events: Vec<EventKind>,
+    /// The events of jobs.
+    pub job_events: Vec<JobEvent>,
     /// The services, as names or globs. Empty: all.
     pub services: Vec<String>,
     /// The most alerts per hour. Further ones are held back, and one message reports their number.
@@ -101,10 +105,27 @@ struct AlertTable {
     secret_file: Option<PathBuf>,
     #[serde(default)]
     to: Vec<String>,
-    events: Option<Vec<EventKind>>,
+    events: Option<Vec<ChannelEvent>>,
     #[serde(default)]
     services: Vec<String>,
     per_hour: Option<u32>,
+}
+
+/// An event of a group or of a job, by its name.
+#[derive(Clone, Copy, Debug)]
+enum ChannelEvent {
+    Group(EventKind),
+    Job(JobEvent),
+}
+
+impl<'de> Deserialize<'de> for ChannelEvent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        if let Some(event) = JobEvent::ALL.into_iter().find(|event| event.name() == name) {
+            return Ok(Self::Job(event));
+        }
+        EventKind::deserialize(name.into_deserializer()).map(Self::Group)
+    }
 }
 
 /// The reason for which an `[[alert]]` table is refused.
@@ -177,10 +198,21 @@ impl TryFrom<AlertTable> for AlertChannel {
         if table.per_hour == Some(0) {
             return Err(invalid("`per_hour` is 1 or more"));
         }
+        let (mut events, mut job_events) = (EVENTS.to_vec(), JobEvent::ALL.to_vec());
+        if let Some(named) = table.events {
+            (events, job_events) = (Vec::new(), Vec::new());
+            for event in named {
+                match event {
+                    ChannelEvent::Group(event) => events.push(event),
+                    ChannelEvent::Job(event) => job_events.push(event),
+                }
+            }
+        }
         Ok(Self {
             name,
             target,
-            events: table.events.unwrap_or_else(|| EVENTS.to_vec()),
+            events,
+            job_events,
             services: table.services,
             per_hour: table.per_hour.unwrap_or(PER_HOUR),
         })
@@ -191,12 +223,20 @@ impl AlertChannel {
     /// Returns whether the channel gets an event of a service.
     #[must_use]
     pub fn takes(&self, event: EventKind, service: &str) -> bool {
-        let takes_service = self.services.is_empty()
-            || self
-                .services
-                .iter()
-                .any(|glob| matches(glob.as_bytes(), service.as_bytes()));
-        takes_service && self.events.contains(&event)
+        self.takes_service(service) && self.events.contains(&event)
+    }
+
+    /// Returns whether the channel gets an event of a job. A channel of some services gets those of
+    /// jobs that are about one of them.
+    #[must_use]
+    pub fn takes_job(&self, event: JobEvent, service: Option<&str>) -> bool {
+        let takes_service = self.services.is_empty() || service.is_some_and(|one| self.takes_service(one));
+        takes_service && self.job_events.contains(&event)
+    }
+
+    fn takes_service(&self, service: &str) -> bool {
+        let mut globs = self.services.iter();
+        self.services.is_empty() || globs.any(|glob| matches(glob.as_bytes(), service.as_bytes()))
     }
 }
 
@@ -310,6 +350,8 @@ mod tests {
         assert!(!hook.takes(EventKind::New, "shop"));
         assert!(chat.takes(EventKind::New, "shop") && !chat.takes(EventKind::FirstInBuild, "shop"));
         assert!(!chat.takes(EventKind::Resolved, "shop"));
+        assert!(chat.takes_job(JobEvent::Failed, None) && team.takes_job(JobEvent::Alert, Some("shop")));
+        assert!(!hook.takes_job(JobEvent::Alert, Some("ledger")));
         assert_eq!((hook.per_hour, team.per_hour), (5, 60));
         assert_eq!(file.mail.unwrap().tls, MailTls::Starttls);
     }
@@ -349,6 +391,20 @@ mod tests {
         }
         assert!(read("[[alert]]\nname = 'x'\nkind = 'slack'\nurl = 'a'\nurls = 1\n").is_err());
         assert!(read("[[alert]]\nname = ''\nkind = 'slack'\nurl = 'a'\n").is_err());
+    }
+
+    #[test]
+    fn channel_of_services_gets_their_jobs() {
+        let text = "[[alert]]\nname = 'x'\nkind = 'slack'\nurl = 'a'\nservices = ['shop-*']\n\
+                    events = ['new', 'job-alert', 'job-regression']\n";
+        let channel = read(text).unwrap().alert.remove(0);
+        assert_eq!(channel.events, [EventKind::New]);
+        assert!(channel.takes_job(JobEvent::Alert, Some("shop-eu")));
+        assert!(!channel.takes_job(JobEvent::Recovered, Some("shop-eu")));
+        assert!(!channel.takes_job(JobEvent::Alert, Some("ledger")));
+        assert!(!channel.takes_job(JobEvent::Alert, None));
+        let error = read(&text.replace("job-alert", "job-late")).unwrap_err();
+        assert!(error.contains("unknown variant `job-late`"), "{error}");
     }
 
     #[test]

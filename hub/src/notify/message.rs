@@ -312,12 +312,12 @@ impl HeldBack {
     }
 }
 
-fn section(text: &str) -> Value {
+pub(super) fn section(text: &str) -> Value {
     json!({ "type": "section", "text": { "type": "mrkdwn", "text": shortened(text, MAX_SECTION) } })
 }
 
 /// Returns a text in which no character begins a link, a mention or an entity of Slack.
-fn slack_text(text: &str) -> String {
+pub(super) fn slack_text(text: &str) -> String {
     // A line of its own would look like a fact of the hub.
     let text = printable(&shortened(text, MAX_SLACK_TEXT));
     text.replace('&', "&amp;")
@@ -326,7 +326,7 @@ fn slack_text(text: &str) -> String {
 }
 
 /// Returns a link without the characters that end it.
-fn slack_link(link: &str) -> String {
+pub(super) fn slack_link(link: &str) -> String {
     link.replace('&', "&amp;")
         .replace('<', "%3C")
         .replace('>', "%3E")
@@ -334,12 +334,12 @@ fn slack_link(link: &str) -> String {
 }
 
 /// Returns the subject of a mail: one line of printable characters.
-fn subject(text: &str) -> String {
+pub(super) fn subject(text: &str) -> String {
     shortened(&printable(text), MAX_SUBJECT)
 }
 
 /// Returns a text of printable characters and ends of lines.
-fn printable_lines(text: &str) -> String {
+pub(super) fn printable_lines(text: &str) -> String {
     let shown = |letter| match letter == '\n' || is_printable(letter) {
         true => letter,
         false => '?',

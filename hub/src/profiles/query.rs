@@ -5,7 +5,7 @@ use super::selection::{Column, Selection};
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use backtrail_profile::{Profile, UnixNanos};
-use backtrail_store::{Cancel, Coverage, Filter, LimitKind, Limits, Matcher, Query};
+use backtrail_store::{Cancel, Coverage, Filter, LimitKind, Limits, Matcher, Query, SeriesGroup};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -128,6 +128,32 @@ fn notes(coverage: &Coverage) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Returns the values of a column with the time of their first sample in nanoseconds since 1970.
+/// The time is that of the start of an interval.
+///
+/// # Errors
+/// Fails if the store fails.
+pub async fn first_samples(
+    hub: &Arc<Hub>,
+    selection: &Selection,
+    column: Column,
+    intervals: u64,
+) -> Result<Vec<(String, u64)>> {
+    let query = query(selection);
+    let _guard = CancelOnDrop(query.cancel.clone());
+    let _place = hub.queries.acquire().await.map_err(|_| Error::Ending)?;
+    let length = selection.times.end - selection.times.start;
+    let step = length.div_ceil(intervals.max(1)).max(1);
+    let (found, _) = hub.profiles.series(&query, step, &[column_of(column)]).await?;
+    let first = |group: SeriesGroup| {
+        let at = group.weights.iter().position(|weight| *weight != 0)? as u64;
+        let start = found.start.0.saturating_add(at.saturating_mul(found.step));
+        let value = group.key.into_iter().next()?;
+        Some((value, start.max(selection.times.start)))
+    };
+    Ok(found.groups.into_iter().filter_map(first).collect())
 }
 
 /// Weights of an event in equal intervals of time.

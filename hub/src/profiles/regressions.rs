@@ -5,6 +5,7 @@
 
 use super::query;
 use super::selection::{Column, FIRST_EVENT, Selection, SelectionParameters};
+use crate::clock;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use backtrail_profile::{FunctionProfile, LabelSetId, Profile, Symbol};
@@ -19,7 +20,7 @@ const MAX_INTERVALS: u64 = 48;
 const INTERVALS: u64 = 12;
 
 /// The parameters of a comparison.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct RegressionParameters {
     /// The service.
@@ -107,7 +108,7 @@ impl Functions {
 
 impl RegressionParameters {
     /// Returns the selection of a build.
-    fn selection(&self, build: &str, from: &str, until: &str) -> Result<Selection> {
+    fn selection(&self, build: &str, from: &str, until: &str, now: i64) -> Result<Selection> {
         let or = |text: &str, other: &str| if text.is_empty() { other } else { text }.to_owned();
         let parameters = SelectionParameters {
             service: self.service.clone(),
@@ -117,7 +118,35 @@ impl RegressionParameters {
             until: or(until, &self.until),
             ..SelectionParameters::default()
         };
-        parameters.selection()
+        parameters.selection_at(now)
+    }
+
+    /// Returns the samples of all builds.
+    ///
+    /// # Errors
+    /// Fails if a time is malformed.
+    pub fn all_builds(&self, now: i64) -> Result<Selection> {
+        self.selection("", "", "", now)
+    }
+
+    /// Checks the parameters of a comparison that is made later, and may leave both builds open.
+    ///
+    /// # Errors
+    /// Fails if the service is missing, one build alone is named, or a parameter is malformed.
+    pub fn check_at(&self, now: i64) -> Result<()> {
+        if self.service.is_empty() {
+            return Err(Error::Invalid(
+                "a comparison of builds names a service".to_owned(),
+            ));
+        }
+        if self.before.is_empty() != self.after.is_empty() {
+            return Err(Error::Invalid(
+                "name both builds, or none for the newest one and the one before".to_owned(),
+            ));
+        }
+        self.intervals()?;
+        self.selection(&self.before, &self.before_from, &self.before_until, now)?;
+        self.selection(&self.after, "", "", now).map(|_| ())
     }
 
     fn intervals(&self) -> Result<u64> {
@@ -136,6 +165,18 @@ impl RegressionParameters {
 /// # Errors
 /// Fails if a parameter is malformed, a build has too few samples, or the store fails.
 pub async fn compare(hub: &Arc<Hub>, parameters: &RegressionParameters) -> Result<RegressionReport> {
+    compare_at(hub, parameters, clock::now()).await
+}
+
+/// Does the same at a time in microseconds since 1970.
+///
+/// # Errors
+/// As [`compare`]. The error is [`Error::Comparison`] if a build has too few samples.
+pub async fn compare_at(
+    hub: &Arc<Hub>,
+    parameters: &RegressionParameters,
+    now: i64,
+) -> Result<RegressionReport> {
     let RegressionParameters {
         service,
         before,
@@ -150,8 +191,8 @@ pub async fn compare(hub: &Arc<Hub>, parameters: &RegressionParameters) -> Resul
         ));
     }
     let intervals = parameters.intervals()?;
-    let earlier = parameters.selection(before, before_from, before_until)?;
-    let later = parameters.selection(after, "", "")?;
+    let earlier = parameters.selection(before, before_from, before_until, now)?;
+    let later = parameters.selection(after, "", "", now)?;
     let mut functions = Functions::default();
     let first = units(hub, &earlier, intervals, &mut functions).await?;
     let second = units(hub, &later, intervals, &mut functions).await?;
@@ -168,8 +209,7 @@ pub async fn compare(hub: &Arc<Hub>, parameters: &RegressionParameters) -> Resul
         resized.collect()
     };
     let (first, second) = (padded(first.weights), padded(second.weights));
-    let changes = changed_functions(&first, &second, RegressionRule::default())
-        .map_err(|error| Error::Invalid(error.to_string()))?;
+    let changes = changed_functions(&first, &second, RegressionRule::default())?;
     let changes = changes.into_iter().filter_map(|change| {
         let symbol = functions.symbols.get(change.function)?;
         Some(ReportedChange {

@@ -4,7 +4,7 @@ use crate::clock;
 use crate::error::{Error, Result};
 use backtrail_profile::Rules;
 use regex::{Regex, RegexBuilder};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,7 +24,7 @@ const IDLE: &str = "^(_{0,2}(sched_|x64_sys_)?(epoll_p?wait2?|poll|ppoll|select|
     std::thread::(park|sleep).*|jdk\\.internal\\.misc\\.Unsafe\\.park|java\\.lang\\.Object\\.wait.*)$";
 
 /// The parameters of a selection. An empty text selects all.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct SelectionParameters {
     /// The start: a time as `2026-11-29T09:30`, or a length before the end as `15m` or `7d`.
@@ -170,7 +170,10 @@ impl SelectionParameters {
     }
 
     /// Checks the parameters at a time in microseconds since 1970.
-    fn selection_at(&self, now: i64) -> Result<Selection> {
+    ///
+    /// # Errors
+    /// As [`Self::selection`].
+    pub fn selection_at(&self, now: i64) -> Result<Selection> {
         if let Some((name, _)) = self.pairs().iter().find(|(_, value)| value.len() > MAX_TEXT) {
             return Err(Error::TooLarge(format!("{name} is longer than {MAX_TEXT} bytes")));
         }

@@ -4,6 +4,7 @@
 //! live segments of the catalog, and the limits. Its end is the end of the query, and the other way
 //! round.
 
+use crate::clock;
 use crate::config::{Config, S3};
 use crate::error::{Error, Result};
 use crate::hub::Hub;
@@ -87,6 +88,14 @@ struct Limits {
 /// # Errors
 /// Fails if the program is not installed, the query is refused, or it reaches a limit.
 pub async fn answer(hub: &Hub, request: &SqlRequest) -> Result<SqlAnswer> {
+    answer_at(hub, request, clock::now()).await
+}
+
+/// Answers a query at a time in microseconds since 1970.
+///
+/// # Errors
+/// As [`answer`].
+pub async fn answer_at(hub: &Hub, request: &SqlRequest, now: i64) -> Result<SqlAnswer> {
     let times = SelectionParameters {
         from: match request.from.as_str() {
             "" => "1d".to_owned(),
@@ -95,7 +104,7 @@ pub async fn answer(hub: &Hub, request: &SqlRequest) -> Result<SqlAnswer> {
         until: request.until.clone(),
         ..SelectionParameters::default()
     };
-    let times = times.selection()?.times;
+    let times = times.selection_at(now)?.times;
     let hours = Hour::range(&(UnixNanos(times.start)..UnixNanos(times.end)));
     let input = Input {
         sql: &request.sql,

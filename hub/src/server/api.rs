@@ -4,6 +4,7 @@ pub mod crashes;
 pub mod groups;
 pub mod health;
 pub mod heartbeat;
+pub mod jobs;
 pub mod json;
 pub mod openapi;
 pub mod reports;

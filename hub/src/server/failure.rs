@@ -21,7 +21,7 @@ impl Error {
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::Invalid(_) => StatusCode::BAD_REQUEST,
+            Self::Invalid(_) | Self::Comparison(_) => StatusCode::BAD_REQUEST,
             Self::Segment(backtrail_store::Error::Invalid(_)) => StatusCode::BAD_REQUEST,
             Self::Segment(backtrail_store::Error::Memory { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Profile(error) if error.is_refused() => StatusCode::BAD_REQUEST,

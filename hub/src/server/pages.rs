@@ -15,6 +15,8 @@ mod group_view;
 pub mod grouping;
 pub mod groups;
 mod icons;
+pub mod job_chart;
+pub mod jobs;
 pub mod layout;
 pub mod profile_request;
 pub mod profile_series;

@@ -6,7 +6,7 @@ use super::api::{
 use super::failure::{Failure, refusals_as_json};
 use super::route::Access::{Open, SignedIn, With};
 use super::route::{Route, guarded, route};
-use super::{assets, guard, headers, profiles, site, symbols};
+use super::{assets, guard, headers, jobs, profiles, site, symbols};
 use crate::access::Scope;
 use crate::error::Error;
 use crate::hub::Hub;
@@ -404,12 +404,13 @@ pub fn router(hub: Arc<Hub>) -> Router {
         profiles::GRPC,
         profiles::REQUESTING,
         profiles::QUERYING,
+        jobs::JOBS,
     ];
     for route in tables.into_iter().flatten() {
         router = router.route(route.path, guarded(route, &hub));
     }
     router = symbols::add(router, &hub);
-    for page in PAGES {
+    for page in jobs::JOB_PAGES.iter().chain(PAGES) {
         // Errors are pages too.
         let handler = guarded(page, &hub).layer(middleware::from_fn(failures_as_pages));
         router = router.route(page.path, handler);
@@ -512,7 +513,14 @@ mod tests {
     }
 
     fn all_routes() -> impl Iterator<Item = &'static Route> {
-        let tables = [ROUTES, PAGES, symbols::READING, symbols::UPLOADING];
+        let tables = [
+            ROUTES,
+            PAGES,
+            symbols::READING,
+            symbols::UPLOADING,
+            jobs::JOBS,
+            jobs::JOB_PAGES,
+        ];
         tables.into_iter().flatten()
     }
 

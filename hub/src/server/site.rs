@@ -8,6 +8,8 @@ pub mod frame;
 pub mod group;
 pub mod group_actions;
 pub mod groups;
+pub mod job_form;
+pub mod jobs;
 pub mod key_view;
 pub mod over_values;
 pub mod profiles;

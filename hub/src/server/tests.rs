@@ -2,4 +2,5 @@
 
 mod contract;
 mod grouping;
+mod jobs;
 mod profiles;

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::hub::Hub;
+use crate::query_jobs::metrics;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header;
@@ -93,6 +94,7 @@ pub async fn metrics(State(hub): State<Arc<Hub>>) -> Result<Response> {
         let name = format!("backtrail_hub_symbol_index_{part}");
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
     }
+    metrics::write(&hub, &mut text).await?;
     let media = (header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8");
     Ok(([media], text).into_response())
 }

@@ -12,6 +12,8 @@ pub enum Section {
     Groups,
     /// Profiles.
     Profiles,
+    /// Jobs.
+    Jobs,
     /// Settings.
     Settings,
     /// The audit log.
@@ -79,6 +81,7 @@ fn header(frame: &PageFrame, section: Section) -> Markup {
                 nav class="sections" aria-label="Sections" {
                     (link("/", "Crashes", section == Section::Groups))
                     (link("/profiles", "Profiles", section == Section::Profiles))
+                    (link("/jobs", "Jobs", section == Section::Jobs))
                     @if viewer.is_admin {
                         (link("/settings", "Settings", section == Section::Settings))
                         (link("/audit", "Audit", section == Section::Audit))

@@ -67,8 +67,8 @@ pub struct DeliveryRow {
     pub channel: String,
     /// The event.
     pub event: String,
-    /// The group: id and title.
-    pub group: (String, String),
+    /// The group or job: the address of its page, and its title.
+    pub subject: (String, String),
     /// The state: `waiting`, `sent`, `failed` or `suppressed`.
     pub state: String,
     /// The number of attempts.
@@ -180,7 +180,7 @@ fn alerts(view: &SettingsPage, viewer: Option<&Viewer>) -> Markup {
             @if view.deliveries.is_empty() { p class="none" { "Nothing was sent yet." } }
             @else {
                 div class="scroll" tabindex="0" role="region" aria-label="Deliveries" { table class="list" {
-                    thead { tr { th scope="col" { "Time" } th scope="col" { "Channel" } th scope="col" { "Event" } th scope="col" { "Group" } th scope="col" { "State" } } }
+                    thead { tr { th scope="col" { "Time" } th scope="col" { "Channel" } th scope="col" { "Event" } th scope="col" { "Subject" } th scope="col" { "State" } } }
                     tbody { @for delivery in view.deliveries.iter().take(ROWS) { (delivery_row(delivery, view.now)) } }
                 } }
             }
@@ -200,7 +200,7 @@ fn delivery_row(delivery: &DeliveryRow, now: i64) -> Markup {
             td { (Ago { time: delivery.time, now }) }
             td { (shown_to(&delivery.channel, 60)) }
             td { (shown_to(&delivery.event, 40)) }
-            td { a href={ "/g/" (delivery.group.0) } { (shown_to(&delivery.group.1, 100)) } }
+            td { a href=(delivery.subject.0) { (shown_to(&delivery.subject.1, 100)) } }
             td {
                 span class=(class) { (shown_to(&delivery.state, 20)) }
                 @if delivery.attempts > 1 { span class="dim" { " after " (delivery.attempts) " attempts" } }

@@ -275,7 +275,7 @@ fn settings_of(text: &str) -> SettingsPage {
         deliveries: vec![DeliveryRow {
             channel: text(),
             event: text(),
-            group: ("1".to_owned(), text()),
+            subject: ("/g/1".to_owned(), text()),
             state: text(),
             problem: Some(text()),
             ..DeliveryRow::default()

@@ -44,6 +44,8 @@ fn address(action: &str, subject: &str) -> Option<String> {
         "add rule" | "delete rule" | "compare grouping" | "switch grouping" | "cancel grouping" => {
             Some("/settings/rules".to_owned())
         }
+        "add job" | "change job" | "run job" => Some(format!("/jobs/{subject}")),
+        "delete job" => Some("/jobs".to_owned()),
         _ => None,
     }
 }

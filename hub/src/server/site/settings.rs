@@ -153,7 +153,9 @@ fn channel_row(channel: &AlertChannel) -> ChannelRow {
         events: channel
             .events
             .iter()
-            .map(|event| event.name().to_owned())
+            .map(|event| event.name())
+            .chain(channel.job_events.iter().map(|event| event.name()))
+            .map(str::to_owned)
             .collect(),
     }
 }
@@ -176,11 +178,21 @@ async fn deliveries(hub: &Hub) -> Result<Vec<DeliveryRow>> {
         for delivery in hub.database.deliveries(&channel.name, DELIVERIES).await? {
             let alert: serde_json::Value = serde_json::from_str(&delivery.payload).unwrap_or_default();
             let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+            let subject = match &alert["job"] {
+                serde_json::Value::Object(job) => {
+                    let part = |key: &str| job.get(key).map(text).unwrap_or_default();
+                    (format!("/jobs/{}", part("id")), part("name"))
+                }
+                _ => {
+                    let group = &alert["group"];
+                    (format!("/g/{}", text(&group["id"])), text(&group["title"]))
+                }
+            };
             rows.push(DeliveryRow {
                 time: delivery.created,
                 channel: delivery.channel,
                 event: text(&alert["event"]),
-                group: (text(&alert["group"]["id"]), text(&alert["group"]["title"])),
+                subject,
                 state: delivery.state,
                 attempts: delivery.attempts.unsigned_abs(),
                 problem: delivery.problem,

@@ -4,9 +4,12 @@
 use crate::access::Scope;
 use crate::config::Config;
 use crate::hub::Hub;
+use crate::query_jobs::definition::JobDefinition;
+use crate::query_jobs::threshold::Threshold;
 use crate::server::api::openapi::DOCUMENT;
-use crate::server::api::{crashes, groups, symbolize, tokens};
+use crate::server::api::{crashes, groups, jobs, symbolize, tokens};
 use crate::server::guard::form_key;
+use crate::server::jobs::{JOB_PAGES, JOBS};
 use crate::server::profiles::requests::NewRequest;
 use crate::server::profiles::{PUSHING, QUERYING, REQUESTING};
 use crate::server::route::{Access, Route};
@@ -36,7 +39,7 @@ fn document_has_each_route_for_programs_and_no_other() {
         Access::SignedIn => "signed-in",
         Access::With(scope) => scope.name(),
     };
-    let tables = [ROUTES, READING, UPLOADING, PUSHING, REQUESTING, QUERYING];
+    let tables = [ROUTES, READING, UPLOADING, PUSHING, REQUESTING, QUERYING, JOBS];
     let routes: BTreeMap<_, _> = tables
         .into_iter()
         .flatten()
@@ -97,6 +100,11 @@ fn schemas_of_requests_have_the_fields_of_the_types() {
     assert_eq!(parameters("/api/v1/groups"), fields::<groups::ListParameters>());
     assert_eq!(parameters("/api/v1/crashes"), fields::<crashes::ListParameters>());
     assert_eq!(documented("NewProfileRequest"), fields::<NewRequest>());
+    assert_eq!(documented("JobDefinition"), fields::<JobDefinition>());
+    assert_eq!(documented("Threshold"), fields::<Threshold>());
+    let mut listed = fields::<jobs::RunParameters>();
+    listed.insert("id".to_owned());
+    assert_eq!(parameters("/api/v1/jobs/{id}/runs"), listed);
 }
 
 #[test]
@@ -110,6 +118,8 @@ fn examples_of_the_document_are_read() {
     assert!(serde_json::from_value::<tokens::NewToken>(example("NewToken")).is_ok());
     let request = example("SymbolizeRequest");
     assert!(serde_json::from_value::<symbolize::SymbolizeRequest>(request).is_ok());
+    let job: JobDefinition = serde_json::from_value(example("JobDefinition")).unwrap();
+    assert!(job.check(crate::clock::now()).is_ok());
     assert!(serde_json::from_value::<crate::lifecycle::Action>(example("Action")).is_ok());
 }
 
@@ -146,7 +156,7 @@ async fn forms_of_other_sites_change_nothing() {
     };
     let is_change = |route: &&Route| route.method == "POST";
     let mut seen = 0;
-    for route in PAGES.iter().filter(is_change) {
+    for route in JOB_PAGES.iter().chain(PAGES).filter(is_change) {
         let path = route.path;
         for (site, origin) in [
             (Some("cross-site"), None),
