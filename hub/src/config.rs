@@ -45,6 +45,8 @@ pub struct Config {
     pub grouping: Grouping,
     /// The profile store.
     pub profiles: Profiles,
+    /// Other sites.
+    pub sites: Sites,
     /// SQL over the profile store.
     pub query: Query,
     /// Limits.
@@ -140,6 +142,16 @@ pub struct Profiles {
     pub days: u32,
 }
 
+/// Other sites, whose hubs this one asks for profiles.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sites {
+    /// Internal networks and hosts of other hubs, such as `10.1.0.0/16`.
+    pub allowed_addresses: Vec<String>,
+    /// The time in seconds that a site has for its answer.
+    pub seconds: u64,
+}
+
 /// Versions of the grouping.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -185,6 +197,7 @@ impl Default for Config {
             symbols: Symbols::default(),
             grouping: Grouping::default(),
             profiles: Profiles::default(),
+            sites: Sites::default(),
             query: Query::default(),
             limits: Limits::default(),
         }
@@ -213,6 +226,15 @@ impl Default for Profiles {
     fn default() -> Self {
         Self {
             days: backtrail_store::DEFAULT_DAYS,
+        }
+    }
+}
+
+impl Default for Sites {
+    fn default() -> Self {
+        Self {
+            allowed_addresses: Vec::new(),
+            seconds: 25,
         }
     }
 }

@@ -24,6 +24,7 @@ pub mod retention;
 pub mod rules;
 pub mod running_hosts;
 pub mod shares;
+pub mod sites;
 pub mod stack_keys;
 pub mod symbols;
 pub mod tokens;

@@ -14,6 +14,7 @@ use crate::objects::Objects;
 use crate::objects::bucket::{self, BucketAddress};
 use crate::profiles::catalog::{self, ProfileCatalog};
 use crate::profiles::intake::Intake;
+use crate::profiles::sites::client::SiteClient;
 use crate::server::rate::Rates;
 use crate::symbols::index_cache::IndexCache;
 use crate::symbols::upstream::Upstream;
@@ -72,6 +73,8 @@ pub struct Hub {
     pub intake: Intake,
     /// Pushes of profiles at once that are read, so that memory is bounded.
     pub reading: Arc<Semaphore>,
+    /// The client of other hubs.
+    pub sites: SiteClient,
     /// Open indexes of builds.
     pub indexes: IndexCache,
 }
@@ -106,6 +109,7 @@ impl Hub {
             rates: Rates::new(config.limits.requests_per_second),
             arrivals: Arrivals::new(config.limits.analyses),
             indexes: IndexCache::new(config.symbols.index_bytes),
+            sites: SiteClient::new(&config.sites)?,
             config,
             database,
             objects,

@@ -12,6 +12,7 @@ pub mod query;
 pub mod read;
 pub mod regressions;
 pub mod selection;
+pub mod sites;
 pub mod sql;
 pub mod top;
 pub mod view;

@@ -14,6 +14,7 @@ pub mod rate;
 pub mod route;
 pub mod routes;
 pub mod site;
+pub mod sites;
 pub mod symbols;
 
 #[cfg(test)]

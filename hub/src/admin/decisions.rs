@@ -17,7 +17,7 @@ struct Table {
 }
 
 /// The tables whose rows are decisions as a whole.
-const TABLES: [Table; 9] = [
+const TABLES: [Table; 10] = [
     Table {
         name: "rules",
         texts: &["id", "service", "action", "pattern", "author"],
@@ -84,6 +84,13 @@ const TABLES: [Table; 9] = [
             "alerting",
             "failing",
         ],
+        filter: "",
+    },
+    // Tokens of other hubs are secrets, which a backup has not.
+    Table {
+        name: "sites",
+        texts: &["id", "name", "url", "author"],
+        numbers: &["enabled", "created"],
         filter: "",
     },
     Table {

@@ -18,6 +18,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("samples", include_str!("../../migrations/0008_samples.sql")),
     ("profiles", include_str!("../../migrations/0009_profiles.sql")),
     ("jobs", include_str!("../../migrations/0010_jobs.sql")),
+    ("sites", include_str!("../../migrations/0011_sites.sql")),
 ];
 
 /// Applies the changes that the database has not got.

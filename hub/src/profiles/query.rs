@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::hub::Hub;
 use backtrail_profile::{Profile, UnixNanos};
 use backtrail_store::{Cancel, Coverage, Filter, LimitKind, Limits, Matcher, Query, SeriesGroup};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -157,7 +158,7 @@ pub async fn first_samples(
 }
 
 /// Weights of an event in equal intervals of time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventSeries {
     /// The event.
     pub event: String,
@@ -197,7 +198,11 @@ pub async fn series(hub: &Arc<Hub>, selection: &Selection, intervals: u64) -> Re
             }
         })
         .collect();
-    // The view shows the same event first.
-    series.sort_by_key(|one| one.event != super::selection::FIRST_EVENT);
+    sort_series(&mut series);
     Ok(series)
+}
+
+/// Sorts series as the view does: the event first that it shows first.
+pub fn sort_series(series: &mut [EventSeries]) {
+    series.sort_by_key(|one| one.event != super::selection::FIRST_EVENT);
 }

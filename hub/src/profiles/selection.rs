@@ -1,5 +1,6 @@
 //! The selection of samples that a page or a program asks for, read from the query of an address.
 
+use super::sites::scope::SiteScope;
 use crate::clock;
 use crate::error::{Error, Result};
 use backtrail_profile::Rules;
@@ -57,6 +58,8 @@ pub struct SelectionParameters {
     pub show_from: String,
     /// `hide`: stacks of threads that wait for work are left out.
     pub idle: String,
+    /// Other sites that are asked too: `all`, or names separated by commas.
+    pub sites: String,
 }
 
 /// A selection that was checked.
@@ -70,6 +73,8 @@ pub struct Selection {
     pub labels: Vec<(String, String)>,
     /// The rules on stacks.
     pub rules: Rules,
+    /// Other sites that are asked too.
+    pub sites: SiteScope,
 }
 
 /// A column that a selection may name.
@@ -151,6 +156,7 @@ impl SelectionParameters {
             ("hide", &self.hide),
             ("show_from", &self.show_from),
             ("idle", &self.idle),
+            ("sites", &self.sites),
         ];
         let columns = Column::ALL.map(|column| (column.name(), self.column(column)));
         let others = others.map(|(name, value)| (name, value.as_str()));
@@ -186,6 +192,7 @@ impl SelectionParameters {
             columns: columns.collect(),
             labels: labels(&self.labels)?,
             rules: self.rules()?,
+            sites: SiteScope::read(&self.sites)?,
         })
     }
 

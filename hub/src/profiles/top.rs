@@ -1,7 +1,8 @@
 //! The functions of a selection with the largest own weight.
 
-use super::query;
 use super::selection::{FIRST_EVENT, Selection};
+use super::sites::answer::{SiteAnswer, is_partial};
+use super::sites::queries;
 use crate::error::Result;
 use crate::hub::Hub;
 use crate::objects::blocking;
@@ -23,6 +24,10 @@ pub struct TopFunctions {
     pub rows: Vec<TopFunction>,
     /// Sentences about what is missing.
     pub notes: Vec<String>,
+    /// Whether a site is missing.
+    pub partial: bool,
+    /// The sites that were asked.
+    pub sites: Vec<SiteAnswer>,
 }
 
 /// A function.
@@ -46,7 +51,7 @@ pub struct TopFunction {
 /// # Errors
 /// Fails if the store fails, or the query needs too much memory.
 pub async fn top(hub: &Arc<Hub>, selection: &Selection, rows: usize) -> Result<TopFunctions> {
-    let merged = query::merged(hub, selection).await?;
+    let (merged, sites) = queries::merged(hub, selection).await?;
     let rules = selection.rules.clone();
     blocking(move || {
         let all = FunctionProfile::new(&merged)?;
@@ -54,7 +59,12 @@ pub async fn top(hub: &Arc<Hub>, selection: &Selection, rows: usize) -> Result<T
             true => all,
             false => rules.apply(&all)?,
         };
-        Ok(of_profile(&merged, &functions, rows))
+        let top = of_profile(&merged, &functions, rows);
+        Ok(TopFunctions {
+            partial: is_partial(&sites),
+            sites,
+            ..top
+        })
     })
     .await
 }
@@ -113,6 +123,7 @@ pub fn of_profile(profile: &Profile, functions: &FunctionProfile, rows: usize) -
         total,
         rows: list,
         notes,
+        ..TopFunctions::default()
     }
 }
 

@@ -1,7 +1,8 @@
 //! Views of selections: the page of a profile or a comparison, and files of other tools.
 
-use super::query;
 use super::selection::{FIRST_EVENT, Selection, SelectionParameters, time_text};
+use super::sites::answer::SiteAnswer;
+use super::sites::queries;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::objects::blocking;
@@ -114,10 +115,10 @@ pub async fn page(
     base: Option<&Selection>,
 ) -> Result<Vec<u8>> {
     let selection = parameters.selection()?;
-    let after = query::merged(hub, &selection).await?;
+    let (after, _) = queries::merged(hub, &selection).await?;
     let before = match base {
         None => None,
-        Some(base) => Some((query::merged(hub, base).await?, base.clone())),
+        Some(base) => Some((queries::merged(hub, base).await?.0, base.clone())),
     };
     blocking(move || {
         let after = Shown::new(after, &selection)?;
@@ -135,7 +136,7 @@ pub async fn page(
     .await
 }
 
-/// Returns a selection in the format of another tool.
+/// Returns a selection in the format of another tool, and the parts of the sites that were asked.
 ///
 /// # Errors
 /// Fails if nothing is selected, or the query fails.
@@ -143,10 +144,10 @@ pub async fn export(
     hub: &Arc<Hub>,
     parameters: &SelectionParameters,
     format: ExportFormat,
-) -> Result<Vec<u8>> {
+) -> Result<(Vec<u8>, Vec<SiteAnswer>)> {
     let selection = parameters.selection()?;
-    let merged = query::merged(hub, &selection).await?;
-    blocking(move || {
+    let (merged, sites) = queries::merged(hub, &selection).await?;
+    let bytes = blocking(move || {
         let shown = Shown::new(merged, &selection)?;
         let event = shown.event()?;
         let Shown {
@@ -169,7 +170,8 @@ pub async fn export(
         }
         Ok(out)
     })
-    .await
+    .await?;
+    Ok((bytes, sites))
 }
 
 /// Returns the data of a comparison, with the events that both profiles have.

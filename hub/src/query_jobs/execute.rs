@@ -6,9 +6,11 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::profiles::builds;
-use crate::profiles::query::{self, EventSeries};
+use crate::profiles::query::EventSeries;
 use crate::profiles::regressions::{self, RegressionParameters, RegressionReport, ReportedChange};
 use crate::profiles::selection::{SelectionParameters, time_text};
+use crate::profiles::sites::answer::SiteAnswer;
+use crate::profiles::sites::queries;
 use crate::profiles::sql::{self, SqlRequest};
 use crate::profiles::top;
 use serde::{Deserialize, Serialize};
@@ -205,10 +207,11 @@ async fn series_rows(
     now: i64,
 ) -> Result<JobOutput> {
     let selection = selection.selection_at(now)?;
-    let series = query::series(hub, &selection, u64::from(intervals)).await?;
+    let answer = queries::series(hub, &selection, u64::from(intervals)).await?;
+    let notes = answer.sites.iter().filter_map(SiteAnswer::note).collect();
     let columns = ["event", "time", "weight", "unit"];
-    let rows = series.iter().flat_map(latest_first).collect();
-    Ok(JobOutput::new(texts(&columns), rows, Vec::new()))
+    let rows = answer.series.iter().flat_map(latest_first).collect();
+    Ok(JobOutput::new(texts(&columns), rows, notes))
 }
 
 fn latest_first(series: &EventSeries) -> impl Iterator<Item = ResultRow> {
@@ -373,8 +376,10 @@ mod tests {
         job.query = JobQuery::Regression {
             compare: RegressionParameters::default(),
         };
-        let mut compared = JobOutput::default();
-        compared.findings = Some(Findings::default());
+        let compared = JobOutput {
+            findings: Some(Findings::default()),
+            ..JobOutput::default()
+        };
         assert_eq!(compared.watched(&job), Some(0.0));
     }
 

@@ -9,6 +9,7 @@ pub mod json;
 pub mod openapi;
 pub mod reports;
 pub mod rules;
+pub mod sites;
 pub mod symbolize;
 pub mod tokens;
 pub mod uploads;

@@ -23,6 +23,7 @@ pub mod profile_series;
 pub mod profiles;
 pub mod settings;
 pub mod sign_in;
+pub mod sites;
 pub mod sql;
 mod stack;
 mod text;

@@ -110,6 +110,20 @@ pub const QUERYING: &[Route] = &[
         || get(queries::regressions),
     ),
     route(
+        "GET",
+        "/api/v1/profiles/series",
+        With(Scope::Read),
+        "Returns the weights of each event over time.",
+        || get(queries::series),
+    ),
+    route(
+        "GET",
+        "/api/v1/profiles/top",
+        With(Scope::Read),
+        "Returns the functions with the largest own weight.",
+        || get(queries::top),
+    ),
+    route(
         "POST",
         "/api/v1/profiles/sql",
         With(Scope::Read),

@@ -6,7 +6,7 @@ use super::api::{
 use super::failure::{Failure, refusals_as_json};
 use super::route::Access::{Open, SignedIn, With};
 use super::route::{Route, guarded, route};
-use super::{assets, guard, headers, jobs, profiles, site, symbols};
+use super::{assets, guard, headers, jobs, profiles, site, sites, symbols};
 use crate::access::Scope;
 use crate::error::Error;
 use crate::hub::Hub;
@@ -405,12 +405,13 @@ pub fn router(hub: Arc<Hub>) -> Router {
         profiles::REQUESTING,
         profiles::QUERYING,
         jobs::JOBS,
+        sites::SITES,
     ];
     for route in tables.into_iter().flatten() {
         router = router.route(route.path, guarded(route, &hub));
     }
     router = symbols::add(router, &hub);
-    for page in jobs::JOB_PAGES.iter().chain(PAGES) {
+    for page in [jobs::JOB_PAGES, sites::SITE_PAGES, PAGES].into_iter().flatten() {
         // Errors are pages too.
         let handler = guarded(page, &hub).layer(middleware::from_fn(failures_as_pages));
         router = router.route(page.path, handler);
@@ -497,6 +498,7 @@ mod tests {
         let path = route
             .path
             .replace("{id}", "0123456789abcdefghjk")
+            .replace("{run}", "0123456789abcdefghjk")
             .replace("{name}", "x.btz")
             .replace("{*path}", "a.c")
             .replace("{org}", "team")
@@ -520,6 +522,8 @@ mod tests {
             symbols::UPLOADING,
             jobs::JOBS,
             jobs::JOB_PAGES,
+            sites::SITES,
+            sites::SITE_PAGES,
         ];
         tables.into_iter().flatten()
     }

@@ -16,3 +16,4 @@ pub mod profiles;
 pub mod rules;
 pub mod session;
 pub mod settings;
+pub mod sites;

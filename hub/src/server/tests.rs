@@ -4,3 +4,4 @@ mod contract;
 mod grouping;
 mod jobs;
 mod profiles;
+mod sites;

@@ -27,6 +27,10 @@ pub struct ProfilesPage {
     pub fields: Vec<(&'static str, String)>,
     /// The weights over time.
     pub series: Option<SeriesChart>,
+    /// Sentences about sites that are missing.
+    pub missing: Vec<String>,
+    /// The sites that can be asked.
+    pub sites: Vec<String>,
     /// The address of the view. `None`: nothing is stored yet.
     pub view: Option<String>,
     /// Addresses of exports, with their formats.
@@ -64,12 +68,13 @@ pub fn render(view: &ProfilesPage) -> Markup {
             }
         }
         @if view.frame.viewer.as_ref().is_some_and(|viewer| viewer.is_admin) && !view.hosts.is_empty() { (now(view)) }
-        @if view.samples == 0 { (nothing(&view.address)) }
+        @if view.samples == 0 && view.sites.is_empty() { (nothing(&view.address)) }
         @else {
             (filters(view))
             @if let Some(problem) = &view.problem {
                 p class="problem" role="alert" { (shown_to(problem, 400)) }
             }
+            @for note in view.missing.iter().take(32) { p class="problem" role="alert" { (shown_to(note, 400)) } }
             @if let Some(series) = &view.series { (chart(series)) }
             @if let Some(address) = &view.view {
                 iframe class="profile" id="profile" title="The selected profile" src=(address) {}
@@ -119,6 +124,15 @@ fn filters(view: &ProfilesPage) -> Markup {
             }
             (text("until", "Until (UTC)", "now"))
             (text("labels", "Labels", "key=value, …"))
+            @if !view.sites.is_empty() {
+                label { span { "Other sites" }
+                    input type="text" name="sites" value=(shown(view.field("sites"))) list="sites" placeholder="none" maxlength="4096" autocomplete="off" spellcheck="false";
+                    datalist id="sites" {
+                        option value="all" {}
+                        @for site in &view.sites { option value=(site) {} }
+                    }
+                }
+            }
             details class="more" open[is_stacked.contains(&true)] {
                 summary { "Stacks" }
                 div class="fields" {

@@ -98,7 +98,7 @@ pub fn render(view: &SettingsPage) -> Markup {
         div class="headline" { h1 { "Settings" } }
         nav class="tabs" aria-label="Parts" {
             a href="#tokens" { "Tokens" } a href="#alerts" { "Alerts" } a href="#hosts" { "Hosts and builds" }
-            a href="/settings/rules" { "Grouping rules" }
+            a href="/settings/rules" { "Grouping rules" } a href="/settings/sites" { "Sites" }
         }
         (tokens(view, viewer))
         (alerts(view, viewer))

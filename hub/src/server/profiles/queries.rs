@@ -4,13 +4,18 @@ use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::profiles::query;
 use crate::profiles::regressions::{self, RegressionParameters, RegressionReport};
-use crate::profiles::selection::{Column, SelectionParameters};
+use crate::profiles::selection::{Column, Selection, SelectionParameters};
+use crate::profiles::sites::answer::SiteAnswer;
+use crate::profiles::sites::client::SITE_HEADER;
+use crate::profiles::sites::queries::{self, SeriesAnswer};
+use crate::profiles::sites::scope::SiteScope;
 use crate::profiles::sql::{self, SqlAnswer, SqlRequest};
+use crate::profiles::top::{self, TopFunctions};
 use crate::profiles::view::{self, ExportFormat};
 use crate::server::api::json::{Body, Parameters};
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -42,8 +47,10 @@ pub struct MergeParameters {
 /// Fails if the selection or the format is malformed, or the query fails.
 pub async fn merge(
     State(hub): State<Arc<Hub>>,
+    headers: HeaderMap,
     Parameters(MergeParameters { selection, format }): Parameters<MergeParameters>,
 ) -> Result<Response> {
+    let is_of_site = check_site(&headers, &selection.selection()?)?;
     let format = if format.is_empty() { "pprof" } else { &format };
     let known = ExportFormat::ALL.iter().find(|(_, name, ..)| *name == format);
     let Some((format, _, _, media)) = known else {
@@ -53,14 +60,113 @@ pub async fn merge(
             names.join(", ")
         )));
     };
-    let bytes = view::export(&hub, &selection, *format).await?;
+    let (bytes, sites) = match view::export(&hub, &selection, *format).await {
+        // Another hub must tell an empty part from a wrong address.
+        Err(Error::Absent(_)) if is_of_site => return Ok(StatusCode::NO_CONTENT.into_response()),
+        done => done?,
+    };
     let file = format!("attachment; filename=\"profile.{}\"", format.extension());
     let file = HeaderValue::from_str(&file).unwrap_or(HeaderValue::from_static("attachment"));
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(media)),
         (header::CONTENT_DISPOSITION, file),
     ];
-    Ok((headers, bytes).into_response())
+    let mut response = (headers, bytes).into_response();
+    if let Some(partial) = partial_header(&sites) {
+        response.headers_mut().insert(PARTIAL_HEADER, partial);
+    }
+    Ok(response)
+}
+
+/// The header of a result that lacks the part of a site.
+const PARTIAL_HEADER: &str = "backtrail-partial";
+/// The longest value of the header in characters.
+const MAX_PARTIAL: usize = 2000;
+
+/// Returns the missing parts as the value of a header.
+fn partial_header(sites: &[SiteAnswer]) -> Option<HeaderValue> {
+    let missing = sites
+        .iter()
+        .filter_map(|site| Some((&site.name, site.reason.as_ref()?)));
+    let missing: Vec<String> = missing
+        .map(|(name, reason)| format!("{name}: {reason}"))
+        .collect();
+    let shown = |letter: char| if letter.is_ascii_graphic() { letter } else { ' ' };
+    let text: String = missing.join("; ").chars().take(MAX_PARTIAL).map(shown).collect();
+    (!missing.is_empty()).then(|| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("yes")))
+}
+
+/// Returns whether another hub asks. Such a request names no further sites, so that no request goes
+/// around.
+fn check_site(headers: &HeaderMap, selection: &Selection) -> Result<bool> {
+    let is_of_site = headers.contains_key(SITE_HEADER);
+    if is_of_site && selection.sites != SiteScope::Own {
+        return Err(Error::Invalid(
+            "a hub that another hub asks does not ask further ones; leave out sites".to_owned(),
+        ));
+    }
+    Ok(is_of_site)
+}
+
+/// The most rows and intervals of an answer.
+const MOST: u64 = 1000;
+
+/// The parameters of a list of functions.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct TopParameters {
+    #[serde(flatten)]
+    selection: SelectionParameters,
+    /// The most rows. Empty: 20.
+    rows: String,
+}
+
+/// Returns the functions with the largest own weight.
+///
+/// # Errors
+/// Fails if a parameter is malformed, or the query fails.
+pub async fn top(
+    State(hub): State<Arc<Hub>>,
+    headers: HeaderMap,
+    Parameters(parameters): Parameters<TopParameters>,
+) -> Result<Json<TopFunctions>> {
+    let selection = parameters.selection.selection()?;
+    check_site(&headers, &selection)?;
+    let rows = number("rows", &parameters.rows, 20)?;
+    Ok(Json(top::top(&hub, &selection, rows as usize).await?))
+}
+
+/// The parameters of weights over time.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SeriesParameters {
+    #[serde(flatten)]
+    selection: SelectionParameters,
+    /// The intervals. Empty: 60.
+    intervals: String,
+}
+
+/// Returns the weights of each event over time.
+///
+/// # Errors
+/// Fails if a parameter is malformed, or the query fails.
+pub async fn series(
+    State(hub): State<Arc<Hub>>,
+    headers: HeaderMap,
+    Parameters(parameters): Parameters<SeriesParameters>,
+) -> Result<Json<SeriesAnswer>> {
+    let selection = parameters.selection.selection()?;
+    check_site(&headers, &selection)?;
+    let intervals = number("intervals", &parameters.intervals, 60)?;
+    Ok(Json(queries::series(&hub, &selection, intervals).await?))
+}
+
+fn number(name: &str, text: &str, usual: u64) -> Result<u64> {
+    if text.is_empty() {
+        return Ok(usual);
+    }
+    let number = text.parse().ok().filter(|number| (1..=MOST).contains(number));
+    number.ok_or_else(|| Error::Invalid(format!("{name} is a number from 1 to {MOST}")))
 }
 
 /// Returns the functions whose cost differs between two builds of a service.

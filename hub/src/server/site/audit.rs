@@ -45,6 +45,7 @@ fn address(action: &str, subject: &str) -> Option<String> {
             Some("/settings/rules".to_owned())
         }
         "add job" | "change job" | "run job" => Some(format!("/jobs/{subject}")),
+        "add site" | "change site" | "remove site" => Some("/settings/sites".to_owned()),
         "delete job" => Some("/jobs".to_owned()),
         _ => None,
     }

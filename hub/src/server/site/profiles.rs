@@ -7,7 +7,9 @@ use crate::error::Result;
 use crate::hub::Hub;
 use crate::profiles::compare::CompareParameters;
 use crate::profiles::selection::{Column, Selection, SelectionParameters};
-use crate::profiles::{query, view};
+use crate::profiles::sites::answer::SiteAnswer;
+use crate::profiles::sites::queries;
+use crate::profiles::view;
 use crate::server::api::json::Parameters;
 use crate::server::caller::Caller;
 use crate::server::pages::profile_request::{self, RequestPage, RequestState};
@@ -74,13 +76,21 @@ pub async fn page(
     let columns = Column::ALL.into_iter().zip(labels);
     let fields = selection.pairs().into_iter().chain(compare.pairs());
     let exports = EXPORTS.iter().filter(|_| compare.pairs().is_empty());
-    let series = match selection.selection() {
-        Ok(selection) if samples > 0 => series(&hub, &selection).await?,
-        _ => None,
+    let sites = hub.database.sites().await?;
+    let has_any = samples > 0 || !sites.is_empty();
+    let (series, missing) = match selection.selection() {
+        Ok(selection) if has_any => series(&hub, &selection).await?,
+        _ => (None, Vec::new()),
     };
     let view = ProfilesPage {
         frame: frame(&caller, "Profiles"),
         series,
+        missing,
+        sites: sites
+            .into_iter()
+            .filter(|site| site.is_enabled)
+            .map(|site| site.name)
+            .collect(),
         columns: columns
             .map(|(column, label)| (column.name(), label, selection.column(column).to_owned()))
             .collect(),
@@ -103,17 +113,19 @@ pub async fn page(
     Ok(profiles::render(&view))
 }
 
-/// Returns the weights of the event that the view shows first.
-async fn series(hub: &Arc<Hub>, selection: &Selection) -> Result<Option<SeriesChart>> {
-    let found = query::series(hub, selection, INTERVALS).await?;
+/// Returns the weights of the event that the view shows first, and the missing parts of sites.
+async fn series(hub: &Arc<Hub>, selection: &Selection) -> Result<(Option<SeriesChart>, Vec<String>)> {
+    let found = queries::series(hub, selection, INTERVALS).await?;
+    let missing = found.sites.iter().filter_map(SiteAnswer::note).collect();
     let micros = |nanoseconds: u64| i64::try_from(nanoseconds / 1000).unwrap_or(i64::MAX);
-    Ok(found.into_iter().next().map(|one| SeriesChart {
+    let chart = found.series.into_iter().next().map(|one| SeriesChart {
         event: one.event,
         unit: one.unit,
         start: micros(one.start),
         step: micros(one.step),
         weights: one.weights,
-    }))
+    });
+    Ok((chart, missing))
 }
 
 /// Returns the view of a selection as a page of its own, for the frame of the explorer.

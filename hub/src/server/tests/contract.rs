@@ -7,13 +7,14 @@ use crate::hub::Hub;
 use crate::query_jobs::definition::JobDefinition;
 use crate::query_jobs::threshold::Threshold;
 use crate::server::api::openapi::DOCUMENT;
-use crate::server::api::{crashes, groups, jobs, symbolize, tokens};
+use crate::server::api::{crashes, groups, jobs, sites, symbolize, tokens};
 use crate::server::guard::form_key;
 use crate::server::jobs::{JOB_PAGES, JOBS};
 use crate::server::profiles::requests::NewRequest;
 use crate::server::profiles::{PUSHING, QUERYING, REQUESTING};
 use crate::server::route::{Access, Route};
 use crate::server::routes::{PAGES, ROUTES, router};
+use crate::server::sites::{SITE_PAGES, SITES};
 use crate::server::symbols::{READING, UPLOADING};
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
@@ -39,7 +40,9 @@ fn document_has_each_route_for_programs_and_no_other() {
         Access::SignedIn => "signed-in",
         Access::With(scope) => scope.name(),
     };
-    let tables = [ROUTES, READING, UPLOADING, PUSHING, REQUESTING, QUERYING, JOBS];
+    let tables = [
+        ROUTES, READING, UPLOADING, PUSHING, REQUESTING, QUERYING, JOBS, SITES,
+    ];
     let routes: BTreeMap<_, _> = tables
         .into_iter()
         .flatten()
@@ -102,6 +105,7 @@ fn schemas_of_requests_have_the_fields_of_the_types() {
     assert_eq!(documented("NewProfileRequest"), fields::<NewRequest>());
     assert_eq!(documented("JobDefinition"), fields::<JobDefinition>());
     assert_eq!(documented("Threshold"), fields::<Threshold>());
+    assert_eq!(documented("NewSite"), fields::<sites::SiteBody>());
     let mut listed = fields::<jobs::RunParameters>();
     listed.insert("id".to_owned());
     assert_eq!(parameters("/api/v1/jobs/{id}/runs"), listed);
@@ -156,7 +160,8 @@ async fn forms_of_other_sites_change_nothing() {
     };
     let is_change = |route: &&Route| route.method == "POST";
     let mut seen = 0;
-    for route in JOB_PAGES.iter().chain(PAGES).filter(is_change) {
+    let pages = [JOB_PAGES, SITE_PAGES, PAGES].into_iter().flatten();
+    for route in pages.filter(is_change) {
         let path = route.path;
         for (site, origin) in [
             (Some("cross-site"), None),

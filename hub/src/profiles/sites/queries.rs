@@ -1,0 +1,273 @@
+//! Queries of this hub and of other sites.
+
+use super::answer::{SiteAnswer, SiteProblem};
+use super::scope::SiteScope;
+use crate::database::sites::SiteRow;
+use crate::error::{Error, Result};
+use crate::hub::Hub;
+use crate::objects::blocking;
+use crate::profiles::query::{self, EventSeries};
+use crate::profiles::selection::{Selection, time_text};
+use backtrail_profile::format::pprof;
+use backtrail_profile::{Profile, merge};
+use flate2::read::MultiGzDecoder;
+use serde::{Deserialize, Serialize};
+use std::io::Read;
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// The most bytes of an unpacked profile of a site.
+const MAX_UNPACKED: u64 = 256 << 20;
+/// The most samples of all sites.
+const MAX_SAMPLES: usize = 4_000_000;
+/// Nanoseconds in a second.
+const SECOND: u64 = 1_000_000_000;
+
+/// The weights of events as sites send them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SeriesAnswer {
+    /// The weights.
+    pub series: Vec<EventSeries>,
+    /// Whether a site is missing.
+    #[serde(default)]
+    pub partial: bool,
+    /// The sites that were asked.
+    #[serde(default)]
+    pub sites: Vec<SiteAnswer>,
+}
+
+/// Returns the sum of a selection over this hub and its sites, and the parts of the sites. Missing
+/// parts are notes of the profile too.
+///
+/// # Errors
+/// Fails if a named site is unknown, or the query of this hub fails. The failure of a site is a
+/// missing part.
+pub async fn merged(hub: &Arc<Hub>, selection: &Selection) -> Result<(Profile, Vec<SiteAnswer>)> {
+    if selection.sites == SiteScope::Own {
+        return Ok((query::merged(hub, selection).await?, Vec::new()));
+    }
+    let selection = &with_whole_seconds(selection);
+    let path = format!("/api/v1/profiles/merge?format=pprof&{}", pairs(selection));
+    let (own, asked) = tokio::join!(query::merged(hub, selection), ask(hub, selection, path));
+    let (mut profile, mut answers) = (own?, Vec::new());
+    for (name, body) in asked? {
+        let part = match body {
+            Ok(Some(body)) => blocking(move || Ok(read(&body))).await?.map(Some),
+            Ok(None) => Ok(None),
+            Err(problem) => Err(problem),
+        };
+        let is_full = |part: &Profile| profile.samples.len() + part.samples.len() > MAX_SAMPLES;
+        answers.push(match part {
+            Ok(Some(part)) if is_full(&part) => {
+                SiteAnswer::missing(&name, SiteProblem::failed("the sum has too many samples"))
+            }
+            Ok(Some(part)) => {
+                merge(&mut profile, &part)?;
+                let notes = part.notes.iter().take(20);
+                profile
+                    .notes
+                    .extend(notes.map(|note| format!("site {name}: {note}")));
+                SiteAnswer::complete(&name)
+            }
+            Ok(None) => SiteAnswer::complete(&name),
+            Err(problem) => SiteAnswer::missing(&name, problem),
+        });
+    }
+    profile.notes.extend(answers.iter().filter_map(SiteAnswer::note));
+    Ok((profile, answers))
+}
+
+/// Returns the weights of each event over time of this hub and its sites, processor time first.
+///
+/// # Errors
+/// As [`merged`].
+pub async fn series(hub: &Arc<Hub>, selection: &Selection, intervals: u64) -> Result<SeriesAnswer> {
+    if selection.sites == SiteScope::Own {
+        return Ok(SeriesAnswer {
+            series: query::series(hub, selection, intervals).await?,
+            ..SeriesAnswer::default()
+        });
+    }
+    let selection = &with_whole_seconds(selection);
+    let path = format!(
+        "/api/v1/profiles/series?intervals={intervals}&{}",
+        pairs(selection)
+    );
+    let (own, asked) = tokio::join!(
+        query::series(hub, selection, intervals),
+        ask(hub, selection, path)
+    );
+    let mut answer = SeriesAnswer {
+        series: own?,
+        ..SeriesAnswer::default()
+    };
+    for (name, body) in asked? {
+        let part = body.and_then(|body| match body {
+            None => Ok(Vec::new()),
+            Some(body) => serde_json::from_slice::<SeriesAnswer>(&body)
+                .map(|part| part.series)
+                .map_err(|error| SiteProblem::failed(format!("its answer is malformed: {error}"))),
+        });
+        let added = part.and_then(|part| add_series(&mut answer.series, part, intervals));
+        answer.sites.push(match added {
+            Ok(()) => SiteAnswer::complete(&name),
+            Err(problem) => SiteAnswer::missing(&name, problem),
+        });
+    }
+    answer.partial = super::answer::is_partial(&answer.sites);
+    query::sort_series(&mut answer.series);
+    Ok(answer)
+}
+
+/// Adds the series of a site. Nothing is added if its intervals are others.
+fn add_series(
+    own: &mut Vec<EventSeries>,
+    part: Vec<EventSeries>,
+    intervals: u64,
+) -> std::result::Result<(), SiteProblem> {
+    let shape = |one: &EventSeries| (one.start, one.step, one.weights.len());
+    let wanted = own.first().or_else(|| part.first()).map(shape);
+    // The first interval begins before the time, so that there is one more.
+    let is_long = |one: &EventSeries| one.weights.len() as u64 > intervals + 1;
+    if part.len() > 1000 || part.iter().any(|one| Some(shape(one)) != wanted || is_long(one)) {
+        return Err(SiteProblem::failed("its intervals are others; update its hub"));
+    }
+    for one in part {
+        let is_same = |other: &&mut EventSeries| (&other.event, &other.unit) == (&one.event, &one.unit);
+        match own.iter_mut().find(is_same) {
+            Some(other) => {
+                for (sum, weight) in other.weights.iter_mut().zip(&one.weights) {
+                    *sum = sum.saturating_add(*weight);
+                }
+            }
+            None => own.push(one),
+        }
+    }
+    Ok(())
+}
+
+type Asked = (String, std::result::Result<Option<Vec<u8>>, SiteProblem>);
+
+/// Asks the sites of a selection at once. Returns their answers by name.
+async fn ask(hub: &Arc<Hub>, selection: &Selection, path: String) -> Result<Vec<Asked>> {
+    let sites = chosen(hub, &selection.sites).await?;
+    let mut running = JoinSet::new();
+    for site in sites {
+        let (client, path) = (hub.sites.clone(), path.clone());
+        running.spawn(async move {
+            let answer = client.get(&site, &path).await;
+            (site.name, answer)
+        });
+    }
+    let mut answers = Vec::new();
+    while let Some(done) = running.join_next().await {
+        answers.push(done.map_err(|_| Error::Ending)?);
+    }
+    answers.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(answers)
+}
+
+async fn chosen(hub: &Hub, scope: &SiteScope) -> Result<Vec<SiteRow>> {
+    let sites = hub.database.sites().await?;
+    let enabled = sites.into_iter().filter(|site| site.is_enabled);
+    match scope {
+        SiteScope::Own => Ok(Vec::new()),
+        SiteScope::All => Ok(enabled.collect()),
+        SiteScope::Named(names) => {
+            let found: Vec<_> = enabled.filter(|site| names.contains(&site.name)).collect();
+            let unknown = names
+                .iter()
+                .find(|name| !found.iter().any(|site| site.name == **name));
+            match unknown {
+                Some(name) => Err(Error::Absent(format!("enabled site {name}"))),
+                None => Ok(found),
+            }
+        }
+    }
+}
+
+/// Returns the selection from a whole second to a whole second, which addresses can say.
+fn with_whole_seconds(selection: &Selection) -> Selection {
+    let (start, end) = (selection.times.start, selection.times.end);
+    Selection {
+        times: start / SECOND * SECOND..end.div_ceil(SECOND).saturating_mul(SECOND),
+        ..selection.clone()
+    }
+}
+
+/// Returns the query of an address for a selection. Rules on stacks are for the sum, so that a site
+/// does not apply them.
+fn pairs(selection: &Selection) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("from", &time_text(selection.times.start));
+    query.append_pair("until", &time_text(selection.times.end));
+    for (column, value) in &selection.columns {
+        query.append_pair(column.name(), value);
+    }
+    let labels = selection
+        .labels
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"));
+    let labels: Vec<String> = labels.collect();
+    if !labels.is_empty() {
+        query.append_pair("labels", &labels.join(","));
+    }
+    query.finish()
+}
+
+/// Reads the profile of a site.
+fn read(body: &[u8]) -> std::result::Result<Profile, SiteProblem> {
+    let malformed = |reason: String| SiteProblem::failed(format!("its profile cannot be read: {reason}"));
+    let mut bytes = Vec::new();
+    MultiGzDecoder::new(body)
+        .take(MAX_UNPACKED + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| malformed(error.to_string()))?;
+    if bytes.len() as u64 > MAX_UNPACKED {
+        return Err(malformed(format!("it has more than {} MiB", MAX_UNPACKED >> 20)));
+    }
+    pprof::read(&bytes).map_err(|error| malformed(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(event: &str, start: u64, weights: &[i64]) -> EventSeries {
+        EventSeries {
+            event: event.to_owned(),
+            unit: "nanoseconds".to_owned(),
+            start,
+            step: 10,
+            weights: weights.to_vec(),
+        }
+    }
+
+    #[test]
+    fn series_of_equal_intervals_are_added() {
+        let mut own = vec![series("cpu", 0, &[1, 2])];
+        let part = vec![series("cpu", 0, &[3, i64::MAX]), series("wall", 0, &[5, 5])];
+        add_series(&mut own, part, 2).unwrap();
+        assert_eq!(
+            own,
+            [series("cpu", 0, &[4, i64::MAX]), series("wall", 0, &[5, 5])]
+        );
+        for wrong in [
+            series("cpu", 10, &[1, 1]),
+            series("cpu", 0, &[1]),
+            series("cpu", 0, &[1; 9]),
+        ] {
+            assert!(add_series(&mut own, vec![wrong], 2).is_err());
+        }
+        let mut none = Vec::new();
+        assert!(add_series(&mut none, vec![series("cpu", 0, &[1; 9])], 2).is_err());
+    }
+
+    #[test]
+    fn damaged_profiles_are_a_reason() {
+        for body in [&b""[..], b"rubbish", b"\x1f\x8b\x08"] {
+            let problem = read(body).map(|_| ()).unwrap_err();
+            assert!(problem.reason.contains("cannot be read"), "{problem:?}");
+        }
+    }
+}
