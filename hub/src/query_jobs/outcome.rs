@@ -15,9 +15,9 @@ pub struct JobState {
 /// The facts of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum RunFacts<'a> {
-    /// It failed.
+    /// The run failed.
     Failed,
-    /// It has a result.
+    /// The run has a result.
     Done {
         /// The watched number. `None`: the result has none.
         value: Option<f64>,

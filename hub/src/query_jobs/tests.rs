@@ -77,7 +77,7 @@ impl Hubs {
         manage::add(&self.hubs[0], &job, "ada", START).await.unwrap()
     }
 
-    /// Lets both hubs look for due jobs at once. Returns the number of runs.
+    /// Lets both hubs run due jobs at once. Returns the number of runs.
     async fn run(&self, now: i64) -> usize {
         let [a, b] = &self.hubs;
         let (a, b) = tokio::join!(run_due(a, now), run_due(b, now));

@@ -61,7 +61,7 @@ pub async fn merge(
         )));
     };
     let (bytes, sites) = match view::export(&hub, &selection, *format).await {
-        // Another hub must tell an empty part from a wrong address.
+        // Another hub must distinguish an empty part from a wrong address.
         Err(Error::Absent(_)) if is_of_site => return Ok(StatusCode::NO_CONTENT.into_response()),
         done => done?,
     };
@@ -96,7 +96,7 @@ fn partial_header(sites: &[SiteAnswer]) -> Option<HeaderValue> {
     (!missing.is_empty()).then(|| HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("yes")))
 }
 
-/// Returns whether another hub asks. Such a request names no further sites, so that no request goes
+/// Returns whether another hub asks. Its request names no further sites, so that no request goes
 /// around.
 fn check_site(headers: &HeaderMap, selection: &Selection) -> Result<bool> {
     let is_of_site = headers.contains_key(SITE_HEADER);
