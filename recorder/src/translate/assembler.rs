@@ -40,6 +40,9 @@ pub(super) struct Assembler {
     pub(super) fields: Vec<(u32, AddressField)>,
 }
 
+/// The size of a trap of its own in bytes.
+pub(super) const TRAP_LEN: u8 = 2;
+
 impl Assembler {
     /// Builds a buffer with capacity for most blocks.
     pub(super) fn new() -> Self {
@@ -358,6 +361,12 @@ impl Assembler {
     /// `int3`
     pub(super) fn trap(&mut self) {
         self.code.push(0xcc);
+    }
+
+    /// `int3; nop`, of [`TRAP_LEN`] bytes. A thread that is killed before the recorder sees its
+    /// trap is at the `nop`, and nowhere else.
+    pub(super) fn trap_of_its_own(&mut self) {
+        self.bytes(&[0xcc, 0x90]);
     }
 
     /// `jmp rel32`, padded so that the displacement is aligned and can be patched in one store.

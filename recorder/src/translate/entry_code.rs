@@ -1,6 +1,6 @@
 //! The code of an entry of the indirect-branch lookup.
 
-use super::assembler::{Assembler, Scratch};
+use super::assembler::{Assembler, Scratch, TRAP_LEN};
 use super::layout;
 
 /// The table that an entry is in.
@@ -36,9 +36,10 @@ impl EntryCode {
                 None
             }
             EntryTable::Second => {
-                code.skip_if_rcx_is_zero(1);
-                code.trap();
-                Some(code.len() - 1)
+                code.skip_if_rcx_is_zero(TRAP_LEN);
+                let miss = code.len();
+                code.trap_of_its_own();
+                Some(miss)
             }
         };
         code.load(Scratch::Rdx, layout::SAVED_RDX);

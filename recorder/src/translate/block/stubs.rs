@@ -1,7 +1,7 @@
 //! The stubs of a block, which log events and leave the block.
 
 use super::{BlockTrap, InstructionState, NextIp, SpilledRegisters, Translator};
-use crate::translate::assembler::Scratch;
+use crate::translate::assembler::{Scratch, TRAP_LEN};
 use crate::translate::event::{self, LogEvent, NO_OUTCOMES};
 use crate::translate::layout;
 use crate::translate::staged::{Staged, Unstaged};
@@ -16,7 +16,7 @@ impl Translator<'_> {
         self.out.load(Scratch::Rcx, layout::VERSION);
         self.out.subtract_from_rcx(version.get());
         self.out.sign_of_rcx(layout::NUMBER);
-        self.out.skip_if_rcx_is_zero(1);
+        self.out.skip_if_rcx_is_zero(TRAP_LEN);
         self.trap(BlockTrap::StaleVersion { ip });
         self.out.load(Scratch::Rcx, layout::SAVED_RCX);
     }
