@@ -11,8 +11,8 @@ const DESKTOP = { width: 1280, height: 800 };
 const PHONE = { width: 390, height: 844 };
 
 /** Opens a page, and returns helpers. Messages of the console and requests are problems. */
-async function open(window, name, viewport) {
-  const context = await window.newContext({ viewport, colorScheme: 'light' });
+async function open(window, name, viewport, reducedMotion = 'reduce') {
+  const context = await window.newContext({ viewport, colorScheme: 'light', reducedMotion });
   const page = await context.newPage();
   const address = pathToFileURL(path.join(BACKTRAIL_PAGES, name)).href;
   const problems = [];
@@ -181,7 +181,7 @@ async function report(window) {
   await page.emulateMedia({ colorScheme: 'dark' });
   await until('the dark theme', theme, (name) => name === 'dark');
   assert.notEqual(await one.pixel(200, 30), light);
-  for (const title of ['Table', 'Callers and callees', 'Flame graph']) {
+  for (const title of ['Table', 'Tree', 'Callers and callees', 'Flame graph']) {
     await one.tab(title);
     await one.audit(`dark, ${title}`);
   }
@@ -215,6 +215,89 @@ async function diff(window) {
   await one.close();
 }
 
+/** The parts of stacks above or below matches, and the choices in the address. */
+async function keep(window) {
+  const one = await open(window, 'report.html', DESKTOP);
+  const { page, summary } = one;
+  const names = async () => (await one.table()).map((row) => [row[1], row.at(-1)]);
+  await one.tab('Table');
+  await page.getByRole('searchbox').fill('^parse$');
+  await page.getByRole('combobox', { name: 'Parts of stacks' }).selectOption('callers');
+  await until('callers only', summary, (text) => text === 'cpu: 6.00 s (100.0%), with the callers of matches only');
+  assert.deepEqual(await names(), [['6.00 s 100.0%', 'parse'], ['6.00 s 100.0%', 'handle'], ['6.00 s 100.0%', 'main']]);
+  assert.equal(await one.found(), '1 function matches: 60.0% of cpu');
+  await page.getByRole('combobox', { name: 'Parts of stacks' }).selectOption('callees');
+  await until('callees only', summary, (text) => text.endsWith('with the callees of matches only'));
+  assert.deepEqual(await names(), [['4.00 s 66.7%', 'copy'], ['2.00 s 33.3%', 'decode'], ['6.00 s 100.0%', 'parse']]);
+  await one.audit('callees of matches');
+  // The address has the choices, and a copy of it shows the same.
+  assert.match(page.url(), /#find=%5Eparse%24&keep=callees&view=table$/);
+  await page.reload();
+  await until('the same view', summary, (text) => text.endsWith('with the callees of matches only'));
+  assert.equal(await page.getByRole('tab', { name: 'Table' }).getAttribute('aria-selected'), 'true');
+  await page.getByRole('searchbox').fill('(');
+  await until('all stacks', summary, (text) => text === 'cpu: 10.00 s (100.0%)');
+  assert.match(await one.found(), /Invalid regular expression/);
+  await page.getByRole('searchbox').fill('');
+  await page.getByRole('combobox', { name: 'Parts of stacks' }).selectOption('all');
+  await one.close();
+}
+
+/** The call tree by keys and pointer, and its changes. */
+async function tree(window) {
+  const one = await open(window, 'diff.html', DESKTOP);
+  const { page, said } = one;
+  await one.tab('Tree');
+  const row = (name) => page.locator('#panel-tree tbody tr').filter({ hasText: new RegExp(`${name}\\s*$`) }).first();
+  const rows = () => page.locator('#panel-tree tbody tr').evaluateAll((all) =>
+    all.map((one) => `${one.getAttribute('aria-level')} ${one.querySelector('td').textContent} ${one.querySelector('th').textContent.trim()}`));
+  const lines = ['1 +30% ▾main', '2 +140% ▸parse', '2 removed idle', '2 new log'];
+  // The path of the largest change is open.
+  const opened = [lines[0], '2 +140% ▾parse', '3 same memcpy', ...lines.slice(2)];
+  assert.deepEqual(await rows(), opened);
+  await page.getByRole('tab', { name: 'Tree' }).focus();
+  for (const key of ['Tab', 'Tab', 'Tab', 'ArrowDown']) {
+    await page.keyboard.press(key);
+  }
+  assert.equal(await row('parse').getAttribute('aria-expanded'), 'true');
+  await page.keyboard.press('ArrowRight');
+  assert.match(await page.evaluate(() => document.activeElement.textContent), /memcpy/);
+  await page.keyboard.press('ArrowLeft');
+  await page.keyboard.press('ArrowLeft');
+  assert.deepEqual(await rows(), lines);
+  await one.audit('tree');
+  await image(page, 'profile-tree');
+  const filter = page.getByRole('combobox', { name: 'Changes' });
+  for (const [value, expected] of [['new', [lines[0], lines[3]]], ['removed', [lines[0], lines[2]]], ['changed', [lines[0], '2 +140% parse', ...lines.slice(2)]], ['all', opened]]) {
+    await filter.selectOption(value);
+    assert.deepEqual(await rows(), expected, value);
+  }
+  assert.equal(await said(), '5 rows');
+  await filter.selectOption('less');
+  assert.equal(await page.locator('#panel-tree p').textContent(), 'No function has such a change.');
+  await filter.selectOption('all');
+  await page.locator('#panel-tree .toggle').first().click();
+  assert.deepEqual(await rows(), ['1 +30% ▸main']);
+  await page.locator('#panel-tree .toggle').first().click();
+  await row('log').dblclick();
+  assert.equal(await page.locator('#panel-sandwich h2').textContent(), 'log');
+  await one.close();
+}
+
+/** A zoom moves to its end. */
+async function zoom(window) {
+  const one = await open(window, 'report.html', DESKTOP, 'no-preference');
+  const { page, canvas, said } = one;
+  const before = await one.pixel(1000, 50);
+  await canvas.click({ position: { x: 100, y: 50 } });
+  assert.match(await said(), /^zoomed; handle/);
+  // `wait` was at the right, and `handle` has the whole width now.
+  await until('the end of the zoom', () => one.pixel(1200, 50), (color) => color !== before);
+  await page.waitForTimeout(300);
+  assert.equal(await one.pixel(1200, 50), await one.pixel(600, 50));
+  await one.close();
+}
+
 /** Names from profiles are texts. */
 async function hostile(window) {
   const one = await open(window, 'hostile.html', DESKTOP);
@@ -232,7 +315,7 @@ async function hostile(window) {
 async function phone(window) {
   for (const name of ['report.html', 'diff.html']) {
     const one = await open(window, name, PHONE);
-    for (const title of ['Flame graph', 'Table', 'Callers and callees']) {
+    for (const title of ['Flame graph', 'Table', 'Tree', 'Callers and callees']) {
       await one.tab(title);
       const width = await one.page.evaluate(() => document.documentElement.scrollWidth);
       assert(width <= PHONE.width, `${name}, ${title}: ${width} pixels wide`);
@@ -332,7 +415,7 @@ async function image(page, name) {
 
 const window = await browser();
 try {
-  for (const part of [report, diff, hostile, phone, large, calls, slow]) {
+  for (const part of [report, keep, diff, tree, zoom, hostile, phone, large, calls, slow]) {
     await part(window);
     console.log(`${part.name}: as expected`);
   }

@@ -26,6 +26,8 @@ export interface ProfileData {
   time: TimeAxis | null;
   /** The calls of a recording that has all calls. `null`: the profile has samples only. */
   calls: CallData | null;
+  /** The address of a hub's crashes with a function, which ends where its name belongs. */
+  crashes?: string | null;
   /** Sentences for the reader. */
   notes: string[];
 }

@@ -12,22 +12,38 @@ export interface Change {
   text: string;
 }
 
-/** Returns the change of a weight. */
-export function changeOf(before: number, after: number): Change {
+/** Returns the kind of a change. */
+export function changeKind(before: number, after: number): ChangeKind {
   const larger = Math.max(Math.abs(before), Math.abs(after));
   // Scaled weights of equal profiles differ in their last digits.
   if (Math.abs(after - before) <= larger * 1e-9) {
-    return { kind: 'same', ratio: 0, text: 'same' };
+    return 'same';
   }
   if (before === 0) {
-    return { kind: 'new', ratio: 1, text: 'new' };
+    return 'new';
   }
   if (after === 0) {
-    return { kind: 'removed', ratio: -1, text: 'removed' };
+    return 'removed';
   }
-  const ratio = Math.max(-1, Math.min(1, (after - before) / larger));
-  const percent = ((after - before) / Math.abs(before)) * 100;
-  const digits = Math.abs(percent) < 10 ? 1 : 0;
-  const text = `${percent > 0 ? '+' : '−'}${Math.abs(percent).toFixed(digits)}%`;
-  return { kind: after > before ? 'more' : 'less', ratio, text };
+  return after > before ? 'more' : 'less';
+}
+
+/** Returns the change of a weight. */
+export function changeOf(before: number, after: number): Change {
+  const kind = changeKind(before, after);
+  switch (kind) {
+    case 'same':
+      return { kind, ratio: 0, text: 'same' };
+    case 'new':
+      return { kind, ratio: 1, text: 'new' };
+    case 'removed':
+      return { kind, ratio: -1, text: 'removed' };
+    default: {
+      const larger = Math.max(Math.abs(before), Math.abs(after));
+      const ratio = Math.max(-1, Math.min(1, (after - before) / larger));
+      const percent = ((after - before) / Math.abs(before)) * 100;
+      const digits = Math.abs(percent) < 10 ? 1 : 0;
+      return { kind, ratio, text: `${percent > 0 ? '+' : '−'}${Math.abs(percent).toFixed(digits)}%` };
+    }
+  }
 }

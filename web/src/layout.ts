@@ -13,6 +13,12 @@ export interface Box {
   width: number;
 }
 
+/** A part of the whole width: its first place and its size, in units of weights. */
+export interface Span {
+  from: number;
+  size: number;
+}
+
 /** A laid out tree. Callees are in the order of their sizes, the largest first. */
 export class Layout {
   /** The size of each node. In a comparison, the larger weight of each stack decides. */
@@ -86,6 +92,54 @@ export class Layout {
       }
     }
     return boxes;
+  }
+
+  /** Returns the part of the whole width that a frame has. */
+  spanOf(node: number): Span {
+    return { from: this.left[node]!, size: this.size[node]! };
+  }
+
+  /** Returns the frames that are wide enough in a part of the whole width, callers first. */
+  boxesIn(span: Span, width: number): Box[] {
+    if (span.size <= 0 || this.size[ROOT] === 0) {
+      return [];
+    }
+    const boxes: Box[] = [];
+    const scale = width / span.size;
+    const [least, end] = [MIN_WIDTH / scale, span.from + span.size];
+    const pending = [ROOT];
+    for (let node = pending.pop(); node !== undefined; node = pending.pop()) {
+      const from = Math.max(this.left[node]!, span.from);
+      const to = Math.min(this.left[node]! + this.size[node]!, end);
+      boxes.push({ node, row: this.tree.depth[node]!, left: (from - span.from) * scale, width: (to - from) * scale });
+      const callees = this.calleesOf(node);
+      for (let at = this.firstAfter(callees, span.from); at < callees.length; at += 1) {
+        const callee = callees[at]!;
+        const left = this.left[callee]!;
+        // Smaller ones follow, and those that are further to the right.
+        if (left >= end || this.size[callee]! < least) {
+          break;
+        }
+        if (Math.min(left + this.size[callee]!, end) - Math.max(left, span.from) >= least) {
+          pending.push(callee);
+        }
+      }
+    }
+    return boxes;
+  }
+
+  /** Returns the first of some callees that ends after a place. */
+  private firstAfter(callees: Int32Array, place: number): number {
+    let [low, high] = [0, callees.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.left[callees[middle]!]! + this.size[callees[middle]!]! <= place) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
   }
 
   /** Returns the frame at a pixel of a row. */

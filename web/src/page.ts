@@ -5,6 +5,7 @@ import type { ProfileData } from './data';
 import { describeWeights } from './describe';
 import { element } from './dom';
 import { isTyping } from './keyboard';
+import { KEEPS, type Keep, keepCallees, keepCallers } from './keep';
 import { heaviestLine } from './lines';
 import { Profile, type Selection } from './model';
 import type { Range } from './range';
@@ -12,7 +13,7 @@ import { compile, matchedWeight } from './search';
 import { Searcher } from './searcher';
 import type { Host, State } from './state';
 import { ThemeSwitch, palette } from './theme';
-import { ROOT, type Weights, weightsAt } from './tree';
+import { type CallTree, ROOT, type Weights, weightsAt } from './tree';
 import { formatPercent } from './units';
 import { Graph } from './views/graph';
 import { keysDialog } from './views/keys';
@@ -20,6 +21,7 @@ import { RangeView } from './views/range';
 import { SandwichView } from './views/sandwich';
 import { FunctionTable } from './views/table';
 import { Tabs } from './views/tabs';
+import { TreeTable } from './views/tree';
 
 /** Shows a profile in an element. Returns what menus of an editor do. */
 export function mount(root: HTMLElement, data: ProfileData, host: Host = {}): { openCall: (kind: CallKind) => void } {
@@ -30,7 +32,12 @@ export function mount(root: HTMLElement, data: ProfileData, host: Host = {}): { 
 
 class Page implements State {
   readonly profile: Profile;
+  tree: CallTree;
   weights: Weights;
+  /** The weights of whole stacks. */
+  private all: Weights;
+  private keep: Keep = 'all';
+  private readonly keeps: HTMLSelectElement;
   matches: readonly boolean[] | undefined;
   private readonly selection: Selection;
   private readonly theme = new ThemeSwitch(() => this.redraw());
@@ -43,6 +50,7 @@ class Page implements State {
   private readonly range: RangeView | undefined;
   private readonly graph: Graph | undefined;
   private readonly table: FunctionTable;
+  private readonly calls: TreeTable;
   private readonly sandwich: SandwichView;
   private readonly tabs: Tabs;
   private isPending = false;
@@ -54,27 +62,41 @@ class Page implements State {
     this.profile = new Profile(data);
     this.searcher = new Searcher(this.profile.functions);
     this.selection = { event: data.event, range: undefined, normalize: data.normalize };
-    this.weights = this.profile.weigh(this.selection);
+    this.all = this.profile.weigh(this.selection);
+    this.tree = this.profile.tree;
+    this.weights = this.all;
     this.search = element('input', {
       type: 'search', 'aria-label': 'Search functions by a regular expression', placeholder: 'Search (regular expression)',
       spellcheck: 'false', autocomplete: 'off', oninput: () => this.find(), onkeydown: (event) => this.searchKey(event as KeyboardEvent),
     });
+    this.keeps = element('select', { 'aria-label': 'Parts of stacks', onchange: () => {
+      this.keep = this.keeps.value as Keep;
+      this.update();
+      this.choose();
+    } });
+    this.keeps.append(...KEEPS.map(([value, title]) => element('option', { value }, title)));
     if (data.time !== null) {
       this.range = new RangeView(data.time, () => this.palette, (range) => this.select(range));
     }
     this.graph = new Graph(this, {
-      label: 'Flame graph', isUpward: false, callsOf: (node) => this.profile.calls?.ofNode(node),
+      label: 'Flame graph', isUpward: false, callsOf: (node, fn) => (this.tree === this.profile.tree ? this.profile.calls?.ofNode(node) : this.profile.calls?.ofFunction(fn)),
     });
     this.table = new FunctionTable(this);
+    this.calls = new TreeTable(this);
     this.sandwich = new SandwichView(this);
     this.tabs = new Tabs([
       { id: 'graph', title: 'Flame graph', content: this.graph.element },
       { id: 'table', title: 'Table', content: this.table.element },
+      { id: 'tree', title: 'Tree', content: this.calls.element },
       { id: 'sandwich', title: 'Callers and callees', content: this.sandwich.element },
-    ], () => this.redraw());
+    ], () => {
+      this.redraw();
+      this.choose();
+    });
     document.addEventListener('keydown', (event) => this.key(event));
-    this.graph.show({ tree: this.profile.tree, weights: this.weights }, false);
+    this.graph.show({ tree: this.tree, weights: this.weights }, false);
     this.update();
+    this.begin();
   }
 
   get palette() {
@@ -86,12 +108,36 @@ class Page implements State {
     return { event: name, unit, functionName: (fn: number) => this.profile.functionName(fn) };
   }
 
+  get listsMatches(): boolean {
+    return this.keep === 'all';
+  }
+
+  /** Applies the choices of a link. */
+  private begin(): void {
+    const { find = '', keep = 'all', view = '' } = this.host.choices ?? {};
+    this.keep = keep;
+    this.keeps.value = keep;
+    this.search.value = find;
+    if (view !== '') {
+      this.tabs.open(view);
+    }
+    if (find !== '') {
+      this.find();
+    }
+  }
+
+  /** Tells the page around about the choices. */
+  private choose(): void {
+    const view = { graph: '', sandwich: '' }[this.tabs.shown] ?? this.tabs.shown;
+    this.host.chosen?.({ find: this.search.value, keep: this.keep, view });
+  }
+
   /** Returns the elements of the page. */
   parts(): HTMLElement[] {
     const { data } = this.profile;
     const title = element('h1', {}, data.names.join(' → '));
     const help = element('button', { type: 'button', onclick: () => this.keys.showModal() }, 'Keys');
-    const header = element('header', {}, title, element('div', { class: 'tools' }, ...this.choices(), this.search, this.theme.element, help));
+    const header = element('header', {}, title, element('div', { class: 'tools' }, ...this.choices(), this.search, this.keeps, this.theme.element, help));
     const main = element('main', {}, this.found, this.summary, ...(this.range ? [this.range.element] : []), this.tabs.element);
     if (this.profile.isComparison) {
       main.insertBefore(legend(), this.tabs.element);
@@ -169,16 +215,32 @@ class Page implements State {
 
   /** Adds the selected samples up, and shows them. */
   private update(): void {
-    this.weights = this.profile.weigh(this.selection);
+    this.all = this.profile.weigh(this.selection);
+    const hadTree = this.tree;
+    ({ tree: this.tree, weights: this.weights } = this.kept());
     this.range?.show(this.profile.histogram(this.selection.event));
-    this.graph?.show({ tree: this.profile.tree, weights: this.weights }, true);
+    this.graph?.show({ tree: this.tree, weights: this.weights }, this.tree === hadTree);
     this.table.update();
+    this.calls.update();
     this.sandwich.update();
     const all = weightsAt(this.weights.total, ROOT);
-    const range = this.selection.range === undefined ? '' : ', in the time range';
-    this.summary.textContent = `${this.terms.event}: ${describeWeights(all, all, this.terms.unit)}${range}`;
+    const parts = [this.selection.range === undefined ? '' : ', in the time range'];
+    if (this.matches !== undefined && this.keep !== 'all') {
+      parts.push(`, with the ${this.keep} of matches only`);
+    }
+    this.summary.textContent = `${this.terms.event}: ${describeWeights(all, all, this.terms.unit)}${parts.join('')}`;
     this.showFound();
     this.host.selected?.({ ...this.selection });
+  }
+
+  /** Returns the kept parts of stacks. */
+  private kept(): { tree: CallTree; weights: Weights } {
+    const { tree, functions } = this.profile;
+    const { matches, all } = this;
+    if (matches === undefined || this.keep === 'all') {
+      return { tree, weights: all };
+    }
+    return this.keep === 'callers' ? keepCallers(tree, all.own, matches) : keepCallees(tree, all.own, matches, functions.length);
   }
 
   private redraw(): void {
@@ -190,6 +252,7 @@ class Page implements State {
 
   private find(): void {
     void this.showMatches(this.search.value);
+    this.choose();
   }
 
   private async showMatches(pattern: string): Promise<void> {
@@ -205,19 +268,24 @@ class Page implements State {
       if (pattern === this.search.value) {
         this.matches = undefined;
         this.search.setAttribute('aria-invalid', 'true');
+        this.update();
         this.found.textContent = error instanceof Error ? error.message : String(error);
-        this.redraw();
       }
       return;
     }
-    this.showFound();
-    this.table.sort();
-    this.redraw();
+    if (this.keep === 'all') {
+      this.showFound();
+      this.table.sort();
+      this.calls.update();
+      this.redraw();
+    } else {
+      this.update();
+    }
   }
 
   /** Shows the share of the stacks with a match. */
   private showFound(): void {
-    const { matches, weights } = this;
+    const { matches, all: weights } = this;
     if (matches === undefined) {
       this.found.textContent = '';
       return;

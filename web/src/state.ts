@@ -1,9 +1,10 @@
 /** The state that all views of a page share. */
 
 import type { Terms } from './describe';
+import type { Keep } from './keep';
 import type { Profile, Selection } from './model';
 import type { Palette } from './theme';
-import type { Weights } from './tree';
+import type { CallTree, Weights } from './tree';
 
 /** The page around the component: a report, or a panel of an editor. */
 export interface Host {
@@ -13,18 +14,35 @@ export interface Host {
   openCall?: (position: string) => void;
   /** Gets each selection. */
   selected?: (selection: Selection) => void;
+  /** The choices to begin with. */
+  choices?: Choices;
+  /** Gets each change of the choices. */
+  chosen?: (choices: Choices) => void;
+}
+
+/** What a user chose in the page, as a link has it. */
+export interface Choices {
+  /** The search. */
+  find: string;
+  keep: Keep;
+  /** The id of the shown tab. */
+  view: string;
 }
 
 /** The data that views read, and their requests to the page. */
 export interface State {
   readonly profile: Profile;
   readonly host: Host;
-  /** The weights of the selected samples. */
+  /** The call tree of the kept parts of stacks. */
+  readonly tree: CallTree;
+  /** The weights of the selected samples in it. */
   readonly weights: Weights;
   readonly terms: Terms;
   readonly palette: Palette;
   /** Whether each function matches the search. `undefined`: no search. */
   readonly matches: readonly boolean[] | undefined;
+  /** Whether only matching functions are listed. */
+  readonly listsMatches: boolean;
   /** Announces a text to screen readers. */
   say: (text: string) => void;
   /** Shows the callers and callees of a function. */

@@ -6,11 +6,13 @@ import { changeOf } from '../diff';
 import { element, prepare } from '../dom';
 import { ROW, draw, topOf } from '../draw';
 import { directionOf, walk } from '../keyboard';
-import { type Box, Layout } from '../layout';
+import { type Box, Layout, type Span } from '../layout';
 import type { WeighedTree } from '../sandwich';
 import type { State } from '../state';
 import { ROOT } from '../tree';
+import { ZOOM_TIME, between } from '../zoom';
 import { CallView } from './call';
+import { CrashLink } from './crashes';
 
 /** The differences between flame graphs. */
 export interface GraphOptions {
@@ -30,6 +32,7 @@ export class Graph {
   private readonly detail: HTMLElement;
   private readonly back: HTMLButtonElement;
   private readonly call: CallView;
+  private readonly crashes: CrashLink;
   private shown: (WeighedTree & { layout: Layout }) | undefined;
   private boxes: Box[] = [];
   private rows = 1;
@@ -39,6 +42,8 @@ export class Graph {
   /** The zooms to go back to. */
   private readonly history: number[] = [];
   private isPending = false;
+  /** A zoom that is on its way: its begin, its start and its end. */
+  private moving: { begin: number; start: Span; end: Span } | undefined;
 
   constructor(
     private readonly state: State,
@@ -65,7 +70,8 @@ export class Graph {
       tools.append(element('button', { type: 'button', onclick: () => this.source() }, 'Open source'));
     }
     this.call = new CallView(state, () => this.focusedCalls());
-    tools.append(...this.call.buttons);
+    this.crashes = new CrashLink(state);
+    tools.append(...this.call.buttons, ...this.crashes.elements);
     this.element = element('div', {}, this.scroller, this.detail, tools, this.call.element);
     new ResizeObserver(() => this.resize()).observe(this.scroller);
   }
@@ -73,6 +79,7 @@ export class Graph {
   /** Shows a tree. `keeps`: the tree has the nodes of the one before. */
   show(tree: WeighedTree, keeps: boolean): void {
     this.shown = { ...tree, layout: new Layout(tree.tree, tree.weights) };
+    this.moving = undefined;
     const isLost = (node: number) => !keeps || this.shown?.layout.size[node] === 0;
     if (isLost(this.zoom)) {
       this.zoom = ROOT;
@@ -88,6 +95,7 @@ export class Graph {
       this.reveal();
     }
     this.describe(this.focused);
+    this.crashes.show(this.functionOf(this.focused));
   }
 
   /** Draws again, as after a change of colors. */
@@ -106,8 +114,12 @@ export class Graph {
     this.call.open(kind);
   }
 
+  private functionOf(node: number): number {
+    return this.shown?.tree.functions[node] ?? -1;
+  }
+
   private focusedCalls(): { name: string; calls: CallSummary | undefined } {
-    const fn = this.shown?.tree.functions[this.focused] ?? -1;
+    const fn = this.functionOf(this.focused);
     return { name: this.state.terms.functionName(fn).name, calls: this.options.callsOf(this.focused, fn) };
   }
 
@@ -141,8 +153,9 @@ export class Graph {
     const functionOf = (node: number) => shown.tree.functions[node]!;
     const name = (node: number) => state.terms.functionName(functionOf(node));
     const [before, after] = shown.weights.total;
+    const boxes = this.movingBoxes(shown.layout) ?? this.boxes;
     draw(prepare(this.canvas, this.width, height), {
-      boxes: this.boxes,
+      boxes,
       rows: this.rows,
       isUpward: this.options.isUpward,
       scroll: this.scroller.scrollTop,
@@ -155,6 +168,32 @@ export class Graph {
       isMatch: state.matches && ((node) => state.matches?.[functionOf(node)] === true),
       change: before && after && ((node) => changeOf(before[node]!, after[node]!)),
     });
+  }
+
+  /** Returns the boxes of a zoom that is on its way, and draws again soon. */
+  private movingBoxes(layout: Layout): Box[] | undefined {
+    if (this.moving === undefined) {
+      return undefined;
+    }
+    const { begin, start, end } = this.moving;
+    const time = (performance.now() - begin) / ZOOM_TIME;
+    if (time >= 1) {
+      this.moving = undefined;
+      return undefined;
+    }
+    this.redraw();
+    return layout.boxesIn(between(start, end, time), this.width);
+  }
+
+  /** Places the boxes of another zoom, and moves there. */
+  private move(zoom: number): void {
+    const start = this.shown?.layout.spanOf(this.zoom);
+    this.zoom = zoom;
+    this.place();
+    this.reveal();
+    const end = this.shown?.layout.spanOf(zoom);
+    const isStill = window.matchMedia('(prefers-reduced-motion: reduce)').matches;
+    this.moving = isStill || start === undefined || end === undefined ? undefined : { begin: performance.now(), start, end };
   }
 
   private key(event: KeyboardEvent): void {
@@ -175,6 +214,8 @@ export class Graph {
       this.sandwich();
     } else if (event.key === 'o') {
       this.source();
+    } else if (event.key === 'x') {
+      this.crashes.follow();
     } else if (event.key === 'c' || event.key === 't') {
       this.openCall(event.key === 'c' ? 'slowest' : 'typical');
     } else {
@@ -217,6 +258,7 @@ export class Graph {
       this.call.element.hidden = true;
     }
     this.focused = node;
+    this.crashes.show(this.functionOf(node));
     this.reveal();
     this.redraw();
     this.say();
@@ -225,31 +267,27 @@ export class Graph {
   private zoomTo(node: number): void {
     if (node !== this.zoom) {
       this.history.push(this.zoom);
-      this.zoom = node;
-      this.place();
-      this.reveal();
+      this.move(node);
       this.state.say(`zoomed; ${this.text(node)}`);
     }
   }
 
   private goBack(): void {
     if (this.zoom !== ROOT) {
-      this.zoom = this.history.pop() ?? ROOT;
-      this.place();
-      this.reveal();
+      this.move(this.history.pop() ?? ROOT);
       this.state.say(`zoomed out; ${this.text(this.zoom)}`);
     }
   }
 
   private sandwich(): void {
-    const fn = this.shown?.tree.functions[this.focused] ?? -1;
+    const fn = this.functionOf(this.focused);
     if (fn >= 0) {
       this.state.selectFunction(fn);
     }
   }
 
   private source(): void {
-    this.state.openSource(this.shown?.tree.functions[this.focused] ?? -1);
+    this.state.openSource(this.functionOf(this.focused));
   }
 
   /** Scrolls to the focused frame. */

@@ -7,6 +7,7 @@ import { type WeighedTree, sandwich } from '../sandwich';
 import type { State } from '../state';
 import { ROOT, weightsAt } from '../tree';
 import { CallView } from './call';
+import { CrashLink } from './crashes';
 import { Graph } from './graph';
 
 /** The longest list of direct callers or callees. */
@@ -22,6 +23,7 @@ export class SandwichView {
   private readonly callees: Graph;
   private readonly lists = element('div', { class: 'columns' });
   private readonly call: CallView;
+  private readonly crashes: CrashLink;
   private fn: number | undefined;
 
   constructor(private readonly state: State) {
@@ -30,8 +32,9 @@ export class SandwichView {
     this.callers = new Graph(state, { label: 'Callers', isUpward: true, callsOf });
     this.callees = new Graph(state, { label: 'Callees', isUpward: false, callsOf });
     this.call = new CallView(state, () => this.selectedCalls());
+    this.crashes = new CrashLink(state);
     this.content.append(
-      element('div', { class: 'tools' }, ...this.call.buttons), this.call.element,
+      element('div', { class: 'tools' }, ...this.call.buttons, ...this.crashes.elements), this.call.element,
       element('h3', {}, 'Callers'), this.callers.element,
       element('h3', {}, 'Callees'), this.callees.element, this.lists,
     );
@@ -73,8 +76,8 @@ export class SandwichView {
 
   private show(fn: number): void {
     const { state } = this;
-    const { profile, weights, terms } = state;
-    const parts = sandwich(profile.tree, weights, fn, profile.functions.length);
+    const { profile, tree, weights, terms } = state;
+    const parts = sandwich(tree, weights, fn, profile.functions.length);
     this.title.textContent = terms.functionName(fn).name;
     const total = weightsAt(parts.callees.weights.total, ROOT);
     const all = weightsAt(weights.total, ROOT);
@@ -83,6 +86,7 @@ export class SandwichView {
       this.note.textContent += '; the outermost callers of deep stacks are left out';
     }
     this.content.hidden = false;
+    this.crashes.show(fn);
     // Numbers of nodes hold for one selection only.
     this.callers.show(parts.callers, false);
     this.callees.show(parts.callees, false);

@@ -7,6 +7,7 @@ import { type Order, type SortKey, pressed, sorted } from '../table';
 import { type FunctionWeight, totals } from '../totals';
 import { ROOT, weightsAt } from '../tree';
 import { formatChange, formatPercent, formatWeight } from '../units';
+import { crashesOf } from './crashes';
 
 /** The rows that are added at once. */
 const PAGE = 200;
@@ -43,13 +44,14 @@ export class FunctionTable {
 
   /** Reads the weights again. */
   update(): void {
-    this.rows = totals(this.state.profile.tree, this.state.weights);
+    this.rows = totals(this.state.tree, this.state.weights);
     this.sort();
   }
 
   /** Shows the rows in their order, as after a search. */
   sort(): void {
-    const { profile, matches } = this.state;
+    const { profile } = this.state;
+    const matches = this.state.listsMatches ? this.state.matches : undefined;
     this.shown = sorted(this.rows, this.order, profile.functions, matches);
     const which = matches === undefined ? 'functions' : 'functions that match';
     this.caption.textContent = `${this.shown.length} ${which}, by ${this.state.terms.event}`;
@@ -120,6 +122,10 @@ export class FunctionTable {
     const button = element('button', { type: 'button', class: 'link', onclick: select }, name === '' ? 'no name' : name);
     const place = [file.split('/').at(-1) ?? '', module].filter((text) => text !== '').join(', ');
     const head = element('th', { scope: 'row', title: file }, button, ' ', element('span', { class: 'dim' }, place));
+    const crashes = crashesOf(this.state, name);
+    if (crashes !== undefined && name !== '') {
+      head.append(' ', element('a', { class: 'crashes', href: crashes, target: '_top', 'aria-label': `Crashes with ${name}` }, 'crashes'));
+    }
     return element('tr', {}, ...cells, head);
   }
 }

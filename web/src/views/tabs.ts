@@ -37,9 +37,12 @@ export class Tabs {
     return this.tabs[this.current]?.id ?? '';
   }
 
-  /** Shows a tab by its id. */
+  /** Shows a tab by its id, if there is one. */
   open(id: string): void {
-    this.show(this.tabs.findIndex((tab) => tab.id === id));
+    const at = this.tabs.findIndex((tab) => tab.id === id);
+    if (at >= 0) {
+      this.show(at);
+    }
   }
 
   private show(at: number): void {
