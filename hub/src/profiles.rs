@@ -2,7 +2,9 @@
 
 pub mod builds;
 pub mod catalog;
+pub mod charts;
 pub mod compare;
+pub mod explorer;
 pub mod intake;
 pub mod maintain;
 pub mod names;

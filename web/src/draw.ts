@@ -22,8 +22,8 @@ export interface Picture {
   palette: Palette;
   focused: number;
   name: (node: number) => string;
-  /** The module, or what else decides the hue of a frame. Empty: the root. */
-  module: (node: number) => string;
+  /** The color of a frame without a search or a change. */
+  color: (node: number) => string;
   /** Whether a search matches. `undefined`: no search. */
   isMatch: ((node: number) => boolean) | undefined;
   /** The change, in a comparison. */
@@ -69,14 +69,14 @@ export function draw(context: CanvasRenderingContext2D, picture: Picture): void 
   }
 }
 
-function fill({ palette, isMatch, change, module, name }: Picture, node: number): string {
+function fill({ palette, isMatch, change, color }: Picture, node: number): string {
   if (isMatch !== undefined) {
     return isMatch(node) ? palette.match : palette.faded;
   }
   if (change !== undefined) {
     return palette.change(change(node).ratio);
   }
-  return module(node) === '' ? palette.faded : palette.frame(module(node), name(node));
+  return color(node);
 }
 
 /** Returns the part of the label that fits. In a comparison, the change comes first. */

@@ -21,6 +21,7 @@ mod symbolize;
 mod table;
 mod typed;
 mod values;
+mod zoom;
 
 use crate::{Failure, packages, shell};
 pub use debug::DebugOptions;
@@ -90,6 +91,12 @@ pub fn profile(seconds: u64) -> Result<(), Failure> {
 pub fn symbolize() -> Result<(), Failure> {
     packages::ensure(&[packages::FDO])?;
     symbolize::run()
+}
+
+/// `bench zoom`: pictures a second of a large flame graph that zooms in Chromium.
+pub fn zoom(seconds: u32) -> Result<(), Failure> {
+    packages::ensure(&[packages::READERS, packages::EDITORS])?;
+    zoom::run(seconds)
 }
 
 /// `bench collect`: how soon the collector knows of crashes, and what it costs.

@@ -86,6 +86,8 @@ cargo xtask bench profile [--seconds N]
                                       perf (root)
 cargo xtask bench symbolize           20 000 addresses with inlined calls, next to llvm-symbolizer,
                                       addr2line and blazesym
+cargo xtask bench zoom [--seconds N]  pictures a second of a flame graph with 100 000 frames that
+                                      zooms in Chromium
 cargo xtask bench hub                 reports, pages and bundles at a hub, next to Bugsink
                                       [--crashes N] [--groups N] [--peer-events N] [--minutes N]
                                       [--rate N]
@@ -157,6 +159,11 @@ fn main() -> ExitCode {
         ["bench", "profile"] => bench::profile(60),
         ["bench", "profile", "--seconds", seconds] => match seconds.parse() {
             Ok(seconds) => bench::profile(seconds),
+            Err(_) => Err(format!("'{seconds}' is not a number of seconds")),
+        },
+        ["bench", "zoom"] => bench::zoom(10),
+        ["bench", "zoom", "--seconds", seconds] => match seconds.parse() {
+            Ok(seconds) => bench::zoom(seconds),
             Err(_) => Err(format!("'{seconds}' is not a number of seconds")),
         },
         ["bench", "adapter"] => bench::adapter(None),

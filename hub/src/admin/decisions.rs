@@ -17,7 +17,7 @@ struct Table {
 }
 
 /// The tables whose rows are decisions as a whole.
-const TABLES: [Table; 10] = [
+const TABLES: [Table; 11] = [
     Table {
         name: "rules",
         texts: &["id", "service", "action", "pattern", "author"],
@@ -30,6 +30,12 @@ const TABLES: [Table; 10] = [
         texts: &["id", "key", "from_group", "to_group", "reason"],
         numbers: &["time"],
         filter: " WHERE reason <> 'symbols'",
+    },
+    Table {
+        name: "saved_views",
+        texts: &["id", "name", "query", "creator"],
+        numbers: &["created"],
+        filter: "",
     },
     Table {
         name: "comments",

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 const HEADER: &[u8; 16] = b"SQLite format 3\0";
 
 /// The tables that are computed from objects.
-const DERIVED: [&str; 18] = [
+const DERIVED: [&str; 19] = [
     "hosts",
     "builds",
     "host_builds",
@@ -43,6 +43,7 @@ const DERIVED: [&str; 18] = [
     "key_moves",
     "missing_symbols",
     "next_groups",
+    "key_functions",
 ];
 
 /// The numbers of a new index.

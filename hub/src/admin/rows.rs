@@ -25,12 +25,16 @@ const fn rows(table: &'static str, filter: &'static str) -> Rows {
 
 /// Groups that a person resolved or archived, and whose reports retention removed. Without their
 /// keys, a crash of the same kind would be new.
-pub const SETTLED: [Rows; 4] = [
+pub const SETTLED: [Rows; 5] = [
     rows("groups", "reports = 0"),
     rows("stack_keys", "reports = 0"),
     rows(
         "group_words",
         "group_id IN (SELECT id FROM groups WHERE reports = 0)",
+    ),
+    rows(
+        "key_functions",
+        "key IN (SELECT key FROM stack_keys WHERE reports = 0)",
     ),
     rows(
         "missing_symbols",

@@ -5,6 +5,7 @@ use super::groups::{GroupRow, search_words};
 use super::reports::BundleState;
 use crate::clock;
 use crate::error::{Error, Result};
+use crate::grouping::normalize;
 use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::{Arguments, AssertSqlSafe, Row};
 use std::collections::HashMap;
@@ -56,6 +57,8 @@ pub struct GroupFilter {
     pub build: Option<String>,
     /// A host that crashed.
     pub host: Option<String>,
+    /// A function on the stack.
+    pub function: Option<String>,
     /// The order.
     pub order: GroupOrder,
     /// The end of the page before.
@@ -75,6 +78,8 @@ pub struct CrashFilter {
     pub build: Option<String>,
     /// The host.
     pub host: Option<String>,
+    /// A function on the stack.
+    pub function: Option<String>,
     /// Only crashes with a stored bundle.
     pub only_stored: bool,
     /// The end of the page before.
@@ -196,6 +201,13 @@ impl Database {
                 host,
             )?;
         }
+        if let Some(function) = &filter.function {
+            let keys = "SELECT k.group_id FROM key_functions f JOIN stack_keys k ON k.key = f.key";
+            query.text(
+                &format!(" AND g.id IN ({keys} WHERE f.function = ?)"),
+                &normalize(function),
+            )?;
+        }
         if let Some(after) = &filter.after {
             let (value, id) = cursor(after)?;
             query.number(&format!(" AND (g.{column} < ? OR (g.{column} = ?"), value)?;
@@ -233,6 +245,10 @@ impl Database {
         }
         if let Some(host) = &filter.host {
             query.text(" AND r.host = ?", host)?;
+        }
+        if let Some(function) = &filter.function {
+            let keys = " AND k.key IN (SELECT f.key FROM key_functions f WHERE f.function = ?)";
+            query.text(keys, &normalize(function))?;
         }
         if filter.only_stored {
             query.text(" AND r.bundle = ?", BundleState::Stored.name())?;

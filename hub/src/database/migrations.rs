@@ -19,6 +19,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("profiles", include_str!("../../migrations/0009_profiles.sql")),
     ("jobs", include_str!("../../migrations/0010_jobs.sql")),
     ("sites", include_str!("../../migrations/0011_sites.sql")),
+    ("pages", include_str!("../../migrations/0012_pages.sql")),
 ];
 
 /// Applies the changes that the database has not got.

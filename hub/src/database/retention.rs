@@ -319,6 +319,7 @@ async fn recount_key(connection: &mut AnyConnection, key: &str) -> Result<()> {
         "DELETE FROM stack_keys WHERE key = $1 AND reports = 0 \
          AND group_id NOT IN (SELECT id FROM groups WHERE state IN ('resolved', 'archived'))",
         "DELETE FROM next_groups WHERE key = $1 AND NOT EXISTS (SELECT 1 FROM stack_keys WHERE key = $1)",
+        "DELETE FROM key_functions WHERE key = $1 AND NOT EXISTS (SELECT 1 FROM stack_keys WHERE key = $1)",
     ] {
         sqlx::query(statement).bind(key).execute(&mut *connection).await?;
     }

@@ -278,6 +278,7 @@ pub async fn set_frames(
         .bind(key)
         .execute(&mut *connection)
         .await?;
+    super::key_functions::set(connection, key, frames).await?;
     super::symbols::set_missing(connection, key, missing_symbols).await
 }
 

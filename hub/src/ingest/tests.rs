@@ -2,6 +2,7 @@
 
 mod alerts;
 mod durability;
+mod functions;
 pub(crate) mod grouping;
 mod lifecycle;
 mod sampling;

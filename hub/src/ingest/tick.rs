@@ -28,6 +28,8 @@ pub async fn tick(database: &Database, outbox: &Outbox, now: i64) -> Result<usiz
     if versions::switch_if_due(database, now).await? {
         tracing::info!("another version of the grouping replaces the one before");
     }
+    // Keys that a version without this list analyzed.
+    while database.list_functions_of_old_keys().await? > 0 {}
     let mut hosts: HashMap<String, Vec<(i64, i64)>> = HashMap::new();
     let mut changed = 0;
     for group in database.groups_in_motion(now, now - RECENT).await? {

@@ -18,7 +18,7 @@ const MEMORY: u64 = 512 << 20;
 const MAX_VALUES: usize = 50;
 
 /// Cancels a query when the request that asked for it has gone.
-struct CancelOnDrop(Cancel);
+pub(super) struct CancelOnDrop(pub(super) Cancel);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
@@ -75,7 +75,8 @@ pub async fn values(
     Ok((texts.filter(|text| !text.is_empty()).collect(), has_more))
 }
 
-fn query(selection: &Selection) -> Query {
+/// Returns the query of a selection, with the limits of pages.
+pub(super) fn query(selection: &Selection) -> Query {
     let times = UnixNanos(selection.times.start)..UnixNanos(selection.times.end);
     let mut filter = Filter::of_time(times);
     for (column, value) in &selection.columns {
@@ -109,7 +110,7 @@ fn column_of(column: Column) -> backtrail_store::Column {
 }
 
 /// Returns sentences about what a query left out.
-fn notes(coverage: &Coverage) -> Vec<String> {
+pub(super) fn notes(coverage: &Coverage) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(limit) = coverage.truncated {
         let limit = match limit {

@@ -296,12 +296,13 @@ fn nanoseconds(length: Duration) -> u64 {
     u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns a time as addresses have it, in UTC and to the second.
+/// Returns a time as addresses have it, in UTC and to the microsecond.
 #[must_use]
 pub fn time_text(nanoseconds: u64) -> String {
-    let time: SystemTime = UNIX_EPOCH + Duration::from_secs(nanoseconds / 1_000_000_000);
-    let text = humantime::format_rfc3339_seconds(time).to_string();
-    text.trim_end_matches('Z').to_owned()
+    let time: SystemTime = UNIX_EPOCH + Duration::from_micros(nanoseconds / 1000);
+    let text = humantime::format_rfc3339_micros(time).to_string();
+    let text = text.trim_end_matches('Z').trim_end_matches('0');
+    text.trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]
@@ -328,6 +329,12 @@ mod tests {
             now - (86_400 + 9 * 3600 + 1800) * SECOND..now
         );
         assert_eq!(time_text(now), "2026-11-29T09:30:00");
+        let part = time_text(now + 20_000_000);
+        assert_eq!(part, "2026-11-29T09:30:00.02");
+        assert_eq!(
+            range(&part, "2026-11-29T09:30:00.0402").unwrap(),
+            now + 20_000_000..now + 40_200_000
+        );
     }
 
     #[test]

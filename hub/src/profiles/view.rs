@@ -11,6 +11,9 @@ use backtrail_profile::format::{firefox, folded, otlp, perfetto, pprof, speedsco
 use backtrail_profile::{EventId, FunctionProfile, Profile};
 use std::sync::Arc;
 
+/// The address of the crashes with a function, without its name.
+const CRASHES: &str = "/?function=";
+
 /// A format of another tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
@@ -130,7 +133,7 @@ pub async fn page(
             Some((merged, base)) => comparison(&Shown::new(merged, &base)?, &after)?,
         };
         let mut page = Vec::new();
-        html::write(&data, &mut page)?;
+        html::write(&data.with_crashes(CRASHES), &mut page)?;
         Ok(page)
     })
     .await

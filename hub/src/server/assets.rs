@@ -28,6 +28,7 @@ const ASSETS: &[Asset] = &[
     script("crash.js", include_str!("../../static/crash.js")),
     script("groups.js", include_str!("../../static/groups.js")),
     script("jobs.js", include_str!("../../static/jobs.js")),
+    script("heat_map.js", include_str!("../../static/heat_map.js")),
     script("profiles.js", include_str!("../../static/profiles.js")),
     script("progress.js", include_str!("../../static/progress.js")),
     script("sql.js", include_str!("../../static/sql.js")),

@@ -18,6 +18,8 @@ mod icons;
 pub mod job_chart;
 pub mod jobs;
 pub mod layout;
+pub mod profile_distribution;
+pub mod profile_heat_map;
 pub mod profile_request;
 pub mod profile_series;
 pub mod profiles;

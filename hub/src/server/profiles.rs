@@ -4,12 +4,13 @@ pub mod grpc;
 pub mod push;
 pub mod queries;
 pub mod requests;
+pub mod views;
 
 use super::route::Access::With;
 use super::route::{Route, route};
 use crate::access::Scope;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 
 /// Routes that take profiles.
 pub const PUSHING: &[Route] = &[
@@ -136,5 +137,26 @@ pub const QUERYING: &[Route] = &[
         With(Scope::Read),
         "Lists the values of a column.",
         || get(queries::values),
+    ),
+    route(
+        "GET",
+        "/api/v1/profiles/views",
+        With(Scope::Read),
+        "Lists saved views.",
+        || get(views::list),
+    ),
+    route(
+        "POST",
+        "/api/v1/profiles/views",
+        With(Scope::Read),
+        "Saves a view.",
+        || post(views::create),
+    ),
+    route(
+        "DELETE",
+        "/api/v1/profiles/views/{id}",
+        With(Scope::Read),
+        "Deletes a saved view.",
+        || delete(views::delete),
     ),
 ];

@@ -273,6 +273,20 @@ pub const PAGES: &[Route] = &[
         || get(site::profiles::show),
     ),
     route(
+        "POST",
+        "/profiles/views",
+        With(Scope::Read),
+        "Saves a view of profiles.",
+        || post(site::saved_views::add),
+    ),
+    route(
+        "POST",
+        "/profiles/views/{id}/delete",
+        With(Scope::Read),
+        "Deletes a saved view of profiles.",
+        || post(site::saved_views::delete),
+    ),
+    route(
         "GET",
         "/profiles/sql",
         With(Scope::Read),

@@ -14,6 +14,7 @@ pub mod key_view;
 pub mod over_values;
 pub mod profiles;
 pub mod rules;
+pub mod saved_views;
 pub mod session;
 pub mod settings;
 pub mod sites;

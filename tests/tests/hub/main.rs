@@ -14,6 +14,7 @@ mod operations;
 mod pages;
 mod postgres;
 mod privacy;
+mod profile_pages;
 mod profiles;
 mod proxy;
 mod push;

@@ -30,7 +30,7 @@ const CRASHES: [(&str, &str, &[&str], usize); 4] = [
 const HOSTS: usize = 40;
 
 /// The browser, Node.js and the folder of its packages, or `None` with a message.
-fn installed() -> Option<(PathBuf, PathBuf, PathBuf)> {
+pub fn installed() -> Option<(PathBuf, PathBuf, PathBuf)> {
     let path = std::env::var_os("PATH")?;
     let mut programs = std::env::split_paths(&path).map(|folder| folder.join("chromium"));
     let browser = programs.find(|program| program.is_file());

@@ -9,6 +9,7 @@ import { directionOf, walk } from '../keyboard';
 import { type Box, Layout, type Span } from '../layout';
 import type { WeighedTree } from '../sandwich';
 import type { State } from '../state';
+import type { Palette } from '../theme';
 import { ROOT } from '../tree';
 import { ZOOM_TIME, between } from '../zoom';
 import { CallView } from './call';
@@ -42,6 +43,8 @@ export class Graph {
   /** The zooms to go back to. */
   private readonly history: number[] = [];
   private isPending = false;
+  /** The colors of functions, because a zoom draws many pictures. */
+  private colors: { palette: Palette; of: Map<number, string> };
   /** A zoom that is on its way: its begin, its start and its end. */
   private moving: { begin: number; start: Span; end: Span } | undefined;
 
@@ -49,6 +52,7 @@ export class Graph {
     private readonly state: State,
     private readonly options: GraphOptions,
   ) {
+    this.colors = { palette: state.palette, of: new Map() };
     this.canvas = element('canvas', {
       tabindex: '0',
       role: 'application',
@@ -164,10 +168,25 @@ export class Graph {
       palette: state.palette,
       focused: this.focused,
       name: (node) => name(node).name,
-      module: (node) => (node === ROOT ? '' : name(node).module || name(node).file || name(node).name),
+      color: (node) => (node === ROOT ? state.palette.faded : this.colorOf(functionOf(node))),
       isMatch: state.matches && ((node) => state.matches?.[functionOf(node)] === true),
       change: before && after && ((node) => changeOf(before[node]!, after[node]!)),
     });
+  }
+
+  /** Returns the color of a function. The module decides the hue, or what else is known. */
+  private colorOf(fn: number): string {
+    const { palette } = this.state;
+    if (this.colors.palette !== palette) {
+      this.colors = { palette, of: new Map() };
+    }
+    let color = this.colors.of.get(fn);
+    if (color === undefined) {
+      const { name, file, module } = this.state.terms.functionName(fn);
+      color = palette.frame(module || file || name, name);
+      this.colors.of.set(fn, color);
+    }
+    return color;
   }
 
   /** Returns the boxes of a zoom that is on its way, and draws again soon. */

@@ -23,6 +23,8 @@ pub struct ListParameters {
     pub build: String,
     /// A host.
     pub host: String,
+    /// A function on the stack.
+    pub function: String,
     /// Only crashes with a stored bundle.
     pub stored: bool,
     /// Where the page before ended.
@@ -41,6 +43,7 @@ impl ListParameters {
             service: some(&self.service),
             build: some(&self.build),
             host: some(&self.host),
+            function: some(&self.function),
             only_stored: self.stored,
             after: some(&self.after),
             limit: i64::from(self.limit.unwrap_or(50).clamp(1, 200)),

@@ -32,6 +32,8 @@ pub struct ListParameters {
     pub build: String,
     /// A host.
     pub host: String,
+    /// A function on the stack.
+    pub function: String,
     /// `last-seen`, `first-seen`, `reports` or `hosts`.
     pub sort: String,
     /// Where the page before ended.
@@ -65,6 +67,7 @@ impl ListParameters {
             state: some(&self.state),
             build: some(&self.build),
             host: some(&self.host),
+            function: some(&self.function),
             order,
             after: some(&self.after),
             limit: i64::from(self.limit.unwrap_or(50).clamp(1, 200)),

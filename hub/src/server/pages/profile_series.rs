@@ -1,6 +1,6 @@
 //! The weights of a selection over time, as bars. A drag over them selects a shorter time.
 
-use super::text::{number, shown_to, utc};
+use super::text::{amount, shown_to, utc};
 use maud::{Markup, html};
 
 /// The width of the chart in its own units.
@@ -66,15 +66,6 @@ pub fn chart(series: &SeriesChart) -> Markup {
     }
 }
 
-/// Returns a weight with its unit.
-fn amount(weight: i64, unit: &str) -> String {
-    let weight = weight.unsigned_abs();
-    match unit {
-        "nanoseconds" => format!("{:.1} s", weight as f64 / 1e9),
-        unit => format!("{} {}", number(weight), shown_to(unit, 20)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,7 +81,7 @@ mod tests {
         };
         let page = chart(&series).into_string();
         assert_eq!(page.matches("<title>").count(), 2);
-        assert!(page.contains("1.5 s"), "{page}");
+        assert!(page.contains("1.50 s"), "{page}");
         assert_eq!(chart(&SeriesChart::default()).into_string(), "");
     }
 }

@@ -1,7 +1,9 @@
 //! The explorer of profiles: filters, and the view of the selected samples in a frame.
 
 use super::layout::{PageFrame, Section, csrf, page};
-use super::profile_series::{SeriesChart, chart};
+use super::profile_distribution::{self, DistributionChart};
+use super::profile_heat_map::{self, HeatMapChart};
+use super::profile_series::{self, SeriesChart};
 use super::text::{number, shown, shown_to};
 use maud::{Markup, html};
 
@@ -16,6 +18,40 @@ const RANGES: [(&str, &str); 7] = [
     ("90d", "90 days"),
 ];
 
+/// The fields that a person sees elsewhere than in the form.
+const HIDDEN: [&str; 7] = ["chart", "per", "part_from", "part_until", "find", "keep", "view"];
+/// The most saved views.
+const MOST_SAVED: usize = 500;
+
+/// The chart above the view.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Chart {
+    /// Nothing is selected.
+    #[default]
+    Nothing,
+    /// Weights over time.
+    Series(SeriesChart),
+    /// Weights by columns and rows of time.
+    HeatMap(HeatMapChart),
+    /// A distribution of weights.
+    Distribution(DistributionChart),
+}
+
+/// A saved view.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SavedRow {
+    /// The identifier.
+    pub id: String,
+    /// The name.
+    pub name: String,
+    /// The address of the view.
+    pub address: String,
+    /// The person who saved it.
+    pub creator: String,
+    /// Whether the reader may delete it.
+    pub may_delete: bool,
+}
+
 /// The explorer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProfilesPage {
@@ -25,16 +61,24 @@ pub struct ProfilesPage {
     pub columns: Vec<(&'static str, &'static str, String)>,
     /// The other fields by name.
     pub fields: Vec<(&'static str, String)>,
-    /// The weights over time.
-    pub series: Option<SeriesChart>,
     /// Sentences about sites that are missing.
     pub missing: Vec<String>,
     /// The sites that can be asked.
     pub sites: Vec<String>,
+    /// The chart.
+    pub chart: Chart,
+    /// The charts to choose from: label, address, and whether it is shown.
+    pub charts: Vec<(&'static str, String, bool)>,
     /// The address of the view. `None`: nothing is stored yet.
     pub view: Option<String>,
     /// Addresses of exports, with their formats.
     pub exports: Vec<(&'static str, String)>,
+    /// The whole address of this page, with times that stay what they are.
+    pub share: Option<String>,
+    /// The query of this page.
+    pub query: String,
+    /// The saved views.
+    pub saved: Vec<SavedRow>,
     /// The problem of the selection, in one sentence.
     pub problem: Option<String>,
     /// The number of stored samples.
@@ -60,6 +104,7 @@ pub fn render(view: &ProfilesPage) -> Markup {
     let content = html! {
         div class="headline" {
             h1 { "Profiles" }
+            @if view.samples > 0 { (saved(view)) }
             p class="count" {
                 a href="/profiles/sql" { "SQL" } " "
                 @if view.samples > 0 {
@@ -75,17 +120,23 @@ pub fn render(view: &ProfilesPage) -> Markup {
                 p class="problem" role="alert" { (shown_to(problem, 400)) }
             }
             @for note in view.missing.iter().take(32) { p class="problem" role="alert" { (shown_to(note, 400)) } }
-            @if let Some(series) = &view.series { (chart(series)) }
+            @if view.problem.is_none() { (charts(view)) }
             @if let Some(address) = &view.view {
+                (part(view))
                 iframe class="profile" id="profile" title="The selected profile" src=(address) {}
                 nav class="exports" aria-label="Exports" {
-                    span { "Export as " }
-                    @for (format, address) in &view.exports { a class="button" href=(address) download { (format) } }
+                    @if let Some(share) = &view.share {
+                        a class="button" id="share" href=(share) { "Link to these times" }
+                        span id="shared" role="status" {}
+                    }
+                    @if !view.exports.is_empty() { span { "Export as " } }
+                    @for (format, address) in &view.exports { a class="button export" href=(address) download { (format) } }
                 }
             }
         }
     };
-    page(&view.frame, Section::Profiles, &["profiles.js"], &content)
+    let scripts = ["profiles.js", "heat_map.js"];
+    page(&view.frame, Section::Profiles, &scripts, &content)
 }
 
 fn filters(view: &ProfilesPage) -> Markup {
@@ -107,8 +158,7 @@ fn filters(view: &ProfilesPage) -> Markup {
             }
         }
     };
-    let is_stacked =
-        ["focus", "ignore", "hide", "show_from", "idle"].map(|name| !view.field(name).is_empty());
+    let is_stacked = ["focus", "ignore", "hide", "show_from"].map(|name| !view.field(name).is_empty());
     html! {
         form class="filters profiles" id="filters" method="get" action="/profiles" {
             @for (name, label, value) in &view.columns {
@@ -133,6 +183,8 @@ fn filters(view: &ProfilesPage) -> Markup {
                     }
                 }
             }
+            (choice("idle", "Idle threads", &[("", "show"), ("hide", "hide")]))
+            @for name in HIDDEN { input type="hidden" name=(name) value=(shown(view.field(name))); }
             details class="more" open[is_stacked.contains(&true)] {
                 summary { "Stacks" }
                 div class="fields" {
@@ -140,7 +192,6 @@ fn filters(view: &ProfilesPage) -> Markup {
                     (text("ignore", "Without a function", "regular expression"))
                     (text("hide", "Hide functions", "regular expression"))
                     (text("show_from", "Hide callers of", "regular expression"))
-                    (choice("idle", "Idle threads", &[("", "show"), ("hide", "hide")]))
                 }
             }
             details class="more" open[!view.field("compare").is_empty()] {
@@ -155,6 +206,72 @@ fn filters(view: &ProfilesPage) -> Markup {
             }
             button type="submit" class="button primary" { "Show" }
             a class="reset" href="/profiles" { "Clear" }
+        }
+    }
+}
+
+/// Returns the choice of a chart, and the chart.
+fn charts(view: &ProfilesPage) -> Markup {
+    html! {
+        section class="panel chart" aria-label="Chart" {
+            nav class="kinds" aria-label="Charts" {
+                @for (label, address, is_shown) in &view.charts {
+                    @if *is_shown { a href=(address) aria-current="page" { (label) } } @else { a href=(address) { (label) } }
+                }
+            }
+            @match &view.chart {
+                Chart::Nothing => p class="none" { "No samples in this time." },
+                Chart::Series(series) => (profile_series::chart(series)),
+                Chart::HeatMap(map) => (profile_heat_map::chart(map)),
+                Chart::Distribution(distribution) => (profile_distribution::chart(distribution)),
+            }
+        }
+    }
+}
+
+/// Returns the line about the part of the time that the view shows.
+fn part(view: &ProfilesPage) -> Markup {
+    let [from, until] = ["part_from", "part_until"].map(|name| shown_to(view.field(name), 40));
+    html! {
+        p class="part" id="part" hidden[from.is_empty() || until.is_empty()] {
+            "The profile is that of " strong id="part-from" { (from) } " to " strong id="part-until" { (until) } " UTC. "
+            button type="button" class="button small" id="part-all" { "Show all times" }
+        }
+    }
+}
+
+/// Returns the list of saved views, with the form for a new one.
+fn saved(view: &ProfilesPage) -> Markup {
+    let viewer = view.frame.viewer.as_ref();
+    html! {
+        details class="menu saved" {
+            summary class="button" { "Saved views" }
+            div class="list" {
+                @if view.saved.is_empty() { p class="none" { "No view is saved yet." } }
+                @else {
+                    ul {
+                        @for one in view.saved.iter().take(MOST_SAVED) {
+                            li {
+                                a href=(one.address) title={ "Saved by " (shown_to(&one.creator, 60)) } { (shown_to(&one.name, 100)) }
+                                @if one.may_delete {
+                                    form action={ "/profiles/views/" (one.id) "/delete" } method="post" {
+                                        (csrf(viewer))
+                                        button type="submit" class="ghost" aria-label={ "Delete " (shown_to(&one.name, 100)) } { "Delete" }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+                @if view.problem.is_none() {
+                    form class="row" id="save" action="/profiles/views" method="post" {
+                        (csrf(viewer))
+                        input type="hidden" name="query" value=(view.query);
+                        label class="grow" { span { "Name" } input type="text" name="name" required maxlength="100" autocomplete="off"; }
+                        button type="submit" class="button primary" { "Save this view" }
+                    }
+                }
+            }
         }
     }
 }

@@ -18,6 +18,7 @@ use backtrail_report::CrashReport;
 use std::collections::BTreeMap;
 
 mod grouping_pages;
+mod profile_pages;
 mod samples;
 
 /// Texts that a crash may control.

@@ -101,6 +101,18 @@ pub(super) fn nanoseconds(length: u64) -> String {
     }
 }
 
+/// Returns a weight with its unit.
+pub(super) fn amount(weight: i64, unit: &str) -> String {
+    let sign = if weight < 0 { "−" } else { "" };
+    let weight = weight.unsigned_abs();
+    match unit {
+        "nanoseconds" => format!("{sign}{}", nanoseconds(weight)),
+        "bytes" => format!("{sign}{}", bytes(weight)),
+        "count" | "" => format!("{sign}{}", number(weight)),
+        unit => format!("{sign}{} {}", number(weight), shown_to(unit, 20)),
+    }
+}
+
 /// A time in microseconds since 1970, shown by its distance from now.
 pub(super) struct Ago {
     /// The time.

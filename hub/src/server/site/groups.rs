@@ -146,10 +146,11 @@ fn filters(parameters: &ListParameters, services: &[String]) -> Vec<Filter> {
         fixed("state", "State", &STATES, &parameters.state),
         fixed("sort", "Order", &ORDERS, &parameters.sort),
     ];
-    // Builds and hosts are too many for a list. Links of other pages choose one.
+    // Builds, hosts and functions are too many for a list. Links of other pages choose one.
     for (name, label, chosen) in [
         ("build", "Build", &parameters.build),
         ("host", "Host", &parameters.host),
+        ("function", "Function", &parameters.function),
     ] {
         if !chosen.is_empty() {
             filters.push(fixed(name, label, &[("", "all"), (chosen, chosen)], chosen));
@@ -166,6 +167,7 @@ fn address(parameters: &ListParameters, after: &str) -> String {
         ("state", &parameters.state),
         ("build", &parameters.build),
         ("host", &parameters.host),
+        ("function", &parameters.function),
         ("sort", &parameters.sort),
         ("after", after),
     ];

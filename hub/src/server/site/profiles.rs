@@ -1,20 +1,24 @@
 //! The explorer of profiles, its view, and requests for profiles.
 
 use super::frame::{check_form, frame, see};
+use super::saved_views;
 use crate::clock;
 use crate::database::profile_requests::PATIENCE;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hub::Hub;
-use crate::profiles::compare::CompareParameters;
-use crate::profiles::selection::{Column, Selection, SelectionParameters};
+use crate::profiles::charts::{self as data, DistributionOf};
+use crate::profiles::explorer::ExplorerParameters;
+use crate::profiles::selection::{Column, Selection};
 use crate::profiles::sites::answer::SiteAnswer;
 use crate::profiles::sites::queries;
 use crate::profiles::view;
 use crate::server::api::json::Parameters;
 use crate::server::caller::Caller;
+use crate::server::pages::profile_distribution::DistributionChart;
+use crate::server::pages::profile_heat_map::HeatMapChart;
 use crate::server::pages::profile_request::{self, RequestPage, RequestState};
 use crate::server::pages::profile_series::SeriesChart;
-use crate::server::pages::profiles::{self, ProfilesPage};
+use crate::server::pages::profiles::{self, Chart, ProfilesPage};
 use crate::server::pages::sql::{self, SqlPage};
 use crate::server::profiles::queries::EXPORTS;
 use crate::server::profiles::requests::{self, NewRequest};
@@ -32,28 +36,12 @@ const VIEW_POLICY: &str = "frame-ancestors 'self'; base-uri 'none'; form-action 
 
 /// The intervals of the chart over time.
 const INTERVALS: u64 = 120;
-
-/// The parameters of the explorer.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct ExplorerParameters {
-    #[serde(flatten)]
-    selection: SelectionParameters,
-    #[serde(flatten)]
-    compare: CompareParameters,
-}
-
-impl ExplorerParameters {
-    /// Returns the query of an address with these parameters, and one more if it is not empty.
-    fn query(&self, more: Option<(&str, &str)>) -> String {
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        let pairs = self.selection.pairs().into_iter().chain(self.compare.pairs());
-        for (name, value) in pairs.chain(more) {
-            query.append_pair(name, value);
-        }
-        query.finish()
-    }
-}
+/// The charts, with their names in addresses and their labels.
+const CHARTS: [(&str, &str); 3] = [
+    ("", "Over time"),
+    ("heat", "Heat map"),
+    ("distribution", "Distribution"),
+];
 
 /// Returns the explorer.
 ///
@@ -65,26 +53,36 @@ pub async fn page(
     Parameters(parameters): Parameters<ExplorerParameters>,
 ) -> Result<Markup> {
     let (_, samples, bytes) = hub.database.profile_totals().await?;
-    let ExplorerParameters { selection, compare } = &parameters;
-    let problem = match (selection.selection(), compare.base(selection)) {
-        (Err(error), _) | (_, Err(error)) => Some(error.to_string()),
+    let ExplorerParameters {
+        selection, compare, ..
+    } = &parameters;
+    let shown = parameters.view_selection();
+    let chosen = selection.selection();
+    let problem = match (&chosen, shown.selection(), compare.base(&shown)) {
+        (Err(error), ..) => Some(error.to_string()),
+        (_, Err(error), _) | (.., Err(error)) => Some(error.to_string()),
         _ => None,
     };
+    let sites = hub.database.sites().await?;
+    let has_any = samples > 0 || !sites.is_empty();
+    let (mut missing, mut problem) = (Vec::new(), problem);
+    let mut chart = Chart::Nothing;
+    if let (Ok(selection), None, true) = (&chosen, &problem, has_any) {
+        match chart_of(&hub, selection, &parameters).await {
+            Ok(found) => (chart, missing) = found,
+            Err(error @ Error::Invalid(_)) => problem = Some(error.to_string()),
+            Err(error) => return Err(error),
+        }
+    }
     let labels = [
         "Service", "Event", "Host", "Build", "Region", "Language", "Thread",
     ];
     let columns = Column::ALL.into_iter().zip(labels);
-    let fields = selection.pairs().into_iter().chain(compare.pairs());
     let exports = EXPORTS.iter().filter(|_| compare.pairs().is_empty());
-    let sites = hub.database.sites().await?;
-    let has_any = samples > 0 || !sites.is_empty();
-    let (series, missing) = match selection.selection() {
-        Ok(selection) if has_any => series(&hub, &selection).await?,
-        _ => (None, Vec::new()),
-    };
+    let address = hub.config.public_url();
     let view = ProfilesPage {
-        frame: frame(&caller, "Profiles"),
-        series,
+        chart,
+        charts: charts(&parameters),
         missing,
         sites: sites
             .into_iter()
@@ -94,38 +92,124 @@ pub async fn page(
         columns: columns
             .map(|(column, label)| (column.name(), label, selection.column(column).to_owned()))
             .collect(),
-        fields: fields.map(|(name, value)| (name, value.to_owned())).collect(),
-        view: problem
-            .is_none()
-            .then(|| format!("/profiles/view?{}", parameters.query(None))),
+        fields: parameters
+            .pairs()
+            .into_iter()
+            .map(|(name, value)| (name, value.to_owned()))
+            .collect(),
+        view: problem.is_none().then(|| view_address(&parameters)),
         exports: exports
             .map(|(name, label)| {
-                let query = parameters.query(Some(("format", name)));
+                let query = parameters.view_query(Some(("format", name)));
                 (*label, format!("/api/v1/profiles/merge?{query}"))
             })
             .collect(),
+        share: chosen
+            .as_ref()
+            .ok()
+            .map(|chosen| format!("{address}/profiles?{}", parameters.with_times_of(chosen).query())),
+        query: parameters.query(),
+        saved: saved_views::rows(&hub, &caller).await?,
+        frame: frame(&caller, "Profiles"),
         problem,
         samples: samples.unsigned_abs(),
         bytes: bytes.unsigned_abs(),
-        address: hub.config.public_url(),
+        address,
         hosts: hub.database.profile_hosts().await?,
     };
     Ok(profiles::render(&view))
 }
 
-/// Returns the weights of the event that the view shows first, and the missing parts of sites.
-async fn series(hub: &Arc<Hub>, selection: &Selection) -> Result<(Option<SeriesChart>, Vec<String>)> {
-    let found = queries::series(hub, selection, INTERVALS).await?;
-    let missing = found.sites.iter().filter_map(SiteAnswer::note).collect();
+/// Returns the address of the view, with what a person chose in it.
+fn view_address(parameters: &ExplorerParameters) -> String {
+    let address = format!("/profiles/view?{}", parameters.view_query(None));
+    match parameters.view_choices() {
+        choices if choices.is_empty() => address,
+        choices => format!("{address}#{choices}"),
+    }
+}
+
+/// Returns the addresses of the charts: label, address, and whether it is shown.
+fn charts(parameters: &ExplorerParameters) -> Vec<(&'static str, String, bool)> {
+    let chart = |(name, label)| {
+        let address = format!("/profiles?{}", parameters.with_chart(name, "").query());
+        (label, address, parameters.shown.chart == name)
+    };
+    CHARTS.map(chart).to_vec()
+}
+
+/// Returns the chart that is chosen, and the missing parts of sites.
+async fn chart_of(
+    hub: &Arc<Hub>,
+    selection: &Selection,
+    parameters: &ExplorerParameters,
+) -> Result<(Chart, Vec<String>)> {
     let micros = |nanoseconds: u64| i64::try_from(nanoseconds / 1000).unwrap_or(i64::MAX);
-    let chart = found.series.into_iter().next().map(|one| SeriesChart {
-        event: one.event,
-        unit: one.unit,
-        start: micros(one.start),
-        step: micros(one.step),
-        weights: one.weights,
-    });
+    let of = DistributionOf::named(&parameters.shown.per)?;
+    let mut missing = Vec::new();
+    let chart = match parameters.shown.chart.as_str() {
+        "" => {
+            let found = queries::series(hub, selection, INTERVALS).await?;
+            missing = found.sites.iter().filter_map(SiteAnswer::note).collect();
+            match found.series.into_iter().next() {
+                None => Chart::Nothing,
+                Some(one) => Chart::Series(SeriesChart {
+                    event: one.event,
+                    unit: one.unit,
+                    start: micros(one.start),
+                    step: micros(one.step),
+                    weights: one.weights,
+                }),
+            }
+        }
+        "heat" => match data::heat_map(hub, selection).await? {
+            None => Chart::Nothing,
+            Some(map) => Chart::HeatMap(HeatMapChart {
+                event: map.event.event,
+                unit: map.event.unit,
+                start: micros(map.start),
+                step: micros(map.step),
+                columns: map.columns,
+                notes: map.notes,
+            }),
+        },
+        "distribution" => match data::distribution(hub, selection, of).await? {
+            None => Chart::Nothing,
+            Some(found) => Chart::Distribution(DistributionChart {
+                event: found.event.event,
+                unit: found.event.unit,
+                choices: values(parameters, of),
+                step: if of == DistributionOf::Samples {
+                    0
+                } else {
+                    micros(found.step)
+                },
+                distribution: found.distribution,
+                notes: found.notes,
+            }),
+        },
+        other => {
+            return Err(Error::Invalid(format!(
+                "the chart is heat or distribution, not \"{}\"",
+                other.escape_debug()
+            )));
+        }
+    };
     Ok((chart, missing))
+}
+
+/// Returns the addresses of the values of a distribution.
+fn values(parameters: &ExplorerParameters, shown: DistributionOf) -> Vec<(&'static str, String, bool)> {
+    let labels = ["Samples", "Hosts", "Threads"];
+    let all = DistributionOf::ALL.into_iter().zip(labels);
+    let value = |((of, name), label)| {
+        let address = format!(
+            "/profiles?{}",
+            parameters.with_chart("distribution", name).query()
+        );
+        (label, address, of == shown)
+    };
+    all.map(value).collect()
 }
 
 /// Returns the view of a selection as a page of its own, for the frame of the explorer.
@@ -134,9 +218,10 @@ async fn series(hub: &Arc<Hub>, selection: &Selection) -> Result<(Option<SeriesC
 /// Fails if the selection is malformed, or the query reaches a limit of memory.
 pub async fn show(
     State(hub): State<Arc<Hub>>,
-    Parameters(ExplorerParameters { selection, compare }): Parameters<ExplorerParameters>,
+    Parameters(parameters): Parameters<ExplorerParameters>,
 ) -> Result<Response> {
-    let base = compare.base(&selection)?;
+    let selection = parameters.view_selection();
+    let base = parameters.compare.base(&selection)?;
     let page = view::page(&hub, &selection, base.as_ref()).await?;
     let headers = [
         (

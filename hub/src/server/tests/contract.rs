@@ -11,6 +11,7 @@ use crate::server::api::{crashes, groups, jobs, sites, symbolize, tokens};
 use crate::server::guard::form_key;
 use crate::server::jobs::{JOB_PAGES, JOBS};
 use crate::server::profiles::requests::NewRequest;
+use crate::server::profiles::views::NewView;
 use crate::server::profiles::{PUSHING, QUERYING, REQUESTING};
 use crate::server::route::{Access, Route};
 use crate::server::routes::{PAGES, ROUTES, router};
@@ -109,6 +110,7 @@ fn schemas_of_requests_have_the_fields_of_the_types() {
     let mut listed = fields::<jobs::RunParameters>();
     listed.insert("id".to_owned());
     assert_eq!(parameters("/api/v1/jobs/{id}/runs"), listed);
+    assert_eq!(documented("NewSavedView"), fields::<NewView>());
 }
 
 #[test]
@@ -129,7 +131,7 @@ fn examples_of_the_document_are_read() {
 
 /// The fields of all forms.
 const FIELDS: &str = "pinned=true&text=x&assignee=x&state=resolved&build=x&name=x&scope=read&channel=a&token=x\
-     &host=a&event=cpu&seconds=1&frequency=1";
+     &host=a&event=cpu&seconds=1&frequency=1&query=service%3Dx";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forms_of_other_sites_change_nothing() {

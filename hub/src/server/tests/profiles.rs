@@ -382,6 +382,182 @@ async fn explorer_shows_the_view_of_its_selection() {
     assert!(!wrong.contains("<iframe"));
 }
 
+/// Returns a profile in OTLP with a sample every `step` nanoseconds.
+fn timed(start: u64, step: u64, count: u64) -> Vec<u8> {
+    let mut profile = parsed("main;busy 1\nmain;late 1\n");
+    let event = profile.event("cpu", "nanoseconds", 1).unwrap();
+    let stacks: Vec<_> = profile.samples.iter().map(|sample| sample.stack).collect();
+    let sample = profile.samples[0].clone();
+    profile.samples.clear();
+    for number in 0..count {
+        let mut sample = sample.clone();
+        sample.event = event;
+        sample.weight = 10_000_000;
+        sample.time = Some(UnixNanos(start + number * step));
+        sample.stack = stacks[usize::from(number == count - 1)];
+        profile.samples.push(sample);
+    }
+    let mut out = Vec::new();
+    otlp::write(&profile, &mut out).unwrap();
+    out
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn charts_show_the_times_and_weights_of_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::open(folder.path()).await;
+    let page = async |path: &str| {
+        let (status, body) = site.send("GET", path, "", Vec::new()).await;
+        assert_eq!(status, StatusCode::OK, "{path}");
+        String::from_utf8(body).unwrap()
+    };
+    // 2026-11-29T09:30:00: 50 samples, 20 ms apart.
+    let start = 1_795_944_600_000_000_000;
+    let (status, text) = site
+        .send(
+            "POST",
+            "/api/v1/profiles?service=s&host=a",
+            "application/x-protobuf",
+            timed(start, 20_000_000, 50),
+        )
+        .await;
+    assert!(status.is_success(), "{}", String::from_utf8_lossy(&text));
+    let times = "from=2026-11-29T09:29:30&until=2026-11-29T09:30:30";
+    let heat = page(&format!("/profiles?{times}&chart=heat")).await;
+    assert!(
+        heat.contains("data-rows=\"50\" data-columns=\"60\""),
+        "no map of 60 s"
+    );
+    let weights = heat
+        .split("data-weights=\"")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    let weights: Vec<u64> = weights.split(',').map(|weight| weight.parse().unwrap()).collect();
+    // One column has all samples, one in each of its rows.
+    let expected: Vec<u64> = (0..3000)
+        .map(|cell| {
+            if (1500..1550).contains(&cell) {
+                10_000_000
+            } else {
+                0
+            }
+        })
+        .collect();
+    assert_eq!(weights, expected);
+    // The last cell has one sample, which no other cell has.
+    let part = "part_from=2026-11-29T09:30:00.98&part_until=2026-11-29T09:30:01";
+    let explorer = page(&format!("/profiles?{times}&chart=heat&{part}")).await;
+    let source = explorer
+        .split("src=\"/profiles/view?")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    let view = page(&format!("/profiles/view?{}", source.replace("&amp;", "&"))).await;
+    assert!(view.contains("late") && !view.contains("busy"), "{source}");
+    let shares = page(&format!("/profiles?{times}&chart=distribution")).await;
+    assert!(shares.contains("<dt>Median</dt><dd>10.0 ms</dd>"), "{shares}");
+    assert!(shares.contains("<dt>Values</dt><dd>50</dd>"), "{shares}");
+    let hosts = page(&format!("/profiles?{times}&chart=distribution&per=host")).await;
+    assert!(hosts.contains("<dt>Largest</dt><dd>500.0 ms</dd>"), "{hosts}");
+    for wrong in [
+        "chart=pie",
+        "chart=distribution&per=galaxy",
+        "part_from=x&part_until=y",
+    ] {
+        let problem = page(&format!("/profiles?{times}&{wrong}")).await;
+        assert!(
+            problem.contains("class=\"problem\"") && !problem.contains("<iframe"),
+            "{wrong}"
+        );
+    }
+    let empty = page("/profiles?service=none&chart=heat").await;
+    assert!(empty.contains("No samples in this time."));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn saved_views_belong_to_their_creators() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::open(folder.path()).await;
+    let (_, reader) = site
+        .hub
+        .database
+        .create_token("r", &[Scope::Read], None)
+        .await
+        .unwrap();
+    let (_, other) = site
+        .hub
+        .database
+        .create_token("o", &[Scope::Read], None)
+        .await
+        .unwrap();
+    let send = async |method: &str, path: &str, token: &str, body: &str| {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/api/v1/profiles/views{path}"))
+            .header(header::HOST, "127.0.0.1:7777")
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::AUTHORIZATION, format!("Bearer {token}"))
+            .body(Body::from(body.to_owned()))
+            .unwrap();
+        let response = router(site.hub.clone()).oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
+        (
+            status,
+            serde_json::from_slice::<serde_json::Value>(&body).unwrap_or_default(),
+        )
+    };
+    let (reader, other) = (reader.reveal(), other.reveal());
+    let view = r#"{"name":" <b>shop</b> ","query":"?service=shop&color=red&chart=heat"}"#;
+    let (status, saved) = send("POST", "", reader, view).await;
+    assert_eq!(status, StatusCode::CREATED, "{saved}");
+    assert_eq!(
+        (&saved["name"], &saved["query"]),
+        (&"<b>shop</b>".into(), &"service=shop&chart=heat".into())
+    );
+    let (status, taken) = send("POST", "", other, view).await;
+    assert_eq!(status, StatusCode::CONFLICT, "{taken}");
+    for wrong in [
+        r#"{"name":"","query":"service=a"}"#,
+        r#"{"name":"a","query":"from=soon"}"#,
+        r#"{"name":"a\nb","query":""}"#,
+        r#"{"name":"a","query":"","color":"red"}"#,
+    ] {
+        assert_eq!(
+            send("POST", "", reader, wrong).await.0,
+            StatusCode::BAD_REQUEST,
+            "{wrong}"
+        );
+    }
+    let id = format!("/{}", saved["id"].as_str().unwrap());
+    assert_eq!(send("DELETE", &id, other, "").await.0, StatusCode::FORBIDDEN);
+    assert_eq!(send("GET", "", other, "").await.1.as_array().unwrap().len(), 1);
+    let (_, page) = site.send("GET", "/profiles", "", Vec::new()).await;
+    // Without profiles, there is nothing to save.
+    assert!(!String::from_utf8(page).unwrap().contains("Saved views"));
+    site.push("/api/v1/profiles?service=shop", b"main 3\n").await;
+    let (_, page) = site.send("GET", "/profiles", "", Vec::new()).await;
+    let page = String::from_utf8(page).unwrap();
+    assert!(page.contains("&lt;b&gt;shop&lt;/b&gt;</a>"), "{page}");
+    assert!(page.contains("href=\"/profiles?service=shop&amp;chart=heat\""));
+    assert_eq!(send("DELETE", &id, reader, "").await.0, StatusCode::NO_CONTENT);
+    assert_eq!(send("DELETE", &id, reader, "").await.0, StatusCode::NOT_FOUND);
+    let actions: Vec<_> = site.hub.database.audit(9).await.unwrap();
+    let actions: Vec<_> = actions
+        .iter()
+        .map(|entry| (&*entry.actor, &*entry.action))
+        .collect();
+    assert!(
+        actions.contains(&("r", "save-view")) && actions.contains(&("r", "delete-view")),
+        "{actions:?}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn request_goes_to_the_agent_of_its_host() {
     let folder = tempfile::tempdir().unwrap();

@@ -46,6 +46,8 @@ pub struct ViewData {
     samples: Vec<SampleColumns>,
     time: Option<TimeAxis>,
     calls: Option<CallData>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    crashes: Option<String>,
     notes: Vec<String>,
 }
 
@@ -154,6 +156,13 @@ impl ViewData {
                 .extend(notes.map(|note| format!("{}: {note}", side.name)));
         }
         Ok(data)
+    }
+
+    /// Returns the same with an address of crashes, to which a name of a function is added.
+    #[must_use]
+    pub fn with_crashes(mut self, address: &str) -> Self {
+        self.crashes = Some(address.to_owned());
+        self
     }
 
     /// Returns the title of the page.
@@ -285,6 +294,7 @@ impl<'a> Tables<'a> {
             samples,
             time: None,
             calls: None,
+            crashes: None,
             notes: Vec::new(),
         }
     }
@@ -337,6 +347,9 @@ mod tests {
             json!([{"event": [0, 0, 0], "stack": [1, 2, 4], "weight": [10, 42, 8], "interval": []}])
         );
         assert_eq!(data["time"], json!(null));
+        assert_eq!(data.get("crashes"), None);
+        let linked = ViewData::of_profile("test", &profile, &functions, event(&profile)).with_crashes("/?f=");
+        assert_eq!(serde_json::to_value(linked).unwrap()["crashes"], "/?f=");
     }
 
     #[test]

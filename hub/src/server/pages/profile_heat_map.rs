@@ -1,0 +1,179 @@
+//! A heat map: columns of time, each divided into rows. A click on a cell selects its time.
+
+use super::text::{amount, shown_to, utc};
+use maud::{Markup, html};
+
+/// The number of colors. A color is a part of the largest weight.
+const LEVELS: usize = 8;
+/// The most cells.
+const MOST: usize = 1 << 14;
+
+/// Weights by columns and rows of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeatMapChart {
+    /// The event.
+    pub event: String,
+    /// The unit of the weights.
+    pub unit: String,
+    /// The start of the first column in microseconds since 1970.
+    pub start: i64,
+    /// The length of a row in microseconds.
+    pub step: i64,
+    /// The weights of each column, the earliest row first.
+    pub columns: Vec<Vec<i64>>,
+    /// Sentences about what is missing.
+    pub notes: Vec<String>,
+}
+
+/// Returns the chart.
+#[must_use]
+pub fn chart(map: &HeatMapChart) -> Markup {
+    let rows = map.columns.iter().map(Vec::len).max().unwrap_or(0);
+    let columns = map.columns.get(..map.columns.len().min(MOST / rows.max(1)));
+    let columns = columns.unwrap_or_default();
+    let most = columns.iter().flatten().copied().max().unwrap_or(0);
+    if most <= 0 {
+        return html! { p class="none" { "No samples in this time." } };
+    }
+    let top = most_of_level(columns);
+    let length = map.step.saturating_mul(i64::try_from(rows).unwrap_or(i64::MAX));
+    let at_time = |at: usize| {
+        map.start
+            .saturating_add(length.saturating_mul(i64::try_from(at).unwrap_or(i64::MAX)))
+    };
+    let weights: Vec<String> = columns.iter().flatten().map(i64::to_string).collect();
+    let event = shown_to(&map.event, 60);
+    html! {
+        figure class="trend heat" id="heat" data-start=(map.start) data-step=(map.step) data-rows=(rows)
+            data-columns=(columns.len()) data-unit=(shown_to(&map.unit, 20)) data-weights=(weights.join(",")) {
+            div class="plot" {
+                svg viewBox={ "0 0 " (columns.len()) " " (rows) } preserveAspectRatio="none" tabindex="0" role="application"
+                    aria-label={ "Heat map of " (event) ". Arrow keys walk the cells, with Shift they select more, "
+                        "Enter shows the profile of the selected time." } {
+                    @for level in 1..=LEVELS {
+                        @let path = path_of_level(columns, rows, level, top);
+                        @if !path.is_empty() { path class={ "level l" (level) } d=(path) {} }
+                    }
+                    path class="brush" id="heat-brush" d="" {}
+                }
+                div class="times" aria-hidden="true" {
+                    @for part in [0, 1, 2, 3, 4] { span { (utc(at_time(columns.len() * part / 4)).get(5..19).unwrap_or_default()) } }
+                }
+            }
+            figcaption {
+                (event) " by time: a column is " (duration(length)) ", and a row in it is " (duration(map.step))
+                ", the earliest at the bottom. A dark cell has " (amount(top, &map.unit)) " or more. "
+                "Click a cell, or drag over several, for the profile of their time."
+            }
+            p class="cell" id="heat-cell" role="status" {}
+            (notes(&map.notes))
+        }
+    }
+}
+
+/// Returns sentences below a chart.
+pub(super) fn notes(notes: &[String]) -> Markup {
+    html! { @for note in notes.iter().take(4) { p class="none" { (shown_to(note, 300)) } } }
+}
+
+/// Returns the weight from which the last color begins: few cells have more, so that one outlier
+/// does not make all others pale.
+fn most_of_level(columns: &[Vec<i64>]) -> i64 {
+    let mut weights: Vec<i64> = columns
+        .iter()
+        .flatten()
+        .copied()
+        .filter(|weight| *weight > 0)
+        .collect();
+    weights.sort_unstable();
+    let at = weights.len().saturating_sub(1) * 99 / 100;
+    weights.get(at).copied().unwrap_or(1)
+}
+
+/// Returns the color of a weight, from 1. 0: none.
+fn level_of(weight: i64, top: i64) -> usize {
+    match weight {
+        ..=0 => 0,
+        weight => ((weight as f64 / top.max(1) as f64 * LEVELS as f64).ceil() as usize).clamp(1, LEVELS),
+    }
+}
+
+/// Returns the outline of all cells of a color.
+fn path_of_level(columns: &[Vec<i64>], rows: usize, level: usize, top: i64) -> String {
+    use std::fmt::Write as _;
+    let mut path = String::new();
+    for (x, column) in columns.iter().enumerate() {
+        for (row, weight) in column.iter().enumerate() {
+            if level_of(*weight, top) == level {
+                let _ = write!(path, "M{x} {}h1v1h-1z", rows - 1 - row);
+            }
+        }
+    }
+    path
+}
+
+/// Returns a length in microseconds.
+pub(super) fn duration(micros: i64) -> String {
+    let micros = micros.unsigned_abs();
+    match micros {
+        0..=999 => format!("{micros} µs"),
+        1_000..=999_999 => format!("{} ms", micros as f64 / 1e3),
+        1_000_000..=119_999_999 => format!("{} s", micros as f64 / 1e6),
+        120_000_000..=7_199_999_999 => format!("{} min", micros as f64 / 6e7),
+        _ => format!("{} h", micros as f64 / 3.6e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_have_the_color_of_their_weight() {
+        let map = HeatMapChart {
+            event: "cpu".to_owned(),
+            unit: "nanoseconds".to_owned(),
+            step: 20_000,
+            columns: vec![vec![0, 80, 0], vec![10, 0, -5]],
+            ..HeatMapChart::default()
+        };
+        let page = chart(&map).into_string();
+        // The first row of a column is at the bottom.
+        assert!(page.contains("class=\"level l8\" d=\"M0 1h1v1h-1z\""), "{page}");
+        assert!(page.contains("d=\"M1 2h1v1h-1z\""), "{page}");
+        assert_eq!(page.matches("class=\"level").count(), 2);
+        assert!(page.contains("data-weights=\"0,80,0,10,0,-5\""), "{page}");
+        assert!(
+            page.contains("a column is 60 ms, and a row in it is 20 ms"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn one_outlier_does_not_decide_the_colors() {
+        let mut columns = vec![vec![10; 200]];
+        columns[0][7] = 1_000_000;
+        let top = most_of_level(&columns);
+        assert_eq!(
+            (top, level_of(10, top), level_of(1_000_000, top)),
+            (10, LEVELS, LEVELS)
+        );
+    }
+
+    #[test]
+    fn empty_and_huge_maps_are_bounded() {
+        assert!(
+            chart(&HeatMapChart::default())
+                .into_string()
+                .contains("No samples")
+        );
+        let map = HeatMapChart {
+            start: i64::MAX,
+            step: i64::MAX,
+            columns: vec![vec![i64::MAX; 50]; 5000],
+            ..HeatMapChart::default()
+        };
+        let page = chart(&map).into_string();
+        assert!(page.len() < 1 << 20, "{}", page.len());
+    }
+}

@@ -1,0 +1,68 @@
+//! Saved views on the page of the explorer.
+
+use super::frame::{KeyForm, check_form, see};
+use crate::database::saved_views::SavedView;
+use crate::error::Result;
+use crate::hub::Hub;
+use crate::server::caller::Caller;
+use crate::server::pages::profiles::SavedRow;
+use crate::server::profiles::views::{may_delete, remove, save};
+use axum::Extension;
+use axum::extract::{Form, Path, State};
+use axum::response::Redirect;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// The form of a view.
+#[derive(Deserialize)]
+pub struct ViewForm {
+    #[serde(default)]
+    csrf: String,
+    name: String,
+    query: String,
+}
+
+/// Returns the saved views for the explorer.
+///
+/// # Errors
+/// Fails if the database fails.
+pub async fn rows(hub: &Hub, caller: &Caller) -> Result<Vec<SavedRow>> {
+    let views = hub.database.saved_views().await?;
+    let row = |view: SavedView| SavedRow {
+        may_delete: may_delete(caller, &view),
+        address: format!("/profiles?{}", view.query),
+        id: view.id,
+        name: view.name,
+        creator: view.creator,
+    };
+    Ok(views.into_iter().map(row).collect())
+}
+
+/// Saves the view of the explorer.
+///
+/// # Errors
+/// Fails if the form is foreign or malformed, the name is taken, or the database fails.
+pub async fn add(
+    State(hub): State<Arc<Hub>>,
+    Extension(caller): Extension<Caller>,
+    Form(form): Form<ViewForm>,
+) -> Result<Redirect> {
+    check_form(&caller, &form.csrf)?;
+    let view = save(&hub, &caller, &form.name, &form.query).await?;
+    Ok(see(&format!("/profiles?{}", view.query)))
+}
+
+/// Deletes a view.
+///
+/// # Errors
+/// Fails if the form is foreign, the view is another person's, or the database fails.
+pub async fn delete(
+    State(hub): State<Arc<Hub>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    Form(form): Form<KeyForm>,
+) -> Result<Redirect> {
+    check_form(&caller, &form.csrf)?;
+    remove(&hub, &caller, &id).await?;
+    Ok(see("/profiles"))
+}

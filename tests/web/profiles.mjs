@@ -1,0 +1,217 @@
+/** Opens the hub's pages of profiles in a browser: charts, parts of the time, searches, changes, saved views. */
+import assert from 'node:assert/strict';
+import { browser, until } from '../vscode/workbench.mjs';
+import { PHONE, Person, image } from './person.mjs';
+
+const { BACKTRAIL_HUB, BACKTRAIL_MINUTE, BACKTRAIL_TOKENS } = process.env;
+const [ADMIN, READER] = BACKTRAIL_TOKENS.split(',');
+/** The minute that all profiles are of, as `2026-11-29T09:30`, and the next one. */
+const MINUTE = BACKTRAIL_MINUTE;
+const NEXT = new Date(Date.parse(`${MINUTE}:00Z`) + 60_000).toISOString().slice(0, 16);
+const TIMES = `from=${MINUTE}:00&until=${NEXT}:00`;
+/** Returns a time in the minute as it is in addresses. */
+const encoded = (rest) => encodeURIComponent(`${MINUTE}:${rest}`);
+
+/** Returns the page in the frame, when it has a summary. */
+async function view({ page }) {
+  const frame = page.frameLocator('#profile');
+  await frame.locator('.summary').waitFor();
+  return frame;
+}
+
+async function summaryOf(person, expected) {
+  const frame = await view(person);
+  await until(expected, () => frame.locator('.summary').textContent().catch(() => ''), (text) => text === expected);
+}
+
+/** The weights over time: a drag selects a shorter time. */
+async function overTime(person) {
+  const { page } = person;
+  await person.open('profiles', `/profiles?${TIMES}&service=shop`, 'Profiles');
+  await summaryOf(person, 'cpu: 30.00 s (100.0%)');
+  await person.see('profiles', 'Over time', 'Heat map', 'Distribution', 'Idle threads', 'cpu over time', 'Link to these times');
+  await image(person, 'hub-profiles');
+  await image(person, 'hub-profiles-dark', undefined, 'dark');
+  await image(person, 'hub-profiles-phone', PHONE);
+  await person.check('profiles');
+  // Threads that wait are left out.
+  await page.getByLabel('Idle threads').selectOption('hide');
+  await page.getByRole('button', { name: 'Show', exact: true }).click();
+  await page.waitForURL(/idle=hide/);
+  await summaryOf(person, 'cpu: 27.00 s (100.0%)');
+  await page.getByLabel('Idle threads').selectOption('');
+  await page.getByRole('button', { name: 'Show', exact: true }).click();
+  await page.waitForURL((url) => !url.search.includes('idle'));
+  const box = await page.locator('#series svg').boundingBox();
+  await page.mouse.move(box.x + box.width / 2, box.y + 30);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width - 2, box.y + 30, { steps: 4 });
+  await page.mouse.up();
+  await page.waitForURL((url) => url.search.includes(`from=${encoded('30')}`));
+  await summaryOf(person, 'cpu: 15.00 s (100.0%)');
+}
+
+/** A cell of the heat map selects its time, by pointer and keys. The map stays. */
+async function heatMap(person) {
+  const { page } = person;
+  await person.open('heat map', `/profiles?${TIMES}&service=shop`, 'Profiles');
+  await page.getByRole('link', { name: 'Heat map' }).click();
+  await page.waitForURL(/chart=heat/);
+  await summaryOf(person, 'cpu: 30.00 s (100.0%)');
+  await person.see('heat map', 'a column is 1 s, and a row in it is 20 ms');
+  const svg = page.locator('#heat svg');
+  const [columns, rows] = [60, 50];
+  const cell = async (column, row) => {
+    const box = await svg.boundingBox();
+    return [box.x + ((column + 0.5) * box.width) / columns, box.y + ((rows - row - 0.5) * box.height) / rows];
+  };
+  await page.mouse.move(...await cell(20, 25));
+  const shown = MINUTE.replace('T', ' ');
+  assert.equal(await person.text('#heat-cell'), `${shown}:20.5 to ${shown}:20.52 UTC: 10.00 ms`);
+  await page.mouse.down();
+  await page.mouse.up();
+  await summaryOf(person, 'cpu: 10.00 ms (100.0%)');
+  assert(page.url().endsWith(`chart=heat&part_from=${encoded('20.5')}&part_until=${encoded('20.52')}`), page.url());
+  await person.see('part', `The profile is that of ${MINUTE}:20.5 to ${MINUTE}:20.52 UTC.`);
+  // A spike of 100 ms at the beginning of the 41st second is in one function.
+  await page.mouse.move(...await cell(40, 0));
+  await page.mouse.down();
+  await page.mouse.move(...await cell(40, 4), { steps: 3 });
+  await page.mouse.up();
+  const frame = await view(person);
+  await until('the spike', () => frame.locator('.summary').textContent().catch(() => ''), (text) => text.startsWith('cpu: 50.00 ms'));
+  await frame.getByRole('tab', { name: 'Table' }).click();
+  await frame.getByRole('button', { name: 'spike', exact: true }).waitFor();
+  await image(person, 'hub-profiles-heat');
+  await image(person, 'hub-profiles-heat-phone', PHONE);
+  await person.check('heat map');
+  // The same by keys: the first cell, and the four after it.
+  await svg.focus();
+  await page.keyboard.press('Home');
+  for (let step = 0; step < 4; step += 1) {
+    await page.keyboard.press('Shift+ArrowUp');
+  }
+  assert((await person.text('#heat-cell')).startsWith(`${shown}:00 to ${shown}:00.1 UTC`));
+  await page.keyboard.press('Enter');
+  await page.waitForURL((url) => url.search.includes(`part_until=${encoded('00.1')}`));
+  await summaryOf(person, 'cpu: 50.00 ms (100.0%)');
+  // A reload shows the same, and the button all times.
+  await page.reload();
+  await summaryOf(person, 'cpu: 50.00 ms (100.0%)');
+  await page.getByRole('button', { name: 'Show all times' }).click();
+  await summaryOf(person, 'cpu: 30.00 s (100.0%)');
+  assert.doesNotMatch(page.url(), /part_/);
+}
+
+/** The distribution of samples, and of sums. */
+async function distribution(person) {
+  const { page } = person;
+  await person.open('distribution', `/profiles?${TIMES}&service=shop&chart=distribution`, 'Profiles');
+  await person.see('distribution', 'Median', '10.0 ms', '3,000');
+  await page.getByRole('link', { name: 'Hosts' }).click();
+  await page.waitForURL(/per=host/);
+  await person.see('distribution of hosts', 'the sum in each 1 s', '500.0 ms');
+  await image(person, 'hub-profiles-distribution');
+  await person.check('distribution');
+}
+
+/** Searches, parts of stacks and tabs are in links and saved views. */
+async function saved(person, window) {
+  const { page } = person;
+  await person.open('search', `/profiles?${TIMES}&service=shop`, 'Profiles');
+  const frame = await view(person);
+  await frame.getByRole('searchbox').fill('^handle$');
+  await frame.getByRole('combobox', { name: 'Parts of stacks' }).selectOption('callees');
+  await frame.getByRole('tab', { name: 'Tree' }).click();
+  await page.getByText('Link to these times').click();
+  await until('the copy', () => person.text('#shared'), (text) => text === 'copied');
+  const link = await page.evaluate(() => navigator.clipboard.readText());
+  const parameters = new URL(link).searchParams;
+  assert.deepEqual(['find', 'keep', 'view', 'from'].map((name) => parameters.get(name)), ['^handle$', 'callees', 'tree', `${MINUTE}:00`]);
+  await page.locator('summary', { hasText: 'Saved views' }).click();
+  await person.see('no views', 'No view is saved yet.');
+  await page.getByLabel('Name').fill('<i>handlers</i>');
+  await page.getByRole('button', { name: 'Save this view' }).click();
+  await page.waitForURL(/find=%5Ehandle%24&keep=callees&view=tree$/);
+  const again = await view(person);
+  await until('the kept part', () => again.locator('.summary').textContent(), (text) => text.endsWith('with the callees of matches only'));
+  assert.equal(await again.getByRole('tab', { name: 'Tree' }).getAttribute('aria-selected'), 'true');
+
+  // Another person sees the view, and cannot delete it.
+  const reader = await Person.enter(window, READER);
+  await reader.open('views of a reader', '/profiles', 'Profiles');
+  await reader.page.locator('summary', { hasText: 'Saved views' }).click();
+  assert.equal(await reader.page.getByRole('button', { name: /^Delete/ }).count(), 0);
+  await reader.page.getByRole('link', { name: '<i>handlers</i>' }).click();
+  await reader.page.waitForURL(/view=tree$/);
+  await reader.close();
+
+  await page.locator('summary', { hasText: 'Saved views' }).click();
+  await page.getByRole('button', { name: 'Delete <i>handlers</i>' }).click();
+  await page.waitForURL(`${BACKTRAIL_HUB}/profiles`);
+  assert.equal(await page.getByRole('link', { name: '<i>handlers</i>' }).count(), 0);
+}
+
+/** Two builds as a flame graph and as a tree with its changes. */
+async function comparison(person) {
+  await person.open('comparison', `/profiles?${TIMES}&service=cart&build=2&compare=other&base_build=1&view=tree`, 'Profiles');
+  const frame = await view(person);
+  const rows = () => frame.locator('#panel-tree tbody tr').evaluateAll((all) =>
+    all.map((one) => `${one.querySelector('td').textContent} ${one.querySelector('th').textContent.trim()}`));
+  assert.equal(await frame.getByRole('tab', { name: 'Tree' }).getAttribute('aria-selected'), 'true');
+  for (const [kind, name] of [['new', 'compress'], ['removed', 'checksum']]) {
+    await frame.getByRole('combobox', { name: 'Changes' }).selectOption(kind);
+    const found = await rows();
+    assert(found.some((row) => row === `${kind} ${name}`) && found.length === 2, `${kind}: ${found}`);
+  }
+  await frame.getByRole('combobox', { name: 'Changes' }).selectOption('changed');
+  await image(person, 'hub-profiles-diff');
+}
+
+/** A function of a profile leads to the crashes with it. */
+async function crashes(person) {
+  const { page } = person;
+  await person.open('crashes', `/profiles?${TIMES}&service=shop&view=table`, 'Profiles');
+  const frame = await view(person);
+  await frame.getByRole('link', { name: 'Crashes with spike' }).click();
+  await page.waitForURL(`${BACKTRAIL_HUB}/?function=spike`);
+  await person.see('no crash', 'No group matches');
+  assert.equal(await page.getByRole('combobox', { name: 'Function' }).inputValue(), 'spike');
+  await person.check('crashes with a function');
+  // From the flame graph, by keys.
+  await person.open('crashes', `/profiles?${TIMES}&service=shop`, 'Profiles');
+  const graph = (await view(person)).locator('#panel-graph canvas');
+  await graph.focus();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('x');
+  await page.waitForURL(`${BACKTRAIL_HUB}/?function=main`);
+}
+
+/** Texts of others are no HTML, on the page and in the frame. */
+async function hostile(person) {
+  const { page } = person;
+  await person.open('hostile', `/profiles?${TIMES}&service=${encodeURIComponent('<script>alert(1)</script>')}&view=table`, 'Profiles');
+  const frame = await view(person);
+  await frame.getByRole('button', { name: '</script><img src=x onerror=alert(2)>', exact: true }).waitFor();
+  assert.equal(await frame.locator('img').count(), 0);
+  assert.equal(await page.locator('main script, main img').count(), 0);
+  await page.getByLabel('Service', { exact: true }).focus();
+  await until('values', () => page.locator('#values-service option').count(), (count) => count >= 3);
+  const wrong = '/profiles?focus=(%3Cimg%20src%3Dx%20onerror%3Dalert(3)%3E';
+  await person.open('problem', wrong, 'Profiles');
+  await page.getByRole('alert').waitFor();
+  await person.check('problem');
+}
+
+const window = await browser();
+try {
+  const admin = await Person.enter(window, ADMIN);
+  for (const part of [overTime, heatMap, distribution, saved, comparison, crashes, hostile]) {
+    const began = Date.now();
+    await part(admin, window);
+    console.log(`${part.name}: as expected, ${Date.now() - began} ms`);
+  }
+  await admin.close();
+} finally {
+  await window.close();
+}
