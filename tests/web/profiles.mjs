@@ -130,7 +130,7 @@ async function saved(person, window) {
   assert.deepEqual(['find', 'keep', 'view', 'from'].map((name) => parameters.get(name)), ['^handle$', 'callees', 'tree', `${MINUTE}:00`]);
   await page.locator('summary', { hasText: 'Saved views' }).click();
   await person.see('no views', 'No view is saved yet.');
-  await page.getByLabel('Name').fill('<i>handlers</i>');
+  await page.getByLabel('Name', { exact: true }).fill('<i>handlers</i>');
   await page.getByRole('button', { name: 'Save this view' }).click();
   await page.waitForURL(/find=%5Ehandle%24&keep=callees&view=tree$/);
   const again = await view(person);

@@ -7,10 +7,13 @@ use crate::symbols::index_state::{BuildSymbols, symbols_of};
 use backtrail_profile::{Frame, FrameId, Function, Line, ModuleId, Profile};
 use backtrail_pt::FileOffset;
 use backtrail_symbol_index::{Frames, Position};
+use futures_util::{StreamExt, stream};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+/// The modules that are asked for at once.
+const AT_ONCE: usize = 8;
 /// The most modules that a note names.
 const NAMED: usize = 5;
 
@@ -41,16 +44,26 @@ pub async fn add(hub: &Arc<Hub>, profile: &mut Profile) -> Result<()> {
         }
     }
     let mut nameless = Nameless::default();
+    let mut modules = Vec::new();
     for (module, frames) in wanted {
         let Some(module) = profile.modules.get(module) else {
             continue;
         };
         let path = profile.text(module.path).to_owned();
-        let Some(build_id) = module.build_id.as_ref().map(ToString::to_string) else {
-            nameless.without_id.push(path);
-            continue;
-        };
-        match symbols_of(hub, &build_id).await? {
+        match module.build_id.as_ref().map(ToString::to_string) {
+            Some(build_id) => modules.push((path, build_id, frames)),
+            None => nameless.without_id.push(path),
+        }
+    }
+    // The database and the bucket answer several questions at once.
+    let mut found = stream::iter(modules)
+        .map(|(path, build_id, frames)| {
+            let hub = hub.clone();
+            async move { (path, frames, symbols_of(&hub, &build_id).await) }
+        })
+        .buffered(AT_ONCE);
+    while let Some((path, frames, symbols)) = found.next().await {
+        match symbols? {
             BuildSymbols::Ready(index) => {
                 let positions: Vec<_> = frames.iter().map(|(_, at)| Position::Offset(*at)).collect();
                 let found = blocking(move || {
