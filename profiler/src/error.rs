@@ -60,6 +60,9 @@ pub enum Error {
         /// The reason.
         error: std::io::Error,
     },
+    /// The recording that takes requests has ended.
+    #[error("the recording that takes requests has ended")]
+    Ended,
     /// A system call failed.
     #[error("{call} failed: {error}")]
     Call {

@@ -22,7 +22,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use tables::Maps;
-pub(crate) use tables::WalkerTables;
+pub(crate) use tables::{WalkerChanges, WalkerTables};
 
 /// The attached programs. They are detached with the events that they are attached to.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! Takes profiles of running programs.
 //!
-//! [`record`] samples by perf events. A [`sampler`] reads samples and mappings from the rings of
+//! [`record`] samples by perf events. [`record_with_requests`] takes further recordings meanwhile,
+//! which share the state of the processes. A [`sampler`] reads samples and mappings from the rings of
 //! all processors. An eBPF program walks stacks by compact tables ([`unwind_table`]) when a
 //! sample is taken. Where it cannot, the kernel copies stacks, and
 //! [`unwind`] walks them. A file of segments
@@ -19,6 +20,7 @@ mod error;
 mod event;
 mod generated_code;
 mod heap;
+mod host;
 pub mod jitdump;
 mod kernel;
 mod kernel_walker;
@@ -26,6 +28,7 @@ mod module_file;
 mod module_key;
 mod modules;
 mod off_cpu;
+mod open_events;
 mod options;
 pub mod perf_map;
 mod priority;
@@ -33,11 +36,14 @@ mod program;
 pub mod python;
 mod reader;
 mod record_queue;
+mod recording;
+mod requested;
 pub mod sampler;
 pub mod segment;
 mod segment_ids;
 pub mod spool;
 mod stack_walker;
+mod summary;
 mod support;
 mod tasks;
 mod thinning;
@@ -46,11 +52,13 @@ pub mod unwind;
 pub mod unwind_table;
 mod walked_sample;
 
-pub use capture::{Progress, Summary, record};
+pub use capture::{record, record_with_requests};
 pub use error::{Error, Result};
 pub use event::{SampledEvent, Tracepoint, Uprobe, WakeupTracepoint};
 pub use kernel::KernelFunctions;
 pub use options::{RecordOptions, RecordingOutput, SpoolOptions, StackMethod, Target};
 pub use program::ProgramEnd;
+pub use requested::{RequestOptions, Requester, Requests, requests};
+pub use summary::{Progress, Summary};
 pub use support::{StackSupport, stack_support};
 pub use walked_sample::WalkedSample;

@@ -14,6 +14,7 @@ use object::ReadCache;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::sync::OnceLock;
 
 /// Builds the unwind table of a module's file, and finds its Python interpreter.
 pub(crate) fn read(key: &ModuleKey, mapped: Option<&MappedAt>) -> (Option<UnwindTable>, Option<PythonBuild>) {
@@ -29,10 +30,14 @@ pub(crate) fn vdso_table() -> Option<UnwindTable> {
     UnwindTable::of_elf(&*vdso()?)
 }
 
-/// Returns the build id of the vDSO.
+/// Returns the build id of the vDSO. Each program that starts maps it, so that it is read once.
 pub(crate) fn vdso_build_id() -> Option<BuildId> {
-    let image = vdso()?;
-    BuildId::new(ElfSections::parse(&*image)?.build_id()?)
+    static KNOWN: OnceLock<Option<BuildId>> = OnceLock::new();
+    let read = || {
+        let image = vdso()?;
+        BuildId::new(ElfSections::parse(&*image)?.build_id()?)
+    };
+    KNOWN.get_or_init(read).clone()
 }
 
 /// Returns the bytes of this process's vDSO.

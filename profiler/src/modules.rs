@@ -197,6 +197,13 @@ impl Modules {
         std::mem::take(&mut self.decided)
     }
 
+    /// Returns all modules whose tables were built, or are missing.
+    pub fn all_decided(&self) -> Vec<ModuleIdx> {
+        let numbered = (0..).map(ModuleIdx).zip(&self.modules);
+        let decided = numbered.filter(|(_, module)| !matches!(module.table, TableState::Unread));
+        decided.map(|(index, _)| index).collect()
+    }
+
     /// Returns the processor time that went into building tables.
     pub fn reading(&self) -> Duration {
         self.reading

@@ -290,6 +290,7 @@ mod tests {
             program: None,
             events: &[SampledEvent::Cpu],
             frequency: 1000,
+            sideband: true,
         });
         let (sampler, rings) = match opened {
             Ok(opened) => opened,

@@ -130,6 +130,8 @@ pub struct SamplerOptions<'a> {
     pub events: &'a [SampledEvent],
     /// The samples a second of each busy processor.
     pub frequency: u64,
+    /// Whether the rings have the changes of processes and threads, too.
+    pub sideband: bool,
 }
 
 impl Sampler {
@@ -317,7 +319,7 @@ impl Opening {
             kernel,
             inherit: !matches!(options.target, Target::All | Target::Cgroup(_)),
             enable_on_exec: is_program,
-            sideband: false,
+            sideband: options.sideband,
             switches: false,
             payload: events
                 .iter()
@@ -423,7 +425,7 @@ impl Opening {
                     },
                     counter: sampled.counter(),
                     rate: rate(&sampled.counter(), frequency),
-                    sideband: index == 0,
+                    sideband: self.sampler.sampling.sideband && index == 0,
                     switches: sampled == SampledEvent::OffCpu,
                     branches: sampled == SampledEvent::LastBranches,
                     // The branches are those of programs.

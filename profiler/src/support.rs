@@ -32,6 +32,7 @@ pub fn stack_support() -> Result<StackSupport, String> {
             program: None,
             events: &[SampledEvent::Cpu],
             frequency: 1,
+            sideband: true,
         })
     };
     let own = open(&Target::Process(Pid(std::process::id()))).map_err(|error| error.to_string())?;

@@ -29,6 +29,8 @@ pub(crate) struct Tasks {
     jitdumps: HashMap<Pid, Rc<str>>,
     build_ids: HashMap<FileKey, Option<BuildId>>,
     reading: Duration,
+    /// The number of processes whose mappings were read.
+    read: u64,
     /// The processes whose mappings changed since the last call of [`Tasks::take_changed`].
     changed: HashSet<Pid>,
 }
@@ -100,6 +102,7 @@ impl Tasks {
         }
         let Ok(raw) = i32::try_from(pid.0) else { return };
         let began = thread_time();
+        self.read += 1;
         for map in maps::maps(raw).into_iter().filter(|map| map.executable) {
             let file = (map.inode != 0).then_some(FileKey {
                 device: map.device,
@@ -117,6 +120,11 @@ impl Tasks {
     /// Returns the processor time that went into reading the mappings of running processes.
     pub fn reading(&self) -> Duration {
         self.reading
+    }
+
+    /// Returns the number of processes whose mappings were read so far.
+    pub fn processes_read(&self) -> u64 {
+        self.read
     }
 
     fn mmap(&mut self, mmap: &Mmap, modules: &mut Modules) {

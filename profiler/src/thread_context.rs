@@ -116,6 +116,12 @@ impl ThreadContexts {
         changed.map(|pid| (pid, slot(&pid))).collect()
     }
 
+    /// Returns the slots of all processes that have one.
+    pub fn all_slots(&self) -> Vec<(Pid, Option<TlsSlot>)> {
+        let slots = self.processes.iter().map(|(pid, known)| (*pid, known.slot()));
+        slots.filter(|(_, slot)| slot.is_some()).collect()
+    }
+
     /// Returns the labels of a sample of a process, taken at `time` (`CLOCK_MONOTONIC`). `record`
     /// is the copied record of the thread, or empty.
     pub fn labels(&mut self, pid: Pid, time: u64, record: &[u8]) -> Vec<(String, String)> {

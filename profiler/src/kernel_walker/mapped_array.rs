@@ -26,6 +26,9 @@ pub(super) struct MappedArray<T> {
     value: PhantomData<T>,
 }
 
+// SAFETY: the mapping belongs to this value alone, and is the same for all threads of the process.
+unsafe impl<T: MapValue + Send> Send for MappedArray<T> {}
+
 impl<T: MapValue> MappedArray<T> {
     /// Maps `len` values from index `first` on.
     ///

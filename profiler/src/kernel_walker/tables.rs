@@ -11,7 +11,7 @@ use backtrail_bpf::{
 };
 use backtrail_process::thread_context::tls::{Libc, TlsSlot};
 use backtrail_pt::Pid;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -67,6 +67,19 @@ pub(crate) struct WalkerTables {
     row_capacity: u32,
 }
 
+/// The changes that all programs get.
+#[derive(Debug, Default)]
+pub(crate) struct WalkerChanges {
+    /// The modules whose tables became known.
+    pub decided: Vec<ModuleIdx>,
+    /// The processes whose mappings changed.
+    pub mapped: HashSet<Pid>,
+    /// The processes whose threads have their requests elsewhere now.
+    pub slots: Vec<(Pid, Option<TlsSlot>)>,
+    /// The processes that the program gets to know.
+    pub wanted: Vec<Pid>,
+}
+
 impl WalkerTables {
     pub(super) fn new(maps: Maps, row_capacity: u32) -> io::Result<Self> {
         Ok(Self {
@@ -94,30 +107,43 @@ impl WalkerTables {
         }
     }
 
-    /// Brings the maps up to date. Every record so far must have been applied.
-    pub fn update(&mut self, tasks: &mut Tasks, modules: &mut Modules) {
+    /// Builds the tables that copied stacks need. Every record so far must have been applied.
+    pub fn build(&mut self, tasks: &Tasks, modules: &mut Modules) {
         for pid in std::mem::take(&mut self.cut) {
             for (_, mapped) in tasks.mappings(pid) {
                 modules.table(mapped.module);
             }
         }
+    }
+
+    /// Brings the maps up to date after [`WalkerTables::build`].
+    pub fn update(&mut self, changes: &WalkerChanges, tasks: &Tasks, modules: &Modules) {
         let mut pids = std::mem::take(&mut self.wanted);
-        for module in modules.take_decided() {
-            self.add_module(module, modules);
+        pids.extend(changes.wanted.iter().copied());
+        for module in &changes.decided {
+            self.add_module(*module, modules);
             // Their processes have an interpreter from now on.
-            if modules.python(module).is_some() {
+            if modules.python(*module).is_some() {
                 pids.extend(self.processes.keys());
             }
         }
-        for pid in tasks.take_changed() {
-            if self.processes.contains_key(&pid) {
-                pids.insert(pid);
+        for pid in &changes.mapped {
+            if self.processes.contains_key(pid) {
+                pids.insert(*pid);
             }
         }
         let now = Instant::now();
         for pid in pids {
             self.set_process(pid, tasks, modules, now);
         }
+        for (pid, slot) in &changes.slots {
+            self.set_slot(*pid, *slot);
+        }
+    }
+
+    /// Returns the processes that the program knows.
+    pub fn processes(&self) -> impl Iterator<Item = Pid> {
+        self.processes.keys().copied()
     }
 
     /// Returns the number by which the program knows a module.
@@ -131,7 +157,7 @@ impl WalkerTables {
     }
 
     /// Sets where the threads of a process have their requests.
-    pub fn set_slot(&self, pid: Pid, slot: Option<TlsSlot>) {
+    fn set_slot(&self, pid: Pid, slot: Option<TlsSlot>) {
         let map = self.maps.tls_slots.as_fd();
         // If there are too many processes, samples of this one have no requests.
         match slot.and_then(slot_row) {
@@ -140,7 +166,7 @@ impl WalkerTables {
         }
     }
 
-    fn add_module(&mut self, module: ModuleIdx, modules: &mut Modules) {
+    fn add_module(&mut self, module: ModuleIdx, modules: &Modules) {
         let number = Self::number(module, modules.kind(module));
         if number == 0 || number >= UNKNOWN_MODULE {
             return;
