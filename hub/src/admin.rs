@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod decisions;
 pub mod gc;
+pub mod index_garbage;
 pub mod maintain;
 pub mod rebuild;
 pub mod retention;

@@ -122,6 +122,9 @@ pub struct Symbols {
     pub upstream_bytes: u64,
     /// The most bytes of open indexes in memory.
     pub index_bytes: u64,
+    /// The days without use after which the index of a build without files is removed. It is kept
+    /// at least as long as profiles.
+    pub index_days: u32,
 }
 
 /// SQL over the profile store.
@@ -132,6 +135,8 @@ pub struct Query {
     pub program: Option<PathBuf>,
     /// The addresses of workers, such as `http://10.0.0.2:8476`.
     pub workers: Vec<String>,
+    /// The address at which `backtrail-hub worker` listens. `None`: on this machine only.
+    pub listen: Option<SocketAddr>,
 }
 
 /// The profile store.
@@ -217,6 +222,7 @@ impl Default for Symbols {
             upstream: Vec::new(),
             allowed_addresses: Vec::new(),
             index_bytes: 1 << 30,
+            index_days: 90,
             upstream_bytes: 2 << 30,
         }
     }

@@ -11,6 +11,7 @@ use backtrail_hub::data_lock::DataLock;
 use backtrail_hub::database::Database;
 use backtrail_hub::error::{Error, Result};
 use backtrail_hub::hub::{Hub, open_objects};
+use backtrail_hub::profiles::query_worker::{self, WorkerOptions};
 use backtrail_hub::{serve, unit};
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
@@ -84,6 +85,16 @@ enum Command {
         /// The directory.
         directory: PathBuf,
     },
+    /// Runs parts of the SQL queries of hubs, which name this machine as query.workers. `--listen`
+    /// is its address.
+    Worker {
+        /// The maximum memory of all queries in MiB.
+        #[arg(long, value_name = "MIB")]
+        memory: Option<u64>,
+        /// The folder for rows that do not fit into memory.
+        #[arg(long, value_name = "FOLDER")]
+        temp: Option<PathBuf>,
+    },
     /// Prints the systemd unit of this program.
     Unit,
     /// Puts a backup in the place of an empty hub.
@@ -140,21 +151,27 @@ fn print_unit() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> Result<()> {
+    let listen = arguments.common.listen;
     let config = configuration(arguments.common)?;
     match arguments.command.unwrap_or(Command::Serve) {
         Command::Analyze(_) | Command::Bundle(_) | Command::Elf(_) | Command::Unit => Ok(()),
         Command::Serve => serve::serve(config).await,
+        Command::Worker { memory, temp } => {
+            let options = WorkerOptions { listen, memory, temp };
+            query_worker::become_worker(&config, &options)
+        }
         Command::Gc => {
             let hub = Hub::open(config).await?;
             let (removed, collected) = maintain::once(&hub).await?;
             eprintln!(
-                "removed {} reports, {} bundles of other reports, {} blobs with {} bytes, {} uploads, {} chunks",
+                "removed {} reports, {} bundles of other reports, {} blobs with {} bytes, {} uploads, {} chunks, {} indexes",
                 removed.reports,
                 removed.bundles,
                 collected.blobs,
                 collected.bytes,
                 collected.uploads,
-                collected.chunks
+                collected.chunks,
+                collected.indexes
             );
             Ok(())
         }

@@ -11,6 +11,8 @@ pub mod names;
 pub mod origin;
 pub mod push;
 pub mod query;
+mod query_program;
+pub mod query_worker;
 pub mod read;
 pub mod regressions;
 pub mod selection;

@@ -4,6 +4,7 @@ pub mod api;
 pub mod assets;
 pub mod caller;
 pub mod failure;
+pub mod grpc;
 pub mod guard;
 pub mod headers;
 pub mod jobs;

@@ -10,6 +10,7 @@
   const text = document.getElementById('progress-text');
   let delay = 1000;
   const ask = async () => {
+    let again;
     try {
       const response = await fetch(source, { credentials: 'same-origin', cache: 'no-store' });
       if (response.ok) {
@@ -22,6 +23,9 @@
           text.textContent = state.text;
           delay = 1000;
         }
+        if (typeof state.again === 'number') {
+          again = Math.max(state.again, 100);
+        }
         if (bar !== null && typeof state.done === 'number') {
           bar.value = state.done;
         }
@@ -29,9 +33,9 @@
     } catch {
       // The hub may be away for a moment.
     }
-    // A state that does not change is asked for less and less often.
+    // A state that does not change is asked for less and less often, unless the hub knows better.
     delay = Math.min(delay * 1.3, 15000);
-    setTimeout(ask, delay);
+    setTimeout(ask, again ?? delay);
   };
   setTimeout(ask, delay);
 })();

@@ -1,10 +1,10 @@
 //! Takes profiles of running programs.
 //!
-//! [`record`] samples by perf events. [`record_with_requests`] takes further recordings meanwhile,
-//! which share the state of the processes. A [`sampler`] reads samples and mappings from the rings of
-//! all processors. An eBPF program walks stacks by compact tables ([`unwind_table`]) when a
-//! sample is taken. Where it cannot, the kernel copies stacks, and
-//! [`unwind`] walks them. A file of segments
+//! [`record`] samples by perf events. [`record_with_requests`] takes further recordings at the same
+//! time, which share the state of the processes. A [`sampler`] reads samples and mappings from the
+//! rings of all processors. An eBPF program walks stacks by compact tables ([`unwind_table`]) when
+//! a sample is taken. Where it cannot, the kernel copies stacks, and [`unwind`] walks them. A file
+//! of segments
 //! ([`segment`]) gets a block each second. No debug information is read while recording: a frame
 //! is a build id and a file offset, and names come later. The exceptions are the kernel's functions
 //! and generated code, whose names another machine does not have. Programs list the latter in perf

@@ -1,8 +1,8 @@
 //! Recordings on request, beside one that samples all processes.
 //!
 //! A request has events and a file of its own. It shares the state of all processes with the
-//! recording that runs: their mappings, the unwind tables of their files, and the requests of their
-//! threads. So it begins in a fraction of a second on a host with many processes.
+//! recording that runs, as their mappings and the unwind tables of their files. So it begins in a
+//! fraction of a second on a host with many processes.
 
 use crate::clock::{Clock, monotonic};
 use crate::event::SampledEvent;

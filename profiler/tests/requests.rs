@@ -110,7 +110,7 @@ fn request_shares_the_known_processes() {
     let Some((first, requested)) = ran else { return };
     for (name, summary) in ["first", "second"].into_iter().zip(requested) {
         let summary = summary.unwrap();
-        // Kernel threads may have started meanwhile, whose mappings no record describes.
+        // Kernel threads may have started in between, whose mappings no record describes.
         assert!(
             summary.processes_read < first.processes_read / 2,
             "{} of {}",

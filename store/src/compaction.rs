@@ -14,7 +14,7 @@ use crate::segment::{SegmentEntry, SegmentId};
 use crate::segment_reader::SegmentReader;
 use crate::stack_index::StackIndex;
 use crate::store::Store;
-use crate::writer::check_duration;
+use crate::writer::{COMMIT_WITHIN, check_duration};
 use crate::{Error, Result};
 use input::Input;
 use std::collections::BTreeSet;
@@ -145,7 +145,7 @@ impl Store {
     pub(crate) async fn commit_compaction(&self, prepared: Prepared) -> Result<Compacted> {
         let Prepared { begin, compacted } = prepared;
         let added = std::slice::from_ref(&compacted.added);
-        check_duration(begin, added)?;
+        check_duration(begin.elapsed(), COMMIT_WITHIN, added)?;
         self.catalog.commit(added, &compacted.removed, now()).await?;
         Ok(compacted)
     }

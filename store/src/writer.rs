@@ -44,6 +44,8 @@ pub struct Writer {
     objects: Arc<dyn ObjectStore>,
     catalog: Arc<dyn Catalog>,
     limits: WriterLimits,
+    /// The longest time of a flush.
+    commit_within: Duration,
     buffer: Buffer,
 }
 
@@ -55,6 +57,7 @@ impl Writer {
             objects,
             catalog,
             limits,
+            commit_within: COMMIT_WITHIN,
             buffer: Buffer::default(),
         }
     }
@@ -125,8 +128,9 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// [`Error::Object`] or [`Error::Catalog`] if the store fails. The buffer keeps its samples
-    /// then. A future that is dropped before its end loses the buffer.
+    /// [`Error::Object`] or [`Error::Catalog`] if the store fails, and [`Error::TooLate`] if it is
+    /// too slow. The buffer keeps its samples then. A future that is dropped before its end loses
+    /// the buffer.
     pub async fn flush(&mut self) -> Result<Vec<SegmentEntry>> {
         if self.buffer.rows() == 0 {
             return Ok(Vec::new());
@@ -162,20 +166,64 @@ impl Writer {
             }
             entries.push(segment.entry);
         }
-        check_duration(begin, &entries)?;
+        check_duration(begin.elapsed(), self.commit_within, &entries)?;
         self.catalog.commit(&entries, &[], now()).await?;
         Ok(entries)
     }
 }
 
-/// Checks that garbage collection cannot have removed files that were uploaded since `begin`.
-pub(crate) fn check_duration(begin: Instant, entries: &[SegmentEntry]) -> Result<()> {
-    let elapsed = begin.elapsed();
+/// Checks that garbage collection cannot have removed files that were uploaded in this time.
+pub(crate) fn check_duration(elapsed: Duration, limit: Duration, entries: &[SegmentEntry]) -> Result<()> {
     match entries.first() {
-        Some(entry) if elapsed > COMMIT_WITHIN => Err(Error::TooLate {
+        Some(entry) if elapsed > limit => Err(Error::TooLate {
             segment: entry.id.to_string(),
             seconds: elapsed.as_secs(),
         }),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Listing;
+    use crate::hour::Hour;
+    use crate::memory_catalog::MemoryCatalog;
+    use backtrail_profile::StackId;
+    use object_store::memory::InMemory;
+
+    /// Returns the number of samples that a catalog has.
+    async fn committed(catalog: &MemoryCatalog) -> u64 {
+        let listing = Listing {
+            hours: Hour(0)..Hour(u32::MAX),
+            services: None,
+        };
+        let entries = catalog.list(&listing).await.unwrap();
+        entries.iter().map(|entry| entry.samples.rows).sum()
+    }
+
+    #[tokio::test]
+    async fn flush_beyond_its_time_commits_nothing_and_can_be_repeated() {
+        let catalog = Arc::new(MemoryCatalog::default());
+        let objects: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let mut writer = Writer::new(objects, catalog.clone(), WriterLimits::default());
+        let mut profile = Profile::default();
+        let event = profile.event("cpu", "nanoseconds", 0).unwrap();
+        profile.add(event, 7, StackId::EMPTY).unwrap();
+        let received = UnixNanos(7_200_000_000_000);
+        writer.add(&Origin::default(), &[], &profile, received).unwrap();
+        writer.commit_within = Duration::ZERO;
+        let error = writer.flush().await.unwrap_err();
+        assert!(matches!(error, Error::TooLate { seconds: 0, .. }), "{error}");
+        assert!(error.to_string().contains("write it again"));
+        assert_eq!((writer.rows(), committed(&catalog).await), (1, 0));
+        writer.commit_within = COMMIT_WITHIN;
+        let entries = writer.flush().await.unwrap();
+        assert_eq!((writer.rows(), entries.len()), (0, 1));
+        assert_eq!(committed(&catalog).await, 1);
+        // The limit itself is in time.
+        let late = COMMIT_WITHIN + Duration::from_nanos(1);
+        check_duration(COMMIT_WITHIN, COMMIT_WITHIN, &entries).unwrap();
+        assert!(check_duration(late, COMMIT_WITHIN, &entries).is_err());
     }
 }

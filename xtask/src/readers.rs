@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Python packages, each with a folder that shows its presence. Some read exports:
-/// Perfetto's schema and reader, and Node.js. The others use a hub: clients of uploads, a generator
-/// of requests, and a server of S3 with what it needs.
-const PYTHON: [(&str, &str); 9] = [
+/// Perfetto's schema and reader, and Node.js. The others use a hub: clients of uploads and
+/// of profiles, a generator of requests, and a server of S3 with what it needs.
+const PYTHON: [(&str, &str); 13] = [
     ("perfetto", "perfetto"),
     ("protobuf", "google/protobuf"),
     (node::WHEEL, node::WHEEL_FOLDER),
@@ -19,6 +19,13 @@ const PYTHON: [(&str, &str); 9] = [
     ("flask-cors", "flask_cors"),
     ("tuspy==1.1.0", "tuspy-1.1.0.dist-info"),
     ("schemathesis==4.32.5", "schemathesis-4.32.5.dist-info"),
+    ("pyroscope-io==1.4.0", "pyroscope_io-1.4.0.dist-info"),
+    ("grpcio==1.85.3", "grpcio-1.85.3.dist-info"),
+    ("grpcio-tools==1.85.1", "grpcio_tools-1.85.1.dist-info"),
+    (
+        "opentelemetry-proto==1.45.2",
+        "opentelemetry_proto-1.45.2.dist-info",
+    ),
 ];
 
 /// The folder that lists the JavaScript packages which read exports, and their installed folder.

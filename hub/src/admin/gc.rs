@@ -44,6 +44,8 @@ pub struct Collected {
     pub directories: u64,
     /// Files of objects that were cut off.
     pub unfinished: u64,
+    /// Indexes of builds that were not used for long.
+    pub indexes: u64,
 }
 
 /// Removes garbage at a time.

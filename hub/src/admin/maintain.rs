@@ -1,6 +1,6 @@
 //! Retention and garbage collection in a running hub: every hour, by one hub.
 
-use super::{gc, retention};
+use super::{gc, index_garbage, retention};
 use crate::clock;
 use crate::error::Result;
 use crate::hub::Hub;
@@ -23,7 +23,11 @@ const REPLAY: i64 = 500 * clock::SECOND;
 pub async fn once(hub: &Hub) -> Result<(retention::Removed, gc::Collected)> {
     let now = clock::now();
     let removed = retention::run(&hub.database, &hub.objects, &hub.config.retention, now).await?;
-    let collected = gc::run(&hub.database, &hub.objects, &hub.config.data, now).await?;
+    let mut collected = gc::run(&hub.database, &hub.objects, &hub.config.data, now).await?;
+    // Samples that are kept need the names of their builds.
+    let days = hub.config.symbols.index_days.max(hub.config.profiles.days);
+    let age = i64::from(days) * clock::DAY;
+    collected.indexes = index_garbage::run(&hub.database, &hub.objects, age, now).await?;
     Ok((removed, collected))
 }
 
@@ -51,10 +55,11 @@ pub async fn run(hub: Arc<Hub>, mut end: watch::Receiver<bool>) {
         let done = match hub.database.take_lease("maintenance", LEASE).await {
             Ok(true) => once(&hub).await.map(|(removed, collected)| {
                 tracing::info!(
-                    "removed {} reports, {} bundles and {} unused blobs",
+                    "removed {} reports, {} bundles, {} unused blobs and {} unused indexes",
                     removed.reports,
                     removed.bundles,
-                    collected.blobs
+                    collected.blobs,
+                    collected.indexes
                 );
             }),
             Ok(false) => Ok(()),

@@ -4,25 +4,21 @@
 //! live segments of the catalog, and the limits. Its end is the end of the query, and the other way
 //! round.
 
+use super::query_program;
 use crate::clock;
-use crate::config::{Config, S3};
+use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
-use crate::profiles::catalog::PREFIX;
 use crate::profiles::selection::SelectionParameters;
 use backtrail_profile::UnixNanos;
 use backtrail_store::{Hour, SegmentEntry};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-/// The name of the program, which is beside the hub's own.
-const PROGRAM: &str = "backtrail-query";
 /// The largest answer in bytes.
 const MAX_ANSWER: u64 = 64 << 20;
 /// The largest output of errors in bytes.
@@ -96,6 +92,11 @@ pub async fn answer(hub: &Hub, request: &SqlRequest) -> Result<SqlAnswer> {
 /// # Errors
 /// As [`answer`].
 pub async fn answer_at(hub: &Hub, request: &SqlRequest, now: i64) -> Result<SqlAnswer> {
+    answer_within(hub, request, now, GRACE).await
+}
+
+/// Answers a query. The program has the time `grace` beyond that of the query.
+async fn answer_within(hub: &Hub, request: &SqlRequest, now: i64, grace: Duration) -> Result<SqlAnswer> {
     let times = SelectionParameters {
         from: match request.from.as_str() {
             "" => "1d".to_owned(),
@@ -117,7 +118,7 @@ pub async fn answer_at(hub: &Hub, request: &SqlRequest, now: i64) -> Result<SqlA
     let input = serde_json::to_vec(&input)
         .map_err(|error| Error::Invalid(format!("the query cannot be written: {error}")))?;
     let _place = hub.queries.acquire().await.map_err(|_| Error::Ending)?;
-    let longest = Duration::from_secs(request.seconds.clamp(1, MAX_SECONDS)) + GRACE;
+    let longest = Duration::from_secs(request.seconds.clamp(1, MAX_SECONDS)) + grace;
     let output = tokio::time::timeout(longest, run(&hub.config, input)).await;
     let (is_successful, rows, errors) =
         output.map_err(|_| Error::TooLarge("the query took longer than its limit of time".to_owned()))??;
@@ -140,12 +141,8 @@ pub async fn answer_at(hub: &Hub, request: &SqlRequest, now: i64) -> Result<SqlA
 
 /// Runs the program. The end of this future ends it.
 async fn run(config: &Config, input: Vec<u8>) -> Result<(bool, Vec<u8>, String)> {
-    let mut command = Command::new(program(config)?);
+    let mut command = Command::from(query_program::command(config, "run")?);
     command
-        .arg("run")
-        .arg("--objects")
-        .arg(objects(config))
-        .envs(environment(&config.s3))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -186,43 +183,6 @@ async fn run(config: &Config, input: Vec<u8>) -> Result<(bool, Vec<u8>, String)>
     ))
 }
 
-/// Returns the path of the program.
-fn program(config: &Config) -> Result<PathBuf> {
-    if let Some(program) = &config.query.program {
-        return Ok(program.clone());
-    }
-    let own = std::env::current_exe().map_err(Error::system("find this program"))?;
-    let beside = own.with_file_name(PROGRAM);
-    match beside.exists() {
-        true => Ok(beside),
-        false => Err(Error::Absent(format!(
-            "program {PROGRAM} beside the hub, which answers SQL; install it, or name it as query.program"
-        ))),
-    }
-}
-
-/// Returns the place of the store's files.
-fn objects(config: &Config) -> OsString {
-    match &config.objects {
-        Some(bucket) => format!("{}/{PREFIX}", bucket.trim_end_matches('/')).into(),
-        None => config.data.join("objects").join(PREFIX).into(),
-    }
-}
-
-/// Returns the variables by which the program reaches a bucket.
-fn environment(s3: &S3) -> Vec<(&'static str, String)> {
-    let http = s3.allow_http.then(|| "true".to_owned());
-    let variables = [
-        ("AWS_ENDPOINT", s3.endpoint.clone()),
-        ("AWS_REGION", s3.region.clone()),
-        ("AWS_ALLOW_HTTP", http),
-    ];
-    variables
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,7 +197,7 @@ mod tests {
             data: folder.join("data"),
             query: Query {
                 program: Some(program),
-                workers: Vec::new(),
+                ..Query::default()
             },
             ..Config::default()
         }
@@ -279,5 +239,73 @@ mod tests {
         let hub = Hub::open(missing).await.unwrap();
         let error = answer(&hub, &request("SELECT 1")).await.unwrap_err();
         assert!(error.to_string().contains("query.program"), "{error}");
+    }
+
+    /// Waits until the process that a script has named ends, and returns its number.
+    async fn ended(file: &std::path::Path) -> u32 {
+        let end = std::time::Instant::now() + Duration::from_secs(60);
+        loop {
+            let pid = std::fs::read_to_string(file)
+                .ok()
+                .and_then(|text| text.trim().parse().ok());
+            let stat = pid.map(|pid: u32| std::fs::read_to_string(format!("/proc/{pid}/stat")));
+            // A process that was not waited for yet runs no more.
+            let is_gone = |stat: std::io::Result<String>| stat.map_or(true, |stat| stat.contains(") Z "));
+            if let (Some(pid), true) = (pid, stat.is_some_and(is_gone)) {
+                return pid;
+            }
+            assert!(std::time::Instant::now() < end, "the program runs on");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Returns a program that names its process, and never ends.
+    fn endless(folder: &std::path::Path) -> String {
+        let pid = folder.join("pid");
+        let pid = pid.display();
+        format!("#!/bin/sh\necho $$ >{pid}.new\nmv {pid}.new {pid}\nexec sleep 1000\n")
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn endless_program_ends_at_the_limit_of_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let hub = Hub::open(config(&endless(folder.path()), folder.path()))
+            .await
+            .unwrap();
+        let request = request("SELECT 1");
+        let error = answer_within(&hub, &request, clock::now(), Duration::from_millis(200))
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("limit of time"), "{error}");
+        ended(&folder.path().join("pid")).await;
+        // Its place is free again.
+        let all = hub.queries.available_permits();
+        answer_within(&hub, &request, clock::now(), Duration::ZERO)
+            .await
+            .unwrap_err();
+        assert_eq!(hub.queries.available_permits(), all);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn canceled_query_ends_its_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let hub = Hub::open(config(&endless(folder.path()), folder.path()))
+            .await
+            .unwrap();
+        let pid = folder.path().join("pid");
+        let request = SqlRequest {
+            seconds: 600,
+            ..request("SELECT 1")
+        };
+        let started = async {
+            while !pid.exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            answer = answer(&hub, &request) => panic!("{answer:?}"),
+            () = started => {}
+        }
+        ended(&pid).await;
     }
 }

@@ -46,7 +46,7 @@ impl Hubs {
                 alert: vec![channel()],
                 query: Query {
                     program: Some(program.clone()),
-                    workers: Vec::new(),
+                    ..Query::default()
                 },
                 ..Config::default()
             };

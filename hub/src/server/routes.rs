@@ -20,6 +20,15 @@ use axum::{Json, Router};
 use std::sync::Arc;
 use tower_http::catch_panic::CatchPanicLayer;
 
+/// Methods of gRPC beside those of profiles. They are not in the OpenAPI document.
+const GRPC: &[Route] = &[route(
+    "POST",
+    "/backtrail.symbols.v1.SymbolService/Symbolize",
+    With(Scope::Read),
+    "Returns the frames at offsets of builds.",
+    || post(symbolize::symbolize_call).layer(DefaultBodyLimit::disable()),
+)];
+
 /// All routes of the API.
 pub const ROUTES: &[Route] = &[
     route("GET", "/healthz", Open, "Returns whether the hub works.", || {
@@ -416,6 +425,7 @@ pub fn router(hub: Arc<Hub>) -> Router {
         ROUTES,
         profiles::PUSHING,
         profiles::GRPC,
+        GRPC,
         profiles::REQUESTING,
         profiles::QUERYING,
         jobs::JOBS,

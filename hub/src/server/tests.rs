@@ -3,5 +3,6 @@
 mod contract;
 mod grouping;
 mod jobs;
+mod profile_races;
 mod profiles;
 mod sites;

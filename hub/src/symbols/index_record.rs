@@ -42,6 +42,9 @@ pub struct IndexRecord {
     pub made: i64,
     /// The reason why there is no index, as one sentence.
     pub refused: Option<String>,
+    /// The time of the last use, to about a day. `None`: not since it was made.
+    #[serde(default)]
+    pub used: Option<i64>,
 }
 
 impl IndexRecord {
@@ -52,6 +55,7 @@ impl IndexRecord {
             sources,
             made: clock::now(),
             refused,
+            used: None,
         }
     }
 
@@ -67,6 +71,22 @@ impl IndexRecord {
         Ok(record
             .inspect_err(|error| tracing::warn!("the record of build {build_id}'s index is damaged: {error}"))
             .ok())
+    }
+
+    /// Notes a use of the index, at most once a day. Returns whether it did.
+    ///
+    /// # Errors
+    /// Fails if the object store fails.
+    pub async fn renew(&self, store: &Objects, build_id: &str, now: i64) -> Result<bool> {
+        if now - self.used.unwrap_or(self.made) < clock::DAY {
+            return Ok(false);
+        }
+        let renewed = Self {
+            used: Some(now),
+            ..self.clone()
+        };
+        renewed.write(store, build_id).await?;
+        Ok(true)
     }
 
     /// Writes the record of a build. It makes the objects of the index visible.

@@ -70,6 +70,7 @@ pub async fn symbols_of(hub: &Hub, build_id: &str) -> Result<BuildSymbols> {
         add_job(hub, JobKind::Index, build_id).await?;
         return Ok(BuildSymbols::Pending);
     }
+    record.renew(&hub.objects, build_id, clock::now()).await?;
     if let Some(cached) = cached.filter(|cached| cached.made == record.made) {
         hub.indexes.note_fresh(build_id);
         return Ok(BuildSymbols::Ready(cached.index));

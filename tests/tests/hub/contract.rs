@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Returns a command for one of the scripts beside this file.
-fn script(program: &OsStr, name: &str) -> Command {
+pub fn script(program: &OsStr, name: &str) -> Command {
     let mut command = Command::new(program);
     command.arg(repository().join("tests/tests/hub/clients").join(name));
     command
@@ -18,7 +18,7 @@ fn script(program: &OsStr, name: &str) -> Command {
 
 /// Runs a script to its end, and returns what it printed.
 #[track_caller]
-fn run(command: &mut Command) -> String {
+pub fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -27,7 +27,7 @@ fn run(command: &mut Command) -> String {
 }
 
 /// Returns whether Python has a package.
-fn has_package(package: &str) -> bool {
+pub fn has_package(package: &str) -> bool {
     let import = format!("import {package}");
     let found = Command::new("python3").args(["-c", &import]).output();
     let is_there = found.is_ok_and(|output| output.status.success());

@@ -18,7 +18,7 @@ int main(int c, char **v) { return spin(atol(v[1]) * 1000000L) == c; }
 ";
 
 /// Returns the weights of an exported profile by folded stack.
-fn folded(text: &str) -> BTreeMap<String, u64> {
+pub fn folded(text: &str) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for line in text.lines() {
         let (stack, weight) = line.rsplit_once(' ').unwrap();

@@ -12,7 +12,8 @@ use crate::hub::settings;
 use crate::interrupt::Interrupt;
 use crate::terminal;
 use backtrail_profiler::spool::{SpooledFile, complete_files};
-use backtrail_profiler::{RecordOptions, RecordingOutput, SpoolOptions, Target, record};
+use backtrail_profiler::{RecordOptions, RecordingOutput, SpoolOptions, Target};
+use backtrail_profiler::{record_with_requests, requests};
 use backtrail_report::client::{Error, HubClient, ProfileOrigin};
 use std::fs;
 use std::io::ErrorKind;
@@ -57,9 +58,11 @@ pub fn run(args: &ProfileAgent) -> Result<(), Failure> {
         next: Instant::now(),
     };
     let is_over = AtomicBool::new(false);
-    let requests = Requests {
+    let (requester, recorder_requests) = requests();
+    let hub_requests = Requests {
         client: sender.client.clone(),
         origin: sender.origin.clone(),
+        requester,
         spool: &args.spool,
         stack_method: options.stack_method,
         cpu_budget: args.cpu_budget,
@@ -67,9 +70,10 @@ pub fn run(args: &ProfileAgent) -> Result<(), Failure> {
         is_over: &is_over,
     };
     let summary = std::thread::scope(|scope| {
-        scope.spawn(|| requests.run());
-        let recorder = scope.spawn(|| {
-            let summary = record(&options, interrupt.flag(), &mut |_| {});
+        scope.spawn(|| hub_requests.run());
+        let (options, stop, is_over) = (&options, interrupt.flag(), &is_over);
+        let recorder = scope.spawn(move || {
+            let summary = record_with_requests(options, recorder_requests, stop, &mut |_| {});
             is_over.store(true, Ordering::Release);
             summary
         });

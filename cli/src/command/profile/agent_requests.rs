@@ -1,10 +1,12 @@
 //! Profiles on request: the hub asks for one of this host, beside those of all times.
+//!
+//! The recorder that runs takes them, so that it need not read the state of all processes again.
 
 use super::record_options::sampled_events;
 use crate::args::ProfileEvent;
 use crate::exit::Failure;
 use crate::terminal;
-use backtrail_profiler::{RecordOptions, RecordingOutput, StackMethod, Target, record};
+use backtrail_profiler::{RequestOptions, Requester, StackMethod};
 use backtrail_report::client::{Error, HubClient, ProfileOrder, ProfileOrigin};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +27,8 @@ pub struct Requests<'a> {
     pub client: HubClient,
     /// The origin of this host's profiles.
     pub origin: ProfileOrigin,
+    /// The recorder of all processes.
+    pub requester: Requester,
     /// The directory for files.
     pub spool: &'a Path,
     /// The way in which stacks are walked.
@@ -101,20 +105,15 @@ impl Requests<'_> {
         std::fs::create_dir_all(self.spool).map_err(failed)?;
         let folder = tempfile::tempdir_in(self.spool).map_err(failed)?;
         let path = folder.path().join("requested");
-        let options = RecordOptions {
-            target: Target::All,
+        self.requester.record(&RequestOptions {
             events: sampled_events(&[event], None)?,
             frequency: order.frequency.clamp(1, MOST.1),
             stack_method: self.stack_method,
-            duration: Some(Duration::from_secs(order.seconds.clamp(1, MOST.0))),
-            output: RecordingOutput::File {
-                path: path.clone(),
-                overwrite: true,
-                max_bytes: MAX_BYTES,
-            },
+            duration: Duration::from_secs(order.seconds.clamp(1, MOST.0)),
+            path: path.clone(),
+            max_bytes: MAX_BYTES,
             cpu_budget: self.cpu_budget,
-        };
-        record(&options, self.stop, &mut |_| {})?;
+        })?;
         std::fs::read(&path).map_err(failed)
     }
 }

@@ -1,10 +1,12 @@
 //! Symbolizes offsets of builds, for profiles and other programs.
 
+mod call;
 mod json;
 mod proto;
 #[cfg(test)]
 mod tests;
 
+pub use call::symbolize_call;
 pub use json::{PositionBatch, SymbolizeRequest};
 
 use crate::error::{Error, Result};
@@ -59,12 +61,23 @@ pub async fn symbolize(State(hub): State<Arc<Hub>>, request: Request) -> Result<
         true => proto::read(&bytes)?,
         false => json::read(&bytes)?,
     };
+    let answers = answers(&hub, request).await?;
+    let (media, body) = blocking(move || match is_protobuf {
+        true => Ok((PROTOBUF, proto::write(&answers))),
+        false => Ok(("application/json", json::write(&answers)?)),
+    })
+    .await?;
+    Ok(([(header::CONTENT_TYPE, media)], body).into_response())
+}
+
+/// Answers the batches of a request.
+async fn answers(hub: &Arc<Hub>, request: SymbolizeRequest) -> Result<Vec<BatchAnswer>> {
     check(&request)?;
     let mut answers = Vec::with_capacity(request.batches.len());
     // The answer must not grow beyond its limit before it is refused.
     let mut bytes = 0;
     for batch in request.batches {
-        let answer = answer(&hub, batch).await?;
+        let answer = answer(hub, batch).await?;
         bytes += size(&answer);
         if bytes > MAX_ANSWER {
             return Err(Error::TooLarge(format!(
@@ -74,12 +87,7 @@ pub async fn symbolize(State(hub): State<Arc<Hub>>, request: Request) -> Result<
         }
         answers.push(answer);
     }
-    let (media, body) = blocking(move || match is_protobuf {
-        true => Ok((PROTOBUF, proto::write(&answers))),
-        false => Ok(("application/json", json::write(&answers)?)),
-    })
-    .await?;
-    Ok(([(header::CONTENT_TYPE, media)], body).into_response())
+    Ok(answers)
 }
 
 fn check(request: &SymbolizeRequest) -> Result<()> {

@@ -3,7 +3,7 @@
 use super::frame::{check_form, frame, see};
 use super::saved_views;
 use crate::clock;
-use crate::database::profile_requests::PATIENCE;
+use crate::database::profile_requests::{PATIENCE, ProfileRequest};
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::profiles::charts::{self as data, DistributionOf};
@@ -326,10 +326,21 @@ pub async fn request_state(State(hub): State<Arc<Hub>>, Path(id): Path<String>) 
         "state": state.name(),
         "text": state.text(&request.host),
         "done": done,
+        "again": pause(&request, clock::now()),
     })))
 }
 
-fn state_of(request: &crate::database::profile_requests::ProfileRequest) -> RequestState {
+/// Returns the milliseconds after which the page asks again: few while a change is near.
+fn pause(request: &ProfileRequest, now: i64) -> i64 {
+    /// The pause while a change is near, and the longest one.
+    const NEAR: i64 = 300;
+    const FAR: i64 = 2000;
+    let length = request.order.seconds.max(1) * clock::SECOND;
+    let left = request.taken.map_or(0, |taken| taken + length - now);
+    (left / (clock::SECOND / 1000)).clamp(NEAR, FAR)
+}
+
+fn state_of(request: &ProfileRequest) -> RequestState {
     match (request.ended, &request.problem, request.taken) {
         (Some(_), Some(problem), _) => RequestState::Failed(problem.clone()),
         (Some(ended), None, _) => RequestState::Stored(address(request, ended)),
@@ -340,7 +351,7 @@ fn state_of(request: &crate::database::profile_requests::ProfileRequest) -> Requ
 }
 
 /// Returns the address of the explorer with the samples of a request.
-fn address(request: &crate::database::profile_requests::ProfileRequest, ended: i64) -> String {
+fn address(request: &ProfileRequest, ended: i64) -> String {
     let time = |micros: i64| {
         let seconds = micros.div_euclid(clock::SECOND).unsigned_abs();
         crate::profiles::selection::time_text(seconds.saturating_mul(1_000_000_000))

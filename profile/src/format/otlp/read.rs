@@ -18,6 +18,8 @@ use std::collections::HashMap;
 const MAX_BYTES: usize = 1 << 30;
 /// The most functions that are inlined into one location.
 const MAX_INLINED: usize = 200;
+/// The most attributes of a resource.
+const MAX_RESOURCE: usize = 64;
 /// The most frames of all stacks.
 const MAX_FRAMES: usize = 1 << 26;
 
@@ -44,7 +46,8 @@ pub fn is_otlp(mut bytes: &[u8]) -> bool {
 /// Reads all profiles of an export request as one.
 ///
 /// Attributes of processes, threads and processors become those of samples, and the others become
-/// labels. A link becomes the labels `trace_id` and `span_id`.
+/// labels. Those of a resource, as its `service.name`, become labels of all its samples. A link
+/// becomes the labels `trace_id` and `span_id`.
 ///
 /// # Errors
 ///
@@ -60,12 +63,11 @@ pub fn read(bytes: &[u8]) -> Result<Profile> {
         .map_err(|error| malformed(format!("the request is damaged: {error}")))?;
     let mut reader = Reader::new(request.dictionary.unwrap_or_default());
     reader.add_tables()?;
-    let scopes = request
-        .resource_profiles
-        .iter()
-        .flat_map(|resource| &resource.scope_profiles);
-    for profile in scopes.flat_map(|scope| &scope.profiles) {
-        reader.add(profile)?;
+    for resource in &request.resource_profiles {
+        reader.begin_resource(resource)?;
+        for profile in resource.scope_profiles.iter().flat_map(|scope| &scope.profiles) {
+            reader.add(profile)?;
+        }
     }
     Ok(reader.profile)
 }
@@ -93,6 +95,8 @@ struct Reader {
     locations: Vec<Vec<FrameId>>,
     stacks: HashMap<i32, StackId>,
     frames: usize,
+    /// The attributes of the resource whose profiles are read.
+    resource: Vec<Label>,
 }
 
 /// The attributes of a sample.
@@ -116,6 +120,7 @@ impl Reader {
             locations: Vec::new(),
             stacks: HashMap::new(),
             frames: 0,
+            resource: Vec::new(),
         }
     }
 
@@ -251,6 +256,28 @@ impl Reader {
         Ok(stack)
     }
 
+    /// Begins the profiles of a resource. Attributes that are lists or maps are left out.
+    fn begin_resource(&mut self, resource: &otlp::ResourceProfiles) -> Result<()> {
+        self.resource.clear();
+        let attributes = resource.resource.iter().flat_map(|resource| &resource.attributes);
+        for attribute in attributes.take(MAX_RESOURCE) {
+            let key = match attribute.key_strindex {
+                0 => attribute.key.clone(),
+                index => self.text(index)?.to_owned(),
+            };
+            let text = match attribute.value.as_ref().and_then(|value| value.value.as_ref()) {
+                Some(Value::StringValue(text)) => text.clone(),
+                Some(Value::StringValueStrindex(index)) => self.text(*index)?.to_owned(),
+                Some(Value::IntValue(number)) => number.to_string(),
+                Some(Value::BoolValue(is_true)) => is_true.to_string(),
+                _ => continue,
+            };
+            let label = self.text_label(&key, &text)?;
+            self.resource.push(label);
+        }
+        Ok(())
+    }
+
     fn add(&mut self, profile: &otlp::Profile) -> Result<()> {
         let event = self.event(profile)?;
         if profile.time_unix_nano != 0 {
@@ -315,7 +342,12 @@ impl Reader {
         for index in &sample.attribute_indices {
             let attribute = element(&self.dictionary.attribute_table, *index, "attribute")?.clone();
             let key = self.text(attribute.key_strindex)?.to_owned();
-            let value = attribute.value.and_then(|value| value.value);
+            let value = match attribute.value.and_then(|value| value.value) {
+                Some(Value::StringValueStrindex(index)) => {
+                    Some(Value::StringValue(self.text(index)?.to_owned()))
+                }
+                value => value,
+            };
             match (&*key, value) {
                 (PID, Some(Value::IntValue(id))) => found.pid = u32::try_from(id).ok(),
                 (TID, Some(Value::IntValue(id))) => found.tid = u32::try_from(id).ok(),
@@ -347,6 +379,12 @@ impl Reader {
             for (key, id) in [(TRACE_ID, trace), (SPAN_ID, span)] {
                 let label = self.text_label(key, &id)?;
                 found.labels.push(label);
+            }
+        }
+        for label in &self.resource {
+            // The sample knows better.
+            if found.labels.iter().all(|own| own.key != label.key) {
+                found.labels.push(*label);
             }
         }
         Ok(found)

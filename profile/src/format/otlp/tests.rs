@@ -144,3 +144,65 @@ fn missing_elements_are_errors() {
     let error = read(&[0x0a, 0xff]).unwrap_err().to_string();
     assert!(error.starts_with("OTLP: the request is damaged"), "{error}");
 }
+
+/// Returns the labels of a sample as texts.
+fn texts(profile: &Profile, sample: &Sample) -> Vec<String> {
+    let labels = profile.labels(sample.labels).iter();
+    labels
+        .map(|label| match label.value {
+            LabelValue::Text(text) => format!("{}={}", profile.text(label.key), profile.text(text)),
+            LabelValue::Number(number, _) => format!("{}={number}", profile.text(label.key)),
+        })
+        .collect()
+}
+
+#[test]
+fn attributes_of_a_resource_are_labels_of_its_samples() {
+    use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+    use opentelemetry_proto::tonic::common::v1::any_value::Value;
+    use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+    use opentelemetry_proto::tonic::resource::v1::Resource;
+    use prost::Message;
+    let mut request = ExportProfilesServiceRequest::decode(&written(&rich())[..]).unwrap();
+    let dictionary = request.dictionary.as_mut().unwrap();
+    dictionary
+        .string_table
+        .extend(["host.name", "web1"].map(str::to_owned));
+    let named = i32::try_from(dictionary.string_table.len() - 2).unwrap();
+    let attribute = |key: &str, key_strindex, value| KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue { value: Some(value) }),
+        key_strindex,
+    };
+    let attributes = vec![
+        attribute("service.name", 0, Value::StringValue("shop".to_owned())),
+        attribute("", named, Value::StringValueStrindex(named + 1)),
+        attribute("replica", 0, Value::IntValue(3)),
+        // The sample has another one.
+        attribute("route", 0, Value::StringValue("/".to_owned())),
+    ];
+    request.resource_profiles[0].resource = Some(Resource {
+        attributes,
+        ..Resource::default()
+    });
+    let profile = read(&request.encode_to_vec()).unwrap();
+    let labels = texts(&profile, &profile.samples[0]);
+    for text in ["service.name=shop", "host.name=web1", "replica=3", "route=/pay"] {
+        assert!(labels.iter().any(|label| label == text), "{labels:?}");
+    }
+    assert!(!labels.iter().any(|label| label == "route=/"));
+    // Another resource has none of them.
+    let mut other = request.resource_profiles[0].clone();
+    other.resource = None;
+    request.resource_profiles.push(other);
+    let profile = read(&request.encode_to_vec()).unwrap();
+    let last = texts(&profile, profile.samples.last().unwrap());
+    assert!(
+        !last.iter().any(|label| label.starts_with("service.name")),
+        "{last:?}"
+    );
+    // A name that is not there is refused.
+    let resource = request.resource_profiles[0].resource.as_mut().unwrap();
+    resource.attributes[1].key_strindex = 10_000;
+    assert!(read(&request.encode_to_vec()).is_err());
+}

@@ -117,18 +117,29 @@ pub(super) struct AnswerMessage {
 pub(super) fn read(bytes: &[u8]) -> Result<SymbolizeRequest> {
     let request = RequestMessage::decode(bytes)
         .map_err(|error| Error::Invalid(format!("the request's protobuf is not as documented: {error}")))?;
-    let batches = request.batches.into_iter().map(|batch| PositionBatch {
-        build_id: batch.build_id,
-        offsets: batch.offsets,
-        addresses: batch.addresses,
-    });
-    Ok(SymbolizeRequest {
-        batches: batches.collect(),
-    })
+    Ok(request.into())
+}
+
+impl From<RequestMessage> for SymbolizeRequest {
+    fn from(request: RequestMessage) -> Self {
+        let batches = request.batches.into_iter().map(|batch| PositionBatch {
+            build_id: batch.build_id,
+            offsets: batch.offsets,
+            addresses: batch.addresses,
+        });
+        Self {
+            batches: batches.collect(),
+        }
+    }
 }
 
 /// Writes an answer.
 pub(super) fn write(answers: &[BatchAnswer]) -> Vec<u8> {
+    message(answers).encode_to_vec()
+}
+
+/// Builds the message of an answer.
+pub(super) fn message(answers: &[BatchAnswer]) -> ResponseMessage {
     let mut tables = Tables::default();
     let _ = tables.text("");
     let batches = answers.iter().map(|answer| AnswerMessage {
@@ -143,7 +154,6 @@ pub(super) fn write(answers: &[BatchAnswer]) -> Vec<u8> {
         stacks: tables.stacks,
         batches,
     }
-    .encode_to_vec()
 }
 
 /// The tables of an answer. The shared values of an index are compared by their addresses.

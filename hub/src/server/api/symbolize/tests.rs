@@ -15,6 +15,7 @@ use crate::symbols::index_record::{IndexRecord, IndexSources};
 use crate::symbols::store::{StoredFile, record};
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
+use http_body_util::BodyExt;
 use prost::Message;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -64,6 +65,30 @@ impl Fixture {
             .await
             .unwrap();
         (status, body.to_vec())
+    }
+
+    /// Calls the method of gRPC. Returns its status, and the answer if there is one.
+    async fn call(&self, message: &RequestMessage, token: &str) -> (String, Option<ResponseMessage>) {
+        let message = message.encode_to_vec();
+        let mut body = vec![0];
+        body.extend_from_slice(&u32::try_from(message.len()).unwrap().to_be_bytes());
+        body.extend_from_slice(&message);
+        let request = Request::post("http://127.0.0.1:7777/backtrail.symbols.v1.SymbolService/Symbolize")
+            .header(header::AUTHORIZATION, format!("Bearer {token}"))
+            .header(header::CONTENT_TYPE, "application/grpc")
+            .header("te", "trailers")
+            .body(Body::from(body))
+            .unwrap();
+        let response = router(self.hub.clone()).oneshot(request).await.unwrap();
+        let mut headers = response.headers().clone();
+        let collected = response.into_body().collect().await.unwrap();
+        headers.extend(collected.trailers().cloned().unwrap_or_default());
+        let body = collected.to_bytes();
+        let status = headers
+            .get("grpc-status")
+            .map_or("", |status| status.to_str().unwrap());
+        let answer = (status == "0").then(|| ResponseMessage::decode(&body[5..]).unwrap());
+        (status.to_owned(), answer)
     }
 
     async fn ask(&self, request: &Value) -> (StatusCode, Value) {
@@ -198,6 +223,9 @@ async fn offsets_of_an_indexed_build_have_frames_and_types() {
     let answer = ResponseMessage::decode(body.as_slice()).unwrap();
     assert_eq!((status, answer.batches[0].state.as_str()), (StatusCode::OK, "ok"));
     assert_eq!((&answer.batches[0].stacks, answer.stacks.len()), (&vec![0, 0], 1));
+    // gRPC has the same answer.
+    let (status, called) = fixture.call(&message, &fixture.token).await;
+    assert_eq!((status.as_str(), called.as_ref()), ("0", Some(&answer)));
     let frame = &answer.stacks[0].frames[0];
     let function = &answer.functions[frame.function as usize];
     assert_eq!(
@@ -213,6 +241,7 @@ async fn builds_without_an_index_have_a_state() {
     let refused = |made| IndexRecord {
         sources: IndexSources::default(),
         made,
+        used: None,
         refused: Some("the file names no function".to_owned()),
     };
     let now = clock::now();
@@ -262,6 +291,21 @@ async fn malformed_requests_get_one_sentence() {
         assert_eq!(found.as_u16(), status, "{error}");
         assert!(error.contains(text), "{error}");
     }
+    // 3 is an invalid argument of gRPC, and 8 an exhausted resource.
+    let batch = |build_id: &str| BatchMessage {
+        build_id: build_id.to_owned(),
+        ..BatchMessage::default()
+    };
+    let wrong = RequestMessage {
+        batches: vec![batch("XYZ")],
+    };
+    assert_eq!(fixture.call(&wrong, &fixture.token).await, ("3".to_owned(), None));
+    let many = RequestMessage {
+        batches: vec![batch("abcd"); 257],
+    };
+    assert_eq!(fixture.call(&many, &fixture.token).await, ("8".to_owned(), None));
+    let (status, answer) = fixture.call(&wrong, "other").await;
+    assert!(status != "0" && answer.is_none(), "{status}");
     let (status, body) = fixture.post("application/x-protobuf", vec![0xff; 40]).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(String::from_utf8_lossy(&body).contains("protobuf is not as documented"));
