@@ -5,6 +5,7 @@ pub mod decisions;
 pub mod gc;
 pub mod index_garbage;
 pub mod maintain;
+mod profile_segments;
 pub mod rebuild;
 pub mod retention;
 pub mod rows;

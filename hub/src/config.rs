@@ -145,6 +145,28 @@ pub struct Query {
 pub struct Profiles {
     /// The age in days after which samples are removed.
     pub days: u32,
+    /// Whether samples of idle threads are left out: no, by the list of the page, or by
+    /// expressions for the names of functions.
+    pub drop_idle: DropIdle,
+}
+
+/// The samples of idle threads that are not stored.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "drop_idle is true, false, or a list of regular expressions"
+)]
+pub enum DropIdle {
+    /// None, or those of the list of the page.
+    Listed(bool),
+    /// Those with a function that matches an expression as a whole.
+    Functions(Vec<String>),
+}
+
+impl Default for DropIdle {
+    fn default() -> Self {
+        Self::Listed(false)
+    }
 }
 
 /// Other sites, whose hubs this one asks for profiles.
@@ -232,6 +254,7 @@ impl Default for Profiles {
     fn default() -> Self {
         Self {
             days: backtrail_store::DEFAULT_DAYS,
+            drop_idle: DropIdle::default(),
         }
     }
 }
@@ -310,6 +333,22 @@ mod tests {
         std::fs::write(&path, "listen = \"127.0.0.1:1\"\nretain = 3\n").unwrap();
         let error = Config::read(&path).unwrap_err().to_string();
         assert!(error.contains("unknown field `retain`"), "{error}");
+    }
+
+    #[test]
+    fn idle_threads_are_a_switch_or_expressions() {
+        let read = |text: &str| toml::from_str::<Config>(text).map(|config| config.profiles.drop_idle);
+        assert_eq!(read("").unwrap(), DropIdle::Listed(false));
+        assert_eq!(
+            read("[profiles]\ndrop_idle = true").unwrap(),
+            DropIdle::Listed(true)
+        );
+        assert_eq!(
+            read("[profiles]\ndrop_idle = [\"park\"]").unwrap(),
+            DropIdle::Functions(vec!["park".to_owned()])
+        );
+        let error = read("[profiles]\ndrop_idle = 7").unwrap_err().to_string();
+        assert!(error.contains("true, false, or a list"), "{error}");
     }
 
     #[test]

@@ -13,7 +13,9 @@ use crate::ingest::record::Recorder;
 use crate::objects::Objects;
 use crate::objects::bucket::{self, BucketAddress};
 use crate::profiles::catalog::{self, ProfileCatalog};
+use crate::profiles::idle::IdleRule;
 use crate::profiles::intake::Intake;
+use crate::profiles::maintain::CompactionCounts;
 use crate::profiles::sites::client::SiteClient;
 use crate::server::rate::Rates;
 use crate::symbols::index_cache::IndexCache;
@@ -71,6 +73,8 @@ pub struct Hub {
     pub queries: Semaphore,
     /// The intake of profiles.
     pub intake: Intake,
+    /// Counters of compactions.
+    pub compactions: CompactionCounts,
     /// Pushes of profiles at once that are read, so that memory is bounded.
     pub reading: Arc<Semaphore>,
     /// The client of other hubs.
@@ -104,7 +108,8 @@ impl Hub {
         let journal = Journal::start(database.clone(), objects.clone(), recorder.clone(), &name);
         let catalog = Arc::new(ProfileCatalog::new(database.clone(), objects.clone()));
         let profiles = Store::new(objects.below(catalog::PREFIX), catalog, StoreOptions::default());
-        let intake = Intake::start(database.clone(), objects.clone());
+        let idle = IdleRule::new(&config.profiles.drop_idle)?;
+        let intake = Intake::start(database.clone(), objects.clone(), idle);
         Ok(Arc::new(Self {
             rates: Rates::new(config.limits.requests_per_second),
             arrivals: Arrivals::new(config.limits.analyses),
@@ -127,6 +132,7 @@ impl Hub {
             profiles,
             queries: Semaphore::new(QUERIES),
             intake,
+            compactions: CompactionCounts::default(),
             reading: Arc::new(Semaphore::new(READINGS)),
         }))
     }

@@ -183,6 +183,12 @@ async fn run(arguments: Arguments) -> Result<()> {
                 "the index has {} bundles and {} decisions from {} segments; {} bundles and {} lines are damaged",
                 rebuilt.bundles, rebuilt.decisions, rebuilt.segments, rebuilt.broken, rebuilt.damaged
             );
+            if rebuilt.profiles > 0 {
+                eprintln!(
+                    "the files of the profile store describe {} segments",
+                    rebuilt.profiles
+                );
+            }
             Ok(())
         }
         Command::Backup { directory } => {

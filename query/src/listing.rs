@@ -2,7 +2,7 @@
 
 use crate::error::sentence;
 use crate::{Error, Result};
-use backtrail_store::{BuildIdFilter, FileSummary, Hour, SegmentEntry, SegmentId, TableKind};
+use backtrail_store::{BuildIdFilter, FileSummary, Hour, IdleCounts, SegmentEntry, SegmentId, TableKind};
 use datafusion::parquet::errors::ParquetError;
 use datafusion::parquet::file::metadata::ParquetMetaDataReader;
 use futures_util::{StreamExt, TryStreamExt};
@@ -117,6 +117,7 @@ fn entry(hour: Hour, id: SegmentId) -> SegmentEntry {
         events: None,
         build_ids: BuildIdFilter::default(),
         notes: Vec::new(),
+        idle: IdleCounts::default(),
     }
 }
 

@@ -1,12 +1,12 @@
 //! Samples of many profiles in memory, until they are a segment.
 
 use crate::content::{Content, Context, ContextId, Row, column_time};
-use crate::hash::StackHashes;
 use crate::hour::Hour;
+use crate::idle_counts::IdleCounts;
 use crate::origin::Origins;
 use crate::schema::Effort;
 use crate::segment::{SegmentEntry, TableKind};
-use crate::segment_writer::{SegmentWriter, Sink};
+use crate::segment_writer::{SegmentHistory, SegmentWriter, Sink};
 use crate::{Error, Result};
 use backtrail_profile::{LabelSetId, LabelValue, Profile, UnixNanos, merge};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -55,6 +55,7 @@ pub(crate) struct Buffer {
     content: Content,
     rows: Vec<Row>,
     notes: BTreeSet<String>,
+    idle: IdleCounts,
 }
 
 impl Buffer {
@@ -117,6 +118,11 @@ impl Buffer {
         Ok(())
     }
 
+    /// Counts samples of idle threads that were left out.
+    pub(crate) fn add_idle(&mut self, counts: &IdleCounts) {
+        self.idle.absorb(counts);
+    }
+
     fn note(&mut self, mut note: String) {
         if note.len() > MAX_NOTE {
             let end = (0..=MAX_NOTE).rev().find(|end| note.is_char_boundary(*end));
@@ -150,15 +156,22 @@ impl Buffer {
             let hour = Hour::of(UnixNanos(row.time.cast_unsigned().saturating_mul(1000)));
             hours.entry(hour).or_default().push(*row);
         }
-        let mut hashes = StackHashes::default();
         let mut segments = Vec::with_capacity(hours.len());
+        let last = hours.keys().last().copied();
         for (hour, mut rows) in hours {
             self.content.sort(&mut rows);
             let mut files = Files::default();
             let mut writer = SegmentWriter::new(hour, Effort::Low)?;
             writer.push(&self.content, &rows, &mut files)?;
-            let mut entry = writer.finish(&self.content, &mut hashes, &mut files)?;
-            entry.notes = self.notes.iter().cloned().collect();
+            let history = SegmentHistory {
+                notes: self.notes.iter().cloned().collect(),
+                idle: match last == Some(hour) {
+                    true => self.idle.clone(),
+                    false => IdleCounts::default(),
+                },
+                ..SegmentHistory::default()
+            };
+            let entry = writer.finish(&self.content, history, &mut files)?;
             segments.push(EncodedSegment { entry, files });
         }
         Ok(segments)

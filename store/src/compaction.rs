@@ -9,9 +9,11 @@ use crate::blocking;
 use crate::clock::now;
 use crate::content::Content;
 use crate::hour::Hour;
+use crate::idle_counts::IdleCounts;
 use crate::limits::Cancel;
 use crate::segment::{SegmentEntry, SegmentId};
 use crate::segment_reader::SegmentReader;
+use crate::segment_writer::SegmentHistory;
 use crate::stack_index::StackIndex;
 use crate::store::Store;
 use crate::writer::{COMMIT_WITHIN, check_duration};
@@ -127,14 +129,16 @@ impl Store {
         let entries: Vec<_> = inputs.iter().map(|input| input.entry().clone()).collect();
         let objects = Arc::clone(self.reader.objects());
         let (cancel, runtime) = (cancel.clone(), tokio::runtime::Handle::current());
-        let work = move || merge::merge(runtime, objects, hour, content, inputs, &cancel);
-        let mut added = blocking::run(work).await?;
-        added.level = entries
-            .iter()
-            .fold(0, |level, entry| level.max(entry.level))
-            .saturating_add(1);
-        added.notes = notes(&entries);
-        let removed = entries.iter().map(|entry| entry.id).collect();
+        let levels = entries.iter().map(|entry| entry.level);
+        let removed: Vec<_> = entries.iter().map(|entry| entry.id).collect();
+        let history = SegmentHistory {
+            level: levels.max().unwrap_or(0).saturating_add(1),
+            notes: notes(&entries),
+            idle: idle(&entries),
+            replaced: removed.clone(),
+        };
+        let work = move || merge::merge(runtime, objects, hour, content, inputs, history, &cancel);
+        let added = blocking::run(work).await?;
         Ok(Some(Prepared {
             begin,
             compacted: Compacted { removed, added },
@@ -155,6 +159,13 @@ impl Store {
 pub(crate) struct Prepared {
     begin: Instant,
     compacted: Compacted,
+}
+
+/// Returns the samples of idle threads that were left out.
+fn idle(entries: &[SegmentEntry]) -> IdleCounts {
+    let mut counts = IdleCounts::default();
+    entries.iter().for_each(|entry| counts.absorb(&entry.idle));
+    counts
 }
 
 /// Returns the distinct notes of segments.

@@ -1,12 +1,14 @@
 //! A Parquet file of a segment: its checked footer, and the decoding of row groups.
 
 use crate::checksums;
-use crate::schema::schema;
-use crate::segment::{SegmentEntry, TableKind};
+use crate::footer_entry::{self, Description};
+use crate::schema::{first_schema, schema};
+use crate::segment::{FileSummary, SegmentEntry, TableKind};
 use crate::sparse_file::SparseFile;
 use crate::table_writer::{footer, footer_length};
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -54,27 +56,23 @@ impl ParquetFile {
     ) -> Result<Self> {
         let key = entry.key(kind);
         let summary = entry.file(kind);
-        let place = Key::from(&*key);
-        let failed = |error| Error::object(&key, error);
-        let start = summary.bytes.saturating_sub(TAIL);
-        let range = start..summary.bytes;
-        let mut end = objects.get_range(&place, range).await.map_err(failed)?;
-        let length = footer_length(&end).filter(|length| *length <= MAX_FOOTER);
-        let length = length.ok_or_else(|| Error::damaged(&key, "the end is not that of a Parquet file"))?;
-        if length > end.len() {
-            let start = summary.bytes.saturating_sub(length as u64);
-            let range = start..summary.bytes;
-            end = objects.get_range(&place, range).await.map_err(failed)?;
+        let content = read_footer(objects, &key, summary.bytes).await?;
+        if crc32fast::hash(&content) != summary.footer_crc {
+            let problem = "the footer is damaged, or the file is another one";
+            return Err(Error::damaged(&key, problem));
         }
-        let content = footer(&end).filter(|content| crc32fast::hash(content) == summary.footer_crc);
-        let content = content
-            .ok_or_else(|| Error::damaged(&key, "the footer is damaged, or the file is another one"))?;
-        let metadata = content
-            .get(..length.saturating_sub(8))
-            .ok_or_else(|| Error::damaged(&key, "the footer is too short"))?;
+        let length = content.len();
+        let metadata = content.get(..length.saturating_sub(8)).unwrap_or_default();
         let metadata = guarded(&key, || {
             let metadata = ParquetMetaDataReader::decode_metadata(metadata)?;
-            ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
+            let columns = metadata.file_metadata().schema_descr().root_schema().get_fields();
+            let has_all = |schema: &SchemaRef| {
+                let names = schema.fields().iter().map(|field| field.name().as_str());
+                names.eq(columns.iter().map(|column| column.name()))
+            };
+            let first = first_schema(kind).filter(has_all);
+            let options = ArrowReaderOptions::new().with_schema(first.unwrap_or_else(|| schema(kind)));
+            ArrowReaderMetadata::try_new(Arc::new(metadata), options)
         })?;
         let file = Self {
             checksums: checksums::read(metadata.metadata())
@@ -85,15 +83,11 @@ impl ParquetFile {
             metadata,
             footer: length,
         };
-        file.check(kind)?;
+        file.check()?;
         Ok(file)
     }
 
-    fn check(&self, kind: TableKind) -> Result<()> {
-        if self.metadata.schema().fields() != schema(kind).fields() {
-            let problem = format!("the columns are not those of the table `{}`", kind.name());
-            return Err(Error::damaged(&self.key, problem));
-        }
+    fn check(&self) -> Result<()> {
         let rows = |group: &RowGroupMetaData| u64::try_from(group.num_rows()).ok();
         let groups = self.metadata.metadata().row_groups().iter();
         let rows = groups
@@ -121,6 +115,24 @@ impl ParquetFile {
     /// Returns an estimate of the footer's memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.footer.saturating_mul(6)
+    }
+
+    /// Returns the indexes of columns. Names without a column are left out.
+    pub(crate) fn columns(&self, names: &[&str]) -> Vec<usize> {
+        let fields = self.metadata.schema().fields().iter().enumerate();
+        let named = fields.filter(|(_, field)| names.contains(&field.name().as_str()));
+        named.map(|(index, _)| index).collect()
+    }
+
+    /// Returns the first row of each row group, and the number of rows.
+    pub(crate) fn starts(&self) -> Vec<usize> {
+        let mut starts = vec![0];
+        let mut end = 0usize;
+        for group in self.metadata.metadata().row_groups() {
+            end = end.saturating_add(usize::try_from(group.num_rows()).unwrap_or(0));
+            starts.push(end);
+        }
+        starts
     }
 
     /// Returns the number of row groups.
@@ -196,6 +208,43 @@ impl ParquetFile {
                 .collect(),
         })
     }
+}
+
+/// Reads the footer of a file of a known size: the metadata, its length, and the mark.
+async fn read_footer(objects: &dyn ObjectStore, key: &str, size: u64) -> Result<Bytes> {
+    let place = Key::from(key);
+    let failed = |error| Error::object(key, error);
+    let range = size.saturating_sub(TAIL)..size;
+    let mut end = objects.get_range(&place, range).await.map_err(failed)?;
+    let length = footer_length(&end).filter(|length| *length <= MAX_FOOTER);
+    let length = length.ok_or_else(|| Error::damaged(key, "the end is not that of a Parquet file"))?;
+    if length > end.len() {
+        let range = size.saturating_sub(length as u64)..size;
+        end = objects.get_range(&place, range).await.map_err(failed)?;
+    }
+    match footer(&end) {
+        Some(content) => Ok(end.slice_ref(content)),
+        None => Err(Error::damaged(key, "the footer is longer than the file")),
+    }
+}
+
+/// Reads the description of a segment in its file of samples, whose size is known. `None`: the file
+/// has none.
+pub(crate) async fn describe(objects: &dyn ObjectStore, key: &str, size: u64) -> Result<Option<Description>> {
+    let content = read_footer(objects, key, size).await?;
+    let metadata = content.get(..content.len().saturating_sub(8)).unwrap_or_default();
+    let metadata = guarded(key, || ParquetMetaDataReader::decode_metadata(metadata))?;
+    let entries = metadata.file_metadata().key_value_metadata();
+    let described = footer_entry::read(key, entries.map_or(&[], Vec::as_slice))?;
+    let rows = u64::try_from(metadata.file_metadata().num_rows()).unwrap_or(0);
+    Ok(described.map(|mut description| {
+        description.entry.samples = FileSummary {
+            rows,
+            bytes: size,
+            footer_crc: crc32fast::hash(&content),
+        };
+        description
+    }))
 }
 
 impl FetchedGroup {

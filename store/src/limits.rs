@@ -77,6 +77,9 @@ pub struct Coverage {
     pub rows: u64,
     /// The bytes of samples that were read.
     pub bytes: u64,
+    /// The samples of idle threads that a rule left out when the segments were stored. Those are of
+    /// whole hours, and of the services that the filter names.
+    pub idle: u64,
     /// The missing files of segments that were left out.
     pub missing: Vec<String>,
     /// The limit that ended the query. The newest hours are read first.

@@ -14,11 +14,13 @@ use crate::query::Query;
 use crate::segment::SegmentEntry;
 use crate::segment_reader::SegmentReader;
 use crate::{Error, Result, blocking};
-use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use plan::GroupPlan;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 
 /// The time after which a scan that waits for the object store checks deadline and cancellation.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -61,29 +63,96 @@ enum Step<A> {
 }
 
 /// The receiver of the sums of a scan.
-#[async_trait]
 pub(crate) trait Fold<A>: Send {
+    /// The rows of a segment's other tables that its sums need.
+    type Loaded: Send + 'static;
+
+    /// Reads what the groups of a segment need, while further segments are scanned.
+    fn load(&self, segment: &SegmentScan, groups: &Groups<A>) -> BoxFuture<'static, Result<Self::Loaded>>;
+
     /// Adds the groups of a segment.
-    async fn fold(&mut self, segment: &SegmentScan, groups: Groups<A>) -> Result<()>;
+    fn fold(&mut self, segment: &SegmentScan, groups: Groups<A>, loaded: Self::Loaded) -> Result<()>;
+}
+
+/// A segment whose row groups were all read.
+struct Scanned<A, L> {
+    segment: Arc<SegmentScan>,
+    groups: Groups<A>,
+    load: JoinHandle<Result<L>>,
+}
+
+/// The scanned segments that wait for their other tables.
+struct Loading<'a, A, F: Fold<A>> {
+    waiting: VecDeque<Scanned<A, F::Loaded>>,
+    fold: &'a mut F,
+    limit: usize,
+}
+
+impl<A: Accumulate, F: Fold<A>> Loading<'_, A, F> {
+    /// Adds a segment, and waits for the first one if there are too many.
+    async fn push(&mut self, segment: Arc<SegmentScan>, groups: Groups<A>) -> Result<()> {
+        let load = tokio::spawn(self.fold.load(&segment, &groups));
+        self.waiting.push_back(Scanned {
+            segment,
+            groups,
+            load,
+        });
+        match self.waiting.len() > self.limit {
+            true => self.next().await,
+            false => Ok(()),
+        }
+    }
+
+    /// Adds up the first segment.
+    async fn next(&mut self) -> Result<()> {
+        let Some(Scanned {
+            segment,
+            groups,
+            load,
+        }) = self.waiting.pop_front()
+        else {
+            return Ok(());
+        };
+        let loaded = load.await.map_err(|error| Error::System {
+            action: "read a segment",
+            reason: error.to_string(),
+        })?;
+        self.fold.fold(&segment, groups, loaded?)
+    }
+
+    async fn finish(mut self) -> Result<()> {
+        while !self.waiting.is_empty() {
+            self.next().await?;
+        }
+        Ok(())
+    }
 }
 
 /// Scans segments in their order. `new` builds an accumulator for a group of a segment, and `fold`
 /// receives the groups of each segment.
-pub(crate) async fn scan<A: Accumulate>(
+pub(crate) async fn scan<A: Accumulate, F: Fold<A>>(
     reader: &Arc<SegmentReader>,
     query: &Query,
     scan: Scan,
     segments: Vec<SegmentEntry>,
     new: impl Fn(&SegmentScan) -> A + Clone + Send + Sync + 'static,
-    fold: &mut dyn Fold<A>,
+    fold: &mut F,
 ) -> Result<Coverage> {
     let scan = Arc::new(scan);
+    let services = scan.filter.services();
+    let idle = segments.iter().map(|entry| entry.idle.of(services.as_deref()));
     let mut coverage = Coverage {
         segments: segments.len() as u64,
+        idle: idle.fold(0, u64::saturating_add),
         ..Coverage::default()
     };
     let steps = steps(Arc::clone(reader), query.limits, scan, segments, new);
     let mut steps = std::pin::pin!(steps);
+    let mut loading = Loading {
+        waiting: VecDeque::new(),
+        fold,
+        limit: std::thread::available_parallelism().map_or(1, usize::from) * 2,
+    };
     // The segment whose row groups are being added up.
     let mut current: Option<(Arc<SegmentScan>, Groups<A>)> = None;
     loop {
@@ -120,7 +189,7 @@ pub(crate) async fn scan<A: Accumulate>(
                     Some((before, sums)) if before.entry.id == segment.entry.id => sums.add(groups)?,
                     _ => {
                         if let Some((before, sums)) = current.take() {
-                            fold.fold(&before, sums).await?;
+                            loading.push(before, sums).await?;
                         }
                         current = Some((segment, groups));
                     }
@@ -137,8 +206,9 @@ pub(crate) async fn scan<A: Accumulate>(
         }
     }
     if let Some((segment, sums)) = current {
-        fold.fold(&segment, sums).await?;
+        loading.push(segment, sums).await?;
     }
+    loading.finish().await?;
     Ok(coverage)
 }
 

@@ -7,8 +7,16 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPrope
 use parquet::schema::types::ColumnPath;
 use std::sync::Arc;
 
-/// The rows of a row group of samples. Queries leave out row groups by their statistics.
-pub(crate) const GROUP_ROWS: usize = 1 << 18;
+/// Returns the rows of a row group. Queries leave out row groups of samples by their statistics,
+/// and read those of stacks and frames that their samples name.
+fn group_rows(kind: TableKind) -> usize {
+    match kind {
+        TableKind::Samples => 1 << 16,
+        TableKind::Stacks | TableKind::Contexts => 1 << 14,
+        TableKind::Frames => 1 << 13,
+    }
+}
+
 /// The time that compression may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
@@ -160,13 +168,12 @@ pub(crate) fn schema(kind: TableKind) -> SchemaRef {
         TableKind::Stacks => vec![
             column("segment", dictionary()),
             column("stack", DataType::UInt32),
-            column("hash", DataType::FixedSizeBinary(16)),
             column("frames", DataType::List(item(DataType::UInt32))),
         ],
         TableKind::Frames => vec![
             column("segment", dictionary()),
             column("frame", DataType::UInt32),
-            column("kind", dictionary()),
+            column("frame_kind", dictionary()),
             optional("build_id", DataType::Binary),
             optional("module", DataType::Utf8),
             optional("offset", DataType::UInt64),
@@ -181,24 +188,45 @@ pub(crate) fn schema(kind: TableKind) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
+/// Returns the columns of a table as files of version 1 have them. Their stacks have hashes, and
+/// the name of a column is that of a folder. `None`: version 1 had the same columns.
+pub(crate) fn first_schema(kind: TableKind) -> Option<SchemaRef> {
+    let mut fields: Vec<Arc<Field>> = schema(kind).fields().iter().cloned().collect();
+    match kind {
+        TableKind::Samples | TableKind::Contexts => return None,
+        TableKind::Stacks => {
+            let hash = column("hash", DataType::FixedSizeBinary(16));
+            fields.insert(2, Arc::new(hash));
+        }
+        TableKind::Frames => {
+            let kind = fields.iter_mut().find(|field| field.name() == "frame_kind")?;
+            *kind = Arc::new(column("kind", dictionary()));
+        }
+    }
+    Some(Arc::new(Schema::new(fields)))
+}
+
 /// Returns how the columns of a table are encoded.
 pub(crate) fn properties(kind: TableKind, effort: Effort) -> WriterProperties {
     let level = ZstdLevel::try_new(effort.zstd_level()).unwrap_or_default();
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(level))
         .set_created_by(concat!("backtrail-store ", env!("CARGO_PKG_VERSION")).into())
-        .set_max_row_group_row_count(Some(GROUP_ROWS))
+        .set_max_row_group_row_count(Some(group_rows(kind)))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true);
     builder = match kind {
         TableKind::Samples => {
             let builder = encoded(builder, "time", Encoding::DELTA_BINARY_PACKED);
-            encoded(builder, "stack", Encoding::BYTE_STREAM_SPLIT)
+            let builder = encoded(builder, "stack", Encoding::BYTE_STREAM_SPLIT);
+            // No query leaves out rows by these, and footers are read first.
+            let columns = ["segment", "weight", "stack", "context"].into_iter();
+            columns.fold(builder, |builder, name| {
+                builder.set_column_statistics_enabled(name.into(), EnabledStatistics::None)
+            })
         }
         TableKind::Stacks => {
             let builder = encoded(builder, "stack", Encoding::DELTA_BINARY_PACKED);
-            let builder = encoded(builder, "hash", Encoding::PLAIN)
-                .set_column_compression("hash".into(), Compression::UNCOMPRESSED);
             let list = ColumnPath::new(["frames", "list", "element"].map(String::from).into());
             builder
                 .set_column_dictionary_enabled(list.clone(), false)

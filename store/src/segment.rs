@@ -2,6 +2,7 @@
 
 use crate::build_id_filter::BuildIdFilter;
 use crate::hour::Hour;
+use crate::idle_counts::IdleCounts;
 use crate::{Error, Result};
 use backtrail_profile::UnixNanos;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -155,6 +156,9 @@ pub struct SegmentEntry {
     pub build_ids: BuildIdFilter,
     /// Sentences for the reader, as about lost samples.
     pub notes: Vec<String>,
+    /// The samples of idle threads that a rule left out, by service.
+    #[serde(default, skip_serializing_if = "IdleCounts::is_empty")]
+    pub idle: IdleCounts,
 }
 
 impl SegmentEntry {
@@ -251,6 +255,7 @@ mod tests {
             events: Some(Vec::new()),
             build_ids: BuildIdFilter::default(),
             notes: vec!["7 samples were lost".into()],
+            idle: IdleCounts::default(),
         };
         let text = serde_json::to_string(&entry).unwrap();
         assert_eq!(serde_json::from_str::<SegmentEntry>(&text).unwrap(), entry);

@@ -2,10 +2,10 @@
 
 use crate::content::Context;
 use crate::file::ParquetFile;
-use crate::hash::StackHash;
 use crate::lru::{CacheStats, Lru};
+use crate::row_parts::RowParts;
 use crate::segment::{SegmentEntry, SegmentId, TableKind};
-use crate::tables::{FrameTable, StackFrames, read_contexts, read_frames, read_hashes, read_stacks};
+use crate::tables::{FrameTable, StackFrames, read_contexts, read_frames, read_stacks};
 use crate::{Error, Result};
 use object_store::ObjectStore;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ pub(crate) struct SegmentReader {
     /// The bytes that a table may need when it is read.
     table_limit: u64,
     files: Lru<(SegmentId, TableKind), ParquetFile>,
-    hashes: Lru<SegmentId, Vec<StackHash>>,
-    stacks: Lru<SegmentId, StackFrames>,
-    frames: Lru<SegmentId, FrameTable>,
+    /// By the index of the row group, as frames.
+    stacks: Lru<(SegmentId, usize), StackFrames>,
+    frames: Lru<(SegmentId, usize), FrameTable>,
     contexts: Lru<SegmentId, Vec<Context>>,
 }
 
@@ -28,11 +28,10 @@ impl SegmentReader {
         Self {
             objects,
             table_limit,
-            files: Lru::new(cache / 8),
-            hashes: Lru::new(cache / 4),
+            files: Lru::new(cache / 4),
             stacks: Lru::new(cache / 4),
             frames: Lru::new(cache / 4),
-            contexts: Lru::new(cache / 8),
+            contexts: Lru::new(cache / 4),
         }
     }
 
@@ -42,10 +41,9 @@ impl SegmentReader {
     }
 
     /// Returns uses and size of each cache, by name.
-    pub(crate) fn stats(&self) -> [(&'static str, CacheStats); 5] {
+    pub(crate) fn stats(&self) -> [(&'static str, CacheStats); 4] {
         [
             ("footers", self.files.stats()),
-            ("stack-hashes", self.hashes.stats()),
             ("stacks", self.stacks.stats()),
             ("frames", self.frames.stats()),
             ("contexts", self.contexts.stats()),
@@ -63,15 +61,18 @@ impl SegmentReader {
         Ok(self.files.insert(key, file, bytes))
     }
 
-    /// Returns a table's file, if reading it stays within the limit of memory.
-    async fn table(&self, entry: &SegmentEntry, kind: TableKind) -> Result<Arc<ParquetFile>> {
-        let file = self.file(entry, kind).await?;
+    /// Checks that reading some row groups of a table stays within the limit of memory.
+    fn check_size(&self, file: &ParquetFile, groups: impl Iterator<Item = usize>) -> Result<()> {
         let columns: Vec<usize> = (0..8).collect();
-        let plain = (0..file.groups()).map(|group| file.bytes_of(group, &columns).1);
-        // A value in memory has a header besides its bytes.
-        let needed = plain.fold(file.rows().saturating_mul(96), u64::saturating_add);
+        let size = |group: usize| {
+            let rows = file.group(group).map_or(0, |group| group.num_rows());
+            // A value in memory has a header besides its bytes.
+            let headers = u64::try_from(rows).unwrap_or(0).saturating_mul(96);
+            file.bytes_of(group, &columns).1.saturating_add(headers)
+        };
+        let needed = groups.map(size).fold(0, u64::saturating_add);
         match needed <= self.table_limit {
-            true => Ok(file),
+            true => Ok(()),
             false => Err(Error::Memory {
                 job: "reading a table of a segment",
                 needed,
@@ -81,37 +82,54 @@ impl SegmentReader {
         }
     }
 
-    /// Returns the hashes of a segment's stacks.
-    pub(crate) async fn hashes(&self, entry: &SegmentEntry) -> Result<Arc<Vec<StackHash>>> {
-        if let Some(found) = self.hashes.get(&entry.id) {
-            return Ok(found);
+    /// Returns the stacks of a segment: at least those that are needed. `None`: all.
+    pub(crate) async fn stacks(
+        &self,
+        entry: &SegmentEntry,
+        needed: Option<&[bool]>,
+    ) -> Result<RowParts<StackFrames>> {
+        let file = self.file(entry, TableKind::Stacks).await?;
+        let mut parts = RowParts::new(file.starts());
+        let groups = parts.needed(needed);
+        self.check_size(&file, groups.iter().copied())?;
+        for group in groups {
+            let key = (entry.id, group);
+            let part = match self.stacks.get(&key) {
+                Some(found) => found,
+                None => {
+                    let stacks = read_stacks(&*self.objects, &file, group).await?;
+                    let bytes = stacks.memory();
+                    self.stacks.insert(key, stacks, bytes)
+                }
+            };
+            parts.set(group, part);
         }
-        let file = self.table(entry, TableKind::Stacks).await?;
-        let hashes = read_hashes(&*self.objects, &file).await?;
-        let bytes = hashes.len() * size_of::<StackHash>();
-        Ok(self.hashes.insert(entry.id, hashes, bytes))
+        Ok(parts)
     }
 
-    /// Returns the frames of a segment's stacks.
-    pub(crate) async fn stacks(&self, entry: &SegmentEntry) -> Result<Arc<StackFrames>> {
-        if let Some(found) = self.stacks.get(&entry.id) {
-            return Ok(found);
+    /// Returns the frames of a segment: at least those that are needed. `None`: all.
+    pub(crate) async fn frames(
+        &self,
+        entry: &SegmentEntry,
+        needed: Option<&[bool]>,
+    ) -> Result<RowParts<FrameTable>> {
+        let file = self.file(entry, TableKind::Frames).await?;
+        let mut parts = RowParts::new(file.starts());
+        let groups = parts.needed(needed);
+        self.check_size(&file, groups.iter().copied())?;
+        for group in groups {
+            let key = (entry.id, group);
+            let part = match self.frames.get(&key) {
+                Some(found) => found,
+                None => {
+                    let frames = read_frames(&*self.objects, &file, group).await?;
+                    let bytes = frames.memory();
+                    self.frames.insert(key, frames, bytes)
+                }
+            };
+            parts.set(group, part);
         }
-        let file = self.table(entry, TableKind::Stacks).await?;
-        let stacks = read_stacks(&*self.objects, &file).await?;
-        let bytes = stacks.memory();
-        Ok(self.stacks.insert(entry.id, stacks, bytes))
-    }
-
-    /// Returns a segment's frames.
-    pub(crate) async fn frames(&self, entry: &SegmentEntry) -> Result<Arc<FrameTable>> {
-        if let Some(found) = self.frames.get(&entry.id) {
-            return Ok(found);
-        }
-        let file = self.table(entry, TableKind::Frames).await?;
-        let frames = read_frames(&*self.objects, &file).await?;
-        let bytes = frames.memory();
-        Ok(self.frames.insert(entry.id, frames, bytes))
+        Ok(parts)
     }
 
     /// Returns a segment's contexts.
@@ -119,7 +137,8 @@ impl SegmentReader {
         if let Some(found) = self.contexts.get(&entry.id) {
             return Ok(found);
         }
-        let file = self.table(entry, TableKind::Contexts).await?;
+        let file = self.file(entry, TableKind::Contexts).await?;
+        self.check_size(&file, 0..file.groups())?;
         let contexts = read_contexts(&*self.objects, &file).await?;
         let pair = |(key, value): &(Box<str>, Box<str>)| key.len() + value.len() + 48;
         let labels = |labels: &Context| 16 + labels.iter().map(pair).sum::<usize>();

@@ -4,8 +4,9 @@ use crate::Result;
 use crate::build_id_filter::BuildIdFilter;
 use crate::content::{Content, ContextId, OriginId, Row};
 use crate::encode::{self, SampleEncoder};
-use crate::hash::StackHashes;
+use crate::footer_entry;
 use crate::hour::Hour;
+use crate::idle_counts::IdleCounts;
 use crate::schema::Effort;
 use crate::segment::{FileSummary, SegmentEntry, SegmentId, TableKind};
 use crate::table_writer::{TableWriter, not_encoded};
@@ -52,6 +53,19 @@ impl<I: Id> DenseIds<I> {
             None => u32::MAX,
         }
     }
+}
+
+/// The origin of a segment: profiles, or segments that it replaces.
+#[derive(Debug, Default)]
+pub(crate) struct SegmentHistory {
+    /// The number of compactions.
+    pub(crate) level: u8,
+    /// Sentences for the reader.
+    pub(crate) notes: Vec<String>,
+    /// The samples of idle threads that were left out.
+    pub(crate) idle: IdleCounts,
+    /// The segments that it replaces.
+    pub(crate) replaced: Vec<SegmentId>,
 }
 
 /// The writer of a segment.
@@ -117,7 +131,7 @@ impl SegmentWriter {
     pub(crate) fn finish(
         self,
         content: &Content,
-        hashes: &mut StackHashes,
+        history: SegmentHistory,
         sink: &mut dyn Sink,
     ) -> Result<SegmentEntry> {
         let table = SegmentTable {
@@ -125,23 +139,22 @@ impl SegmentWriter {
             effort: self.effort,
             content,
         };
-        let samples = end(self.samples, sink)?;
         let mut frame_ids = sorted_frames(content, &self.stacks.used);
-        let stacks = write_stacks(&table, &self.stacks.used, hashes, &mut frame_ids, sink)?;
+        let stacks = write_stacks(&table, &self.stacks.used, &mut frame_ids, sink)?;
         let frames = write_frames(&table, &frame_ids.used, sink)?;
         let contexts = write_contexts(&table, &self.contexts.used, sink)?;
         let origins = || self.origins.used.iter().filter_map(|id| content.origins.get(*id));
         let events = self.events.used.iter();
         let events =
             events.filter_map(|id| Some(content.profile.text(content.profile.events.get(*id)?.name)));
-        Ok(SegmentEntry {
+        let mut entry = SegmentEntry {
             id: self.id,
             hour: self.hour,
-            level: 0,
+            level: history.level,
             first: self.first.cast_unsigned().saturating_mul(1000),
             // The column has rounded times.
             last: self.last.cast_unsigned().saturating_mul(1000).saturating_add(999),
-            samples,
+            samples: FileSummary::default(),
             stacks,
             frames,
             contexts,
@@ -149,8 +162,14 @@ impl SegmentWriter {
             hosts: names(origins().map(|origin| &*origin.host)),
             events: names(events),
             build_ids: build_ids(content, &frame_ids.used),
-            notes: Vec::new(),
-        })
+            notes: history.notes,
+            idle: history.idle,
+        };
+        let description = footer_entry::write(&entry, &history.replaced)?;
+        let (kind, bytes, summary) = self.samples.finish(Some(description))?;
+        sink.send(kind, bytes)?;
+        entry.samples = summary;
+        Ok(entry)
     }
 }
 
@@ -163,7 +182,7 @@ struct SegmentTable<'a> {
 
 /// Completes a file.
 fn end(writer: TableWriter, sink: &mut dyn Sink) -> Result<FileSummary> {
-    let (kind, bytes, summary) = writer.finish()?;
+    let (kind, bytes, summary) = writer.finish(None)?;
     sink.send(kind, bytes)?;
     Ok(summary)
 }
@@ -212,19 +231,16 @@ fn sorted_frames(content: &Content, stacks: &[StackId]) -> DenseIds<FrameId> {
 fn write_stacks(
     table: &SegmentTable<'_>,
     stacks: &[StackId],
-    hashes: &mut StackHashes,
     frame_ids: &mut DenseIds<FrameId>,
     sink: &mut dyn Sink,
 ) -> Result<FileSummary> {
-    hashes.extend(&table.content.profile);
     let mut writer = TableWriter::new(TableKind::Stacks, table.effort)?;
     for (number, stacks) in stacks.chunks(BATCH).enumerate() {
         let rows: Vec<_> = stacks
             .iter()
             .map(|stack| {
                 let frames = table.content.profile.stacks.frames(*stack);
-                let frames = frames.map(|frame| frame_ids.of(frame)).collect();
-                (hashes.of(*stack), frames)
+                frames.map(|frame| frame_ids.of(frame)).collect()
             })
             .collect();
         let batch = encode::stacks(table.id, (number * BATCH) as u32, &rows);

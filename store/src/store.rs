@@ -49,7 +49,7 @@ impl Store {
 
     /// Returns uses and size of each cache, by name.
     #[must_use]
-    pub fn cache_stats(&self) -> [(&'static str, CacheStats); 5] {
+    pub fn cache_stats(&self) -> [(&'static str, CacheStats); 4] {
         self.reader.stats()
     }
 

@@ -5,7 +5,10 @@ use crate::schema::{Effort, properties, schema};
 use crate::segment::{FileSummary, TableKind};
 use crate::{Error, Result};
 use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::file::metadata::KeyValue;
 
 /// The writer of one file.
 pub(crate) struct TableWriter {
@@ -31,7 +34,16 @@ pub(crate) fn not_encoded(error: impl ToString) -> Error {
 impl TableWriter {
     /// Begins a file of a table.
     pub(crate) fn new(kind: TableKind, effort: Effort) -> Result<Self> {
-        let writer = ArrowWriter::try_new(Vec::new(), schema(kind), Some(properties(kind, effort)));
+        Self::with_schema(kind, schema(kind), effort)
+    }
+
+    /// Begins a file of a table with other columns than those of this version.
+    pub(crate) fn with_schema(kind: TableKind, schema: SchemaRef, effort: Effort) -> Result<Self> {
+        // The types of Arrow are those of the schema, and would be most of a small file.
+        let options = ArrowWriterOptions::new()
+            .with_properties(properties(kind, effort))
+            .with_skip_arrow_metadata(true);
+        let writer = ArrowWriter::try_new_with_options(Vec::new(), schema, options);
         Ok(Self {
             kind,
             writer: writer.map_err(not_encoded)?,
@@ -74,12 +86,16 @@ impl TableWriter {
         Ok(bytes)
     }
 
-    /// Completes the file. Returns its last bytes and its summary.
-    pub(crate) fn finish(mut self) -> Result<(TableKind, Vec<u8>, FileSummary)> {
+    /// Completes the file, whose footer gets a further entry. Returns its last bytes and its
+    /// summary.
+    pub(crate) fn finish(mut self, more: Option<KeyValue>) -> Result<(TableKind, Vec<u8>, FileSummary)> {
         self.writer.flush().map_err(not_encoded)?;
         let mut bytes = self.take()?;
         let entry = checksums::entry(&self.checksums);
         self.writer.append_key_value_metadata(entry);
+        if let Some(more) = more {
+            self.writer.append_key_value_metadata(more);
+        }
         let end = self.writer.into_inner().map_err(not_encoded)?;
         let footer_crc = crc32fast::hash(footer(&end).ok_or_else(|| not_encoded("there is no footer"))?);
         bytes.extend_from_slice(&end);

@@ -4,21 +4,19 @@ use crate::columns::{Texts, column, values};
 use crate::content::Context;
 use crate::encode::KINDS;
 use crate::file::ParquetFile;
-use crate::hash::StackHash;
 use crate::{Error, Result, blocking};
 use arrow_array::types::UInt32Type;
 use arrow_array::{
-    Array, BinaryArray, FixedSizeBinaryArray, ListArray, MapArray, RecordBatch, StringArray, StructArray,
-    UInt32Array, UInt64Array,
+    Array, BinaryArray, ListArray, MapArray, RecordBatch, StringArray, StructArray, UInt32Array, UInt64Array,
 };
-use backtrail_profile::{Frame, FrameId, Function, Line, Module, Profile};
+use backtrail_profile::{Frame, FrameId, Function, Line, Module, ModuleId, Profile};
 use backtrail_pt::{BuildId, FileOffset};
 use object_store::ObjectStore;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The frames of each stack of a segment.
+/// The frames of each stack of a row group.
 #[derive(Default)]
 pub(crate) struct StackFrames {
     ends: Vec<u32>,
@@ -26,7 +24,7 @@ pub(crate) struct StackFrames {
 }
 
 impl StackFrames {
-    /// Returns the frames of a stack, the innermost first.
+    /// Returns the frames of a stack of the row group, the innermost first.
     pub(crate) fn of(&self, stack: usize) -> Option<&[u32]> {
         let end = usize::try_from(*self.ends.get(stack)?).ok()?;
         let start = match stack.checked_sub(1) {
@@ -70,7 +68,31 @@ struct FrameLine {
 /// The build id and the path of a module.
 type ModuleKey = (Option<BuildId>, Box<str>);
 
-/// The frames of a segment. Modules are stored once.
+/// The modules of a profile by their build ids. The code of a build is the same at each path.
+#[derive(Default)]
+pub(crate) struct ModuleIndex {
+    by_build: HashMap<BuildId, ModuleId>,
+}
+
+impl ModuleIndex {
+    fn of(&mut self, (build_id, path): &ModuleKey, profile: &mut Profile) -> Result<ModuleId> {
+        if let Some(known) = build_id.as_ref().and_then(|build_id| self.by_build.get(build_id)) {
+            return Ok(*known);
+        }
+        let path = profile.string(path)?;
+        let build_id = build_id.clone();
+        let module = profile.modules.intern(Module {
+            build_id: build_id.clone(),
+            path,
+        })?;
+        if let Some(build_id) = build_id {
+            self.by_build.insert(build_id, module);
+        }
+        Ok(module)
+    }
+}
+
+/// The frames of a row group. Modules are stored once.
 #[derive(Default)]
 pub(crate) struct FrameTable {
     modules: Vec<ModuleKey>,
@@ -81,11 +103,6 @@ pub(crate) struct FrameTable {
 }
 
 impl FrameTable {
-    /// Returns the number of frames.
-    pub(crate) fn len(&self) -> usize {
-        self.frames.len()
-    }
-
     /// Returns whether each frame is code of a module.
     pub(crate) fn are_of(&self, module: &BuildId) -> Vec<bool> {
         let is_same = |(id, _): &ModuleKey| id.as_ref() == Some(module);
@@ -97,26 +114,41 @@ impl FrameTable {
         self.frames.iter().map(is_of).collect()
     }
 
+    /// Returns the number of modules.
+    pub(crate) fn modules(&self) -> usize {
+        self.modules.len()
+    }
+
     fn lines_of(&self, frame: usize, end: u32) -> &[FrameLine] {
         let before = frame.checked_sub(1).and_then(|before| self.frames.get(before));
         let start = before.map_or(0, |(_, end)| *end);
         self.lines.get(start as usize..end as usize).unwrap_or_default()
     }
 
-    /// Adds a frame to a profile. `None`: there is no such frame.
-    pub(crate) fn intern(&self, frame: usize, profile: &mut Profile) -> Result<Option<FrameId>> {
+    /// Adds a frame to a profile. `known` has the profile's modules of this row group so far.
+    /// `None`: there is no such frame.
+    pub(crate) fn intern(
+        &self,
+        frame: usize,
+        profile: &mut Profile,
+        known: &mut [Option<ModuleId>],
+        modules: &mut ModuleIndex,
+    ) -> Result<Option<FrameId>> {
         let Some((place, end)) = self.frames.get(frame) else {
             return Ok(None);
         };
         let lines = self.lines_of(frame, *end);
         let frame = match *place {
             FramePlace::Code(module, offset) => {
-                let Some((build_id, path)) = self.modules.get(module as usize) else {
+                let (Some(key), Some(known)) =
+                    (self.modules.get(module as usize), known.get_mut(module as usize))
+                else {
                     return Ok(None);
                 };
-                let path = profile.string(path)?;
-                let build_id = build_id.clone();
-                let module = profile.modules.intern(Module { build_id, path })?;
+                let module = match *known {
+                    Some(module) => module,
+                    None => *known.insert(modules.of(key, profile)?),
+                };
                 let offset = FileOffset(offset);
                 Frame::Code { module, offset }
             }
@@ -174,24 +206,28 @@ impl FrameLine {
     }
 }
 
-/// Reads columns of all rows of a file, batch by batch.
-async fn read_all<T: Send + 'static>(
+/// Reads columns of all rows of a row group, batch by batch. `read` gets the index of the batch's
+/// first row.
+async fn read_group<T: Default + Send + 'static>(
     objects: &dyn ObjectStore,
     file: &Arc<ParquetFile>,
-    columns: &[usize],
-    mut target: T,
-    read: fn(&str, &RecordBatch, &mut T) -> Result<()>,
+    group: usize,
+    columns: &[&str],
+    read: fn(&str, &RecordBatch, usize, &mut T) -> Result<()>,
 ) -> Result<T> {
-    for group in 0..file.groups() {
-        let fetched = file.fetch(objects, group, columns).await?;
-        let key = file.key().to_owned();
-        target = blocking::run(move || {
-            fetched.for_each(|batch| read(&key, batch, &mut target))?;
-            Ok(target)
-        })
-        .await?;
-    }
-    Ok(target)
+    let fetched = file.fetch(objects, group, &file.columns(columns)).await?;
+    let key = file.key().to_owned();
+    let mut row = file.starts().get(group).copied().unwrap_or(0);
+    blocking::run(move || {
+        let mut target = T::default();
+        fetched.for_each(|batch| {
+            read(&key, batch, row, &mut target)?;
+            row += batch.num_rows();
+            Ok(())
+        })?;
+        Ok(target)
+    })
+    .await
 }
 
 /// Checks that the ids of a batch continue those before it.
@@ -207,44 +243,36 @@ fn check_ids(key: &str, batch: &RecordBatch, name: &str, before: usize) -> Resul
     }
 }
 
-/// Reads the hashes of all stacks.
-pub(crate) async fn read_hashes(
+/// Reads the frames of a row group's stacks.
+pub(crate) async fn read_stacks(
     objects: &dyn ObjectStore,
     file: &Arc<ParquetFile>,
-) -> Result<Vec<StackHash>> {
-    read_all(objects, file, &[1, 2], Vec::new(), |key, batch, hashes| {
-        check_ids(key, batch, "stack", hashes.len())?;
-        let column = column::<FixedSizeBinaryArray>(key, batch, "hash")?;
-        let wrong = || Error::damaged(key, "a hash has not 16 bytes");
-        for hash in column.iter() {
-            let hash = hash.and_then(|hash| StackHash::try_from(hash).ok());
-            hashes.push(hash.ok_or_else(wrong)?);
-        }
-        Ok(())
-    })
-    .await
-}
-
-/// Reads the frames of all stacks.
-pub(crate) async fn read_stacks(objects: &dyn ObjectStore, file: &Arc<ParquetFile>) -> Result<StackFrames> {
-    let empty = StackFrames::default();
-    read_all(objects, file, &[1, 3], empty, |key, batch, stacks| {
-        check_ids(key, batch, "stack", stacks.len())?;
-        let lists = column::<ListArray>(key, batch, "frames")?;
-        let frames = lists.values().as_any().downcast_ref::<UInt32Array>();
-        let wrong = || Error::damaged(key, "the frames of a stack are not a list of ids");
-        let frames = frames
-            .filter(|frames| frames.null_count() == 0)
-            .ok_or_else(wrong)?;
-        for range in ranges(lists) {
-            let frames = frames.values().get(range).ok_or_else(wrong)?;
-            stacks.frames.extend_from_slice(frames);
-            let end = u32::try_from(stacks.frames.len());
-            let end = end.map_err(|_| Error::damaged(key, "the stacks have more than 2^32 frames"))?;
-            stacks.ends.push(end);
-        }
-        Ok(())
-    })
+    group: usize,
+) -> Result<StackFrames> {
+    let columns = ["stack", "frames"];
+    read_group(
+        objects,
+        file,
+        group,
+        &columns,
+        |key, batch, row, stacks: &mut StackFrames| {
+            check_ids(key, batch, "stack", row)?;
+            let lists = column::<ListArray>(key, batch, "frames")?;
+            let frames = lists.values().as_any().downcast_ref::<UInt32Array>();
+            let wrong = || Error::damaged(key, "the frames of a stack are not a list of ids");
+            let frames = frames
+                .filter(|frames| frames.null_count() == 0)
+                .ok_or_else(wrong)?;
+            for range in ranges(lists) {
+                let frames = frames.values().get(range).ok_or_else(wrong)?;
+                stacks.frames.extend_from_slice(frames);
+                let end = u32::try_from(stacks.frames.len());
+                let end = end.map_err(|_| Error::damaged(key, "the stacks have more than 2^32 frames"))?;
+                stacks.ends.push(end);
+            }
+            Ok(())
+        },
+    )
     .await
 }
 
@@ -257,18 +285,35 @@ fn ranges(lists: &ListArray) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Reads all frames.
-pub(crate) async fn read_frames(objects: &dyn ObjectStore, file: &Arc<ParquetFile>) -> Result<FrameTable> {
-    let empty = FrameTable::default();
-    read_all(objects, file, &[1, 2, 3, 4, 5, 6], empty, |key, batch, table| {
-        check_ids(key, batch, "frame", table.len())?;
+/// Reads the frames of a row group.
+pub(crate) async fn read_frames(
+    objects: &dyn ObjectStore,
+    file: &Arc<ParquetFile>,
+    group: usize,
+) -> Result<FrameTable> {
+    let columns = [
+        "frame",
+        "frame_kind",
+        "kind",
+        "build_id",
+        "module",
+        "offset",
+        "lines",
+    ];
+    read_group(objects, file, group, &columns, |key, batch, row, table| {
+        check_ids(key, batch, "frame", row)?;
         read_frame_batch(key, batch, table)
     })
     .await
 }
 
 fn read_frame_batch(key: &str, batch: &RecordBatch, table: &mut FrameTable) -> Result<()> {
-    let kinds = Texts::new(key, batch, "kind")?;
+    // The name in files of version 1 is `kind`.
+    let name = match batch.column_by_name("kind") {
+        Some(_) => "kind",
+        None => "frame_kind",
+    };
+    let kinds = Texts::new(key, batch, name)?;
     let build_ids = column::<BinaryArray>(key, batch, "build_id")?;
     let modules = column::<StringArray>(key, batch, "module")?;
     let offsets = column::<UInt64Array>(key, batch, "offset")?;
@@ -369,21 +414,104 @@ pub(crate) async fn read_contexts(
     objects: &dyn ObjectStore,
     file: &Arc<ParquetFile>,
 ) -> Result<Vec<Context>> {
-    read_all(objects, file, &[1, 2], Vec::new(), |key, batch, contexts| {
-        check_ids(key, batch, "context", contexts.len())?;
-        let maps = column::<MapArray>(key, batch, "labels")?;
-        let wrong = || Error::damaged(key, "the labels of a context are not texts");
-        for row in 0..maps.len() {
-            let pairs = maps.value(row);
-            let texts = |index: usize| {
-                let column = pairs.columns().get(index)?;
-                column.as_any().downcast_ref::<StringArray>()
-            };
-            let (keys, values) = (texts(0).ok_or_else(wrong)?, texts(1).ok_or_else(wrong)?);
-            let pair = |row| (keys.value(row).into(), values.value(row).into());
-            contexts.push((0..pairs.len()).map(pair).collect());
+    let mut contexts = Vec::new();
+    for group in 0..file.groups() {
+        let columns = ["context", "labels"];
+        contexts.extend(read_group(objects, file, group, &columns, read_context_batch).await?);
+    }
+    Ok(contexts)
+}
+
+fn read_context_batch(key: &str, batch: &RecordBatch, row: usize, contexts: &mut Vec<Context>) -> Result<()> {
+    check_ids(key, batch, "context", row)?;
+    let maps = column::<MapArray>(key, batch, "labels")?;
+    let wrong = || Error::damaged(key, "the labels of a context are not texts");
+    for row in 0..maps.len() {
+        let pairs = maps.value(row);
+        let texts = |index: usize| {
+            let column = pairs.columns().get(index)?;
+            column.as_any().downcast_ref::<StringArray>()
+        };
+        let (keys, values) = (texts(0).ok_or_else(wrong)?, texts(1).ok_or_else(wrong)?);
+        let pair = |row| (keys.value(row).into(), values.value(row).into());
+        contexts.push((0..pairs.len()).map(pair).collect());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::Content;
+    use crate::encode;
+    use crate::hour::Hour;
+    use crate::schema::{Effort, first_schema};
+    use crate::segment::{FileSummary, SegmentEntry, SegmentId, TableKind};
+    use crate::table_writer::TableWriter;
+    use arrow_array::{ArrayRef, FixedSizeBinaryArray};
+    use object_store::memory::InMemory;
+    use object_store::path::Path as Key;
+    use object_store::{ObjectStoreExt, PutPayload};
+
+    /// Writes a file of version 1, and opens it.
+    async fn first_file(
+        objects: &InMemory,
+        id: SegmentId,
+        kind: TableKind,
+        columns: Vec<ArrayRef>,
+    ) -> Arc<ParquetFile> {
+        let schema = first_schema(kind).unwrap();
+        let batch = RecordBatch::try_new(schema.clone(), columns).unwrap();
+        let mut writer = TableWriter::with_schema(kind, schema, Effort::Low).unwrap();
+        writer.write(&batch).unwrap();
+        let (_, bytes, summary) = writer.finish(None).unwrap();
+        let none = FileSummary::default();
+        let mut entry = SegmentEntry {
+            id,
+            hour: Hour(9),
+            level: 0,
+            first: 0,
+            last: 0,
+            samples: none,
+            stacks: none,
+            frames: none,
+            contexts: none,
+            services: None,
+            hosts: None,
+            events: None,
+            build_ids: crate::BuildIdFilter::default(),
+            notes: Vec::new(),
+            idle: crate::IdleCounts::default(),
+        };
+        match kind {
+            TableKind::Stacks => entry.stacks = summary,
+            _ => entry.frames = summary,
         }
-        Ok(())
-    })
-    .await
+        let key = Key::from(entry.key(kind));
+        objects.put(&key, PutPayload::from(bytes)).await.unwrap();
+        Arc::new(ParquetFile::open(objects, &entry, kind).await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn files_of_version_1_are_read() {
+        let objects = InMemory::new();
+        let id = SegmentId::random().unwrap();
+        let batch = encode::stacks(id, 0, &[vec![1, 0], vec![]]).unwrap();
+        let mut columns = batch.columns().to_vec();
+        let hashes = FixedSizeBinaryArray::try_from_iter([[7u8; 16], [8; 16]].iter()).unwrap();
+        columns.insert(2, Arc::new(hashes));
+        let file = first_file(&objects, id, TableKind::Stacks, columns).await;
+        let stacks = read_stacks(&objects, &file, 0).await.unwrap();
+        assert_eq!((stacks.of(0), stacks.of(1)), (Some(&[1, 0][..]), Some(&[][..])));
+
+        let mut content = Content::default();
+        let frames = [Frame::Address(77), Frame::Lost];
+        let frames = frames.map(|frame| content.profile.frames.intern(frame).unwrap());
+        let batch = encode::frames(id, 0, &content, &frames).unwrap();
+        let columns = batch.columns().to_vec();
+        let file = first_file(&objects, id, TableKind::Frames, columns).await;
+        let frames = read_frames(&objects, &file, 0).await.unwrap();
+        let places: Vec<_> = frames.frames.iter().map(|(place, _)| *place).collect();
+        assert_eq!(places, [FramePlace::Address(77), FramePlace::Lost]);
+    }
 }

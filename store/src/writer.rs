@@ -4,6 +4,7 @@ use crate::blocking;
 use crate::buffer::{Buffer, EncodedSegment};
 use crate::catalog::Catalog;
 use crate::clock::now;
+use crate::idle_counts::IdleCounts;
 use crate::origin::{Origin, Origins};
 use crate::segment::{SegmentEntry, TableKind};
 use crate::upload::Upload;
@@ -92,6 +93,11 @@ impl Writer {
         received: UnixNanos,
     ) -> Result<()> {
         self.buffer.add(origins, labels, profile, received)
+    }
+
+    /// Counts samples of idle threads that were left out. The last hour of the next flush has them.
+    pub fn add_idle(&mut self, counts: &IdleCounts) {
+        self.buffer.add_idle(counts);
     }
 
     /// Returns the number of samples in the buffer.

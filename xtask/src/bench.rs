@@ -17,6 +17,7 @@ mod processes;
 mod profile;
 mod programs;
 mod record;
+mod store;
 mod symbolize;
 mod table;
 mod typed;
@@ -32,6 +33,7 @@ use nix::unistd::Pid;
 pub use options::Options;
 use std::path::PathBuf;
 use std::process::Command;
+pub use store::StoreOptions;
 
 /// `bench record`: compute-bound programs natively, recorded, and under qemu and valgrind.
 pub fn record(options: &Options) -> Result<(), Failure> {
@@ -108,6 +110,15 @@ pub fn collect() -> Result<(), Failure> {
 pub fn hub(options: &HubOptions) -> Result<(), Failure> {
     let hub = release_of("backtrail-hub", "BACKTRAIL_HUB_BIN")?;
     hub::run(options, &release()?, &hub)
+}
+
+/// `bench store`: sizes, ingestion and queries of the profile store, beside DuckDB and chdb.
+pub fn store(options: &StoreOptions) -> Result<(), Failure> {
+    let backtrail = options.records().then(release).transpose()?;
+    let hub = options
+        .ingests()
+        .then(|| release_of("backtrail-hub", "BACKTRAIL_HUB_BIN"));
+    store::run(options, backtrail.as_deref(), hub.transpose()?.as_deref())
 }
 
 /// `bench adapter`: times of the debug adapter to open a trace and to answer.

@@ -91,6 +91,9 @@ cargo xtask bench zoom [--seconds N]  pictures a second of a flame graph with 10
 cargo xtask bench hub                 reports, pages and bundles at a hub, next to Bugsink
                                       [--crashes N] [--groups N] [--peer-events N] [--minutes N]
                                       [--rate N]
+cargo xtask bench store               sizes, ingestion and queries of the profile store, next to
+                                      DuckDB and chdb (root) [--seconds N] [--recording FILE]
+                                      [--ingest SECONDS] [--samples N] [--services N] [--days N]
 cargo xtask bench collect             a thousand crashes under the collector, and its cost when idle
                                       (root)";
 
@@ -150,6 +153,9 @@ fn main() -> ExitCode {
         }
         ["bench", "hub", options @ ..] => {
             bench::HubOptions::parse(options).and_then(|options| bench::hub(&options))
+        }
+        ["bench", "store", options @ ..] => {
+            bench::StoreOptions::parse(options).and_then(|options| bench::store(&options))
         }
         ["bench", "collect"] => bench::collect(),
         ["bench", "fdo"] => bench::fdo(),

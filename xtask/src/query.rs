@@ -11,21 +11,30 @@ use std::process::Command;
 pub const PACKAGE: &str = "backtrail-query";
 /// The profile of its tests, which does not optimize the engine.
 const PROFILE: &str = "query-dev";
-/// The reference of the answers, and the folder that shows its presence.
-const DUCKDB: (&str, &str) = ("duckdb==2.0.0", "duckdb-2.0.0.dist-info");
+/// The other readers of the store's files, and the folder that shows the presence of each.
+const OTHERS: [(&str, &str); 3] = [
+    ("duckdb==2.0.1", "duckdb-2.0.1.dist-info"),
+    ("chdb==4.4.0", "chdb-4.4.0.dist-info"),
+    ("pyarrow==26.0.1", "pyarrow-26.0.1.dist-info"),
+];
 
-/// Lints and tests the package, also beside DuckDB.
+/// Lints and tests the package, also beside DuckDB. Other readers read the store's files.
 pub fn test() -> Result<(), Failure> {
     packages::ensure(&[packages::READERS])?;
-    let duckdb = folder("duckdb")?;
-    if !duckdb.join(DUCKDB.1).is_dir() {
+    let others = folder("parquet-readers")?;
+    if !OTHERS.iter().all(|(_, info)| others.join(info).is_dir()) {
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
-            .arg("--target")
-            .arg(&duckdb)
-            .arg(DUCKDB.0);
+            .args(["--upgrade", "--target"])
+            .arg(&others)
+            .args(OTHERS.map(|(package, _)| package));
         shell::run(&mut pip)?;
     }
+    let mut readers = shell::cargo();
+    readers
+        .args(["test", "--package", "backtrail-store", "--test", "store", "--"])
+        .args(["--ignored", "readers::"]);
+    shell::run(readers.env("PYTHONPATH", &others))?;
     let package = ["--profile", PROFILE, "--package", PACKAGE];
     let mut lint = shell::cargo();
     lint.arg("clippy")
@@ -34,5 +43,5 @@ pub fn test() -> Result<(), Failure> {
     shell::run(&mut lint)?;
     let mut test = shell::cargo();
     test.arg("test").args(package).args(["--", "--include-ignored"]);
-    shell::run(test.env("PYTHONPATH", duckdb))
+    shell::run(test.env("PYTHONPATH", others))
 }

@@ -1,6 +1,6 @@
 //! `rebuild-index`: a database from the journal and the descriptions of crashes.
 
-use super::{decisions, rows};
+use super::{decisions, profile_segments, rows};
 use crate::analysis::Analysis;
 use crate::clock;
 use crate::database::{Database, groups, reports, sqlite_file, stack_keys, symbols as symbol_rows, transact};
@@ -59,6 +59,8 @@ pub struct Rebuilt {
     pub broken: usize,
     /// Decisions of people.
     pub decisions: usize,
+    /// Segments of profiles that only their files described.
+    pub profiles: usize,
 }
 
 /// Fills an empty database from the objects. No alert is sent.
@@ -302,6 +304,7 @@ async fn in_new_file(path: &Path, store: &Objects) -> Result<Rebuilt> {
         rebuilt.decisions = decisions::replace(&database, &lines).await?;
         rows::import_work(&database, &work).await?;
     }
+    rebuilt.profiles = profile_segments::recover(&database, store).await?;
     database.close().await;
     let old = beside(path, &format!(".old-{}", clock::now()));
     if path.exists() {
@@ -352,6 +355,7 @@ async fn in_place(address: &str, data: &Path, store: &Objects) -> Result<Rebuilt
     let mut rebuilt = fill(&database, store).await?;
     rebuilt.decisions = decisions::replace(&database, &lines).await?;
     transact!(database, connection => { rows::mark_checking(connection).await })?;
+    rebuilt.profiles = profile_segments::recover(&database, store).await?;
     database.close().await;
     let copy = data.join(format!("decisions-{}.jsonl", clock::now()));
     std::fs::rename(&unfinished, &copy).map_err(Error::file("move", &unfinished))?;

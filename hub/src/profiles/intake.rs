@@ -4,24 +4,27 @@
 //! that a sender has forgotten. A push that is sent again has the same hash, and counts once.
 
 use super::catalog::{PREFIX, ProfileCatalog};
+use super::idle::IdleRule;
 use super::origin::SampleOrigins;
 use crate::clock;
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::objects::Objects;
-use backtrail_profile::{Profile, UnixNanos};
-use backtrail_store::{Origins, Writer, WriterLimits};
+use crate::objects::{Objects, blocking};
+use backtrail_profile::{Profile, Sample, UnixNanos};
+use backtrail_store::{IdleCounts, Origins, SegmentEntry, Writer, WriterLimits};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
 /// The time for which pushes are collected.
 const WINDOW: Duration = Duration::from_millis(400);
 /// Pushes that wait. Further ones wait in their requests.
-const QUEUE: usize = 64;
+const QUEUE: usize = 1024;
+/// The memory of all pushes that were read and are not stored yet, in KiB.
+const MEMORY: u32 = 192 << 10;
 
 /// A push that was read.
 #[derive(Debug)]
@@ -36,6 +39,19 @@ pub struct ReadPush {
     pub profile: Profile,
 }
 
+impl ReadPush {
+    /// Returns an estimate of the memory in KiB.
+    fn kibibytes(&self) -> u32 {
+        let profile = &self.profile;
+        let bytes = profile.samples.len() * size_of::<Sample>()
+            + self.origins.of_sample.len() * 4
+            + profile.stacks.len() * 40
+            + profile.strings.len() * 96
+            + (profile.frames.len() + profile.functions.len() + profile.modules.len()) * 80;
+        u32::try_from(bytes >> 10).unwrap_or(u32::MAX).saturating_add(1)
+    }
+}
+
 /// Counters of an intake.
 #[derive(Debug, Default)]
 pub struct IntakeCounts {
@@ -47,6 +63,23 @@ pub struct IntakeCounts {
     pub failed: AtomicU64,
     /// Samples that were stored.
     pub samples: AtomicU64,
+    /// Stacks of the segments that were written.
+    pub stacks: AtomicU64,
+    /// Bytes of the segments that were written.
+    pub bytes: AtomicU64,
+    /// Pushes that the store refused.
+    pub refused: AtomicU64,
+    /// Samples of idle threads that were left out.
+    pub idle: AtomicU64,
+}
+
+impl IntakeCounts {
+    fn add(&self, written: &[SegmentEntry]) {
+        for entry in written {
+            self.stacks.fetch_add(entry.stacks.rows, Ordering::Relaxed);
+            self.bytes.fetch_add(entry.bytes(), Ordering::Relaxed);
+        }
+    }
 }
 
 /// The reason why a push was not stored.
@@ -62,6 +95,7 @@ type Answer = std::result::Result<(), Failure>;
 
 struct Waiting {
     push: ReadPush,
+    idle: IdleCounts,
     reply: oneshot::Sender<Answer>,
 }
 
@@ -70,12 +104,14 @@ struct Waiting {
 pub struct Intake {
     sender: mpsc::Sender<Waiting>,
     counts: Arc<IntakeCounts>,
+    idle: Option<Arc<IdleRule>>,
+    memory: Arc<Semaphore>,
 }
 
 impl Intake {
-    /// Starts an intake. It ends with its last handle.
+    /// Starts an intake, which leaves out the samples of a rule. It ends with its last handle.
     #[must_use]
-    pub fn start(database: Database, objects: Objects) -> Self {
+    pub fn start(database: Database, objects: Objects, idle: Option<IdleRule>) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let counts = Arc::new(IntakeCounts::default());
         let worker = Worker {
@@ -83,9 +119,15 @@ impl Intake {
             database,
             objects,
             counts: counts.clone(),
+            idle: IdleCounts::default(),
         };
         tokio::spawn(worker.run(receiver));
-        Self { sender, counts }
+        Self {
+            sender,
+            counts,
+            idle: idle.map(Arc::new),
+            memory: Arc::new(Semaphore::new(MEMORY as usize)),
+        }
     }
 
     /// Returns the counters.
@@ -94,13 +136,36 @@ impl Intake {
         &self.counts
     }
 
+    /// Waits until there is memory for the pushes of a request. It is free again with the value.
+    ///
+    /// # Errors
+    /// Fails if the hub ends.
+    pub async fn reserve(&self, pushes: &[ReadPush]) -> Result<OwnedSemaphorePermit> {
+        let sizes = pushes.iter().map(ReadPush::kibibytes);
+        // A larger request waits until it is alone.
+        let size = sizes.fold(0, u32::saturating_add).clamp(1, MEMORY);
+        let permit = Arc::clone(&self.memory).acquire_many_owned(size).await;
+        permit.map_err(|_| Error::Ending)
+    }
+
     /// Stores a push, and returns after it is in the catalog.
     ///
     /// # Errors
     /// Fails if the store refuses the push, or fails. Then no sample of the push is stored.
     pub async fn store(&self, push: ReadPush) -> Result<()> {
         let (reply, answer) = oneshot::channel();
-        let waiting = Waiting { push, reply };
+        let (push, idle) = match self.idle.clone() {
+            Some(rule) => {
+                let work = move || {
+                    let mut push = push;
+                    let idle = rule.apply(&mut push);
+                    Ok((push, idle))
+                };
+                blocking(work).await?
+            }
+            None => (push, IdleCounts::default()),
+        };
+        let waiting = Waiting { push, idle, reply };
         self.sender.send(waiting).await.map_err(|_| Error::Ending)?;
         match answer.await {
             Ok(Ok(())) => Ok(()),
@@ -116,10 +181,12 @@ struct Worker {
     catalog: ProfileCatalog,
     objects: Objects,
     counts: Arc<IntakeCounts>,
+    /// The samples of idle threads that no segment counts yet.
+    idle: IdleCounts,
 }
 
 impl Worker {
-    async fn run(self, mut receiver: mpsc::Receiver<Waiting>) {
+    async fn run(mut self, mut receiver: mpsc::Receiver<Waiting>) {
         let limits = WriterLimits::default();
         while let Some(first) = receiver.recv().await {
             let end = Instant::now() + WINDOW;
@@ -138,10 +205,10 @@ impl Worker {
         }
     }
 
-    async fn store(&self, batch: Vec<Waiting>, limits: WriterLimits) {
+    async fn store(&mut self, batch: Vec<Waiting>, limits: WriterLimits) {
         let (pushes, replies): (Vec<_>, Vec<_>) = batch
             .into_iter()
-            .map(|waiting| (waiting.push, waiting.reply))
+            .map(|waiting| ((waiting.push, waiting.idle), waiting.reply))
             .unzip();
         let count = pushes.len();
         let answers = self.write(pushes, limits).await.unwrap_or_else(|error| {
@@ -156,8 +223,12 @@ impl Worker {
     }
 
     /// Stores those pushes that are new and that the store accepts. Returns an answer for each.
-    async fn write(&self, pushes: Vec<ReadPush>, limits: WriterLimits) -> Result<Vec<Answer>> {
-        let hashes: Vec<String> = pushes.iter().map(|push| push.hash.clone()).collect();
+    async fn write(
+        &mut self,
+        pushes: Vec<(ReadPush, IdleCounts)>,
+        limits: WriterLimits,
+    ) -> Result<Vec<Answer>> {
+        let hashes: Vec<String> = pushes.iter().map(|(push, _)| push.hash.clone()).collect();
         let known = self.database.known_pushes(&hashes).await?;
         let mut known: HashSet<String> = known.into_iter().collect();
         let received = UnixNanos(clock::now().unsigned_abs().saturating_mul(1000));
@@ -165,7 +236,8 @@ impl Worker {
         let mut writer = Writer::new(self.objects.below(PREFIX), catalog.clone(), limits);
         let (mut count, mut samples) = (0, 0);
         let mut answers = Vec::with_capacity(pushes.len());
-        for push in pushes {
+        let mut left_out = self.idle.clone();
+        for (push, idle) in pushes {
             if known.contains(&push.hash) {
                 self.counts.repeated.fetch_add(1, Ordering::Relaxed);
                 answers.push(Ok(()));
@@ -179,14 +251,26 @@ impl Worker {
                 Ok(()) => {
                     count += 1;
                     samples += push.profile.samples.len() as u64;
+                    left_out.absorb(&idle);
+                    self.counts.idle.fetch_add(idle.of(None), Ordering::Relaxed);
                     known.insert(push.hash.clone());
                     catalog.note(push.hash);
                     answers.push(Ok(()));
                 }
-                Err(error) => answers.push(Err(Failure::Refused(error.to_string()))),
+                Err(error) => {
+                    self.counts.refused.fetch_add(1, Ordering::Relaxed);
+                    answers.push(Err(Failure::Refused(error.to_string())));
+                }
             }
         }
-        writer.flush().await?;
+        writer.add_idle(&left_out);
+        let written = writer.flush().await?;
+        // Without a segment, a later one counts them.
+        self.idle = match written.is_empty() {
+            true => left_out,
+            false => IdleCounts::default(),
+        };
+        self.counts.add(&written);
         self.counts.pushes.fetch_add(count, Ordering::Relaxed);
         self.counts.samples.fetch_add(samples, Ordering::Relaxed);
         Ok(answers)

@@ -123,6 +123,12 @@ pub(super) fn notes(coverage: &Coverage) -> Vec<String> {
             coverage.segments_read, coverage.segments
         ));
     }
+    if coverage.idle > 0 {
+        notes.push(format!(
+            "{} samples of idle threads in these hours were not stored, by the rule `profiles.drop_idle` of the hub",
+            coverage.idle
+        ));
+    }
     if let Some(first) = coverage.missing.first() {
         notes.push(format!(
             "{} files of the store are missing, and their samples with them; the first is {first}",

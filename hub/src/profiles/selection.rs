@@ -16,9 +16,9 @@ pub const FIRST_EVENT: &str = "cpu";
 /// The longest text of a parameter in bytes.
 const MAX_TEXT: usize = 4096;
 /// The most memory of a compiled expression in bytes.
-const MAX_EXPRESSION: usize = 1 << 20;
+pub(super) const MAX_EXPRESSION: usize = 1 << 20;
 /// Functions in which threads wait for work.
-const IDLE: &str = "^(_{0,2}(sched_|x64_sys_)?(epoll_p?wait2?|poll|ppoll|select|pselect6?|futex|nanosleep|\
+pub(super) const IDLE: &str = "^(_{0,2}(sched_|x64_sys_)?(epoll_p?wait2?|poll|ppoll|select|pselect6?|futex|nanosleep|\
     clock_nanosleep|accept4?|pause|io_getevents|rt_sigtimedwait)|do_(epoll_wait|poll|futex|idle)|\
     cpu_idle|default_idle|pv_native_safe_halt|mwait_idle|intel_idle|acpi_idle.*|poll_idle|\
     pthread_cond_(timed)?wait.*|sem_(timed)?wait.*|runtime\\.(gopark|park_m|findRunnable|futexsleep|notetsleepg?)|\

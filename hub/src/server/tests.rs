@@ -4,5 +4,6 @@ mod contract;
 mod grouping;
 mod jobs;
 mod profile_races;
+mod profile_store;
 mod profiles;
 mod sites;

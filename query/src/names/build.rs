@@ -57,10 +57,14 @@ impl<'a> Builder<'a> {
         self.account()
     }
 
-    /// Adds frames: the columns `frame`, `kind`, `build_id`, `module`, `offset` and `lines`.
+    /// Adds frames: the columns `frame`, `frame_kind`, `build_id`, `module`, `offset` and `lines`.
     pub(super) fn add_frames(&mut self, batch: &RecordBatch) -> Result<(), Problem> {
         let ids: UInt32Array = column(batch, "frame", &DataType::UInt32)?.as_primitive().clone();
-        let kinds: StringArray = column(batch, "kind", &DataType::Utf8)?.as_string().clone();
+        let kind = match batch.column_by_name("kind") {
+            Some(_) => "kind",
+            None => "frame_kind",
+        };
+        let kinds: StringArray = column(batch, kind, &DataType::Utf8)?.as_string().clone();
         let build_ids: BinaryArray = column(batch, "build_id", &DataType::Binary)?.as_binary().clone();
         let modules: StringArray = column(batch, "module", &DataType::Utf8)?.as_string().clone();
         let offsets = column(batch, "offset", &DataType::UInt64)?;

@@ -37,7 +37,16 @@ impl NameFiles {
         let memory = MemoryConsumer::new("names on stacks").register(&self.pool);
         let mut builder = Builder::new(&self.symbols, memory);
         let frames = TableKind::Frames.key(hour, id);
-        let columns = ["frame", "kind", "build_id", "module", "offset", "lines"];
+        // The name of `frame_kind` in files of version 1 is `kind`.
+        let columns = [
+            "frame",
+            "frame_kind",
+            "kind",
+            "build_id",
+            "module",
+            "offset",
+            "lines",
+        ];
         self.each(&frames, &columns, |batch| builder.add_frames(batch))
             .await?;
         let stacks = TableKind::Stacks.key(hour, id);

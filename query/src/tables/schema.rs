@@ -71,7 +71,6 @@ pub(super) fn file_columns(kind: TableKind) -> SchemaRef {
         TableKind::Stacks => vec![
             text("segment"),
             column("stack", DataType::UInt32),
-            column("hash", DataType::FixedSizeBinary(16)),
             column(
                 "frames",
                 DataType::List(Arc::new(column("element", DataType::UInt32))),
@@ -80,7 +79,7 @@ pub(super) fn file_columns(kind: TableKind) -> SchemaRef {
         TableKind::Frames => vec![
             text("segment"),
             column("frame", DataType::UInt32),
-            text("kind"),
+            text("frame_kind"),
             optional("build_id", DataType::Binary),
             optional("module", DataType::Utf8),
             optional("offset", DataType::UInt64),

@@ -3,8 +3,7 @@
 use crate::store::Store;
 use std::process::Command;
 
-/// Queries with the same words in both dialects. DuckDB takes the column `kind` of `frames` from
-/// the folder's name, so that none names it. `{samples}` and so on are the tables.
+/// Queries with the same words in both dialects. `{samples}` and so on are the tables.
 const QUERIES: &[&str] = &[
     "SELECT service, host, count(*), sum(weight), min(weight), max(weight) FROM {samples} GROUP BY 1, 2 ORDER BY 1, 2",
     "SELECT hour, stack, sum(weight) FROM {samples} WHERE service = 'web' GROUP BY 1, 2 ORDER BY 1, 2",
@@ -15,7 +14,7 @@ const QUERIES: &[&str] = &[
     "SELECT segment, sum(weight) AS w FROM {samples} GROUP BY 1 HAVING sum(weight) > 10 ORDER BY w DESC LIMIT 2",
     "SELECT service, weight, row_number() OVER (PARTITION BY service ORDER BY weight DESC, time, segment, stack)
      FROM {samples} ORDER BY 1, 3 LIMIT 20",
-    "SELECT module, \"offset\", lines[1].function FROM {frames} ORDER BY segment, frame",
+    "SELECT frame_kind, module, \"offset\", lines[1].function FROM {frames} ORDER BY segment, frame",
     "SELECT service, quantile_cont(weight, 0.99), quantile_cont(weight, 0.5) FROM {samples} GROUP BY 1 ORDER BY 1",
     "SELECT count(*) FROM {contexts} WHERE labels['endpoint'] = '/search'",
     "WITH a AS (SELECT host, sum(weight) AS w FROM {samples} WHERE hour = 9 GROUP BY 1),

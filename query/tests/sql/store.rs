@@ -1,9 +1,9 @@
 //! A small store on disk, and the binary that answers queries over it.
 
 use datafusion::arrow::array::{
-    ArrayRef, BinaryArray, DictionaryArray, FixedSizeBinaryArray, Int64Array, ListBuilder, MapBuilder,
-    MapFieldNames, RecordBatch, StringArray, StringBuilder, StructBuilder, TimestampNanosecondArray,
-    UInt32Array, UInt32Builder, UInt64Array,
+    ArrayRef, BinaryArray, DictionaryArray, Int64Array, ListBuilder, MapBuilder, MapFieldNames, RecordBatch,
+    StringArray, StringBuilder, StructBuilder, TimestampNanosecondArray, UInt32Array, UInt32Builder,
+    UInt64Array,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Int32Type};
 use datafusion::parquet::arrow::ArrowWriter;
@@ -299,11 +299,6 @@ fn stack_columns(id: &str, stacks: &[&[u32]]) -> RecordBatch {
         frames.values().append_slice(stack);
         frames.append(true);
     }
-    let hashes = stacks
-        .iter()
-        .enumerate()
-        .map(|(index, _)| (index as u128).to_be_bytes());
-    let hashes = FixedSizeBinaryArray::try_from_iter(hashes).unwrap();
     batch(vec![
         (
             "segment",
@@ -311,7 +306,6 @@ fn stack_columns(id: &str, stacks: &[&[u32]]) -> RecordBatch {
             false,
         ),
         ("stack", ids(stacks.len()), false),
-        ("hash", Arc::new(hashes), false),
         ("frames", Arc::new(frames.finish()), false),
     ])
 }
@@ -361,7 +355,7 @@ fn frame_columns(id: &str, frames: &[Frame]) -> RecordBatch {
         ),
         ("frame", ids(frames.len()), false),
         (
-            "kind",
+            "frame_kind",
             dictionary(std::iter::repeat_n("code", frames.len())),
             false,
         ),

@@ -6,7 +6,7 @@ use crate::file::{ParquetFile, next_batch};
 use crate::origin::Origin;
 use crate::segment::{SegmentEntry, TableKind};
 use crate::segment_reader::SegmentReader;
-use crate::stack_index::StackIndex;
+use crate::stack_index::{SegmentStacks, StackIndex};
 use crate::{Error, Result};
 use arrow_array::types::{Int64Type, TimestampMicrosecondType, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch, UInt32Array};
@@ -44,7 +44,8 @@ impl Input {
         index: &mut StackIndex,
     ) -> Result<Self> {
         let file = reader.file(&entry, TableKind::Samples).await?;
-        let stacks = index.resolve(&mut content.profile, reader, &entry, None).await?;
+        let read = SegmentStacks::read(reader, &entry, None).await?;
+        let stacks = index.resolve(&mut content.profile, &entry, &read, None)?;
         let labels = reader.contexts(&entry).await?;
         let contexts = labels.iter().map(|labels| content.context(labels.clone()));
         Ok(Self {

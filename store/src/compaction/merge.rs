@@ -3,12 +3,11 @@
 use super::input::Input;
 use super::sink::UploadSink;
 use crate::content::{Content, Row};
-use crate::hash::StackHashes;
 use crate::hour::Hour;
 use crate::limits::Cancel;
 use crate::schema::Effort;
 use crate::segment::SegmentEntry;
-use crate::segment_writer::SegmentWriter;
+use crate::segment_writer::{SegmentHistory, SegmentWriter};
 use crate::{Error, Result};
 use object_store::ObjectStore;
 use std::sync::Arc;
@@ -24,6 +23,7 @@ pub(super) fn merge(
     hour: Hour,
     mut content: Content,
     inputs: Vec<Input>,
+    history: SegmentHistory,
     cancel: &Cancel,
 ) -> Result<SegmentEntry> {
     let mut writer = SegmentWriter::new(hour, Effort::High)?;
@@ -43,7 +43,7 @@ pub(super) fn merge(
         }
         drop(heap);
         writer.push(&content, &rows, &mut sink)?;
-        writer.finish(&content, &mut StackHashes::default(), &mut sink)
+        writer.finish(&content, history, &mut sink)
     })();
     match result {
         Ok(entry) => {

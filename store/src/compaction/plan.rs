@@ -57,7 +57,7 @@ impl Budget {
         // Per stack, the id in the new segment stays. Per context too.
         let ids = (entry.stacks.rows + entry.contexts.rows) * 4;
         let stays = INPUT + group.max().unwrap_or(0) + ids;
-        let mut tables = entry.stacks.rows * (16 + 48);
+        let mut tables = 0;
         for (kind, per_byte) in [
             // An id of a frame has 4 bytes, and becomes a node of the tree of stacks at worst.
             (TableKind::Stacks, 12),
@@ -89,8 +89,8 @@ fn memory(content: &Content) -> u64 {
         .sum();
     let bytes = texts
         + labels
-        // A node of the tree, and the hash and the id of a stack.
-        + profile.stacks.len() * (24 + 16 + 56)
+        // A node of the tree.
+        + profile.stacks.len() * 40
         + profile.frames.len() * 80
         + profile.lines.len() * 96
         + profile.functions.len() * 64
@@ -126,6 +126,7 @@ mod tests {
             events: None,
             build_ids: BuildIdFilter::default(),
             notes: Vec::new(),
+            idle: crate::IdleCounts::default(),
         }
     }
 

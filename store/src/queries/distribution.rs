@@ -6,7 +6,7 @@ use crate::limits::Coverage;
 use crate::query::Query;
 use crate::scan::{Accumulate, Fold, Groups, Needs, Scan, SegmentScan, scan};
 use crate::store::Store;
-use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
 
 /// The buckets between two powers of two. A value is within 1/8 of its bucket's bounds.
@@ -197,9 +197,14 @@ fn bounds_of_magnitude(value: u64) -> (u64, u64) {
 /// The histogram of the segments so far.
 struct DistributionFold(Histogram);
 
-#[async_trait]
 impl Fold<Histogram> for DistributionFold {
-    async fn fold(&mut self, _segment: &SegmentScan, groups: Groups<Histogram>) -> Result<()> {
+    type Loaded = ();
+
+    fn load(&self, _: &SegmentScan, _: &Groups<Histogram>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn fold(&mut self, _segment: &SegmentScan, groups: Groups<Histogram>, (): ()) -> Result<()> {
         groups
             .into_iter()
             .try_for_each(|(_, histogram)| self.0.absorb(histogram))

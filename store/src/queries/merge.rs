@@ -6,11 +6,11 @@ use crate::query::Query;
 use crate::scan::{Accumulate, Fold, GroupKey, Groups, Needs, Scan, SegmentScan, check_memory, scan};
 use crate::segment::SegmentEntry;
 use crate::segment_reader::SegmentReader;
-use crate::stack_index::StackIndex;
+use crate::stack_index::{SegmentStacks, StackIndex};
 use crate::store::Store;
 use crate::{Error, Result};
-use async_trait::async_trait;
 use backtrail_profile::{Id, Label, LabelValue, Profile, Sample, StackId, UnixNanos};
+use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Store {
             group_by: EVENT.iter().chain(group_by).cloned().collect(),
             needs,
         };
-        let new = |segment: &SegmentScan| StackSums(vec![0; segment.stack_count()]);
+        let new = |segment: &SegmentScan| StackSums::new(segment.stack_count());
         let about = About::new(query, &segments);
         let mut coverage = scan(&self.reader, query, columns, segments, new, &mut fold).await?;
         coverage.segments_pruned = pruned;
@@ -68,29 +68,67 @@ impl Store {
     }
 }
 
-/// The sums of weights by a segment's stacks.
-struct StackSums(Vec<i64>);
+/// The stacks of a page of sums.
+const PAGE: usize = 1 << 12;
 
-impl Accumulate for StackSums {
-    fn add(&mut self, _time: i64, weight: i64, stack: u32) -> bool {
-        match self.0.get_mut(stack as usize) {
-            Some(sum) => {
-                *sum = sum.saturating_add(weight);
-                true
-            }
-            None => false,
+/// The sums of weights by a segment's stacks. A row group has few of them, which are neighbors, so
+/// that pages exist from their first sum on.
+struct StackSums {
+    stacks: usize,
+    pages: Vec<Option<Box<[i64]>>>,
+}
+
+impl StackSums {
+    fn new(stacks: usize) -> Self {
+        Self {
+            stacks,
+            pages: vec![None; stacks.div_ceil(PAGE)],
         }
     }
 
-    fn absorb(&mut self, other: Self) -> Result<()> {
-        for (sum, weight) in self.0.iter_mut().zip(other.0) {
+    /// Returns the sums that are not 0, with the index of the stack.
+    fn iter(&self) -> impl Iterator<Item = (usize, i64)> {
+        let pages = self.pages.iter().enumerate();
+        pages
+            .filter_map(|(page, sums)| Some((page, sums.as_ref()?)))
+            .flat_map(|(page, sums)| {
+                let sums = sums.iter().enumerate().filter(|(_, sum)| **sum != 0);
+                sums.map(move |(place, sum)| (page * PAGE + place, *sum))
+            })
+    }
+}
+
+impl Accumulate for StackSums {
+    fn add(&mut self, _time: i64, weight: i64, stack: u32) -> bool {
+        let stack = stack as usize;
+        let Some(page) = self.pages.get_mut(stack / PAGE) else {
+            return false;
+        };
+        let page = page.get_or_insert_with(|| vec![0; PAGE].into());
+        if let Some(sum) = page.get_mut(stack % PAGE) {
             *sum = sum.saturating_add(weight);
+        }
+        stack < self.stacks
+    }
+
+    fn absorb(&mut self, other: Self) -> Result<()> {
+        for (page, more) in self.pages.iter_mut().zip(other.pages) {
+            match (page, more) {
+                (Some(page), Some(more)) => {
+                    for (sum, weight) in page.iter_mut().zip(more) {
+                        *sum = sum.saturating_add(weight);
+                    }
+                }
+                (page @ None, more) => *page = more,
+                (Some(_), None) => {}
+            }
         }
         Ok(())
     }
 
     fn memory(&self) -> u64 {
-        self.0.len() as u64 * 8
+        let pages = self.pages.iter().flatten().count();
+        (pages * PAGE * 8 + self.pages.len() * 16) as u64
     }
 }
 
@@ -104,28 +142,45 @@ struct MergeFold {
     sums: BTreeMap<GroupKey, Vec<i64>>,
 }
 
-#[async_trait]
 impl Fold<StackSums> for MergeFold {
-    async fn fold(&mut self, segment: &SegmentScan, groups: Groups<StackSums>) -> Result<()> {
-        let groups: Vec<_> = groups.into_iter().collect();
+    type Loaded = (Vec<bool>, SegmentStacks);
+
+    fn load(
+        &self,
+        segment: &SegmentScan,
+        groups: &Groups<StackSums>,
+    ) -> BoxFuture<'static, Result<Self::Loaded>> {
         let mut needed = vec![false; segment.stack_count()];
-        for (_, StackSums(sums)) in &groups {
-            for (needed, sum) in needed.iter_mut().zip(sums) {
-                *needed |= *sum != 0;
+        for (stack, _) in groups.iter().flat_map(|(_, sums)| sums.iter()) {
+            if let Some(needed) = needed.get_mut(stack) {
+                *needed = true;
             }
         }
+        let (reader, entry) = (Arc::clone(&self.reader), segment.entry.clone());
+        Box::pin(async move {
+            let stacks = SegmentStacks::read(&reader, &entry, Some(&needed)).await?;
+            Ok((needed, stacks))
+        })
+    }
+
+    fn fold(
+        &mut self,
+        segment: &SegmentScan,
+        groups: Groups<StackSums>,
+        (needed, read): Self::Loaded,
+    ) -> Result<()> {
+        let profile = &mut self.profile;
         let stacks = self
             .stacks
-            .resolve(&mut self.profile, &self.reader, &segment.entry, Some(&needed));
-        let stacks = stacks.await?;
+            .resolve(profile, &segment.entry, &read, Some(&needed))?;
         if stacks.len() != needed.len() {
             return Err(segment.damaged("the number of stacks is not that of the catalog"));
         }
-        for (key, StackSums(sums)) in groups {
+        for (key, sums) in groups.into_iter() {
             let totals = self.sums.entry(key).or_default();
             totals.resize(self.profile.stacks.len(), 0);
-            for (stack, sum) in stacks.iter().zip(sums) {
-                if sum != 0
+            for (index, sum) in sums.iter() {
+                if let Some(stack) = stacks.get(index)
                     && let Some(total) = totals.get_mut(stack.index())
                 {
                     *total = total.saturating_add(sum);
@@ -133,7 +188,7 @@ impl Fold<StackSums> for MergeFold {
             }
         }
         let sums = self.sums.values().map(|sums| sums.capacity() as u64 * 8);
-        let stacks = self.stacks.len() as u64 * 40 + self.profile.stacks.len() as u64 * 32;
+        let stacks = self.profile.stacks.len() as u64 * 32;
         check_memory(sums.fold(stacks, u64::saturating_add), self.memory)
     }
 }

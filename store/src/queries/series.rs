@@ -6,8 +6,8 @@ use crate::query::Query;
 use crate::scan::{Accumulate, Fold, Groups, Needs, Scan, SegmentScan, check_memory, scan};
 use crate::store::Store;
 use crate::{Error, Result};
-use async_trait::async_trait;
 use backtrail_profile::UnixNanos;
+use futures_util::future::BoxFuture;
 
 /// The maximum number of intervals of a series.
 const MAX_INTERVALS: u64 = 1 << 22;
@@ -185,9 +185,14 @@ struct SeriesFold {
     sums: Groups<IntervalSums>,
 }
 
-#[async_trait]
 impl Fold<IntervalSums> for SeriesFold {
-    async fn fold(&mut self, _segment: &SegmentScan, groups: Groups<IntervalSums>) -> Result<()> {
+    type Loaded = ();
+
+    fn load(&self, _: &SegmentScan, _: &Groups<IntervalSums>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn fold(&mut self, _segment: &SegmentScan, groups: Groups<IntervalSums>, (): ()) -> Result<()> {
         check_memory(self.intervals.count as u64 * 8, self.memory)?;
         self.sums.add(groups)
     }

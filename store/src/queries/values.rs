@@ -6,7 +6,7 @@ use crate::query::Query;
 use crate::scan::{Accumulate, Fold, Groups, Needs, Scan, SegmentScan, scan};
 use crate::store::Store;
 use crate::{Error, Result};
-use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -103,9 +103,14 @@ struct ValuesFold {
     counts: Groups<Count>,
 }
 
-#[async_trait]
 impl Fold<Count> for ValuesFold {
-    async fn fold(&mut self, _segment: &SegmentScan, groups: Groups<Count>) -> Result<()> {
+    type Loaded = ();
+
+    fn load(&self, _: &SegmentScan, _: &Groups<Count>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn fold(&mut self, _segment: &SegmentScan, groups: Groups<Count>, (): ()) -> Result<()> {
         for (key, count) in groups.into_iter() {
             let text = key.first().map_or("", |text| text);
             if !text.is_empty() && text.starts_with(&*self.prefix) {

@@ -64,6 +64,11 @@ impl<A: Accumulate> Groups<A> {
     }
 
     /// Returns the groups, in any order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&GroupKey, &A)> {
+        self.groups.iter()
+    }
+
+    /// Returns the groups, in any order.
     pub(crate) fn into_iter(self) -> impl Iterator<Item = (GroupKey, A)> {
         self.groups.into_iter()
     }

@@ -95,11 +95,14 @@ async fn matching_stacks(
     let Some(module) = &scan.filter.module else {
         return Ok(None);
     };
-    let frames = reader.frames(entry).await?;
-    let stacks = reader.stacks(entry).await?;
-    let is_of = frames.are_of(module);
+    let frames = reader.frames(entry, None).await?;
+    let stacks = reader.stacks(entry, None).await?;
+    let is_of: Vec<bool> = frames.iter().flat_map(|(_, part)| part.are_of(module)).collect();
     let has = |frame: &u32| usize::try_from(*frame).ok().and_then(|frame| is_of.get(frame)) == Some(&true);
-    let matches =
-        (0..stacks.len()).map(|stack| stacks.of(stack).is_some_and(|frames| frames.iter().any(has)));
-    Ok(Some(matches.collect()))
+    let mut matches = Vec::with_capacity(stacks.rows());
+    for (_, part) in stacks.iter() {
+        let stacks = 0..part.len();
+        matches.extend(stacks.map(|stack| part.of(stack).is_some_and(|frames| frames.iter().any(has))));
+    }
+    Ok(Some(matches))
 }

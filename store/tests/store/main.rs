@@ -8,4 +8,6 @@ mod garbage;
 mod hooked_catalog;
 mod model;
 mod queries;
+mod readers;
+mod recovery;
 mod round_trip;

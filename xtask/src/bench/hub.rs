@@ -3,7 +3,7 @@
 mod bugsink;
 mod bundles;
 mod events;
-mod http;
+pub(super) mod http;
 mod pages;
 mod reports;
 mod times;

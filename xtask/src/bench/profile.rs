@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The work of one processor: calls through several levels, and many short-lived objects.
-const WORK: &str = "
+pub(super) const WORK: &str = "
 import json, re
 def parse(depth):
     return json.loads('[1, 2, {\"a\": \"b\"}]') if depth == 0 else parse(depth - 1)

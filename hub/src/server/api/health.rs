@@ -95,6 +95,7 @@ pub async fn metrics(State(hub): State<Arc<Hub>>) -> Result<Response> {
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
     }
     metrics::write(&hub, &mut text).await?;
+    crate::profiles::metrics::write(&hub, &mut text).await?;
     let media = (header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8");
     Ok(([media], text).into_response())
 }

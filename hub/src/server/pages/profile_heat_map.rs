@@ -86,7 +86,7 @@ fn most_of_level(columns: &[Vec<i64>]) -> i64 {
         .filter(|weight| *weight > 0)
         .collect();
     weights.sort_unstable();
-    let at = weights.len().saturating_sub(1) * 99 / 100;
+    let at = (weights.len() * 99).div_ceil(100).saturating_sub(1);
     weights.get(at).copied().unwrap_or(1)
 }
 

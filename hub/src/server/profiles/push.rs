@@ -157,9 +157,12 @@ pub(super) async fn store(hub: &Arc<Hub>, pushed: Vec<PushedProfile>, origin: Or
         pushes.collect::<Result<Vec<ReadPush>>>()
     });
     let pushes = pushes.await?;
+    // The next push is read while this one waits for its commit, which several pushes share.
+    let memory = hub.intake.reserve(&pushes).await?;
+    drop(permit);
     let stored = pushes.into_iter().map(|push| hub.intake.store(push));
     futures_util::future::try_join_all(stored).await?;
-    drop(permit);
+    drop(memory);
     Ok(())
 }
 

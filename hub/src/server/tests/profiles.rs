@@ -19,18 +19,22 @@ use std::sync::Arc;
 use tower::ServiceExt;
 
 /// A hub with tokens, whose routes are called without a network.
-struct Site {
-    hub: Arc<Hub>,
+pub(super) struct Site {
+    pub(super) hub: Arc<Hub>,
     ingest: String,
     read: String,
 }
 
 impl Site {
-    async fn open(data: &Path) -> Self {
+    pub(super) async fn open(data: &Path) -> Self {
         let config = Config {
             data: data.to_owned(),
             ..Config::default()
         };
+        Self::with(config).await
+    }
+
+    pub(super) async fn with(config: Config) -> Self {
         let hub = Hub::open(config).await.unwrap();
         let token = async |scope| {
             let (_, secret) = hub.database.create_token("t", &[scope], None).await.unwrap();
@@ -40,7 +44,13 @@ impl Site {
         Self { hub, ingest, read }
     }
 
-    async fn send(&self, method: &str, path: &str, media: &str, body: Vec<u8>) -> (StatusCode, Vec<u8>) {
+    pub(super) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        media: &str,
+        body: Vec<u8>,
+    ) -> (StatusCode, Vec<u8>) {
         let token = match method {
             "POST" if !path.starts_with("/api/v1/profile-requests") || path.ends_with("/end") => &self.ingest,
             "GET" if path.starts_with("/api/v1/profile-requests/next") => &self.ingest,
@@ -63,7 +73,7 @@ impl Site {
         (status, body.to_vec())
     }
 
-    async fn push(&self, path: &str, body: &[u8]) -> StatusCode {
+    pub(super) async fn push(&self, path: &str, body: &[u8]) -> StatusCode {
         let (status, text) = self
             .send("POST", path, "application/octet-stream", body.to_vec())
             .await;
@@ -75,7 +85,7 @@ impl Site {
     }
 
     /// Returns the folded stacks of a selection.
-    async fn folded(&self, query: &str) -> String {
+    pub(super) async fn folded(&self, query: &str) -> String {
         let path = format!("/api/v1/profiles/merge?format=folded&{query}");
         let (status, body) = self.send("GET", &path, "", Vec::new()).await;
         let text = String::from_utf8(body).unwrap();

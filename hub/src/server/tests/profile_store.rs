@@ -1,0 +1,123 @@
+//! The profile store of a hub: its counters, samples that are not stored, and a lost index.
+
+use super::profiles::Site;
+use crate::admin::rebuild;
+use crate::config::{Config, DropIdle, Profiles};
+use crate::hub::open_objects;
+use crate::profiles::selection::SelectionParameters;
+use crate::profiles::{maintain, query};
+use axum::http::StatusCode;
+use backtrail_store::Cancel;
+
+/// Returns the value of a counter.
+async fn counter(site: &Site, name: &str) -> u64 {
+    let (status, text) = site.send("GET", "/metrics", "", Vec::new()).await;
+    assert_eq!(status, StatusCode::OK);
+    let text = String::from_utf8(text).unwrap();
+    let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
+    let line = line.unwrap_or_else(|| panic!("{name} is not in:\n{text}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_count_intake_compaction_and_caches() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::open(folder.path()).await;
+    for number in 1..=4 {
+        let body = format!("main;parse {number}\nmain;write 2\n");
+        site.push("/api/v1/profiles?service=shop", body.as_bytes()).await;
+    }
+    assert_eq!(counter(&site, "backtrail_hub_profile_pushes_total").await, 4);
+    assert_eq!(counter(&site, "backtrail_hub_profile_samples_total").await, 8);
+    assert_eq!(counter(&site, "backtrail_hub_profile_stacks_total").await, 8);
+    assert!(counter(&site, "backtrail_hub_profile_written_bytes_total").await > 0);
+    assert_eq!(counter(&site, "backtrail_hub_profile_segments").await, 4);
+    maintain::compact(&site.hub, &Cancel::default()).await.unwrap();
+    assert_eq!(counter(&site, "backtrail_hub_profile_compactions_total").await, 1);
+    assert_eq!(
+        counter(&site, "backtrail_hub_profile_compacted_segments_total").await,
+        4
+    );
+    assert_eq!(counter(&site, "backtrail_hub_profile_stored_samples").await, 8);
+    let hits = "backtrail_hub_profile_cache_hits_total{cache=\"stacks\"}";
+    let misses = "backtrail_hub_profile_cache_misses_total{cache=\"stacks\"}";
+    for expected in [(0, 1), (1, 1)] {
+        site.folded("service=shop&from=1d").await;
+        assert_eq!(
+            (counter(&site, hits).await, counter(&site, misses).await),
+            expected
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_threads_are_left_out_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config {
+        data: folder.path().to_owned(),
+        profiles: Profiles {
+            drop_idle: DropIdle::Listed(true),
+            ..Profiles::default()
+        },
+        ..Config::default()
+    };
+    let site = Site::with(config).await;
+    // The first push has idle samples only, which a later segment counts.
+    for body in ["main;epoll_wait 7\n", "main;parse 3\nmain;futex 9\n"] {
+        let status = site.push("/api/v1/profiles?service=shop", body.as_bytes()).await;
+        assert_eq!(status, StatusCode::NO_CONTENT);
+    }
+    site.push("/api/v1/profiles?service=cart", b"main;pay 1\nmain;do_futex 9\n")
+        .await;
+    assert_eq!(
+        counter(&site, "backtrail_hub_profile_idle_samples_total").await,
+        3
+    );
+    for (service, expected) in [("shop", "2 samples"), ("cart", "1 samples"), ("", "3 samples")] {
+        let parameters = SelectionParameters {
+            service: service.to_owned(),
+            from: "1d".to_owned(),
+            ..SelectionParameters::default()
+        };
+        let selection = parameters.selection().unwrap();
+        let merged = query::merged(&site.hub, &selection).await.unwrap();
+        let note = merged.notes.iter().find(|note| note.contains("idle threads"));
+        assert!(
+            note.is_some_and(|note| note.starts_with(expected)),
+            "{service}: {:?}",
+            merged.notes
+        );
+    }
+    assert_eq!(site.folded("service=shop&from=1d").await, "main;parse 3\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn profiles_of_a_lost_index_are_found_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config {
+        data: folder.path().to_owned(),
+        ..Config::default()
+    };
+    {
+        let site = Site::with(config.clone()).await;
+        for number in 1..=4 {
+            let body = format!("main;parse {number}\n");
+            site.push("/api/v1/profiles?service=shop", body.as_bytes()).await;
+        }
+        maintain::compact(&site.hub, &Cancel::default()).await.unwrap();
+        site.push("/api/v1/profiles?service=cart", b"main;pay 5\n").await;
+        site.hub.database.close().await;
+    }
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(folder.path().join(format!("hub.db{suffix}")));
+    }
+    let objects = open_objects(&config).unwrap();
+    let rebuilt = rebuild::run(&config.database_url(), &config.data, &objects)
+        .await
+        .unwrap();
+    // The files of the four compacted segments still exist.
+    assert_eq!(rebuilt.profiles, 2);
+    let site = Site::with(config).await;
+    assert_eq!(site.folded("service=shop&from=1d").await, "main;parse 10\n");
+    assert_eq!(site.folded("service=cart&from=1d").await, "main;pay 5\n");
+}

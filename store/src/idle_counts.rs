@@ -1,0 +1,71 @@
+//! Numbers of samples of idle threads that were left out.
+
+use crate::segment::SegmentEntry;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The samples of idle threads that a rule left out before they were stored, by service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct IdleCounts(BTreeMap<String, u64>);
+
+impl IdleCounts {
+    /// The name of all further services, of which there may be many.
+    const OTHERS: &'static str = "";
+
+    /// Adds samples of a service. The number of names is limited to
+    /// [`SegmentEntry::MAX_NAMES`]. Further services are counted together.
+    pub fn add(&mut self, service: &str, samples: u64) {
+        if samples == 0 {
+            return;
+        }
+        let is_full = self.0.len() >= SegmentEntry::MAX_NAMES && !self.0.contains_key(service);
+        let name = if is_full { Self::OTHERS } else { service };
+        let count = self.0.entry(name.to_owned()).or_default();
+        *count = count.saturating_add(samples);
+    }
+
+    /// Adds the numbers of another list.
+    pub fn absorb(&mut self, other: &Self) {
+        other
+            .0
+            .iter()
+            .for_each(|(service, samples)| self.add(service, *samples));
+    }
+
+    /// Returns the samples of some services. `None`: of all.
+    #[must_use]
+    pub fn of(&self, services: Option<&[String]>) -> u64 {
+        let counts = self.0.iter().filter(|(service, _)| match services {
+            Some(services) => services.contains(service),
+            None => true,
+        });
+        counts.fold(0, |sum, (_, samples)| sum.saturating_add(*samples))
+    }
+
+    /// Returns whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_services_are_counted_together() {
+        let mut counts = IdleCounts::default();
+        for number in 0..SegmentEntry::MAX_NAMES + 50 {
+            counts.add(&format!("service-{number}"), 2);
+        }
+        counts.add("service-3", 5);
+        assert_eq!(counts.of(None), 2 * (SegmentEntry::MAX_NAMES as u64 + 50) + 5);
+        assert_eq!(counts.of(Some(&["service-3".to_owned()])), 7);
+        assert!(counts.0.len() <= SegmentEntry::MAX_NAMES + 1);
+        let mut sum = IdleCounts::default();
+        sum.absorb(&counts);
+        assert_eq!(sum, counts);
+    }
+}
