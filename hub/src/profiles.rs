@@ -3,6 +3,7 @@
 pub mod builds;
 pub mod catalog;
 pub mod charts;
+pub mod compaction_counts;
 pub mod compare;
 pub mod explorer;
 pub mod idle;
@@ -16,6 +17,7 @@ pub mod query;
 mod query_program;
 pub mod query_worker;
 pub mod read;
+pub mod read_push;
 pub mod regressions;
 pub mod selection;
 pub mod sites;

@@ -21,7 +21,7 @@
     return `${new Date(milliseconds).toISOString().slice(0, 23)}${rest}`.replace(/\.?0+$/, '');
   };
   const amount = (weight) => (unit === 'nanoseconds' ? `${(weight / 1e6).toFixed(2)} ms` : `${weight} ${unit}`);
-  /** The selected cells, in the order of time: the one where a selection began, and its other end. */
+  /** The selected cells in the order of time: where a selection began, and its other end. */
   let [anchor, end] = [0, 0];
   let isDragging = false;
 

@@ -1,5 +1,5 @@
-// The explorer of profiles: fields complete from the store, a drag over the chart selects a time,
-// and links have what a person chose in the view.
+// The explorer of profiles: fields complete from the store, and a drag over the chart selects a
+// time. Links have the choices of a person in the view.
 'use strict';
 (() => {
   const form = document.getElementById('filters');

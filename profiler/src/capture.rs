@@ -266,13 +266,10 @@ impl Capture {
     fn receive_requested(&mut self) {
         let numbers: Vec<_> = self.requested.keys().copied().collect();
         for number in numbers {
-            loop {
-                let Some(Requested {
-                    recording, end: None, ..
-                }) = self.requested.get_mut(&number)
-                else {
-                    break;
-                };
+            while let Some(Requested {
+                recording, end: None, ..
+            }) = self.requested.get_mut(&number)
+            {
                 match recording.receive(Duration::ZERO) {
                     Ok(Some(batch)) => self.add(number, batch),
                     Ok(None) => break,

@@ -1,4 +1,5 @@
 //! Recordings on request beside one that runs.
+#![cfg(test)]
 
 use backtrail_profile::format::recording;
 use backtrail_profile::{Frame, Profile};

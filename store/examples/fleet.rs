@@ -240,7 +240,7 @@ async fn write(directory: &Path, samples: u64, services: u64, days: u64) -> Resu
         while let Some(part) = work.join_next().await {
             written += part??;
         }
-        // What is written is usable before the end.
+        // Written segments are usable before the end.
         let entries = list(&*catalog).await?;
         std::fs::write(directory.join("catalog.json"), serde_json::to_vec(&entries)?)?;
         let seconds = begin.elapsed().as_secs_f64();

@@ -1,6 +1,5 @@
 //! Numbers of samples of idle threads that were left out.
 
-use crate::segment::SegmentEntry;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -13,13 +12,16 @@ impl IdleCounts {
     /// The name of all further services, of which there may be many.
     const OTHERS: &'static str = "";
 
+    /// The most services that are counted on their own.
+    const MOST: usize = 256;
+
     /// Adds samples of a service. The number of names is limited to
-    /// [`SegmentEntry::MAX_NAMES`]. Further services are counted together.
+    /// 256. Further services are counted together.
     pub fn add(&mut self, service: &str, samples: u64) {
         if samples == 0 {
             return;
         }
-        let is_full = self.0.len() >= SegmentEntry::MAX_NAMES && !self.0.contains_key(service);
+        let is_full = self.0.len() >= Self::MOST && !self.0.contains_key(service);
         let name = if is_full { Self::OTHERS } else { service };
         let count = self.0.entry(name.to_owned()).or_default();
         *count = count.saturating_add(samples);
@@ -57,13 +59,13 @@ mod tests {
     #[test]
     fn many_services_are_counted_together() {
         let mut counts = IdleCounts::default();
-        for number in 0..SegmentEntry::MAX_NAMES + 50 {
+        for number in 0..IdleCounts::MOST + 50 {
             counts.add(&format!("service-{number}"), 2);
         }
         counts.add("service-3", 5);
-        assert_eq!(counts.of(None), 2 * (SegmentEntry::MAX_NAMES as u64 + 50) + 5);
+        assert_eq!(counts.of(None), 2 * (IdleCounts::MOST as u64 + 50) + 5);
         assert_eq!(counts.of(Some(&["service-3".to_owned()])), 7);
-        assert!(counts.0.len() <= SegmentEntry::MAX_NAMES + 1);
+        assert!(counts.0.len() <= IdleCounts::MOST + 1);
         let mut sum = IdleCounts::default();
         sum.absorb(&counts);
         assert_eq!(sum, counts);

@@ -1,4 +1,4 @@
-/** A person who uses the hub's pages in a browser, and what the tests of pages check on each page. */
+/** A person who uses the hub's pages in a browser, and the checks of each page. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';

@@ -1,4 +1,4 @@
-/** Opens the hub's pages of profiles in a browser: charts, parts of the time, searches, changes, saved views. */
+/** Opens the hub's pages of profiles: charts, parts of the time, searches, changes, saved views. */
 import assert from 'node:assert/strict';
 import { browser, until } from '../vscode/workbench.mjs';
 import { PHONE, Person, image } from './person.mjs';

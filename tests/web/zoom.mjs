@@ -1,4 +1,4 @@
-/** Measures the pictures a second of a flame graph with 100 000 frames while it zooms, in Chromium. */
+/** Measures the pictures a second of a zooming flame graph with 100 000 frames, in Chromium. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -88,7 +88,7 @@ function watch() {
   });
 }
 
-/** Zooms in and out by keys without a pause. Returns the times between pictures, and the frames of each. */
+/** Zooms by keys without a pause. Returns the times between pictures, and the frames of each. */
 async function measure(seconds) {
   const canvas = document.querySelector('#panel-graph canvas');
   const press = (key) => canvas.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));

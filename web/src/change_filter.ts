@@ -1,4 +1,4 @@
-/** The nodes of a call tree that a tree view shows: those of a kind of change, and their callers. */
+/** The nodes of a call tree that a view shows: those of a kind of change, and their callers. */
 
 import { type ChangeKind, changeKind } from './diff';
 import { type CallTree, ROOT, type Weights } from './tree';

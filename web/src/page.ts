@@ -126,7 +126,7 @@ class Page implements State {
     }
   }
 
-  /** Tells the page around about the choices. */
+  /** Reports the choices to the page around. */
   private choose(): void {
     const view = { graph: '', sandwich: '' }[this.tabs.shown] ?? this.tabs.shown;
     this.host.chosen?.({ find: this.search.value, keep: this.keep, view });

@@ -20,7 +20,7 @@ export interface Host {
   chosen?: (choices: Choices) => void;
 }
 
-/** What a user chose in the page, as a link has it. */
+/** The choices of a user in the page, as a link has them. */
 export interface Choices {
   /** The search. */
   find: string;

@@ -1,6 +1,6 @@
 //! Samples of idle threads that are not stored, by the names of their functions.
 
-use super::intake::ReadPush;
+use super::read_push::ReadPush;
 use super::selection::{IDLE, MAX_EXPRESSION};
 use crate::config::DropIdle;
 use crate::error::{Error, Result};

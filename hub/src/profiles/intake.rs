@@ -5,12 +5,12 @@
 
 use super::catalog::{PREFIX, ProfileCatalog};
 use super::idle::IdleRule;
-use super::origin::SampleOrigins;
+use super::read_push::ReadPush;
 use crate::clock;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::objects::{Objects, blocking};
-use backtrail_profile::{Profile, Sample, UnixNanos};
+use backtrail_profile::UnixNanos;
 use backtrail_store::{IdleCounts, Origins, SegmentEntry, Writer, WriterLimits};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,32 +25,6 @@ const WINDOW: Duration = Duration::from_millis(400);
 const QUEUE: usize = 1024;
 /// The memory of all pushes that were read and are not stored yet, in KiB.
 const MEMORY: u32 = 192 << 10;
-
-/// A push that was read.
-#[derive(Debug)]
-pub struct ReadPush {
-    /// The hash of its content and its labels.
-    pub hash: String,
-    /// The origins of its samples.
-    pub origins: SampleOrigins,
-    /// The labels that all its samples have.
-    pub labels: Vec<(String, String)>,
-    /// The profile.
-    pub profile: Profile,
-}
-
-impl ReadPush {
-    /// Returns an estimate of the memory in KiB.
-    fn kibibytes(&self) -> u32 {
-        let profile = &self.profile;
-        let bytes = profile.samples.len() * size_of::<Sample>()
-            + self.origins.of_sample.len() * 4
-            + profile.stacks.len() * 40
-            + profile.strings.len() * 96
-            + (profile.frames.len() + profile.functions.len() + profile.modules.len()) * 80;
-        u32::try_from(bytes >> 10).unwrap_or(u32::MAX).saturating_add(1)
-    }
-}
 
 /// Counters of an intake.
 #[derive(Debug, Default)]

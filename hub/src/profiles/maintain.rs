@@ -4,9 +4,8 @@ use crate::clock;
 use crate::error::Result;
 use crate::hub::Hub;
 use backtrail_profile::UnixNanos;
-use backtrail_store::{Cancel, Compacted, CompactionOptions, Error, Hour, Store, first_kept};
+use backtrail_store::{Cancel, CompactionOptions, Error, Hour, Store, first_kept};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -23,48 +22,6 @@ const GRACE: Duration = Duration::from_secs(2 * 3600);
 
 fn now() -> UnixNanos {
     UnixNanos(clock::now().unsigned_abs().saturating_mul(1000))
-}
-
-/// Counters of compactions.
-#[derive(Debug, Default)]
-pub struct CompactionCounts {
-    /// Segments that were written.
-    pub written: AtomicU64,
-    /// Segments that were replaced.
-    pub replaced: AtomicU64,
-    /// Samples of the segments that were written.
-    pub samples: AtomicU64,
-    /// Bytes of the segments that were written.
-    pub bytes: AtomicU64,
-    /// Compactions whose work another hub had done.
-    pub conflicts: AtomicU64,
-    /// Compactions that failed.
-    pub failed: AtomicU64,
-    /// The time of all compactions in milliseconds.
-    pub milliseconds: AtomicU64,
-}
-
-impl CompactionCounts {
-    fn add(&self, done: &std::result::Result<Option<Compacted>, Error>, elapsed: Duration) {
-        let add = |counter: &AtomicU64, number: u64| counter.fetch_add(number, Ordering::Relaxed);
-        match done {
-            Ok(None) => return,
-            Ok(Some(Compacted { removed, added })) => {
-                add(&self.written, 1);
-                add(&self.replaced, removed.len() as u64);
-                add(&self.samples, added.samples.rows);
-                add(&self.bytes, added.bytes());
-            }
-            Err(Error::Conflict { .. }) => {
-                add(&self.conflicts, 1);
-            }
-            Err(_) => {
-                add(&self.failed, 1);
-            }
-        }
-        let elapsed = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-        add(&self.milliseconds, elapsed);
-    }
 }
 
 /// Compacts the hours that have many segments, the newest first. Returns the number of replaced

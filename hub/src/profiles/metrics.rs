@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::hub::Hub;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The start of all names.
@@ -13,16 +13,37 @@ const PREFIX: &str = "backtrail_hub_profile";
 /// # Errors
 /// Fails if the database fails.
 pub async fn write(hub: &Hub, text: &mut String) -> Result<()> {
-    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    write_intake(hub, text);
+    write_compactions(hub, text);
+    write_sizes(hub, text).await?;
+    write_caches(hub, text);
+    Ok(())
+}
+
+/// Adds a counter.
+fn write_counter(text: &mut String, name: &str, help: &str, value: impl Display) {
+    let name = format!("{PREFIX}_{name}_total");
+    let _ = writeln!(
+        text,
+        "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}"
+    );
+}
+
+fn write_all(text: &mut String, counters: &[(&str, &str, &AtomicU64)]) {
+    for (name, help, counter) in counters {
+        write_counter(text, name, help, counter.load(Ordering::Relaxed));
+    }
+}
+
+fn write_intake(hub: &Hub, text: &mut String) {
     let intake = hub.intake.counts();
-    let compactions = &hub.compactions;
+    let repeated = "Pushes that were stored before, and were left out.";
+    let idle = "Samples of idle threads that a rule left out.";
+    let stacks = "Distinct stacks of each segment that the intake wrote.";
+    let bytes = "Bytes of the segments that the intake wrote.";
     let counters = [
         ("pushes", "Pushes that were stored.", &intake.pushes),
-        (
-            "repeated_pushes",
-            "Pushes that were stored before, and were left out.",
-            &intake.repeated,
-        ),
+        ("repeated_pushes", repeated, &intake.repeated),
         (
             "refused_pushes",
             "Pushes that the store refused.",
@@ -34,66 +55,36 @@ pub async fn write(hub: &Hub, text: &mut String) -> Result<()> {
             &intake.failed,
         ),
         ("samples", "Samples that were stored.", &intake.samples),
-        (
-            "idle_samples",
-            "Samples of idle threads that a rule left out.",
-            &intake.idle,
-        ),
-        (
-            "stacks",
-            "Distinct stacks of each segment that the intake wrote.",
-            &intake.stacks,
-        ),
-        (
-            "written_bytes",
-            "Bytes of the segments that the intake wrote.",
-            &intake.bytes,
-        ),
-        (
-            "compactions",
-            "Segments that replaced others.",
-            &compactions.written,
-        ),
+        ("idle_samples", idle, &intake.idle),
+        ("stacks", stacks, &intake.stacks),
+        ("written_bytes", bytes, &intake.bytes),
+    ];
+    write_all(text, &counters);
+}
+
+fn write_compactions(hub: &Hub, text: &mut String) {
+    let counts = &hub.compactions;
+    let samples = "Samples of segments that replaced others.";
+    let bytes = "Bytes of segments that replaced others.";
+    let conflicts = "Compactions that another hub had done.";
+    let counters = [
+        ("compactions", "Segments that replaced others.", &counts.written),
         (
             "compacted_segments",
             "Segments that were replaced.",
-            &compactions.replaced,
+            &counts.replaced,
         ),
-        (
-            "compacted_samples",
-            "Samples of segments that replaced others.",
-            &compactions.samples,
-        ),
-        (
-            "compacted_bytes",
-            "Bytes of segments that replaced others.",
-            &compactions.bytes,
-        ),
-        (
-            "compaction_conflicts",
-            "Compactions that another hub had done.",
-            &compactions.conflicts,
-        ),
-        (
-            "compaction_failures",
-            "Compactions that failed.",
-            &compactions.failed,
-        ),
+        ("compacted_samples", samples, &counts.samples),
+        ("compacted_bytes", bytes, &counts.bytes),
+        ("compaction_conflicts", conflicts, &counts.conflicts),
+        ("compaction_failures", "Compactions that failed.", &counts.failed),
     ];
-    for (name, help, counter) in counters {
-        let name = format!("{PREFIX}_{name}_total");
-        let value = read(counter);
-        let _ = writeln!(
-            text,
-            "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}"
-        );
-    }
-    let name = format!("{PREFIX}_compaction_seconds_total");
-    let seconds = read(&compactions.milliseconds) as f64 / 1000.0;
-    let _ = writeln!(
-        text,
-        "# HELP {name} Seconds of compactions.\n# TYPE {name} counter\n{name} {seconds}"
-    );
+    write_all(text, &counters);
+    let seconds = counts.milliseconds.load(Ordering::Relaxed) as f64 / 1000.0;
+    write_counter(text, "compaction_seconds", "Seconds of compactions.", seconds);
+}
+
+async fn write_sizes(hub: &Hub, text: &mut String) -> Result<()> {
     let (segments, samples, bytes) = hub.database.profile_totals().await?;
     for (name, help, value) in [
         ("segments", "Segments of the store.", segments),
@@ -103,14 +94,15 @@ pub async fn write(hub: &Hub, text: &mut String) -> Result<()> {
         let name = format!("{PREFIX}_{name}");
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
     }
+    Ok(())
+}
+
+fn write_caches(hub: &Hub, text: &mut String) {
     let caches = hub.profiles.cache_stats();
+    let misses = "Reads of the object store for a cache.";
     for (part, kind, help) in [
         ("hits_total", "counter", "Reads that a cache answered."),
-        (
-            "misses_total",
-            "counter",
-            "Reads of the object store for a cache.",
-        ),
+        ("misses_total", "counter", misses),
         ("bytes", "gauge", "Memory of a cache."),
     ] {
         let name = format!("{PREFIX}_cache_{part}");
@@ -124,5 +116,4 @@ pub async fn write(hub: &Hub, text: &mut String) -> Result<()> {
             let _ = writeln!(text, "{name}{{cache=\"{cache}\"}} {value}");
         }
     }
-    Ok(())
 }

@@ -1,8 +1,8 @@
 //! Reading of pushed profiles: their format, their times, their origins and their hash.
 
-use super::intake::ReadPush;
 use super::origin::{of_labels, of_samples, replace};
 use super::push::PushedProfile;
+use super::read_push::ReadPush;
 use crate::error::{Error, Result};
 use crate::objects::hexadecimal;
 use backtrail_profile::{Profile, UnixNanos, format};

@@ -69,8 +69,8 @@ fn many() -> Vec<Plain> {
         service: (number % 3) as u8,
         host: (number % 2) as u8,
         event: 0,
-        thread: (number % 5 > 0).then_some((number % 5) as u8),
-        label: (number % 4 > 0).then_some((number % 4) as u8),
+        thread: (!number.is_multiple_of(5)).then_some((number % 5) as u8),
+        label: (!number.is_multiple_of(4)).then_some((number % 4) as u8),
         second: number * 7 % 7200,
         weight: i64::from(number % 11),
         frames: (0..number % 6)

@@ -1,7 +1,7 @@
 //! The hub's pages of profiles in a headless browser.
 //!
-//! `tests/web/profiles.mjs` has the steps and the expected views. `cargo xtask vscode` installs what
-//! drives the browser, and prints the variables that name it.
+//! `tests/web/profiles.mjs` has the steps and the expected views. `cargo xtask vscode` installs the
+//! driver of the browser, and prints the variables that name it.
 
 use super::pages::installed;
 use backtrail_profile::format::otlp;

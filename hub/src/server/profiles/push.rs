@@ -3,8 +3,8 @@
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::objects::blocking;
-use crate::profiles::intake::ReadPush;
 use crate::profiles::push::{PushedProfile, pyroscope};
+use crate::profiles::read_push::ReadPush;
 use crate::profiles::{read, selection};
 use crate::server::api::json::Parameters;
 use axum::body::Bytes;

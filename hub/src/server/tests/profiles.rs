@@ -397,10 +397,10 @@ fn timed(start: u64, step: u64, count: u64) -> Vec<u8> {
     let mut profile = parsed("main;busy 1\nmain;late 1\n");
     let event = profile.event("cpu", "nanoseconds", 1).unwrap();
     let stacks: Vec<_> = profile.samples.iter().map(|sample| sample.stack).collect();
-    let sample = profile.samples[0].clone();
+    let sample = profile.samples[0];
     profile.samples.clear();
     for number in 0..count {
-        let mut sample = sample.clone();
+        let mut sample = sample;
         sample.event = event;
         sample.weight = 10_000_000;
         sample.time = Some(UnixNanos(start + number * step));

@@ -7,8 +7,8 @@ use backtrail_bundle::core::Registers;
 use iced_x86::Register;
 
 impl Translated {
-    /// Steps a load under a mask natively that has faulted in the stub that copies its operand: the
-    /// program's fault has the address of an enabled lane. Returns `None` for other faults.
+    /// Steps a load under a mask natively that has faulted in the stub that copies its operand.
+    /// The program's fault has the address of an enabled lane. Returns `None` for other faults.
     pub(crate) fn on_masked_fault(
         &mut self,
         registers: &Registers,
