@@ -21,7 +21,8 @@ impl IdleCounts {
         if samples == 0 {
             return;
         }
-        let is_full = self.0.len() >= Self::MOST && !self.0.contains_key(service);
+        let names = self.0.len() - usize::from(self.0.contains_key(Self::OTHERS));
+        let is_full = names >= Self::MOST && !self.0.contains_key(service);
         let name = if is_full { Self::OTHERS } else { service };
         let count = self.0.entry(name.to_owned()).or_default();
         *count = count.saturating_add(samples);

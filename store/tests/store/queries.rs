@@ -121,7 +121,7 @@ fn row_groups_without_matches_are_not_read() {
         let fixture = Fixture::default();
         // More than a row group of each service.
         let mut writer = fixture.writer();
-        let per_service = (1u32 << 18) + 1000;
+        let per_service = (1u32 << 16) + 1000;
         for service in 0..2 {
             let samples: Vec<Plain> = (0..per_service)
                 .map(|number| sample(service, number % 3600, &[service, 9]))
