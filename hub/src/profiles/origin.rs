@@ -28,6 +28,15 @@ const HOST: [&str; 7] = [
 const BUILD: [&str; 5] = ["build", "service.version", "service_version", "version", "commit"];
 const REGION: [&str; 3] = ["region", "cloud.region", "cloud_region"];
 const LANGUAGE: [&str; 3] = ["language", "telemetry.sdk.language", "process.runtime.name"];
+/// The languages of runtimes, as OpenTelemetry's conventions name these.
+const RUNTIME_LANGUAGES: [(&str, &str); 6] = [
+    ("cpython", "python"),
+    ("pypy", "python"),
+    ("nodejs", "javascript"),
+    ("OpenJDK Runtime Environment", "java"),
+    (".NET", "dotnet"),
+    ("CRuby", "ruby"),
+];
 /// The label of Pyroscope's clients, and the languages of its values.
 const CLIENT: &str = "spy_name";
 const CLIENT_LANGUAGES: [(&str, &str); 8] = [
@@ -133,10 +142,13 @@ fn of<'a>(find: &dyn Fn(&str) -> Option<&'a str>) -> Origin {
         found.find(|value| !value.is_empty()).unwrap_or_default()
     };
     let client = find(CLIENT).unwrap_or_default();
-    let of_client = CLIENT_LANGUAGES.iter().find(|(name, _)| *name == client);
+    let language_in = |names: &[(&str, &'static str)], name: &str| {
+        let found = names.iter().find(|(known, _)| *known == name);
+        found.map(|(_, language)| *language)
+    };
     let language = match first(&LANGUAGE) {
-        "" => of_client.map_or("", |(_, language)| language),
-        stated => stated,
+        "" => language_in(&CLIENT_LANGUAGES, client).unwrap_or_default(),
+        stated => language_in(&RUNTIME_LANGUAGES, stated).unwrap_or(stated),
     };
     Origin {
         service: first(&SERVICE).into(),
@@ -174,6 +186,14 @@ mod tests {
         assert_eq!(&*origin.build, "1.2");
         assert_eq!(&*origin.language, "java");
         assert_eq!(&*origin.host, "");
+    }
+
+    #[test]
+    fn runtimes_have_the_language_of_their_programs() {
+        for (runtime, language) in [("cpython", "python"), ("go", "go"), ("nodejs", "javascript")] {
+            let origin = of_labels(&pairs(&[("process.runtime.name", runtime)]));
+            assert_eq!(&*origin.language, language);
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use backtrail_tests::random::Random;
 use backtrail_values::tree::{self, Format, VariableKind};
 use backtrail_values::{EvalContext, Frame};
 use comparison::Comparison;
-use programs::{PROGRAMS, Program, SHORT};
+use programs::{Extent, PROGRAMS, Program, SHORT};
 use recorded::{Recording, Shown};
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -53,6 +53,9 @@ fn compared(program: &Program, positions: usize) -> Option<Comparison> {
         let random = |at, out: &mut [u8]| recording.read_last(at, out);
         let steps = stepped::run((&executable, &arguments), &counted, &random, &mut at_visit);
         let mut comparison = Comparison::new(program.name(), recording.instructions, steps);
+        if program.extent == Extent::PackageMain {
+            truths.values_mut().for_each(|truth| truth.registers.clear());
+        }
         for (number, (position, shown)) in chosen.iter().zip(&shown).enumerate() {
             let place = format!("{} at {:#x}", recording.name_of(position), position.visit.address);
             comparison.add(&place, shown, truths.get(&number));

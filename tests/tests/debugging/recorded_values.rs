@@ -310,3 +310,38 @@ fn faults_under_masks_have_their_addresses() {
     let clean = "no faults, 0 gap(s), 0 gap(s) of values, 0 unseen change(s) of memory";
     assert!(checked.stdout.contains(clean), "{}", checked.stdout);
 }
+
+/// Each small segment begins with the registers of the processor, which `check` compares.
+#[test]
+fn values_of_a_go_program_replay_to_their_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("meters");
+    let mut compiler = Command::new("go");
+    let built = compiler
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg(repository().join("tests/fixtures/locals/meters.go"))
+        .envs([("GO111MODULE", "off"), ("CGO_ENABLED", "0")])
+        .env("HOME", folder.path())
+        .env("GOCACHE", folder.path().join("cache"))
+        .output();
+    let Ok(built) = built else {
+        eprintln!("skipped: no go on this machine");
+        return;
+    };
+    assert!(
+        built.status.success(),
+        "{}",
+        String::from_utf8_lossy(&built.stderr)
+    );
+    let bundle = folder.path().join("bundle");
+    let options = ["record", "--values", "--values-segment", "4K", "--full", "-o"];
+    let options = options.map(OsStr::new).into_iter();
+    let words = [bundle.as_os_str(), "--".as_ref(), program.as_os_str()];
+    let _ = backtrail(options.chain(words)).unwrap().exited(0);
+    let checked = backtrail(["check".as_ref(), bundle.as_os_str()])
+        .unwrap()
+        .exited(0);
+    let clean = "no faults, 0 gap(s), 0 gap(s) of values, 0 unseen change(s) of memory";
+    assert!(checked.stdout.contains(clean), "{}", checked.stdout);
+}

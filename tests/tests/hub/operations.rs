@@ -3,7 +3,7 @@
 use super::filled::{Filled, metadata};
 use backtrail_tests::hub_process::{HubProcess, until};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -32,14 +32,18 @@ fn metrics(filled: &Filled) -> BTreeMap<String, f64> {
             assert!(["gauge", "counter"].contains(&kind), "{line}");
             typed.push(name);
         } else {
-            let (name, value) = line.split_once(' ').unwrap();
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            let (name, labels) = series.split_once('{').unwrap_or((series, ""));
             let is_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
             assert!(name.bytes().all(is_name), "{line}");
-            let earlier = values.insert(name.to_owned(), value.parse().unwrap());
+            assert!(labels.is_empty() || labels.ends_with("\"}"), "{line}");
+            let earlier = values.insert(series.to_owned(), value.parse().unwrap());
             assert_eq!(earlier, None, "{line}");
         }
     }
-    let names: Vec<_> = values.keys().map(String::as_str).collect();
+    let name_of = |series: &'_ String| series.split('{').next().map(str::to_owned);
+    let names: BTreeSet<String> = values.keys().filter_map(name_of).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for list in [&mut described, &mut typed] {
         list.sort_unstable();
         assert_eq!(*list, names, "{text}");

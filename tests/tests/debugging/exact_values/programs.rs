@@ -16,6 +16,7 @@ pub enum Extent {
     /// other, and those of Rust read `/proc/self/maps`.
     OwnFile,
     /// Those of package `main`, in any thread. The runtime of Go moves its work between threads.
+    /// Registers also have what other goroutines left there, so only variables are compared.
     PackageMain,
 }
 
