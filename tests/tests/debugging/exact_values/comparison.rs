@@ -133,6 +133,14 @@ impl Comparison {
                         false => self.variables.unknown += 1,
                     }
                 }
+                // A slice or string of Go with an unknown part is shown by its members.
+                (Ok(shown), Ok(truth))
+                    if shown.contains("<unknown")
+                        && (shown.starts_with("{array = ") && truth.starts_with("[]")
+                            || shown.starts_with("{str = ") && truth.starts_with('"')) =>
+                {
+                    self.variables.unknown += 1;
+                }
                 (Err(_), Err(_)) => self.variables.absent += 1,
                 (Err(why), Ok(_)) => {
                     self.variables.unknown += 1;
