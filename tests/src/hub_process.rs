@@ -195,8 +195,20 @@ pub fn token(data: &Path, scopes: &[&str]) -> io::Result<String> {
 /// # Errors
 /// Fails if the command fails.
 pub fn token_of_binary(binary: &Path, data: &Path, scopes: &[&str]) -> io::Result<String> {
+    named_token(binary, data, "tests", scopes)
+}
+
+/// Makes a token of a person.
+///
+/// # Errors
+/// Fails if the command fails.
+pub fn token_of_person(data: &Path, name: &str, scopes: &[&str]) -> io::Result<String> {
+    named_token(binary()?, data, name, scopes)
+}
+
+fn named_token(binary: &Path, data: &Path, name: &str, scopes: &[&str]) -> io::Result<String> {
     let mut command = Command::new(binary);
-    command.arg("--data").arg(data).args(["token", "tests"]);
+    command.arg("--data").arg(data).args(["token", name]);
     for scope in scopes {
         command.args(["--scope", scope]);
     }

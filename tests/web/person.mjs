@@ -28,6 +28,8 @@ export class Person {
         console.error(`policy: ${violatedDirective} ${blockedURI}`));
     });
     person.page.on('console', (message) => {
+      // A note of Chromium about the focus of a part.
+      if (message.text().startsWith('Autofocus processing was blocked')) return;
       // Chromium reports each answer that is an error.
       const isExpected = message.text().startsWith('Failed to load resource') && person.expected.has(message.location().url);
       if (!isExpected) {

@@ -139,7 +139,7 @@ async function saved(person, window) {
 
   // Another person sees the view, and cannot delete it.
   const reader = await Person.enter(window, READER);
-  await reader.open('views of a reader', '/profiles', 'Profiles');
+  await reader.open('views of a reader', `/profiles?${TIMES}&service=shop`, 'Profiles');
   await reader.page.locator('summary', { hasText: 'Saved views' }).click();
   assert.equal(await reader.page.getByRole('button', { name: /^Delete/ }).count(), 0);
   await reader.page.getByRole('link', { name: '<i>handlers</i>' }).click();
@@ -196,7 +196,7 @@ async function hostile(person) {
   assert.equal(await frame.locator('img').count(), 0);
   assert.equal(await page.locator('main script, main img').count(), 0);
   await page.getByLabel('Service', { exact: true }).focus();
-  await until('values', () => page.locator('#values-service option').count(), (count) => count >= 3);
+  await until('values', () => page.locator('#values-service option').count(), (count) => count >= 1);
   const wrong = '/profiles?focus=(%3Cimg%20src%3Dx%20onerror%3Dalert(3)%3E';
   await person.open('problem', wrong, 'Profiles');
   await page.getByRole('alert').waitFor();

@@ -7,7 +7,7 @@ use super::pages::installed;
 use backtrail_profile::format::otlp;
 use backtrail_profile::{Frame, Profile, Sample, StackId, UnixNanos};
 use backtrail_tests::backtrail::repository;
-use backtrail_tests::hub_process::{HubProcess, token};
+use backtrail_tests::hub_process::{HubProcess, token, token_of_person};
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -71,7 +71,7 @@ fn profile_pages_work_in_a_browser() {
     };
     let folder = tempfile::tempdir().unwrap();
     let all = token(folder.path(), &["ingest", "read", "admin"]).unwrap();
-    let reader = token(folder.path(), &["read"]).unwrap();
+    let reader = token_of_person(folder.path(), "reader", &["read"]).unwrap();
     let hub = HubProcess::start(folder.path(), &[]).unwrap();
     let push = |query: &str, body: &[u8]| {
         let path = format!("/api/v1/profiles?{query}");

@@ -81,6 +81,7 @@ pub async fn page(
     let exports = EXPORTS.iter().filter(|_| compare.pairs().is_empty());
     let address = hub.config.public_url();
     let view = ProfilesPage {
+        view: (problem.is_none() && chart != Chart::Nothing).then(|| view_address(&parameters)),
         chart,
         charts: charts(&parameters),
         missing,
@@ -97,7 +98,6 @@ pub async fn page(
             .into_iter()
             .map(|(name, value)| (name, value.to_owned()))
             .collect(),
-        view: problem.is_none().then(|| view_address(&parameters)),
         exports: exports
             .map(|(name, label)| {
                 let query = parameters.view_query(Some(("format", name)));
