@@ -8,6 +8,7 @@
 pub mod address;
 pub mod channel;
 pub mod error;
+pub mod guarded_agent;
 pub mod job_message;
 pub mod mail;
 pub mod message;

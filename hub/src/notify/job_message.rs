@@ -1,6 +1,6 @@
 //! The content of alerts of jobs: as JSON, as a message of Slack's form, and as mail.
 
-use super::message::{Mail, VERSION, printable_lines, section, slack_link, slack_text, subject};
+use super::message::{Mail, VERSION, printable_lines, slack_sections, slack_text, subject};
 use maud::{DOCTYPE, html};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -174,20 +174,10 @@ impl JobAlert {
     #[must_use]
     pub fn to_slack(&self) -> Value {
         let headline = self.headline();
-        let title = format!(
-            "*{}*\n<{}|{}>",
-            slack_text(&headline),
-            slack_link(&self.job.link),
-            slack_text(&self.job.name)
-        );
-        let facts: Vec<String> = self
-            .facts()
-            .iter()
-            .map(|(name, value)| format!("*{}:* {}", slack_text(name), slack_text(value)))
-            .collect();
+        let link = (self.job.link.as_str(), self.job.name.as_str());
         json!({
             "text": slack_text(&headline),
-            "blocks": [section(&title), section(&facts.join("\n"))],
+            "blocks": slack_sections(&headline, link, &self.facts()),
         })
     }
 

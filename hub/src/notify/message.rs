@@ -194,18 +194,8 @@ impl Alert {
     #[must_use]
     pub fn to_slack(&self) -> Value {
         let headline = self.headline();
-        let title = format!(
-            "*{}*\n<{}|{}>",
-            slack_text(&headline),
-            slack_link(&self.group.link),
-            slack_text(&self.group.title)
-        );
-        let facts: Vec<String> = self
-            .facts()
-            .iter()
-            .map(|(name, value)| format!("*{}:* {}", slack_text(name), slack_text(value)))
-            .collect();
-        let mut blocks = vec![section(&title), section(&facts.join("\n"))];
+        let link = (self.group.link.as_str(), self.group.title.as_str());
+        let mut blocks = slack_sections(&headline, link, &self.facts());
         if let Some(report) = &self.report {
             blocks.push(section(&format!("<{}|Open the crash>", slack_link(&report.link))));
         }
@@ -312,7 +302,24 @@ impl HeldBack {
     }
 }
 
-pub(super) fn section(text: &str) -> Value {
+/// Returns the sections of Slack's form for a headline, a link with its title, and facts.
+pub(super) fn slack_sections(
+    headline: &str,
+    (link, title): (&str, &str),
+    facts: &[(String, String)],
+) -> Vec<Value> {
+    let title = format!(
+        "*{}*\n<{}|{}>",
+        slack_text(headline),
+        slack_link(link),
+        slack_text(title)
+    );
+    let line = |(name, value): &(String, String)| format!("*{}:* {}", slack_text(name), slack_text(value));
+    let lines: Vec<String> = facts.iter().map(line).collect();
+    vec![section(&title), section(&lines.join("\n"))]
+}
+
+fn section(text: &str) -> Value {
     json!({ "type": "section", "text": { "type": "mrkdwn", "text": shortened(text, MAX_SECTION) } })
 }
 

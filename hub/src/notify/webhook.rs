@@ -9,15 +9,14 @@
 //! A receiver computes `HMAC-SHA256(secret, "1790000000." + body)`, compares the digits in constant
 //! time, and refuses old times. The function [`verify`] does the same.
 
-use super::address::{AddressPolicy, GuardedResolver, Lookup, RefusedAddress};
+use super::address::{AddressPolicy, Lookup, RefusedAddress};
 use super::error::DeliveryError;
+use super::guarded_agent::{guarded_agent, guarded_config};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::fmt::Write as _;
 use std::time::Duration;
 use subtle::ConstantTimeEq;
-use ureq::tls::{RootCerts, TlsConfig};
-use ureq::unversioned::transport::DefaultConnector;
 
 /// The header of the signature.
 pub const SIGNATURE_HEADER: &str = "X-Backtrail-Signature";
@@ -105,25 +104,12 @@ pub fn post(
         .check_url(request.url)
         .map_err(|refused| DeliveryError::permanent(refused.to_string()))?;
     let host = uri.host().unwrap_or_default().to_owned();
-    let config = ureq::Agent::config_builder()
-        .tls_config(
-            TlsConfig::builder()
-                .root_certs(RootCerts::PlatformVerifier)
-                .build(),
-        )
-        // A proxy of the environment would resolve the name again.
-        .proxy(None)
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .http_status_as_error(false)
+    let config = guarded_config()
         .timeout_connect(Some(CONNECT))
         .timeout_global(Some(WHOLE))
         .max_response_header_size(MAX_ANSWER as usize)
-        .max_idle_connections(0)
-        .user_agent(concat!("backtrail-hub/", env!("CARGO_PKG_VERSION")))
-        .build();
-    let resolver = GuardedResolver::new(policy.clone(), lookup.clone());
-    let agent = ureq::Agent::with_parts(config, DefaultConnector::default(), resolver);
+        .max_idle_connections(0);
+    let agent = guarded_agent(config, policy, lookup.clone());
     let mut post = agent
         .post(uri)
         .header("Content-Type", "application/json")

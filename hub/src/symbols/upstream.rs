@@ -2,14 +2,13 @@
 
 use crate::config::Symbols;
 use crate::error::{Error, Result};
-use crate::notify::address::{AddressPolicy, GuardedResolver, system_lookup};
+use crate::notify::address::{AddressPolicy, system_lookup};
+use crate::notify::guarded_agent::{guarded_agent, guarded_config};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
-use ureq::tls::{RootCerts, TlsConfig};
-use ureq::unversioned::transport::DefaultConnector;
 
 /// The longest time of a connection.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -17,8 +16,6 @@ const CONNECT: Duration = Duration::from_secs(2);
 const FIRST_BYTE: Duration = Duration::from_secs(5);
 /// The longest time of a whole request.
 const WHOLE: Duration = Duration::from_secs(600);
-/// The name of this client.
-const AGENT: &str = concat!("backtrail-hub/", env!("CARGO_PKG_VERSION"));
 
 /// The answer of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,24 +105,11 @@ impl Upstream {
         target: &Path,
     ) -> std::result::Result<Answer, UpstreamError> {
         let failed = |error: ureq::Error| UpstreamError::Server(format!("{server}: {error}"));
-        let config = ureq::Agent::config_builder()
-            .tls_config(
-                TlsConfig::builder()
-                    .root_certs(RootCerts::PlatformVerifier)
-                    .build(),
-            )
-            // A proxy of the environment would resolve the name again.
-            .proxy(None)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .http_status_as_error(false)
-            .user_agent(AGENT)
+        let config = guarded_config()
             .timeout_connect(Some(CONNECT))
             .timeout_recv_response(Some(FIRST_BYTE))
-            .timeout_global(Some(WHOLE))
-            .build();
-        let resolver = GuardedResolver::new(self.policy.clone(), system_lookup());
-        let agent = ureq::Agent::with_parts(config, DefaultConnector::new(), resolver);
+            .timeout_global(Some(WHOLE));
+        let agent = guarded_agent(config, &self.policy, system_lookup());
         let address = format!("{server}/buildid/{build_id}/{}", percent_encoded(kind));
         let mut response = agent.get(&address).call().map_err(failed)?;
         match response.status().as_u16() {

@@ -40,7 +40,7 @@ pub(super) struct Assembler {
     pub(super) fields: Vec<(u32, AddressField)>,
 }
 
-/// The size of a trap of its own in bytes.
+/// The size of a padded trap in bytes.
 pub(super) const TRAP_LEN: u8 = 2;
 
 impl Assembler {
@@ -365,7 +365,7 @@ impl Assembler {
 
     /// `int3; nop`, of [`TRAP_LEN`] bytes. A thread that is killed before the recorder sees its
     /// trap is at the `nop`, and nowhere else.
-    pub(super) fn trap_of_its_own(&mut self) {
+    pub(super) fn padded_trap(&mut self) {
         self.bytes(&[0xcc, 0x90]);
     }
 

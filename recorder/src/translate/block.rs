@@ -421,7 +421,7 @@ impl Translator<'_> {
 
     fn trap(&mut self, trap: BlockTrap) {
         self.block.traps.push((self.out.len() as u32, trap));
-        self.out.trap_of_its_own();
+        self.out.padded_trap();
     }
 
     /// Copies an instruction that does not branch.

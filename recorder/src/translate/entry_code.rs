@@ -38,7 +38,7 @@ impl EntryCode {
             EntryTable::Second => {
                 code.skip_if_rcx_is_zero(TRAP_LEN);
                 let miss = code.len();
-                code.trap_of_its_own();
+                code.padded_trap();
                 Some(miss)
             }
         };

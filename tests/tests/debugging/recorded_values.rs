@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 
 /// The rounds of the program.
 const ROUNDS: usize = 24;
+/// The text of `check` for a recording whose values all replay.
+const CLEAN: &str = "no faults, 0 gap(s), 0 gap(s) of values, 0 unseen change(s) of memory";
 const SOURCE: &str = "recorded_values/witness.c";
 /// Expressions at the beginning of `witness`, and the members that keep their values.
 const EXPRESSIONS: [(&str, &str); 6] = [
@@ -144,8 +146,7 @@ fn values_of_system_programs_replay_to_their_end() {
         let run = backtrail(record.chain(program)).unwrap().exited(0);
         assert!(run.stderr.contains("exited with status 0"), "{}", run.stderr);
         let checked = backtrail(["check", bundle]).unwrap().exited(0);
-        let clean = "no faults, 0 gap(s), 0 gap(s) of values, 0 unseen change(s) of memory";
-        assert!(checked.stdout.contains(clean), "{program:?}: {}", checked.stdout);
+        assert!(checked.stdout.contains(CLEAN), "{program:?}: {}", checked.stdout);
     }
 }
 
@@ -265,8 +266,7 @@ fn loads_under_masks_replay() {
         let checked = backtrail(["check".as_ref(), bundle.path.as_os_str()])
             .unwrap()
             .exited(0);
-        let clean = "no faults, 0 gap(s), 0 gap(s) of values, 0 unseen change(s) of memory";
-        assert!(checked.stdout.contains(clean), "{engine}: {}", checked.stdout);
+        assert!(checked.stdout.contains(CLEAN), "{engine}: {}", checked.stdout);
         if !std::is_x86_feature_detected!("avx512bw") {
             eprintln!("the processor has no AVX-512: masks are not tested");
             return;
@@ -307,8 +307,7 @@ fn faults_under_masks_have_their_addresses() {
     let checked = backtrail(["check".as_ref(), bundle.as_os_str()])
         .unwrap()
         .exited(0);
-    let clean = "no faults, 0 gap(s), 0 gap(s) of values, 0 unseen change(s) of memory";
-    assert!(checked.stdout.contains(clean), "{}", checked.stdout);
+    assert!(checked.stdout.contains(CLEAN), "{}", checked.stdout);
 }
 
 /// Each small segment begins with the registers of the processor, which `check` compares.
@@ -342,6 +341,5 @@ fn values_of_a_go_program_replay_to_their_end() {
     let checked = backtrail(["check".as_ref(), bundle.as_os_str()])
         .unwrap()
         .exited(0);
-    let clean = "no faults, 0 gap(s), 0 gap(s) of values, 0 unseen change(s) of memory";
-    assert!(checked.stdout.contains(clean), "{}", checked.stdout);
+    assert!(checked.stdout.contains(CLEAN), "{}", checked.stdout);
 }

@@ -4,11 +4,10 @@ use super::answer::{SiteProblem, SiteState};
 use crate::config;
 use crate::database::sites::SiteRow;
 use crate::error::{Error, Result};
-use crate::notify::address::{AddressPolicy, GuardedResolver, RefusedAddress, system_lookup};
+use crate::notify::address::{AddressPolicy, RefusedAddress, system_lookup};
+use crate::notify::guarded_agent::{guarded_agent, guarded_config};
 use std::io::Read;
 use std::time::Duration;
-use ureq::tls::{RootCerts, TlsConfig};
-use ureq::unversioned::transport::DefaultConnector;
 
 /// The header of a request of one hub to another. A hub that gets it asks no further ones.
 pub const SITE_HEADER: &str = "backtrail-site";
@@ -20,8 +19,6 @@ const MAX_SECONDS: u64 = 120;
 const MAX_ANSWER: u64 = 32 << 20;
 /// The most bytes of an answer's reason.
 const MAX_QUOTED: usize = 200;
-/// The name of this client.
-const AGENT: &str = concat!("backtrail-hub/", env!("CARGO_PKG_VERSION"));
 
 /// The client of other hubs.
 #[derive(Clone, Debug)]
@@ -96,23 +93,10 @@ impl SiteClient {
             .policy
             .check_url(address)
             .map_err(|error| GetError::Failed(error.to_string()))?;
-        let config = ureq::Agent::config_builder()
-            .tls_config(
-                TlsConfig::builder()
-                    .root_certs(RootCerts::PlatformVerifier)
-                    .build(),
-            )
-            // A proxy of the environment would resolve the name again, and see the token.
-            .proxy(None)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .http_status_as_error(false)
-            .user_agent(AGENT)
+        let config = guarded_config()
             .timeout_connect(Some(CONNECT.min(self.timeout)))
-            .timeout_global(Some(self.timeout))
-            .build();
-        let resolver = GuardedResolver::new(self.policy.clone(), system_lookup());
-        let agent = ureq::Agent::with_parts(config, DefaultConnector::new(), resolver);
+            .timeout_global(Some(self.timeout));
+        let agent = guarded_agent(config, &self.policy, system_lookup());
         let mut response = agent
             .get(uri)
             .header("Authorization", format!("Bearer {token}"))

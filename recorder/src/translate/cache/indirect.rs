@@ -14,7 +14,7 @@ impl Cache {
             code.trap();
         }
         let miss = code.len() as u64;
-        code.trap_of_its_own();
+        code.padded_trap();
         let Some(at) = self.emit(0, &code.code, &[]) else {
             return;
         };
