@@ -197,7 +197,8 @@ impl<'a> Calls<'a> {
                     calls.push(self.view(call, level)?);
                     if level + 1 < depth {
                         // One more than fits shows that there are more.
-                        let below = self.entries_below(call, inlined.as_ref(), limit + 1)?;
+                        let (below, are_more) = self.entries_below(call, inlined.as_ref(), limit + 1)?;
+                        more |= are_more;
                         let below = below.into_iter().map(|(entry, below)| (entry, level + 1 + below));
                         let shown: Vec<_> = below.filter(|(_, level)| *level < depth).collect();
                         pending.extend(shown.into_iter().rev());
@@ -215,13 +216,15 @@ impl<'a> Calls<'a> {
     }
 
     /// Returns the first calls that a call made, and the first executions of inlined functions in
-    /// it. Each has the number of the executions around it.
+    /// it. Each has the number of the executions around it. The second value is whether more than
+    /// these may be there.
     fn entries_below(
         &self,
         call: CallId,
         inlined: Option<&InlinedCode<'_>>,
         limit: usize,
-    ) -> Result<Vec<(TreeEntry, usize)>> {
+    ) -> Result<(Vec<(TreeEntry, usize)>, bool)> {
+        let mut more = false;
         let history = &self.thread.history;
         let mut entries = Vec::new();
         for child in self.forest.children(call).take(limit) {
@@ -233,7 +236,9 @@ impl<'a> Calls<'a> {
             entries.push((bounds.first, bounds.end, site, TreeEntry::Call(child)));
         }
         if let Some(inlined) = inlined {
-            for execution in inlined.executions_in(call, limit)? {
+            let (executions, are_more) = inlined.executions_in(call, limit)?;
+            more = are_more;
+            for execution in executions {
                 let (first, end) = (execution.first, execution.end);
                 entries.push((first, end, history.pc(first), TreeEntry::Inlined(execution)));
             }
@@ -256,7 +261,7 @@ impl<'a> Calls<'a> {
             }
             below.push((entry, level));
         }
-        Ok(below)
+        Ok((below, more))
     }
 
     /// Returns the view of an execution of an inlined function.

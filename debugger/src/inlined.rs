@@ -11,6 +11,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// The fewest places of a copy that are examined in a call.
+const EXAMINED: usize = 4096;
+
 /// An execution of an inlined function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Execution {
@@ -103,21 +106,23 @@ impl<'a> InlinedCode<'a> {
         self.copies.get(execution.copy)
     }
 
-    /// Returns the executions in a call, in order, and no more than `limit` of each copy.
+    /// Returns the executions in a call, in order, and no more than `limit` of each copy, and
+    /// whether there may be more. A loop can enter and leave a copy millions of times in one
+    /// execution, so that the number of examined places has a limit too.
     ///
     /// # Errors
     ///
     /// If the beginning of the call is not decoded yet; when canceled.
-    pub fn executions_in(&self, call: CallId, limit: usize) -> Result<Vec<Execution>> {
+    pub fn executions_in(&self, call: CallId, limit: usize) -> Result<(Vec<Execution>, bool)> {
         let code = self.search.lines.code_of(call);
-        let mut found = Vec::new();
+        let (mut found, mut more) = (Vec::new(), false);
         for (number, function) in self.copies.iter().enumerate() {
             if code.contains(function.copy.begin) {
-                self.search.find_in(number, function, call, limit, &mut found)?;
+                more |= self.search.find_in(number, function, call, limit, &mut found)?;
             }
         }
         found.sort_by_key(in_order);
-        Ok(found)
+        Ok((found, more))
     }
 }
 
@@ -185,7 +190,7 @@ impl<'a> ExecutionSearch<'a> {
         Ok(())
     }
 
-    /// Adds the first `limit` executions of one copy in a call.
+    /// Adds the first `limit` executions of one copy in a call. Returns whether there may be more.
     fn find_in(
         &self,
         number: usize,
@@ -193,23 +198,40 @@ impl<'a> ExecutionSearch<'a> {
         call: CallId,
         limit: usize,
         found: &mut Vec<Execution>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let (lines, copy) = (&self.lines, &function.copy);
         let bounds = lines.forest.call(call);
         let begin = found.len();
-        let mut own = OwnInstructions::new(lines, call, bounds.first, |pc| copy.code.contains(pc));
+        let mut examined = EXAMINED.max(limit.saturating_mul(4));
+        let mut inside = OwnInstructions::new(lines, call, bounds.first, |pc| copy.code.contains(pc));
+        // Until execution leaves the copy, only its first instruction can begin another execution.
+        let ends = |pc| pc == copy.begin || !copy.code.contains(pc);
+        let mut next = OwnInstructions::new(lines, call, bounds.first, ends);
+        let mut index = inside.next(bounds.end)?;
         // The beginning of one more is the limit of the last.
-        while found.len() - begin <= limit
-            && let Some(index) = own.next(bounds.end)?
+        while let Some(at) = index
+            && found.len() - begin <= limit
+            && examined > 0
         {
-            found.extend(self.begun_at(number, function, index)?);
+            examined -= 1;
+            found.extend(self.begun_at(number, function, at)?);
+            next.seek(at + 1);
+            index = match next.next(bounds.end)? {
+                Some(again) if lines.history.pc(again) == Some(copy.begin) => Some(again),
+                Some(outside) => {
+                    inside.seek(outside);
+                    inside.next(bounds.end)?
+                }
+                None => None,
+            };
         }
+        let more = index.is_some() && examined == 0;
         let mut end = bounds.end;
         for execution in found.iter_mut().skip(begin).rev() {
             execution.end = copy.end(lines, call, execution.first, end)?;
             end = execution.first;
         }
         found.truncate(begin.saturating_add(limit));
-        Ok(())
+        Ok(more)
     }
 }

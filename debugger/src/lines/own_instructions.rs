@@ -38,6 +38,11 @@ impl<'a, F: Fn(Avma) -> bool> OwnInstructions<'a, F> {
         }
     }
 
+    /// Goes on before instruction `at`.
+    pub fn seek(&mut self, at: u64) {
+        (self.from, self.at, self.walked) = (at, at, 0);
+    }
+
     /// The next one before `end`.
     ///
     /// # Errors

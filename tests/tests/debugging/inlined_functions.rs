@@ -301,6 +301,18 @@ fn instructions_of(call: &Value) -> (u64, u64) {
     (first, first + call["instructions"].as_u64().unwrap())
 }
 
+/// Without a limit, each of the 30 million instructions of the loop would be examined.
+#[test]
+fn call_tree_of_a_long_inlined_loop_has_its_first_calls() {
+    let bundle = compiled_and_recorded("cc", &["-g", "-O1"], "inlined/spin.c");
+    let tree = bundle.results(&["calls all --depth 100 --limit 300"]).remove(0);
+    assert_eq!(tree["more"], true);
+    let calls = tree["calls"].as_array().unwrap();
+    let of = |function: &str| calls.iter().filter(|call| call["function"] == function).count();
+    assert_eq!(of("run"), 1, "{tree}");
+    assert!(of("weigh") > 200, "{tree}");
+}
+
 #[test]
 fn call_tree_has_executions_of_inlined_functions() {
     let example = &EXAMPLES[0];
