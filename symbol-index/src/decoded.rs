@@ -6,6 +6,9 @@ use crate::sidecar::FunctionTypes;
 use backtrail_symbolizer::Signature;
 use backtrail_symbolizer::types::Language;
 use gsym::{FileIndex, Function, InlineNode};
+use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
+use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 
 /// The deepest inlining in a GSYM.
@@ -17,6 +20,8 @@ pub struct DecodedFunction {
     end: u64,
     /// The function, then its inlined copies. The one around a copy precedes it.
     calls: Vec<Call>,
+    /// The functions of the calls, each once.
+    callees: Vec<Callee>,
     /// The source files, sorted by number, with their paths when they were asked for.
     files: Vec<(FileIndex, OnceLock<Option<Arc<str>>>)>,
     /// The addresses with the same frames, in order.
@@ -26,18 +31,34 @@ pub struct DecodedFunction {
     pub weight: usize,
 }
 
-/// The function, or an inlined copy in it.
+/// The function, or an inlined copy in it. An index of large programs has millions of copies.
 struct Call {
+    /// The number of the function in `callees`.
+    callee: u32,
+    around: Option<NonZeroU32>,
+    call_file: FileIndex,
+    call_line: u32,
+}
+
+/// A function that calls of a decoded function share.
+struct Callee {
     name: Box<[u8]>,
     /// The demangled name, if it does not follow from `name`.
     readable: Option<Arc<str>>,
+    signature: Option<Arc<Signature>>,
+    /// The function as frames have it, after the first request.
+    info: OnceLock<Arc<FunctionInfo>>,
+}
+
+/// A call in the order of the tree.
+struct TreeCall {
+    name: Vec<u8>,
+    readable: Option<Arc<str>>,
+    signature: Option<Arc<Signature>>,
     around: Option<u32>,
     call_file: FileIndex,
     call_line: u32,
     depth: u32,
-    signature: Option<Arc<Signature>>,
-    /// The function as frames have it, after the first request.
-    info: OnceLock<Arc<FunctionInfo>>,
 }
 
 /// Addresses with the same frames.
@@ -53,15 +74,14 @@ struct Piece {
 impl DecodedFunction {
     /// Divides a function into pieces.
     pub fn new(function: Function, types: Option<&FunctionTypes>) -> Self {
-        let mut calls = vec![Call {
-            name: function.name.into(),
+        let mut calls = vec![TreeCall {
+            name: function.name,
             readable: types.and_then(|types| types.readable.clone()),
+            signature: types.and_then(|types| types.signature.clone()),
             around: None,
             call_file: FileIndex::ZERO,
             call_line: 0,
             depth: 0,
-            signature: types.and_then(|types| types.signature.clone()),
-            info: OnceLock::new(),
         }];
         let mut ranges = Vec::new();
         if let Some(root) = function.inline {
@@ -80,16 +100,19 @@ impl DecodedFunction {
         files.sort_unstable();
         files.dedup();
         let files: Vec<_> = files.into_iter().map(|file| (file, OnceLock::new())).collect();
-        let names: usize = calls.iter().map(|call| call.name.len()).sum();
+        let (calls, callees) = with_callees(calls);
+        let names: usize = callees.iter().map(|callee| callee.name.len()).sum();
         let weight = size_of::<Self>()
             + names
-            + calls.len() * (size_of::<Call>() + size_of::<FunctionInfo>() + 32)
+            + calls.len() * size_of::<Call>()
+            + callees.len() * (size_of::<Callee>() + size_of::<FunctionInfo>() + 32)
             + pieces.len() * size_of::<Piece>()
             + files.len() * 64;
         Self {
             start,
             end,
             calls,
+            callees,
             files,
             pieces,
             language: types.and_then(|types| types.language),
@@ -119,31 +142,37 @@ impl DecodedFunction {
         let mut frames = Vec::with_capacity(8);
         let (mut file, mut line) = (piece.file, piece.line);
         let mut next = Some(piece.call);
-        while let Some(call) = next.and_then(|number| self.calls.get(number as usize)) {
+        while let Some((number, call)) =
+            next.and_then(|number| Some((number, self.calls.get(number as usize)?)))
+            && let Some(callee) = self.callees.get(call.callee as usize)
+        {
             let path = self.path(file, names);
             frames.push(Frame {
-                function: self.info(call, names),
+                function: self.info(callee, names),
                 line: if path.is_some() { line } else { 0 },
                 file: path,
-                inlined: call.around.is_some(),
+                inlined: number != 0,
             });
             (file, line) = (call.call_file, call.call_line);
-            next = call.around;
+            next = match (number, call.around) {
+                (0, _) => None,
+                (_, around) => Some(around.map_or(0, NonZeroU32::get)),
+            };
         }
         frames.into()
     }
 
-    fn info(&self, call: &Call, names: &dyn Names) -> Arc<FunctionInfo> {
+    fn info(&self, callee: &Callee, names: &dyn Names) -> Arc<FunctionInfo> {
         let read = || {
-            let (name, linkage_name) = names.name(&call.name);
+            let (name, linkage_name) = names.name(&callee.name);
             Arc::new(FunctionInfo {
-                name: call.readable.clone().unwrap_or(name),
+                name: callee.readable.clone().unwrap_or(name),
                 linkage_name,
-                signature: call.signature.clone(),
+                signature: callee.signature.clone(),
                 language: self.language,
             })
         };
-        call.info.get_or_init(read).clone()
+        callee.info.get_or_init(read).clone()
     }
 
     fn path(&self, file: FileIndex, names: &dyn Names) -> Option<Arc<str>> {
@@ -151,6 +180,38 @@ impl DecodedFunction {
         let (_, path) = self.files.get(number)?;
         path.get_or_init(|| names.path(file)).clone()
     }
+}
+
+/// Gives calls of the same function one entry for it.
+fn with_callees(tree: Vec<TreeCall>) -> (Vec<Call>, Vec<Callee>) {
+    let mut calls = Vec::with_capacity(tree.len());
+    let mut callees: Vec<Callee> = Vec::new();
+    let mut known: FxHashMap<(Vec<u8>, Option<*const Signature>, bool), u32> = FxHashMap::default();
+    for call in tree {
+        let signature = call.signature.as_ref().map(Arc::as_ptr);
+        let key = (call.name, signature, call.readable.is_some());
+        let callee = match known.entry(key) {
+            Entry::Occupied(entry) => *entry.get(),
+            Entry::Vacant(entry) => {
+                let number = u32::try_from(callees.len()).unwrap_or(u32::MAX);
+                callees.push(Callee {
+                    name: entry.key().0.clone().into(),
+                    readable: call.readable,
+                    signature: call.signature,
+                    info: OnceLock::new(),
+                });
+                *entry.insert(number)
+            }
+        };
+        calls.push(Call {
+            callee,
+            around: call.around.and_then(NonZeroU32::new),
+            call_file: call.call_file,
+            call_line: call.call_line,
+        });
+    }
+    callees.shrink_to_fit();
+    (calls, callees)
 }
 
 /// Addresses of a call.
@@ -161,7 +222,7 @@ struct CallRange {
 }
 
 /// Adds the calls of inline nodes, and those in them, in the order of the tree.
-fn add_calls(nodes: Vec<InlineNode>, around: u32, calls: &mut Vec<Call>, ranges: &mut Vec<CallRange>) {
+fn add_calls(nodes: Vec<InlineNode>, around: u32, calls: &mut Vec<TreeCall>, ranges: &mut Vec<CallRange>) {
     let depth = calls.get(around as usize).map_or(0, |call| call.depth) + 1;
     if depth as usize > MAX_DEPTH {
         return;
@@ -175,15 +236,14 @@ fn add_calls(nodes: Vec<InlineNode>, around: u32, calls: &mut Vec<Call>, ranges:
             end: range.end,
             call: number,
         }));
-        calls.push(Call {
-            name: node.name.into(),
+        calls.push(TreeCall {
+            name: node.name,
             readable: None,
+            signature: None,
             around: Some(around),
             call_file: node.call_file,
             call_line: node.call_line,
             depth,
-            signature: None,
-            info: OnceLock::new(),
         });
         add_calls(node.children, number, calls, ranges);
     }
