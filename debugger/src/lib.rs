@@ -10,10 +10,12 @@
 #![forbid(unsafe_code)]
 
 pub mod abort_message;
+pub mod branches;
 pub mod breakpoint;
 pub mod calls;
 pub mod code;
 pub mod compare;
+pub mod complete_calls;
 pub mod coverage;
 pub mod crash_stack;
 pub mod disassembly;

@@ -4,11 +4,13 @@
 //! `analyze BUNDLE --output FILE`. The child calls [`run`], which confines the process, decodes the
 //! newest history, and writes an [`Analysis`] as JSON.
 
+mod branches;
 mod calls;
 mod child;
 mod collect;
 mod confine;
 pub mod elf_file;
+mod exact_calls;
 mod exit;
 mod modules;
 mod panic_message;
@@ -26,7 +28,8 @@ pub(crate) use modules::{is_library_source, is_system};
 pub use redaction::Redaction;
 pub use repack::{BundleModule, RepackTask, Repacked};
 pub use result::{
-    Access, Analysis, CallEdge, Cause, ExecutedLine, FrameView, GapView, InterruptedBy, KnownValue, LastCall,
-    ModuleView, Snapshot, SourceCheck, SourceView, StackView, SymbolState, VERSION, ValueKind,
+    Access, Analysis, BranchOutcome, CallEdge, Cause, ExactCalls, ExecutedLine, FrameView, GapView,
+    InterruptedBy, KnownValue, LastCall, LineBranches, ModuleView, Snapshot, SourceCheck, SourceView,
+    StackView, SymbolState, VERSION, ValueKind,
 };
 pub use supervise::{AnalysisError, AnalysisRequest, Limits, Progress, Supervisor};

@@ -8,6 +8,7 @@ pub mod builds;
 pub mod changes;
 pub mod chunks;
 pub mod deliveries;
+pub mod exact_calls;
 pub mod group_page;
 pub mod groups;
 pub mod jobs;

@@ -6,6 +6,7 @@
 //! | `crashes/ID/crash.json` | the report and the list of blobs of one bundle |
 //! | `crashes/ID/removed.json` | the same of a bundle that was removed |
 //! | `crashes/ID/analysis.json` | what the child process read in the bundle |
+//! | `crashes/ID/branches.json` | the branches of the bundle, for comparisons of builds |
 //! | `journal/DAY/HOUR/NAME.jsonl` | reports and first runs of builds, one JSON object a line |
 //! | `uploads/ID/NAME` | a part of an upload |
 //! | `builds/BUILDID/NAME.json` | the description of a debug file that came without a bundle |
@@ -448,6 +449,12 @@ pub fn removed_crash(id: &str) -> String {
 #[must_use]
 pub fn analysis(id: &str) -> String {
     format!("crashes/{id}/analysis.json")
+}
+
+/// Returns the key of the branches of a stored bundle.
+#[must_use]
+pub fn branches(id: &str) -> String {
+    format!("crashes/{id}/branches.json")
 }
 
 /// Returns the key of a part of an upload.

@@ -2,6 +2,7 @@
 
 pub mod builds;
 pub mod catalog;
+pub mod changed_branches;
 pub mod charts;
 pub mod compaction_counts;
 pub mod compare;

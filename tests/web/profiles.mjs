@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { browser, until } from '../vscode/workbench.mjs';
 import { PHONE, Person, image } from './person.mjs';
 
-const { BACKTRAIL_HUB, BACKTRAIL_MINUTE, BACKTRAIL_TOKENS } = process.env;
+const { BACKTRAIL_CRASH, BACKTRAIL_HUB, BACKTRAIL_JOBS, BACKTRAIL_MINUTE, BACKTRAIL_TOKENS } = process.env;
 const [ADMIN, READER] = BACKTRAIL_TOKENS.split(',');
 /** The minute that all profiles are of, as `2026-11-29T09:30`, and the next one. */
 const MINUTE = BACKTRAIL_MINUTE;
@@ -187,6 +187,75 @@ async function crashes(person) {
   await page.waitForURL(`${BACKTRAIL_HUB}/?function=main`);
 }
 
+/** A function of a profile leads to its exact calls in a bundle, and from there to the debugger. */
+async function exactCalls(person) {
+  const { page } = person;
+  await person.open('exact calls', `/profiles?${TIMES}&service=ledger`, 'Profiles');
+  const graph = (await view(person)).locator('#panel-graph canvas');
+  await graph.focus();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('e');
+  await page.waitForURL(`${BACKTRAIL_HUB}/calls?function=settle`);
+  await person.see('exact calls', 'Exact calls of settle', '1 bundle', 'Reverse debug', 'ledger');
+  await image(person, 'hub-calls');
+  await image(person, 'hub-calls-phone', PHONE);
+  await person.check('exact calls');
+  const position = await person.text('main table code');
+  const link = await page.getByRole('link', { name: /^Reverse debug at/ }).getAttribute('href');
+  const opened = JSON.parse(Buffer.from(link.split('?j=')[1], 'base64url').toString());
+  assert.deepEqual(opened, { v: 1, origin: BACKTRAIL_HUB, crash: BACKTRAIL_CRASH, at: position });
+  // The page of the crash is at the call too.
+  await page.getByRole('link', { name: position, exact: true }).click();
+  await page.waitForURL((url) => url.pathname === `/c/${BACKTRAIL_CRASH}`);
+  await until('the position', () => person.text('#at-position'), (text) => text === position);
+  await person.open('no exact calls', '/calls?function=nothing', 'Exact calls');
+  await person.see('no exact calls', '0 bundles', 'No stored bundle has a complete call');
+  await person.check('no exact calls');
+}
+
+/** Jobs with results: the list, a number over runs, and functions that a build made slower. */
+async function jobs(person) {
+  const { page } = person;
+  const [top, regression] = BACKTRAIL_JOBS.split(',');
+  await person.open('jobs', '/jobs', 'Jobs');
+  await person.see('jobs', 'rendering of the shop', 'slower functions of <b>api</b>', 'hourly');
+  await image(person, 'hub-jobs');
+  await person.check('jobs');
+  await person.open('job', top, 'rendering of the shop');
+  await person.see('job', 'Past values', 'Last result', 'render', 'parse', 'share >= 0.5');
+  await image(person, 'hub-job');
+  await image(person, 'hub-job-phone', PHONE);
+  await person.check('job');
+  await person.open('regression', regression, 'slower functions of <b>api</b>');
+  await person.see('regression', 'parse', 'slower');
+  await image(person, 'hub-job-regression');
+  await person.check('regression');
+  await page.getByRole('button', { name: 'Run now' }).click();
+  await page.waitForURL(`${BACKTRAIL_HUB}${regression}`);
+  await person.open('new job', '/jobs/new', 'New job');
+  await image(person, 'hub-job-new');
+  await person.check('new job');
+}
+
+/** Sites are added, switched off and removed on their page. */
+async function sites(person) {
+  const { page } = person;
+  await person.open('sites', '/settings/sites', 'Sites');
+  await person.see('no sites', 'No site is known.');
+  await page.getByLabel('Name', { exact: true }).fill('eu-1');
+  await page.getByLabel('Address of its hub').fill('https://hub.eu.example.com');
+  await page.getByLabel('Token (scope read)').fill('bth_secret');
+  await page.getByRole('button', { name: 'Add or change' }).click();
+  await page.getByRole('cell', { name: 'eu-1', exact: true }).waitFor();
+  await person.see('sites', 'https://hub.eu.example.com', 'asked');
+  assert(!(await page.content()).includes('bth_secret'), 'the token of a site is shown');
+  await image(person, 'hub-sites');
+  await person.check('sites');
+  await page.getByRole('button', { name: 'Remove' }).click();
+  await page.getByText('No site is known.').waitFor();
+}
+
 /** Texts of others are no HTML, on the page and in the frame. */
 async function hostile(person) {
   const { page } = person;
@@ -206,7 +275,7 @@ async function hostile(person) {
 const window = await browser();
 try {
   const admin = await Person.enter(window, ADMIN);
-  for (const part of [overTime, heatMap, distribution, saved, comparison, crashes, hostile]) {
+  for (const part of [overTime, heatMap, distribution, saved, comparison, crashes, exactCalls, jobs, sites, hostile]) {
     const began = Date.now();
     await part(admin, window);
     console.log(`${part.name}: as expected, ${Date.now() - began} ms`);

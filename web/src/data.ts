@@ -28,6 +28,8 @@ export interface ProfileData {
   calls: CallData | null;
   /** The address of a hub's crashes with a function, which ends where its name belongs. */
   crashes?: string | null;
+  /** The address of a hub's exact calls of a function, which ends where its name belongs. */
+  exact_calls?: string | null;
   /** Sentences for the reader. */
   notes: string[];
 }

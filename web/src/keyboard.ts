@@ -17,6 +17,7 @@ export const KEYS: readonly [string, string][] = [
   ['c', 'open the slowest call, of a recording with all calls'],
   ['t', 'open a typical call: the one with the median length'],
   ['x', 'show crashes with the function, of a hub'],
+  ['e', 'show exact calls of the function, of a hub'],
   ['/', 'search'],
   ['?', 'show this list'],
 ];

@@ -3,7 +3,9 @@
 use super::{decisions, profile_segments, rows};
 use crate::analysis::Analysis;
 use crate::clock;
-use crate::database::{Database, groups, reports, sqlite_file, stack_keys, symbols as symbol_rows, transact};
+use crate::database::{
+    Database, exact_calls, groups, reports, sqlite_file, stack_keys, symbols as symbol_rows, transact,
+};
 use crate::error::{Error, Result};
 use crate::ingest::accept::store_rows;
 use crate::ingest::outbox::Outbox;
@@ -24,7 +26,7 @@ use std::path::{Path, PathBuf};
 const HEADER: &[u8; 16] = b"SQLite format 3\0";
 
 /// The tables that are computed from objects.
-const DERIVED: [&str; 19] = [
+const DERIVED: [&str; 20] = [
     "hosts",
     "builds",
     "host_builds",
@@ -44,6 +46,7 @@ const DERIVED: [&str; 19] = [
     "missing_symbols",
     "next_groups",
     "key_functions",
+    "exact_calls",
 ];
 
 /// The numbers of a new index.
@@ -212,6 +215,7 @@ async fn restore_crash(
             reports::set_removed(connection, id).await?;
         } else {
             store_rows(connection, id, &crash).await?;
+            exact_calls::set(connection, id, &analysis.exact_calls).await?;
         }
         if let Some(key) = stack_keys::find(connection, &report.key).await? {
             let moment = (*stored, "symbols");

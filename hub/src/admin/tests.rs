@@ -48,6 +48,8 @@ fn analysis(function: &str) -> Analysis {
         lines: Vec::new(),
         before_lines: None,
         edges: Vec::new(),
+        exact_calls: Vec::new(),
+        branches: Vec::new(),
         gaps: Vec::new(),
         more_gaps: 0,
         modules: Vec::new(),

@@ -1,6 +1,8 @@
 //! Collects the parts of an analysis from an opened bundle.
 
+use super::branches::line_branches;
 use super::calls::{LAST, edges, last_steps};
+use super::exact_calls::exact_calls;
 use super::modules::{Modules, is_library_source};
 use super::panic_message::panic_message;
 use super::redaction::Redaction;
@@ -70,6 +72,8 @@ pub(super) fn collect(session: Session, redactions: &[Redaction], watch: &Watch<
     };
     let steps = steps.unwrap_or_default();
     let edges = parts.get("call edges", PART, |watch| edges(&navigator, watch));
+    let exact = parts.get("exact calls", PART, |watch| exact_calls(&navigator, watch));
+    let branches = parts.get("branches", PART, |watch| line_branches(&navigator, watch));
     let timelines = parts.get("timelines", PART, |watch| timelines(&mut navigator, watch));
     let source = parts.get("source lines", PART, |watch| source(&navigator, watch));
     let (gaps, more_gaps) = gaps(&navigator)?;
@@ -90,6 +94,8 @@ pub(super) fn collect(session: Session, redactions: &[Redaction], watch: &Watch<
         lines: steps.lines,
         before_lines: steps.before,
         edges: edges.unwrap_or_default(),
+        exact_calls: exact.unwrap_or_default(),
+        branches: branches.unwrap_or_default(),
         gaps,
         more_gaps,
         modules,

@@ -33,6 +33,13 @@ pub struct Analysis {
     pub before_lines: Option<String>,
     /// The last distinct pairs of caller and callee of the crashed thread, newest first.
     pub edges: Vec<CallEdge>,
+    /// The functions that the crashed thread called and that returned, those with the newest calls
+    /// first. An analysis of an earlier version has none.
+    #[serde(default)]
+    pub exact_calls: Vec<ExactCalls>,
+    /// The branches of the crashed thread. The hub stores them as an object of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub branches: Vec<LineBranches>,
     /// Missing parts of the crashed thread's history, oldest first.
     pub gaps: Vec<GapView>,
     /// The number of older gaps.
@@ -217,6 +224,49 @@ pub struct LastCall {
     pub left: Option<String>,
     /// The duration in words.
     pub duration: Option<String>,
+}
+
+/// The complete calls of a function in a history.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExactCalls {
+    /// The demangled name of the function.
+    pub function: String,
+    /// The build id of its module.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build_id: Option<String>,
+    /// The position of the newest call's first instruction.
+    pub position: String,
+    /// The number of calls.
+    pub calls: u64,
+    /// The number of instructions that the newest call and its callees executed.
+    pub instructions: u64,
+    /// The duration of the newest call, in words. `None`: unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<String>,
+}
+
+/// The conditional branches of a function in a history.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LineBranches {
+    /// The demangled name of the function.
+    pub function: String,
+    /// The source file of the lines.
+    pub file: String,
+    /// The line at which the function is declared. `None`: unknown.
+    pub declared: Option<u32>,
+    /// The outcomes.
+    pub outcomes: Vec<BranchOutcome>,
+}
+
+/// An outcome of the branches of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BranchOutcome {
+    /// The line of the branches.
+    pub line: u32,
+    /// The line that ran next. `None`: the branch left the function.
+    pub next: Option<u32>,
+    /// The number of executions.
+    pub count: u64,
 }
 
 /// A line that was executed.

@@ -20,6 +20,10 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("jobs", include_str!("../../migrations/0010_jobs.sql")),
     ("sites", include_str!("../../migrations/0011_sites.sql")),
     ("pages", include_str!("../../migrations/0012_pages.sql")),
+    (
+        "exact calls",
+        include_str!("../../migrations/0013_exact_calls.sql"),
+    ),
 ];
 
 /// Applies the changes that the database has not got.

@@ -271,6 +271,7 @@ pub async fn set_removed(connection: &mut AnyConnection, id: &str) -> Result<()>
         "UPDATE reports SET bundle = 'removed', bundle_until = NULL, bundle_sha256 = NULL, bundle_size = NULL \
          WHERE id = $1",
         "DELETE FROM report_blobs WHERE report = $1",
+        "DELETE FROM exact_calls WHERE report = $1",
     ] {
         sqlx::query(statement).bind(id).execute(&mut *connection).await?;
     }

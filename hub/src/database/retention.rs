@@ -40,9 +40,11 @@ impl Database {
             leases::lock_counts(connection).await?;
             let blobs = "DELETE FROM report_blobs WHERE report IN \
                          (SELECT id FROM reports WHERE key = $1 AND time < $2 AND pinned = 0)";
+            let calls = "DELETE FROM exact_calls WHERE report IN \
+                         (SELECT id FROM reports WHERE key = $1 AND time < $2 AND pinned = 0)";
             let rows = "DELETE FROM reports WHERE key = $1 AND time < $2 AND pinned = 0";
             let mut removed = 0;
-            for statement in [blobs, rows] {
+            for statement in [blobs, calls, rows] {
                 let done = sqlx::query(statement)
                     .bind(key)
                     .bind(before)

@@ -9,6 +9,7 @@ use super::upload;
 use crate::analysis::{Analysis, AnalysisError, AnalysisRequest, BundleModule, Progress, RepackTask};
 use crate::clock;
 use crate::database::blobs::{self, BuildFile, FileKind};
+use crate::database::exact_calls;
 use crate::database::groups;
 use crate::database::jobs::{self, Job};
 use crate::database::leases;
@@ -164,9 +165,7 @@ async fn store(
         size,
         modules,
     };
-    let json = |error: serde_json::Error| Error::Invalid(error.to_string());
-    let text = serde_json::to_vec(&analysis).map_err(json)?;
-    hub.objects.put(&objects::analysis(&report.id), text).await?;
+    stored_crash::write_analysis(&hub.objects, &report.id, &analysis).await?;
     stored.write(&hub.objects, &report.id).await?;
     Ok(Accepted {
         stored,
@@ -239,6 +238,7 @@ async fn commit(hub: &Hub, job: &Job, upload: &str, report: &ReportRow, accepted
         uploads::delete(connection, upload).await?;
         jobs::finish(connection, job).await?;
         store_rows(connection, &report.id, &accepted.stored).await?;
+        exact_calls::set(connection, &report.id, &accepted.analysis.exact_calls).await?;
         late::look_for(hub, connection, &report.id, &symbolized.missing, &accepted.supplied).await?;
         if let Some(key) = stack_keys::find(connection, &report.key).await? {
             let now = clock::now();

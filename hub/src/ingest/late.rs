@@ -5,6 +5,7 @@ use super::stored_crash;
 use crate::analysis::{Analysis, AnalysisError, AnalysisRequest, Progress, RepackTask};
 use crate::clock;
 use crate::database::blobs;
+use crate::database::exact_calls;
 use crate::database::groups;
 use crate::database::jobs::{self, Job, JobKind};
 use crate::database::leases;
@@ -141,8 +142,7 @@ async fn commit(
     let old = old.as_ref().map(Symbolized::of);
     let new = Symbolized::of(analysis);
     let has_changed = old.is_none_or(|old| old.frames != new.frames || old.missing != new.missing);
-    let text = serde_json::to_vec(analysis).map_err(|error| Error::Invalid(error.to_string()))?;
-    hub.objects.put(&key, text).await?;
+    stored_crash::write_analysis(&hub.objects, &report.id, analysis).await?;
     let now = clock::now();
     if has_changed {
         stored_crash::note_symbols(&hub.objects, &report.id, now).await?;
@@ -153,6 +153,7 @@ async fn commit(
         if has_changed {
             symbols::set_symbolized(connection, &report.id, now).await?;
         }
+        exact_calls::set(connection, &report.id, &analysis.exact_calls).await?;
         if let Some(key) = stack_keys::find(connection, &report.key).await? {
             let outbox = hub.recorder.outbox();
             let group = regroup::regroup(connection, outbox, &key, &new, report, (now, "symbols")).await?;

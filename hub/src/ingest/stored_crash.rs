@@ -1,5 +1,6 @@
 //! The description of a stored crash, beside its objects: an index is computed from it.
 
+use crate::analysis::Analysis;
 use crate::error::{Error, Result};
 use crate::objects::{self, Objects};
 use serde::{Deserialize, Serialize};
@@ -57,6 +58,22 @@ impl StoredCrash {
     }
 }
 
+/// Writes the analysis of a bundle, and its branches as an object of their own.
+///
+/// # Errors
+/// Fails if the object store fails.
+pub async fn write_analysis(store: &Objects, report: &str, analysis: &Analysis) -> Result<()> {
+    let json = |error: serde_json::Error| Error::Invalid(error.to_string());
+    let branches = serde_json::to_vec(&analysis.branches).map_err(json)?;
+    store.put(&objects::branches(report), branches).await?;
+    let without = Analysis {
+        branches: Vec::new(),
+        ..analysis.clone()
+    };
+    let text = serde_json::to_vec(&without).map_err(json)?;
+    store.put(&objects::analysis(report), text).await
+}
+
 /// Notes in the description of a stored crash that later symbols were applied.
 ///
 /// # Errors
@@ -76,11 +93,12 @@ pub async fn note_symbols(store: &Objects, report: &str, time: i64) -> Result<()
 }
 
 /// Replaces the description of a crash whose bundle was removed. The new one keeps the times and
-/// the reason. The analysis stays, so that the page and the group keep the stack.
+/// the reason. The analysis stays, so that the page and the group keep the stack. Its branches go.
 ///
 /// # Errors
 /// Fails if the object store fails.
 pub async fn note_removal(store: &Objects, report: &str) -> Result<()> {
+    store.delete(&objects::branches(report)).await?;
     let key = objects::crash(report);
     let Some(text) = store.get(&key).await? else {
         return Ok(());

@@ -3,6 +3,7 @@
 //! A unit of the comparison is a host in an interval of time. [`backtrail_store::regression`] has
 //! the statistics.
 
+use super::changed_branches::{BuildBranches, ChangedBranch};
 use super::query;
 use super::selection::{Column, FIRST_EVENT, Selection, SelectionParameters};
 use crate::clock;
@@ -75,6 +76,10 @@ pub struct ReportedChange {
     pub low: f64,
     /// The upper bound.
     pub high: f64,
+    /// The branch that goes another way, by traces in stored bundles of both builds. `None`: no
+    /// trace shows one, or the function is faster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<ChangedBranch>,
 }
 
 /// A host in an interval of time, by the index of the interval.
@@ -224,14 +229,37 @@ pub async fn compare_at(
             after: change.after,
             low: change.interval.0,
             high: change.interval.1,
+            branch: None,
         })
     });
+    let mut changes: Vec<_> = changes.collect();
+    name_branches(hub, parameters, &mut changes).await?;
     Ok(RegressionReport {
         units: [first.len(), second.len()],
         functions: functions.symbols.len(),
-        changes: changes.collect(),
+        changes,
         notes,
     })
+}
+
+/// Names the branches of slower functions that go another way, if bundles of both builds have them.
+async fn name_branches(
+    hub: &Arc<Hub>,
+    parameters: &RegressionParameters,
+    changes: &mut [ReportedChange],
+) -> Result<()> {
+    if changes.iter().all(|change| change.direction != "slower") {
+        return Ok(());
+    }
+    let before = BuildBranches::read(hub, &parameters.service, &parameters.before).await?;
+    if before.bundles == 0 {
+        return Ok(());
+    }
+    let after = BuildBranches::read(hub, &parameters.service, &parameters.after).await?;
+    for change in changes.iter_mut().filter(|change| change.direction == "slower") {
+        change.branch = before.changed(&after, &change.function);
+    }
+    Ok(())
 }
 
 /// Returns the weights of functions in each host and interval of a selection.

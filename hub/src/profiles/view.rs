@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// The address of the crashes with a function, without its name.
 const CRASHES: &str = "/?function=";
+/// The address of the exact calls of a function, without its name.
+const EXACT_CALLS: &str = "/calls?function=";
 
 /// A format of another tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +135,8 @@ pub async fn page(
             Some((merged, base)) => comparison(&Shown::new(merged, &base)?, &after)?,
         };
         let mut page = Vec::new();
-        html::write(&data.with_crashes(CRASHES), &mut page)?;
+        let data = data.with_crashes(CRASHES).with_exact_calls(EXACT_CALLS);
+        html::write(&data, &mut page)?;
         Ok(page)
     })
     .await

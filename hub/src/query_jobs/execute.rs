@@ -6,6 +6,7 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::profiles::builds;
+use crate::profiles::changed_branches::ChangedBranch;
 use crate::profiles::query::EventSeries;
 use crate::profiles::regressions::{self, RegressionParameters, RegressionReport, ReportedChange};
 use crate::profiles::selection::{SelectionParameters, time_text};
@@ -228,7 +229,7 @@ fn latest_first(series: &EventSeries) -> impl Iterator<Item = ResultRow> {
 }
 
 /// The columns of a comparison of builds.
-const COMPARED: [&str; 9] = [
+const COMPARED: [&str; 10] = [
     "function",
     "direction",
     "before",
@@ -238,6 +239,7 @@ const COMPARED: [&str; 9] = [
     "high",
     "module",
     "file",
+    "branch",
 ];
 
 /// Compares two builds. Builds that cannot be compared yet are no failure.
@@ -292,6 +294,10 @@ fn of_report(before: String, after: String, report: RegressionReport) -> JobOutp
             ("high", json!(change.high)),
             ("module", json!(change.module)),
             ("file", json!(change.file)),
+            (
+                "branch",
+                json!(change.branch.as_ref().map(ChangedBranch::in_words)),
+            ),
         ])
     };
     let rows = report.changes.iter().map(row).collect();
@@ -311,12 +317,17 @@ fn of_report(before: String, after: String, report: RegressionReport) -> JobOutp
 
 /// Returns a change as `3.10 % to 6.05 % of the time (+2.51 to +3.29 points)`.
 fn in_words(change: &ReportedChange) -> String {
+    let branch = change
+        .branch
+        .as_ref()
+        .map(|branch| format!("; {}", branch.in_words()));
     format!(
-        "{:.2} % to {:.2} % of the earlier weight ({:+.2} to {:+.2} points)",
+        "{:.2} % to {:.2} % of the earlier weight ({:+.2} to {:+.2} points){}",
         change.before * 100.0,
         change.after * 100.0,
         change.low * 100.0,
-        change.high * 100.0
+        change.high * 100.0,
+        branch.unwrap_or_default()
     )
 }
 

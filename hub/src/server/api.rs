@@ -1,5 +1,6 @@
 //! The API for programs: JSON under `/api/v1`.
 
+pub mod calls;
 pub mod crashes;
 pub mod groups;
 pub mod health;

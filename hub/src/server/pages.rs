@@ -5,6 +5,7 @@
 //! [`POLICY`].
 
 pub mod audit;
+pub mod calls;
 pub mod crash;
 mod crash_parts;
 mod crash_state;

@@ -1,7 +1,7 @@
 //! The table of all routes, from which the router and the OpenAPI document come.
 
 use super::api::{
-    crashes, groups, health, heartbeat, openapi, reports, rules, symbolize, tokens, uploads, whoami,
+    calls, crashes, groups, health, heartbeat, openapi, reports, rules, symbolize, tokens, uploads, whoami,
 };
 use super::failure::{Failure, refusals_as_json};
 use super::route::Access::{Open, SignedIn, With};
@@ -136,6 +136,13 @@ pub const ROUTES: &[Route] = &[
         || get(crashes::one),
     ),
     route(
+        "GET",
+        "/api/v1/exact-calls",
+        With(Scope::Read),
+        "Lists the stored bundles with complete calls of a function.",
+        || get(calls::list),
+    ),
+    route(
         "POST",
         "/api/v1/symbolize",
         With(Scope::Read),
@@ -259,6 +266,13 @@ pub const PAGES: &[Route] = &[
         With(Scope::Admin),
         "Pins a crash, or unpins it.",
         || post(site::crash::pin),
+    ),
+    route(
+        "GET",
+        "/calls",
+        With(Scope::Read),
+        "Shows the exact calls of a function.",
+        || get(site::calls::page),
     ),
     route(
         "GET",

@@ -1,6 +1,7 @@
 //! The handlers of pages: they read the database, fill views, and render them.
 
 pub mod audit;
+pub mod calls;
 pub mod crash;
 pub mod download;
 pub mod failed;

@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod attack;
+mod branches;
 mod bucket;
 mod contract;
 mod deploy;
@@ -20,6 +21,7 @@ mod profile_pages;
 mod profiles;
 mod proxy;
 mod push;
+mod query_workers;
 mod rules;
 mod server;
 mod sources;

@@ -4,10 +4,14 @@
 //! driver of the browser, and prints the variables that name it.
 
 use super::pages::installed;
+use super::{User, login};
 use backtrail_profile::format::otlp;
 use backtrail_profile::{Frame, Profile, Sample, StackId, UnixNanos};
 use backtrail_tests::backtrail::repository;
-use backtrail_tests::hub_process::{HubProcess, token, token_of_person};
+use backtrail_tests::bundle::Bundle;
+use backtrail_tests::hub_process::{HubProcess, token, token_of_person, until};
+use backtrail_tests::programs::{Variant, find};
+use serde_json::{Value, json};
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -64,6 +68,59 @@ fn shop(number: u64) -> &'static [&'static str] {
     }
 }
 
+/// Returns the folded stacks of a host. The newer build is slower in one function.
+fn of_build(host: usize, build: usize) -> String {
+    let parse = if build == 2 { 300 } else { 200 };
+    let more = 7 * host;
+    format!(
+        "main;handle;parse {}\nmain;handle;render {}\nmain;log 150\n",
+        parse + more,
+        500 + 2 * more
+    )
+}
+
+/// Adds a job, runs it, and returns the address of its page.
+fn run_job(hub: &HubProcess, token: &str, job: &Value) -> String {
+    let ask = |method: &str, path: &str, body: &[u8]| {
+        let answer = hub.request(method, path, Some(token), body).unwrap();
+        assert!(answer.status < 300, "{path}: {}", answer.text());
+        answer
+    };
+    let added = ask("POST", "/api/v1/jobs", job.to_string().as_bytes()).json();
+    let id = added["id"].as_str().unwrap().to_owned();
+    let _ = ask("POST", &format!("/api/v1/jobs/{id}/run"), b"");
+    until("the job has run", || {
+        let runs = ask("GET", &format!("/api/v1/jobs/{id}/runs"), b"").json();
+        let state = runs[0]["state"].as_str()?.to_owned();
+        (state != "running").then(|| assert_eq!(state, "done", "{runs}"))
+    });
+    format!("/jobs/{id}")
+}
+
+/// Fills a hub with a crash whose bundle has calls of a profiled function. Returns the crash.
+fn crash(hub: &HubProcess, token: &str) -> String {
+    let user = User::new();
+    login(&user, hub, token);
+    let (bundle, _) = Bundle::recorded(find("ledger").unwrap(), Variant::Pie, &["--full"]);
+    let arguments = [
+        "push",
+        bundle.path.to_str().unwrap(),
+        "--service",
+        "ledger",
+        "--json",
+    ];
+    let pushed: Value = serde_json::from_str(&user.run(&arguments).exited(0).stdout).unwrap();
+    let id = pushed["id"].as_str().unwrap().to_owned();
+    until("the bundle is stored", || {
+        let crash = hub.request("GET", &format!("/api/v1/crashes/{id}"), Some(token), b"");
+        let crash = crash.unwrap().json();
+        let bundle = crash["bundle"].as_str()?.to_owned();
+        assert_ne!(bundle, "refused", "{crash}");
+        (bundle == "stored").then_some(())
+    });
+    id
+}
+
 #[test]
 fn profile_pages_work_in_a_browser() {
     let Some((browser, node, packages)) = installed() else {
@@ -104,6 +161,37 @@ fn profile_pages_work_in_a_browser() {
         &profile(start, 5, |_| &HOSTILE[1..]),
     );
 
+    push(
+        "service=ledger&host=web1",
+        &profile(start, 50, |_| &["main", "settle"]),
+    );
+    let crash = crash(&hub, &all);
+    for (build, host) in (1..=2).flat_map(|build| (0..4).map(move |host| (build, host))) {
+        push(
+            &format!("service=api&host=api{host}&build={build}"),
+            of_build(host, build).as_bytes(),
+        );
+    }
+    let jobs = [
+        run_job(
+            &hub,
+            &all,
+            &json!({
+                "name": "rendering of the shop", "schedule": "hourly", "metrics": true,
+                "query": { "kind": "top", "selection": { "service": "shop", "from": "1d" }, "rows": 5 },
+                "threshold": { "column": "share", "comparison": ">=", "value": 0.5 },
+            }),
+        ),
+        run_job(
+            &hub,
+            &all,
+            &json!({
+                "name": "slower functions of <b>api</b>", "schedule": "every 5m",
+                "query": { "kind": "regression", "compare": { "service": "api", "event": "samples" } },
+            }),
+        ),
+    ];
+
     let minute = Command::new("date")
         .args(["-u", "-d", &format!("@{}", start.as_secs()), "+%Y-%m-%dT%H:%M"])
         .output()
@@ -118,6 +206,8 @@ fn profile_pages_work_in_a_browser() {
             String::from_utf8(minute.stdout).unwrap().trim(),
         )
         .env("BACKTRAIL_TOKENS", format!("{all},{reader}"))
+        .env("BACKTRAIL_CRASH", crash)
+        .env("BACKTRAIL_JOBS", jobs.join(","))
         .env("HOME", folder.path())
         .status();
     assert!(status.unwrap().success(), "see what was printed");

@@ -13,7 +13,7 @@ import type { Palette } from '../theme';
 import { ROOT } from '../tree';
 import { ZOOM_TIME, between } from '../zoom';
 import { CallView } from './call';
-import { CrashLink } from './crashes';
+import { HubLinks } from './hub-links';
 
 /** The differences between flame graphs. */
 export interface GraphOptions {
@@ -33,7 +33,7 @@ export class Graph {
   private readonly detail: HTMLElement;
   private readonly back: HTMLButtonElement;
   private readonly call: CallView;
-  private readonly crashes: CrashLink;
+  private readonly hub: HubLinks;
   private shown: (WeighedTree & { layout: Layout }) | undefined;
   private boxes: Box[] = [];
   private rows = 1;
@@ -74,8 +74,8 @@ export class Graph {
       tools.append(element('button', { type: 'button', onclick: () => this.source() }, 'Open source'));
     }
     this.call = new CallView(state, () => this.focusedCalls());
-    this.crashes = new CrashLink(state);
-    tools.append(...this.call.buttons, ...this.crashes.elements);
+    this.hub = new HubLinks(state);
+    tools.append(...this.call.buttons, ...this.hub.elements);
     this.element = element('div', {}, this.scroller, this.detail, tools, this.call.element);
     new ResizeObserver(() => this.resize()).observe(this.scroller);
   }
@@ -99,7 +99,7 @@ export class Graph {
       this.reveal();
     }
     this.describe(this.focused);
-    this.crashes.show(this.functionOf(this.focused));
+    this.hub.show(this.functionOf(this.focused));
   }
 
   /** Draws again, as after a change of colors. */
@@ -234,7 +234,9 @@ export class Graph {
     } else if (event.key === 'o') {
       this.source();
     } else if (event.key === 'x') {
-      this.crashes.follow();
+      this.hub.follow('crashes');
+    } else if (event.key === 'e') {
+      this.hub.follow('exact_calls');
     } else if (event.key === 'c' || event.key === 't') {
       this.openCall(event.key === 'c' ? 'slowest' : 'typical');
     } else {
@@ -277,7 +279,7 @@ export class Graph {
       this.call.element.hidden = true;
     }
     this.focused = node;
-    this.crashes.show(this.functionOf(node));
+    this.hub.show(this.functionOf(node));
     this.reveal();
     this.redraw();
     this.say();

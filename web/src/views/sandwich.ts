@@ -7,7 +7,7 @@ import { type WeighedTree, sandwich } from '../sandwich';
 import type { State } from '../state';
 import { ROOT, weightsAt } from '../tree';
 import { CallView } from './call';
-import { CrashLink } from './crashes';
+import { HubLinks } from './hub-links';
 import { Graph } from './graph';
 
 /** The longest list of direct callers or callees. */
@@ -23,7 +23,7 @@ export class SandwichView {
   private readonly callees: Graph;
   private readonly lists = element('div', { class: 'columns' });
   private readonly call: CallView;
-  private readonly crashes: CrashLink;
+  private readonly hub: HubLinks;
   private fn: number | undefined;
 
   constructor(private readonly state: State) {
@@ -32,9 +32,9 @@ export class SandwichView {
     this.callers = new Graph(state, { label: 'Callers', isUpward: true, callsOf });
     this.callees = new Graph(state, { label: 'Callees', isUpward: false, callsOf });
     this.call = new CallView(state, () => this.selectedCalls());
-    this.crashes = new CrashLink(state);
+    this.hub = new HubLinks(state);
     this.content.append(
-      element('div', { class: 'tools' }, ...this.call.buttons, ...this.crashes.elements), this.call.element,
+      element('div', { class: 'tools' }, ...this.call.buttons, ...this.hub.elements), this.call.element,
       element('h3', {}, 'Callers'), this.callers.element,
       element('h3', {}, 'Callees'), this.callees.element, this.lists,
     );
@@ -86,7 +86,7 @@ export class SandwichView {
       this.note.textContent += '; the outermost callers of deep stacks are left out';
     }
     this.content.hidden = false;
-    this.crashes.show(fn);
+    this.hub.show(fn);
     // Numbers of nodes hold for one selection only.
     this.callers.show(parts.callers, false);
     this.callees.show(parts.callees, false);

@@ -7,7 +7,7 @@ import { type Order, type SortKey, pressed, sorted } from '../table';
 import { type FunctionWeight, totals } from '../totals';
 import { ROOT, weightsAt } from '../tree';
 import { formatChange, formatPercent, formatWeight } from '../units';
-import { crashesOf } from './crashes';
+import { addressOf } from './hub-links';
 
 /** The rows that are added at once. */
 const PAGE = 200;
@@ -122,7 +122,7 @@ export class FunctionTable {
     const button = element('button', { type: 'button', class: 'link', onclick: select }, name === '' ? 'no name' : name);
     const place = [file.split('/').at(-1) ?? '', module].filter((text) => text !== '').join(', ');
     const head = element('th', { scope: 'row', title: file }, button, ' ', element('span', { class: 'dim' }, place));
-    const crashes = crashesOf(this.state, name);
+    const crashes = addressOf(this.state, 'crashes', name);
     if (crashes !== undefined && name !== '') {
       head.append(' ', element('a', { class: 'crashes', href: crashes, target: '_top', 'aria-label': `Crashes with ${name}` }, 'crashes'));
     }

@@ -6,7 +6,7 @@ import { element } from '../dom';
 import type { State } from '../state';
 import { ROOT, type CallTree, weightsAt } from '../tree';
 import { formatChange, formatPercent, formatWeight } from '../units';
-import { CrashLink } from './crashes';
+import { HubLinks } from './hub-links';
 
 /** The callees of a node that are shown at once. */
 const PAGE = 100;
@@ -30,7 +30,7 @@ export class TreeTable {
   private readonly body = element('tbody', { role: 'rowgroup' });
   private readonly head = element('tr', { role: 'row' });
   private readonly note = element('p', { class: 'dim' });
-  private readonly crashes: CrashLink;
+  private readonly hub: HubLinks;
   private readonly open = new Set<number>();
   /** The callees that are shown of nodes with many. */
   private readonly limits = new Map<number, number>();
@@ -59,8 +59,8 @@ export class TreeTable {
       select.append(...CHANGE_FILTERS.map(([value, title]) => element('option', { value }, title)));
       tools.append(select);
     }
-    this.crashes = new CrashLink(state);
-    tools.append(element('button', { type: 'button', onclick: () => this.sandwich() }, 'Callers and callees'), ...this.crashes.elements);
+    this.hub = new HubLinks(state);
+    tools.append(element('button', { type: 'button', onclick: () => this.sandwich() }, 'Callers and callees'), ...this.hub.elements);
     const scroller = element('div', { class: 'wide tree' }, table);
     this.element = element('div', {}, tools, scroller, this.note);
   }
@@ -215,7 +215,7 @@ export class TreeTable {
     if (takesFocus) {
       row?.focus();
     }
-    this.crashes.show(this.functionAt(at));
+    this.hub.show(this.functionAt(at));
   }
 
   private functionAt(at: number): number {

@@ -17,6 +17,7 @@ use crate::stack::Frame;
 use backtrail_report::CrashReport;
 use std::collections::BTreeMap;
 
+mod fleet_pages;
 mod grouping_pages;
 mod profile_pages;
 mod samples;

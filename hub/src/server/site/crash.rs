@@ -71,7 +71,7 @@ pub async fn page(
         received: row.received,
         is_pinned: row.is_pinned,
         link: format!("{public}/c/{}", row.id),
-        editor_link: editor_link(&public, &row.id),
+        editor_link: editor_link(&public, &row.id, None),
         download: is_stored.then(|| {
             let size = row.bundle_size.unwrap_or_default().unsigned_abs();
             (format!("/crash/{}.btz", row.id), size)
@@ -173,9 +173,13 @@ async fn bundle_state(hub: &Hub, row: &ReportRow) -> Result<BundleState> {
     })
 }
 
-/// Returns the link that opens a crash of this hub in VS Code (docs/vscode.md).
-fn editor_link(public_url: &str, id: &str) -> String {
-    let payload = json!({ "v": 1, "origin": public_url, "crash": id });
+/// Returns the link that opens a crash of this hub in VS Code, at its end or at a position
+/// (docs/vscode.md).
+pub(super) fn editor_link(public_url: &str, id: &str, position: Option<&str>) -> String {
+    let mut payload = json!({ "v": 1, "origin": public_url, "crash": id });
+    if let Some(position) = position {
+        payload["at"] = position.into();
+    }
     let payload = URL_SAFE_NO_PAD.encode(payload.to_string());
     format!("vscode://backtrail.backtrail/open?j={payload}")
 }

@@ -7,7 +7,7 @@ use crate::hub::Hub;
 use crate::query_jobs::definition::JobDefinition;
 use crate::query_jobs::threshold::Threshold;
 use crate::server::api::openapi::DOCUMENT;
-use crate::server::api::{crashes, groups, jobs, sites, symbolize, tokens};
+use crate::server::api::{calls, crashes, groups, jobs, sites, symbolize, tokens};
 use crate::server::guard::form_key;
 use crate::server::jobs::{JOB_PAGES, JOBS};
 use crate::server::profiles::requests::NewRequest;
@@ -103,6 +103,10 @@ fn schemas_of_requests_have_the_fields_of_the_types() {
     };
     assert_eq!(parameters("/api/v1/groups"), fields::<groups::ListParameters>());
     assert_eq!(parameters("/api/v1/crashes"), fields::<crashes::ListParameters>());
+    assert_eq!(
+        parameters("/api/v1/exact-calls"),
+        fields::<calls::ListParameters>()
+    );
     assert_eq!(documented("NewProfileRequest"), fields::<NewRequest>());
     assert_eq!(documented("JobDefinition"), fields::<JobDefinition>());
     assert_eq!(documented("Threshold"), fields::<Threshold>());

@@ -48,6 +48,8 @@ pub struct ViewData {
     calls: Option<CallData>,
     #[serde(skip_serializing_if = "Option::is_none")]
     crashes: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exact_calls: Option<String>,
     notes: Vec<String>,
 }
 
@@ -162,6 +164,13 @@ impl ViewData {
     #[must_use]
     pub fn with_crashes(mut self, address: &str) -> Self {
         self.crashes = Some(address.to_owned());
+        self
+    }
+
+    /// Returns the same with an address of exact calls, to which a name of a function is added.
+    #[must_use]
+    pub fn with_exact_calls(mut self, address: &str) -> Self {
+        self.exact_calls = Some(address.to_owned());
         self
     }
 
@@ -295,6 +304,7 @@ impl<'a> Tables<'a> {
             time: None,
             calls: None,
             crashes: None,
+            exact_calls: None,
             notes: Vec::new(),
         }
     }

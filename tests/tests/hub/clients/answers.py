@@ -6,6 +6,7 @@ Usage: answers.py ADDRESS TOKEN CRASH GROUP. Prints the number of validated answ
 import json
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import jsonschema_rs
@@ -93,6 +94,11 @@ assert len(crashes) >= 2, crashes
 check("GET", "/api/v1/crashes?stored=true", "/api/v1/crashes", 200)
 stored = check("GET", f"/api/v1/crashes/{crash}", "/api/v1/crashes/{id}", 200)
 assert stored["bundle"] == "stored" and stored["analysis"]["crashed"]["frames"], stored
+called = stored["analysis"]["exact_calls"][0]
+query = urllib.parse.urlencode({"function": called["function"], "build_id": called["build_id"]})
+calls = check("GET", f"/api/v1/exact-calls?{query}", "/api/v1/exact-calls", 200)
+assert calls[0]["crash"] == crash and calls[0]["position"] == called["position"], calls
+check("GET", "/api/v1/exact-calls", "/api/v1/exact-calls", 400)
 check("GET", f"/api/v1/crashes/{report['id']}", "/api/v1/crashes/{id}", 200)
 check("GET", "/api/v1/crashes/none", "/api/v1/crashes/{id}", 404)
 tokens = "/api/v1/tokens"

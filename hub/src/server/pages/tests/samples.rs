@@ -97,6 +97,8 @@ pub(super) fn analysis() -> Analysis {
             inlined: true,
         }],
         before_lines: Some("gap: the buffer was full".to_owned()),
+        exact_calls: Vec::new(),
+        branches: Vec::new(),
         edges: vec![CallEdge {
             caller: Some("main".to_owned()),
             callee: "balance_of".to_owned(),
