@@ -43,5 +43,16 @@ pub fn test() -> Result<(), Failure> {
     shell::run(&mut lint)?;
     let mut test = shell::cargo();
     test.arg("test").args(package).args(["--", "--include-ignored"]);
-    shell::run(test.env("PYTHONPATH", others))
+    shell::run(test.env("PYTHONPATH", others))?;
+    let mut build = shell::cargo();
+    shell::run(build.arg("build").args(package))?;
+    shell::run(shell::cargo().args(["build", "--package", "backtrail", "--package", "backtrail-hub"]))?;
+    let mut workers = shell::cargo();
+    workers
+        .args(["test", "--package", "backtrail-tests", "--test", "hub", "--"])
+        .args(["--ignored", "query_workers::"])
+        .env("BACKTRAIL_BIN", shell::target().join("debug/backtrail"))
+        .env("BACKTRAIL_HUB_BIN", shell::target().join("debug/backtrail-hub"))
+        .env("BACKTRAIL_QUERY_BIN", shell::target().join(PROFILE).join(PACKAGE));
+    shell::run(&mut workers)
 }
