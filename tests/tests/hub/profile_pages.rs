@@ -187,7 +187,7 @@ fn profile_pages_work_in_a_browser() {
             &all,
             &json!({
                 "name": "slower functions of <b>api</b>", "schedule": "every 5m",
-                "query": { "kind": "regression", "compare": { "service": "api", "event": "samples" } },
+                "query": { "kind": "regression", "compare": { "service": "api", "event": "samples", "before": "1", "after": "2" } },
             }),
         ),
     ];

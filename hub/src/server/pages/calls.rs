@@ -76,7 +76,7 @@ fn line(row: &CallRow, now: i64) -> Markup {
     html! { tr {
         td {
             a class="button small" href=(row.editor) aria-label={ "Reverse debug at " (shown(&row.position)) } { (icons::rewind()) "Reverse debug" }
-            " " a href=(row.address) { code { (shown_to(&row.position, 60)) } }
+            " " a class="button small" href=(row.address) { code { (shown_to(&row.position, 60)) } }
         }
         td class="num" { @match &row.duration { Some(duration) => (shown(duration)), None => span class="dim" { "unknown" } } }
         td class="num" { (number(row.instructions)) }

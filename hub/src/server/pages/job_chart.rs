@@ -116,7 +116,8 @@ pub(super) fn chart(points: &[ValuePoint], label: &str, bound: Option<f64>) -> M
     let Some(scale) = Scale::new(points, bound, (WIDTH, HEIGHT)) else {
         return html! { p class="none" { "No run has a number yet." } };
     };
-    let time = |part: i64| scale.first + (scale.last - scale.first) / 4 * part;
+    let length = scale.last.saturating_sub(scale.first);
+    let time = |part: i64| scale.first.saturating_add(length / 4 * part);
     html! {
         figure class="trend values" {
             div class="plot" {
