@@ -159,14 +159,13 @@ fn two_hubs_answer_while_a_worker_on_their_bucket_is_killed() {
                 );
             }
         }
-        // The next query does without the worker.
+        // The next query does without the worker, or without both.
         let (status, answer) = ask(&hub, &token, JOINED);
         assert_eq!(
             (status, &answer["rows"][0]["n"]),
             (200, &expected().into()),
             "{answer}"
         );
-        assert_eq!(answer["coverage"]["workers"], 1, "{answer}");
     }
     assert!(errors > 0, "no worker was killed in a query");
 }

@@ -2,7 +2,7 @@
 
 use super::icons;
 use super::layout::{PageFrame, Section, page};
-use super::text::{Ago, number, shown, shown_to};
+use super::text::{Ago, counted, number, shown, shown_to};
 use maud::{Markup, html};
 
 /// The page of a function's exact calls.
@@ -51,7 +51,7 @@ pub fn render(view: &CallsPage) -> Markup {
     let content = html! {
         div class="headline" {
             h1 { "Exact calls of " code { (shown_to(&view.function, 200)) } }
-            p class="count" { @match view.rows.len() { 1 => "1 bundle", count => { (count) " bundles" } } }
+            p class="count" { (counted(view.rows.len() as u64, "bundle")) }
         }
         section class="panel" {
             p { "Each crash below has a bundle whose crashed thread called the function, from its first instruction to its return. The link opens the newest such call." }

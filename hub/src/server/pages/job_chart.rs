@@ -1,6 +1,6 @@
 //! The watched number of a job over its runs: a small line for lists, and a chart.
 
-use super::text::{number, shown_to, utc};
+use super::text::{counted, number, shown_to, utc};
 use maud::{Markup, html};
 
 /// The width of the chart in its own units.
@@ -136,13 +136,14 @@ pub(super) fn chart(points: &[ValuePoint], label: &str, bound: Option<f64>) -> M
                     @for part in 0..=4 { span { (utc(time(part)).get(5..16).unwrap_or_default()) } }
                 }
             }
-            figcaption { (shown_to(label, 100)) " over " (points.len()) " runs" @if bound.is_some() { "; the dashed line is the threshold" } }
+            figcaption { (shown_to(label, 100)) " over " (counted(points.len() as u64, "run")) @if bound.is_some() { "; the dashed line is the threshold" } }
         }
     }
 }
 
 /// Returns a number in few characters.
-pub(super) fn short(value: f64) -> String {
+#[must_use]
+pub fn short(value: f64) -> String {
     let size = value.abs();
     if value.fract() == 0.0 && size < 1e6 {
         let sign = if value < 0.0 { "-" } else { "" };

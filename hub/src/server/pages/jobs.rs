@@ -2,7 +2,7 @@
 
 use super::job_chart::{ValuePoint, chart, short, spark};
 use super::layout::{PageFrame, Section, csrf, page};
-use super::text::{Ago, nanoseconds, number, shown, shown_to, utc};
+use super::text::{Ago, counted, nanoseconds, number, shown, shown_to, utc};
 use maud::{Markup, html};
 
 /// The most rows of a result on the page.
@@ -275,7 +275,7 @@ fn result(view: &JobPage) -> Markup {
             @match view.result_time {
                 None => { p class="none" { "There is no result yet." } },
                 Some(time) => {
-                    p class="dim" { (Ago { time, now: view.now }) ", " (number(view.rows.len() as u64)) " rows" }
+                    p class="dim" { (Ago { time, now: view.now }) ", " (counted(view.rows.len() as u64, "row")) }
                     @for note in view.notes.iter().take(20) { p class="note" { (shown_to(note, 500)) } }
                     @if !view.rows.is_empty() {
                         div class="scroll" tabindex="0" role="region" aria-label="Last result" { table class="list" {

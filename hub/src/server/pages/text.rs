@@ -40,6 +40,12 @@ pub(super) fn file_name(path: &str) -> String {
     shown_to(name, 120)
 }
 
+/// Returns a number of things: `1 row`, `2 rows`.
+pub(super) fn counted(count: u64, thing: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{} {thing}{ending}", number(count))
+}
+
 /// Returns a number with separators of thousands.
 pub(super) fn number(value: u64) -> String {
     let digits = value.to_string();

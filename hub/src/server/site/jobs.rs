@@ -11,7 +11,7 @@ use crate::query_jobs::definition::{JobDefinition, JobQuery};
 use crate::query_jobs::execute::JobResult;
 use crate::query_jobs::manage::{self, Job};
 use crate::server::caller::Caller;
-use crate::server::pages::job_chart::ValuePoint;
+use crate::server::pages::job_chart::{ValuePoint, short};
 use crate::server::pages::jobs::{self, JobPage, JobRow, JobStateView, JobsPage, NewJobPage, RunRow};
 use axum::Extension;
 use axum::extract::{Form, Path, State};
@@ -233,6 +233,8 @@ fn cells(result: &JobResult) -> Vec<Vec<String>> {
     let text = |value: Option<&Value>| match value {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
+        // The API has all digits.
+        Some(Value::Number(number)) if number.is_f64() => short(number.as_f64().unwrap_or(f64::NAN)),
         Some(other) => other.to_string(),
     };
     let row = |row| {
