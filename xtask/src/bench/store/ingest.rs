@@ -15,7 +15,7 @@ const PROFILES: usize = 50;
 /// The samples of a profile: ten seconds of 99 Hz on ten processors.
 const SAMPLES: u64 = 9900;
 /// The clients.
-const CLIENTS: usize = 8;
+const CLIENTS: usize = 32;
 /// The goal: the rate of the largest published fleet, in samples a minute.
 const GOAL: f64 = 5e6;
 /// The tokens of the benchmark send more requests than a host may.
