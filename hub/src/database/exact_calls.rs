@@ -46,7 +46,10 @@ pub struct BundleCalls {
 /// # Errors
 /// Fails if the database fails.
 pub async fn set(connection: &mut AnyConnection, report: &str, calls: &[ExactCalls]) -> Result<()> {
-    remove(connection, report).await?;
+    sqlx::query("DELETE FROM exact_calls WHERE report = $1")
+        .bind(report)
+        .execute(&mut *connection)
+        .await?;
     let mut functions: BTreeMap<(String, &str), ExactCalls> = BTreeMap::new();
     for found in calls {
         let build_id = found.build_id.as_deref().unwrap_or_default();
@@ -86,18 +89,6 @@ pub async fn set(connection: &mut AnyConnection, report: &str, calls: &[ExactCal
         }
         query.execute(&mut *connection).await?;
     }
-    Ok(())
-}
-
-/// Removes the calls of a bundle that is no longer stored.
-///
-/// # Errors
-/// Fails if the database fails.
-pub async fn remove(connection: &mut AnyConnection, report: &str) -> Result<()> {
-    sqlx::query("DELETE FROM exact_calls WHERE report = $1")
-        .bind(report)
-        .execute(&mut *connection)
-        .await?;
     Ok(())
 }
 

@@ -45,7 +45,7 @@ impl ChangedBranch {
     /// Returns the branch as `parse.c:41 goes to line 42 in 96 % of cases, before in 3 %`.
     #[must_use]
     pub fn in_words(&self) -> String {
-        let name = self.file.rsplit('/').next().unwrap_or_default();
+        let name = file_name(&self.file);
         let next = match self.next {
             Some(next) => format!("goes to line {next}"),
             None => "leaves the function".to_owned(),
@@ -63,19 +63,29 @@ impl ChangedBranch {
 type Offset = i64;
 
 /// The branches of a function in the bundles of a build.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Branches {
     file: String,
     /// The line from which offsets count: the declaration, or the first line of the file.
     origin: u32,
+    /// Whether functions with other declarations have the same name, such as overloads.
+    is_ambiguous: bool,
     outcomes: BTreeMap<Offset, BTreeMap<Option<Offset>, u64>>,
 }
 
 impl Branches {
+    fn new(found: &LineBranches) -> Self {
+        Self {
+            file: found.file.clone(),
+            origin: found.declared.unwrap_or(0),
+            is_ambiguous: false,
+            outcomes: BTreeMap::new(),
+        }
+    }
+
     fn add(&mut self, found: &LineBranches) {
         let origin = found.declared.unwrap_or(0);
-        self.file.clone_from(&found.file);
-        self.origin = origin;
+        self.is_ambiguous |= origin != self.origin;
         let offset = |line: u32| i64::from(line) - i64::from(origin);
         for outcome in &found.outcomes {
             let next = outcome.next.map(offset);
@@ -88,12 +98,40 @@ impl Branches {
     fn line(&self, offset: Offset) -> u32 {
         u32::try_from(i64::from(self.origin).saturating_add(offset)).unwrap_or(0)
     }
+
+    /// Returns the outcomes that are certainly more frequent in a later build.
+    fn changes<'a>(&'a self, later: &'a Self) -> impl Iterator<Item = ChangedBranch> + 'a {
+        let known = later.outcomes.iter().filter_map(|(offset, counts)| {
+            let earlier = self.outcomes.get(offset)?;
+            let executions = [earlier.values().sum::<u64>(), counts.values().sum()];
+            let are_enough = executions.iter().all(|count| *count >= FEWEST);
+            are_enough.then_some((*offset, earlier, counts, executions))
+        });
+        known.flat_map(move |(offset, earlier, counts, executions)| {
+            counts.iter().filter_map(move |(next, count)| {
+                let earlier = earlier.get(next).copied().unwrap_or(0);
+                let [first, second] = executions.map(|count| count as f64);
+                let (before, after) = (earlier as f64 / first, *count as f64 / second);
+                let common = (earlier + *count) as f64 / (first + second);
+                let error = (common * (1.0 - common) * (1.0 / first + 1.0 / second)).sqrt();
+                (after - before >= SMALLEST.max(ERRORS * error)).then(|| ChangedBranch {
+                    file: later.file.clone(),
+                    line: later.line(offset),
+                    next: next.map(|next| later.line(next)),
+                    before,
+                    after,
+                    executions,
+                })
+            })
+        })
+    }
 }
 
-/// The branches in the bundles of a build, by function in the form of the grouping.
+/// The branches in the bundles of a build, by function in the form of the grouping, and the name
+/// of the source file. Directories of builds differ.
 #[derive(Clone, Debug, Default)]
 pub struct BuildBranches {
-    functions: BTreeMap<String, Branches>,
+    functions: BTreeMap<(String, String), Branches>,
     /// The number of bundles.
     pub bundles: usize,
 }
@@ -127,8 +165,9 @@ impl BuildBranches {
     fn add(&mut self, branches: &[LineBranches]) {
         self.bundles += usize::from(!branches.is_empty());
         for branch in branches {
-            let function = self.functions.entry(normalize(&branch.function)).or_default();
-            function.add(branch);
+            let key = (normalize(&branch.function), file_name(&branch.file).to_owned());
+            let function = self.functions.entry(key);
+            function.or_insert_with(|| Branches::new(branch)).add(branch);
         }
     }
 
@@ -136,32 +175,19 @@ impl BuildBranches {
     #[must_use]
     pub fn changed(&self, later: &Self, function: &str) -> Option<ChangedBranch> {
         let name = normalize(function);
-        let (before, after) = (self.functions.get(&name)?, later.functions.get(&name)?);
-        let changes = after.outcomes.iter().filter_map(|(offset, counts)| {
-            let earlier = before.outcomes.get(offset)?;
-            let executions = [earlier.values().sum::<u64>(), counts.values().sum::<u64>()];
-            if executions.iter().any(|count| *count < FEWEST) {
-                return None;
-            }
-            let change = |(next, count): (&Option<Offset>, &u64)| {
-                let earlier = earlier.get(next).copied().unwrap_or(0);
-                let [first, second] = executions.map(|count| count as f64);
-                let (before, later) = (earlier as f64 / first, *count as f64 / second);
-                let common = (earlier + *count) as f64 / (first + second);
-                let error = (common * (1.0 - common) * (1.0 / first + 1.0 / second)).sqrt();
-                (later - before >= SMALLEST.max(ERRORS * error)).then(|| ChangedBranch {
-                    file: after.file.clone(),
-                    line: after.line(*offset),
-                    next: next.map(|next| after.line(next)),
-                    before,
-                    after: later,
-                    executions,
-                })
-            };
-            counts.iter().filter_map(change).max_by(by_change)
+        let files = later.functions.range((name.clone(), String::new())..);
+        let files = files.take_while(|((known, _), _)| *known == name);
+        let both = files.filter_map(|(key, after)| {
+            let before = self.functions.get(key)?;
+            (!before.is_ambiguous && !after.is_ambiguous).then_some((before, after))
         });
-        changes.max_by(by_change)
+        both.flat_map(|(before, after)| before.changes(after))
+            .max_by(by_change)
     }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
 }
 
 fn by_change(one: &ChangedBranch, other: &ChangedBranch) -> std::cmp::Ordering {
@@ -221,6 +247,21 @@ mod tests {
         );
         assert_eq!(before.changed(&after, "Shop::render"), None);
         assert_eq!(before.changed(&before, "Shop::parse"), None);
+    }
+
+    #[test]
+    fn overloads_are_no_finding() {
+        let before = build(10, &[(2, Some(3), 30), (2, Some(5), 970)]);
+        let after = build(40, &[(2, Some(3), 480), (2, Some(5), 20)]);
+        let mut both = after.clone();
+        both.add(&[LineBranches {
+            function: "Shop::parse(long)".to_owned(),
+            file: "/build/shop/parse.cc".to_owned(),
+            declared: Some(90),
+            outcomes: Vec::new(),
+        }]);
+        assert!(before.changed(&after, "Shop::parse").is_some());
+        assert_eq!(before.changed(&both, "Shop::parse"), None);
     }
 
     #[test]

@@ -22,7 +22,8 @@ SQL = """SELECT f.module, f."offset", sum(s.weight) AS w FROM {samples} s
 def connect():
     if engine == "duckdb":
         import duckdb
-        connection = duckdb.connect()
+        # Rows beyond the memory are written beside the store, not to the current directory.
+        connection = duckdb.connect(config={"temp_directory": root + ".duckdb"})
         return (lambda path: f"read_parquet('{path}')"), lambda sql: connection.execute(sql).fetchall()
     import chdb
     def query(sql):
