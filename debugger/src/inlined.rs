@@ -55,6 +55,33 @@ pub fn executions(
     Ok(found)
 }
 
+/// Calls a function for the begin of each execution of a copy, in order within the copy. Ends take
+/// longer than begins, because the last instruction of each execution is searched.
+///
+/// # Errors
+///
+/// As [`executions`].
+pub fn each_begin(
+    session: &Session,
+    thread: &Thread,
+    copy: &InlinedFunction,
+    watch: &Watch<'_>,
+    mut each: impl FnMut(u64),
+) -> Result<()> {
+    if thread.history.is_empty() {
+        return Ok(());
+    }
+    thread.needs_beginning()?;
+    let search = ExecutionSearch::new(session, thread, watch)?;
+    let mut scan = Scan::new(&search.lines, &copy.copy.code, 0);
+    while let Some(index) = scan.next(thread.history.len())? {
+        if search.begun_at(0, copy, index)?.is_some() {
+            each(index);
+        }
+    }
+    Ok(())
+}
+
 /// Returns the key that sorts executions by time, outer ones before inner ones.
 fn in_order(execution: &Execution) -> (u64, std::cmp::Reverse<u64>) {
     (execution.first, std::cmp::Reverse(execution.end))
