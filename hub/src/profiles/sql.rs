@@ -14,6 +14,7 @@ use backtrail_profile::UnixNanos;
 use backtrail_store::{Hour, SegmentEntry};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::ops::Range;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -54,6 +55,24 @@ const fn rows() -> u64 {
 
 const fn seconds() -> u64 {
     60
+}
+
+impl SqlRequest {
+    /// Returns the chosen time in nanoseconds since 1970, at a time in microseconds since 1970.
+    ///
+    /// # Errors
+    /// Fails if a time is malformed.
+    pub fn times_at(&self, now: i64) -> Result<Range<u64>> {
+        let times = SelectionParameters {
+            from: match self.from.as_str() {
+                "" => "1d".to_owned(),
+                from => from.to_owned(),
+            },
+            until: self.until.clone(),
+            ..SelectionParameters::default()
+        };
+        Ok(times.selection_at(now)?.times)
+    }
 }
 
 /// An answer.
@@ -97,15 +116,7 @@ pub async fn answer_at(hub: &Hub, request: &SqlRequest, now: i64) -> Result<SqlA
 
 /// Answers a query. The program has the time `grace` beyond that of the query.
 async fn answer_within(hub: &Hub, request: &SqlRequest, now: i64, grace: Duration) -> Result<SqlAnswer> {
-    let times = SelectionParameters {
-        from: match request.from.as_str() {
-            "" => "1d".to_owned(),
-            from => from.to_owned(),
-        },
-        until: request.until.clone(),
-        ..SelectionParameters::default()
-    };
-    let times = times.selection_at(now)?.times;
+    let times = request.times_at(now)?;
     let hours = Hour::range(&(UnixNanos(times.start)..UnixNanos(times.end)));
     let input = Input {
         sql: &request.sql,
