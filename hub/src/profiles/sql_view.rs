@@ -52,7 +52,11 @@ impl AnswerView {
         (Self::Graph, "graph", "flame graph"),
         (Self::Chart(ChartKind::Series), "series", "time series"),
         (Self::Chart(ChartKind::Heat), "heat", "heat map"),
-        (Self::Chart(ChartKind::Distribution), "distribution", "distribution"),
+        (
+            Self::Chart(ChartKind::Distribution),
+            "distribution",
+            "distribution",
+        ),
     ];
 
     /// Returns the view of a name.
@@ -167,7 +171,13 @@ mod tests {
         let mut answer = sample(&[("service", "Utf8"), ("stacks", "Utf8")], rows);
         answer.coverage["truncated"] = json!(true);
         let page = String::from_utf8(graph_page(&answer).unwrap()).unwrap();
-        for text in ["\"shop\"", "\"main\"", "\\u003c/script>\\u003cb>", "the first 1 that", "/?function="] {
+        for text in [
+            "\"shop\"",
+            "\"main\"",
+            "\\u003c/script>\\u003cb>",
+            "the first 1 that",
+            "/?function=",
+        ] {
             assert!(page.contains(text), "{text}");
         }
     }

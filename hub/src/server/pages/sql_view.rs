@@ -1,5 +1,5 @@
-//! Views of an answer to SQL, which the page for SQL shows: a part of a page for a chart, and the
-//! page of a flame graph that failed.
+//! Views of an answer to SQL. A chart is a part of the page for SQL. The reason why there is no
+//! flame graph is a page for its frame.
 
 use super::profile_heat_map::notes;
 use super::text::shown_to;
