@@ -24,5 +24,6 @@ pub mod regressions;
 pub mod selection;
 pub mod sites;
 pub mod sql;
+pub mod sql_view;
 pub mod top;
 pub mod view;

@@ -135,7 +135,7 @@ pub fn render(view: &ProfilesPage) -> Markup {
             }
         }
     };
-    let scripts = ["profiles.js", "heat_map.js"];
+    let scripts = ["brush.js", "profiles.js", "heat_map.js"];
     page(&view.frame, Section::Profiles, &scripts, &content)
 }
 

@@ -23,7 +23,7 @@ use crate::server::pages::sql::{self, SqlPage};
 use crate::server::profiles::queries::EXPORTS;
 use crate::server::profiles::requests::{self, NewRequest};
 use axum::extract::{Form, Path, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::{Extension, Json};
 use maud::Markup;
@@ -223,6 +223,11 @@ pub async fn show(
     let selection = parameters.view_selection();
     let base = parameters.compare.base(&selection)?;
     let page = view::page(&hub, &selection, base.as_ref()).await?;
+    Ok(framed(StatusCode::OK, page))
+}
+
+/// Returns a page for the frame of one of our pages.
+pub(super) fn framed(status: StatusCode, page: Vec<u8>) -> Response {
     let headers = [
         (
             header::CONTENT_TYPE,
@@ -234,7 +239,7 @@ pub async fn show(
         ),
         (header::X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN")),
     ];
-    Ok((headers, page).into_response())
+    (status, headers, page).into_response()
 }
 
 /// The parameters of the page for SQL.
@@ -243,17 +248,24 @@ pub async fn show(
 pub struct SqlParameters {
     sql: String,
     from: String,
+    until: String,
+    sites: String,
+    #[serde(rename = "as")]
+    view: String,
 }
 
 /// Returns the page for SQL.
 pub async fn sql(
     Extension(caller): Extension<Caller>,
-    Parameters(SqlParameters { sql, from }): Parameters<SqlParameters>,
+    Parameters(parameters): Parameters<SqlParameters>,
 ) -> Markup {
     sql::render(&SqlPage {
         frame: frame(&caller, "SQL"),
-        sql,
-        from,
+        sql: parameters.sql,
+        from: parameters.from,
+        until: parameters.until,
+        sites: parameters.sites,
+        view: parameters.view,
     })
 }
 
