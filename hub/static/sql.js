@@ -34,7 +34,7 @@
     chart.replaceChildren();
     answer.hidden = true;
   };
-  const showTable = ({ rows, coverage }) => {
+  const showTable = ({ rows, coverage, sites = [] }) => {
     const names = (coverage.columns ?? []).map(({ name }) => name);
     const head = document.createElement('tr');
     head.append(...names.map((name) => cell('th', name)));
@@ -52,15 +52,16 @@
     table.replaceChildren(head, ...body);
     answer.hidden = false;
     const first = coverage.truncated ? 'the first ' : '';
-    return `${first}${rows.length} rows, from ${coverage.segments} of ${coverage.segments_total} segments with ${coverage.rows} samples and other rows`;
+    const missing = sites.filter(({ reason }) => reason !== undefined).map(({ name, reason }) => `; partial result: site ${name} is missing: ${reason}`);
+    return `${first}${rows.length} rows, from ${coverage.segments} of ${coverage.segments_total} segments with ${coverage.rows} samples and other rows${missing.join('')}`;
   };
 
   // Each view asks once, and returns the sentence about its answer.
   const askTable = async (signal) => {
-    const { sql, from, until, sites } = Object.fromEntries(fields());
+    const request = Object.fromEntries(['sql', 'from', 'until', 'sites', 'combine'].map((name) => [name, field(name)?.value ?? '']));
     const response = await fetch('/api/v1/profiles/sql', {
       method: 'POST', credentials: 'same-origin', signal, headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ sql: sql ?? '', from: from ?? '', until: until ?? '', ...(sites === undefined ? {} : { sites }) }),
+      body: JSON.stringify(request),
     });
     const found = await response.json();
     return response.ok ? showTable(found) : found.error;

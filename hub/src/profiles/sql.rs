@@ -102,24 +102,6 @@ const fn seconds() -> u64 {
     60
 }
 
-impl SqlRequest {
-    /// Returns the chosen time in nanoseconds since 1970, at a time in microseconds since 1970.
-    ///
-    /// # Errors
-    /// Fails if a time is malformed.
-    pub fn times_at(&self, now: i64) -> Result<Range<u64>> {
-        let times = SelectionParameters {
-            from: match self.from.as_str() {
-                "" => "1d".to_owned(),
-                from => from.to_owned(),
-            },
-            until: self.until.clone(),
-            ..SelectionParameters::default()
-        };
-        Ok(times.selection_at(now)?.times)
-    }
-}
-
 /// An answer.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SqlAnswer {

@@ -13,6 +13,7 @@ pub mod scale;
 pub mod series;
 mod times;
 
+use super::sites::answer::SiteAnswer;
 use super::sql::SqlAnswer;
 use super::view::{CRASHES, EXACT_CALLS};
 use crate::error::{Error, Result};
@@ -105,7 +106,7 @@ pub fn chart(answer: &SqlAnswer, kind: ChartKind, range: &Range<i64>) -> Result<
 /// Fails if the answer has no stacks, or too many of them.
 pub fn graph_page(answer: &SqlAnswer) -> Result<Vec<u8>> {
     let mut profile = graph::profile(answer)?;
-    profile.notes.extend(truncation(answer));
+    profile.notes.extend(missing_parts(answer));
     let functions = FunctionProfile::new(&profile)?;
     let event = profile.events.iter().next().map(|(event, _)| event);
     let event = event.ok_or_else(|| Error::Invalid("this answer has no stacks".to_owned()))?;
@@ -116,16 +117,18 @@ pub fn graph_page(answer: &SqlAnswer) -> Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Returns a sentence about an answer that has not all rows.
+/// Returns sentences about rows and sites that an answer lacks.
 #[must_use]
-pub fn truncation(answer: &SqlAnswer) -> Option<String> {
-    let is_truncated = answer.coverage.get("truncated")?.as_bool()?;
-    is_truncated.then(|| {
+pub fn missing_parts(answer: &SqlAnswer) -> Vec<String> {
+    let is_truncated = answer.coverage["truncated"] == true;
+    let rows = is_truncated.then(|| {
         format!(
             "The query has more rows than the first {} that are shown.",
             answer.rows.len()
         )
-    })
+    });
+    let sites = answer.sites.iter().filter_map(SiteAnswer::note);
+    rows.into_iter().chain(sites).collect()
 }
 
 /// Returns the error of an answer without a time that is shown.

@@ -71,6 +71,10 @@ pub struct SqlPage {
     pub until: String,
     /// Other sites that are asked too.
     pub sites: String,
+    /// A query over the rows of all sites.
+    pub combine: String,
+    /// The names of the sites that can be asked.
+    pub known: Vec<String>,
     /// The name of the view. Empty: the table.
     pub view: String,
 }
@@ -83,6 +87,7 @@ pub fn render(view: &SqlPage) -> Markup {
         "" => first,
         sql => sql,
     };
+    let has_sites = !view.known.is_empty() || !view.sites.is_empty();
     let content = html! {
         div class="headline" { h1 { "SQL" } p class="count" { a href="/profiles" { "Profiles" } } }
         form class="sql" id="sql" method="get" action="/profiles/sql" {
@@ -96,7 +101,15 @@ pub fn render(view: &SqlPage) -> Markup {
                 label { span { "Until (UTC)" }
                     input type="text" name="until" value=(shown(&view.until)) placeholder="now" maxlength="40" autocomplete="off";
                 }
-                @if !view.sites.is_empty() { input type="hidden" name="sites" value=(shown(&view.sites)); }
+                @if has_sites {
+                    label { span { "Other sites" }
+                        input type="text" name="sites" value=(shown(&view.sites)) list="sites" placeholder="none" maxlength="4096" autocomplete="off" spellcheck="false";
+                        datalist id="sites" {
+                            option value="all" {}
+                            @for site in &view.known { option value=(shown(site)) {} }
+                        }
+                    }
+                }
                 label { span { "Show as" }
                     select name="as" {
                         option value="" { "table" }
@@ -105,6 +118,11 @@ pub fn render(view: &SqlPage) -> Markup {
                 }
                 button type="submit" class="button primary" { "Run" }
                 button type="button" class="button" id="cancel" hidden { "Cancel" }
+            }
+            @if has_sites {
+                label { span { "Then, over the rows of all sites in the table answers" }
+                    textarea name="combine" rows="3" spellcheck="false" maxlength=(MAX_QUERY) { (field_text(&view.combine)) }
+                }
             }
             div class="row" role="group" aria-label="Examples" {
                 @for example in EXAMPLES {

@@ -250,23 +250,35 @@ pub struct SqlParameters {
     from: String,
     until: String,
     sites: String,
+    combine: String,
     #[serde(rename = "as")]
     view: String,
 }
 
 /// Returns the page for SQL.
+///
+/// # Errors
+/// Fails if the database fails.
 pub async fn sql(
+    State(hub): State<Arc<Hub>>,
     Extension(caller): Extension<Caller>,
     Parameters(parameters): Parameters<SqlParameters>,
-) -> Markup {
-    sql::render(&SqlPage {
+) -> Result<Markup> {
+    let sites = hub.database.sites().await?;
+    Ok(sql::render(&SqlPage {
         frame: frame(&caller, "SQL"),
         sql: parameters.sql,
         from: parameters.from,
         until: parameters.until,
         sites: parameters.sites,
+        combine: parameters.combine,
+        known: sites
+            .into_iter()
+            .filter(|site| site.is_enabled)
+            .map(|site| site.name)
+            .collect(),
         view: parameters.view,
-    })
+    }))
 }
 
 /// The form of a request.

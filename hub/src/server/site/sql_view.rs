@@ -5,7 +5,8 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::objects::blocking;
-use crate::profiles::sql::{self, SqlRequest};
+use crate::profiles::sites::sql;
+use crate::profiles::sql::SqlRequest;
 use crate::profiles::sql_view::{self, AnswerView, ChartKind};
 use crate::server::api::json::Parameters;
 use crate::server::pages::sql_view as pages;
@@ -33,6 +34,8 @@ pub struct SqlViewParameters {
     pub until: String,
     /// Other sites that are asked too.
     pub sites: String,
+    /// A query over the rows of all sites.
+    pub combine: String,
     /// The name of the view.
     #[serde(rename = "as")]
     pub view: String,
@@ -40,13 +43,14 @@ pub struct SqlViewParameters {
 
 impl SqlViewParameters {
     fn request(self) -> SqlRequest {
-        let Self { sql, from, until, .. } = self;
         SqlRequest {
-            sql,
-            from,
-            until,
+            sql: self.sql,
+            from: self.from,
+            until: self.until,
             rows: ROWS,
             seconds: SECONDS,
+            sites: self.sites,
+            combine: self.combine,
         }
     }
 }
@@ -76,7 +80,7 @@ pub async fn show(
     }
 }
 
-async fn chart(hub: &Hub, request: &SqlRequest, kind: ChartKind) -> Result<Markup> {
+async fn chart(hub: &Arc<Hub>, request: &SqlRequest, kind: ChartKind) -> Result<Markup> {
     let now = clock::now();
     let times = request.times_at(now)?;
     let micros = |nanoseconds: u64| i64::try_from(nanoseconds / 1000).unwrap_or(i64::MAX);
@@ -84,14 +88,13 @@ async fn chart(hub: &Hub, request: &SqlRequest, kind: ChartKind) -> Result<Marku
     let answer = sql::answer_at(hub, request, now).await?;
     blocking(move || {
         let chart = sql_view::chart(&answer, kind, &range)?;
-        let about: Vec<String> = sql_view::truncation(&answer).into_iter().collect();
-        Ok(pages::chart(&chart, &about))
+        Ok(pages::chart(&chart, &sql_view::missing_parts(&answer)))
     })
     .await
 }
 
-async fn graph(hub: &Hub, request: &SqlRequest) -> Result<Vec<u8>> {
-    let answer = sql::answer(hub, request).await?;
+async fn graph(hub: &Arc<Hub>, request: &SqlRequest) -> Result<Vec<u8>> {
+    let answer = sql::answer_at(hub, request, clock::now()).await?;
     blocking(move || sql_view::graph_page(&answer)).await
 }
 
