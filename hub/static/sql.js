@@ -158,6 +158,11 @@
       form.requestSubmit();
     }
   });
+  // A saved view has the fields as they are now.
+  const save = document.getElementById('save');
+  save?.addEventListener('submit', () => {
+    save.elements.namedItem('query').value = fields().toString();
+  });
   for (const button of form.querySelectorAll('button[data-sql]')) {
     button.addEventListener('click', () => {
       query.value = button.dataset.sql;

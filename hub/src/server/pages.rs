@@ -24,6 +24,7 @@ pub mod profile_heat_map;
 pub mod profile_request;
 pub mod profile_series;
 pub mod profiles;
+pub mod saved_views;
 pub mod settings;
 pub mod sign_in;
 pub mod sites;

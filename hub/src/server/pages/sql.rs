@@ -1,6 +1,7 @@
 //! The page for SQL over profiles: a query, and its answer as a table or another view.
 
 use super::layout::{PageFrame, Section, page};
+use super::saved_views::{self, SavedRow};
 use super::text::{shown, shown_to};
 use crate::profiles::sql_view::AnswerView;
 use maud::{Markup, html};
@@ -77,6 +78,10 @@ pub struct SqlPage {
     pub known: Vec<String>,
     /// The name of the view. Empty: the table.
     pub view: String,
+    /// The saved views.
+    pub saved: Vec<SavedRow>,
+    /// The query of the page's address.
+    pub query: String,
 }
 
 /// Returns the page.
@@ -89,7 +94,11 @@ pub fn render(view: &SqlPage) -> Markup {
     };
     let has_sites = !view.known.is_empty() || !view.sites.is_empty();
     let content = html! {
-        div class="headline" { h1 { "SQL" } p class="count" { a href="/profiles" { "Profiles" } } }
+        div class="headline" {
+            h1 { "SQL" }
+            p class="count" { a href="/profiles" { "Profiles" } }
+            (saved_views::menu(&view.saved, view.frame.viewer.as_ref(), Some(&view.query)))
+        }
         form class="sql" id="sql" method="get" action="/profiles/sql" {
             label { span class="spoken" { "Query" }
                 textarea name="sql" rows="9" spellcheck="false" maxlength=(MAX_QUERY) { (field_text(sql)) }

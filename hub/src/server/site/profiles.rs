@@ -8,9 +8,11 @@ use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::profiles::charts::{self as data, DistributionOf};
 use crate::profiles::explorer::ExplorerParameters;
+use crate::profiles::saved_page::SavedPage;
 use crate::profiles::selection::{Column, Selection};
 use crate::profiles::sites::answer::SiteAnswer;
 use crate::profiles::sites::queries;
+use crate::profiles::sql_parameters::SqlParameters;
 use crate::profiles::view;
 use crate::server::api::json::Parameters;
 use crate::server::caller::Caller;
@@ -109,7 +111,7 @@ pub async fn page(
             .ok()
             .map(|chosen| format!("{address}/profiles?{}", parameters.with_times_of(chosen).query())),
         query: parameters.query(),
-        saved: saved_views::rows(&hub, &caller).await?,
+        saved: saved_views::rows(&hub, &caller, SavedPage::Explorer).await?,
         frame: frame(&caller, "Profiles"),
         problem,
         samples: samples.unsigned_abs(),
@@ -242,19 +244,6 @@ pub(super) fn framed(status: StatusCode, page: Vec<u8>) -> Response {
     (status, headers, page).into_response()
 }
 
-/// The parameters of the page for SQL.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct SqlParameters {
-    sql: String,
-    from: String,
-    until: String,
-    sites: String,
-    combine: String,
-    #[serde(rename = "as")]
-    view: String,
-}
-
 /// Returns the page for SQL.
 ///
 /// # Errors
@@ -267,6 +256,8 @@ pub async fn sql(
     let sites = hub.database.sites().await?;
     Ok(sql::render(&SqlPage {
         frame: frame(&caller, "SQL"),
+        query: parameters.query(),
+        saved: saved_views::rows(&hub, &caller, SavedPage::Sql).await?,
         sql: parameters.sql,
         from: parameters.from,
         until: parameters.until,

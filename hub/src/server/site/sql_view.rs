@@ -7,6 +7,7 @@ use crate::hub::Hub;
 use crate::objects::blocking;
 use crate::profiles::sites::sql;
 use crate::profiles::sql::SqlRequest;
+use crate::profiles::sql_parameters::SqlParameters;
 use crate::profiles::sql_view::{self, AnswerView, ChartKind};
 use crate::server::api::json::Parameters;
 use crate::server::pages::sql_view as pages;
@@ -14,46 +15,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use maud::Markup;
-use serde::Deserialize;
 use std::sync::Arc;
-
-/// The most rows of an answer.
-const ROWS: u64 = 10_000;
-/// The longest time of a query in seconds.
-const SECONDS: u64 = 60;
-
-/// The parameters of a view.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct SqlViewParameters {
-    /// The SQL text.
-    pub sql: String,
-    /// The start of the time, as in [`SqlRequest`].
-    pub from: String,
-    /// The end of the time.
-    pub until: String,
-    /// Other sites that are asked too.
-    pub sites: String,
-    /// A query over the rows of all sites.
-    pub combine: String,
-    /// The name of the view.
-    #[serde(rename = "as")]
-    pub view: String,
-}
-
-impl SqlViewParameters {
-    fn request(self) -> SqlRequest {
-        SqlRequest {
-            sql: self.sql,
-            from: self.from,
-            until: self.until,
-            rows: ROWS,
-            seconds: SECONDS,
-            sites: self.sites,
-            combine: self.combine,
-        }
-    }
-}
 
 /// Runs a query, and returns a view of its answer.
 ///
@@ -63,7 +25,7 @@ impl SqlViewParameters {
 pub async fn show(
     State(hub): State<Arc<Hub>>,
     headers: HeaderMap,
-    Parameters(parameters): Parameters<SqlViewParameters>,
+    Parameters(parameters): Parameters<SqlParameters>,
 ) -> Result<Response> {
     let view = AnswerView::named(&parameters.view)?;
     let request = parameters.request();

@@ -10,7 +10,8 @@ use crate::server::pages::profile_distribution::DistributionChart;
 use crate::server::pages::profile_heat_map::HeatMapChart;
 use crate::server::pages::profile_request::{self, RequestPage, RequestState};
 use crate::server::pages::profile_series::SeriesChart;
-use crate::server::pages::profiles::{self, Chart, ProfilesPage, SavedRow};
+use crate::server::pages::profiles::{self, Chart, ProfilesPage};
+use crate::server::pages::saved_views::SavedRow;
 use crate::server::pages::sql::{self, SqlPage};
 use crate::server::pages::sql_view;
 use backtrail_store::{Bucket, Distribution};
@@ -167,7 +168,16 @@ fn hostile_profile_pages_are_escaped_and_bounded() {
             from: text.clone(),
             until: text.clone(),
             sites: text.clone(),
+            combine: text.clone(),
+            known: vec![text.clone()],
             view: text.clone(),
+            saved: vec![SavedRow {
+                name: text.clone(),
+                creator: text.clone(),
+                may_delete: true,
+                ..SavedRow::default()
+            }],
+            query: String::new(),
         };
         check("sql", &sql::render(&page).into_string());
         check("sql, problem", &sql_view::problem(&text).into_string());
