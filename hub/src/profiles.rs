@@ -1,5 +1,6 @@
 //! Profiles of a fleet: the pushes of several clients, the way into the store, and selections.
 
+pub mod build_units;
 pub mod builds;
 pub mod catalog;
 pub mod changed_branches;
@@ -20,8 +21,11 @@ pub mod query_worker;
 pub mod read;
 pub mod read_push;
 pub mod regressions;
+pub mod saved_page;
 pub mod selection;
 pub mod sites;
 pub mod sql;
+pub mod sql_parameters;
+pub mod sql_view;
 pub mod top;
 pub mod view;

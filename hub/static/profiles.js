@@ -1,5 +1,5 @@
-// The explorer of profiles: fields complete from the store, and a drag over the chart selects a
-// time. Links have the choices of a person in the view.
+// The explorer of profiles: fields complete from the store, and `brush.js` selects a time. Links
+// have the choices of a person in the view.
 'use strict';
 (() => {
   const form = document.getElementById('filters');
@@ -154,46 +154,10 @@
     }
   });
 
-  const series = document.getElementById('series');
-  const brush = document.getElementById('brush');
-  if (series === null || brush === null) {
-    return;
-  }
-  const svg = brush.ownerSVGElement;
-  const { width } = svg.viewBox.baseVal;
-  const count = Number(series.dataset.count);
-  const interval = (event) => {
-    const box = svg.getBoundingClientRect();
-    return Math.max(0, Math.min(count, ((event.clientX - box.left) / box.width) * count));
-  };
-  const text = (at) => new Date((Number(series.dataset.start) + Number(series.dataset.step) * at) / 1000).toISOString().slice(0, 19);
-  let first;
-  const show = (from, to) => {
-    brush.setAttribute('x', String((Math.min(from, to) / count) * width));
-    brush.setAttribute('width', String((Math.abs(to - from) / count) * width));
-  };
-  svg.addEventListener('pointerdown', (event) => {
-    first = interval(event);
-    svg.setPointerCapture(event.pointerId);
-    event.preventDefault();
-  });
-  svg.addEventListener('pointermove', (event) => {
-    if (first !== undefined) {
-      show(first, interval(event));
-    }
-  });
-  svg.addEventListener('pointerup', (event) => {
-    if (first === undefined) {
-      return;
-    }
-    const [from, to] = [Math.min(first, interval(event)), Math.max(first, interval(event))].map(Math.round);
-    first = undefined;
-    if (from === to) {
-      show(0, 0);
-      return;
-    }
-    field('from').value = text(from);
-    field('until').value = text(to);
+  // A drag over the chart selects a shorter time.
+  document.addEventListener('times', ({ detail }) => {
+    field('from').value = detail.from;
+    field('until').value = detail.until;
     field('part_from').value = '';
     field('part_until').value = '';
     form.requestSubmit();

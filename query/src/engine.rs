@@ -6,7 +6,7 @@ use crate::names::NameSource;
 use crate::objects::CountingStore;
 use crate::output::RowWriter;
 use crate::request::{Limits, Request};
-use crate::tables::{ScanLog, SegmentTable, crashes};
+use crate::tables::{ScanLog, SegmentTable, answers, crashes};
 use crate::{Error, Result, check, damage, distributed, session};
 use backtrail_store::{SegmentEntry, TableKind};
 use datafusion::error::DataFusionError;
@@ -74,6 +74,7 @@ async fn answer(
         format,
         symbols,
         crashes: crash_rows,
+        answers: given_rows,
         ..
     } = request;
     let segments: Arc<[SegmentEntry]> = segments.into();
@@ -112,6 +113,11 @@ async fn answer(
     }
     let table = crashes(&crash_rows).map_err(of_engine)?;
     context.register_table("crashes", table).map_err(of_engine)?;
+    if let Some(given) = given_rows {
+        context
+            .register_table("answers", answers(given)?)
+            .map_err(of_engine)?;
+    }
 
     let state = context.state();
     let plan = state.statement_to_plan(statement).await.map_err(of_engine)?;

@@ -29,6 +29,30 @@ pub(crate) struct Request {
     /// The rows of the table `crashes`.
     #[serde(default)]
     pub(crate) crashes: Vec<Crash>,
+    /// The table `answers`. `None`: there is no such table.
+    #[serde(default)]
+    pub(crate) answers: Option<Answers>,
+}
+
+/// Rows of other queries.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Answers {
+    /// The columns.
+    pub(crate) columns: Vec<GivenColumn>,
+    /// The rows: values by column. A missing value is NULL.
+    pub(crate) rows: Vec<serde_json::Map<String, serde_json::Value>>,
+}
+
+/// A column of given rows.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GivenColumn {
+    /// The name.
+    pub(crate) name: String,
+    /// The type, in Arrow's notation.
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
 }
 
 /// The limits of a query.

@@ -1,9 +1,11 @@
 //! The tables of queries.
 
+mod answers;
 mod crashes;
 mod prune;
 mod schema;
 mod segments;
 
+pub(crate) use answers::answers;
 pub(crate) use crashes::crashes;
 pub(crate) use segments::{ScanLog, SegmentTable};

@@ -4,6 +4,7 @@ use crate::content::{Content, Context, ContextId, Row, column_time};
 use crate::hour::Hour;
 use crate::idle_counts::IdleCounts;
 use crate::origin::Origins;
+use crate::push_hashes::{PushHash, PushHashes};
 use crate::schema::Effort;
 use crate::segment::{SegmentEntry, TableKind};
 use crate::segment_writer::{SegmentHistory, SegmentWriter, Sink};
@@ -56,6 +57,7 @@ pub(crate) struct Buffer {
     rows: Vec<Row>,
     notes: BTreeSet<String>,
     idle: IdleCounts,
+    pushes: PushHashes,
 }
 
 impl Buffer {
@@ -123,6 +125,11 @@ impl Buffer {
         self.idle.absorb(counts);
     }
 
+    /// Adds the hash of a push whose samples were added.
+    pub(crate) fn add_push(&mut self, hash: PushHash, received: UnixNanos) {
+        self.pushes.add(hash, Hour::of(received));
+    }
+
     fn note(&mut self, mut note: String) {
         if note.len() > MAX_NOTE {
             let end = (0..=MAX_NOTE).rev().find(|end| note.is_char_boundary(*end));
@@ -163,12 +170,15 @@ impl Buffer {
             let mut files = Files::default();
             let mut writer = SegmentWriter::new(hour, Effort::Low)?;
             writer.push(&self.content, &rows, &mut files)?;
+            // The last hour is kept for the longest time.
+            let (idle, pushes) = match last == Some(hour) {
+                true => (self.idle.clone(), self.pushes.clone()),
+                false => Default::default(),
+            };
             let history = SegmentHistory {
                 notes: self.notes.iter().cloned().collect(),
-                idle: match last == Some(hour) {
-                    true => self.idle.clone(),
-                    false => IdleCounts::default(),
-                },
+                idle,
+                pushes,
                 ..SegmentHistory::default()
             };
             let entry = writer.finish(&self.content, history, &mut files)?;

@@ -11,13 +11,15 @@ use crate::content::Content;
 use crate::hour::Hour;
 use crate::idle_counts::IdleCounts;
 use crate::limits::Cancel;
-use crate::segment::{SegmentEntry, SegmentId};
+use crate::push_hashes::PushHashes;
+use crate::segment::{SegmentEntry, SegmentId, TableKind};
 use crate::segment_reader::SegmentReader;
 use crate::segment_writer::SegmentHistory;
 use crate::stack_index::StackIndex;
 use crate::store::Store;
 use crate::writer::{COMMIT_WITHIN, check_duration};
 use crate::{Error, Result};
+use backtrail_profile::UnixNanos;
 use input::Input;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -112,6 +114,7 @@ impl Store {
         let mut content = Content::default();
         let mut stacks = StackIndex::default();
         let mut inputs = Vec::new();
+        let mut known_pushes = PushHashes::default();
         let mut budget = plan::Budget::new(options.memory);
         for entry in candidates {
             if cancel.is_canceled() {
@@ -120,6 +123,7 @@ impl Store {
             if !budget.admits(&reader, &entry, &content).await? {
                 break;
             }
+            known_pushes.absorb(&pushes(&reader, &entry, now()).await?);
             inputs.push(Input::open(&reader, entry, &mut content, &mut stacks).await?);
         }
         if inputs.len() < options.min_segments.max(2) {
@@ -135,6 +139,7 @@ impl Store {
             level: levels.max().unwrap_or(0).saturating_add(1),
             notes: notes(&entries),
             idle: idle(&entries),
+            pushes: known_pushes,
             replaced: removed.clone(),
         };
         let work = move || merge::merge(runtime, objects, hour, content, inputs, history, &cancel);
@@ -159,6 +164,15 @@ impl Store {
 pub(crate) struct Prepared {
     begin: Instant,
     compacted: Compacted,
+}
+
+/// Returns the hashes of a segment's pushes that are known at a time. A list that cannot be read is
+/// left out: the samples matter more.
+async fn pushes(reader: &SegmentReader, entry: &SegmentEntry, now: UnixNanos) -> Result<PushHashes> {
+    let file = reader.file(entry, TableKind::Contexts).await?;
+    let mut pushes = PushHashes::read(file.key(), file.entries()).unwrap_or_default();
+    pushes.keep_known(now);
+    Ok(pushes)
 }
 
 /// Returns the samples of idle threads that were left out.

@@ -16,7 +16,7 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
-use parquet::file::metadata::{ParquetMetaDataReader, RowGroupMetaData};
+use parquet::file::metadata::{KeyValue, ParquetMetaDataReader, RowGroupMetaData};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -112,9 +112,24 @@ impl ParquetFile {
         self.rows
     }
 
+    /// Returns the entries of the footer.
+    pub(crate) fn entries(&self) -> &[KeyValue] {
+        let entries = self.metadata.metadata().file_metadata().key_value_metadata();
+        entries.map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the bytes of the entries' values.
+    pub(crate) fn entry_bytes(&self) -> usize {
+        let values = self.entries().iter().filter_map(|entry| entry.value.as_ref());
+        values.map(String::len).sum()
+    }
+
     /// Returns an estimate of the footer's memory in bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.footer.saturating_mul(6)
+        let entries = self.entry_bytes();
+        // Only the numbers take more memory than in the file.
+        let numbers = self.footer.saturating_sub(entries);
+        numbers.saturating_mul(6).saturating_add(entries)
     }
 
     /// Returns the indexes of columns. Names without a column are left out.

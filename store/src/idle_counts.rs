@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// The samples of idle threads that a rule left out before they were stored, by service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(from = "BTreeMap<String, u64>")]
 pub struct IdleCounts(BTreeMap<String, u64>);
 
 impl IdleCounts {
@@ -53,6 +53,17 @@ impl IdleCounts {
     }
 }
 
+/// The limit of names holds for lists of others too.
+impl From<BTreeMap<String, u64>> for IdleCounts {
+    fn from(counts: BTreeMap<String, u64>) -> Self {
+        let mut limited = Self::default();
+        counts
+            .iter()
+            .for_each(|(service, samples)| limited.add(service, *samples));
+        limited
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,5 +81,19 @@ mod tests {
         let mut sum = IdleCounts::default();
         sum.absorb(&counts);
         assert_eq!(sum, counts);
+        let text = serde_json::to_string(&counts).unwrap();
+        assert_eq!(serde_json::from_str::<IdleCounts>(&text).unwrap(), counts);
+    }
+
+    #[test]
+    fn lists_of_others_are_limited() {
+        let names = (0..1000).map(|number| format!("\"s{number}\":{}", u64::MAX));
+        let text = format!("{{{}}}", names.collect::<Vec<_>>().join(","));
+        let counts: IdleCounts = serde_json::from_str(&text).unwrap();
+        assert_eq!(counts.0.len(), IdleCounts::MOST + 1);
+        assert_eq!(counts.of(None), u64::MAX);
+        for wrong in ["[]", "{\"a\":-1}", "{\"a\":1e30}", "{\"a\":\"1\"}"] {
+            assert!(serde_json::from_str::<IdleCounts>(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -7,10 +7,12 @@ use crate::encode::{self, SampleEncoder};
 use crate::footer_entry;
 use crate::hour::Hour;
 use crate::idle_counts::IdleCounts;
+use crate::push_hashes::PushHashes;
 use crate::schema::Effort;
 use crate::segment::{FileSummary, SegmentEntry, SegmentId, TableKind};
 use crate::table_writer::{TableWriter, not_encoded};
 use backtrail_profile::{EventId, Frame, FrameId, Id, StackId};
+use parquet::file::metadata::KeyValue;
 use std::collections::BTreeSet;
 
 /// The rows of a batch.
@@ -64,6 +66,8 @@ pub(crate) struct SegmentHistory {
     pub(crate) notes: Vec<String>,
     /// The samples of idle threads that were left out.
     pub(crate) idle: IdleCounts,
+    /// The hashes of the pushes that have its samples.
+    pub(crate) pushes: PushHashes,
     /// The segments that it replaces.
     pub(crate) replaced: Vec<SegmentId>,
 }
@@ -142,7 +146,7 @@ impl SegmentWriter {
         let mut frame_ids = sorted_frames(content, &self.stacks.used);
         let stacks = write_stacks(&table, &self.stacks.used, &mut frame_ids, sink)?;
         let frames = write_frames(&table, &frame_ids.used, sink)?;
-        let contexts = write_contexts(&table, &self.contexts.used, sink)?;
+        let contexts = write_contexts(&table, &self.contexts.used, history.pushes.entry(), sink)?;
         let origins = || self.origins.used.iter().filter_map(|id| content.origins.get(*id));
         let events = self.events.used.iter();
         let events =
@@ -180,9 +184,9 @@ struct SegmentTable<'a> {
     content: &'a Content,
 }
 
-/// Completes a file.
-fn end(writer: TableWriter, sink: &mut dyn Sink) -> Result<FileSummary> {
-    let (kind, bytes, summary) = writer.finish(None)?;
+/// Completes a file, whose footer gets a further entry.
+fn end(writer: TableWriter, more: Option<KeyValue>, sink: &mut dyn Sink) -> Result<FileSummary> {
+    let (kind, bytes, summary) = writer.finish(more)?;
     sink.send(kind, bytes)?;
     Ok(summary)
 }
@@ -248,7 +252,7 @@ fn write_stacks(
             sink.send(TableKind::Stacks, bytes)?;
         }
     }
-    end(writer, sink)
+    end(writer, None, sink)
 }
 
 fn write_frames(table: &SegmentTable<'_>, frames: &[FrameId], sink: &mut dyn Sink) -> Result<FileSummary> {
@@ -259,12 +263,13 @@ fn write_frames(table: &SegmentTable<'_>, frames: &[FrameId], sink: &mut dyn Sin
             sink.send(TableKind::Frames, bytes)?;
         }
     }
-    end(writer, sink)
+    end(writer, None, sink)
 }
 
 fn write_contexts(
     table: &SegmentTable<'_>,
     contexts: &[ContextId],
+    pushes: Option<KeyValue>,
     sink: &mut dyn Sink,
 ) -> Result<FileSummary> {
     let mut writer = TableWriter::new(TableKind::Contexts, table.effort)?;
@@ -278,7 +283,7 @@ fn write_contexts(
             sink.send(TableKind::Contexts, bytes)?;
         }
     }
-    end(writer, sink)
+    end(writer, pushes, sink)
 }
 
 /// Returns the distinct names in order, or `None` if there are too many for an entry.

@@ -6,6 +6,7 @@ use crate::catalog::Catalog;
 use crate::clock::now;
 use crate::idle_counts::IdleCounts;
 use crate::origin::{Origin, Origins};
+use crate::push_hashes::PushHash;
 use crate::segment::{SegmentEntry, TableKind};
 use crate::upload::Upload;
 use crate::{Error, Result};
@@ -98,6 +99,12 @@ impl Writer {
     /// Counts samples of idle threads that were left out. The last hour of the next flush has them.
     pub fn add_idle(&mut self, counts: &IdleCounts) {
         self.buffer.add_idle(counts);
+    }
+
+    /// Adds the hash of a push whose samples were added. The last hour of the next flush has it, so
+    /// that a push that is sent again is known without the catalog.
+    pub fn add_push(&mut self, hash: PushHash, received: UnixNanos) {
+        self.buffer.add_push(hash, received);
     }
 
     /// Returns the number of samples in the buffer.

@@ -256,6 +256,74 @@ async function sites(person) {
   await page.getByText('No site is known.').waitFor();
 }
 
+/** SQL as each of its views. A program of the test answers. */
+async function sql(person) {
+  const { page } = person;
+  await person.open('sql', `/profiles/sql?${TIMES}`, 'SQL');
+  const state = (expected) => until(`the state ${expected}`, () => person.text('#state'), (text) => expected.test(text));
+  const click = (name) => page.getByRole('button', { name, exact: true }).click();
+  const example = async (name, view, shown) => {
+    await click(name);
+    assert.equal(await page.getByLabel('Show as').inputValue(), view, name);
+    await click('Run');
+    await page.locator(shown).waitFor();
+    assert.match(page.url(), new RegExp(`as=${view}$`), name);
+  };
+  await click('Services by processor time');
+  await click('Run');
+  await state(/^12 rows, from 1 of 1 segments/);
+  assert.equal(await page.getByRole('cell', { name: '<b>web</b>', exact: true }).count(), 6);
+  assert.doesNotMatch(page.url(), /as=/);
+  await person.check('sql, table');
+  // Another view of the same answer, without a reload.
+  await page.getByLabel('Show as').selectOption('heat');
+  await page.locator('#chart figure.cells').waitFor();
+  assert.equal(await page.locator('#answer').isVisible(), false);
+  await person.see('sql, heat map', '<b>web</b>', 'db');
+  await person.check('sql, heat map');
+  await example('Seconds of processor time by thread', 'distribution', '#chart figure.distribution');
+  await person.see('sql, distribution', 'Median', '550', '1,100');
+  await person.check('sql, distribution');
+  await example('Flame graph of services', 'graph', '#graph');
+  const summary = page.frameLocator('#graph').locator('.summary');
+  await until('the graph', () => summary.textContent().catch(() => ''), (text) => text.startsWith('graph: 9'));
+  await state(/^answered in/);
+  await person.check('sql, flame graph');
+  await example('Events by minute', 'series', '#chart figure.lines');
+  await person.see('sql, series', '<b>web</b>', 'db', 'Drag over the chart');
+  await image(person, 'hub-sql-series');
+  await image(person, 'hub-sql-series-phone', PHONE);
+  await person.check('sql, series');
+  // A drag over the second half of the minute.
+  const svg = page.locator('#chart figure.lines svg[role=img]');
+  await svg.scrollIntoViewIfNeeded();
+  const box = await svg.boundingBox();
+  await page.mouse.move(box.x + box.width / 2, box.y + 30);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width - 2, box.y + 30, { steps: 4 });
+  await page.mouse.up();
+  await page.getByText('outside of the chosen time: 6').waitFor();
+  assert.equal(await page.getByLabel('From', { exact: true }).inputValue(), `${MINUTE}:30`);
+  assert.equal(await page.getByLabel('Until (UTC)').inputValue(), `${NEXT}:00`);
+  assert(page.url().includes(`from=${encoded('30')}`), page.url());
+  // An answer that does not fit is a sentence.
+  const refused = new URL(page.url());
+  refused.searchParams.set('as', 'graph');
+  person.expected.add(`${refused.origin}/profiles/sql/view${refused.search}`);
+  await page.getByLabel('Show as').selectOption('graph');
+  await state(/^this answer has no stacks: a flame graph needs/);
+  assert.equal(await page.locator('#graph').count(), 0);
+  // A query that does not end is canceled.
+  await page.getByLabel('Query', { exact: true }).fill('SELECT sleep');
+  await click('Run');
+  await state(/^running for/);
+  await click('Cancel');
+  await state(/^canceled$/);
+  // The address has the view.
+  await page.reload();
+  assert.equal(await page.getByLabel('Show as').inputValue(), 'graph');
+}
+
 /** Texts of others are no HTML, on the page and in the frame. */
 async function hostile(person) {
   const { page } = person;
@@ -275,7 +343,7 @@ async function hostile(person) {
 const window = await browser();
 try {
   const admin = await Person.enter(window, ADMIN);
-  for (const part of [overTime, heatMap, distribution, saved, comparison, crashes, exactCalls, jobs, sites, hostile]) {
+  for (const part of [overTime, heatMap, distribution, saved, comparison, crashes, exactCalls, jobs, sites, sql, hostile]) {
     const began = Date.now();
     await part(admin, window);
     console.log(`${part.name}: as expected, ${Date.now() - began} ms`);

@@ -42,8 +42,9 @@ pub const SETTLED: [Rows; 5] = [
     ),
 ];
 
-/// Work that a sender knows of: uploads, what is to be done with them, and stored profiles.
-pub const WORK: [Rows; 8] = [
+/// Work that a sender knows of: uploads, what is to be done with them, and stored profiles. Then the
+/// results of jobs, and requests for profiles.
+pub const WORK: [Rows; 11] = [
     rows("uploads", "1 = 1"),
     rows("upload_parts", "1 = 1"),
     rows("jobs", "1 = 1"),
@@ -52,6 +53,10 @@ pub const WORK: [Rows; 8] = [
     rows("reservations", "1 = 1"),
     rows("profile_segments", "1 = 1"),
     rows("profile_pushes", "1 = 1"),
+    rows("profile_agents", "1 = 1"),
+    rows("profile_requests", "1 = 1"),
+    // Nothing ends a run that the old index saw running.
+    rows("query_job_runs", "state <> 'running'"),
 ];
 
 /// Groups that are not announced yet.

@@ -183,6 +183,19 @@ async fn rebuilt_index_equals_the_index() {
     for test in TestDatabase::all().await {
         let hub = TestHub::new(&test);
         fill(&hub, clock::now()).await;
+        let added: crate::Result<()> = transact!(test.database, connection => {
+            for insert in [
+                "INSERT INTO query_job_runs (id, job, origin, started, state, value, row_count, result) \
+                 VALUES ('r', 'j', 'schedule', 1, 'done', '2.5', 3, '{}')",
+                "INSERT INTO profile_requests (id, host, event, frequency, seconds, creator, created) \
+                 VALUES ('p', 'web-1', 'cpu', 99, 10, 'ada', 1)",
+                "INSERT INTO profile_agents (host, seen) VALUES ('web-1', 7)",
+            ] {
+                sqlx::query(insert).execute(&mut *connection).await?;
+            }
+            Ok(())
+        });
+        added.unwrap();
         let before = dump(&test.database).await;
         let jobs = test.database.job_count().await.unwrap();
         test.database.close().await;
@@ -198,6 +211,13 @@ async fn rebuilt_index_equals_the_index() {
         assert_eq!(before.len(), after.len());
         // Groups that were not announced yet will be.
         assert_eq!(database.job_count().await.unwrap(), jobs, "{}", test.name());
+        let kept = "SELECT (SELECT COUNT(*) FROM query_job_runs WHERE value = '2.5') \
+                    + (SELECT COUNT(*) FROM profile_requests) + (SELECT COUNT(*) FROM profile_agents)";
+        let kept: i64 = sqlx::query_scalar(kept)
+            .fetch_one(database.reader())
+            .await
+            .unwrap();
+        assert_eq!(kept, 3, "{}", test.name());
         database.close().await;
     }
 }

@@ -5,13 +5,14 @@ use crate::clock;
 use crate::database::transact;
 use crate::error::{Error, Result};
 use backtrail_profile::UnixNanos;
-use backtrail_store::{Hour, SegmentEntry, SegmentId, SegmentState};
+use backtrail_store::{Hour, PushHash, PushHashes, SegmentEntry, SegmentId, SegmentState};
 use sqlx::{AnyConnection, AssertSqlSafe, Row};
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// The time for which a push is known. A client that was away for longer sends it again as new.
-const KNOWN: i64 = 7 * clock::DAY;
+/// The time for which a push is known.
+const KNOWN: i64 = PushHashes::HOURS as i64 * clock::HOUR;
 /// The most parameters of a statement. SQLite and PostgreSQL both take more.
 const PARAMETERS: usize = 500;
 
@@ -25,7 +26,7 @@ pub struct SegmentChange<'a> {
     /// The time of the removal.
     pub at: UnixNanos,
     /// The hashes of the pushes whose samples the new segments have.
-    pub pushes: &'a [String],
+    pub pushes: &'a [PushHash],
 }
 
 impl Database {
@@ -33,8 +34,8 @@ impl Database {
     ///
     /// # Errors
     /// Fails if the database fails.
-    pub async fn known_pushes(&self, hashes: &[String]) -> Result<Vec<String>> {
-        let mut known = Vec::new();
+    pub async fn known_pushes(&self, hashes: &[PushHash]) -> Result<Vec<PushHash>> {
+        let mut known: Vec<PushHash> = Vec::new();
         for part in hashes.chunks(PARAMETERS) {
             let select = format!(
                 "SELECT hash FROM profile_pushes WHERE hash IN ({})",
@@ -42,11 +43,35 @@ impl Database {
             );
             let mut query = sqlx::query_scalar(AssertSqlSafe(select));
             for hash in part {
-                query = query.bind(hash);
+                query = query.bind(hash.to_string());
             }
-            known.extend(query.fetch_all(self.reader()).await?);
+            let found: Vec<String> = query.fetch_all(self.reader()).await?;
+            let found: HashSet<String> = found.into_iter().collect();
+            known.extend(part.iter().filter(|hash| found.contains(&hash.to_string())));
         }
         Ok(known)
+    }
+
+    /// Adds pushes that the files of segments name, unless they are known.
+    ///
+    /// # Errors
+    /// Fails if the database fails.
+    pub async fn restore_pushes(&self, pushes: &PushHashes) -> Result<()> {
+        let pushes: Vec<(PushHash, Hour)> = pushes.iter().collect();
+        transact!(self, connection => {
+            for part in pushes.chunks(PARAMETERS / 2) {
+                let insert = format!(
+                    "INSERT INTO profile_pushes (hash, received) VALUES {} ON CONFLICT (hash) DO NOTHING",
+                    pairs(part.len())
+                );
+                let mut query = sqlx::query(AssertSqlSafe(insert));
+                for (hash, received) in part {
+                    query = query.bind(hash.to_string()).bind(whole(received.start().0 / 1000));
+                }
+                query.execute(&mut *connection).await?;
+            }
+            Ok(())
+        })
     }
 
     /// Returns the number of live segments, of their samples and of their bytes.
@@ -189,6 +214,13 @@ fn parameters(count: usize) -> String {
     })
 }
 
+/// Returns `($1, $2), ($3, $4), …`.
+fn pairs(count: usize) -> String {
+    let pair = |number: usize| format!("(${}, ${})", 2 * number - 1, 2 * number);
+    let pairs: Vec<_> = (1..=count).map(pair).collect();
+    pairs.join(", ")
+}
+
 fn conflict(segment: SegmentId) -> Error {
     Error::Segment(backtrail_store::Error::Conflict {
         segment: segment.to_string(),
@@ -232,7 +264,7 @@ async fn remove(connection: &mut AnyConnection, id: SegmentId, at: UnixNanos) ->
     }
 }
 
-async fn note_pushes(connection: &mut AnyConnection, hashes: &[String]) -> Result<()> {
+async fn note_pushes(connection: &mut AnyConnection, hashes: &[PushHash]) -> Result<()> {
     let now = clock::now();
     sqlx::query("DELETE FROM profile_pushes WHERE received < $1")
         .bind(now - KNOWN)
@@ -242,7 +274,7 @@ async fn note_pushes(connection: &mut AnyConnection, hashes: &[String]) -> Resul
         let insert =
             "INSERT INTO profile_pushes (hash, received) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING";
         let done = sqlx::query(insert)
-            .bind(hash)
+            .bind(hash.to_string())
             .bind(now)
             .execute(&mut *connection)
             .await?;
@@ -262,4 +294,39 @@ fn entry_of(text: &str) -> Result<SegmentEntry> {
             "the catalog has a segment that this version cannot read: {error}"
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::tests::testing::TestDatabase;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn restored_pushes_are_known() {
+        let hash = |number: u16| PushHash(u128::from(number).to_be_bytes());
+        let mut pushes = PushHashes::default();
+        for number in 0..600 {
+            pushes.add(hash(number), Hour(498_900 + u32::from(number % 3)));
+        }
+        // Of another segment of the same commit.
+        pushes.add(hash(7), Hour(498_905));
+        for test in TestDatabase::all().await {
+            for _ in 0..2 {
+                test.database.restore_pushes(&pushes).await.unwrap();
+            }
+            test.database
+                .restore_pushes(&PushHashes::default())
+                .await
+                .unwrap();
+            let asked: Vec<_> = (590..1200).map(hash).collect();
+            let known = test.database.known_pushes(&asked).await.unwrap();
+            let expected: Vec<_> = (590..600).map(hash).collect();
+            assert_eq!(known, expected, "{}", test.name());
+            let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM profile_pushes")
+                .fetch_one(test.database.reader())
+                .await
+                .unwrap();
+            assert_eq!(count, 600, "{}", test.name());
+        }
+    }
 }

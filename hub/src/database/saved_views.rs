@@ -1,4 +1,4 @@
-//! Saved views: names for addresses of the explorer of profiles.
+//! Saved views: names for addresses of the explorer and the page for SQL.
 
 use super::tokens::new_id;
 use super::{Database, audit, transact};

@@ -6,7 +6,9 @@ use crate::error::Error;
 use crate::objects::Objects;
 use async_trait::async_trait;
 use backtrail_profile::UnixNanos;
-use backtrail_store::{Catalog, Hour, Listing, Result, SegmentEntry, SegmentId, SegmentState, TableKind};
+use backtrail_store::{
+    Catalog, Hour, Listing, PushHash, Result, SegmentEntry, SegmentId, SegmentState, TableKind,
+};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The prefix of the store's files.
@@ -18,7 +20,7 @@ pub struct ProfileCatalog {
     database: Database,
     objects: Objects,
     /// The hashes of the pushes that the commits have.
-    pushes: Arc<Mutex<Vec<String>>>,
+    pushes: Arc<Mutex<Vec<PushHash>>>,
 }
 
 impl ProfileCatalog {
@@ -39,7 +41,7 @@ impl ProfileCatalog {
     }
 
     /// Adds a push, which counts as stored after the next commit.
-    pub fn note(&self, hash: String) {
+    pub fn note(&self, hash: PushHash) {
         let mut pushes = self.pushes.lock().unwrap_or_else(PoisonError::into_inner);
         pushes.push(hash);
     }

@@ -11,7 +11,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::objects::{Objects, blocking};
 use backtrail_profile::UnixNanos;
-use backtrail_store::{IdleCounts, Origins, SegmentEntry, Writer, WriterLimits};
+use backtrail_store::{IdleCounts, Origins, PushHash, SegmentEntry, Writer, WriterLimits};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -202,9 +202,9 @@ impl Worker {
         pushes: Vec<(ReadPush, IdleCounts)>,
         limits: WriterLimits,
     ) -> Result<Vec<Answer>> {
-        let hashes: Vec<String> = pushes.iter().map(|(push, _)| push.hash.clone()).collect();
+        let hashes: Vec<PushHash> = pushes.iter().map(|(push, _)| push.hash).collect();
         let known = self.database.known_pushes(&hashes).await?;
-        let mut known: HashSet<String> = known.into_iter().collect();
+        let mut known: HashSet<PushHash> = known.into_iter().collect();
         let received = UnixNanos(clock::now().unsigned_abs().saturating_mul(1000));
         let catalog = Arc::new(self.catalog.for_one_commit());
         let mut writer = Writer::new(self.objects.below(PREFIX), catalog.clone(), limits);
@@ -227,7 +227,8 @@ impl Worker {
                     samples += push.profile.samples.len() as u64;
                     left_out.absorb(&idle);
                     self.counts.idle.fetch_add(idle.of(None), Ordering::Relaxed);
-                    known.insert(push.hash.clone());
+                    known.insert(push.hash);
+                    writer.add_push(push.hash, received);
                     catalog.note(push.hash);
                     answers.push(Ok(()));
                 }

@@ -4,9 +4,8 @@ use super::origin::{of_labels, of_samples, replace};
 use super::push::PushedProfile;
 use super::read_push::ReadPush;
 use crate::error::{Error, Result};
-use crate::objects::hexadecimal;
 use backtrail_profile::{Profile, UnixNanos, format};
-use backtrail_store::Origin;
+use backtrail_store::{Origin, PushHash};
 use sha2::{Digest, Sha256};
 
 /// The most samples of a profile.
@@ -41,7 +40,7 @@ pub fn read(pushed: &PushedProfile, stated: &Origin) -> Result<ReadPush> {
 
 /// Returns the hash by which a push that is sent again is known. Equal profiles without times are
 /// different pushes.
-fn hash(pushed: &PushedProfile, origin: &Origin, profile: &Profile) -> Result<String> {
+fn hash(pushed: &PushedProfile, origin: &Origin, profile: &Profile) -> Result<PushHash> {
     let mut digest = Sha256::new();
     let texts = [
         &origin.service,
@@ -66,7 +65,12 @@ fn hash(pushed: &PushedProfile, origin: &Origin, profile: &Profile) -> Result<St
         digest.update(random);
     }
     digest.update(&pushed.bytes);
-    Ok(hexadecimal(&digest.finalize()))
+    // Half of the digest, because each stored push costs the bytes of its hash.
+    let mut hash = PushHash([0; 16]);
+    for (byte, value) in hash.0.iter_mut().zip(digest.finalize()) {
+        *byte = value;
+    }
+    Ok(hash)
 }
 
 #[cfg(test)]

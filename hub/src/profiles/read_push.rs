@@ -2,12 +2,13 @@
 
 use super::origin::SampleOrigins;
 use backtrail_profile::{Profile, Sample};
+use backtrail_store::PushHash;
 
 /// A push that was read.
 #[derive(Debug)]
 pub struct ReadPush {
     /// The hash of its content and its labels.
-    pub hash: String,
+    pub hash: PushHash,
     /// The origins of its samples.
     pub origins: SampleOrigins,
     /// The labels that all its samples have.

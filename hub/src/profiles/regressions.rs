@@ -3,20 +3,23 @@
 //! A unit of the comparison is a host in an interval of time. [`backtrail_store::regression`] has
 //! the statistics.
 
+use super::build_units::{BuildUnits, Unit, UnitFunction};
 use super::changed_branches::{BuildBranches, ChangedBranch};
-use super::query;
-use super::selection::{Column, FIRST_EVENT, Selection, SelectionParameters};
+use super::selection::{FIRST_EVENT, Selection, SelectionParameters};
+use super::sites;
+use super::sites::answer::{SiteAnswer, SiteState, is_partial};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
-use backtrail_profile::{FunctionProfile, LabelSetId, Profile, Symbol};
 use backtrail_store::regression::{Direction, RegressionRule, changed_functions};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The most intervals of time of a build.
-const MAX_INTERVALS: u64 = 48;
+pub const MAX_INTERVALS: u64 = 48;
+/// The most weights that are compared: units of both builds, times functions.
+const MAX_CELLS: usize = 64 << 20;
 /// The intervals unless the request names another number.
 const INTERVALS: u64 = 12;
 
@@ -42,6 +45,8 @@ pub struct RegressionParameters {
     pub before_until: String,
     /// The number of intervals of each build. Empty: 12.
     pub intervals: String,
+    /// Other sites that are asked too: `all`, or names separated by commas.
+    pub sites: String,
 }
 
 /// The result of a comparison.
@@ -55,6 +60,11 @@ pub struct RegressionReport {
     pub changes: Vec<ReportedChange>,
     /// Sentences about what is missing.
     pub notes: Vec<String>,
+    /// Whether a site is missing.
+    pub partial: bool,
+    /// The sites that were asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<SiteAnswer>,
 }
 
 /// A changed function. Shares are parts of the earlier build's total.
@@ -82,35 +92,6 @@ pub struct ReportedChange {
     pub branch: Option<ChangedBranch>,
 }
 
-/// A host in an interval of time, by the index of the interval.
-type Unit = (u64, String);
-
-/// The weights of functions in each unit of a build.
-#[derive(Default)]
-struct Units {
-    weights: HashMap<Unit, Vec<f64>>,
-    notes: Vec<String>,
-}
-
-/// The functions of both builds.
-#[derive(Default)]
-struct Functions {
-    indexes: HashMap<Symbol, usize>,
-    symbols: Vec<Symbol>,
-}
-
-impl Functions {
-    fn index(&mut self, symbol: &Symbol) -> usize {
-        if let Some(index) = self.indexes.get(symbol) {
-            return *index;
-        }
-        let index = self.symbols.len();
-        self.symbols.push(symbol.clone());
-        self.indexes.insert(symbol.clone(), index);
-        index
-    }
-}
-
 impl RegressionParameters {
     /// Returns the selection of a build.
     fn selection(&self, build: &str, from: &str, until: &str, now: i64) -> Result<Selection> {
@@ -121,6 +102,7 @@ impl RegressionParameters {
             event: or(&self.event, FIRST_EVENT),
             from: or(&or(from, &self.from), "1d"),
             until: or(until, &self.until),
+            sites: self.sites.clone(),
             ..SelectionParameters::default()
         };
         parameters.selection_at(now)
@@ -199,28 +181,30 @@ pub async fn compare_at(
     let earlier = parameters.selection(before, before_from, before_until, now)?;
     let later = parameters.selection(after, "", "", now)?;
     let mut functions = Functions::default();
-    let first = units(hub, &earlier, intervals, &mut functions).await?;
-    let second = units(hub, &later, intervals, &mut functions).await?;
-    let mut notes = first.notes;
-    notes.extend(second.notes);
+    let (first, mut notes, asked) = matrix(hub, &earlier, intervals, &mut functions).await?;
+    let (second, more_notes, asked_later) = matrix(hub, &later, intervals, &mut functions).await?;
+    notes.extend(more_notes);
+    let sites = worst(asked, asked_later);
+    notes.extend(sites.iter().filter_map(SiteAnswer::note));
     notes.sort_unstable();
     notes.dedup();
-    let padded = |weights: HashMap<Unit, Vec<f64>>| -> Vec<Vec<f64>> {
-        let count = functions.symbols.len();
-        let resized = weights.into_values().map(|mut weights| {
-            weights.resize(count, 0.0);
-            weights
-        });
-        resized.collect()
-    };
-    let (first, second) = (padded(first.weights), padded(second.weights));
+    let cells = (first.len() + second.len()).saturating_mul(functions.symbols.len());
+    if cells > MAX_CELLS {
+        return Err(Error::TooLarge(format!(
+            "the builds have {} hosts and intervals and {} functions, too many for a comparison; \
+             choose fewer intervals",
+            first.len() + second.len(),
+            functions.symbols.len()
+        )));
+    }
+    let (first, second) = (functions.padded(first), functions.padded(second));
     let changes = changed_functions(&first, &second, RegressionRule::default())?;
     let changes = changes.into_iter().filter_map(|change| {
         let symbol = functions.symbols.get(change.function)?;
         Some(ReportedChange {
-            function: symbol.name.to_string(),
-            file: symbol.file.to_string(),
-            module: symbol.module.to_string(),
+            function: symbol.name.clone(),
+            file: symbol.file.clone(),
+            module: symbol.module.clone(),
             direction: match change.direction {
                 Direction::Slower => "slower",
                 Direction::Faster => "faster",
@@ -239,7 +223,91 @@ pub async fn compare_at(
         functions: functions.symbols.len(),
         changes,
         notes,
+        partial: is_partial(&sites),
+        sites,
     })
+}
+
+/// The weights of functions in each unit, the notes, and the sites that were asked.
+type Matrix = (Vec<Vec<f64>>, Vec<String>, Vec<SiteAnswer>);
+
+/// Returns the units of a build of this hub and its sites.
+async fn matrix(
+    hub: &Arc<Hub>,
+    selection: &Selection,
+    intervals: u64,
+    functions: &mut Functions,
+) -> Result<Matrix> {
+    let (parts, asked) = sites::units::units(hub, selection, intervals).await?;
+    let (mut weights, mut notes) = (Vec::new(), Vec::new());
+    for (site, part) in parts {
+        weights.extend(functions.weights(&part));
+        notes.extend(part.notes.into_iter().map(|note| match site.as_str() {
+            "" => note,
+            site => format!("site {site}: {note}"),
+        }));
+    }
+    Ok((weights, notes, asked))
+}
+
+/// Returns the states of sites that were asked twice: a part that is missing once is missing.
+fn worst(first: Vec<SiteAnswer>, second: Vec<SiteAnswer>) -> Vec<SiteAnswer> {
+    let mut answers = first;
+    for other in second {
+        match answers.iter_mut().find(|answer| answer.name == other.name) {
+            Some(answer) if answer.state == SiteState::Complete => *answer = other,
+            Some(_) => {}
+            None => answers.push(other),
+        }
+    }
+    answers
+}
+
+/// The functions of both builds.
+#[derive(Default)]
+struct Functions {
+    indexes: HashMap<UnitFunction, usize>,
+    symbols: Vec<UnitFunction>,
+}
+
+impl Functions {
+    fn index(&mut self, function: &UnitFunction) -> usize {
+        if let Some(index) = self.indexes.get(function) {
+            return *index;
+        }
+        let index = self.symbols.len();
+        self.symbols.push(function.clone());
+        self.indexes.insert(function.clone(), index);
+        index
+    }
+
+    /// Returns the weights of each unit by the index of the function.
+    fn weights(&mut self, part: &BuildUnits) -> Vec<Vec<f64>> {
+        let indexes: Vec<usize> = part.functions.iter().map(|one| self.index(one)).collect();
+        let unit = |unit: &Unit| {
+            let mut weights = Vec::new();
+            for (function, weight) in &unit.weights {
+                let Some(&index) = indexes.get(*function as usize) else {
+                    continue;
+                };
+                if weights.len() <= index {
+                    weights.resize(index + 1, 0.0);
+                }
+                if let Some(sum) = weights.get_mut(index) {
+                    *sum += weight;
+                }
+            }
+            weights
+        };
+        part.units.iter().map(unit).collect()
+    }
+
+    fn padded(&self, mut weights: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
+        for unit in &mut weights {
+            unit.resize(self.symbols.len(), 0.0);
+        }
+        weights
+    }
 }
 
 /// Names the branches of slower functions that go another way, if bundles of both builds have them.
@@ -260,63 +328,4 @@ async fn name_branches(
         change.branch = before.changed(&after, &change.function);
     }
     Ok(())
-}
-
-/// Returns the weights of functions in each host and interval of a selection.
-async fn units(
-    hub: &Arc<Hub>,
-    selection: &Selection,
-    intervals: u64,
-    functions: &mut Functions,
-) -> Result<Units> {
-    let mut units = Units::default();
-    let (start, end) = (selection.times.start, selection.times.end);
-    let length = (end - start).div_ceil(intervals).max(1);
-    for interval in 0..intervals {
-        let first = start + interval * length;
-        let part = Selection {
-            times: first..first.saturating_add(length).min(end),
-            ..selection.clone()
-        };
-        if part.times.is_empty() {
-            break;
-        }
-        let profile = query::grouped(hub, &part, &[Column::Host]).await?;
-        add(&mut units, functions, &profile, interval)?;
-        units.notes.extend(profile.notes);
-    }
-    Ok(units)
-}
-
-/// Adds the own weight of each function by host.
-fn add(units: &mut Units, functions: &mut Functions, profile: &Profile, interval: u64) -> Result<()> {
-    let shown = FunctionProfile::new(profile)?;
-    for sample in &shown.samples {
-        let Some((_, site)) = shown.stacks.split(sample.stack) else {
-            continue;
-        };
-        let Some(symbol) = shown.symbols.get(site.symbol) else {
-            continue;
-        };
-        let index = functions.index(symbol);
-        let unit = (interval, host(profile, sample.labels));
-        let weights = units.weights.entry(unit).or_default();
-        if weights.len() <= index {
-            weights.resize(index + 1, 0.0);
-        }
-        if let Some(weight) = weights.get_mut(index) {
-            *weight += sample.weight as f64;
-        }
-    }
-    Ok(())
-}
-
-fn host(profile: &Profile, labels: LabelSetId) -> String {
-    let labels = profile.labels(labels).iter();
-    let host = labels.filter(|label| profile.text(label.key) == Column::Host.name());
-    let mut text = host.filter_map(|label| match label.value {
-        backtrail_profile::LabelValue::Text(text) => Some(profile.text(text).to_owned()),
-        _ => None,
-    });
-    text.next().unwrap_or_default()
 }

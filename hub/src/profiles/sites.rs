@@ -4,7 +4,10 @@
 //! late is named, and the result is partial.
 
 pub mod answer;
+mod ask;
 pub mod client;
 pub mod manage;
 pub mod queries;
 pub mod scope;
+pub mod sql;
+pub mod units;

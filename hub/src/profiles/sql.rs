@@ -10,10 +10,12 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::profiles::selection::SelectionParameters;
+use crate::profiles::sites::answer::SiteAnswer;
 use backtrail_profile::UnixNanos;
 use backtrail_store::{Hour, SegmentEntry};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::ops::Range;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -46,6 +48,50 @@ pub struct SqlRequest {
     /// The longest time in seconds.
     #[serde(default = "seconds")]
     pub seconds: u64,
+    /// Other sites that are asked too: `all`, or names separated by commas.
+    #[serde(default)]
+    pub sites: String,
+    /// A query over the rows of all sites, in the table `answers`. Empty: the rows themselves.
+    #[serde(default)]
+    pub combine: String,
+}
+
+impl Default for SqlRequest {
+    fn default() -> Self {
+        Self {
+            sql: String::new(),
+            from: String::new(),
+            until: String::new(),
+            rows: rows(),
+            seconds: seconds(),
+            sites: String::new(),
+            combine: String::new(),
+        }
+    }
+}
+
+impl SqlRequest {
+    /// Returns the longest time of the query.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        Duration::from_secs(self.seconds.clamp(1, MAX_SECONDS))
+    }
+
+    /// Returns the times of the tables in nanoseconds since 1970, at a time in microseconds.
+    ///
+    /// # Errors
+    /// Fails if a time is malformed.
+    pub fn times_at(&self, now: i64) -> Result<Range<u64>> {
+        let times = SelectionParameters {
+            from: match self.from.as_str() {
+                "" => "1d".to_owned(),
+                from => from.to_owned(),
+            },
+            until: self.until.clone(),
+            ..SelectionParameters::default()
+        };
+        Ok(times.selection_at(now)?.times)
+    }
 }
 
 const fn rows() -> u64 {
@@ -57,12 +103,27 @@ const fn seconds() -> u64 {
 }
 
 /// An answer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SqlAnswer {
     /// A JSON object for each row.
     pub rows: Vec<Value>,
     /// The columns, and the account of what was read.
     pub coverage: Value,
+    /// Whether a site is missing.
+    #[serde(default)]
+    pub partial: bool,
+    /// The sites that were asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<SiteAnswer>,
+}
+
+/// The table `answers` of a query.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GivenRows {
+    /// The columns: objects with `name` and `type`.
+    pub columns: Vec<Value>,
+    /// The rows.
+    pub rows: Vec<Value>,
 }
 
 /// The input of the program.
@@ -71,6 +132,8 @@ struct Input<'a> {
     sql: &'a str,
     segments: Vec<SegmentEntry>,
     limits: Limits,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answers: Option<&'a GivenRows>,
 }
 
 #[derive(Serialize)]
@@ -95,31 +158,42 @@ pub async fn answer_at(hub: &Hub, request: &SqlRequest, now: i64) -> Result<SqlA
     answer_within(hub, request, now, GRACE).await
 }
 
+/// Answers a query over the table `answers` alone.
+///
+/// # Errors
+/// As [`answer`].
+pub async fn answer_over(hub: &Hub, request: &SqlRequest, given: &GivenRows) -> Result<SqlAnswer> {
+    run_query(hub, request, Vec::new(), Some(given), GRACE).await
+}
+
 /// Answers a query. The program has the time `grace` beyond that of the query.
 async fn answer_within(hub: &Hub, request: &SqlRequest, now: i64, grace: Duration) -> Result<SqlAnswer> {
-    let times = SelectionParameters {
-        from: match request.from.as_str() {
-            "" => "1d".to_owned(),
-            from => from.to_owned(),
-        },
-        until: request.until.clone(),
-        ..SelectionParameters::default()
-    };
-    let times = times.selection_at(now)?.times;
+    let times = request.times_at(now)?;
     let hours = Hour::range(&(UnixNanos(times.start)..UnixNanos(times.end)));
+    let segments = hub.database.live_segments(&hours).await?;
+    run_query(hub, request, segments, None, grace).await
+}
+
+async fn run_query(
+    hub: &Hub,
+    request: &SqlRequest,
+    segments: Vec<SegmentEntry>,
+    answers: Option<&GivenRows>,
+    grace: Duration,
+) -> Result<SqlAnswer> {
     let input = Input {
         sql: &request.sql,
-        segments: hub.database.live_segments(&hours).await?,
+        segments,
         limits: Limits {
-            seconds: request.seconds.clamp(1, MAX_SECONDS),
+            seconds: request.longest().as_secs(),
             rows: request.rows,
         },
+        answers,
     };
     let input = serde_json::to_vec(&input)
         .map_err(|error| Error::Invalid(format!("the query cannot be written: {error}")))?;
     let _place = hub.queries.acquire().await.map_err(|_| Error::Ending)?;
-    let longest = Duration::from_secs(request.seconds.clamp(1, MAX_SECONDS)) + grace;
-    let output = tokio::time::timeout(longest, run(&hub.config, input)).await;
+    let output = tokio::time::timeout(request.longest() + grace, run(&hub.config, input)).await;
     let (is_successful, rows, errors) =
         output.map_err(|_| Error::TooLarge("the query took longer than its limit of time".to_owned()))??;
     let last = errors.trim_end().lines().last().unwrap_or_default();
@@ -136,6 +210,8 @@ async fn answer_within(hub: &Hub, request: &SqlRequest, now: i64, grace: Duratio
     Ok(SqlAnswer {
         rows: rows.map_err(|error| Error::Invalid(format!("the answer is malformed: {error}")))?,
         coverage: coverage.get("coverage").cloned().unwrap_or_default(),
+        partial: false,
+        sites: Vec::new(),
     })
 }
 
@@ -206,10 +282,9 @@ mod tests {
     fn request(sql: &str) -> SqlRequest {
         SqlRequest {
             sql: sql.to_owned(),
-            from: String::new(),
-            until: String::new(),
             rows: 10,
             seconds: 1,
+            ..SqlRequest::default()
         }
     }
 

@@ -12,9 +12,9 @@ use backtrail_profile::{EventId, FunctionProfile, Profile};
 use std::sync::Arc;
 
 /// The address of the crashes with a function, without its name.
-const CRASHES: &str = "/?function=";
+pub(super) const CRASHES: &str = "/?function=";
 /// The address of the exact calls of a function, without its name.
-const EXACT_CALLS: &str = "/calls?function=";
+pub(super) const EXACT_CALLS: &str = "/calls?function=";
 
 /// A format of another tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

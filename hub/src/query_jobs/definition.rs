@@ -57,6 +57,12 @@ pub enum JobQuery {
         /// The start of the time that tables have, as `6h`. Empty: a day.
         #[serde(default)]
         from: String,
+        /// Other sites that are asked too: `all`, or names separated by commas.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        sites: String,
+        /// A query over the rows of all sites, in the table `answers`.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        combine: String,
     },
     /// The functions with the largest own weight.
     Top {
@@ -163,15 +169,26 @@ impl JobDefinition {
             false => Err(Error::Invalid(format!("{name} is a number from 1 to {MAX_ROWS}"))),
         };
         match &self.query {
-            JobQuery::Sql { sql, from } => {
+            JobQuery::Sql {
+                sql,
+                from,
+                sites,
+                combine,
+            } => {
                 if sql.trim().is_empty() {
                     return Err(Error::Invalid("the job has no SQL".to_owned()));
                 }
-                if sql.len() > MAX_SQL {
+                if !combine.is_empty() && sites.is_empty() {
+                    return Err(Error::Invalid(
+                        "a query over the rows of sites names the sites".to_owned(),
+                    ));
+                }
+                if sql.len().max(combine.len()) > MAX_SQL {
                     return Err(Error::TooLarge(format!("the SQL is longer than {MAX_SQL} bytes")));
                 }
                 let times = SelectionParameters {
                     from: from.clone(),
+                    sites: sites.clone(),
                     ..SelectionParameters::default()
                 };
                 times.selection_at(now).map(|_| ())

@@ -12,7 +12,8 @@ use crate::profiles::regressions::{self, RegressionParameters, RegressionReport,
 use crate::profiles::selection::{SelectionParameters, time_text};
 use crate::profiles::sites::answer::SiteAnswer;
 use crate::profiles::sites::queries;
-use crate::profiles::sql::{self, SqlRequest};
+use crate::profiles::sites::sql;
+use crate::profiles::sql::SqlRequest;
 use crate::profiles::top;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -138,23 +139,33 @@ fn first_number(columns: &[String], row: &ResultRow) -> Option<f64> {
 /// Fails if the query is refused or reaches a limit, or the store fails.
 pub async fn execute(hub: &Arc<Hub>, query: &JobQuery, now: i64) -> Result<JobOutput> {
     match query {
-        JobQuery::Sql { sql, from } => sql_rows(hub, sql, from, now).await,
+        JobQuery::Sql {
+            sql,
+            from,
+            sites,
+            combine,
+        } => {
+            let request = SqlRequest {
+                sql: sql.clone(),
+                from: from.clone(),
+                sites: sites.clone(),
+                combine: combine.clone(),
+                // One more shows that there are more.
+                rows: u64::from(MAX_ROWS) + 1,
+                seconds: SQL_SECONDS,
+                ..SqlRequest::default()
+            };
+            sql_rows(hub, &request, now).await
+        }
         JobQuery::Top { selection, rows } => top_rows(hub, selection, *rows, now).await,
         JobQuery::Series { selection, intervals } => series_rows(hub, selection, *intervals, now).await,
         JobQuery::Regression { compare } => compared(hub, compare, now).await,
     }
 }
 
-async fn sql_rows(hub: &Arc<Hub>, sql: &str, from: &str, now: i64) -> Result<JobOutput> {
-    let request = SqlRequest {
-        sql: sql.to_owned(),
-        from: from.to_owned(),
-        until: String::new(),
-        // One more shows that there are more.
-        rows: u64::from(MAX_ROWS) + 1,
-        seconds: SQL_SECONDS,
-    };
-    let answer = sql::answer_at(hub, &request, now).await?;
+async fn sql_rows(hub: &Arc<Hub>, request: &SqlRequest, now: i64) -> Result<JobOutput> {
+    let answer = sql::answer_at(hub, request, now).await?;
+    let notes = answer.sites.iter().filter_map(SiteAnswer::note).collect();
     let mut columns = named_columns(&answer.coverage);
     let rows: Vec<ResultRow> = answer
         .rows
@@ -171,7 +182,7 @@ async fn sql_rows(hub: &Arc<Hub>, sql: &str, from: &str, now: i64) -> Result<Job
             }
         }
     }
-    Ok(JobOutput::new(columns, rows, Vec::new()))
+    Ok(JobOutput::new(columns, rows, notes))
 }
 
 /// Returns the columns that the account of a query names, in their order.

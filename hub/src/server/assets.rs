@@ -25,6 +25,7 @@ const ASSETS: &[Asset] = &[
         content: include_str!("../../static/hub.css"),
     },
     script("theme.js", include_str!("../../static/theme.js")),
+    script("brush.js", include_str!("../../static/brush.js")),
     script("crash.js", include_str!("../../static/crash.js")),
     script("groups.js", include_str!("../../static/groups.js")),
     script("jobs.js", include_str!("../../static/jobs.js")),

@@ -133,6 +133,13 @@ pub const QUERYING: &[Route] = &[
     ),
     route(
         "GET",
+        "/api/v1/profiles/units",
+        With(Scope::Read),
+        "Returns the weights of functions by host and interval of time.",
+        || get(queries::units),
+    ),
+    route(
+        "GET",
         "/api/v1/profiles/values",
         With(Scope::Read),
         "Lists the values of a column.",

@@ -317,6 +317,13 @@ pub const PAGES: &[Route] = &[
         || get(site::profiles::sql),
     ),
     route(
+        "GET",
+        "/profiles/sql/view",
+        With(Scope::Read),
+        "Runs a query, and shows its answer as a flame graph or a chart.",
+        || get(site::sql_view::show),
+    ),
+    route(
         "POST",
         "/profiles/now",
         With(Scope::Admin),

@@ -19,3 +19,4 @@ pub mod saved_views;
 pub mod session;
 pub mod settings;
 pub mod sites;
+pub mod sql_view;

@@ -7,3 +7,4 @@ mod profile_races;
 mod profile_store;
 mod profiles;
 mod sites;
+mod sql_views;

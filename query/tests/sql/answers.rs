@@ -170,3 +170,38 @@ fn crashes_are_rows_of_the_request() {
         + (0..10).filter(|index| (index + 2) % 4 < 2).count();
     assert_eq!(rows, [json!({"group_id": "g1", "n": parsing})]);
 }
+
+#[test]
+fn rows_of_several_stores_are_a_table() {
+    let (first, second) = (Store::sample(100), Store::sample(50));
+    let sql = "SELECT service, date_trunc('hour', min(time)) AS hour, sum(weight) AS w, count(*) AS n
+        FROM samples GROUP BY service";
+    let mut rows = Vec::new();
+    let mut columns = vec![json!({"name": "site", "type": "Utf8"})];
+    for (store, site) in [(&first, "local"), (&second, "eu")] {
+        let answer = store.run(sql, json!({}));
+        let found = answer.coverage()["columns"].as_array().unwrap().clone();
+        columns.truncate(1);
+        columns.extend(found);
+        rows.extend(answer.rows().into_iter().map(|mut row| {
+            row["site"] = site.into();
+            row
+        }));
+    }
+    let answers = json!({ "answers": { "columns": columns, "rows": rows } });
+    let sql = "SELECT service, sum(n) AS n, count(DISTINCT site) AS sites,
+        min(hour) < TIMESTAMP '2030-01-01' AS early FROM answers GROUP BY service ORDER BY service";
+    let answer = first.run(sql, answers);
+    assert_eq!(
+        answer.rows(),
+        [
+            json!({"service": "api", "n": 225, "sites": 2, "early": true}),
+            json!({"service": "web", "n": 225, "sites": 2, "early": true}),
+        ]
+    );
+    first.run("SELECT * FROM answers", json!({})).failure(3);
+    let wrong =
+        json!({ "answers": { "columns": [{"name": "n", "type": "Int64"}], "rows": [{"n": "many"}] } });
+    let failure = first.run("SELECT n FROM answers", wrong).failure(1);
+    assert!(failure.contains("table answers"), "{failure}");
+}

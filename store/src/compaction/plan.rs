@@ -11,6 +11,9 @@ use crate::segment_reader::SegmentReader;
 const RATIO: u64 = 8;
 /// The memory of an open input: a batch of each column and its rows.
 const INPUT: u64 = 3 << 20;
+/// The memory of the hashes of pushes, for each byte of their text: the text of an input, the set of
+/// all, and the text of the new segment.
+const HASHES: u64 = 4;
 /// The memory of the new segment's buffers: a row group, and parts on their way.
 const OUTPUT: u64 = 56 << 20;
 
@@ -56,7 +59,7 @@ impl Budget {
         let group = (0..samples.groups()).map(|group| samples.bytes_of(group, &columns).0);
         // Per stack, the id in the new segment stays. Per context too.
         let ids = (entry.stacks.rows + entry.contexts.rows) * 4;
-        let stays = INPUT + group.max().unwrap_or(0) + ids;
+        let mut stays = INPUT + group.max().unwrap_or(0) + ids;
         let mut tables = 0;
         for (kind, per_byte) in [
             // An id of a frame has 4 bytes, and becomes a node of the tree of stacks at worst.
@@ -65,6 +68,9 @@ impl Budget {
             (TableKind::Contexts, 4),
         ] {
             let file = reader.file(entry, kind).await?;
+            if kind == TableKind::Contexts {
+                stays += file.entry_bytes() as u64 * HASHES;
+            }
             let plain = (0..file.groups()).map(|group| file.bytes_of(group, &columns).1);
             tables += plain.sum::<u64>() * per_byte + file.rows() * 96;
         }

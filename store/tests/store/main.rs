@@ -7,6 +7,7 @@ mod fixture;
 mod garbage;
 mod hooked_catalog;
 mod model;
+mod pushes;
 mod queries;
 mod readers;
 mod recovery;

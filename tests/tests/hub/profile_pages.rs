@@ -4,6 +4,7 @@
 //! driver of the browser, and prints the variables that name it.
 
 use super::pages::installed;
+use super::sql::configuration;
 use super::{User, login};
 use backtrail_profile::format::otlp;
 use backtrail_profile::{Frame, Profile, Sample, StackId, UnixNanos};
@@ -12,6 +13,7 @@ use backtrail_tests::bundle::Bundle;
 use backtrail_tests::hub_process::{HubProcess, token, token_of_person, until};
 use backtrail_tests::programs::{Variant, find};
 use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -121,6 +123,46 @@ fn crash(hub: &HubProcess, token: &str) -> String {
     id
 }
 
+/// Writes a program that answers SQL by a word of the query, with times of a minute. Returns the
+/// configuration that names it.
+fn sql_engine(folder: &Path, minute: &str) -> PathBuf {
+    let write = |name: &str, columns: &[(&str, &str)], rows: &[Value]| {
+        let columns = columns
+            .iter()
+            .map(|(name, kind)| json!({ "name": name, "type": kind }));
+        let columns: Vec<Value> = columns.collect();
+        let coverage = json!({ "coverage": { "columns": columns, "truncated": false, "rows": 9, "segments": 1, "segments_total": 1 } });
+        let rows: String = rows.iter().map(|row| format!("{row}\n")).collect();
+        std::fs::write(folder.join(format!("{name}.rows")), rows).unwrap();
+        std::fs::write(folder.join(format!("{name}.coverage")), coverage.to_string()).unwrap();
+    };
+    let point = |number: u64| {
+        let time = format!("{minute}:{:02}Z", number / 2 * 10);
+        let host = if number.is_multiple_of(2) {
+            "<b>web</b>"
+        } else {
+            "db"
+        };
+        json!({ "at": time, "host": host, "n": 100 * number })
+    };
+    let points: Vec<Value> = (0..12).map(point).collect();
+    let of_time = [
+        ("at", "Timestamp(µs, \"UTC\")"),
+        ("host", "Utf8View"),
+        ("n", "Int64"),
+    ];
+    write("series", &of_time, &points);
+    let tree = r#"{"name":"all","value":9,"self":0,"children":[{"name":"main","value":9,"self":4,"children":[{"name":"</script><b>","value":5,"self":5,"children":[]}]}]}"#;
+    let graph = [("service", "Utf8View"), ("graph", "Utf8")];
+    write("graph", &graph, &[json!({ "service": "shop", "graph": tree })]);
+    let script = format!(
+        "case \"$(cat)\" in\n*'SELECT sleep'*) exec sleep 100 ;;\n*flamegraph*) name=graph ;;\n*) name=series ;;\nesac\n\
+         cat {0}/$name.rows\ncat {0}/$name.coverage >&2",
+        folder.display()
+    );
+    configuration(folder, &script, "")
+}
+
 #[test]
 fn profile_pages_work_in_a_browser() {
     let Some((browser, node, packages)) = installed() else {
@@ -129,15 +171,23 @@ fn profile_pages_work_in_a_browser() {
     let folder = tempfile::tempdir().unwrap();
     let all = token(folder.path(), &["ingest", "read", "admin"]).unwrap();
     let reader = token_of_person(folder.path(), "reader", &["read"]).unwrap();
-    let hub = HubProcess::start(folder.path(), &[]).unwrap();
+    // A whole minute of two hours ago.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let start = Duration::from_secs((now.as_secs() / 60 - 120) * 60);
+    let minute = Command::new("date")
+        .args(["-u", "-d", &format!("@{}", start.as_secs()), "+%Y-%m-%dT%H:%M"])
+        .output()
+        .unwrap();
+    let minute = String::from_utf8(minute.stdout).unwrap();
+    let minute = minute.trim();
+    let engine = tempfile::tempdir().unwrap();
+    let config = sql_engine(engine.path(), minute);
+    let hub = HubProcess::start(folder.path(), &["--config", config.to_str().unwrap()]).unwrap();
     let push = |query: &str, body: &[u8]| {
         let path = format!("/api/v1/profiles?{query}");
         let answer = hub.request("POST", &path, Some(&all), body).unwrap();
         assert_eq!(answer.status, 204, "{query}: {}", answer.text());
     };
-    // A whole minute of two hours ago.
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let start = Duration::from_secs((now.as_secs() / 60 - 120) * 60);
     push("service=shop&host=web1&build=7", &profile(start, COUNT, shop));
     let old = profile(start, 50, |number| {
         if number < 20 {
@@ -192,19 +242,12 @@ fn profile_pages_work_in_a_browser() {
         ),
     ];
 
-    let minute = Command::new("date")
-        .args(["-u", "-d", &format!("@{}", start.as_secs()), "+%Y-%m-%dT%H:%M"])
-        .output()
-        .unwrap();
     let status = Command::new(node)
         .arg(repository().join("tests/web/profiles.mjs"))
         .env("BACKTRAIL_VSCODE", packages)
         .env("BACKTRAIL_CHROMIUM", browser)
         .env("BACKTRAIL_HUB", &hub.address)
-        .env(
-            "BACKTRAIL_MINUTE",
-            String::from_utf8(minute.stdout).unwrap().trim(),
-        )
+        .env("BACKTRAIL_MINUTE", minute)
         .env("BACKTRAIL_TOKENS", format!("{all},{reader}"))
         .env("BACKTRAIL_CRASH", crash)
         .env("BACKTRAIL_JOBS", jobs.join(","))

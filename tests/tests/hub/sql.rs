@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Writes a shell script that is the program, and a configuration that names it.
-fn configuration(folder: &Path, script: &str, more: &str) -> PathBuf {
+pub(super) fn configuration(folder: &Path, script: &str, more: &str) -> PathBuf {
     let program = folder.join("engine");
     std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -20,6 +20,9 @@ const MAX_ANSWER: u64 = 32 << 20;
 /// The most bytes of an answer's reason.
 const MAX_QUOTED: usize = 200;
 
+/// The answer of a site. `None`: it has no samples of the selection.
+pub type AskedSite = std::result::Result<Option<Vec<u8>>, SiteProblem>;
+
 /// The client of other hubs.
 #[derive(Clone, Debug)]
 pub struct SiteClient {
@@ -64,22 +67,31 @@ impl SiteClient {
     ///
     /// # Errors
     /// Fails if the site is late, refuses, fails, or answers with too many bytes.
-    pub async fn get(
-        &self,
-        site: &SiteRow,
-        path_and_query: &str,
-    ) -> std::result::Result<Option<Vec<u8>>, SiteProblem> {
+    pub async fn get(&self, site: &SiteRow, path_and_query: &str) -> AskedSite {
+        self.ask(site, path_and_query, None, self.timeout).await
+    }
+
+    /// Sends a JSON text to a site, and returns its answer.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub async fn post(&self, site: &SiteRow, path: &str, text: String, timeout: Duration) -> AskedSite {
+        self.ask(site, path, Some(text), timeout).await
+    }
+
+    async fn ask(&self, site: &SiteRow, path: &str, text: Option<String>, timeout: Duration) -> AskedSite {
         let Some(token) = site.token.clone() else {
             return Err(SiteProblem::failed("its token is missing; set it again"));
         };
-        let (client, address) = (self.clone(), format!("{}{path_and_query}", site.url));
+        let (client, address) = (self.clone(), format!("{}{path}", site.url));
         let late = || SiteProblem {
             state: SiteState::Late,
-            reason: format!("no answer in {} s", self.timeout.as_secs()),
+            reason: format!("no answer in {} s", timeout.as_secs()),
         };
-        let request = tokio::task::spawn_blocking(move || client.get_blocking(&address, &token));
+        let request =
+            tokio::task::spawn_blocking(move || client.ask_blocking(&address, &token, text, timeout));
         // The system's resolver may take longer than the request.
-        match tokio::time::timeout(self.timeout + CONNECT, request).await {
+        match tokio::time::timeout(timeout + CONNECT, request).await {
             Err(_) => Err(late()),
             Ok(Err(error)) => Err(SiteProblem::failed(format!("the request ended: {error}"))),
             Ok(Ok(Err(GetError::Late))) => Err(late()),
@@ -88,21 +100,36 @@ impl SiteClient {
         }
     }
 
-    fn get_blocking(&self, address: &str, token: &str) -> std::result::Result<Option<Vec<u8>>, GetError> {
+    fn ask_blocking(
+        &self,
+        address: &str,
+        token: &str,
+        text: Option<String>,
+        timeout: Duration,
+    ) -> std::result::Result<Option<Vec<u8>>, GetError> {
         let uri = self
             .policy
             .check_url(address)
             .map_err(|error| GetError::Failed(error.to_string()))?;
         let config = guarded_config()
-            .timeout_connect(Some(CONNECT.min(self.timeout)))
-            .timeout_global(Some(self.timeout));
+            .timeout_connect(Some(CONNECT.min(timeout)))
+            .timeout_global(Some(timeout));
         let agent = guarded_agent(config, &self.policy, system_lookup());
-        let mut response = agent
-            .get(uri)
-            .header("Authorization", format!("Bearer {token}"))
-            .header(SITE_HEADER, "1")
-            .call()
-            .map_err(|error| failure(&error))?;
+        let authorization = format!("Bearer {token}");
+        let sent = match text {
+            None => agent
+                .get(uri)
+                .header("Authorization", authorization)
+                .header(SITE_HEADER, "1")
+                .call(),
+            Some(text) => agent
+                .post(uri)
+                .header("Authorization", authorization)
+                .header(SITE_HEADER, "1")
+                .header("Content-Type", "application/json")
+                .send(text),
+        };
+        let mut response = sent.map_err(|error| failure(&error))?;
         let status = response.status();
         let mut body = Vec::new();
         let read = response

@@ -1,27 +1,24 @@
 //! Queries of this hub and of other sites.
 
 use super::answer::{SiteAnswer, SiteProblem};
+use super::ask::{Question, ask, pairs, read_json, with_whole_seconds};
 use super::scope::SiteScope;
-use crate::database::sites::SiteRow;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hub::Hub;
 use crate::objects::blocking;
 use crate::profiles::query::{self, EventSeries};
-use crate::profiles::selection::{Selection, time_text};
+use crate::profiles::selection::Selection;
 use backtrail_profile::format::pprof;
 use backtrail_profile::{Profile, merge};
 use flate2::read::MultiGzDecoder;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::sync::Arc;
-use tokio::task::JoinSet;
 
 /// The most bytes of an unpacked profile of a site.
 const MAX_UNPACKED: u64 = 256 << 20;
 /// The most samples of all sites.
 const MAX_SAMPLES: usize = 4_000_000;
-/// Nanoseconds in a second.
-const SECOND: u64 = 1_000_000_000;
 
 /// The weights of events as sites send them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -48,7 +45,10 @@ pub async fn merged(hub: &Arc<Hub>, selection: &Selection) -> Result<(Profile, V
     }
     let selection = &with_whole_seconds(selection);
     let path = format!("/api/v1/profiles/merge?format=pprof&{}", pairs(selection));
-    let (own, asked) = tokio::join!(query::merged(hub, selection), ask(hub, selection, path));
+    let (own, asked) = tokio::join!(
+        query::merged(hub, selection),
+        ask(hub, &selection.sites, Question::Get(path))
+    );
     let (mut profile, mut answers) = (own?, Vec::new());
     for (name, body) in asked? {
         let part = match body {
@@ -95,7 +95,7 @@ pub async fn series(hub: &Arc<Hub>, selection: &Selection, intervals: u64) -> Re
     );
     let (own, asked) = tokio::join!(
         query::series(hub, selection, intervals),
-        ask(hub, selection, path)
+        ask(hub, &selection.sites, Question::Get(path))
     );
     let mut answer = SeriesAnswer {
         series: own?,
@@ -104,9 +104,7 @@ pub async fn series(hub: &Arc<Hub>, selection: &Selection, intervals: u64) -> Re
     for (name, body) in asked? {
         let part = body.and_then(|body| match body {
             None => Ok(Vec::new()),
-            Some(body) => serde_json::from_slice::<SeriesAnswer>(&body)
-                .map(|part| part.series)
-                .map_err(|error| SiteProblem::failed(format!("its answer is malformed: {error}"))),
+            Some(body) => read_json::<SeriesAnswer>(&body).map(|part| part.series),
         });
         let added = part.and_then(|part| add_series(&mut answer.series, part, intervals));
         answer.sites.push(match added {
@@ -144,75 +142,6 @@ fn add_series(
         }
     }
     Ok(())
-}
-
-type Asked = (String, std::result::Result<Option<Vec<u8>>, SiteProblem>);
-
-/// Asks the sites of a selection at once. Returns their answers by name.
-async fn ask(hub: &Arc<Hub>, selection: &Selection, path: String) -> Result<Vec<Asked>> {
-    let sites = chosen(hub, &selection.sites).await?;
-    let mut running = JoinSet::new();
-    for site in sites {
-        let (client, path) = (hub.sites.clone(), path.clone());
-        running.spawn(async move {
-            let answer = client.get(&site, &path).await;
-            (site.name, answer)
-        });
-    }
-    let mut answers = Vec::new();
-    while let Some(done) = running.join_next().await {
-        answers.push(done.map_err(|_| Error::Ending)?);
-    }
-    answers.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(answers)
-}
-
-async fn chosen(hub: &Hub, scope: &SiteScope) -> Result<Vec<SiteRow>> {
-    let sites = hub.database.sites().await?;
-    let enabled = sites.into_iter().filter(|site| site.is_enabled);
-    match scope {
-        SiteScope::Own => Ok(Vec::new()),
-        SiteScope::All => Ok(enabled.collect()),
-        SiteScope::Named(names) => {
-            let found: Vec<_> = enabled.filter(|site| names.contains(&site.name)).collect();
-            let unknown = names
-                .iter()
-                .find(|name| !found.iter().any(|site| site.name == **name));
-            match unknown {
-                Some(name) => Err(Error::Absent(format!("enabled site {name}"))),
-                None => Ok(found),
-            }
-        }
-    }
-}
-
-/// Returns the selection from a whole second to a whole second, which addresses can say.
-fn with_whole_seconds(selection: &Selection) -> Selection {
-    let (start, end) = (selection.times.start, selection.times.end);
-    Selection {
-        times: start / SECOND * SECOND..end.div_ceil(SECOND).saturating_mul(SECOND),
-        ..selection.clone()
-    }
-}
-
-/// Returns the query of an address for a selection. Rules on stacks are for the sum, so that a site
-/// does not apply them.
-fn pairs(selection: &Selection) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    query.append_pair("from", &time_text(selection.times.start));
-    query.append_pair("until", &time_text(selection.times.end));
-    for (column, value) in &selection.columns {
-        query.append_pair(column.name(), value);
-    }
-    let labels = selection
-        .labels
-        .iter()
-        .map(|(key, value)| format!("{key}={value}"));
-    let labels: Vec<String> = labels.collect();
-    if !labels.is_empty() {
-        query.append_pair("labels", &labels.join(","));
-    }
-    query.finish()
 }
 
 /// Reads the profile of a site.

@@ -6,6 +6,8 @@ use crate::error::{Error, Result};
 const MAX_NAME: usize = 64;
 /// The name of all sites.
 const ALL: &str = "all";
+/// The name of this hub beside its sites.
+pub const LOCAL: &str = "local";
 
 /// The sites that a query asks beside this hub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,9 +48,11 @@ impl SiteScope {
 /// Fails if the name is empty, too long, reserved, or has other characters.
 pub fn check_name(name: &str) -> Result<()> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    if name.is_empty() || name.len() > MAX_NAME || name == ALL || !name.bytes().all(is_plain) {
+    let is_reserved = [ALL, LOCAL].contains(&name);
+    if name.is_empty() || name.len() > MAX_NAME || is_reserved || !name.bytes().all(is_plain) {
         return Err(Error::Invalid(format!(
-            "the name of a site has 1 to {MAX_NAME} letters, digits, `-`, `_` and `.`, and is not `{ALL}`"
+            "the name of a site has 1 to {MAX_NAME} letters, digits, `-`, `_` and `.`, \
+             and is not `{ALL}` or `{LOCAL}`"
         )));
     }
     Ok(())
@@ -64,7 +68,7 @@ mod tests {
         assert_eq!(SiteScope::read(" all ").unwrap(), SiteScope::All);
         let named = SiteScope::Named(vec!["eu-1".to_owned(), "us".to_owned()]);
         assert_eq!(SiteScope::read("eu-1, us,").unwrap(), named);
-        for wrong in ["a b", "eu,all", "é", "a/b", &"x".repeat(65)] {
+        for wrong in ["a b", "eu,all", "local", "é", "a/b", &"x".repeat(65)] {
             assert!(SiteScope::read(wrong).is_err(), "{wrong}");
         }
     }

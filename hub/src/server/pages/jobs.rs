@@ -364,6 +364,7 @@ fn form(form: &JobForm, frame: &PageFrame, action: &str, label: &str) -> Markup 
                     datalist id="schedules" { @for one in ["every 5m", "every 15m", "hourly", "every 6h", "daily at 06:00"] { option value=(one) {} } }
                 }
                 (text("from", "Time", "1d"))
+                (text("sites", "Other sites", "none"))
             }
             fieldset data-kinds="sql" {
                 legend { "SQL" }
@@ -371,6 +372,9 @@ fn form(form: &JobForm, frame: &PageFrame, action: &str, label: &str) -> Markup 
                     textarea name="sql" rows="7" spellcheck="false" maxlength="100000" { (shown_to(form.value("sql"), 100_000)) }
                 }
                 p class="dim" { "Tables are samples, stacks, frames and contexts. The threshold reads the first row." }
+                label { span { "Then, over the rows of all sites in the table answers" }
+                    textarea name="combine" rows="3" spellcheck="false" maxlength="100000" { (shown_to(form.value("combine"), 100_000)) }
+                }
             }
             fieldset class="fields" data-kinds="top series regression" {
                 legend { "Samples" }

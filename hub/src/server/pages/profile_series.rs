@@ -41,7 +41,7 @@ pub fn chart(series: &SeriesChart) -> Markup {
     let at_time = |at: usize| start.saturating_add(step.saturating_mul(i64::try_from(at).unwrap_or(0)));
     let value = |weight: i64| amount(weight, unit);
     html! {
-        figure class="trend series" id="series" data-start=(start) data-step=(step) data-count=(weights.len()) {
+        figure class="trend series" id="series" data-brush data-start=(start) data-step=(step) data-count=(weights.len()) {
             div class="plot" {
                 svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="img"
                     aria-label={ (shown_to(event, 60)) " over time, at most " (value(most)) " in one interval" } {
@@ -53,7 +53,7 @@ pub fn chart(series: &SeriesChart) -> Markup {
                             title { (value(weight)) ", " (utc(at_time(at))) }
                         }
                     }
-                    rect class="brush" id="brush" x="0" y="0" width="0" height=(HEIGHT) {}
+                    rect class="brush" x="0" y="0" width="0" height=(HEIGHT) {}
                 }
                 div class="times" aria-hidden="true" {
                     @for part in [0, 1, 2, 3, 4] {

@@ -4,6 +4,7 @@ use super::layout::{PageFrame, Section, csrf, page};
 use super::profile_distribution::{self, DistributionChart};
 use super::profile_heat_map::{self, HeatMapChart};
 use super::profile_series::{self, SeriesChart};
+use super::saved_views::{self, SavedRow};
 use super::text::{number, shown, shown_to};
 use maud::{Markup, html};
 
@@ -20,8 +21,6 @@ const RANGES: [(&str, &str); 7] = [
 
 /// The fields that a person sees elsewhere than in the form.
 const HIDDEN: [&str; 7] = ["chart", "per", "part_from", "part_until", "find", "keep", "view"];
-/// The most saved views.
-const MOST_SAVED: usize = 500;
 
 /// The chart above the view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,21 +34,6 @@ pub enum Chart {
     HeatMap(HeatMapChart),
     /// A distribution of weights.
     Distribution(DistributionChart),
-}
-
-/// A saved view.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SavedRow {
-    /// The identifier.
-    pub id: String,
-    /// The name.
-    pub name: String,
-    /// The address of the view.
-    pub address: String,
-    /// The person who saved it.
-    pub creator: String,
-    /// Whether the reader may delete it.
-    pub may_delete: bool,
 }
 
 /// The explorer.
@@ -104,7 +88,7 @@ pub fn render(view: &ProfilesPage) -> Markup {
     let content = html! {
         div class="headline" {
             h1 { "Profiles" }
-            @if view.samples > 0 { (saved(view)) }
+            @if view.samples > 0 { (saved_views::menu(&view.saved, view.frame.viewer.as_ref(), view.problem.is_none().then_some(&view.query))) }
             p class="count" {
                 a href="/profiles/sql" { "SQL" } " "
                 @if view.samples > 0 {
@@ -135,7 +119,7 @@ pub fn render(view: &ProfilesPage) -> Markup {
             }
         }
     };
-    let scripts = ["profiles.js", "heat_map.js"];
+    let scripts = ["brush.js", "profiles.js", "heat_map.js"];
     page(&view.frame, Section::Profiles, &scripts, &content)
 }
 
@@ -236,42 +220,6 @@ fn part(view: &ProfilesPage) -> Markup {
         p class="part" id="part" hidden[from.is_empty() || until.is_empty()] {
             "The profile is that of " strong id="part-from" { (from) } " to " strong id="part-until" { (until) } " UTC. "
             button type="button" class="button small" id="part-all" { "Show all times" }
-        }
-    }
-}
-
-/// Returns the list of saved views, with the form for a new one.
-fn saved(view: &ProfilesPage) -> Markup {
-    let viewer = view.frame.viewer.as_ref();
-    html! {
-        details class="menu saved" {
-            summary class="button" { "Saved views" }
-            div class="list" {
-                @if view.saved.is_empty() { p class="none" { "No view is saved yet." } }
-                @else {
-                    ul {
-                        @for one in view.saved.iter().take(MOST_SAVED) {
-                            li {
-                                a href=(one.address) title={ "Saved by " (shown_to(&one.creator, 60)) } { (shown_to(&one.name, 100)) }
-                                @if one.may_delete {
-                                    form action={ "/profiles/views/" (one.id) "/delete" } method="post" {
-                                        (csrf(viewer))
-                                        button type="submit" class="ghost" aria-label={ "Delete " (shown_to(&one.name, 100)) } { "Delete" }
-                                    }
-                                }
-                            }
-                        }
-                    }
-                }
-                @if view.problem.is_none() {
-                    form class="row" id="save" action="/profiles/views" method="post" {
-                        (csrf(viewer))
-                        input type="hidden" name="query" value=(view.query);
-                        label class="grow" { span { "Name" } input type="text" name="name" required maxlength="100" autocomplete="off"; }
-                        button type="submit" class="button primary" { "Save this view" }
-                    }
-                }
-            }
         }
     }
 }

@@ -119,6 +119,24 @@ pub(super) fn amount(weight: i64, unit: &str) -> String {
     }
 }
 
+/// Returns a number without a unit. Very large and very small ones have an exponent.
+pub(super) fn decimal(value: f64) -> String {
+    let size = value.abs();
+    let sign = if value < 0.0 { "−" } else { "" };
+    match size {
+        0.0 => "0".to_owned(),
+        // All whole numbers below 2^53 are exact.
+        _ if size < 9e15 && size.fract() == 0.0 => format!("{sign}{}", number(size as u64)),
+        _ if size < 0.001 || size >= 9e15 => format!("{sign}{size:.3e}"),
+        _ if size >= 1000.0 => format!("{sign}{}", number(size.round() as u64)),
+        _ => {
+            let digits = format!("{size:.4}");
+            let digits = digits.trim_end_matches('0').trim_end_matches('.');
+            format!("{sign}{digits}")
+        }
+    }
+}
+
 /// A time in microseconds since 1970, shown by its distance from now.
 pub(super) struct Ago {
     /// The time.
@@ -203,6 +221,19 @@ mod tests {
         assert_eq!(percent(0, 0), None);
         assert_eq!(bytes(1_572_864), "1.5 MiB");
         assert_eq!(nanoseconds(38_100), "38.1 µs");
+        for (value, expected) in [
+            (0.0, "0"),
+            (-0.0, "0"),
+            (-1234.0, "−1,234"),
+            (1.5, "1.5"),
+            (0.12345, "0.1235"),
+            (1234.56, "1,235"),
+            (0.000_012_3, "1.230e-5"),
+            (f64::MAX, "1.798e308"),
+            (i64::MIN as f64, "−9.223e18"),
+        ] {
+            assert_eq!(decimal(value), expected);
+        }
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! Queries of profiles for programs and for the explorer.
 
+use crate::clock;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
+use crate::profiles::build_units::{self, BuildUnits};
 use crate::profiles::query;
-use crate::profiles::regressions::{self, RegressionParameters, RegressionReport};
-use crate::profiles::selection::{Column, Selection, SelectionParameters};
+use crate::profiles::regressions::{self, MAX_INTERVALS, RegressionParameters, RegressionReport};
+use crate::profiles::selection::{Column, SelectionParameters};
 use crate::profiles::sites::answer::SiteAnswer;
 use crate::profiles::sites::client::SITE_HEADER;
 use crate::profiles::sites::queries::{self, SeriesAnswer};
 use crate::profiles::sites::scope::SiteScope;
-use crate::profiles::sql::{self, SqlAnswer, SqlRequest};
+use crate::profiles::sites::sql as sites_sql;
+use crate::profiles::sql::{SqlAnswer, SqlRequest};
 use crate::profiles::top::{self, TopFunctions};
 use crate::profiles::view::{self, ExportFormat};
 use crate::server::api::json::{Body, Parameters};
@@ -50,7 +53,7 @@ pub async fn merge(
     headers: HeaderMap,
     Parameters(MergeParameters { selection, format }): Parameters<MergeParameters>,
 ) -> Result<Response> {
-    let is_of_site = check_site(&headers, &selection.selection()?)?;
+    let is_of_site = check_site(&headers, &selection.selection()?.sites)?;
     let format = if format.is_empty() { "pprof" } else { &format };
     let known = ExportFormat::ALL.iter().find(|(_, name, ..)| *name == format);
     let Some((format, _, _, media)) = known else {
@@ -98,9 +101,9 @@ fn partial_header(sites: &[SiteAnswer]) -> Option<HeaderValue> {
 
 /// Returns whether another hub asks. Its request names no further sites, so that no request goes
 /// around.
-fn check_site(headers: &HeaderMap, selection: &Selection) -> Result<bool> {
+fn check_site(headers: &HeaderMap, sites: &SiteScope) -> Result<bool> {
     let is_of_site = headers.contains_key(SITE_HEADER);
-    if is_of_site && selection.sites != SiteScope::Own {
+    if is_of_site && *sites != SiteScope::Own {
         return Err(Error::Invalid(
             "a hub that another hub asks does not ask further ones; leave out sites".to_owned(),
         ));
@@ -131,7 +134,7 @@ pub async fn top(
     Parameters(parameters): Parameters<TopParameters>,
 ) -> Result<Json<TopFunctions>> {
     let selection = parameters.selection.selection()?;
-    check_site(&headers, &selection)?;
+    check_site(&headers, &selection.sites)?;
     let rows = number("rows", &parameters.rows, 20)?;
     Ok(Json(top::top(&hub, &selection, rows as usize).await?))
 }
@@ -156,7 +159,7 @@ pub async fn series(
     Parameters(parameters): Parameters<SeriesParameters>,
 ) -> Result<Json<SeriesAnswer>> {
     let selection = parameters.selection.selection()?;
-    check_site(&headers, &selection)?;
+    check_site(&headers, &selection.sites)?;
     let intervals = number("intervals", &parameters.intervals, 60)?;
     Ok(Json(queries::series(&hub, &selection, intervals).await?))
 }
@@ -175,17 +178,47 @@ fn number(name: &str, text: &str, usual: u64) -> Result<u64> {
 /// Fails if a parameter is malformed, a build has too few samples, or the query fails.
 pub async fn regressions(
     State(hub): State<Arc<Hub>>,
+    headers: HeaderMap,
     Parameters(parameters): Parameters<RegressionParameters>,
 ) -> Result<Json<RegressionReport>> {
+    check_site(&headers, &SiteScope::read(&parameters.sites)?)?;
     Ok(Json(regressions::compare(&hub, &parameters).await?))
+}
+
+/// Returns the weights of functions by host and interval of time, of this hub alone.
+///
+/// # Errors
+/// Fails if a parameter is malformed, or the query fails.
+pub async fn units(
+    State(hub): State<Arc<Hub>>,
+    Parameters(parameters): Parameters<SeriesParameters>,
+) -> Result<Json<BuildUnits>> {
+    let selection = parameters.selection.selection()?;
+    if selection.sites != SiteScope::Own || !selection.rules.is_empty() {
+        return Err(Error::Invalid(
+            "units are those of this hub and of all stacks; leave out sites and expressions".to_owned(),
+        ));
+    }
+    let intervals = number("intervals", &parameters.intervals, 12)?;
+    if intervals > MAX_INTERVALS {
+        return Err(Error::Invalid(format!(
+            "intervals is a number from 1 to {MAX_INTERVALS}"
+        )));
+    }
+    Ok(Json(build_units::units(&hub, &selection, intervals).await?))
 }
 
 /// Answers a query in SQL.
 ///
 /// # Errors
 /// Fails if the query is refused, reaches a limit, or nothing here answers SQL.
-pub async fn sql(State(hub): State<Arc<Hub>>, Body(request): Body<SqlRequest>) -> Result<Json<SqlAnswer>> {
-    Ok(Json(sql::answer(&hub, &request).await?))
+pub async fn sql(
+    State(hub): State<Arc<Hub>>,
+    headers: HeaderMap,
+    Body(request): Body<SqlRequest>,
+) -> Result<Json<SqlAnswer>> {
+    check_site(&headers, &SiteScope::read(&request.sites)?)?;
+    Ok(Json(sites_sql::answer_at(&hub, &request, clock::now()).await?))
 }
 
 /// The parameters of a completion.

@@ -1,11 +1,11 @@
-//! Saved views: names for addresses of the explorer.
+//! Saved views: names for addresses of the explorer and the page for SQL.
 
 use crate::access::Scope;
 use crate::clock;
 use crate::database::saved_views::SavedView;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
-use crate::profiles::explorer::ExplorerParameters;
+use crate::profiles::saved_page::SavedPage;
 use crate::server::api::json::Body;
 use crate::server::caller::Caller;
 use axum::extract::{Path, State};
@@ -22,7 +22,7 @@ const MAX_NAME: usize = 100;
 #[serde(deny_unknown_fields)]
 pub struct NewView {
     name: String,
-    /// The query of the explorer's address.
+    /// The query of the address of the explorer or of the page for SQL.
     query: String,
 }
 
@@ -40,7 +40,12 @@ pub struct ViewView {
 impl ViewView {
     fn new(hub: &Hub, view: SavedView) -> Self {
         Self {
-            link: format!("{}/profiles?{}", hub.config.public_url(), view.query),
+            link: format!(
+                "{}{}?{}",
+                hub.config.public_url(),
+                SavedPage::of(&view.query).path(),
+                view.query
+            ),
             id: view.id,
             name: view.name,
             query: view.query,
@@ -62,21 +67,22 @@ pub async fn save(hub: &Hub, caller: &Caller, name: &str, query: &str) -> Result
             "the name of a view has 1 to {MAX_NAME} printable characters"
         )));
     }
-    let query = ExplorerParameters::read(query)?.query();
+    let query = SavedPage::checked(query, clock::now())?;
     let id = hub.database.save_view(name, &query, &caller.name).await?;
     hub.database.saved_view(&id).await
 }
 
-/// Deletes a view. Only its creator and administrators may.
+/// Deletes a view, and returns it. Only its creator and administrators may.
 ///
 /// # Errors
 /// Fails if there is no such view, it is another person's, or the database fails.
-pub async fn remove(hub: &Hub, caller: &Caller, id: &str) -> Result<()> {
+pub async fn remove(hub: &Hub, caller: &Caller, id: &str) -> Result<SavedView> {
     let view = hub.database.saved_view(id).await?;
     if !may_delete(caller, &view) {
         return Err(Error::Scope(Scope::Admin.name()));
     }
-    hub.database.delete_view(&view, &caller.name).await
+    hub.database.delete_view(&view, &caller.name).await?;
+    Ok(view)
 }
 
 /// Returns whether a person may delete a view.

@@ -18,7 +18,9 @@ pub struct JobFields {
     kind: String,
     schedule: String,
     from: String,
+    sites: String,
     sql: String,
+    combine: String,
     service: String,
     event: String,
     host: String,
@@ -55,6 +57,7 @@ impl JobFields {
         let text = |text: &str| text.trim().to_owned();
         let selection = || SelectionParameters {
             from: text(&self.from),
+            sites: text(&self.sites),
             service: text(&self.service),
             event: text(&self.event),
             host: text(&self.host),
@@ -67,6 +70,8 @@ impl JobFields {
             "sql" => JobQuery::Sql {
                 sql: self.sql.replace("\r\n", "\n"),
                 from: text(&self.from),
+                sites: text(&self.sites),
+                combine: self.combine.replace("\r\n", "\n").trim().to_owned(),
             },
             "top" => JobQuery::Top {
                 selection: selection(),
@@ -83,6 +88,7 @@ impl JobFields {
                     after: text(&self.after),
                     event: text(&self.event),
                     from: text(&self.from),
+                    sites: text(&self.sites),
                     ..RegressionParameters::default()
                 },
             },
@@ -133,6 +139,7 @@ pub fn filled(job: &JobDefinition) -> JobForm {
     let selected = |selection: &SelectionParameters| {
         vec![
             ("from", selection.from.clone()),
+            ("sites", selection.sites.clone()),
             ("service", selection.service.clone()),
             ("event", selection.event.clone()),
             ("host", selection.host.clone()),
@@ -142,7 +149,17 @@ pub fn filled(job: &JobDefinition) -> JobForm {
         ]
     };
     match &job.query {
-        JobQuery::Sql { sql, from } => values.extend([("sql", sql.clone()), ("from", from.clone())]),
+        JobQuery::Sql {
+            sql,
+            from,
+            sites,
+            combine,
+        } => values.extend([
+            ("sql", sql.clone()),
+            ("from", from.clone()),
+            ("sites", sites.clone()),
+            ("combine", combine.clone()),
+        ]),
         JobQuery::Top { selection, rows } => {
             values.extend(selected(selection));
             values.push(("count", rows.to_string()));
@@ -155,6 +172,7 @@ pub fn filled(job: &JobDefinition) -> JobForm {
             ("service", compare.service.clone()),
             ("event", compare.event.clone()),
             ("from", compare.from.clone()),
+            ("sites", compare.sites.clone()),
             ("before", compare.before.clone()),
             ("after", compare.after.clone()),
         ]),
@@ -206,10 +224,10 @@ mod tests {
     #[test]
     fn form_keeps_all_of_a_job() {
         let queries = [
-            r#"{"kind":"sql","sql":"SELECT 1","from":"6h"}"#,
-            r#"{"kind":"top","selection":{"service":"s","labels":"a=b","focus":"f"},"rows":7}"#,
+            r#"{"kind":"sql","sql":"SELECT 1","from":"6h","sites":"all","combine":"SELECT 2"}"#,
+            r#"{"kind":"top","selection":{"service":"s","labels":"a=b","focus":"f","sites":"eu"},"rows":7}"#,
             r#"{"kind":"series","selection":{"host":"h","build":"2","event":"cpu"},"intervals":9}"#,
-            r#"{"kind":"regression","compare":{"service":"s","before":"1","after":"2","from":"3d"}}"#,
+            r#"{"kind":"regression","compare":{"service":"s","before":"1","after":"2","from":"3d","sites":"eu"}}"#,
         ];
         for (at, query) in queries.into_iter().enumerate() {
             let threshold = r#","threshold":{"column":"a","comparison":"<=","value":-1.5}"#;

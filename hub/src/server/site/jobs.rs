@@ -134,7 +134,6 @@ fn with_hidden_parts(mut new: JobDefinition, old: &JobDefinition) -> JobDefiniti
             selection.hide.clone_from(&old.hide);
             selection.show_from.clone_from(&old.show_from);
             selection.idle.clone_from(&old.idle);
-            selection.sites.clone_from(&old.sites);
         }
         (JobQuery::Regression { compare }, JobQuery::Regression { compare: old }) => {
             compare.until.clone_from(&old.until);

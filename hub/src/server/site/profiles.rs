@@ -8,9 +8,11 @@ use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::profiles::charts::{self as data, DistributionOf};
 use crate::profiles::explorer::ExplorerParameters;
+use crate::profiles::saved_page::SavedPage;
 use crate::profiles::selection::{Column, Selection};
 use crate::profiles::sites::answer::SiteAnswer;
 use crate::profiles::sites::queries;
+use crate::profiles::sql_parameters::SqlParameters;
 use crate::profiles::view;
 use crate::server::api::json::Parameters;
 use crate::server::caller::Caller;
@@ -23,7 +25,7 @@ use crate::server::pages::sql::{self, SqlPage};
 use crate::server::profiles::queries::EXPORTS;
 use crate::server::profiles::requests::{self, NewRequest};
 use axum::extract::{Form, Path, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::{Extension, Json};
 use maud::Markup;
@@ -109,7 +111,7 @@ pub async fn page(
             .ok()
             .map(|chosen| format!("{address}/profiles?{}", parameters.with_times_of(chosen).query())),
         query: parameters.query(),
-        saved: saved_views::rows(&hub, &caller).await?,
+        saved: saved_views::rows(&hub, &caller, SavedPage::Explorer).await?,
         frame: frame(&caller, "Profiles"),
         problem,
         samples: samples.unsigned_abs(),
@@ -223,6 +225,11 @@ pub async fn show(
     let selection = parameters.view_selection();
     let base = parameters.compare.base(&selection)?;
     let page = view::page(&hub, &selection, base.as_ref()).await?;
+    Ok(framed(StatusCode::OK, page))
+}
+
+/// Returns a page for the frame of one of our pages.
+pub(super) fn framed(status: StatusCode, page: Vec<u8>) -> Response {
     let headers = [
         (
             header::CONTENT_TYPE,
@@ -234,27 +241,35 @@ pub async fn show(
         ),
         (header::X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN")),
     ];
-    Ok((headers, page).into_response())
-}
-
-/// The parameters of the page for SQL.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct SqlParameters {
-    sql: String,
-    from: String,
+    (status, headers, page).into_response()
 }
 
 /// Returns the page for SQL.
+///
+/// # Errors
+/// Fails if the database fails.
 pub async fn sql(
+    State(hub): State<Arc<Hub>>,
     Extension(caller): Extension<Caller>,
-    Parameters(SqlParameters { sql, from }): Parameters<SqlParameters>,
-) -> Markup {
-    sql::render(&SqlPage {
+    Parameters(parameters): Parameters<SqlParameters>,
+) -> Result<Markup> {
+    let sites = hub.database.sites().await?;
+    Ok(sql::render(&SqlPage {
         frame: frame(&caller, "SQL"),
-        sql,
-        from,
-    })
+        query: parameters.query(),
+        saved: saved_views::rows(&hub, &caller, SavedPage::Sql).await?,
+        sql: parameters.sql,
+        from: parameters.from,
+        until: parameters.until,
+        sites: parameters.sites,
+        combine: parameters.combine,
+        known: sites
+            .into_iter()
+            .filter(|site| site.is_enabled)
+            .map(|site| site.name)
+            .collect(),
+        view: parameters.view,
+    }))
 }
 
 /// The form of a request.

@@ -1,11 +1,12 @@
-//! Saved views on the page of the explorer.
+//! Saved views on the explorer and the page for SQL.
 
 use super::frame::{KeyForm, check_form, see};
 use crate::database::saved_views::SavedView;
 use crate::error::Result;
 use crate::hub::Hub;
+use crate::profiles::saved_page::SavedPage;
 use crate::server::caller::Caller;
-use crate::server::pages::profiles::SavedRow;
+use crate::server::pages::saved_views::SavedRow;
 use crate::server::profiles::views::{may_delete, remove, save};
 use axum::Extension;
 use axum::extract::{Form, Path, State};
@@ -22,23 +23,26 @@ pub struct ViewForm {
     query: String,
 }
 
-/// Returns the saved views for the explorer.
+/// Returns the saved views of a page.
 ///
 /// # Errors
 /// Fails if the database fails.
-pub async fn rows(hub: &Hub, caller: &Caller) -> Result<Vec<SavedRow>> {
+pub async fn rows(hub: &Hub, caller: &Caller, page: SavedPage) -> Result<Vec<SavedRow>> {
     let views = hub.database.saved_views().await?;
+    let views = views
+        .into_iter()
+        .filter(|view| SavedPage::of(&view.query) == page);
     let row = |view: SavedView| SavedRow {
         may_delete: may_delete(caller, &view),
-        address: format!("/profiles?{}", view.query),
+        address: format!("{}?{}", page.path(), view.query),
         id: view.id,
         name: view.name,
         creator: view.creator,
     };
-    Ok(views.into_iter().map(row).collect())
+    Ok(views.map(row).collect())
 }
 
-/// Saves the view of the explorer.
+/// Saves the view of a page.
 ///
 /// # Errors
 /// Fails if the form is foreign or malformed, the name is taken, or the database fails.
@@ -49,7 +53,8 @@ pub async fn add(
 ) -> Result<Redirect> {
     check_form(&caller, &form.csrf)?;
     let view = save(&hub, &caller, &form.name, &form.query).await?;
-    Ok(see(&format!("/profiles?{}", view.query)))
+    let path = SavedPage::of(&view.query).path();
+    Ok(see(&format!("{path}?{}", view.query)))
 }
 
 /// Deletes a view.
@@ -63,6 +68,6 @@ pub async fn delete(
     Form(form): Form<KeyForm>,
 ) -> Result<Redirect> {
     check_form(&caller, &form.csrf)?;
-    remove(&hub, &caller, &id).await?;
-    Ok(see("/profiles"))
+    let view = remove(&hub, &caller, &id).await?;
+    Ok(see(SavedPage::of(&view.query).path()))
 }

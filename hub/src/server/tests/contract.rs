@@ -4,6 +4,7 @@
 use crate::access::Scope;
 use crate::config::Config;
 use crate::hub::Hub;
+use crate::profiles::sql::SqlRequest;
 use crate::query_jobs::definition::JobDefinition;
 use crate::query_jobs::threshold::Threshold;
 use crate::server::api::openapi::DOCUMENT;
@@ -111,6 +112,7 @@ fn schemas_of_requests_have_the_fields_of_the_types() {
     assert_eq!(documented("JobDefinition"), fields::<JobDefinition>());
     assert_eq!(documented("Threshold"), fields::<Threshold>());
     assert_eq!(documented("NewSite"), fields::<sites::SiteBody>());
+    assert_eq!(documented("SqlRequest"), fields::<SqlRequest>());
     let mut listed = fields::<jobs::RunParameters>();
     listed.insert("id".to_owned());
     assert_eq!(parameters("/api/v1/jobs/{id}/runs"), listed);

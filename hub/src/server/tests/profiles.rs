@@ -555,6 +555,22 @@ async fn saved_views_belong_to_their_creators() {
     let page = String::from_utf8(page).unwrap();
     assert!(page.contains("&lt;b&gt;shop&lt;/b&gt;</a>"), "{page}");
     assert!(page.contains("href=\"/profiles?service=shop&amp;chart=heat\""));
+    // A query in SQL is a view of its page.
+    let query = r#"{"name":"rows","query":"sql=SELECT+1&as=heat&color=red"}"#;
+    let (status, sql) = send("POST", "", other, query).await;
+    assert_eq!(status, StatusCode::CREATED, "{sql}");
+    assert!(
+        sql["link"]
+            .as_str()
+            .unwrap()
+            .ends_with("/profiles/sql?sql=SELECT+1&as=heat"),
+        "{sql}"
+    );
+    let (_, page) = site.send("GET", "/profiles/sql", "", Vec::new()).await;
+    let page = String::from_utf8(page).unwrap();
+    assert!(
+        page.contains("href=\"/profiles/sql?sql=SELECT+1&amp;as=heat\"") && !page.contains("&lt;b&gt;shop")
+    );
     assert_eq!(send("DELETE", &id, reader, "").await.0, StatusCode::NO_CONTENT);
     assert_eq!(send("DELETE", &id, reader, "").await.0, StatusCode::NOT_FOUND);
     let actions: Vec<_> = site.hub.database.audit(9).await.unwrap();

@@ -2,14 +2,14 @@
 
 use crate::access::Scope;
 use crate::clock;
-use crate::config::{Config, Sites};
+use crate::config::{Config, Query, Sites};
 use crate::hub::Hub;
 use crate::server::listen;
 use crate::server::routes::router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
@@ -24,6 +24,30 @@ struct Site {
     read: String,
 }
 
+/// Returns a program that answers in place of `backtrail-query`: one row with the letter of the
+/// hub. A query over `answers` has the number of their sites.
+fn engine(data: &Path, name: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let program = data.join(format!("engine-{name}"));
+    let script = format!(
+        r#"#!/bin/sh
+input=$(cat)
+case "$input" in
+*other_columns*) echo '{{"m":1}}'; echo '{{"coverage":{{"columns":[{{"name":"m-{name}","type":"Int64"}}]}}}}' >&2;;
+*'"answers"'*)
+  count=$(printf %s "$input" | grep -o '"site":"[a-z]*"' | wc -l)
+  echo "{{\"sites\":$count}}"
+  echo '{{"coverage":{{"returned":1,"columns":[{{"name":"sites","type":"Int64"}}]}}}}' >&2;;
+*) echo '{{"hub":"{name}"}}'
+  echo '{{"coverage":{{"segments":1,"returned":1,"truncated":false,"columns":[{{"name":"hub","type":"Utf8"}}]}}}}' >&2;;
+esac
+"#
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
 impl Site {
     async fn open(data: &Path, name: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -33,6 +57,10 @@ impl Site {
             sites: Sites {
                 allowed_addresses: vec!["127.0.0.1".to_owned()],
                 seconds: 2,
+            },
+            query: Query {
+                program: Some(engine(data, name)),
+                ..Query::default()
             },
             ..Config::default()
         };
@@ -87,9 +115,18 @@ impl Site {
     }
 
     async fn push(&self, text: &str) {
-        let path = "/api/v1/profiles?service=shop";
+        self.push_to("/api/v1/profiles?service=shop", text).await;
+    }
+
+    async fn push_to(&self, path: &str, text: &str) {
         let (status, _, body) = self.send("POST", path, text.into(), false).await;
         assert!(status.is_success(), "{body}");
+    }
+
+    async fn sql(&self, request: Value) -> (StatusCode, Value) {
+        let body = request.to_string().into_bytes();
+        let (status, _, text) = self.send("POST", "/api/v1/profiles/sql", body, false).await;
+        (status, serde_json::from_str(&text).unwrap())
     }
 
     async fn get(&self, path: &str) -> Value {
@@ -214,14 +251,132 @@ async fn three_hubs_answer_as_one_and_missing_ones_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn sql_of_several_sites_is_one_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = Site::open(folder.path(), "a").await;
+    let b = Site::open(folder.path(), "b").await;
+    let c = Site::open(folder.path(), "c").await;
+    a.set("b", &b.url, &b.read).await;
+    a.set("c", &c.url, &c.read).await;
+    let (status, own) = a.sql(json!({ "sql": "SELECT hub" })).await;
+    assert_eq!(
+        (status, &own["rows"]),
+        (StatusCode::OK, &json!([{ "hub": "a" }])),
+        "{own}"
+    );
+    let (status, all) = a.sql(json!({ "sql": "SELECT hub", "sites": "all" })).await;
+    assert_eq!(status, StatusCode::OK, "{all}");
+    let row = |site: &str, hub: &str| json!({ "site": site, "hub": hub });
+    assert_eq!(
+        all["rows"],
+        json!([row("local", "a"), row("b", "b"), row("c", "c")])
+    );
+    assert_eq!(
+        (&all["partial"], &all["coverage"]["segments"]),
+        (&json!(false), &json!(3))
+    );
+    let combine = "SELECT count(*) AS sites FROM answers";
+    let (_, sum) = a
+        .sql(json!({ "sql": "SELECT hub", "sites": "all", "combine": combine }))
+        .await;
+    assert_eq!(sum["rows"], json!([{ "sites": 3 }]), "{sum}");
+    // A site that refuses is named, and one whose columns differ too.
+    a.set("c", &c.url, "bthub_wrong").await;
+    let (_, part) = a
+        .sql(json!({ "sql": "SELECT hub", "sites": "all", "combine": combine }))
+        .await;
+    assert_eq!(
+        (&part["rows"], &part["partial"]),
+        (&json!([{ "sites": 2 }]), &json!(true)),
+        "{part}"
+    );
+    assert!(
+        part["sites"][1]["reason"].as_str().unwrap().contains("401"),
+        "{part}"
+    );
+    let (_, other) = a
+        .sql(json!({ "sql": "SELECT other_columns", "sites": "b" }))
+        .await;
+    assert_eq!(other["rows"].as_array().unwrap().len(), 1, "{other}");
+    assert!(
+        other["sites"][0]["reason"].as_str().unwrap().contains("columns"),
+        "{other}"
+    );
+    for wrong in [
+        json!({ "sql": "SELECT hub", "combine": combine }),
+        json!({ "sql": "SELECT hub", "sites": "a b" }),
+    ] {
+        assert_eq!(a.sql(wrong).await.0, StatusCode::BAD_REQUEST);
+    }
+    let job = json!({ "name": "hubs", "schedule": "hourly", "query":
+        { "kind": "sql", "sql": "SELECT hub", "sites": "all", "combine": combine } });
+    let job: crate::query_jobs::definition::JobDefinition = serde_json::from_value(job).unwrap();
+    let output = crate::query_jobs::execute::execute(&a.hub, &job.query, clock::now())
+        .await
+        .unwrap();
+    assert_eq!(output.watched(&job), Some(2.0));
+    assert!(
+        output.result.notes[0].contains("site c is missing"),
+        "{:?}",
+        output.result.notes
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn builds_are_compared_over_several_sites() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = Site::open(folder.path(), "a").await;
+    let b = Site::open(folder.path(), "b").await;
+    a.set("b", &b.url, &b.read).await;
+    // Each hub alone has too few observations.
+    for (at, site) in [&a, &b].into_iter().enumerate() {
+        for number in 0..3 {
+            for (build, planted) in [("1", 300), ("2", 900)] {
+                let path = format!("/api/v1/profiles?service=shop&build={build}&host=h{number}");
+                let noise = (at * 3 + number) * 7 % 5;
+                let text = format!("main;parse {}\nmain;planted {}\n", 2000 + noise, planted + noise);
+                site.push_to(&path, &text).await;
+            }
+        }
+    }
+    let path = "/api/v1/profiles/regressions?service=shop&event=samples&before=1&after=2&intervals=1";
+    let (status, _, text) = a.send("GET", path, Vec::new(), false).await;
+    assert!(!status.is_success() || !text.contains("\"slower\""), "{text}");
+    let all = a.get(&format!("{path}&sites=all")).await;
+    assert_eq!(
+        (&all["units"], &all["partial"]),
+        (&json!([6, 6]), &json!(false)),
+        "{all}"
+    );
+    let slower = all["changes"].as_array().unwrap();
+    let slower = slower.iter().filter(|change| change["direction"] == "slower");
+    let names: Vec<_> = slower.map(|change| &change["function"]).collect();
+    assert_eq!(names, ["planted"], "{all}");
+    a.set("b", &b.url, "bthub_wrong").await;
+    let (_, _, text) = a
+        .send("GET", &format!("{path}&sites=all"), Vec::new(), false)
+        .await;
+    assert!(
+        !text.contains("\"planted\"") || text.contains("\"partial\":true"),
+        "{text}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn hub_that_a_hub_asks_does_not_ask_further() {
     let folder = tempfile::tempdir().unwrap();
     let a = Site::open(folder.path(), "a").await;
     a.push("main 1\n").await;
-    for path in ["merge?format=pprof", "top?rows=1", "series?intervals=2"] {
+    for path in [
+        "merge?format=pprof",
+        "top?rows=1",
+        "series?intervals=2",
+        "regressions?before=1&after=2",
+    ] {
+        let is_answer = !path.starts_with("regressions");
         let path = format!("/api/v1/profiles/{path}&service=shop&from=1d");
         let (status, _, text) = a.send("GET", &path, Vec::new(), true).await;
-        assert_eq!(status, StatusCode::OK, "{text}");
+        assert_eq!(status == StatusCode::OK, is_answer, "{text}");
         let (status, _, text) = a
             .send("GET", &format!("{path}&sites=all"), Vec::new(), true)
             .await;

@@ -1,12 +1,19 @@
 //! Pages of profiles with texts of others.
 
 use super::{check, frame, hostile};
+use crate::profiles::sql_view::AnswerChart;
+use crate::profiles::sql_view::distribution::AnswerDistribution;
+use crate::profiles::sql_view::grid::TimeGrid;
+use crate::profiles::sql_view::heat::{AnswerHeatMap, HeatRows};
+use crate::profiles::sql_view::series::{SeriesLine, TimeSeries};
 use crate::server::pages::profile_distribution::DistributionChart;
 use crate::server::pages::profile_heat_map::HeatMapChart;
 use crate::server::pages::profile_request::{self, RequestPage, RequestState};
 use crate::server::pages::profile_series::SeriesChart;
-use crate::server::pages::profiles::{self, Chart, ProfilesPage, SavedRow};
+use crate::server::pages::profiles::{self, Chart, ProfilesPage};
+use crate::server::pages::saved_views::SavedRow;
 use crate::server::pages::sql::{self, SqlPage};
+use crate::server::pages::sql_view;
 use backtrail_store::{Bucket, Distribution};
 
 fn charts(text: &str) -> Vec<Chart> {
@@ -45,6 +52,42 @@ fn charts(text: &str) -> Vec<Chart> {
                 }],
             },
             notes,
+        }),
+    ]
+}
+
+/// Returns charts of an answer to SQL whose names and notes are a text.
+fn answer_charts(text: &str) -> Vec<AnswerChart> {
+    let grid = TimeGrid {
+        start: 0,
+        step: 1,
+        count: 2,
+        is_exact: true,
+    };
+    let line = SeriesLine {
+        name: text.to_owned(),
+        values: vec![Some(1.0), None],
+    };
+    let notes = vec![text.to_owned(); 9];
+    vec![
+        AnswerChart::Series(TimeSeries {
+            grid,
+            lines: vec![line; 20],
+            notes: notes.clone(),
+        }),
+        AnswerChart::Heat(AnswerHeatMap {
+            grid,
+            column: text.to_owned(),
+            rows: HeatRows::Names(vec![text.to_owned(); 2]),
+            columns: vec![vec![1.0, 2.0]; 2],
+            notes,
+        }),
+        AnswerChart::Distribution(AnswerDistribution {
+            column: text.to_owned(),
+            counts: vec![1],
+            count: 1,
+            missing: 1,
+            ..AnswerDistribution::default()
         }),
     ]
 }
@@ -123,8 +166,25 @@ fn hostile_profile_pages_are_escaped_and_bounded() {
             frame: frame(&text),
             sql: text.clone(),
             from: text.clone(),
+            until: text.clone(),
+            sites: text.clone(),
+            combine: text.clone(),
+            known: vec![text.clone()],
+            view: text.clone(),
+            saved: vec![SavedRow {
+                name: text.clone(),
+                creator: text.clone(),
+                may_delete: true,
+                ..SavedRow::default()
+            }],
+            query: String::new(),
         };
         check("sql", &sql::render(&page).into_string());
+        check("sql, problem", &sql_view::problem(&text).into_string());
+        for chart in answer_charts(&text) {
+            let about = [text.clone()];
+            check("sql, chart", &sql_view::chart(&chart, &about).into_string());
+        }
     }
 }
 

@@ -1,0 +1,136 @@
+//! The units of a comparison of builds: the weights of functions by host and interval of time.
+//!
+//! Hubs send each other their units, so that samples stay where they are.
+
+use super::query;
+use super::selection::{Column, Selection};
+use crate::error::Result;
+use crate::hub::Hub;
+use backtrail_profile::{FunctionProfile, LabelSetId, LabelValue, Profile, Symbol};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// The units of a build.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BuildUnits {
+    /// The functions.
+    pub functions: Vec<UnitFunction>,
+    /// The units.
+    pub units: Vec<Unit>,
+    /// Sentences about what is missing.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// A function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct UnitFunction {
+    /// The name, or module and offset of code without a symbol.
+    pub name: String,
+    /// The source file. Empty: unknown.
+    #[serde(default)]
+    pub file: String,
+    /// The name of the module's file. Empty: unknown.
+    #[serde(default)]
+    pub module: String,
+}
+
+/// A host in an interval of time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Unit {
+    /// The number of the interval.
+    pub interval: u64,
+    /// The host. Empty: unknown.
+    #[serde(default)]
+    pub host: String,
+    /// The own weights of functions, by their indexes.
+    pub weights: Vec<(u32, f64)>,
+}
+
+/// Functions by number, and the weights of each interval and host.
+#[derive(Default)]
+struct Sums {
+    indexes: HashMap<Symbol, u32>,
+    functions: Vec<UnitFunction>,
+    weights: BTreeMap<(u64, String), BTreeMap<u32, f64>>,
+}
+
+impl Sums {
+    fn index(&mut self, symbol: &Symbol) -> u32 {
+        if let Some(index) = self.indexes.get(symbol) {
+            return *index;
+        }
+        let index = u32::try_from(self.functions.len()).unwrap_or(u32::MAX);
+        self.functions.push(UnitFunction {
+            name: symbol.name.to_string(),
+            file: symbol.file.to_string(),
+            module: symbol.module.to_string(),
+        });
+        self.indexes.insert(symbol.clone(), index);
+        index
+    }
+
+    /// Adds the own weight of each function by host.
+    fn add(&mut self, profile: &Profile, interval: u64) -> Result<()> {
+        let shown = FunctionProfile::new(profile)?;
+        for sample in &shown.samples {
+            let Some((_, site)) = shown.stacks.split(sample.stack) else {
+                continue;
+            };
+            let Some(symbol) = shown.symbols.get(site.symbol) else {
+                continue;
+            };
+            let index = self.index(symbol);
+            let unit = (interval, host(profile, sample.labels));
+            *self.weights.entry(unit).or_default().entry(index).or_default() += sample.weight as f64;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the weights of functions in each host and interval of a selection of this hub.
+///
+/// # Errors
+/// Fails if the store fails, or a profile is malformed.
+pub async fn units(hub: &Arc<Hub>, selection: &Selection, intervals: u64) -> Result<BuildUnits> {
+    let mut sums = Sums::default();
+    let mut notes = Vec::new();
+    let (start, end) = (selection.times.start, selection.times.end);
+    let length = (end - start).div_ceil(intervals).max(1);
+    for interval in 0..intervals {
+        let first = start + interval * length;
+        let part = Selection {
+            times: first..first.saturating_add(length).min(end),
+            ..selection.clone()
+        };
+        if part.times.is_empty() {
+            break;
+        }
+        let profile = query::grouped(hub, &part, &[Column::Host]).await?;
+        sums.add(&profile, interval)?;
+        notes.extend(profile.notes);
+    }
+    notes.sort_unstable();
+    notes.dedup();
+    let unit = |((interval, host), weights): (_, BTreeMap<u32, f64>)| Unit {
+        interval,
+        host,
+        weights: weights.into_iter().collect(),
+    };
+    Ok(BuildUnits {
+        functions: sums.functions,
+        units: sums.weights.into_iter().map(unit).collect(),
+        notes,
+    })
+}
+
+fn host(profile: &Profile, labels: LabelSetId) -> String {
+    let labels = profile.labels(labels).iter();
+    let host = labels.filter(|label| profile.text(label.key) == Column::Host.name());
+    let mut text = host.filter_map(|label| match label.value {
+        LabelValue::Text(text) => Some(profile.text(text).to_owned()),
+        _ => None,
+    });
+    text.next().unwrap_or_default()
+}
