@@ -411,32 +411,31 @@ impl<'a> Calls<'a> {
         watch: &Watch<'_>,
     ) -> Result<BTreeMap<CallerLine, (u64, u64, u64)>> {
         let mut lines = BTreeMap::new();
-        for copy in &code.copies {
-            // By the address and the period of the first instruction.
-            let mut of_address: BTreeMap<(Option<Avma>, usize), (u64, u64, u64)> = BTreeMap::new();
-            let process = self.session.process(self.thread);
-            inlined::each_begin(self.session, self.thread, copy, watch, |first| {
-                let version = self.thread.history.version(first);
-                let epoch = process.map_or(0, |process| process.epoch_at(version));
-                let place = (self.thread.history.pc(first), epoch);
-                let known = of_address.entry(place).or_insert((0, first, first));
-                *known = (known.0 + 1, known.1, first);
-            })?;
-            for ((pc, _), (count, first, last)) in of_address {
-                let symbols = self.session.symbols_at(self.thread, first);
-                let frames = symbols.zip(pc).map(|(symbols, pc)| symbols.frames_at(pc));
-                let frames = frames.unwrap_or_default().into_iter();
-                let mut around = frames.skip_while(|frame| !frame.inlined || frame.function != copy.name);
-                let caller = around.nth(1);
-                let location = caller.as_ref().and_then(|frame| frame.location.clone());
-                let line = (
-                    caller.map(|frame| frame.function.to_string()),
-                    location.as_ref().map(|location| location.file.to_string()),
-                    location.map(|location| location.line),
-                );
-                let known = lines.entry(line).or_insert((0, first, last));
-                *known = (known.0 + count, known.1.min(first), known.2.max(last));
-            }
+        // By copy, and by the address and the period of the first instruction.
+        let mut of_place: BTreeMap<(usize, Option<Avma>, usize), (u64, u64, u64)> = BTreeMap::new();
+        let process = self.session.process(self.thread);
+        inlined::each_begin(self.session, self.thread, &code.copies, watch, |copy, first| {
+            let version = self.thread.history.version(first);
+            let epoch = process.map_or(0, |process| process.epoch_at(version));
+            let place = (copy, self.thread.history.pc(first), epoch);
+            let known = of_place.entry(place).or_insert((0, first, first));
+            *known = (known.0 + 1, known.1.min(first), known.2.max(first));
+        })?;
+        for ((copy, pc, _), (count, first, last)) in of_place {
+            let name = code.copies.get(copy).map(|copy| &copy.name);
+            let symbols = self.session.symbols_at(self.thread, first);
+            let frames = symbols.zip(pc).map(|(symbols, pc)| symbols.frames_at(pc));
+            let frames = frames.unwrap_or_default().into_iter();
+            let mut around = frames.skip_while(|frame| !frame.inlined || Some(&frame.function) != name);
+            let caller = around.nth(1);
+            let location = caller.as_ref().and_then(|frame| frame.location.clone());
+            let line = (
+                caller.map(|frame| frame.function.to_string()),
+                location.as_ref().map(|location| location.file.to_string()),
+                location.map(|location| location.line),
+            );
+            let known = lines.entry(line).or_insert((0, first, last));
+            *known = (known.0 + count, known.1.min(first), known.2.max(last));
         }
         Ok(lines)
     }

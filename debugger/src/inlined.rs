@@ -1,12 +1,14 @@
 //! The executions of functions that the compiler inlined.
 
-use crate::breakpoint::Scan;
+mod begins;
+
 use crate::error::{Error, Result};
 use crate::functions::{InlinedFunction, regex};
 use crate::lines::{Entrance, LineStarts, OwnInstructions};
 use crate::session::{Process, Session, Thread};
 use backtrail_decoder::{CallId, PcSet, Watch};
 use backtrail_pt::Avma;
+use begins::Begin;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,15 +50,35 @@ pub fn executions(
     thread.needs_beginning()?;
     let search = ExecutionSearch::new(session, thread, watch)?;
     let mut found = Vec::new();
-    for (number, function) in copies.iter().enumerate() {
-        search.find(number, function, &mut found)?;
+    search.each(copies, |begin| {
+        found.extend(copies.get(begin.copy).map(|function| Execution {
+            function: Arc::clone(&function.name),
+            copy: begin.copy,
+            call: begin.call,
+            first: begin.first,
+            end: begin.first,
+            is_certain: begin.entrance == Entrance::Certain,
+        }));
+    })?;
+    found.sort_unstable_by_key(|execution| (execution.copy, execution.first));
+    // An execution ends before the next one of the same copy in the same call.
+    let mut next: HashMap<(usize, CallId), u64> = HashMap::new();
+    for execution in found.iter_mut().rev() {
+        let limit = next.insert((execution.copy, execution.call), execution.first);
+        let limit = limit.unwrap_or_else(|| search.lines.forest.call(execution.call).end);
+        if let Some(function) = copies.get(execution.copy) {
+            execution.end = function
+                .copy
+                .end(&search.lines, execution.call, execution.first, limit)?;
+        }
     }
     found.sort_by_key(in_order);
     Ok(found)
 }
 
-/// Calls a function for the begin of each execution of a copy, in order within the copy. Ends take
-/// longer than begins, because the last instruction of each execution is searched.
+/// Calls a function with the index of the copy and the first instruction of each execution of the
+/// copies, in no order. Ends take longer, because the last instruction of each execution is
+/// searched.
 ///
 /// # Errors
 ///
@@ -64,22 +86,16 @@ pub fn executions(
 pub fn each_begin(
     session: &Session,
     thread: &Thread,
-    copy: &InlinedFunction,
+    copies: &[InlinedFunction],
     watch: &Watch<'_>,
-    mut each: impl FnMut(u64),
+    mut each: impl FnMut(usize, u64),
 ) -> Result<()> {
-    if thread.history.is_empty() {
+    if copies.is_empty() || thread.history.is_empty() {
         return Ok(());
     }
     thread.needs_beginning()?;
     let search = ExecutionSearch::new(session, thread, watch)?;
-    let mut scan = Scan::new(&search.lines, &copy.copy.code, 0);
-    while let Some(index) = scan.next(thread.history.len())? {
-        if search.begun_at(0, copy, index)?.is_some() {
-            each(index);
-        }
-    }
-    Ok(())
+    search.each(copies, |begin| each(begin.copy, begin.first))
 }
 
 /// Returns the key that sorts executions by time, outer ones before inner ones.
@@ -178,15 +194,30 @@ impl<'a> ExecutionSearch<'a> {
         })
     }
 
+    /// Calls a function for the begin of each execution of the copies.
+    fn each(&self, copies: &[InlinedFunction], mut emit: impl FnMut(Begin)) -> Result<()> {
+        begins::each(&self.lines, copies, |begin| {
+            let function = copies.get(begin.copy);
+            if function.is_some_and(|function| self.is_meant(function, begin.first)) {
+                emit(begin);
+            }
+        })
+    }
+
+    /// Returns whether the module of a copy is mapped at instruction `index`.
+    fn is_meant(&self, function: &InlinedFunction, index: u64) -> bool {
+        self.process.has_one_epoch()
+            || self.process.epoch_at(self.lines.history.version(index)) == function.epoch
+    }
+
     /// Returns the execution that begins at instruction `index`, without its end; `None`: none
     /// does.
     fn begun_at(&self, number: usize, function: &InlinedFunction, index: u64) -> Result<Option<Execution>> {
         let lines = &self.lines;
-        let is_meant = || {
-            self.process.has_one_epoch()
-                || self.process.epoch_at(lines.history.version(index)) == function.epoch
-        };
-        let entrance = function.copy.entrance(lines, index)?.filter(|_| is_meant());
+        let entrance = function
+            .copy
+            .entrance(lines, index)?
+            .filter(|_| self.is_meant(function, index));
         let found = entrance.zip(lines.forest.call_at(index));
         Ok(found.map(|(entrance, call)| Execution {
             function: Arc::clone(&function.name),
@@ -196,25 +227,6 @@ impl<'a> ExecutionSearch<'a> {
             end: index,
             is_certain: entrance == Entrance::Certain,
         }))
-    }
-
-    /// Adds the executions of one copy.
-    fn find(&self, number: usize, function: &InlinedFunction, found: &mut Vec<Execution>) -> Result<()> {
-        let (lines, copy) = (&self.lines, &function.copy);
-        let begin = found.len();
-        let mut scan = Scan::new(lines, &copy.code, 0);
-        while let Some(index) = scan.next(lines.history.len())? {
-            found.extend(self.begun_at(number, function, index)?);
-        }
-        // An execution ends before the next one in the same call.
-        let mut next: HashMap<CallId, u64> = HashMap::new();
-        for execution in found.iter_mut().skip(begin).rev() {
-            let call = execution.call;
-            let limit = next.insert(call, execution.first);
-            let limit = limit.unwrap_or_else(|| lines.forest.call(call).end);
-            execution.end = copy.end(lines, call, execution.first, limit)?;
-        }
-        Ok(())
     }
 
     /// Adds the first `limit` executions of one copy in a call. Returns whether there may be more.

@@ -241,6 +241,16 @@ impl History {
             .map(|(id, count)| (BlockId(id as u32), count))
     }
 
+    /// Returns the executed blocks in order, each with the index of its first instruction.
+    pub fn executed_blocks(&self) -> impl Iterator<Item = (BlockId, u64)> + '_ {
+        let mut next = 0;
+        self.flow.executed_blocks().map(move |(block, instructions)| {
+            let first = next;
+            next += instructions;
+            (block, first)
+        })
+    }
+
     /// Returns the instructions of a block of this history.
     pub fn block(&self, id: BlockId) -> impl Iterator<Item = Instruction> + '_ {
         (0..self.flow.blocks.code(id).len()).filter_map(move |at| self.flow.blocks.instruction(id, at))

@@ -140,11 +140,19 @@ fn called(
         );
     }
     let (copies, more) = executed_copies(process, thread, pattern);
-    for execution in inlined::executions(navigator.session(), thread, &copies, watch)? {
-        let first = execution.first;
-        let name = execution.function.to_string();
-        let known = found.entry(name).or_insert((0, first, first));
-        *known = (known.0 + 1, known.1.min(first), known.2.max(first));
+    let mut of_copy = vec![None; copies.len()];
+    inlined::each_begin(navigator.session(), thread, &copies, watch, |copy, first| {
+        if let Some(known) = of_copy.get_mut(copy) {
+            let (count, earliest, latest) = known.unwrap_or((0, first, first));
+            *known = Some((count + 1, first.min(earliest), first.max(latest)));
+        }
+    })?;
+    for (copy, executions) in copies.iter().zip(of_copy) {
+        let Some((count, first, last)): Option<(u64, u64, u64)> = executions else {
+            continue;
+        };
+        let known = found.entry(copy.name.to_string()).or_insert((0, first, last));
+        *known = (known.0 + count, known.1.min(first), known.2.max(last));
     }
     let mut functions: Vec<(String, (u64, u64, u64))> = found.into_iter().collect();
     functions.sort_by_key(|(_, (_, _, last))| std::cmp::Reverse(*last));
@@ -290,9 +298,16 @@ pub(super) fn run_to_call(context: &mut Context<'_>, arguments: &str) -> Result<
         let calls = Calls::of_all(navigator.session(), thread, context.watch)?;
         let called = calls.of(&code.entries, context.watch)?;
         let called = called.iter().map(|&call| calls.forest().call(call).first);
-        let inlined = inlined::executions(navigator.session(), thread, &code.copies, context.watch)?;
-        let all = called.chain(inlined.iter().map(|execution| execution.first));
-        of_function.extend(all.map(|first| (thread.tid, first)));
+        of_function.extend(called.map(|first| (thread.tid, first)));
+        inlined::each_begin(
+            navigator.session(),
+            thread,
+            &code.copies,
+            context.watch,
+            |_, first| {
+                of_function.push((thread.tid, first));
+            },
+        )?;
     }
     let in_order = navigator.in_time_order(&of_function)?;
     let Some(&to) = in_order.get(number) else {

@@ -170,6 +170,12 @@ impl Flow {
         self.blocks.instruction(block, within)
     }
 
+    /// Returns the executed blocks in order, each with the number of its instructions.
+    pub fn executed_blocks(&self) -> impl Iterator<Item = (BlockId, u64)> + '_ {
+        let blocks = self.executions.iter().flat_map(|&path| self.paths.blocks(path));
+        blocks.map(|&block| (block, self.blocks.code(block).len() as u64))
+    }
+
     /// Returns the number of executions of each block, by id.
     pub fn counts(&self) -> Vec<u64> {
         let mut of_paths = vec![0u64; self.paths.len()];

@@ -1,6 +1,8 @@
 //! Functions that compilers inline are functions: their counts at -O2 are those of the same program
 //! without inlining.
 
+use backtrail_debugger::inlined::{self, Execution, InlinedCode};
+use backtrail_debugger::{OpenOptions, Session, Watch};
 use backtrail_tests::backtrail::{backtrail, repository};
 use backtrail_tests::bundle::Bundle;
 use backtrail_tests::compiled::compiled_and_recorded;
@@ -299,6 +301,52 @@ fn instructions_of(call: &Value) -> (u64, u64) {
     let position = call["position"].as_str().unwrap();
     let first: u64 = position.split_once('#').unwrap().1.parse().unwrap();
     (first, first + call["instructions"].as_u64().unwrap())
+}
+
+/// Returns what the whole history, and each call alone, has of executions of inlined copies.
+fn executions_in_both_ways(bundle: &Bundle) -> [Vec<Execution>; 2] {
+    let watch = Watch::none();
+    let session = Session::open(&bundle.path, &OpenOptions::default(), &watch).unwrap();
+    let mut ways = [Vec::new(), Vec::new()];
+    for thread in session.threads() {
+        let Some(process) = session.process(thread) else {
+            continue;
+        };
+        let copies = inlined::executed_copies(process, thread).unwrap();
+        let code = InlinedCode::new(&session, thread, &watch).unwrap();
+        ways[0].extend(inlined::executions(&session, thread, &copies, &watch).unwrap());
+        for call in session.forest(thread, &watch).unwrap().ids() {
+            let (found, more) = code.executions_in(call, 1 << 24).unwrap();
+            assert!(!more);
+            ways[1].extend(found);
+        }
+    }
+    for way in &mut ways {
+        way.sort_by_key(|one| (one.copy, one.first));
+    }
+    ways
+}
+
+#[test]
+fn one_pass_finds_the_executions_of_each_call() {
+    let mut uncertain = 0;
+    for example in &EXAMPLES {
+        for optimization in ["-O1", "-O2", "-O3"] {
+            let mut arguments = example.inlining.to_vec();
+            match example.compiler {
+                "rustc" => arguments.push("-Ccodegen-units=1"),
+                _ => arguments.push(optimization),
+            }
+            let bundle = compiled_and_recorded(example.compiler, &arguments, example.source);
+            let [once, by_call] = executions_in_both_ways(&bundle);
+            assert!(once.len() > 20, "{}: {}", example.source, once.len());
+            let different = once.iter().zip(&by_call).find(|(one, other)| one != other);
+            assert_eq!(different, None, "{} {optimization}", example.source);
+            assert_eq!(once.len(), by_call.len(), "{} {optimization}", example.source);
+            uncertain += once.iter().filter(|one| !one.is_certain).count();
+        }
+    }
+    assert!(uncertain > 0, "no entrance was uncertain");
 }
 
 /// Without a limit, each of the 30 million instructions of the loop would be examined.
