@@ -176,7 +176,7 @@ fn markdown(row: &Value) -> String {
     let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
     let mut text = format!(
         "\n{:.0} million instructions, opened in {:.0} ms; the first search took {:.0} ms, the first list {:.0} ms.\n\n\
-         | command | times | p50 ms | p99 ms | max ms |\n|---|---:|---:|---:|---:|\n",
+         | command | times | p50 ms | p90 ms | p99 ms | max ms |\n|---|---:|---:|---:|---:|---:|\n",
         number(&row["instructions"]) / 1e6,
         number(&row["open_ms"]),
         number(&row["first_search_ms"]),
@@ -210,7 +210,9 @@ fn append_values(text: &mut String, values: &Value) {
             number(&search["warm_ms"]),
         );
     }
-    text.push_str("\n| command | times | p50 ms | p99 ms | max ms |\n|---|---:|---:|---:|---:|\n");
+    text.push_str(
+        "\n| command | times | p50 ms | p90 ms | p99 ms | max ms |\n|---|---:|---:|---:|---:|---:|\n",
+    );
     append_verbs(text, values);
 }
 
@@ -223,10 +225,11 @@ fn append_verbs(text: &mut String, row: &Value) {
         };
         let _ = writeln!(
             text,
-            "| `{}`{failed} | {} | {:.3} | {:.3} | {:.3} |",
+            "| `{}`{failed} | {} | {:.3} | {:.3} | {:.3} | {:.3} |",
             verb["command"].as_str().unwrap_or_default(),
             verb["times"],
             number(&verb["p50_ms"]),
+            number(&verb["p90_ms"]),
             number(&verb["p99_ms"]),
             number(&verb["max_ms"]),
         );
@@ -250,12 +253,12 @@ mod tests {
     fn row_has_percentiles_and_refused_commands() {
         let row = json!({
             "instructions": 99_600_000, "open_ms": 1.0, "first_search_ms": 2.0, "first_list_ms": 3.0,
-            "verbs": [{ "command": "next", "times": 9, "failed": 1, "p50_ms": 0.5, "p99_ms": 1.0, "max_ms": 2.25 }],
+            "verbs": [{ "command": "next", "times": 9, "failed": 1, "p50_ms": 0.5, "p90_ms": 0.75, "p99_ms": 1.0, "max_ms": 2.25 }],
         });
         let text = markdown(&row);
         assert!(text.contains("100 million instructions"), "{text}");
         assert!(
-            text.ends_with("| `next` (1 refused) | 9 | 0.500 | 1.000 | 2.250 |\n"),
+            text.ends_with("| `next` (1 refused) | 9 | 0.500 | 0.750 | 1.000 | 2.250 |\n"),
             "{text}"
         );
     }
@@ -265,7 +268,7 @@ mod tests {
         let values = json!({
             "instructions": 100_400_000,
             "searches": [{ "command": "`last`", "distance": 7, "cold_ms": 12.4, "warm_ms": 0.25 }],
-            "verbs": [{ "command": "info locals", "times": 9, "p50_ms": 0.5, "p99_ms": 1.0, "max_ms": 2.25 }],
+            "verbs": [{ "command": "info locals", "times": 9, "p50_ms": 0.5, "p90_ms": 0.75, "p99_ms": 1.0, "max_ms": 2.25 }],
         });
         let text = markdown(&json!({ "values": values }));
         assert!(
@@ -274,7 +277,7 @@ mod tests {
         );
         assert!(text.contains("| `last` | 7 | 12 | 0.2 |\n"), "{text}");
         assert!(
-            text.ends_with("| `info locals` | 9 | 0.500 | 1.000 | 2.250 |\n"),
+            text.ends_with("| `info locals` | 9 | 0.500 | 0.750 | 1.000 | 2.250 |\n"),
             "{text}"
         );
         assert!(!markdown(&json!({})).contains("Recorded values"));
