@@ -151,6 +151,7 @@ fn sample(columns: &[(&str, &str)], rows: Vec<serde_json::Value>) -> SqlAnswer {
     SqlAnswer {
         rows,
         coverage: serde_json::json!({ "columns": columns }),
+        ..SqlAnswer::default()
     }
 }
 

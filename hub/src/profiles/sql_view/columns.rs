@@ -192,6 +192,7 @@ mod tests {
             let answer = SqlAnswer {
                 rows: Vec::new(),
                 coverage,
+                ..SqlAnswer::default()
             };
             assert_eq!(AnswerColumn::all(&answer), []);
         }
