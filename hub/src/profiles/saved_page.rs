@@ -54,7 +54,7 @@ mod tests {
     fn queries_belong_to_their_pages() {
         assert_eq!(SavedPage::of("?from=1h&sql=SELECT+1").path(), "/profiles/sql");
         assert_eq!(SavedPage::of("service=sql").path(), "/profiles");
-        let checked = |query: &str| SavedPage::checked(query, 0);
+        let checked = |query: &str| SavedPage::checked(query, crate::clock::now());
         assert_eq!(checked("?sql=a&x=1&as=graph").unwrap(), "sql=a&as=graph");
         assert_eq!(checked("service=shop&color=red").unwrap(), "service=shop");
         assert!(checked("sql=").is_err());

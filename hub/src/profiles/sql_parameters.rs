@@ -102,13 +102,14 @@ mod tests {
 
     #[test]
     fn parameters_are_read_and_written() {
+        let now = crate::clock::now();
         let query = "sql=SELECT+%27%C3%A9%26%27&from=6h&sites=all&combine=SELECT+2&as=heat";
-        let read = SqlParameters::read(&format!("?{query}&color=red"), 0).unwrap();
+        let read = SqlParameters::read(&format!("?{query}&color=red"), now).unwrap();
         assert_eq!((&*read.sql, &*read.view), ("SELECT 'é&'", "heat"));
         assert_eq!(read.query(), query);
         for wrong in ["", "from=1h", "sql=+", "sql=a&as=pie", "sql=a&from=soon"] {
-            assert!(SqlParameters::read(wrong, 0).is_err(), "{wrong}");
+            assert!(SqlParameters::read(wrong, now).is_err(), "{wrong}");
         }
-        assert!(SqlParameters::read(&format!("sql={}", "x".repeat(MAX_QUERY)), 0).is_err());
+        assert!(SqlParameters::read(&format!("sql={}", "x".repeat(MAX_QUERY)), now).is_err());
     }
 }
