@@ -42,7 +42,7 @@ struct Hit {
     place: u32,
 }
 
-/// What a copy has executed.
+/// The executed addresses of a copy.
 struct ExecutedCopy {
     /// The number of executed addresses.
     places: usize,
@@ -70,7 +70,7 @@ struct Pending {
     is_later: bool,
 }
 
-/// What a call has executed of a copy.
+/// The executions of a copy in a call.
 struct CopyState {
     copy: u32,
     /// The last execution of each address.
@@ -83,7 +83,7 @@ struct CopyState {
     lines: Rc<CopyLines>,
 }
 
-/// What a call has executed.
+/// The executions of copies in a call.
 struct CallState {
     end: u64,
     epoch: u32,

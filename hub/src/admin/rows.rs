@@ -42,8 +42,8 @@ pub const SETTLED: [Rows; 5] = [
     ),
 ];
 
-/// Work that a sender knows of: uploads, what is to be done with them, and stored profiles. Then the
-/// results of jobs, and requests for profiles.
+/// Work that a sender knows of: uploads, what is to be done with them, and stored profiles. The
+/// results of jobs and the requests for profiles follow.
 pub const WORK: [Rows; 11] = [
     rows("uploads", "1 = 1"),
     rows("upload_parts", "1 = 1"),

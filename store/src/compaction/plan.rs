@@ -11,8 +11,8 @@ use crate::segment_reader::SegmentReader;
 const RATIO: u64 = 8;
 /// The memory of an open input: a batch of each column and its rows.
 const INPUT: u64 = 3 << 20;
-/// The memory of the hashes of pushes, for each byte of their text: the text of an input, the set of
-/// all, and the text of the new segment.
+/// The memory of the hashes of pushes, for each byte of their text. There are the text of an input,
+/// the set of all, and the text of the new segment.
 const HASHES: u64 = 4;
 /// The memory of the new segment's buffers: a row group, and parts on their way.
 const OUTPUT: u64 = 56 << 20;

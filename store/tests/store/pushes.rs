@@ -52,7 +52,7 @@ async fn compact(store: &Store) -> SegmentEntry {
     compacted.unwrap().added
 }
 
-/// Replaces a byte of the hashes in a file of contexts, and mends the checksum of the entry.
+/// Replaces a byte of the hashes in a file of contexts, and corrects the checksum of the entry.
 async fn damage(fixture: &Fixture, entry: &mut SegmentEntry) {
     let key = Path::from(entry.key(TableKind::Contexts));
     let found = fixture.objects.get(&key).await.unwrap();
