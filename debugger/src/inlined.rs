@@ -8,7 +8,7 @@ use crate::lines::{Entrance, LineStarts, OwnInstructions};
 use crate::session::{Process, Session, Thread};
 use backtrail_decoder::{CallId, PcSet, Watch};
 use backtrail_pt::Avma;
-use begins::Begin;
+use begins::{Begin, Events, Last};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -49,31 +49,85 @@ pub fn executions(
     }
     thread.needs_beginning()?;
     let search = ExecutionSearch::new(session, thread, watch)?;
-    let mut found = Vec::new();
-    search.each(copies, |begin| {
-        found.extend(copies.get(begin.copy).map(|function| Execution {
+    let mut collected = Collected::default();
+    search.each(copies, &mut collected)?;
+    let Collected { mut begins, lasts } = collected;
+    begins.sort_unstable_by_key(|begin| (begin.copy, begin.first));
+    // An execution ends before the next one of the same copy in the same call.
+    let mut next: HashMap<(usize, CallId), Begin> = HashMap::new();
+    let mut found = Vec::with_capacity(begins.len());
+    for begin in begins.into_iter().rev() {
+        let Some(function) = copies.get(begin.copy) else {
+            continue;
+        };
+        let place = (begin.copy, begin.call);
+        let (last, limit) = match next.insert(place, begin) {
+            Some(next) => (next.before, next.first),
+            None => (
+                lasts.get(&place).copied(),
+                search.lines.forest.call(begin.call).end,
+            ),
+        };
+        let last = last.unwrap_or(begin.first);
+        found.push(Execution {
             function: Arc::clone(&function.name),
             copy: begin.copy,
             call: begin.call,
             first: begin.first,
-            end: begin.first,
+            end: search.lines.end_after(begin.call, last, limit)?,
             is_certain: begin.entrance == Entrance::Certain,
-        }));
-    })?;
-    found.sort_unstable_by_key(|execution| (execution.copy, execution.first));
-    // An execution ends before the next one of the same copy in the same call.
-    let mut next: HashMap<(usize, CallId), u64> = HashMap::new();
-    for execution in found.iter_mut().rev() {
-        let limit = next.insert((execution.copy, execution.call), execution.first);
-        let limit = limit.unwrap_or_else(|| search.lines.forest.call(execution.call).end);
-        if let Some(function) = copies.get(execution.copy) {
-            execution.end = function
-                .copy
-                .end(&search.lines, execution.call, execution.first, limit)?;
-        }
+        });
     }
     found.sort_by_key(in_order);
     Ok(found)
+}
+
+/// The begins of executions, and the last instruction of each copy in each call.
+#[derive(Default)]
+struct Collected {
+    begins: Vec<Begin>,
+    lasts: HashMap<(usize, CallId), u64>,
+}
+
+impl Events for Collected {
+    fn begin(&mut self, begin: Begin) {
+        self.begins.push(begin);
+    }
+
+    fn last(&mut self, last: Last) {
+        self.lasts.insert((last.copy, last.call), last.index);
+    }
+}
+
+/// A function that takes begins.
+struct EachBegin<F>(F);
+
+impl<F: FnMut(usize, u64)> Events for EachBegin<F> {
+    fn begin(&mut self, begin: Begin) {
+        (self.0)(begin.copy, begin.first);
+    }
+
+    fn last(&mut self, _: Last) {}
+}
+
+/// Passes on the begins of copies whose module is mapped there.
+struct Meant<'a, E> {
+    search: &'a ExecutionSearch<'a>,
+    copies: &'a [InlinedFunction],
+    events: &'a mut E,
+}
+
+impl<E: Events> Events for Meant<'_, E> {
+    fn begin(&mut self, begin: Begin) {
+        let function = self.copies.get(begin.copy);
+        if function.is_some_and(|function| self.search.is_meant(function, begin.first)) {
+            self.events.begin(begin);
+        }
+    }
+
+    fn last(&mut self, last: Last) {
+        self.events.last(last);
+    }
 }
 
 /// Calls a function with the index of the copy and the first instruction of each execution of the
@@ -88,14 +142,14 @@ pub fn each_begin(
     thread: &Thread,
     copies: &[InlinedFunction],
     watch: &Watch<'_>,
-    mut each: impl FnMut(usize, u64),
+    each: impl FnMut(usize, u64),
 ) -> Result<()> {
     if copies.is_empty() || thread.history.is_empty() {
         return Ok(());
     }
     thread.needs_beginning()?;
     let search = ExecutionSearch::new(session, thread, watch)?;
-    search.each(copies, |begin| each(begin.copy, begin.first))
+    search.each(copies, &mut EachBegin(each))
 }
 
 /// Returns the key that sorts executions by time, outer ones before inner ones.
@@ -194,14 +248,14 @@ impl<'a> ExecutionSearch<'a> {
         })
     }
 
-    /// Calls a function for the begin of each execution of the copies.
-    fn each(&self, copies: &[InlinedFunction], mut emit: impl FnMut(Begin)) -> Result<()> {
-        begins::each(&self.lines, copies, |begin| {
-            let function = copies.get(begin.copy);
-            if function.is_some_and(|function| self.is_meant(function, begin.first)) {
-                emit(begin);
-            }
-        })
+    /// Reports the begins of executions of the copies.
+    fn each(&self, copies: &[InlinedFunction], events: &mut impl Events) -> Result<()> {
+        let mut meant = Meant {
+            search: self,
+            copies,
+            events,
+        };
+        begins::each(&self.lines, copies, &mut meant)
     }
 
     /// Returns whether the module of a copy is mapped at instruction `index`.

@@ -157,6 +157,18 @@ impl<'a> LineStarts<'a> {
         None
     }
 
+    /// Returns the end of an execution whose last own instruction before `limit` is `last`: after the
+    /// calls that this instruction made.
+    ///
+    /// # Errors
+    ///
+    /// When canceled.
+    pub(crate) fn end_after(&self, call: CallId, last: u64, limit: u64) -> Result<u64> {
+        let after = last.saturating_add(1);
+        let next = OwnInstructions::new(self, call, after, |_| true).next(limit)?;
+        Ok(next.unwrap_or_else(|| limit.max(after)))
+    }
+
     /// Returns the addresses that a call can have executed itself.
     ///
     /// These are the addresses of its function. For a function without a symbol, they are the

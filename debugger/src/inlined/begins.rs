@@ -29,6 +29,28 @@ pub(super) struct Begin {
     pub(super) first: u64,
     /// Whether an execution begins here, and not only perhaps.
     pub(super) entrance: Entrance,
+    /// The last instruction of the copy in the call before it.
+    pub(super) before: Option<u64>,
+}
+
+/// The last instruction of a copy in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Last {
+    /// The index of the copy.
+    pub(super) copy: usize,
+    /// The call.
+    pub(super) call: CallId,
+    /// The instruction.
+    pub(super) index: u64,
+}
+
+/// The events of a pass.
+pub(super) trait Events {
+    /// An execution begins. Begins come in no order.
+    fn begin(&mut self, begin: Begin);
+
+    /// A call executes a copy no more.
+    fn last(&mut self, last: Last);
 }
 
 /// An instruction of a block that is of a copy.
@@ -44,8 +66,6 @@ struct Hit {
 
 /// The executed addresses of a copy.
 struct ExecutedCopy {
-    /// The number of executed addresses.
-    places: usize,
     /// The address at which the copy begins, if it was executed.
     begin: Option<u32>,
     /// All executed addresses, ascending.
@@ -66,17 +86,19 @@ struct CopyLines {
 struct Pending {
     place: u32,
     index: u64,
-    /// Whether the call had executed the copy before.
-    is_later: bool,
+    /// The last instruction of the copy in the call before it.
+    before: Option<u64>,
 }
 
 /// The executions of a copy in a call.
 struct CopyState {
     copy: u32,
+    /// The place of its begin, if it was executed.
+    begin: Option<u32>,
     /// The last execution of each address.
     last: Vec<Option<u64>>,
-    /// Whether the call has executed the copy.
-    is_seen: bool,
+    /// The last instruction of the copy.
+    latest: Option<u64>,
     /// Whether it has executed another line than that of the begin, after the last begin.
     is_other_line: bool,
     pending: Vec<Pending>,
@@ -90,7 +112,7 @@ struct CallState {
     copies: Vec<CopyState>,
 }
 
-/// Calls a function for the begin of each execution of the copies, in no order.
+/// Goes over a history, and reports the begin of each execution of the copies.
 ///
 /// # Errors
 ///
@@ -98,7 +120,7 @@ struct CallState {
 pub(super) fn each(
     lines: &LineStarts<'_>,
     copies: &[InlinedFunction],
-    mut emit: impl FnMut(Begin),
+    events: &mut impl Events,
 ) -> Result<()> {
     lines.before_search(0, 0)?;
     let (executed, hits_at) = executed_copies(lines, copies);
@@ -106,11 +128,13 @@ pub(super) fn each(
         return Ok(());
     }
     let mut scan = BeginScan {
-        lines,
-        copies,
-        executed,
-        hits_at,
-        copy_lines: HashMap::new(),
+        code: Code {
+            lines,
+            copies,
+            executed,
+            hits_at,
+            of_copy: HashMap::new(),
+        },
         calls: HashMap::new(),
     };
     let mut of_block: HashMap<BlockId, Rc<[Hit]>> = HashMap::new();
@@ -118,19 +142,13 @@ pub(super) fn each(
         if number % OFTEN == 0 {
             lines.watch.report(Stage::Search, first, lines.history.len())?;
         }
-        let hits = match of_block.get(&block) {
-            Some(hits) => hits,
-            None => {
-                let hits = scan.hits_of(block);
-                of_block.entry(block).or_insert(hits)
-            }
-        };
+        let known = of_block.entry(block);
+        let hits = known.or_insert_with(|| scan.code.hits_of(block));
         if !hits.is_empty() {
-            let hits = Rc::clone(hits);
-            scan.run(&hits, first, &mut emit)?;
+            scan.run(hits, first, events)?;
         }
     }
-    scan.end(&mut emit)
+    scan.drop_ended(u64::MAX, events)
 }
 
 /// The hits of an address, without their instruction.
@@ -155,7 +173,6 @@ fn executed_copies(lines: &LineStarts<'_>, copies: &[InlinedFunction]) -> (Vec<E
         }
         let begin = pcs.binary_search(&copy.begin).ok();
         ExecutedCopy {
-            places: pcs.len(),
             begin: begin.and_then(|place| u32::try_from(place).ok()),
             pcs,
         }
@@ -164,17 +181,17 @@ fn executed_copies(lines: &LineStarts<'_>, copies: &[InlinedFunction]) -> (Vec<E
     (executed, hits_at)
 }
 
-struct BeginScan<'a> {
+/// The code of the copies.
+struct Code<'a> {
     lines: &'a LineStarts<'a>,
     copies: &'a [InlinedFunction],
     executed: Vec<ExecutedCopy>,
     hits_at: HitsAt,
-    /// By copy and period.
-    copy_lines: HashMap<(u32, u32), Rc<CopyLines>>,
-    calls: HashMap<CallId, CallState>,
+    /// The lines, by copy and period.
+    of_copy: HashMap<(u32, u32), Rc<CopyLines>>,
 }
 
-impl BeginScan<'_> {
+impl Code<'_> {
     fn hits_of(&self, block: BlockId) -> Rc<[Hit]> {
         let mut hits = Vec::new();
         for (at, instruction) in (0..).zip(self.lines.history.block(block)) {
@@ -185,171 +202,99 @@ impl BeginScan<'_> {
         hits.into()
     }
 
-    /// Handles the execution of a block. All its instructions are of one call.
-    fn run(&mut self, hits: &[Hit], first: u64, emit: &mut impl FnMut(Begin)) -> Result<()> {
-        let Some(call) = self.lines.forest.call_at(first) else {
-            return Ok(());
-        };
-        if self.calls.len() >= CALLS && !self.calls.contains_key(&call) {
-            self.drop_ended(first, emit)?;
-        }
-        let before = || {
-            let before = self.lines.own_before(call, first);
-            before.and_then(|before| self.lines.history.pc(before))
-        };
-        let is_at_start = hits.first().is_some_and(|hit| hit.at == 0);
-        let before = if is_at_start { before() } else { None };
-        let mut rest = hits;
-        let mut previous: &[Hit] = &[];
-        while let Some(at) = rest.first().map(|hit| hit.at) {
-            let count = rest.partition_point(|hit| hit.at == at);
-            let (here, later) = rest.split_at(count);
-            for hit in here {
-                let follows = match at {
-                    0 => before.is_some_and(|pc| self.is_in(pc, hit.copy)),
-                    _ => previous
-                        .iter()
-                        .any(|other| other.at + 1 == at && other.copy == hit.copy),
-                };
-                self.step(hit, call, first + u64::from(at), follows, emit)?;
-            }
-            (previous, rest) = (here, later);
-        }
-        Ok(())
-    }
-
-    fn is_in(&self, pc: Avma, copy: u32) -> bool {
+    fn contains(&self, copy: u32, pc: Avma) -> bool {
         let hits = self.hits_at.get(&pc);
         hits.is_some_and(|hits| hits.iter().any(|(other, _)| *other == copy))
     }
 
-    /// Handles an instruction of a copy. `follows`: the instruction before it in the call is of the
-    /// copy too.
-    fn step(
-        &mut self,
-        hit: &Hit,
-        call: CallId,
-        index: u64,
-        follows: bool,
-        emit: &mut impl FnMut(Begin),
-    ) -> Result<()> {
-        let Some(executed) = self.executed.get(hit.copy as usize) else {
+    /// Returns the state of a copy of which nothing is executed yet.
+    fn state(&mut self, copy: u32, epoch: u32) -> CopyState {
+        let (lines, function, executed) = (
+            self.lines,
+            self.copies.get(copy as usize),
+            self.executed.get(copy as usize),
+        );
+        let known = self.of_copy.entry((copy, epoch));
+        let of_copy = known.or_insert_with(|| Rc::new(CopyLines::new(lines, function, executed, epoch)));
+        CopyState {
+            copy,
+            begin: executed.and_then(|executed| executed.begin),
+            last: vec![None; executed.map_or(0, |executed| executed.pcs.len())],
+            latest: None,
+            is_other_line: false,
+            pending: Vec::new(),
+            lines: Rc::clone(of_copy),
+        }
+    }
+}
+
+struct BeginScan<'a> {
+    code: Code<'a>,
+    calls: HashMap<CallId, CallState>,
+}
+
+impl BeginScan<'_> {
+    /// Handles the execution of a block. All its instructions are of one call.
+    fn run(&mut self, hits: &[Hit], first: u64, events: &mut impl Events) -> Result<()> {
+        let lines = self.code.lines;
+        let Some(call) = lines.forest.call_at(first) else {
             return Ok(());
         };
-        let (begin, places) = (executed.begin, executed.places);
-        let is_begin = begin == Some(hit.place);
-        let state = self.state(call, hit.copy, places);
-        let mut decided = Vec::new();
-        if is_begin {
-            // The instructions before the first one were moved there.
-            state.pending.clear();
-        } else {
-            let again = state
-                .pending
-                .iter()
-                .position(|pending| pending.place == hit.place);
-            decided.extend(again.map(|at| state.pending.swap_remove(at)));
+        if self.calls.len() >= CALLS && !self.calls.contains_key(&call) {
+            self.drop_ended(first, events)?;
         }
-        let last = |place: u32| state.last.get(place as usize).copied().flatten();
-        let (last_begin, last_here) = (begin.and_then(last), last(hit.place));
-        let entrance = match (follows, is_begin) {
-            (true, false) => None,
-            (false, true) => Some(Entrance::Certain),
-            (true, true) => Some(Entrance::Possible),
-            (false, false) => {
-                let is_first_after =
-                    last_begin.is_some_and(|begin| last_here.is_none_or(|here| here < begin));
-                if is_first_after {
-                    state.repeats_first_line(hit.place).then_some(Entrance::Possible)
-                } else {
-                    state.pending.push(Pending {
-                        place: hit.place,
-                        index,
-                        is_later: state.is_seen,
-                    });
-                    None
-                }
-            }
-        };
-        state.executed(hit.place, index, is_begin);
-        if let Some(entrance) = entrance {
-            emit(Begin {
-                copy: hit.copy as usize,
-                call,
-                first: index,
-                entrance,
-            });
-        }
-        for pending in decided {
-            self.decide(&pending, hit.copy, call, emit)?;
-        }
-        Ok(())
-    }
-
-    /// Handles an entrance to which no begin of the copy belongs.
-    fn decide(&self, pending: &Pending, copy: u32, call: CallId, emit: &mut impl FnMut(Begin)) -> Result<()> {
-        if !pending.is_later {
-            self.lines.needs_beginning(call)?;
-        }
-        emit(Begin {
-            copy: copy as usize,
-            call,
-            first: pending.index,
-            entrance: match pending.is_later {
-                true => Entrance::Possible,
-                false => Entrance::Certain,
-            },
-        });
-        Ok(())
-    }
-
-    fn state(&mut self, call: CallId, copy: u32, places: usize) -> &mut CopyState {
-        let lines = self.lines;
+        let code = &mut self.code;
         let state = self.calls.entry(call).or_insert_with(|| CallState {
             end: lines.forest.call(call).end,
             epoch: lines.point_in(call, Avma(0)).epoch,
             copies: Vec::new(),
         });
-        let found = state.copies.iter().position(|state| state.copy == copy);
-        let at = found.unwrap_or_else(|| {
-            let known = self.copy_lines.entry((copy, state.epoch));
-            let of_copy = known.or_insert_with(|| {
-                let (function, executed) = (self.copies.get(copy as usize), self.executed.get(copy as usize));
-                Rc::new(CopyLines::new(lines, function, executed, state.epoch))
+        let is_at_start = hits.first().is_some_and(|hit| hit.at == 0);
+        let before = is_at_start.then(|| lines.own_before(call, first)).flatten();
+        let before = before.and_then(|before| lines.history.pc(before));
+        for (number, hit) in hits.iter().enumerate() {
+            // The hits of the instruction before are a few places before this one.
+            let mut earlier = hits.iter().take(number).rev();
+            let follows = match hit.at {
+                0 => before.is_some_and(|pc| code.contains(hit.copy, pc)),
+                at => earlier
+                    .by_ref()
+                    .take_while(|other| other.at + 1 >= at)
+                    .any(|other| other.at + 1 == at && other.copy == hit.copy),
+            };
+            let known = state.copies.iter().position(|known| known.copy == hit.copy);
+            let known = known.unwrap_or_else(|| {
+                state.copies.push(code.state(hit.copy, state.epoch));
+                state.copies.len() - 1
             });
-            state.copies.push(CopyState {
-                copy,
-                last: vec![None; places],
-                is_seen: false,
-                is_other_line: false,
-                pending: Vec::new(),
-                lines: Rc::clone(of_copy),
-            });
-            state.copies.len() - 1
-        });
-        &mut state.copies[at]
-    }
-
-    /// Drops the calls that ended before instruction `index`.
-    fn drop_ended(&mut self, index: u64, emit: &mut impl FnMut(Begin)) -> Result<()> {
-        let ended: Vec<(CallId, CallState)> = self.calls.extract_if(|_, state| state.end <= index).collect();
-        for (call, state) in ended {
-            self.end_call(call, &state, emit)?;
-        }
-        Ok(())
-    }
-
-    fn end_call(&self, call: CallId, state: &CallState, emit: &mut impl FnMut(Begin)) -> Result<()> {
-        for of_copy in &state.copies {
-            for pending in &of_copy.pending {
-                self.decide(pending, of_copy.copy, call, emit)?;
+            if let Some(of_copy) = state.copies.get_mut(known) {
+                of_copy.step(
+                    lines,
+                    call,
+                    (hit.place, first + u64::from(hit.at)),
+                    follows,
+                    events,
+                )?;
             }
         }
         Ok(())
     }
 
-    fn end(mut self, emit: &mut impl FnMut(Begin)) -> Result<()> {
-        self.drop_ended(u64::MAX, emit)
+    /// Drops the calls that ended before instruction `index`.
+    fn drop_ended(&mut self, index: u64, events: &mut impl Events) -> Result<()> {
+        let lines = self.code.lines;
+        for (call, state) in self.calls.extract_if(|_, state| state.end <= index) {
+            for of_copy in &state.copies {
+                for pending in &of_copy.pending {
+                    of_copy.decide(lines, call, pending, events)?;
+                }
+                if let Some(index) = of_copy.latest {
+                    let copy = of_copy.copy as usize;
+                    events.last(Last { copy, call, index });
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -383,6 +328,86 @@ impl CopyLines {
 }
 
 impl CopyState {
+    /// Handles an instruction of the copy, with its place and its index. `follows`: the instruction
+    /// before it in the call is of the copy too.
+    fn step(
+        &mut self,
+        lines: &LineStarts<'_>,
+        call: CallId,
+        (place, index): (u32, u64),
+        follows: bool,
+        events: &mut impl Events,
+    ) -> Result<()> {
+        let is_begin = self.begin == Some(place);
+        if is_begin {
+            // The instructions before the first one were moved there.
+            self.pending.clear();
+        } else if let Some(at) = self.pending.iter().position(|pending| pending.place == place) {
+            let again = self.pending.swap_remove(at);
+            self.decide(lines, call, &again, events)?;
+        }
+        let entrance = match (follows, is_begin) {
+            (true, false) => None,
+            (false, true) => Some(Entrance::Certain),
+            (true, true) => Some(Entrance::Possible),
+            (false, false) if self.is_first_after_begin(place) => {
+                self.repeats_first_line(place).then_some(Entrance::Possible)
+            }
+            (false, false) => {
+                self.pending.push(Pending {
+                    place,
+                    index,
+                    before: self.latest,
+                });
+                None
+            }
+        };
+        if let Some(entrance) = entrance {
+            events.begin(Begin {
+                copy: self.copy as usize,
+                call,
+                first: index,
+                entrance,
+                before: self.latest,
+            });
+        }
+        self.executed(place, index, is_begin);
+        Ok(())
+    }
+
+    /// Handles an entrance to which no begin of the copy belongs.
+    fn decide(
+        &self,
+        lines: &LineStarts<'_>,
+        call: CallId,
+        pending: &Pending,
+        events: &mut impl Events,
+    ) -> Result<()> {
+        if pending.before.is_none() {
+            lines.needs_beginning(call)?;
+        }
+        events.begin(Begin {
+            copy: self.copy as usize,
+            call,
+            first: pending.index,
+            entrance: match pending.before {
+                Some(_) => Entrance::Possible,
+                None => Entrance::Certain,
+            },
+            before: pending.before,
+        });
+        Ok(())
+    }
+
+    /// Returns whether an address was not executed since the last begin.
+    fn is_first_after_begin(&self, place: u32) -> bool {
+        let last = |place: u32| self.last.get(place as usize).copied().flatten();
+        let here = last(place);
+        self.begin
+            .and_then(last)
+            .is_some_and(|begin| here.is_none_or(|here| here < begin))
+    }
+
     /// Returns whether the code at an address is of the copy's first line again, and other lines of
     /// it were executed since the begin. If the copy has only one line, every entrance repeats it.
     fn repeats_first_line(&self, place: u32) -> bool {
@@ -396,7 +421,7 @@ impl CopyState {
         if let Some(last) = self.last.get_mut(place as usize) {
             *last = Some(index);
         }
-        self.is_seen = true;
+        self.latest = Some(index);
         if is_begin {
             self.is_other_line = false;
         } else {

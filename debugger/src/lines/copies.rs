@@ -127,8 +127,6 @@ impl CopyCode {
     pub fn end(&self, lines: &LineStarts<'_>, call: CallId, first: u64, limit: u64) -> Result<u64> {
         let in_code = |at: Avma| self.code.contains(at);
         let last = OwnInstructions::new(lines, call, limit, in_code).previous(first)?;
-        let after = last.unwrap_or(first).saturating_add(1);
-        let next = OwnInstructions::new(lines, call, after, |_| true).next(limit)?;
-        Ok(next.unwrap_or_else(|| limit.max(after)))
+        lines.end_after(call, last.unwrap_or(first), limit)
     }
 }
