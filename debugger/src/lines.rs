@@ -157,8 +157,8 @@ impl<'a> LineStarts<'a> {
         None
     }
 
-    /// Returns the end of an execution whose last own instruction before `limit` is `last`: after the
-    /// calls that this instruction made.
+    /// Returns the end of an execution whose last own instruction before `limit` is `last`. The end
+    /// is after the calls that this instruction made.
     ///
     /// # Errors
     ///
