@@ -105,6 +105,10 @@ impl Caller {
     }
 }
 
+/// The number of executions, and the first instructions of the first and the last one.
+type Executions = (u64, u64, u64);
+/// A copy, and the address and the period of the first instruction of an execution.
+type CopyPlace = (usize, Option<Avma>, usize);
 /// The function, file and line of a call.
 type CallerLine = (Option<String>, Option<String>, Option<u32>);
 
@@ -409,10 +413,9 @@ impl<'a> Calls<'a> {
         &self,
         code: &FunctionCode,
         watch: &Watch<'_>,
-    ) -> Result<BTreeMap<CallerLine, (u64, u64, u64)>> {
+    ) -> Result<BTreeMap<CallerLine, Executions>> {
         let mut lines = BTreeMap::new();
-        // By copy, and by the address and the period of the first instruction.
-        let mut of_place: BTreeMap<(usize, Option<Avma>, usize), (u64, u64, u64)> = BTreeMap::new();
+        let mut of_place: BTreeMap<CopyPlace, Executions> = BTreeMap::new();
         let process = self.session.process(self.thread);
         inlined::each_begin(self.session, self.thread, &code.copies, watch, |copy, first| {
             let version = self.thread.history.version(first);

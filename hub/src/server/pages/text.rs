@@ -127,7 +127,7 @@ pub(super) fn decimal(value: f64) -> String {
         0.0 => "0".to_owned(),
         // All whole numbers below 2^53 are exact.
         _ if size < 9e15 && size.fract() == 0.0 => format!("{sign}{}", number(size as u64)),
-        _ if size < 0.001 || size >= 9e15 => format!("{sign}{size:.3e}"),
+        _ if !(0.001..9e15).contains(&size) => format!("{sign}{size:.3e}"),
         _ if size >= 1000.0 => format!("{sign}{}", number(size.round() as u64)),
         _ => {
             let digits = format!("{size:.4}");
