@@ -314,7 +314,7 @@ async function sql(person) {
   await state(/^this answer has no stacks: a flame graph needs/);
   assert.equal(await page.locator('#graph').count(), 0);
   // A query that does not end is canceled.
-  await page.getByLabel('Query', { exact: true }).fill('SELECT sleep');
+  await page.locator('textarea[name=sql]').fill('SELECT sleep');
   await click('Run');
   await state(/^running for/);
   await click('Cancel');
