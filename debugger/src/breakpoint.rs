@@ -6,7 +6,7 @@ mod log;
 mod scan;
 
 pub use condition::{Condition, HeapBlock, HeapHit, Hit, Truth};
-pub use hits::Hits;
+pub use hits::{HitCount, Hits};
 pub use log::{Log, Logged, Message};
 pub(crate) use scan::Scan;
 

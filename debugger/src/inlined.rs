@@ -1,14 +1,14 @@
 //! The executions of functions that the compiler inlined.
 
-mod begins;
-
 use crate::error::{Error, Result};
 use crate::functions::{InlinedFunction, regex};
-use crate::lines::{Entrance, LineStarts, OwnInstructions};
+use crate::lines::{
+    Begin, BeginEvents, CopyCode, Entrance, LastInstruction, LineStarts, OwnInstructions, scan_begins,
+};
 use crate::session::{Process, Session, Thread};
 use backtrail_decoder::{CallId, PcSet, Watch};
 use backtrail_pt::Avma;
-use begins::{Begin, Events, Last};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -89,12 +89,12 @@ struct Collected {
     lasts: HashMap<(usize, CallId), u64>,
 }
 
-impl Events for Collected {
+impl BeginEvents for Collected {
     fn begin(&mut self, begin: Begin) {
         self.begins.push(begin);
     }
 
-    fn last(&mut self, last: Last) {
+    fn last(&mut self, last: LastInstruction) {
         self.lasts.insert((last.copy, last.call), last.index);
     }
 }
@@ -102,12 +102,12 @@ impl Events for Collected {
 /// A function that takes begins.
 struct EachBegin<F>(F);
 
-impl<F: FnMut(usize, u64)> Events for EachBegin<F> {
+impl<F: FnMut(usize, u64)> BeginEvents for EachBegin<F> {
     fn begin(&mut self, begin: Begin) {
         (self.0)(begin.copy, begin.first);
     }
 
-    fn last(&mut self, _: Last) {}
+    fn last(&mut self, _: LastInstruction) {}
 }
 
 /// Passes on the begins of copies whose module is mapped there.
@@ -117,7 +117,7 @@ struct Meant<'a, E> {
     events: &'a mut E,
 }
 
-impl<E: Events> Events for Meant<'_, E> {
+impl<E: BeginEvents> BeginEvents for Meant<'_, E> {
     fn begin(&mut self, begin: Begin) {
         let function = self.copies.get(begin.copy);
         if function.is_some_and(|function| self.search.is_meant(function, begin.first)) {
@@ -125,7 +125,7 @@ impl<E: Events> Events for Meant<'_, E> {
         }
     }
 
-    fn last(&mut self, last: Last) {
+    fn last(&mut self, last: LastInstruction) {
         self.events.last(last);
     }
 }
@@ -152,9 +152,10 @@ pub fn each_begin(
     search.each(copies, &mut EachBegin(each))
 }
 
-/// Returns the key that sorts executions by time, outer ones before inner ones.
-fn in_order(execution: &Execution) -> (u64, std::cmp::Reverse<u64>) {
-    (execution.first, std::cmp::Reverse(execution.end))
+/// Returns the key that sorts executions by time, outer ones before inner ones. A copy has a lower
+/// number than those in it.
+fn in_order(execution: &Execution) -> (u64, Reverse<u64>, usize) {
+    (execution.first, Reverse(execution.end), execution.copy)
 }
 
 /// Returns the inlined copies that a thread executed.
@@ -249,13 +250,14 @@ impl<'a> ExecutionSearch<'a> {
     }
 
     /// Reports the begins of executions of the copies.
-    fn each(&self, copies: &[InlinedFunction], events: &mut impl Events) -> Result<()> {
+    fn each(&self, copies: &[InlinedFunction], events: &mut impl BeginEvents) -> Result<()> {
         let mut meant = Meant {
             search: self,
             copies,
             events,
         };
-        begins::each(&self.lines, copies, &mut meant)
+        let code: Vec<&CopyCode> = copies.iter().map(|function| &function.copy).collect();
+        scan_begins(&self.lines, &code, &mut meant)
     }
 
     /// Returns whether the module of a copy is mapped at instruction `index`.

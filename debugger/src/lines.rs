@@ -17,6 +17,7 @@
 //! frame, which excludes those in callees. A filter leaves out the line starts of libraries and of
 //! skipped functions ([`StepFilter`]). Line starts do not depend on the filter.
 
+mod begins;
 mod copies;
 mod filter;
 mod frames;
@@ -30,6 +31,7 @@ use crate::session::begins_unseen;
 use crate::skip::StepFilter;
 use backtrail_decoder::{Call, CallId, Entered, Forest, History, Left, PcSet, Stage, Watch};
 use backtrail_pt::{Avma, Cofi};
+pub(crate) use begins::{Begin, BeginEvents, LastInstruction, scan_begins};
 pub use copies::{CopyCode, Entrance};
 pub(crate) use own_instructions::OwnInstructions;
 pub use statements::Statements;

@@ -65,9 +65,12 @@ describe('a stack', () => {
     assert.deepEqual(await hints(), ['normal', 'normal']);
     await repl('skip post');
     assert.deepEqual(await hints(), ['deemphasize', 'normal']);
-    // Short calls are visible in a short part only.
+    // Short calls are visible in a short part only, and how long they take depends on the machine.
     const { from, to } = await client().ask('backtrail/timeline');
-    const { libraries } = await client().ask('backtrail/timeline', { from: to - (to - from) / 1000, to });
+    let libraries = {};
+    for (let length = to - from; length >= 1 && libraries.post === undefined; length = Math.floor(length / 10)) {
+      ({ libraries } = await client().ask('backtrail/timeline', { from: to - length, to }));
+    }
     assert.equal(libraries.post, 'skipped code');
     assert.equal(libraries.main, undefined);
     const main = async () => (await client().ask('backtrail/callPath')).path.find((call) => call.function === 'main');

@@ -221,7 +221,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Returns functions with plain names and their numbers of calls, the most often called first.
-    /// Those with inlined copies are left out: a search for their executions is measured apart.
+    /// Those with inlined copies are left out: their executions are no calls.
     fn functions(&self) -> Result<Vec<(String, u64)>, Failure> {
         let failed = |error: backtrail_debugger::Error| error.to_string();
         let (thread, process) = (

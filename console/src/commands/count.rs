@@ -83,21 +83,23 @@ fn count_in(
     watch: &Watch<'_>,
 ) -> Result<ThreadCount> {
     thread.needs_beginning()?;
-    let executions = navigator.with_steps_of(thread, watch, |steps| hits.count(&steps.lines))?;
+    let counted = navigator.with_steps_of(thread, watch, |steps| hits.count(&steps.lines))?;
     let calls = match code {
         Some(code) => {
-            let inlined = navigator.with_steps_of(thread, watch, |steps| hits.count_inlined(&steps.lines))?;
             let all = Calls::of_all(navigator.session(), thread, watch)?;
             let calls = all.of(&code.entries, watch)?;
             let rests = calls.iter().filter(|&&id| all.forest().call(id).may_be_rest());
-            Some((calls.len() as u64 + inlined.0, rests.count() as u64 + inlined.1))
+            Some((
+                calls.len() as u64 + counted.inlined,
+                rests.count() as u64 + counted.possible,
+            ))
         }
         None => None,
     };
     Ok(ThreadCount {
         thread: thread.tid.0,
         name: thread.name.clone(),
-        executions,
+        executions: counted.all,
         calls: calls.map(|(calls, _)| calls),
         rests: calls.map_or(0, |(_, rests)| rests),
     })

@@ -2,7 +2,7 @@
 
 use super::scan::Scan;
 use crate::error::Result;
-use crate::lines::{CopyCode, Entrance, LineStarts};
+use crate::lines::{Begin, BeginEvents, CopyCode, Entrance, LastInstruction, LineStarts, scan_begins};
 use backtrail_decoder::{PcSet, Version};
 use backtrail_pt::Avma;
 
@@ -18,6 +18,17 @@ pub struct Hits {
     /// If modules were replaced: the addresses of each period, by its first version of the code.
     /// In other periods, they belong to another module.
     pub epochs: Vec<(Version, Hits)>,
+}
+
+/// The number of hits in a history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HitCount {
+    /// All hits.
+    pub all: u64,
+    /// Those in inlined copies.
+    pub inlined: u64,
+    /// Those in inlined copies that may continue an earlier execution.
+    pub possible: u64,
 }
 
 /// The condition under which an address of a set hits.
@@ -116,46 +127,36 @@ impl Hits {
         Ok(false)
     }
 
-    /// Returns the number of hits in the whole history.
-    ///
-    /// # Errors
-    ///
-    /// When canceled.
-    pub fn count(&self, lines: &LineStarts<'_>) -> Result<u64> {
-        // If all executions of the addresses are meant, none has to be visited.
-        let (mut count, visited) = match self.epochs.is_empty() {
-            true => (lines.history.count_at(0..lines.history.len(), &self.addresses), 1),
-            false => (0, 0),
-        };
-        for (pcs, rule) in self.sets().skip(visited) {
-            let mut scan = Scan::new(lines, pcs, 0);
-            while let Some(index) = scan.next(lines.history.len())? {
-                count += u64::from(self.is_meant(lines, index, rule) && rule.holds(lines, index)?);
-            }
-        }
-        Ok(count)
-    }
-
-    /// Returns the number of hits in inlined copies, and how many of them may continue an earlier
-    /// execution.
+    /// Counts the hits in the whole history.
     ///
     /// # Errors
     ///
     /// If it depends on history that is not decoded yet; when canceled.
-    pub fn count_inlined(&self, lines: &LineStarts<'_>) -> Result<(u64, u64)> {
-        let (mut count, mut possible) = (0, 0);
-        for copy in &self.copies {
-            let mut scan = Scan::new(lines, &copy.code, 0);
+    pub fn count(&self, lines: &LineStarts<'_>) -> Result<HitCount> {
+        // If all executions of the addresses are meant, none has to be visited.
+        let (mut all, visited) = match self.epochs.is_empty() {
+            true => (lines.history.count_at(0..lines.history.len(), &self.addresses), 1),
+            false => (0, 0),
+        };
+        for (pcs, rule) in self.addresses_and_lines().into_iter().skip(visited) {
+            let mut scan = Scan::new(lines, pcs, 0);
             while let Some(index) = scan.next(lines.history.len())? {
-                if !self.is_meant(lines, index, HitRule::Entry(copy)) {
-                    continue;
-                }
-                let entrance = copy.entrance(lines, index)?;
-                count += u64::from(entrance.is_some());
-                possible += u64::from(entrance == Some(Entrance::Possible));
+                all += u64::from(self.is_meant(lines, index, rule) && rule.holds(lines, index)?);
             }
         }
-        Ok((count, possible))
+        let copies: Vec<&CopyCode> = self.copies.iter().collect();
+        let mut inlined = InlinedCount {
+            hits: self,
+            lines,
+            count: 0,
+            possible: 0,
+        };
+        scan_begins(lines, &copies, &mut inlined)?;
+        Ok(HitCount {
+            all: all + inlined.count,
+            inlined: inlined.count,
+            possible: inlined.possible,
+        })
     }
 
     /// Returns whether a set has the address of instruction `index` in its period.
@@ -184,14 +185,37 @@ impl Hits {
 
     /// The addresses first.
     fn sets(&self) -> impl Iterator<Item = (&PcSet, HitRule<'_>)> {
-        let fixed = [
+        let copies = self.copies.iter().map(|copy| (&copy.code, HitRule::Entry(copy)));
+        self.addresses_and_lines().into_iter().chain(copies)
+    }
+
+    fn addresses_and_lines(&self) -> [(&PcSet, HitRule<'_>); 2] {
+        [
             (&self.addresses, HitRule::Always),
             (&self.line, HitRule::LineStart),
-        ];
-        fixed
-            .into_iter()
-            .chain(self.copies.iter().map(|copy| (&copy.code, HitRule::Entry(copy))))
+        ]
     }
+}
+
+/// Counts the hits in inlined copies.
+struct InlinedCount<'a> {
+    hits: &'a Hits,
+    lines: &'a LineStarts<'a>,
+    count: u64,
+    possible: u64,
+}
+
+impl BeginEvents for InlinedCount<'_> {
+    fn begin(&mut self, begin: Begin) {
+        let copy = self.hits.copies.get(begin.copy);
+        let is_meant = |copy| self.hits.is_meant(self.lines, begin.first, HitRule::Entry(copy));
+        if copy.is_some_and(is_meant) {
+            self.count += 1;
+            self.possible += u64::from(begin.entrance == Entrance::Possible);
+        }
+    }
+
+    fn last(&mut self, _: LastInstruction) {}
 }
 
 impl HitRule<'_> {

@@ -102,7 +102,7 @@ impl Navigator {
                 let meant = all.filter_map(|one| one.hits_in(process?, thread.tid));
                 let (mut count, mut first, mut last) = (0_u64, None, None);
                 for hits in meant {
-                    count = count.saturating_add(hits.count(&steps.lines)?);
+                    count = count.saturating_add(hits.count(&steps.lines)?.all);
                     let earliest = hits.next(&steps.lines, 0, u64::MAX)?;
                     first = [first, earliest].into_iter().flatten().min();
                     last = last.max(hits.previous(&steps.lines, thread.history.len(), 0)?);

@@ -21,7 +21,7 @@ pub const MAX_INTERVALS: u64 = 48;
 /// The most weights that are compared: units of both builds, times functions.
 const MAX_CELLS: usize = 64 << 20;
 /// The intervals unless the request names another number.
-const INTERVALS: u64 = 12;
+pub const INTERVALS: u64 = 12;
 
 /// The parameters of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]

@@ -136,6 +136,11 @@ fn no_time_in_range() -> Error {
     Error::Invalid("no row of this answer has a time that is in the chosen time".to_owned())
 }
 
+/// Returns the error of an answer without a number at a time that is shown.
+fn no_number_in_range() -> Error {
+    Error::Invalid("no row of this answer has a number and a time that is chosen".to_owned())
+}
+
 /// Returns a sum as a finite number. Sums that are too large become the largest number.
 fn finite(sum: f64) -> f64 {
     sum.clamp(f64::MIN, f64::MAX)

@@ -15,6 +15,7 @@ mod group_parts;
 mod group_view;
 pub mod grouping;
 pub mod groups;
+mod heat_colors;
 mod icons;
 pub mod job_chart;
 pub mod jobs;

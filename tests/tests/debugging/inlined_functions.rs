@@ -331,12 +331,13 @@ fn executions_in_both_ways(bundle: &Bundle) -> [Vec<Execution>; 2] {
 fn one_pass_finds_the_executions_of_each_call() {
     let mut uncertain = 0;
     for example in &EXAMPLES {
-        for optimization in ["-O1", "-O2", "-O3"] {
+        let optimizations: &[&str] = match example.compiler {
+            "rustc" => &["-Ccodegen-units=1"],
+            _ => &["-O1", "-O2", "-O3"],
+        };
+        for optimization in optimizations {
             let mut arguments = example.inlining.to_vec();
-            match example.compiler {
-                "rustc" => arguments.push("-Ccodegen-units=1"),
-                _ => arguments.push(optimization),
-            }
+            arguments.push(*optimization);
             let bundle = compiled_and_recorded(example.compiler, &arguments, example.source);
             let [once, by_call] = executions_in_both_ways(&bundle);
             assert!(once.len() > 20, "{}: {}", example.source, once.len());

@@ -59,7 +59,7 @@ pub async fn answer_at(hub: &Arc<Hub>, request: &SqlRequest, now: i64) -> Result
         timeout: part.longest() + GRACE,
     };
     let (own, asked) = tokio::join!(sql::answer_at(hub, &part, now), ask(hub, &scope, question));
-    let mut rows = SiteRows::new(&own?, is_combined)?;
+    let mut rows = SiteRows::new(own?, is_combined)?;
     let mut bytes = 0usize;
     let mut sites = Vec::new();
     for (name, body) in asked? {
@@ -71,7 +71,7 @@ pub async fn answer_at(hub: &Arc<Hub>, request: &SqlRequest, now: i64) -> Result
                     "the rows of all sites are too many; select fewer rows or columns",
                 ));
             }
-            rows.add(&name, &read_json(&body)?)
+            rows.add(&name, read_json(&body)?)
         });
         sites.push(match added {
             Ok(()) => SiteAnswer::complete(&name),
@@ -134,7 +134,7 @@ struct SiteRows {
 
 impl SiteRows {
     /// Begins with the rows of this hub.
-    fn new(own: &SqlAnswer, is_combined: bool) -> Result<Self> {
+    fn new(own: SqlAnswer, is_combined: bool) -> Result<Self> {
         let columns = own.coverage["columns"].as_array().cloned().unwrap_or_default();
         if columns.iter().any(|column| column["name"] == SITE) {
             return Err(Error::Invalid(
@@ -154,7 +154,7 @@ impl SiteRows {
     }
 
     /// Adds the rows of a site.
-    fn add(&mut self, name: &str, answer: &SqlAnswer) -> std::result::Result<(), SiteProblem> {
+    fn add(&mut self, name: &str, answer: SqlAnswer) -> std::result::Result<(), SiteProblem> {
         let columns = answer.coverage["columns"].as_array();
         if columns != Some(&self.columns) {
             return Err(SiteProblem::failed("its columns are others; update its hub"));
@@ -165,16 +165,13 @@ impl SiteRows {
                 "it has more than {MAX_ROWS} rows for the second query; group or limit the first one"
             )));
         }
-        let mut rows = Vec::with_capacity(answer.rows.len());
-        for row in &answer.rows {
-            let Some(row) = row.as_object() else {
-                return Err(SiteProblem::failed("its answer has a row that is no object"));
-            };
-            let mut row = row.clone();
-            row.insert(SITE.to_owned(), name.into());
-            rows.push(Value::Object(row));
+        if !answer.rows.iter().all(Value::is_object) {
+            return Err(SiteProblem::failed("its answer has a row that is no object"));
         }
-        self.rows.extend(rows);
+        self.rows.extend(answer.rows.into_iter().map(|mut row| {
+            row[SITE] = name.into();
+            row
+        }));
         self.read.add(&answer.coverage);
         self.is_truncated |= is_truncated;
         Ok(())
@@ -230,8 +227,8 @@ mod tests {
 
     #[test]
     fn rows_have_the_name_of_their_site() {
-        let mut rows = SiteRows::new(&answer(&["n"], json!([{ "n": 1 }]), false), false).unwrap();
-        rows.add("eu", &answer(&["n"], json!([{ "n": 2 }, { "n": 3 }]), false))
+        let mut rows = SiteRows::new(answer(&["n"], json!([{ "n": 1 }]), false), false).unwrap();
+        rows.add("eu", answer(&["n"], json!([{ "n": 2 }, { "n": 3 }]), false))
             .unwrap();
         let whole = rows.clone().into_answer(100);
         assert_eq!(
@@ -255,20 +252,20 @@ mod tests {
     #[test]
     fn rows_that_do_not_fit_are_refused() {
         let own = answer(&["n"], json!([]), false);
-        let mut rows = SiteRows::new(&own, true).unwrap();
+        let mut rows = SiteRows::new(own, true).unwrap();
         for (wrong, reason) in [
             (answer(&["m"], json!([]), false), "columns are others"),
             (answer(&["n"], json!([3]), false), "no object"),
             (answer(&["n"], json!([]), true), "second query"),
             (SqlAnswer::default(), "columns are others"),
         ] {
-            let problem = rows.add("eu", &wrong).unwrap_err();
+            let problem = rows.add("eu", wrong).unwrap_err();
             assert!(problem.reason.contains(reason), "{problem:?}");
         }
         assert!(rows.rows.is_empty());
-        let error = SiteRows::new(&answer(&["site"], json!([]), false), false).unwrap_err();
+        let error = SiteRows::new(answer(&["site"], json!([]), false), false).unwrap_err();
         assert!(error.to_string().contains("another name"), "{error}");
         // A sum of truncated rows would be wrong.
-        assert!(SiteRows::new(&answer(&["n"], json!([]), true), true).is_err());
+        assert!(SiteRows::new(answer(&["n"], json!([]), true), true).is_err());
     }
 }

@@ -74,6 +74,11 @@ impl<'a> AnswerColumn<'a> {
             .collect()
     }
 
+    /// Returns the columns of a kind in their order.
+    pub(super) fn of_kind(columns: &[Self], kind: ColumnKind) -> impl Iterator<Item = Self> {
+        columns.iter().copied().filter(move |column| column.kind == kind)
+    }
+
     /// Returns the value in a row.
     pub(super) fn value<'r>(&self, row: &'r Value) -> Option<&'r Value> {
         row.get(self.name).filter(|value| !value.is_null())

@@ -49,7 +49,7 @@ impl<'a> StackColumn<'a> {
         };
         let mut texts = columns.iter().filter(|column| column.kind == ColumnKind::Text);
         texts.find_map(of_text).or_else(|| {
-            let of_kind = |kind: ColumnKind| columns.iter().find(|column| column.kind == kind).copied();
+            let of_kind = |kind| AnswerColumn::of_kind(columns, kind).next();
             Some(Self::Lists(
                 of_kind(ColumnKind::List)?,
                 of_kind(ColumnKind::Number)?,

@@ -3,7 +3,7 @@
 use super::columns::{self, AnswerColumn, ColumnKind};
 use super::grid::TimeGrid;
 use super::scale::ValueScale;
-use super::{finite, no_time_in_range};
+use super::{finite, no_number_in_range, no_time_in_range};
 use crate::error::{Error, Result};
 use crate::profiles::sql::SqlAnswer;
 use std::collections::HashMap;
@@ -66,7 +66,7 @@ type HeatPoint = (usize, String, f64);
 /// Fails if the answer has no times, or no numbers.
 pub(super) fn heat_map(answer: &SqlAnswer, range: &Range<i64>) -> Result<AnswerHeatMap> {
     let columns = AnswerColumn::all(answer);
-    let of_kind = |kind: ColumnKind| columns.iter().filter(move |column| column.kind == kind).copied();
+    let of_kind = |kind| AnswerColumn::of_kind(&columns, kind);
     let both = of_kind(ColumnKind::Time)
         .next()
         .zip(of_kind(ColumnKind::Number).next());
@@ -90,9 +90,7 @@ pub(super) fn heat_map(answer: &SqlAnswer, range: &Range<i64>) -> Result<AnswerH
         true => by_number(&points, grid.count),
         false => by_name(&points, grid.count),
     }
-    .ok_or_else(|| {
-        Error::Invalid("no row of this answer has a number and a time that is chosen".to_owned())
-    })?;
+    .ok_or_else(no_number_in_range)?;
     let notes = [
         (more > 0).then(|| format!("The largest {MAX_NAMES} names are shown, and {more} more are not.")),
         (left_out > 0)

@@ -2,7 +2,7 @@
 
 use super::columns::{self, AnswerColumn, ColumnKind};
 use super::grid::TimeGrid;
-use super::no_time_in_range;
+use super::{no_number_in_range, no_time_in_range};
 use crate::error::{Error, Result};
 use crate::profiles::sql::SqlAnswer;
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ pub struct SeriesLine {
 /// Fails if the answer has no times, or no numbers.
 pub(super) fn series(answer: &SqlAnswer, range: &Range<i64>) -> Result<TimeSeries> {
     let columns = AnswerColumn::all(answer);
-    let of_kind = |kind: ColumnKind| columns.iter().filter(move |column| column.kind == kind).copied();
+    let of_kind = |kind| AnswerColumn::of_kind(&columns, kind);
     let numbers: Vec<_> = of_kind(ColumnKind::Number).collect();
     let (Some(time), false) = (of_kind(ColumnKind::Time).next(), numbers.is_empty()) else {
         return Err(Error::Invalid(
@@ -72,9 +72,7 @@ pub(super) fn series(answer: &SqlAnswer, range: &Range<i64>) -> Result<TimeSerie
         }
     }
     if points.is_empty() {
-        return Err(Error::Invalid(
-            "no row of this answer has a number and a time that is chosen".to_owned(),
-        ));
+        return Err(no_number_in_range());
     }
     let more = points.len().saturating_sub(MAX_LINES);
     let lines = largest(points).into_iter().map(|(name, points)| SeriesLine {

@@ -1,10 +1,9 @@
 //! A heat map: columns of time, each divided into rows. A click on a cell selects its time.
 
+use super::heat_colors::HeatColors;
 use super::text::{amount, shown_to, utc};
 use maud::{Markup, html};
 
-/// The number of colors. A color is a part of the largest weight.
-const LEVELS: usize = 8;
 /// The most cells.
 const MOST: usize = 1 << 14;
 
@@ -35,7 +34,11 @@ pub fn chart(map: &HeatMapChart) -> Markup {
     if most <= 0 {
         return html! { p class="none" { "No samples in this time." } };
     }
-    let top = most_of_level(columns);
+    let colors = HeatColors::new(columns.iter().flatten().map(|weight| *weight as f64));
+    let cells = columns.iter().enumerate().flat_map(|(x, column)| {
+        let cell = move |(row, weight): (usize, &i64)| (x, rows - 1 - row, *weight as f64);
+        column.iter().enumerate().map(cell)
+    });
     let length = map.step.saturating_mul(i64::try_from(rows).unwrap_or(i64::MAX));
     let at_time = |at: usize| {
         map.start
@@ -50,10 +53,7 @@ pub fn chart(map: &HeatMapChart) -> Markup {
                 svg viewBox={ "0 0 " (columns.len()) " " (rows) } preserveAspectRatio="none" tabindex="0" role="application"
                     aria-label={ "Heat map of " (event) ". Arrow keys walk the cells, with Shift they select more, "
                         "Enter shows the profile of the selected time." } {
-                    @for level in 1..=LEVELS {
-                        @let path = path_of_level(columns, rows, level, top);
-                        @if !path.is_empty() { path class={ "level l" (level) } d=(path) {} }
-                    }
+                    (colors.draw(cells))
                     path class="brush" id="heat-brush" d="" {}
                 }
                 div class="times" aria-hidden="true" {
@@ -62,7 +62,7 @@ pub fn chart(map: &HeatMapChart) -> Markup {
             }
             figcaption {
                 (event) " by time: a column is " (duration(length)) ", and a row in it is " (duration(map.step))
-                ", the earliest at the bottom. A dark cell has " (amount(top, &map.unit)) " or more. "
+                ", the earliest at the bottom. A dark cell has " (amount(colors.top as i64, &map.unit)) " or more. "
                 "Click a cell, or drag over several, for the profile of their time."
             }
             p class="cell" id="heat-cell" role="status" {}
@@ -74,42 +74,6 @@ pub fn chart(map: &HeatMapChart) -> Markup {
 /// Returns sentences below a chart.
 pub(super) fn notes(notes: &[String]) -> Markup {
     html! { @for note in notes.iter().take(4) { p class="none" { (shown_to(note, 300)) } } }
-}
-
-/// Returns the weight from which the last color begins: few cells have more, so that one outlier
-/// does not make all others pale.
-fn most_of_level(columns: &[Vec<i64>]) -> i64 {
-    let mut weights: Vec<i64> = columns
-        .iter()
-        .flatten()
-        .copied()
-        .filter(|weight| *weight > 0)
-        .collect();
-    weights.sort_unstable();
-    let at = (weights.len() * 99).div_ceil(100).saturating_sub(1);
-    weights.get(at).copied().unwrap_or(1)
-}
-
-/// Returns the color of a weight, from 1. 0: none.
-fn level_of(weight: i64, top: i64) -> usize {
-    match weight {
-        ..=0 => 0,
-        weight => ((weight as f64 / top.max(1) as f64 * LEVELS as f64).ceil() as usize).clamp(1, LEVELS),
-    }
-}
-
-/// Returns the outline of all cells of a color.
-fn path_of_level(columns: &[Vec<i64>], rows: usize, level: usize, top: i64) -> String {
-    use std::fmt::Write as _;
-    let mut path = String::new();
-    for (x, column) in columns.iter().enumerate() {
-        for (row, weight) in column.iter().enumerate() {
-            if level_of(*weight, top) == level {
-                let _ = write!(path, "M{x} {}h1v1h-1z", rows - 1 - row);
-            }
-        }
-    }
-    path
 }
 
 /// Returns a length in microseconds.
@@ -146,17 +110,6 @@ mod tests {
         assert!(
             page.contains("a column is 60 ms, and a row in it is 20 ms"),
             "{page}"
-        );
-    }
-
-    #[test]
-    fn one_outlier_does_not_decide_the_colors() {
-        let mut columns = vec![vec![10; 200]];
-        columns[0][7] = 1_000_000;
-        let top = most_of_level(&columns);
-        assert_eq!(
-            (top, level_of(10, top), level_of(1_000_000, top)),
-            (10, LEVELS, LEVELS)
         );
     }
 

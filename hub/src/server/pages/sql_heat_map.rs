@@ -1,14 +1,12 @@
 //! A heat map of an answer to SQL: numbers or names by time. A drag selects a shorter time.
 
+use super::heat_colors::HeatColors;
 use super::profile_heat_map::notes;
 use super::sql_time_axis::{brushed, times};
 use super::text::{decimal, number, shown_to, utc};
 use crate::profiles::sql_view::heat::{AnswerHeatMap, HeatRows};
 use maud::{Markup, html};
-use std::fmt::Write as _;
 
-/// The number of colors.
-const LEVELS: usize = 8;
 /// The height of a row with a name, in pixels. `hub.css` has the same height of names.
 const NAME_HEIGHT: usize = 18;
 /// The height of a map of numbers, in pixels.
@@ -20,7 +18,11 @@ const MAX_NAME: usize = 60;
 #[must_use]
 pub fn chart(map: &AnswerHeatMap) -> Markup {
     let rows = map.rows.count();
-    let top = top_of(&map.columns);
+    let colors = HeatColors::new(map.columns.iter().flatten().copied());
+    let cells = map.columns.iter().enumerate().flat_map(|(x, column)| {
+        let cell = move |(row, weight): (usize, &f64)| (x, place(map, row), *weight);
+        column.iter().enumerate().map(cell)
+    });
     let height = match map.rows {
         HeatRows::Names(_) => rows * NAME_HEIGHT,
         HeatRows::Numbers(_) => HEIGHT,
@@ -29,10 +31,7 @@ pub fn chart(map: &AnswerHeatMap) -> Markup {
     let drawing = html! {
         svg viewBox={ "0 0 " (map.columns.len().max(1)) " " (rows.max(1)) } height=(height) preserveAspectRatio="none"
             role="img" aria-label={ "Heat map of " (column) " over time, with " (rows) " rows" } {
-            @for level in 1..=LEVELS {
-                @let path = path_of(map, level, top);
-                @if !path.is_empty() { path class={ "level l" (level) } d=(path) {} }
-            }
+            (colors.draw(cells))
             @for (x, cells) in map.columns.iter().enumerate() {
                 @for (row, cell) in cells.iter().enumerate().filter(|(_, cell)| **cell != 0.0) {
                     rect class="point" x=(x) y=(place(map, row)) width="1" height="1" {
@@ -65,7 +64,7 @@ pub fn chart(map: &AnswerHeatMap) -> Markup {
                     @if scale.is_logarithmic() { ", on a logarithmic axis" } ". "
                 },
             }
-            "A dark cell has " (decimal(top)) " or more. Drag over the map to select a shorter time."
+            "A dark cell has " (decimal(colors.top)) " or more. Drag over the map to select a shorter time."
         }
         (notes(&map.notes))
     };
@@ -95,30 +94,6 @@ fn label(map: &AnswerHeatMap, row: usize, cell: f64) -> String {
             }
         }
     }
-}
-
-/// Returns the number from which the last color begins. Few cells have more, so that one outlier
-/// does not make all others pale.
-fn top_of(columns: &[Vec<f64>]) -> f64 {
-    let cells = columns.iter().flatten().copied();
-    let mut cells: Vec<f64> = cells.filter(|cell| *cell > 0.0).collect();
-    cells.sort_by(f64::total_cmp);
-    let at = (cells.len() * 99).div_ceil(100).saturating_sub(1);
-    cells.get(at).copied().unwrap_or(1.0)
-}
-
-/// Returns the outline of all cells of a color, from 1.
-fn path_of(map: &AnswerHeatMap, level: usize, top: f64) -> String {
-    let level_of = |cell: f64| ((cell / top * LEVELS as f64).ceil() as usize).clamp(1, LEVELS);
-    let mut path = String::new();
-    for (x, cells) in map.columns.iter().enumerate() {
-        for (row, cell) in cells.iter().enumerate() {
-            if *cell > 0.0 && level_of(*cell) == level {
-                let _ = write!(path, "M{x} {}h1v1h-1z", place(map, row));
-            }
-        }
-    }
-    path
 }
 
 #[cfg(test)]

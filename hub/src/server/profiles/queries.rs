@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::profiles::build_units::{self, BuildUnits};
 use crate::profiles::query;
-use crate::profiles::regressions::{self, MAX_INTERVALS, RegressionParameters, RegressionReport};
+use crate::profiles::regressions::{self, INTERVALS, MAX_INTERVALS, RegressionParameters, RegressionReport};
 use crate::profiles::selection::{Column, SelectionParameters};
 use crate::profiles::sites::answer::SiteAnswer;
 use crate::profiles::sites::client::SITE_HEADER;
@@ -135,7 +135,7 @@ pub async fn top(
 ) -> Result<Json<TopFunctions>> {
     let selection = parameters.selection.selection()?;
     check_site(&headers, &selection.sites)?;
-    let rows = number("rows", &parameters.rows, 20)?;
+    let rows = number("rows", &parameters.rows, 20, MOST)?;
     Ok(Json(top::top(&hub, &selection, rows as usize).await?))
 }
 
@@ -160,16 +160,16 @@ pub async fn series(
 ) -> Result<Json<SeriesAnswer>> {
     let selection = parameters.selection.selection()?;
     check_site(&headers, &selection.sites)?;
-    let intervals = number("intervals", &parameters.intervals, 60)?;
+    let intervals = number("intervals", &parameters.intervals, 60, MOST)?;
     Ok(Json(queries::series(&hub, &selection, intervals).await?))
 }
 
-fn number(name: &str, text: &str, usual: u64) -> Result<u64> {
+fn number(name: &str, text: &str, usual: u64, most: u64) -> Result<u64> {
     if text.is_empty() {
         return Ok(usual);
     }
-    let number = text.parse().ok().filter(|number| (1..=MOST).contains(number));
-    number.ok_or_else(|| Error::Invalid(format!("{name} is a number from 1 to {MOST}")))
+    let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| Error::Invalid(format!("{name} is a number from 1 to {most}")))
 }
 
 /// Returns the functions whose cost differs between two builds of a service.
@@ -199,12 +199,7 @@ pub async fn units(
             "units are those of this hub and of all stacks; leave out sites and expressions".to_owned(),
         ));
     }
-    let intervals = number("intervals", &parameters.intervals, 12)?;
-    if intervals > MAX_INTERVALS {
-        return Err(Error::Invalid(format!(
-            "intervals is a number from 1 to {MAX_INTERVALS}"
-        )));
-    }
+    let intervals = number("intervals", &parameters.intervals, INTERVALS, MAX_INTERVALS)?;
     Ok(Json(build_units::units(&hub, &selection, intervals).await?))
 }
 

@@ -1,13 +1,12 @@
 //! The begins of executions of several copies, in one pass over a history.
 //!
-//! The rules are those of [`CopyCode::entrance`](crate::lines::CopyCode::entrance). That function
-//! searches for other executions of the same code before and after an instruction, which takes as
-//! long as a part of the call. Here, each call keeps what these searches would find.
+//! The rules are those of [`CopyCode::entrance`]. That function searches for other executions of
+//! the same code before and after an instruction, which takes as long as a part of the call. Here,
+//! each call keeps what these searches would find.
 
+use super::{CopyCode, Entrance, LineStarts};
 use crate::code::{CodePoint, LineId};
 use crate::error::Result;
-use crate::functions::InlinedFunction;
-use crate::lines::{Entrance, LineStarts};
 use backtrail_decoder::{BlockId, CallId, PcSet, Stage};
 use backtrail_pt::Avma;
 use std::collections::HashMap;
@@ -15,42 +14,42 @@ use std::rc::Rc;
 
 /// The number of blocks after which the progress is reported.
 const OFTEN: u64 = 1 << 14;
-/// The number of calls after which those that ended are dropped.
+/// The number of calls from which those that ended are dropped.
 const CALLS: usize = 1 << 10;
 
 /// The begin of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Begin {
+pub(crate) struct Begin {
     /// The index of the copy.
-    pub(super) copy: usize,
+    pub(crate) copy: usize,
     /// The call that executes it.
-    pub(super) call: CallId,
+    pub(crate) call: CallId,
     /// Its first instruction.
-    pub(super) first: u64,
+    pub(crate) first: u64,
     /// Whether an execution begins here, and not only perhaps.
-    pub(super) entrance: Entrance,
+    pub(crate) entrance: Entrance,
     /// The last instruction of the copy in the call before it.
-    pub(super) before: Option<u64>,
+    pub(crate) before: Option<u64>,
 }
 
 /// The last instruction of a copy in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Last {
+pub(crate) struct LastInstruction {
     /// The index of the copy.
-    pub(super) copy: usize,
+    pub(crate) copy: usize,
     /// The call.
-    pub(super) call: CallId,
+    pub(crate) call: CallId,
     /// The instruction.
-    pub(super) index: u64,
+    pub(crate) index: u64,
 }
 
 /// The events of a pass.
-pub(super) trait Events {
+pub(crate) trait BeginEvents {
     /// An execution begins. Begins come in no order.
     fn begin(&mut self, begin: Begin);
 
     /// A call executes a copy no more.
-    fn last(&mut self, last: Last);
+    fn last(&mut self, last: LastInstruction);
 }
 
 /// An instruction of a block that is of a copy.
@@ -117,11 +116,14 @@ struct CallState {
 /// # Errors
 ///
 /// If it depends on history that is not decoded yet; when canceled.
-pub(super) fn each(
+pub(crate) fn scan_begins(
     lines: &LineStarts<'_>,
-    copies: &[InlinedFunction],
-    events: &mut impl Events,
+    copies: &[&CopyCode],
+    events: &mut impl BeginEvents,
 ) -> Result<()> {
+    if copies.is_empty() {
+        return Ok(());
+    }
     lines.before_search(0, 0)?;
     let (executed, hits_at) = executed_copies(lines, copies);
     if hits_at.is_empty() {
@@ -136,6 +138,7 @@ pub(super) fn each(
             of_copy: HashMap::new(),
         },
         calls: HashMap::new(),
+        drop_at: CALLS,
     };
     let mut of_block: HashMap<BlockId, Rc<[Hit]>> = HashMap::new();
     for (number, (block, first)) in (0_u64..).zip(lines.history.executed_blocks()) {
@@ -154,12 +157,11 @@ pub(super) fn each(
 /// The hits of an address, without their instruction.
 type HitsAt = HashMap<Avma, Vec<(u32, u32)>>;
 
-fn executed_copies(lines: &LineStarts<'_>, copies: &[InlinedFunction]) -> (Vec<ExecutedCopy>, HitsAt) {
+fn executed_copies(lines: &LineStarts<'_>, copies: &[&CopyCode]) -> (Vec<ExecutedCopy>, HitsAt) {
     let everything = PcSet::from_ranges([Avma(0)..Avma(u64::MAX)]);
     let all = lines.history.executed_in(&everything);
     let mut hits_at = HitsAt::new();
-    let of_copy = |(number, function): (u32, &InlinedFunction)| {
-        let copy = &function.copy;
+    let of_copy = |(number, copy): (u32, &&CopyCode)| {
         let mut pcs = Vec::new();
         for range in copy.code.ranges() {
             let from = all.partition_point(|pc| *pc < range.start);
@@ -184,7 +186,7 @@ fn executed_copies(lines: &LineStarts<'_>, copies: &[InlinedFunction]) -> (Vec<E
 /// The code of the copies.
 struct Code<'a> {
     lines: &'a LineStarts<'a>,
-    copies: &'a [InlinedFunction],
+    copies: &'a [&'a CopyCode],
     executed: Vec<ExecutedCopy>,
     hits_at: HitsAt,
     /// The lines, by copy and period.
@@ -209,13 +211,13 @@ impl Code<'_> {
 
     /// Returns the state of a copy of which nothing is executed yet.
     fn state(&mut self, copy: u32, epoch: u32) -> CopyState {
-        let (lines, function, executed) = (
+        let (lines, code, executed) = (
             self.lines,
-            self.copies.get(copy as usize),
+            self.copies.get(copy as usize).copied(),
             self.executed.get(copy as usize),
         );
         let known = self.of_copy.entry((copy, epoch));
-        let of_copy = known.or_insert_with(|| Rc::new(CopyLines::new(lines, function, executed, epoch)));
+        let of_copy = known.or_insert_with(|| Rc::new(CopyLines::new(lines, code, executed, epoch)));
         CopyState {
             copy,
             begin: executed.and_then(|executed| executed.begin),
@@ -231,17 +233,21 @@ impl Code<'_> {
 struct BeginScan<'a> {
     code: Code<'a>,
     calls: HashMap<CallId, CallState>,
+    /// The number of calls at which those that ended are dropped. In a deep recursion few have
+    /// ended, so that it grows with them.
+    drop_at: usize,
 }
 
 impl BeginScan<'_> {
     /// Handles the execution of a block. All its instructions are of one call.
-    fn run(&mut self, hits: &[Hit], first: u64, events: &mut impl Events) -> Result<()> {
+    fn run(&mut self, hits: &[Hit], first: u64, events: &mut impl BeginEvents) -> Result<()> {
         let lines = self.code.lines;
         let Some(call) = lines.forest.call_at(first) else {
             return Ok(());
         };
-        if self.calls.len() >= CALLS && !self.calls.contains_key(&call) {
+        if self.calls.len() >= self.drop_at {
             self.drop_ended(first, events)?;
+            self.drop_at = CALLS.max(self.calls.len() * 2);
         }
         let code = &mut self.code;
         let state = self.calls.entry(call).or_insert_with(|| CallState {
@@ -281,7 +287,7 @@ impl BeginScan<'_> {
     }
 
     /// Drops the calls that ended before instruction `index`.
-    fn drop_ended(&mut self, index: u64, events: &mut impl Events) -> Result<()> {
+    fn drop_ended(&mut self, index: u64, events: &mut impl BeginEvents) -> Result<()> {
         let lines = self.code.lines;
         for (call, state) in self.calls.extract_if(|_, state| state.end <= index) {
             for of_copy in &state.copies {
@@ -290,7 +296,7 @@ impl BeginScan<'_> {
                 }
                 if let Some(index) = of_copy.latest {
                     let copy = of_copy.copy as usize;
-                    events.last(Last { copy, call, index });
+                    events.last(LastInstruction { copy, call, index });
                 }
             }
         }
@@ -301,7 +307,7 @@ impl BeginScan<'_> {
 impl CopyLines {
     fn new(
         lines: &LineStarts<'_>,
-        function: Option<&InlinedFunction>,
+        copy: Option<&CopyCode>,
         executed: Option<&ExecutedCopy>,
         epoch: u32,
     ) -> Self {
@@ -312,7 +318,7 @@ impl CopyLines {
         let pcs = executed
             .map(|executed| executed.pcs.as_slice())
             .unwrap_or_default();
-        let first = function.and_then(|function| line(function.copy.begin));
+        let first = copy.and_then(|copy| line(copy.begin));
         let of_place: Vec<Option<LineId>> = pcs.iter().map(|pc| line(*pc)).collect();
         let has_others = of_place.iter().any(|line| line.is_some() && *line != first);
         Self {
@@ -336,7 +342,7 @@ impl CopyState {
         call: CallId,
         (place, index): (u32, u64),
         follows: bool,
-        events: &mut impl Events,
+        events: &mut impl BeginEvents,
     ) -> Result<()> {
         let is_begin = self.begin == Some(place);
         if is_begin {
@@ -381,7 +387,7 @@ impl CopyState {
         lines: &LineStarts<'_>,
         call: CallId,
         pending: &Pending,
-        events: &mut impl Events,
+        events: &mut impl BeginEvents,
     ) -> Result<()> {
         if pending.before.is_none() {
             lines.needs_beginning(call)?;
