@@ -16,6 +16,7 @@ mod range;
 mod recent;
 mod run;
 mod search;
+mod segment_run;
 mod segments;
 mod shadow;
 mod sharing;
@@ -28,7 +29,7 @@ use backtrail_decoder::{History, Position, Progress, Stage, Version, Watch};
 use backtrail_pt::Avma;
 use backtrail_semantics::State;
 use backtrail_symbolizer::Unknown;
-use checkpoints::Checkpoints;
+use checkpoints::{Checkpoint, Checkpoints};
 use effects::Effects;
 use iced_x86::Instruction;
 pub use memory::{Byte, CoreMemory};
@@ -53,7 +54,7 @@ const MAX_CONTENTS: usize = 64 << 20;
 const CHECKPOINT: u64 = 1 << 14;
 
 /// The executed instructions of a thread.
-pub trait ExecutedPath {
+pub trait ExecutedPath: Sync {
     /// Returns them in order.
     fn history(&self) -> &History;
 
@@ -84,7 +85,8 @@ pub struct ThreadReplay {
     log: ValueLog,
     segments: Vec<ReplaySegment>,
     parts: Vec<Part>,
-    effects: RefCell<Effects>,
+    /// The effects of instructions, one for each thread that replays.
+    effects: RefCell<Vec<Effects>>,
     checkpoints: RefCell<Checkpoints>,
     /// The contents of the segments that were used last.
     contents: RefCell<Recent<[u8]>>,
@@ -242,7 +244,7 @@ impl ThreadReplay {
                     gaps.push((segment.start..segment.start, last));
                 }
             }
-            let done = run.forward_to(segment.end, self, path, watch, &mut shadow);
+            let done = self.advance(&mut run, segment.end, path, watch, &mut shadow);
             instructions += run.index() - segment.start;
             match done {
                 Ok(()) => before = Some(run),
@@ -260,10 +262,10 @@ impl ThreadReplay {
 
     /// Keeps a run as a checkpoint. Replays usually go backward, so the run of a position is kept
     /// as well.
-    fn keep(&self, number: usize, run: &Run) {
+    fn keep(&self, number: usize, checkpoint: Checkpoint) {
         let mut checkpoints = self.checkpoints.borrow_mut();
-        if !checkpoints.has(number, run.index()) {
-            checkpoints.add(number, run.checkpoint());
+        if !checkpoints.has(number, checkpoint.index) {
+            checkpoints.add(number, checkpoint);
         }
     }
 
@@ -346,19 +348,5 @@ impl ThreadReplay {
         let segment = self.segments.get(number).ok_or(ReplayGap::NotRecorded)?;
         let run = Run::new(segment, self.content_of(number)?);
         run.ok_or(ReplayGap::LogEnd(segment.start))
-    }
-
-    /// Returns the content of a segment.
-    fn content_of(&self, number: usize) -> Result<Rc<[u8]>, ReplayGap> {
-        if let Some(known) = self.contents.borrow_mut().get(number) {
-            return Ok(known);
-        }
-        let segment = self.segments.get(number).ok_or(ReplayGap::NotRecorded)?;
-        let in_log = self.log.segments().get(segment.in_log);
-        let content = in_log.and_then(|in_log| self.log.content(in_log).ok());
-        let content: Rc<[u8]> = content.ok_or(ReplayGap::LogEnd(segment.start))?.into();
-        let size = content.len();
-        self.contents.borrow_mut().add(number, content.clone(), size);
-        Ok(content)
     }
 }

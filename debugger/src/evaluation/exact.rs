@@ -59,10 +59,7 @@ impl<'a> ExactSource<'a> {
     }
 
     fn path(&self) -> ThreadPath<'a> {
-        ThreadPath {
-            process: self.process,
-            thread: self.thread,
-        }
+        ThreadPath::new(self.process, self.thread)
     }
 
     /// Returns the registers of the frame.

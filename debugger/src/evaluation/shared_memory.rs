@@ -313,10 +313,7 @@ impl<'a> SharedMemory<'a> {
     }
 
     fn path_of(&self, thread: &'a Thread) -> ThreadPath<'a> {
-        ThreadPath {
-            process: self.process,
-            thread,
-        }
+        ThreadPath::new(self.process, thread)
     }
 
     /// Returns whether the process was recorded from its start. Then all its threads began in the

@@ -1,36 +1,47 @@
 //! The instructions that a thread executed, for the replay of its values.
 
 use crate::replay::ExecutedPath;
-use crate::session::{Process, Session, Thread};
-use backtrail_decoder::{History, Position, Version};
+use crate::session::{CodeMode, PositionCount, Process, Session, Thread};
+use backtrail_decoder::{History, Image, Position, Version};
 use backtrail_pt::Avma;
 use iced_x86::Instruction;
 
-/// The instructions that a thread executed, with their code.
+/// The instructions that a thread executed, with their code. Several threads may read it at once.
 #[derive(Clone, Copy)]
 pub(crate) struct ThreadPath<'a> {
-    pub process: &'a Process,
-    pub thread: &'a Thread,
+    history: &'a History,
+    image: &'a Image,
+    mode: CodeMode,
+    positions: PositionCount,
 }
 
 impl<'a> ThreadPath<'a> {
+    /// Returns the path of a thread of a process.
+    pub fn new(process: &'a Process, thread: &'a Thread) -> Self {
+        Self {
+            history: &thread.history,
+            image: &process.image,
+            mode: process.mode,
+            positions: thread.positions(),
+        }
+    }
+
     /// Returns the path of a thread. `None`: its process is unknown.
     pub fn of(session: &'a Session, thread: &'a Thread) -> Option<Self> {
-        let process = session.process(thread)?;
-        Some(Self { process, thread })
+        Some(Self::new(session.process(thread)?, thread))
     }
 }
 
 impl ExecutedPath for ThreadPath<'_> {
     fn history(&self) -> &History {
-        &self.thread.history
+        self.history
     }
 
     fn decode(&self, version: Version, pc: Avma, len: u8) -> Option<Instruction> {
-        self.process.decoded_at(version, pc, len)
+        self.mode.decoded_at(self.image, version, pc, len)
     }
 
     fn position(&self, index: u64) -> Position {
-        self.thread.position(index)
+        self.positions.position(index)
     }
 }

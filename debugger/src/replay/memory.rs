@@ -1,7 +1,7 @@
 //! The memory at a position: by the last access before it, or the first load after it.
 
 use super::accesses::{Access, AccessKind};
-use super::{ExecutedPath, MemoryRange, ReplayGap, ThreadReplay};
+use super::{ExecutedPath, MemoryRange, PartSummary, ReplayGap, ThreadReplay};
 use backtrail_decoder::Watch;
 use backtrail_symbolizer::Unknown;
 
@@ -116,7 +116,8 @@ impl ThreadReplay {
                 break;
             };
             let summary = self.summary_of(number, path, watch)?;
-            if !summary.is_complete || summary.may_access(range) {
+            let is_open = |byte: Byte| byte == Byte::Open;
+            if !summary.is_complete || may_access(&summary, range.address, bytes, is_open) {
                 let accesses = self.accesses_of(number, path, watch)?;
                 if accesses.reached < index.min(part.end) {
                     mark(bytes, Byte::Written(accesses.reached));
@@ -169,7 +170,7 @@ impl ThreadReplay {
                 break;
             };
             let summary = self.summary_of(number, path, watch)?;
-            if summary.may_access(range) {
+            if may_access(&summary, range.address, bytes, is_wanted) {
                 let accesses = self.accesses_of(number, path, watch)?;
                 for access in accesses.from(index) {
                     if access.kind == AccessKind::Anywhere {
@@ -201,6 +202,25 @@ impl ThreadReplay {
         let end = self.segments.last().map_or(0, |segment| segment.end);
         Ok(end == path.history().len())
     }
+}
+
+/// Returns whether a part may access one of the bytes at an address that are still searched.
+fn may_access(
+    summary: &PartSummary,
+    address: u64,
+    bytes: &[Byte],
+    is_searched: impl Fn(Byte) -> bool,
+) -> bool {
+    let mut at = address;
+    let mut runs = bytes.chunk_by(|one, next| is_searched(*one) == is_searched(*next));
+    runs.any(|run| {
+        let range = MemoryRange {
+            address: at,
+            size: run.len() as u64,
+        };
+        at = at.wrapping_add(range.size);
+        run.first().is_some_and(|byte| is_searched(*byte)) && summary.may_access(range)
+    })
 }
 
 /// Takes bytes that nothing wrote since from the core.

@@ -1,14 +1,15 @@
 //! Parts of segments: the units of searches. A part is replayed alone, from its beginning.
 
 use super::accesses::Accesses;
-use super::run::Run;
+use super::effects::Effects;
+use super::run::{AccessSink, Run};
 use super::segments::ReplaySegment;
-use super::summary::{AccessedWords, PartSummary};
+use super::summary::PartSummary;
 use super::{CHECKPOINT, ExecutedPath, ReplayGap, ThreadReplay};
 use backtrail_decoder::Watch;
 use backtrail_semantics::State;
-use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The most instructions of a part. A replay of these takes a few milliseconds.
 const PART: u64 = 1 << 16;
@@ -116,52 +117,13 @@ impl ThreadReplay {
             .ok_or(ReplayGap::NotRecorded)
     }
 
-    /// Replays a segment once. Keeps the summaries of its parts, and the runs at their beginnings.
-    pub(super) fn ends_of(
-        &self,
-        number: usize,
-        path: &dyn ExecutedPath,
-        watch: &Watch<'_>,
-    ) -> Result<Rc<SegmentEnds>, ReplayGap> {
-        if let Some(known) = self.ends.borrow().get(&number) {
-            return Ok(known.clone());
-        }
-        let mut run = self.begin(number)?;
-        let start = run.state().clone();
-        let mut is_complete = true;
-        for of_segment in self.parts_of(number) {
-            let Some(part) = self.parts.get(of_segment) else {
-                break;
-            };
-            let mut words = AccessedWords::default();
-            if is_complete {
-                self.keep(number, &run);
-                is_complete = match run.forward_to(part.end, self, path, watch, &mut words) {
-                    Ok(()) => true,
-                    Err(ReplayGap::Canceled) => return Err(ReplayGap::Canceled),
-                    Err(_) => false,
-                };
-            }
-            let summary = Rc::new(words.into_summary(is_complete));
-            self.summaries.borrow_mut().insert(of_segment, summary);
-        }
-        let ends = Rc::new(SegmentEnds {
-            start,
-            end: run.state().clone(),
-            reached: run.index(),
-            is_complete,
-        });
-        self.ends.borrow_mut().insert(number, ends.clone());
-        Ok(ends)
-    }
-
     /// Returns the accesses of a part. If the replay fails in it, those before.
     pub(super) fn accesses_of(
         &self,
         number: usize,
         path: &dyn ExecutedPath,
         watch: &Watch<'_>,
-    ) -> Result<Rc<Accesses>, ReplayGap> {
+    ) -> Result<Arc<Accesses>, ReplayGap> {
         if let Some(known) = self.accesses.borrow_mut().get(number) {
             return Ok(known);
         }
@@ -171,15 +133,34 @@ impl ThreadReplay {
         accesses.reached = ends.reached.min(part.start);
         if ends.reached >= part.start {
             let mut run = self.run_at(part.segment, part.start, path, watch)?;
-            match run.forward_to(part.end, self, path, watch, &mut accesses) {
+            match self.advance(&mut run, part.end, path, watch, &mut accesses) {
                 Err(ReplayGap::Canceled) => return Err(ReplayGap::Canceled),
                 Ok(()) | Err(_) => accesses.reached = run.index(),
             }
         }
-        let accesses = Rc::new(accesses);
+        let accesses = Arc::new(accesses);
         let size = accesses.size();
         self.accesses.borrow_mut().add(number, accesses.clone(), size);
         Ok(accesses)
+    }
+
+    /// Moves a run on to the position before instruction `to`.
+    pub(super) fn advance<S: AccessSink>(
+        &self,
+        run: &mut Run,
+        to: u64,
+        path: &dyn ExecutedPath,
+        watch: &Watch<'_>,
+        sink: &mut S,
+    ) -> Result<(), ReplayGap> {
+        let mut effects = self.effects.borrow_mut();
+        if effects.is_empty() {
+            effects.push(Effects::default());
+        }
+        match effects.first_mut() {
+            Some(effects) => run.forward_to(to, effects, path, watch, sink),
+            None => Err(ReplayGap::NotRecorded),
+        }
     }
 
     /// Returns a run of a segment at an instruction, from the nearest checkpoint before it.
@@ -197,16 +178,10 @@ impl ThreadReplay {
         };
         while run.index() < index {
             let next = (run.index() / CHECKPOINT + 1) * CHECKPOINT;
-            run.forward_to(next.min(index), self, path, watch, &mut ())?;
-            self.keep(number, &run);
+            self.advance(&mut run, next.min(index), path, watch, &mut ())?;
+            self.keep(number, run.checkpoint());
         }
         Ok(run)
-    }
-
-    fn parts_of(&self, segment: usize) -> Range<usize> {
-        let first = self.parts.partition_point(|part| part.segment < segment);
-        let after = self.parts.partition_point(|part| part.segment <= segment);
-        first..after
     }
 }
 

@@ -1,7 +1,7 @@
 //! The values that were used last, up to a size.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Values by number. Those that were not used for the longest time go first.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct Recent<T: ?Sized> {
 struct Kept<T: ?Sized> {
     number: usize,
     size: usize,
-    value: Rc<T>,
+    value: Arc<T>,
 }
 
 impl<T: ?Sized> Recent<T> {
@@ -29,7 +29,7 @@ impl<T: ?Sized> Recent<T> {
     }
 
     /// Returns a value, which is the last used one from now on.
-    pub fn get(&mut self, number: usize) -> Option<Rc<T>> {
+    pub fn get(&mut self, number: usize) -> Option<Arc<T>> {
         let at = self.list.iter().position(|kept| kept.number == number)?;
         let kept = self.list.remove(at)?;
         let value = kept.value.clone();
@@ -38,7 +38,7 @@ impl<T: ?Sized> Recent<T> {
     }
 
     /// Adds a value of `size` bytes. It stays even if it is larger than the limit.
-    pub fn add(&mut self, number: usize, value: Rc<T>, size: usize) {
+    pub fn add(&mut self, number: usize, value: Arc<T>, size: usize) {
         self.list.push_back(Kept { number, size, value });
         let mut total: usize = self.list.iter().map(|kept| kept.size).sum();
         while total > self.limit
@@ -58,12 +58,12 @@ mod tests {
     fn the_least_recently_used_value_goes_first() {
         let mut recent = Recent::new(100);
         for number in 0..3 {
-            recent.add(number, Rc::new(number), 40);
+            recent.add(number, Arc::new(number), 40);
             assert!(recent.get(0).is_some() || number == 2);
         }
         let left: Vec<usize> = (0..4).filter(|&number| recent.get(number).is_some()).collect();
         assert_eq!(left, [0, 2]);
-        recent.add(3, Rc::new(3), 1000);
+        recent.add(3, Arc::new(3), 1000);
         assert!(recent.get(3).is_some() && recent.get(2).is_none());
     }
 }

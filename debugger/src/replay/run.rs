@@ -1,14 +1,14 @@
 //! A replay from the beginning of a segment, block by block.
 
 use super::checkpoints::Checkpoint;
-use super::effects::BlockInstruction;
+use super::effects::{BlockInstruction, Effects};
 use super::segments::ReplaySegment;
 use super::sharing::MapChange;
-use super::{ExecutedPath, ReplayGap, ThreadReplay, kernel};
+use super::{ExecutedPath, ReplayGap, kernel};
 use backtrail_decoder::Watch;
 use backtrail_semantics::{ENCODED, Effect, LogEnd, LogReader, NoObserver, Observer, State, Stop};
 use kernel::KernelWrites;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// The instructions between two checks for a cancel.
 const CHECK: u64 = 1 << 14;
@@ -48,7 +48,7 @@ pub struct Run {
     end: u64,
     index: u64,
     state: State,
-    content: Rc<[u8]>,
+    content: Arc<[u8]>,
     /// The place of the next logged byte.
     at: usize,
     /// Whether the last system call has not returned, so that the registers are those before it.
@@ -59,7 +59,7 @@ pub struct Run {
 
 impl Run {
     /// Begins a run. `None`: the content has no registers.
-    pub fn new(segment: &ReplaySegment, content: Rc<[u8]>) -> Option<Self> {
+    pub fn new(segment: &ReplaySegment, content: Arc<[u8]>) -> Option<Self> {
         let state = State::decode(&content)?;
         Some(Self {
             end: segment.end,
@@ -73,7 +73,7 @@ impl Run {
     }
 
     /// Goes on from a checkpoint, with the content of its segment.
-    pub fn resume(checkpoint: &Checkpoint, content: Rc<[u8]>) -> Self {
+    pub fn resume(checkpoint: &Checkpoint, content: Arc<[u8]>) -> Self {
         Self {
             end: checkpoint.end,
             index: checkpoint.index,
@@ -117,21 +117,21 @@ impl Run {
         self.index
     }
 
-    /// Replays to the position before instruction `to`.
+    /// Replays to the position before instruction `to`. `effects` has those of blocks that ran
+    /// before.
     ///
     /// # Errors
     /// Fails with the reason why it is not reached. The run is then at the last known position.
     pub fn forward_to<S: AccessSink>(
         &mut self,
         to: u64,
-        replay: &ThreadReplay,
+        effects: &mut Effects,
         path: &dyn ExecutedPath,
         watch: &Watch<'_>,
         sink: &mut S,
     ) -> Result<(), ReplayGap> {
         let history = path.history();
         let mut walker = history.walk(self.index);
-        let mut effects = replay.effects.borrow_mut();
         let mut check_at = self.index;
         while self.index < to {
             if self.index >= check_at {

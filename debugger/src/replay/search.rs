@@ -287,7 +287,7 @@ mod tests {
     use super::super::recent::Recent;
     use super::super::run::AccessSink;
     use super::super::segments::ReplaySegment;
-    use super::super::summary::AccessedWords;
+    use super::super::summary::AccessedBytes;
     use super::*;
     use backtrail_bundle::value_log::{ValueLog, beginning};
     use backtrail_decoder::{History, Position, Version};
@@ -362,7 +362,7 @@ mod tests {
             shared: Default::default(),
         };
         for (number, made) in made.iter().enumerate() {
-            let (mut accesses, mut words) = (Accesses::default(), AccessedWords::default());
+            let (mut accesses, mut words) = (Accesses::default(), AccessedBytes::default());
             for index in made.instructions.clone() {
                 if made.stores.contains(&index) {
                     accesses.of(index).stored(PLACE.address, &[1, 0, 0, 0]);
@@ -390,7 +390,7 @@ mod tests {
             let summary = words.into_summary(is_complete);
             replay.summaries.borrow_mut().insert(number, Rc::new(summary));
             let mut known = replay.accesses.borrow_mut();
-            known.add(number, Rc::new(accesses), 0);
+            known.add(number, std::sync::Arc::new(accesses), 0);
         }
         replay
     }

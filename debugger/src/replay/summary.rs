@@ -8,10 +8,8 @@ use backtrail_semantics::Observer;
 
 /// The number of low bits of an address within a line of memory.
 const LINE_BITS: u32 = 6;
-/// The number of low bits of an address within a word.
-const WORD_BITS: u32 = 3;
-/// The words of a line.
-const LINE_WORDS: u64 = 1 << (LINE_BITS - WORD_BITS);
+/// The bytes of a line.
+const LINE_BYTES: u64 = 1 << LINE_BITS;
 /// An access of more lines is one to any address.
 const MAX_LINES: u64 = 1 << 16;
 /// The most lines of a part. More are any address.
@@ -19,76 +17,75 @@ const MAX_SET: usize = 1 << 20;
 /// The number of recent lines that are not added again.
 const RECENT: usize = 256;
 
-/// The words of memory that a part accesses.
+/// The bytes of memory that a part accesses.
 #[derive(Debug)]
 pub struct PartSummary {
-    stored: WordSet,
-    loaded: WordSet,
+    stored: ByteSet,
+    loaded: ByteSet,
     /// The changes of the memory map.
     pub map_changes: Box<[(u64, MapChange)]>,
     /// Whether the whole part was replayed.
     pub is_complete: bool,
 }
 
-/// Words of eight bytes, by the lines of memory that have them.
+/// Bytes, by the lines of memory that have them.
 #[derive(Debug, Default)]
-struct WordSet {
+struct ByteSet {
     /// The lines in order.
     lines: Box<[u64]>,
-    /// A bit for each word of each line.
-    words: Box<[u8]>,
+    /// A bit for each byte of each line.
+    bytes: Box<[u64]>,
     /// Whether others may have been accessed, too.
     has_others: bool,
 }
 
-impl WordSet {
+impl ByteSet {
     fn touches(&self, range: MemoryRange) -> bool {
         if self.has_others {
             return true;
         }
-        let words = WordRange::of(range.address, range.size);
-        let at = self.lines.partition_point(|&line| line < words.first_line());
-        let lines = self.lines.iter().zip(&self.words).skip(at);
+        let wanted = ByteRange::of(range.address, range.size);
+        let at = self.lines.partition_point(|&line| line < wanted.first_line());
+        let lines = self.lines.iter().zip(&self.bytes).skip(at);
         lines
-            .take_while(|(line, _)| **line <= words.last_line())
-            .any(|(line, known)| words.of_line(*line) & known != 0)
+            .take_while(|(line, _)| **line <= wanted.last_line())
+            .any(|(line, known)| wanted.of_line(*line) & known != 0)
     }
 }
 
-/// The words that a range of memory touches, by number.
+/// The bytes of a range of memory.
 #[derive(Clone, Copy, Debug)]
-struct WordRange {
+struct ByteRange {
     first: u64,
     last: u64,
 }
 
-impl WordRange {
+impl ByteRange {
     fn of(address: u64, size: u64) -> Self {
-        let last = address.saturating_add(size.saturating_sub(1));
         Self {
-            first: address >> WORD_BITS,
-            last: last >> WORD_BITS,
+            first: address,
+            last: address.saturating_add(size.saturating_sub(1)),
         }
     }
 
     const fn first_line(self) -> u64 {
-        self.first / LINE_WORDS
+        self.first >> LINE_BITS
     }
 
     const fn last_line(self) -> u64 {
-        self.last / LINE_WORDS
+        self.last >> LINE_BITS
     }
 
-    /// Returns the words in a line, a bit each. The line is not outside of the range.
-    const fn of_line(self, line: u64) -> u8 {
-        let mut words = u8::MAX;
+    /// Returns the bytes in a line, a bit each. The line is not outside of the range.
+    const fn of_line(self, line: u64) -> u64 {
+        let mut bytes = u64::MAX;
         if line == self.first_line() {
-            words &= u8::MAX << (self.first % LINE_WORDS);
+            bytes &= u64::MAX << (self.first % LINE_BYTES);
         }
         if line == self.last_line() {
-            words &= u8::MAX >> (LINE_WORDS - 1 - self.last % LINE_WORDS);
+            bytes &= u64::MAX >> (LINE_BYTES - 1 - self.last % LINE_BYTES);
         }
-        words
+        bytes
     }
 }
 
@@ -109,11 +106,11 @@ impl PartSummary {
     }
 }
 
-/// Words of memory on their way into a set.
+/// Bytes of memory on their way into a set.
 #[derive(Debug)]
-struct WordList {
-    /// Lines with their words. A line may be there more than once.
-    lines: Vec<(u64, u8)>,
+struct ByteList {
+    /// Lines with their bytes. A line may be there more than once.
+    lines: Vec<(u64, u64)>,
     /// Recent lines by their low bits, with their places.
     recent: [(u64, usize); RECENT],
     has_others: bool,
@@ -122,7 +119,7 @@ struct WordList {
 /// No line has this number.
 const NO_LINE: (u64, usize) = (u64::MAX, 0);
 
-impl Default for WordList {
+impl Default for ByteList {
     fn default() -> Self {
         Self {
             lines: Vec::new(),
@@ -132,26 +129,26 @@ impl Default for WordList {
     }
 }
 
-impl WordList {
+impl ByteList {
     fn add(&mut self, address: u64, size: u64) {
-        let words = WordRange::of(address, size);
-        let (from, to) = (words.first_line(), words.last_line());
+        let added = ByteRange::of(address, size);
+        let (from, to) = (added.first_line(), added.last_line());
         if to - from > MAX_LINES {
             self.has_others = true;
             return;
         }
         for line in from..=to {
-            self.add_line(line, words.of_line(line));
+            self.add_line(line, added.of_line(line));
         }
     }
 
-    fn add_line(&mut self, line: u64, words: u8) {
+    fn add_line(&mut self, line: u64, bytes: u64) {
         let slot = line as usize % RECENT;
         if let Some(&(recent, at)) = self.recent.get(slot)
             && recent == line
             && let Some((_, known)) = self.lines.get_mut(at)
         {
-            *known |= words;
+            *known |= bytes;
             return;
         }
         if self.lines.len() >= MAX_SET {
@@ -167,7 +164,7 @@ impl WordList {
         if let Some(recent) = self.recent.get_mut(slot) {
             *recent = (line, self.lines.len());
         }
-        self.lines.push((line, words));
+        self.lines.push((line, bytes));
     }
 
     /// Sorts the lines, so that each is there once.
@@ -183,26 +180,26 @@ impl WordList {
         });
     }
 
-    fn into_set(mut self) -> WordSet {
+    fn into_set(mut self) -> ByteSet {
         self.merge();
-        let (lines, words): (Vec<u64>, Vec<u8>) = self.lines.into_iter().unzip();
-        WordSet {
+        let (lines, bytes): (Vec<u64>, Vec<u64>) = self.lines.into_iter().unzip();
+        ByteSet {
             lines: lines.into_boxed_slice(),
-            words: words.into_boxed_slice(),
+            bytes: bytes.into_boxed_slice(),
             has_others: self.has_others,
         }
     }
 }
 
-/// The words of memory that a replay has accessed so far.
+/// The bytes of memory that a replay has accessed so far.
 #[derive(Debug, Default)]
-pub struct AccessedWords {
-    stored: WordList,
-    loaded: WordList,
+pub struct AccessedBytes {
+    stored: ByteList,
+    loaded: ByteList,
     map_changes: Vec<(u64, MapChange)>,
 }
 
-impl AccessedWords {
+impl AccessedBytes {
     /// Returns the summary of a part.
     pub fn into_summary(self, is_complete: bool) -> PartSummary {
         PartSummary {
@@ -214,11 +211,11 @@ impl AccessedWords {
     }
 }
 
-impl AccessSink for AccessedWords {
-    type Observer<'a> = WordsOfInstruction<'a>;
+impl AccessSink for AccessedBytes {
+    type Observer<'a> = BytesOfInstruction<'a>;
 
-    fn of(&mut self, _index: u64) -> WordsOfInstruction<'_> {
-        WordsOfInstruction(self)
+    fn of(&mut self, _index: u64) -> BytesOfInstruction<'_> {
+        BytesOfInstruction(self)
     }
 
     fn kernel(&mut self, _index: u64, writes: KernelWrites) {
@@ -239,9 +236,9 @@ impl AccessSink for AccessedWords {
 }
 
 /// The receiver of the accesses of one instruction.
-pub struct WordsOfInstruction<'a>(&'a mut AccessedWords);
+pub struct BytesOfInstruction<'a>(&'a mut AccessedBytes);
 
-impl Observer for WordsOfInstruction<'_> {
+impl Observer for BytesOfInstruction<'_> {
     fn loaded(&mut self, address: u64, bytes: &[u8]) {
         self.0.loaded.add(address, bytes.len() as u64);
     }
@@ -264,41 +261,41 @@ mod tests {
     }
 
     #[test]
-    fn summaries_have_the_words_of_all_accesses() {
-        let mut words = AccessedWords::default();
+    fn summaries_have_the_bytes_of_all_accesses() {
+        let mut bytes = AccessedBytes::default();
         // The third line has the place of the first among the recent ones.
         for address in [0x1000, 0x103f, 0x1000 + (RECENT as u64) * 64, 0x1000] {
-            words.of(1).stored(address, &[0; 2]);
+            bytes.of(1).stored(address, &[0; 2]);
         }
-        words.of(2).loaded(0x9000, &[0; 64]);
-        words.kernel(3, KernelWrites::Ranges(vec![(0x20000, 4096), (0x30000, 0)]));
-        let summary = words.into_summary(true);
-        for address in [0x1000, 0x1038, 0x1040, 0x5000, 0x20fff] {
+        bytes.of(2).loaded(0x9000, &[0; 64]);
+        bytes.kernel(3, KernelWrites::Ranges(vec![(0x20000, 4096), (0x30000, 0)]));
+        let summary = bytes.into_summary(true);
+        for address in [0x1000, 0x1001, 0x103f, 0x1040, 0x5000, 0x20fff] {
             assert!(summary.may_write(range(address, 1)), "{address:#x}");
         }
         assert!(!summary.may_write(range(0x9000, 64)) && summary.may_access(range(0x9000, 64)));
         assert!(!summary.may_access(range(0x9040, 64)) && !summary.may_access(range(0x30000, 8)));
-        // Other words of the same lines.
-        assert!(!summary.may_write(range(0x1008, 0x30)) && !summary.may_write(range(0x1048, 0x38)));
-        assert!(summary.may_write(range(0x1008, 0x31)) && summary.may_write(range(0x1008, 0x3000)));
+        // Other bytes of the same lines.
+        assert!(!summary.may_write(range(0x1002, 0x3d)) && !summary.may_write(range(0x1041, 0x3f)));
+        assert!(summary.may_write(range(0x1002, 0x3e)) && summary.may_write(range(0x1002, 0x4000)));
         assert!(!summary.may_access_anywhere());
         assert_eq!(summary.stored.lines.len(), 3 + 64);
     }
 
     #[test]
     fn unknown_writes_may_be_anywhere() {
-        let mut words = AccessedWords::default();
-        words.kernel(3, KernelWrites::Anywhere);
-        let summary = words.into_summary(true);
+        let mut bytes = AccessedBytes::default();
+        bytes.kernel(3, KernelWrites::Anywhere);
+        let summary = bytes.into_summary(true);
         assert!(summary.may_write(range(0x1000, 1)) && summary.may_access_anywhere());
-        let mut words = AccessedWords::default();
-        words.stored.add(0, 64 * (MAX_LINES + 2));
-        assert!(words.into_summary(true).may_write(range(u64::MAX, 1)));
+        let mut bytes = AccessedBytes::default();
+        bytes.stored.add(0, 64 * (MAX_LINES + 2));
+        assert!(bytes.into_summary(true).may_write(range(u64::MAX, 1)));
     }
 
     #[test]
     fn too_many_lines_may_be_anywhere() {
-        let mut list = WordList::default();
+        let mut list = ByteList::default();
         for line in 0..=MAX_SET as u64 {
             list.add(line * 64, 1);
         }

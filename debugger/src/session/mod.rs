@@ -37,7 +37,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 pub use thread::Thread;
-pub(crate) use thread::begins_unseen;
+pub(crate) use thread::{PositionCount, begins_unseen};
 use threads::Threads;
 
 /// The options for opening a trace.

@@ -5,7 +5,7 @@ use crate::module_history::{ModuleEpoch, ModuleHistory};
 use backtrail_decoder::{Image, Version};
 use backtrail_pt::{Avma, Pid};
 use backtrail_symbolizer::{Function, Symbolizer};
-use iced_x86::{Decoder, DecoderOptions};
+use iced_x86::{Decoder, DecoderOptions, Instruction};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -47,6 +47,27 @@ impl CodeMode {
             Self::Bits32 => 32,
             Self::Bits16 => 16,
         }
+    }
+
+    /// Decodes the instruction of `len` bytes at an address, in a version of the code. Only 64-bit
+    /// code is decoded.
+    pub(crate) fn decoded_at(
+        self,
+        image: &Image,
+        version: Version,
+        pc: Avma,
+        len: u8,
+    ) -> Option<Instruction> {
+        if self != Self::Bits64 {
+            return None;
+        }
+        let mut code = [0; 15];
+        let code = code.get_mut(..usize::from(len))?;
+        if image.read_version(version, pc, code) < code.len() {
+            return None;
+        }
+        let instruction = Decoder::with_ip(64, code, pc.0, DecoderOptions::NONE).decode();
+        (!instruction.is_invalid()).then_some(instruction)
     }
 }
 
@@ -130,17 +151,8 @@ impl Process {
 
     /// Decodes the instruction of `len` bytes at an address, in a version of the code. Only 64-bit
     /// code is decoded, because registers and values are known by it.
-    pub(crate) fn decoded_at(&self, version: Version, pc: Avma, len: u8) -> Option<iced_x86::Instruction> {
-        if self.mode != CodeMode::Bits64 {
-            return None;
-        }
-        let mut code = [0; 15];
-        let code = code.get_mut(..usize::from(len))?;
-        if self.read(version, pc, code) < code.len() {
-            return None;
-        }
-        let instruction = Decoder::with_ip(64, code, pc.0, DecoderOptions::NONE).decode();
-        (!instruction.is_invalid()).then_some(instruction)
+    pub(crate) fn decoded_at(&self, version: Version, pc: Avma, len: u8) -> Option<Instruction> {
+        self.mode.decoded_at(&self.image, version, pc, len)
     }
 
     /// Returns the line properties of the code, for stepping.

@@ -36,6 +36,25 @@ pub struct Thread {
     pub(super) is_partial: bool,
 }
 
+/// How the positions of a thread are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PositionCount {
+    tid: Tid,
+    /// The number of instructions of its history.
+    len: u64,
+    from_end: bool,
+}
+
+impl PositionCount {
+    /// Returns the position before instruction `index` of the history.
+    pub(crate) fn position(self, index: u64) -> Position {
+        match self.from_end {
+            true => Position::from_end(self.tid, self.len.saturating_sub(index)),
+            false => Position::new(self.tid, index),
+        }
+    }
+}
+
 impl Thread {
     pub(super) fn new(history: History, name: Option<String>, process: usize) -> Self {
         let mut gaps: Vec<u64> = history
@@ -76,9 +95,15 @@ impl Thread {
     /// The position before instruction `index` of its history.
     #[must_use]
     pub fn position(&self, index: u64) -> Position {
-        match self.from_end {
-            true => Position::from_end(self.tid, self.history.len().saturating_sub(index)),
-            false => Position::new(self.tid, index),
+        self.positions().position(index)
+    }
+
+    /// Returns how its positions are counted.
+    pub(crate) fn positions(&self) -> PositionCount {
+        PositionCount {
+            tid: self.tid,
+            len: self.history.len(),
+            from_end: self.from_end,
         }
     }
 
