@@ -2,7 +2,7 @@
 
 use super::recorded::{Answer, Shown};
 use super::stepped::TRAP_FLAG;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Debug;
 
 /// General registers, the flags, and the bases of segments.
@@ -172,6 +172,15 @@ impl Comparison {
         let before = self.wrong.len();
         self.wrong
             .retain(|wrong| truths.get(&wrong.what) == Some(&&wrong.truth));
+        self.varying += (before - self.wrong.len()) as u64;
+    }
+
+    /// Takes a comparison with another recording. A value that differs between recordings has no
+    /// single truth.
+    pub fn record_again(&mut self, other: &Self) {
+        let differing: HashSet<&String> = other.wrong.iter().map(|wrong| &wrong.what).collect();
+        let before = self.wrong.len();
+        self.wrong.retain(|wrong| !differing.contains(&wrong.what));
         self.varying += (before - self.wrong.len()) as u64;
     }
 
