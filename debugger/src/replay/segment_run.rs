@@ -193,8 +193,8 @@ impl ThreadReplay {
     }
 }
 
-/// Returns a segment, and those of `count` that a search needs next: as many as it has passed, and
-/// no more than `most` with the segment itself.
+/// Returns a segment, and those of `count` that a search needs next. These are as many as it has
+/// passed, and no more than `most` with the segment itself.
 fn next_segments(number: usize, count: usize, most: usize, is_known: impl Fn(usize) -> bool) -> Vec<usize> {
     let is_passed = |passed: &usize| is_known(*passed);
     let later = (number + 1..count).take_while(is_passed).take(most).count();
