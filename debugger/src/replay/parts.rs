@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// The most instructions of a part. A replay of these takes a few milliseconds.
-const PART: u64 = 1 << 16;
+const PART: u64 = 1 << 15;
 /// The accesses that are kept, in bytes.
 pub const MAX_ACCESSES: usize = 256 << 20;
 

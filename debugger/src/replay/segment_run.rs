@@ -194,12 +194,12 @@ impl ThreadReplay {
 }
 
 /// Returns a segment, and those of `count` that a search needs next. These are as many as it has
-/// passed, and no more than `most` with the segment itself.
+/// passed, the one before at least, and no more than `most` with the segment itself.
 fn next_segments(number: usize, count: usize, most: usize, is_known: impl Fn(usize) -> bool) -> Vec<usize> {
     let is_passed = |passed: &usize| is_known(*passed);
     let later = (number + 1..count).take_while(is_passed).take(most).count();
     let earlier = (0..number).rev().take_while(is_passed).take(most).count();
-    let ahead = later.max(earlier).min(most).saturating_sub(1);
+    let ahead = later.max(earlier).max(1).min(most.saturating_sub(1));
     let is_unknown = |next: &usize| !is_known(*next);
     let mut numbers = vec![number];
     match later >= earlier {
@@ -223,11 +223,12 @@ mod tests {
     #[test]
     fn search_replays_more_segments_at_once_the_more_it_passes() {
         let next = |number, known: &[usize]| next_segments(number, 20, 4, |one| known.contains(&one));
-        assert_eq!(next(10, &[]), [10]);
-        assert_eq!(next(10, &[11]), [10]);
-        assert_eq!(next(10, &[11, 12]), [10, 9]);
+        assert_eq!(next(10, &[]), [10, 9]);
+        assert_eq!(next(10, &[11]), [10, 9]);
+        assert_eq!(next(10, &[11, 12]), [10, 9, 8]);
         assert_eq!(next(10, &[11, 12, 13, 14, 15]), [10, 9, 8, 7]);
-        assert_eq!(next(10, &[6, 7, 8, 9]), [10, 11, 12, 13]);
+        assert_eq!(next(10, &[7, 8, 9]), [10, 11, 12, 13]);
+        assert_eq!(next_segments(10, 20, 1, |_| false), [10]);
     }
 
     #[test]
@@ -237,6 +238,6 @@ mod tests {
         assert_eq!(next(19, &[15, 16, 17, 18]), [19]);
         assert_eq!(next(10, &[8, 11, 12, 13, 14]), [10, 9]);
         // A gap ends the passed segments.
-        assert_eq!(next(10, &[12, 13, 14]), [10]);
+        assert_eq!(next(10, &[12, 13, 14]), [10, 9]);
     }
 }
