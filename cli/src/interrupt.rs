@@ -97,6 +97,12 @@ impl Interrupt {
         CancelToken::new(Arc::clone(&self.flag))
     }
 
+    /// Returns the flag for a thread that outlives the caller.
+    #[cfg(all(feature = "profiler", feature = "hub"))]
+    pub fn shared_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.flag)
+    }
+
     /// Returns the flag; `true` means cancel.
     pub fn flag(&self) -> &AtomicBool {
         &self.flag

@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The longest name in bytes.
+const MAX_NAME: usize = 255;
+
 /// The file that is read by default.
 pub const DEFAULT_FILE: &str = "/etc/backtrail/collect.toml";
 
@@ -46,6 +49,8 @@ pub struct Config {
     pub heap: HeapConfig,
     /// The hub that gets the crashes.
     pub hub: HubConfig,
+    /// The profiler of this host.
+    pub profile: ProfileConfig,
     /// Functions whose calls cause a bundle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub function: Vec<FunctionConfig>,
@@ -77,6 +82,25 @@ pub struct HubConfig {
     pub sources: Vec<PathBuf>,
     /// Whether HTTP to other machines is allowed.
     pub insecure_http: bool,
+}
+
+/// `[profile]`: the profiler of this host, which sends profiles to the hub.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProfileConfig {
+    /// Whether all processes are sampled.
+    pub enabled: bool,
+    /// Samples a second of each busy processor.
+    pub frequency: u32,
+    /// The most time of all processors, in percent. The rate is lowered to stay below it.
+    pub cpu_budget: f64,
+    /// The time between two profiles.
+    pub interval: Span,
+    /// Maximum bytes of the profiles that wait for the hub. The oldest are removed first.
+    pub spool_limit: Size,
+    /// The region of this host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
 }
 
 /// The part of a crash that is sent to the hub.
@@ -236,6 +260,7 @@ impl Default for Config {
             trace: TraceConfig::default(),
             heap: HeapConfig::default(),
             hub: HubConfig::default(),
+            profile: ProfileConfig::default(),
             function: Vec::new(),
         }
     }
@@ -288,6 +313,19 @@ impl Default for HeapConfig {
         Self {
             services: Vec::new(),
             ring: Size(16 << 20),
+        }
+    }
+}
+
+impl Default for ProfileConfig {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            frequency: 49,
+            cpu_budget: 1.0,
+            interval: Span(Duration::from_secs(10)),
+            spool_limit: Size(1 << 30),
+            region: None,
         }
     }
 }
@@ -353,6 +391,7 @@ impl Config {
             return Err("crash.priority is a real-time priority: 0 to 99".to_owned());
         }
         self.hub.check()?;
+        self.profile.check(&self.hub)?;
         self.heap.check()?;
         let ring = self.trace.ring.0;
         if !ring.is_power_of_two() || !(8 << 10..=4 << 30).contains(&ring) {
@@ -391,10 +430,7 @@ impl HeapConfig {
     /// Checks the rules that the types do not express.
     fn check(&self) -> std::result::Result<(), String> {
         const MAX_NAMES: usize = 64;
-        const MAX_NAME: usize = 255;
-        let is_name =
-            |name: &String| (1..=MAX_NAME).contains(&name.len()) && !name.chars().any(char::is_control);
-        if self.services.len() > MAX_NAMES || !self.services.iter().all(is_name) {
+        if self.services.len() > MAX_NAMES || !self.services.iter().all(|name| is_name(name)) {
             return Err(format!(
                 "heap.services must have at most {MAX_NAMES} names of 1 to {MAX_NAME} printable characters"
             ));
@@ -406,18 +442,44 @@ impl HeapConfig {
     }
 }
 
+/// Returns whether a name is printable and not too long.
+fn is_name(name: &str) -> bool {
+    (1..=MAX_NAME).contains(&name.len()) && !name.chars().any(char::is_control)
+}
+
+impl ProfileConfig {
+    /// Checks the rules that the types do not express.
+    fn check(&self, hub: &HubConfig) -> std::result::Result<(), String> {
+        if self.enabled && hub.url.is_none() {
+            return Err("profile.enabled needs hub.url, the hub that gets the profiles".to_owned());
+        }
+        if !(1..=20_000).contains(&self.frequency) {
+            return Err("profile.frequency must be from 1 to 20000".to_owned());
+        }
+        if !(self.cpu_budget > 0.0 && self.cpu_budget <= 100.0) {
+            return Err("profile.cpu_budget must be above 0 and at most 100 percent".to_owned());
+        }
+        if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&self.interval.0) {
+            return Err("profile.interval must be from 1s to 1h".to_owned());
+        }
+        if !self.region.as_deref().is_none_or(is_name) {
+            return Err(format!(
+                "profile.region must have 1 to {MAX_NAME} printable characters"
+            ));
+        }
+        Ok(())
+    }
+}
+
 impl HubConfig {
     /// Checks the rules that the types do not express. The sender checks the address.
     fn check(&self) -> std::result::Result<(), String> {
-        const MAX_NAME: usize = 255;
-        let is_name =
-            |name: &String| (1..=MAX_NAME).contains(&name.len()) && !name.chars().any(char::is_control);
         for (key, name) in [
             ("url", &self.url),
             ("build", &self.build),
             ("service", &self.service),
         ] {
-            if !name.as_ref().is_none_or(is_name) {
+            if !name.as_deref().is_none_or(is_name) {
                 return Err(format!(
                     "hub.{key} must have 1 to {MAX_NAME} printable characters"
                 ));
@@ -513,6 +575,11 @@ mod tests {
             ("[hub]\nsources = [\"src\"]", "hub.sources"),
             ("[hub]\ntoken_file = \"token\"", "hub.token_file"),
             ("[hub]\nsend = \"cores\"", "line 2: unknown variant `cores`"),
+            ("[profile]\nenabled = true", "profile.enabled needs hub.url"),
+            ("[profile]\nfrequency = 0", "profile.frequency"),
+            ("[profile]\ncpu_budget = nan", "profile.cpu_budget"),
+            ("[profile]\ninterval = \"1ms\"", "profile.interval"),
+            ("[profile]\nregion = \"\"", "profile.region"),
             ("= 7", "line 1"),
         ] {
             let error = parse(text).unwrap_err();

@@ -25,6 +25,7 @@ use crate::limit::Limiter;
 use crate::metrics::Metrics;
 use crate::pattern::{SavedPattern, Sysctl};
 use crate::probe::{Probe, ProbeOptions};
+use crate::profile_agent::{AgentSettings, AgentSupervisor};
 use crate::runtime::{Runtime, RuntimeLock};
 use crate::sender::SenderSupervisor;
 use crate::spool::Spool;
@@ -94,6 +95,8 @@ struct Daemon {
     socket: Option<Arc<UnixListener>>,
     threads: work::Threads,
     sender: SenderSupervisor,
+    /// The profiler, if it was enabled at the start.
+    profiler: Option<AgentSupervisor>,
 }
 
 impl Daemon {
@@ -118,7 +121,14 @@ impl Daemon {
             _ => None,
         };
         let (guard, saved) = install_handler(&sysctl, &runtime, &config).unzip();
-        privilege::drop_unneeded(config.user.as_deref(), &config.spool, heap.is_some())?;
+        privilege::drop_unneeded(
+            config.user.as_deref(),
+            &config.spool,
+            privilege::Uses {
+                uprobes: heap.is_some(),
+                profiler: config.profile.enabled,
+            },
+        )?;
         let shared = Arc::new(DaemonState {
             saver: Saver {
                 spool,
@@ -167,6 +177,18 @@ impl Daemon {
                 Box::new(move |id| marking.saver.spool.mark_sent(id)),
             )?
         };
+        let profiler = shared.saver.config().profile.enabled.then(|| {
+            let configured = Arc::clone(&shared);
+            let settings = move || {
+                let config = configured.saver.config();
+                AgentSettings {
+                    hub: config.hub.clone(),
+                    profile: config.profile.clone(),
+                }
+            };
+            AgentSupervisor::start(&shared.saver.config().spool, Box::new(settings))
+        });
+        let profiler = profiler.transpose()?;
         tracing::info!("ready");
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
         Ok(Self {
@@ -181,6 +203,7 @@ impl Daemon {
             socket,
             threads,
             sender,
+            profiler,
         })
     }
 
@@ -265,6 +288,9 @@ impl Daemon {
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
         tracing::info!("stopping");
         self.sender.stop();
+        if let Some(profiler) = &mut self.profiler {
+            profiler.stop();
+        }
         let restored = self.sysctl.restore(&self.shared.runtime, self.saved.as_ref());
         self.listener.shut_down();
         self.recorders.shut_down();
@@ -359,6 +385,7 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("crash.priority", old.crash.priority != new.crash.priority),
         ("trace", old.trace != new.trace),
         ("heap", old.heap != new.heap),
+        ("profile.enabled", old.profile.enabled != new.profile.enabled),
         ("function", old.function != new.function),
     ];
     fixed

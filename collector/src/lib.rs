@@ -4,10 +4,11 @@
 //! directories. [`probe`] reports crashes within a fraction of a millisecond. [`hardware`] keeps
 //! the traces of all processors. [`pattern`], [`handler`] and [`guard`] make the kernel hold a
 //! crashing process. [`crash`] saves it as a bundle, and [`daemon`] runs all of this. [`sender`]
-//! starts the process that sends crashes to a hub. [`wire`] has
-//! the messages between its processes, and [`unit`] the systemd units.
+//! starts the process that sends crashes to a hub, and [`profile_agent`] the one that makes
+//! profiles. [`wire`] has the messages between its processes, and [`unit`] the systemd units.
 #![cfg(target_os = "linux")]
 
+mod backoff;
 pub mod client;
 mod clock;
 pub mod config;
@@ -28,6 +29,7 @@ pub mod pattern;
 mod permits;
 pub mod privilege;
 pub mod probe;
+pub mod profile_agent;
 mod quota;
 pub mod realtime;
 pub mod recorder_client;

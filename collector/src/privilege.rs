@@ -43,20 +43,50 @@ pub const NEEDED: [(Capability, &str); 12] = [
     (Capability::CAP_KILL, "end a worker that hangs"),
 ];
 
+/// The capability with which the profiler reads the names of kernel functions (syslog(2)).
+pub const FOR_KERNEL_NAMES: (Capability, &str) = (
+    Capability::CAP_SYSLOG,
+    "read the names of kernel functions for profiles",
+);
+
+/// What the daemon does after its start with further capabilities.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uses {
+    /// It attaches uprobes.
+    pub uprobes: bool,
+    /// It starts the profiler.
+    pub profiler: bool,
+}
+
+impl Uses {
+    fn capabilities(self) -> impl Iterator<Item = Capability> {
+        // Recent kernels, such as Linux 6.18, permit uprobes only with this capability. Debian's
+        // kernels can require it for all events.
+        let for_events = self.uprobes || self.profiler && are_events_restricted();
+        let for_events = for_events.then_some(Capability::CAP_SYS_ADMIN);
+        let for_names = self.profiler.then_some(FOR_KERNEL_NAMES.0);
+        for_events.into_iter().chain(for_names)
+    }
+}
+
+/// Returns whether `kernel.perf_event_paranoid` is above 2, which only Debian's kernels have.
+fn are_events_restricted() -> bool {
+    let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    text.is_ok_and(|text| text.trim().parse::<i32>().is_ok_and(|level| level > 2))
+}
+
 /// Keeps only the needed capabilities, for all threads that start from now on. Gives the spool to
-/// root if another user owns it, and lets the group of `reader` open bundles. With
-/// `attaches_uprobes`, keeps the capability for uprobes. Call this before starting threads.
+/// root if another user owns it, and lets the group of `reader` open bundles. Call this before
+/// starting threads.
 ///
 /// # Errors
 /// When the user does not exist, or the kernel refuses.
-pub fn drop_unneeded(reader: Option<&str>, spool: &Path, attaches_uprobes: bool) -> Result<()> {
+pub fn drop_unneeded(reader: Option<&str>, spool: &Path, uses: Uses) -> Result<()> {
     let had = caps::read(None, CapSet::Permitted).map_err(refused)?;
-    // Recent kernels, such as Linux 6.18, permit uprobes only with this capability.
-    let for_uprobes = attaches_uprobes.then_some(Capability::CAP_SYS_ADMIN);
     let retained: CapsHashSet = NEEDED
         .iter()
         .map(|(needed, _)| *needed)
-        .chain(for_uprobes)
+        .chain(uses.capabilities())
         .filter(|needed| had.contains(needed))
         .collect();
     let none = HashSet::new();

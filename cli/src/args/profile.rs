@@ -122,6 +122,9 @@ pub struct ProfileAgent {
     /// Stop after this time; Ctrl-C also stops
     #[arg(long, value_name = "DURATION", value_parser = super::parse_duration)]
     pub duration: Option<std::time::Duration>,
+    /// Stop when standard input ends (internal: the collector's daemon holds it)
+    #[arg(long, hide = true)]
+    pub attached: bool,
 }
 
 /// Values of `--stacks`.

@@ -3,6 +3,7 @@
 use super::message::{SenderInput, SenderReport, SenderTask};
 use super::running::{self, RunningProgram};
 use super::{COMMAND, DIRECTORY};
+use crate::backoff::Backoff;
 use crate::config::HubConfig;
 use crate::error::{Error, Result};
 use crate::wire::Connection;
@@ -26,20 +27,15 @@ const IDENTITY: u32 = FIRST_IDENTITY + IDENTITIES;
 /// The group's permissions for reading and searching.
 const GROUP_READS: u32 = 0o050;
 /// The interval between two checks of the configuration and the end of the daemon.
-const PERIOD: Duration = Duration::from_millis(500);
+pub(crate) const PERIOD: Duration = Duration::from_millis(500);
 /// The interval between two heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(300);
-/// The shortest and the longest pause before a sender that ended is started again.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// A sender that ran for so long is started again after the shortest pause.
-const STABLE: Duration = Duration::from_secs(600);
 /// How long a sender may take to end.
 const END: Duration = Duration::from_secs(2);
 /// The longest token file in bytes.
 const MAX_TOKEN: u64 = 4096;
-/// The variables that the sender inherits: proxies and certificates.
-const VARIABLES: [&str; 8] = [
+/// The variables that programs with a connection inherit: proxies and certificates.
+pub(crate) const VARIABLES: [&str; 8] = [
     "HTTPS_PROXY",
     "https_proxy",
     "HTTP_PROXY",
@@ -112,7 +108,7 @@ impl SenderSupervisor {
 
 impl Supervision {
     fn run(&self) {
-        let mut pause = SHORTEST_PAUSE;
+        let mut backoff = Backoff::default();
         while !self.is_stopping() {
             let hub = (self.config)();
             if hub.url.is_none() {
@@ -121,20 +117,23 @@ impl Supervision {
             }
             let started = Instant::now();
             let ended = start(&self.spool, &hub).and_then(|sender| self.watch(sender));
-            match ended {
+            let pause = match ended {
                 // The configuration changed, or the daemon ends.
                 Ok(true) => {
-                    pause = SHORTEST_PAUSE;
+                    backoff = Backoff::default();
                     continue;
                 }
-                Ok(false) => tracing::warn!("the sender has ended; it starts again in {} s", pause.as_secs()),
-                Err(error) => tracing::error!("crashes are not sent: {error}"),
-            }
-            if started.elapsed() >= STABLE {
-                pause = SHORTEST_PAUSE;
-            }
+                Ok(false) => {
+                    let pause = backoff.after(started.elapsed());
+                    tracing::warn!("the sender has ended; it starts again in {} s", pause.as_secs());
+                    pause
+                }
+                Err(error) => {
+                    tracing::error!("crashes are not sent: {error}");
+                    backoff.after(started.elapsed())
+                }
+            };
             self.wait(pause);
-            pause = (2 * pause).min(LONGEST_PAUSE);
         }
     }
 

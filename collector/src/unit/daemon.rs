@@ -28,7 +28,7 @@ const AT_THE_START: [(&str, &str); 3] = [
 /// kernels have. Recent kernels require it for uprobes.
 const FOR_EVENTS: (&str, &str) = (
     "CAP_SYS_ADMIN",
-    "open events where kernel.perf_event_paranoid is 3, and uprobes; kept with [heap], else dropped after the start",
+    "open events where kernel.perf_event_paranoid is 3, and uprobes; kept with [heap], and with [profile] where events need it, else dropped after the start",
 );
 
 /// The machine that the unit is for.
@@ -82,6 +82,13 @@ impl Installer {
 const MEMORY: u64 = 512 << 20;
 /// Memory for the sender, most of it pages of the files that it packs.
 const SENDER: u64 = 256 << 20;
+/// Memory for the profiler, with the unwind tables of programs.
+const PROFILER: u64 = 256 << 20;
+/// Hides the kernel's log, and the addresses of its functions.
+const HIDE_KERNEL: &str = "ProtectKernelLogs=yes\n";
+const SHOW_KERNEL: &str = "\
+# The profiler reads the names of kernel functions: no ProtectKernelLogs=.
+";
 /// The network of a collector without a hub, and of one with a hub.
 const LOCAL_ONLY: &str = "\
 # It communicates only over local Unix sockets.
@@ -90,6 +97,10 @@ IPAddressDeny=any
 ";
 const TO_THE_HUB: &str = "\
 # Its sender, which has no privileges, connects to the hub.
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
+";
+const PROFILES_TO_THE_HUB: &str = "\
+# Its sender, which has no privileges, and the profiler connect to the hub.
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
 ";
 
@@ -113,6 +124,7 @@ pub fn collector(
     }
     let (reasons, capabilities) = capabilities(
         attaches_uprobes(config) || machine.restricted && opens_events(config, machine.intel_pt),
+        config.profile.enabled,
     );
     let copies = config.trace.ring.0.saturating_mul(processors as u64);
     let memory = MEMORY
@@ -125,7 +137,12 @@ pub fn collector(
     let memory = memory.saturating_add(heap);
     let sends = config.hub.url.is_some();
     let memory = memory.saturating_add(if sends { SENDER } else { 0 });
-    let network = if sends { TO_THE_HUB } else { LOCAL_ONLY };
+    let memory = memory.saturating_add(if config.profile.enabled { PROFILER } else { 0 });
+    let (network, kernel) = match (sends, config.profile.enabled) {
+        (true, true) => (PROFILES_TO_THE_HUB, SHOW_KERNEL),
+        (true, false) => (TO_THE_HUB, HIDE_KERNEL),
+        (false, _) => (LOCAL_ONLY, HIDE_KERNEL),
+    };
     let (memory, ring) = (memory.div_ceil(1 << 20), config.trace.ring);
     let head = installer.head(file);
     Ok(format!(
@@ -155,8 +172,8 @@ TimeoutStopSec=30
 # SIGTERM goes only to the daemon: its guard runs until core_pattern is restored.
 KillMode=mixed
 {runtime}
-# Capabilities. After its start, the daemon drops all but the first twelve, and with [heap]
-# CAP_SYS_ADMIN. Each worker drops all of them after opening the files of its process.
+# Capabilities. After its start, the daemon drops all but the first twelve, with [heap]
+# CAP_SYS_ADMIN, and with [profile] CAP_SYSLOG. Each worker drops all of them after opening the files of its process.
 {reasons}CapabilityBoundingSet={capabilities}
 NoNewPrivileges=yes
 # Crashes are read at real-time priority, with locked memory: no RestrictRealtime=.
@@ -173,8 +190,7 @@ OOMScoreAdjust=-500
 ProtectSystem=strict
 ReadWritePaths={writable}
 ProtectControlGroups=yes
-ProtectKernelLogs=yes
-ProtectClock=yes
+{kernel}ProtectClock=yes
 DevicePolicy=closed
 LockPersonality=yes
 MemoryDenyWriteExecute=yes
@@ -255,7 +271,7 @@ fn opens_events(config: &Config, intel_pt: bool) -> bool {
         TraceSource::Hardware => true,
         TraceSource::None => false,
     };
-    traces || attaches_uprobes(config)
+    traces || attaches_uprobes(config) || config.profile.enabled
 }
 
 /// Returns whether the daemon attaches uprobes.
@@ -264,14 +280,16 @@ fn attaches_uprobes(config: &Config) -> bool {
 }
 
 /// Returns a comment for each capability, and the list of all.
-fn capabilities(events: bool) -> (String, String) {
-    let needed = privilege::NEEDED.map(|(capability, why)| (capability.to_string(), why));
+fn capabilities(events: bool, profiler: bool) -> (String, String) {
+    let needed = privilege::NEEDED.into_iter();
+    let needed = needed.chain(profiler.then_some(privilege::FOR_KERNEL_NAMES));
+    let needed = needed.map(|(capability, why)| (capability.to_string(), why));
     let first = AT_THE_START
         .into_iter()
         .chain(events.then_some(FOR_EVENTS))
         .map(|(name, why)| (name.to_owned(), why));
     let (mut reasons, mut names) = (String::new(), Vec::new());
-    for (name, why) in needed.into_iter().chain(first) {
+    for (name, why) in needed.chain(first) {
         write_to(&mut reasons, format_args!("# {name}: {why}\n"));
         names.push(name);
     }
@@ -326,7 +344,7 @@ mod tests {
         ] {
             assert!(has(&unit, line), "{line}\n{unit}");
         }
-        let (_, capabilities) = capabilities(false);
+        let (_, capabilities) = capabilities(false, false);
         for (needed, _) in privilege::NEEDED {
             assert!(capabilities.contains(&needed.to_string()), "{needed}");
         }

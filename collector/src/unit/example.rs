@@ -3,7 +3,7 @@
 use crate::config::Config;
 
 /// The descriptions of the keys, as `table.key`.
-const KEYS: [(&str, &str); 36] = [
+const KEYS: [(&str, &str); 42] = [
     ("spool", "The directory of crash bundles."),
     (
         "spool_limit",
@@ -76,6 +76,20 @@ const KEYS: [(&str, &str); 36] = [
         "hub.insecure_http",
         "Whether HTTP to other machines is allowed. It shows the token and the crashes.",
     ),
+    (
+        "profile.enabled",
+        "Whether all processes are sampled, and the profiles sent to the hub.",
+    ),
+    ("profile.frequency", "Samples a second of each busy processor."),
+    (
+        "profile.cpu_budget",
+        "The most time of all processors, in percent: the rate is lowered to stay below it.",
+    ),
+    ("profile.interval", "The time between two profiles."),
+    (
+        "profile.spool_limit",
+        "Maximum size of the profiles that wait for the hub. The oldest are removed first.",
+    ),
     // Keys without a default.
     (
         "heap.services",
@@ -105,6 +119,7 @@ const KEYS: [(&str, &str); 36] = [
         "hub.sources",
         "Directories whose source files are sent, if a crashed program executed lines of them.",
     ),
+    ("profile.region", "The region of this host."),
     (
         "user",
         "The user whose primary group may open bundles. The daemon stays root.",
@@ -122,7 +137,7 @@ const KEYS: [(&str, &str); 36] = [
 ];
 
 /// Keys without a default: the key before which each is listed, and an example.
-const OPTIONAL: [(&str, &str, &str); 11] = [
+const OPTIONAL: [(&str, &str, &str); 12] = [
     ("log", "user", "user = \"backtrail\""),
     (
         "trace.compress_returns",
@@ -150,6 +165,7 @@ const OPTIONAL: [(&str, &str, &str); 11] = [
         "redact_environment = [\"*_TOKEN\", \"AWS_*\"]",
     ),
     ("hub.send", "hub.sources", "sources = [\"/usr/src\"]"),
+    ("profile.enabled", "profile.region", "region = \"north\""),
 ];
 
 const FUNCTION: &str =

@@ -7,3 +7,4 @@ mod collector;
 mod hub;
 mod hub_content;
 mod hub_kills;
+mod hub_profiles;

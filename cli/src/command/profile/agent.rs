@@ -16,8 +16,9 @@ use backtrail_profiler::{RecordOptions, RecordingOutput, SpoolOptions, Target};
 use backtrail_profiler::{record_with_requests, requests};
 use backtrail_report::client::{Error, HubClient, ProfileOrigin};
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,9 @@ const KEEP_REFUSED: Duration = Duration::from_secs(24 * 3600);
 pub fn run(args: &ProfileAgent) -> Result<(), Failure> {
     let client = settings::client(&args.hub)?;
     let interrupt = Interrupt::install();
+    if args.attached {
+        end_with_input(interrupt.shared_flag());
+    }
     let options = RecordOptions {
         target: Target::All,
         events: sampled_events(&args.event, None)?,
@@ -105,6 +109,14 @@ pub fn run(args: &ProfileAgent) -> Result<(), Failure> {
         args.spool.display()
     );
     Ok(())
+}
+
+/// Sets a flag when standard input ends, which is when the daemon ends.
+fn end_with_input(flag: Arc<AtomicBool>) {
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        flag.store(true, Ordering::Relaxed);
+    });
 }
 
 fn origin(args: &ProfileAgent) -> ProfileOrigin {
