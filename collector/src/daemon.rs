@@ -177,18 +177,7 @@ impl Daemon {
                 Box::new(move |id| marking.saver.spool.mark_sent(id)),
             )?
         };
-        let profiler = shared.saver.config().profile.enabled.then(|| {
-            let configured = Arc::clone(&shared);
-            let settings = move || {
-                let config = configured.saver.config();
-                AgentSettings {
-                    hub: config.hub.clone(),
-                    profile: config.profile.clone(),
-                }
-            };
-            AgentSupervisor::start(&shared.saver.config().spool, Box::new(settings))
-        });
-        let profiler = profiler.transpose()?;
+        let profiler = start_profiler(&shared)?;
         tracing::info!("ready");
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
         Ok(Self {
@@ -308,6 +297,23 @@ impl Daemon {
             (Err(error), None) => Err(error),
         }
     }
+}
+
+/// Starts the profiler, if it is enabled.
+fn start_profiler(shared: &Arc<DaemonState>) -> Result<Option<AgentSupervisor>> {
+    let config = shared.saver.config();
+    if !config.profile.enabled {
+        return Ok(None);
+    }
+    let configured = Arc::clone(shared);
+    let settings = move || {
+        let config = configured.saver.config();
+        AgentSettings {
+            hub: config.hub.clone(),
+            profile: config.profile.clone(),
+        }
+    };
+    AgentSupervisor::start(&config.spool, Box::new(settings)).map(Some)
 }
 
 fn attach(config: &Config) -> Result<Option<Probe>> {

@@ -49,12 +49,12 @@ pub const FOR_KERNEL_NAMES: (Capability, &str) = (
     "read the names of kernel functions for profiles",
 );
 
-/// What the daemon does after its start with further capabilities.
+/// Work after the start that needs further capabilities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uses {
-    /// It attaches uprobes.
+    /// The daemon attaches uprobes.
     pub uprobes: bool,
-    /// It starts the profiler.
+    /// The daemon starts the profiler.
     pub profiler: bool,
 }
 

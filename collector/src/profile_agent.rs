@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 pub const DIRECTORY: &str = ".profiles";
 /// The option that ends an agent with its standard input.
 const ATTACHED: &str = "--attached";
-/// How long an agent may take to end. What it has not sent then stays in the spool.
+/// How long an agent may take to end. Profiles that it has not sent stay in the spool.
 const END: Duration = Duration::from_secs(3);
 
 /// The settings of an agent.

@@ -84,7 +84,7 @@ fn profiler_of_the_daemon_sends_profiles_and_ends_with_it() {
         collector.log()
     );
 
-    // It ends by the configuration, and starts only with the daemon.
+    // The configuration ends the profiler, which starts again only with the daemon.
     configure(&collector, &hub, false);
     collector.signal(Signal::SIGHUP);
     until("the profiler ends", || profiler(&collector).is_none());
