@@ -1,7 +1,7 @@
 //! A heat map: columns of time, each divided into rows. A click on a cell selects its time.
 
 use super::heat_colors::HeatColors;
-use super::text::{amount, shown_to, utc};
+use super::text::{amount, quarters, shown_to, utc};
 use maud::{Markup, html};
 
 /// The most cells.
@@ -57,7 +57,9 @@ pub fn chart(map: &HeatMapChart) -> Markup {
                     path class="brush" id="heat-brush" d="" {}
                 }
                 div class="times" aria-hidden="true" {
-                    @for part in [0, 1, 2, 3, 4] { span { (utc(at_time(columns.len() * part / 4)).get(5..19).unwrap_or_default()) } }
+                    @for time in quarters(map.start, at_time(columns.len()).saturating_sub(map.start)) {
+                        span { (utc(time).get(5..19).unwrap_or_default()) }
+                    }
                 }
             }
             figcaption {

@@ -1,6 +1,6 @@
 //! The weights of a selection over time, as bars. A drag over them selects a shorter time.
 
-use super::text::{amount, shown_to, utc};
+use super::text::{amount, quarters, shown_to, utc};
 use maud::{Markup, html};
 
 /// The width of the chart in its own units.
@@ -56,8 +56,8 @@ pub fn chart(series: &SeriesChart) -> Markup {
                     rect class="brush" x="0" y="0" width="0" height=(HEIGHT) {}
                 }
                 div class="times" aria-hidden="true" {
-                    @for part in [0, 1, 2, 3, 4] {
-                        span { (utc(at_time(weights.len() * part / 4)).get(5..16).unwrap_or_default()) }
+                    @for time in quarters(*start, at_time(weights.len()).saturating_sub(*start)) {
+                        span { (utc(time).get(5..16).unwrap_or_default()) }
                     }
                 }
             }

@@ -1,6 +1,6 @@
 //! The axis of time below charts of answers to SQL, and their figure.
 
-use super::text::utc;
+use super::text::{quarters, utc};
 use crate::profiles::sql_view::grid::TimeGrid;
 use maud::{Markup, html};
 
@@ -19,8 +19,8 @@ pub(super) fn times(grid: &TimeGrid) -> Markup {
     };
     html! {
         div class="times" aria-hidden="true" {
-            @for quarter in [0, 1, 2, 3, 4] {
-                span { (utc(grid.time(grid.count * quarter / 4)).get(part.clone()).unwrap_or_default()) }
+            @for time in quarters(grid.start, length) {
+                span { (utc(time).get(part.clone()).unwrap_or_default()) }
             }
         }
     }
@@ -38,6 +38,24 @@ pub(super) fn brushed(class: &str, grid: &TimeGrid, content: &Markup) -> Markup 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_those_of_their_places() {
+        // Six intervals do not have quarters.
+        let grid = TimeGrid {
+            start: 0,
+            step: 10 * SECOND,
+            count: 6,
+            is_exact: true,
+        };
+        let text = times(&grid).into_string();
+        for second in ["00:00", "00:15", "00:30", "00:45", "01:00"] {
+            assert!(
+                text.contains(&format!("<span>01-01 00:{second}</span>")),
+                "{text}"
+            );
+        }
+    }
 
     #[test]
     fn times_are_as_exact_as_the_step() {

@@ -1,6 +1,6 @@
 //! Trends as SVG: counts in equal parts of time, as bars.
 
-use super::text::{number, shown_to, utc};
+use super::text::{number, quarters, shown_to, utc};
 use maud::{Markup, html};
 
 /// The number of colors of builds. Further builds share the last one.
@@ -86,8 +86,8 @@ pub(super) fn chart(trend: &Trend) -> Markup {
                     }
                 }
                 div class="times" aria-hidden="true" {
-                    @for part in [0, 1, 2, 3, 4] {
-                        span { (utc(at_time(parts * part / 4)).get(5..16).unwrap_or_default()) }
+                    @for time in quarters(trend.start, at_time(parts).saturating_sub(trend.start)) {
+                        span { (utc(time).get(5..16).unwrap_or_default()) }
                     }
                 }
             }
