@@ -8,7 +8,6 @@
 //! profiles. [`wire`] has the messages between its processes, and [`unit`] the systemd units.
 #![cfg(target_os = "linux")]
 
-mod backoff;
 pub mod client;
 mod clock;
 pub mod config;
@@ -33,6 +32,7 @@ pub mod profile_agent;
 mod quota;
 pub mod realtime;
 pub mod recorder_client;
+mod restart;
 pub mod runtime;
 pub mod sender;
 pub mod spool;

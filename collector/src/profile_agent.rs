@@ -4,10 +4,10 @@
 //! because the daemon speaks no HTTP. It has the daemon's capabilities, and ends when the daemon
 //! ends: its standard input is a pipe that the daemon holds.
 
-use crate::backoff::Backoff;
 use crate::config::{HubConfig, ProfileConfig};
 use crate::error::{Error, Result};
-use crate::sender::{DAEMON_PERIOD, VARIABLES};
+use crate::restart::{Ended, PERIOD, keep_running};
+use crate::sender::VARIABLES;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -86,57 +86,31 @@ struct Supervision {
 
 impl Supervision {
     fn run(&self) {
-        let mut backoff = Backoff::default();
-        while !self.is_stopping() {
+        let words = ("the profiler", "no profiles are made");
+        keep_running(&self.stopping, words, || {
             let settings = (self.settings)();
-            let Some(arguments) = arguments(&settings, &self.directory) else {
-                std::thread::sleep(DAEMON_PERIOD);
-                continue;
-            };
-            let started = Instant::now();
-            let ended = start(&self.directory, &arguments).map(|agent| self.watch(agent, &settings));
-            let pause = match ended {
-                Ok(true) => {
-                    backoff = Backoff::default();
-                    continue;
-                }
-                Ok(false) => {
-                    let pause = backoff.after(started.elapsed());
-                    tracing::warn!("the profiler has ended; it starts again in {} s", pause.as_secs());
-                    pause
-                }
-                Err(error) => {
-                    tracing::error!("no profiles are made: {error}");
-                    backoff.after(started.elapsed())
-                }
-            };
-            self.wait(pause);
-        }
+            match arguments(&settings, &self.directory) {
+                Some(arguments) => Ok(self.watch(start(&self.directory, &arguments)?, &settings)),
+                None => Ok(Ended::NotWanted),
+            }
+        });
     }
 
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Waits, until the daemon ends.
-    fn wait(&self, time: Duration) {
-        let end = Instant::now() + time;
-        while !self.is_stopping() && Instant::now() < end {
-            std::thread::sleep(DAEMON_PERIOD.min(time));
-        }
-    }
-
-    /// Waits until an agent ends, and returns whether it was ended here.
-    fn watch(&self, mut agent: Child, settings: &AgentSettings) -> bool {
+    /// Waits until an agent ends, or is to end.
+    fn watch(&self, mut agent: Child, settings: &AgentSettings) -> Ended {
         loop {
             if !matches!(agent.try_wait(), Ok(None)) {
-                return false;
+                return Ended::ByItself;
             }
             if self.is_stopping() || (self.settings)() != *settings {
                 end(agent);
-                return true;
+                return Ended::ByDaemon;
             }
-            std::thread::sleep(DAEMON_PERIOD);
+            std::thread::sleep(PERIOD);
         }
     }
 }

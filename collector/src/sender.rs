@@ -16,7 +16,7 @@ mod supervise;
 
 pub use confine::{confine, confine_source_reader, limit_processor_time};
 pub use message::{SenderInput, SenderReport, SenderTask};
-pub(crate) use supervise::{PERIOD as DAEMON_PERIOD, VARIABLES};
+pub(crate) use supervise::VARIABLES;
 pub use supervise::{SenderInbox, SenderSupervisor};
 
 /// The hidden command of the sender.

@@ -3,9 +3,9 @@
 use super::message::{SenderInput, SenderReport, SenderTask};
 use super::running::{self, RunningProgram};
 use super::{COMMAND, DIRECTORY};
-use crate::backoff::Backoff;
 use crate::config::HubConfig;
 use crate::error::{Error, Result};
+use crate::restart::{Ended, PERIOD, keep_running};
 use crate::wire::Connection;
 use crate::worker::confine::{FIRST_IDENTITY, IDENTITIES};
 use nix::unistd::{Gid, Uid, chown};
@@ -26,8 +26,6 @@ use std::time::{Duration, Instant};
 const IDENTITY: u32 = FIRST_IDENTITY + IDENTITIES;
 /// The group's permissions for reading and searching.
 const GROUP_READS: u32 = 0o050;
-/// The interval between two checks of the configuration and the end of the daemon.
-pub(crate) const PERIOD: Duration = Duration::from_millis(500);
 /// The interval between two heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(300);
 /// How long a sender may take to end.
@@ -108,49 +106,22 @@ impl SenderSupervisor {
 
 impl Supervision {
     fn run(&self) {
-        let mut backoff = Backoff::default();
-        while !self.is_stopping() {
+        let words = ("the sender", "crashes are not sent");
+        keep_running(&self.stopping, words, || {
             let hub = (self.config)();
-            if hub.url.is_none() {
-                std::thread::sleep(PERIOD);
-                continue;
+            match hub.url.is_some() {
+                true => self.watch(start(&self.spool, &hub)?),
+                false => Ok(Ended::NotWanted),
             }
-            let started = Instant::now();
-            let ended = start(&self.spool, &hub).and_then(|sender| self.watch(sender));
-            let pause = match ended {
-                // The configuration changed, or the daemon ends.
-                Ok(true) => {
-                    backoff = Backoff::default();
-                    continue;
-                }
-                Ok(false) => {
-                    let pause = backoff.after(started.elapsed());
-                    tracing::warn!("the sender has ended; it starts again in {} s", pause.as_secs());
-                    pause
-                }
-                Err(error) => {
-                    tracing::error!("crashes are not sent: {error}");
-                    backoff.after(started.elapsed())
-                }
-            };
-            self.wait(pause);
-        }
+        });
     }
 
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Waits, until the daemon ends.
-    fn wait(&self, time: Duration) {
-        let end = Instant::now() + time;
-        while !self.is_stopping() && Instant::now() < end {
-            std::thread::sleep(PERIOD.min(time));
-        }
-    }
-
-    /// Takes the sender's reports until it ends, and returns whether it was ended here.
-    fn watch(&self, sender: Sender) -> Result<bool> {
+    /// Takes the sender's reports until it ends.
+    fn watch(&self, sender: Sender) -> Result<Ended> {
         let talk = || Error::system("talk to the sender");
         sender.connection.set_timeout(PERIOD).map_err(talk())?;
         let mut programs: Option<Receiver<Vec<RunningProgram>>> = None;
@@ -166,13 +137,13 @@ impl Supervision {
                     io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
                     _ => {
                         sender.end();
-                        return Ok(false);
+                        return Ok(Ended::ByItself);
                     }
                 },
             }
             if self.is_stopping() || (self.config)() != sender.hub {
                 sender.end();
-                return Ok(true);
+                return Ok(Ended::ByDaemon);
             }
             // A file system that does not answer blocks only the thread that opens its files.
             if programs.is_none() && Instant::now() >= next_heartbeat {
@@ -184,7 +155,7 @@ impl Supervision {
                     programs = None;
                     if sender.give_programs(found).is_err() {
                         sender.end();
-                        return Ok(false);
+                        return Ok(Ended::ByItself);
                     }
                 }
                 Some(Err(TryRecvError::Disconnected)) => programs = None,

@@ -114,7 +114,7 @@ impl ThreadReplay {
             )
         };
         let replayed = self.replay_at_once(&numbers, path, watch);
-        // Without an answer for its own segment, the reason is that of the segment.
+        // A segment ahead that fails is tried again when it is needed.
         let mut answer = Err(ReplayGap::NotRecorded);
         for (&replayed_number, replayed) in numbers.iter().zip(replayed) {
             let kept = replayed.map(|replayed| self.keep_segment(replayed_number, replayed));
