@@ -1,11 +1,9 @@
 //! Looks up many positions at once, in address order and by several threads.
 
-use crate::decoded::DecodedFunction;
 use crate::error::Error;
 use crate::frame::{Frames, Position};
-use crate::index::{Index, none};
+use crate::index::{FoundFunction, Index, none};
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 
 /// The fewest positions for which another thread is started.
 const MIN_PER_THREAD: usize = 1024;
@@ -51,27 +49,53 @@ impl Index {
         Ok(frames)
     }
 
+    /// Returns the frames of addresses in their order.
     fn lookup_sorted(&self, wanted: &[(u64, usize)]) -> Result<Vec<Frames>, Error> {
         let empty = none();
         let mut found: Vec<Frames> = Vec::with_capacity(wanted.len());
-        let mut current: Option<Arc<DecodedFunction>> = None;
-        let mut last = (None, empty.clone());
-        for (address, _) in wanted {
-            if !current
-                .as_ref()
-                .is_some_and(|function| function.contains(*address))
-            {
-                current = self.function_at(*address)?;
-                last = (None, empty.clone());
+        let mut rest = wanted;
+        while let Some((address, _)) = rest.first() {
+            let Some(function) = self.function_at(*address)? else {
+                found.push(empty.clone());
+                rest = rest.get(1..).unwrap_or_default();
+                continue;
+            };
+            let inside = rest.partition_point(|(address, _)| *address < function.range.end);
+            let (inside, after) = rest.split_at(inside);
+            rest = after;
+            self.lookup_inside(function, inside, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    /// Adds the frames of addresses in a function.
+    fn lookup_inside(
+        &self,
+        function: FoundFunction,
+        wanted: &[(u64, usize)],
+        found: &mut Vec<Frames>,
+    ) -> Result<(), Error> {
+        if self.is_to_scan(&function, wanted.len()) {
+            let mut last: Option<(u64, Frames)> = None;
+            for (address, _) in wanted {
+                let frames = match last.take_if(|last| last.0 == *address) {
+                    Some((_, frames)) => frames,
+                    None => self.scan(function.number, *address)?,
+                };
+                found.push(frames.clone());
+                last = Some((*address, frames));
             }
-            if let Some(function) = &current {
-                let piece = function.piece(*address);
-                if piece != last.0 {
-                    last = (piece, function.frames(piece, self));
-                }
+            return Ok(());
+        }
+        let function = self.decoded(function)?;
+        let mut last = (None, none());
+        for (address, _) in wanted {
+            let piece = function.piece(*address);
+            if piece != last.0 {
+                last = (piece, function.frames(piece, self));
             }
             found.push(last.1.clone());
         }
-        Ok(found)
+        Ok(())
     }
 }

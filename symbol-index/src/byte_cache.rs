@@ -5,8 +5,10 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Mutex, PoisonError};
 
-/// The number of independent parts. Threads seldom need the same one.
-const SHARDS: usize = 16;
+/// The number of independent parts for many small values. Threads seldom need the same one.
+pub const MANY_SHARDS: usize = 16;
+/// The number of parts for few large values. A part keeps a value of an eighth of the limit.
+pub const FEW_SHARDS: usize = 4;
 
 /// A cache with a limit in bytes. When the recent entries take half of the limit, they become the
 /// older ones, and the previous older ones are dropped.
@@ -34,18 +36,18 @@ impl<K, V> Default for Generations<K, V> {
 }
 
 impl<K: Hash + Eq, V: Clone> ByteCache<K, V> {
-    /// Creates a cache of at most `bytes`.
-    pub fn new(bytes: usize) -> Self {
+    /// Creates a cache of at most `bytes` in independent parts.
+    pub fn new(bytes: usize, shards: usize) -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            limit: bytes / (2 * SHARDS),
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            limit: bytes / (2 * shards).max(1),
         }
     }
 
     fn shard<Q: Hash + ?Sized>(&self, key: &Q) -> Option<&Mutex<Generations<K, V>>> {
         // The maps use the upper bits of the same hash.
         let hash = FxBuildHasher.hash_one(key);
-        self.shards.get((hash >> 20) as usize % SHARDS)
+        self.shards.get((hash >> 20) as usize % self.shards.len().max(1))
     }
 
     /// Returns the value of a key.
@@ -63,9 +65,14 @@ impl<K: Hash + Eq, V: Clone> ByteCache<K, V> {
         Some(value)
     }
 
+    /// Returns whether the cache can keep a value that takes `weight` bytes.
+    pub fn keeps(&self, weight: usize) -> bool {
+        weight <= self.limit
+    }
+
     /// Stores a value that takes `weight` bytes. A value over the limit is not stored.
     pub fn insert(&self, key: K, value: V, weight: usize) {
-        if weight > self.limit {
+        if !self.keeps(weight) {
             return;
         }
         if let Some(shard) = self.shard(&key) {
@@ -94,7 +101,7 @@ mod tests {
 
     #[test]
     fn cache_stays_below_its_limit_and_keeps_used_entries() {
-        let cache: ByteCache<u64, u64> = ByteCache::new(32_000);
+        let cache: ByteCache<u64, u64> = ByteCache::new(32_000, MANY_SHARDS);
         for key in 0..100_000 {
             cache.insert(key, key * 2, 10);
             assert_eq!(cache.get(&1).unwrap_or(2), 2, "{key}");

@@ -2,13 +2,14 @@
 
 use crate::frame::{Frame, Frames, FunctionInfo};
 use crate::names::Names;
-use crate::sidecar::FunctionTypes;
+use crate::sidecar::BlockFunction;
 use backtrail_symbolizer::Signature;
 use backtrail_symbolizer::types::Language;
 use gsym::{FileIndex, Function, InlineNode};
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZeroU32;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// The deepest inlining in a GSYM.
@@ -73,11 +74,11 @@ struct Piece {
 
 impl DecodedFunction {
     /// Divides a function into pieces.
-    pub fn new(function: Function, types: Option<&FunctionTypes>) -> Self {
+    pub fn new(function: Function, types: Option<BlockFunction<'_>>) -> Self {
         let mut calls = vec![TreeCall {
             name: function.name,
-            readable: types.and_then(|types| types.readable.clone()),
-            signature: types.and_then(|types| types.signature.clone()),
+            readable: types.and_then(|types| types.readable()),
+            signature: types.and_then(|types| types.signature()),
             around: None,
             call_file: FileIndex::ZERO,
             call_line: 0,
@@ -87,9 +88,9 @@ impl DecodedFunction {
         if let Some(root) = function.inline {
             add_calls(root.children, 0, &mut calls, &mut ranges);
         }
-        if let Some(types) = types.filter(|types| types.inlined.len() + 1 == calls.len()) {
-            for (call, signature) in calls.iter_mut().skip(1).zip(&types.inlined) {
-                call.signature.clone_from(signature);
+        if let Some(types) = types.filter(|types| types.inlined_count() + 1 == calls.len()) {
+            for (call, signature) in calls.iter_mut().skip(1).zip(types.inlined()) {
+                call.signature = signature;
             }
         }
         let (start, end) = (function.range.start, function.range.end);
@@ -115,14 +116,14 @@ impl DecodedFunction {
             callees,
             files,
             pieces,
-            language: types.and_then(|types| types.language),
+            language: types.and_then(|types| types.language()),
             weight,
         }
     }
 
-    /// Returns whether an address belongs to the function.
-    pub fn contains(&self, address: u64) -> bool {
-        (self.start..self.end).contains(&address)
+    /// Returns the addresses of the function.
+    pub fn range(&self) -> Range<u64> {
+        self.start..self.end
     }
 
     /// Returns the number of the piece with an address of the function.

@@ -1,16 +1,25 @@
 //! An open index: from positions to frames.
 
 use crate::address_table::AddressTable;
-use crate::byte_cache::ByteCache;
+use crate::byte_cache::{ByteCache, FEW_SHARDS, MANY_SHARDS};
 use crate::decoded::DecodedFunction;
 use crate::error::Error;
-use crate::frame::{Frames, Position};
+use crate::frame::{Frame, Frames, FunctionInfo, Position};
 use crate::names::Names;
-use crate::sidecar::{Sidecar, TypesBlock};
+use crate::scan::FunctionRecord;
+use crate::sidecar::{BlockFunction, Sidecar, TypesBlock};
 use backtrail_pt::BuildId;
-use backtrail_symbolizer::{FileBytes, Segment, SymbolDetail, demangled};
+use backtrail_symbolizer::{FileBytes, Segment, Signature, SymbolDetail, demangled};
 use gsym::{FileIndex, Gsym};
+use std::ops::Range;
 use std::sync::Arc;
+
+/// The fewest bytes in the record of a function that is scanned first.
+const LARGE: usize = 1 << 10;
+/// The most scans of a function before it is decoded.
+const MAX_SCANS: u32 = 8;
+/// The bytes of a decoded function for each byte of its record, at most.
+const DECODED: usize = 4;
 
 /// The options of opening an index.
 #[derive(Clone, Copy, Debug)]
@@ -40,9 +49,20 @@ pub struct Index {
     addresses: AddressTable,
     sidecar: Sidecar,
     functions: ByteCache<usize, Arc<DecodedFunction>>,
+    /// The number of scans of large functions.
+    scans: ByteCache<usize, u32>,
     blocks: ByteCache<usize, Arc<TypesBlock>>,
     names: ByteCache<Box<[u8]>, SharedNames>,
     paths: ByteCache<u32, Option<Arc<str>>>,
+}
+
+/// A function of the index.
+pub struct FoundFunction {
+    /// Its number in the table of addresses.
+    pub number: usize,
+    pub range: Range<u64>,
+    /// The decoded function, if the cache has it.
+    decoded: Option<Arc<DecodedFunction>>,
 }
 
 /// The bytes of a GSYM.
@@ -68,24 +88,34 @@ impl Index {
         let addresses = AddressTable::of(&gsym)?;
         let part = options.cache_bytes / 8;
         Ok(Self {
+            scans: ByteCache::new(part / 8, MANY_SHARDS),
             gsym,
             addresses,
             sidecar,
-            functions: ByteCache::new(part * 5),
-            blocks: ByteCache::new(part),
-            names: ByteCache::new(part),
-            paths: ByteCache::new(part),
+            functions: ByteCache::new(part * 5, MANY_SHARDS),
+            blocks: ByteCache::new(part, FEW_SHARDS),
+            names: ByteCache::new(part, MANY_SHARDS),
+            paths: ByteCache::new(part, MANY_SHARDS),
         })
     }
 
-    /// Checks both files completely. Do it once, after an index was made or copied.
+    /// Checks the checksums of both files.
+    ///
+    /// # Errors
+    /// Fails if a checksum is wrong.
+    pub fn check_sums(&self) -> Result<(), Error> {
+        if !self.sidecar.is_intact() || crc32fast::hash(self.gsym.as_ref()) != self.sidecar.gsym_sum {
+            return Err(Error::Damaged("a checksum is wrong"));
+        }
+        Ok(())
+    }
+
+    /// Checks both files completely. Do it once, after an index was made.
     ///
     /// # Errors
     /// Fails if a checksum is wrong, or if a record is damaged.
     pub fn verify(&self) -> Result<(), Error> {
-        if !self.sidecar.is_intact() || crc32fast::hash(self.gsym.as_ref()) != self.sidecar.gsym_sum {
-            return Err(Error::Damaged("a checksum is wrong"));
-        }
+        self.check_sums()?;
         self.gsym.verify().map_err(Error::Gsym)?;
         (0..self.sidecar.blocks).try_for_each(|number| self.sidecar.block(number).map(drop))
     }
@@ -133,39 +163,136 @@ impl Index {
     /// # Errors
     /// Fails if a record is damaged.
     pub fn lookup(&self, position: Position) -> Result<Frames, Error> {
-        let function = self.address(position).map(|at| (at, self.function_at(at)));
-        match function {
-            Some((at, found)) => {
-                Ok(found?.map_or_else(none, |function| function.frames(function.piece(at), self)))
-            }
-            None => Ok(none()),
+        let Some(address) = self.address(position) else {
+            return Ok(none());
+        };
+        let Some(found) = self.function_at(address)? else {
+            return Ok(none());
+        };
+        if self.is_to_scan(&found, 1) {
+            return self.scan(found.number, address);
         }
+        let function = self.decoded(found)?;
+        Ok(function.frames(function.piece(address), self))
     }
 
-    /// Returns the function at an address, decoded.
-    pub(crate) fn function_at(&self, address: u64) -> Result<Option<Arc<DecodedFunction>>, Error> {
+    /// Returns the function that contains an address.
+    pub(crate) fn function_at(&self, address: u64) -> Result<Option<FoundFunction>, Error> {
         let Some(number) = self.addresses.find(self.gsym.as_ref(), address) else {
             return Ok(None);
         };
-        let function = match self.functions.get(&number) {
-            Some(known) => known,
-            None => self.decode(number)?,
+        let decoded = self.functions.get(&number);
+        let range = match &decoded {
+            Some(decoded) => decoded.range(),
+            None => self.range(number)?,
         };
-        Ok(function.contains(address).then_some(function))
+        let found = FoundFunction {
+            number,
+            range,
+            decoded,
+        };
+        Ok(found.range.contains(&address).then_some(found))
     }
 
-    fn decode(&self, number: usize) -> Result<Arc<DecodedFunction>, Error> {
+    fn range(&self, number: usize) -> Result<Range<u64>, Error> {
+        let range = self.gsym.function(number).map_err(Error::Gsym)?.range();
+        Ok(range.start..range.end)
+    }
+
+    /// Returns the decoded function.
+    pub(crate) fn decoded(&self, found: FoundFunction) -> Result<Arc<DecodedFunction>, Error> {
+        if let Some(known) = found.decoded {
+            return Ok(known);
+        }
+        let number = found.number;
         let reference = self.gsym.function(number).map_err(Error::Gsym)?;
+        let block = self.types_of(reference.start())?;
+        let types = block.as_ref().and_then(|block| block.function(reference.start()));
         let function = reference.decode().map_err(Error::Gsym)?;
-        let start = function.range.start;
-        let block = match self.sidecar.block_of(start) {
-            Some(block) => Some(self.types_block(block)?),
-            None => None,
-        };
-        let types = block.as_ref().and_then(|block| block.function(start));
         let decoded = Arc::new(DecodedFunction::new(function, types));
         self.functions.insert(number, decoded.clone(), decoded.weight);
         Ok(decoded)
+    }
+
+    /// Returns whether to scan a function for each of `addresses`, and counts the scans.
+    ///
+    /// Decoding a large function pays when many of its addresses are looked up, and the cache keeps
+    /// the decoded function.
+    pub(crate) fn is_to_scan(&self, found: &FoundFunction, addresses: usize) -> bool {
+        let addresses = u32::try_from(addresses).unwrap_or(u32::MAX);
+        if addresses > MAX_SCANS || found.decoded.is_some() {
+            return false;
+        }
+        let number = found.number;
+        let length = self.record(number).map_or(0, |record| record.len());
+        if !self.functions.keeps(length.saturating_mul(DECODED)) {
+            return true;
+        }
+        if length < LARGE {
+            return false;
+        }
+        let scans = self.scans.get(&number).unwrap_or(0).saturating_add(addresses);
+        self.scans.insert(number, scans, 32);
+        scans <= MAX_SCANS
+    }
+
+    /// Returns the frames of an address in a function that is not decoded for it.
+    pub(crate) fn scan(&self, number: usize, address: u64) -> Result<Frames, Error> {
+        let damaged = || Error::Damaged("the record of a function cannot be read");
+        let function = self.gsym.function(number).map_err(Error::Gsym)?;
+        let record = self.record(number).ok_or_else(damaged)?;
+        let found = record.scan(function.start(), address).ok_or_else(damaged)?;
+        let block = self.types_of(function.start())?;
+        let types = block.as_ref().and_then(|block| block.function(function.start()));
+        let numbers: Vec<usize> = found.calls.iter().map(|call| call.number).collect();
+        let signatures = types
+            .filter(|types| types.inlined_count() == found.call_count)
+            .map_or_else(Vec::new, |types| types.inlined_at(&numbers));
+        let info = |name: &[u8], readable: Option<Arc<str>>, signature: Option<Arc<Signature>>| {
+            let (name, linkage_name) = self.name(name);
+            Arc::new(FunctionInfo {
+                name: readable.unwrap_or(name),
+                linkage_name,
+                signature,
+                language: types.and_then(|types| types.language()),
+            })
+        };
+        let (mut file, mut line) = (found.file, found.line);
+        let mut frame = |function, inlined, (call_file, call_line)| {
+            let path = self.path(file);
+            let line_of_path = if path.is_some() { line } else { 0 };
+            (file, line) = (call_file, call_line);
+            Frame {
+                function,
+                file: path,
+                line: line_of_path,
+                inlined,
+            }
+        };
+        let mut frames = Vec::with_capacity(found.calls.len() + 1);
+        for (at, call) in found.calls.iter().enumerate().rev() {
+            let name = self.gsym.string(u64::from(call.name)).map_err(Error::Gsym)?;
+            let signature = signatures.get(at).cloned().flatten();
+            let function = info(name, None, signature);
+            frames.push(frame(function, true, (call.call_file, call.call_line)));
+        }
+        let outer = info(
+            function.name(),
+            types.and_then(|types: BlockFunction<'_>| types.readable()),
+            types.and_then(|types| types.signature()),
+        );
+        frames.push(frame(outer, false, (FileIndex::ZERO, 0)));
+        Ok(frames.into())
+    }
+
+    fn record(&self, number: usize) -> Option<FunctionRecord<'_>> {
+        FunctionRecord::read(self.addresses.record(self.gsym.as_ref(), number)?)
+    }
+
+    /// Returns the block with the types of the function that starts at an address.
+    fn types_of(&self, start: u64) -> Result<Option<Arc<TypesBlock>>, Error> {
+        let block = self.sidecar.block_of(start);
+        block.map(|block| self.types_block(block)).transpose()
     }
 
     fn types_block(&self, number: usize) -> Result<Arc<TypesBlock>, Error> {

@@ -43,7 +43,9 @@ mod frame;
 mod index;
 mod names;
 mod records;
+mod scan;
 mod sidecar;
+mod varint;
 
 pub use backtrail_symbolizer::types::Language;
 pub use backtrail_symbolizer::{FileBytes, Segment, Signature, SymbolDetail};

@@ -1,14 +1,13 @@
 //! Reads the sidecar of a GSYM. Opening reads the header; a block is read when it is needed.
 
+use super::block::TypesBlock;
 use super::format::{
-    BLOCK_LEN, CHECKED_FROM, FIXED_LEN, FunctionTypes, MAGIC, MAX_BLOCK, MAX_FUNCTIONS, MAX_SEGMENTS,
-    SEGMENT_LEN, SidecarHeader, VERSION, detail_of, language_of,
+    BLOCK_LEN, CHECKED_FROM, FIXED_LEN, MAGIC, MAX_BLOCK, MAX_FUNCTIONS, MAX_SEGMENTS, SEGMENT_LEN,
+    SidecarHeader, VERSION, detail_of,
 };
-use super::varint::BlockBytes;
 use crate::error::Error;
-use backtrail_symbolizer::{FileBytes, Segment, Signature};
+use backtrail_symbolizer::{FileBytes, Segment};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// An open sidecar.
 pub struct Sidecar {
@@ -22,24 +21,6 @@ pub struct Sidecar {
     directory: Range<usize>,
     /// The number of blocks.
     pub blocks: usize,
-}
-
-/// The types of consecutive functions.
-pub struct TypesBlock {
-    /// The functions, in address order.
-    functions: Vec<FunctionTypes>,
-    /// An estimate of the memory in bytes.
-    pub weight: usize,
-}
-
-impl TypesBlock {
-    /// Returns what the block says about the function that starts at an address.
-    pub fn function(&self, start: u64) -> Option<&FunctionTypes> {
-        let found = self
-            .functions
-            .binary_search_by_key(&start, |function| function.start);
-        self.functions.get(found.ok()?)
-    }
 }
 
 impl Sidecar {
@@ -146,62 +127,7 @@ impl Sidecar {
         if block.len() != inflated {
             return None;
         }
-        parse(&mut BlockBytes(&block), first, count).map(|functions| TypesBlock {
-            functions,
-            // Each byte of a reference takes one of 8 bytes.
-            weight: inflated.saturating_mul(8).saturating_add(1024),
-        })
-    }
-}
-
-/// Reads the functions of a block.
-fn parse(bytes: &mut BlockBytes<'_>, first: u64, count: usize) -> Option<Vec<FunctionTypes>> {
-    let mut strings: Vec<Arc<str>> = Vec::new();
-    for _ in 0..bytes.count()? {
-        let length = bytes.count()?;
-        strings.push(std::str::from_utf8(bytes.bytes(length)?).ok()?.into());
-    }
-    let mut signatures: Vec<Arc<Signature>> = Vec::new();
-    for _ in 0..bytes.count()? {
-        let this = reference(&strings, bytes.number()?)?;
-        let result = reference(&strings, bytes.number()?)?;
-        let mut parameters = Vec::new();
-        for _ in 0..bytes.count()? {
-            parameters.push(strings.get(usize::try_from(bytes.number()?).ok()?)?.clone());
-        }
-        signatures.push(Arc::new(Signature {
-            this,
-            parameters,
-            result,
-        }));
-    }
-    let mut functions = Vec::with_capacity(count);
-    let mut start = first;
-    for _ in 0..count {
-        start = start.checked_add(bytes.number()?)?;
-        let language = language_of(bytes.number()?);
-        let readable = reference(&strings, bytes.number()?)?;
-        let signature = reference(&signatures, bytes.number()?)?;
-        let mut inlined = Vec::new();
-        for _ in 0..bytes.count()? {
-            inlined.push(reference(&signatures, bytes.number()?)?);
-        }
-        functions.push(FunctionTypes {
-            start,
-            language,
-            readable,
-            signature,
-            inlined,
-        });
-    }
-    bytes.0.is_empty().then_some(functions)
-}
-
-/// Returns what a reference means. The outer `None` is a reference to nothing that exists.
-fn reference<T: Clone>(items: &[T], number: u64) -> Option<Option<T>> {
-    match number.checked_sub(1) {
-        None => Some(None),
-        Some(index) => items.get(usize::try_from(index).ok()?).cloned().map(Some),
+        TypesBlock::read(block, first, count)
     }
 }
 
@@ -219,10 +145,12 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::format::FunctionTypes;
     use super::super::writer::write_sidecar;
     use super::*;
-    use backtrail_symbolizer::SymbolDetail;
     use backtrail_symbolizer::types::Language;
+    use backtrail_symbolizer::{Signature, SymbolDetail};
+    use std::sync::Arc;
 
     fn sample() -> (SidecarHeader, Vec<FunctionTypes>) {
         let header = SidecarHeader {
@@ -265,8 +193,17 @@ mod tests {
         for function in &functions {
             let block = sidecar.block_of(function.start).unwrap();
             let block = sidecar.block(block).unwrap();
-            assert_eq!(block.function(function.start), Some(function));
-            assert_eq!(block.function(function.start + 1), None);
+            let read = block.function(function.start).unwrap();
+            let types = FunctionTypes {
+                start: function.start,
+                language: read.language(),
+                readable: read.readable(),
+                signature: read.signature(),
+                inlined: read.inlined().collect(),
+            };
+            assert_eq!(types, *function);
+            assert_eq!(read.inlined_count(), function.inlined.len());
+            assert!(block.function(function.start + 1).is_none());
         }
         assert_eq!(sidecar.block_of(0x40_0fff), None);
     }

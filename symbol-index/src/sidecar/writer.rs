@@ -4,8 +4,8 @@ use super::format::{
     CHECKED_FROM, FIXED_LEN, FunctionTypes, MAGIC, MAX_BLOCK, MAX_FUNCTIONS, MAX_SEGMENTS, SidecarHeader,
     VERSION, detail_number, language_number,
 };
-use super::varint::write_number;
 use crate::error::Error;
+use crate::varint::write_number;
 use backtrail_symbolizer::Signature;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;

@@ -3,9 +3,10 @@
 
 use crate::support::{Built, C, CPP, GO, RUST, compile, cpp, files, open};
 use backtrail_pt::{FileOffset, Svma};
-use backtrail_symbol_index::{Frame, Index, Position, SymbolDetail};
+use backtrail_symbol_index::{Frame, Index, OpenOptions, Position, SymbolDetail};
 use backtrail_symbolizer::SymbolFile;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 type Shown = (String, Option<String>, u32, bool);
 
@@ -32,8 +33,12 @@ fn of_index(frames: &[Frame]) -> Vec<Shown> {
 fn compare(built: Option<Built>) {
     let Some(built) = built else { return };
     let symbols = built.open();
-    let index = open(&files(&symbols, 2));
+    let files = files(&symbols, 2);
+    let index = open(&files);
     index.verify().unwrap();
+    // Without a cache, functions are scanned.
+    let scanning = OpenOptions { cache_bytes: 0 };
+    let scanning = Index::open(Arc::new(files.gsym), Arc::new(files.types), &scanning).unwrap();
     assert_eq!(index.detail(), SymbolDetail::DebugInformation);
     let all: Vec<u64> = addresses(&symbols);
     assert!(all.len() > 500, "{}", all.len());
@@ -47,6 +52,8 @@ fn compare(built: Option<Built>) {
         assert_eq!(of_index(frames), expected, "{at:#x}");
         let single = index.lookup(Position::Address(Svma(*at))).unwrap();
         assert_eq!(single, *frames, "{at:#x}");
+        let scanned = scanning.lookup(Position::Address(Svma(*at))).unwrap();
+        assert_eq!(scanned, *frames, "{at:#x}");
         inlined += usize::from(frames.len() > 1);
     }
     assert!(inlined > 0, "no inlined call");

@@ -2,7 +2,7 @@
 
 use crate::support::{C, compile, cpp, files};
 use backtrail_pt::Svma;
-use backtrail_symbol_index::{BuildOptions, Index, IndexFiles, OpenOptions, Position, build};
+use backtrail_symbol_index::{BuildOptions, FileBytes, Index, IndexFiles, OpenOptions, Position, build};
 use backtrail_symbolizer::{DebugSearch, SymbolFile};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,12 +19,15 @@ impl Numbers {
 
 /// Looks up some addresses. Returns whether the index was refused, at the latest by its checks.
 fn is_refused(files: IndexFiles, addresses: &[u64]) -> bool {
-    let options = OpenOptions { cache_bytes: 1 << 20 };
-    let Ok(index) = Index::open(Arc::new(files.gsym), Arc::new(files.types), &options) else {
+    let (gsym, types): (FileBytes, FileBytes) = (Arc::new(files.gsym), Arc::new(files.types));
+    let open = |cache_bytes| Index::open(gsym.clone(), types.clone(), &OpenOptions { cache_bytes });
+    // One decodes functions, and the other one scans them.
+    let (Ok(index), Ok(scanning)) = (open(1 << 20), open(0)) else {
         return true;
     };
     for at in addresses {
         let _ = index.lookup(Position::Address(Svma(*at)));
+        let _ = scanning.lookup(Position::Address(Svma(*at)));
     }
     index.verify().is_err()
 }

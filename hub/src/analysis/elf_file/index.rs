@@ -1,10 +1,11 @@
 //! Makes the index of a build, in the child process.
 
-use backtrail_symbol_index::{BuildOptions, build};
+use backtrail_symbol_index::{BuildOptions, Index, OpenOptions, build};
 use backtrail_symbolizer::{DebugSearch, SymbolFile, map_file};
 use std::path::Path;
+use std::sync::Arc;
 
-/// Makes the index of an executable or debug file. A separate debug file is searched in
+/// Makes and checks the index of an executable or debug file. A separate debug file is searched in
 /// `debug_dir` by its build id.
 ///
 /// # Errors
@@ -21,5 +22,9 @@ pub fn make(file: &Path, debug_dir: Option<&Path>, gsym: &Path, types: &Path) ->
         std::fs::write(path, content).map_err(|error| format!("cannot write the index: {error}"))
     };
     write(gsym, &files.gsym)?;
-    write(types, &files.types)
+    write(types, &files.types)?;
+    let options = OpenOptions { cache_bytes: 0 };
+    Index::open(Arc::new(files.gsym), Arc::new(files.types), &options)
+        .and_then(|index| index.verify())
+        .map_err(|error| error.to_string())
 }
