@@ -18,6 +18,8 @@ mod record;
 pub use export::{Export, ExportClock, ExportFormat};
 #[cfg(feature = "profile")]
 pub use fdo::{Fdo, FdoFormat};
+#[cfg(all(feature = "hub", feature = "profile"))]
+pub use hub::PushSymbols;
 #[cfg(feature = "hub")]
 pub use hub::{HubOptions, Login, OpenLink, Push};
 #[cfg(all(feature = "profiler", feature = "hub"))]
@@ -120,6 +122,9 @@ pub enum Command {
     #[cfg(feature = "hub")]
     /// Send crashes to the hub of a team, and print their links
     Push(Push),
+    #[cfg(all(feature = "hub", feature = "profile"))]
+    /// Send executables and debug files to the hub, which names functions by them
+    PushSymbols(PushSymbols),
     #[cfg(feature = "hub")]
     /// Store the address of a hub and a token for it
     Login(Login),

@@ -81,6 +81,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Unpack(args) => command::pack::unpack(&args),
         #[cfg(feature = "hub")]
         Command::Push(args) => command::push::run(&args),
+        #[cfg(all(feature = "hub", feature = "profile"))]
+        Command::PushSymbols(args) => command::push_symbols::run(&args),
         #[cfg(feature = "hub")]
         Command::Login(args) => command::login::run(&args),
         #[cfg(feature = "hub")]

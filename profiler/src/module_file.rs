@@ -8,6 +8,7 @@ use crate::module_key::{FileKey, MappedAt, ModuleKey};
 use crate::python::PythonBuild;
 use crate::unwind_table::UnwindTable;
 use backtrail_process::maps::Map;
+use backtrail_profile::file_hash_id;
 use backtrail_pt::{BuildId, Pid};
 use nix::sys::stat::{major, minor};
 use object::ReadCache;
@@ -80,9 +81,11 @@ pub(crate) fn build_id_of_path(path: &str) -> Option<BuildId> {
     build_id(open_regular(path)?)
 }
 
+/// Returns the build id of an ELF file, or else the id made of its contents.
 fn build_id(file: File) -> Option<BuildId> {
     let cache = ReadCache::new(file);
-    BuildId::new(ElfSections::parse(&cache)?.build_id()?)
+    let noted = ElfSections::parse(&cache)?.build_id().and_then(BuildId::new);
+    noted.or_else(|| file_hash_id(&mut cache.into_inner()).ok())
 }
 
 /// Opens the file of a module, if it is the one that was mapped.

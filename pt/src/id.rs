@@ -38,8 +38,14 @@ number_id! {
 }
 
 /// The build id of an ELF file: the bytes of its `NT_GNU_BUILD_ID` note.
+///
+/// A file without the note, such as one of Go before 1.24, has an id of 20 bytes: `htl:` and the
+/// hash of OpenTelemetry's `process.executable.build_id.htlhash`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BuildId(Vec<u8>);
+
+/// The first bytes of the id of a file without a note.
+const FILE_HASH: &[u8; 4] = b"htl:";
 
 impl BuildId {
     /// The maximum accepted length: GNU ld writes 8, 16 or 20 bytes, and `--build-id=0x…` any
@@ -55,7 +61,27 @@ impl BuildId {
             .then(|| Self(bytes.to_vec()))
     }
 
-    /// Returns the bytes of the note.
+    /// Builds the id of a file without a note from the hash of its contents.
+    ///
+    /// ```
+    /// use backtrail_pt::BuildId;
+    ///
+    /// let id = BuildId::of_file_hash([0xab; 16]);
+    /// assert_eq!(id.to_string(), "68746c3aabababababababababababababababab");
+    /// assert_eq!(id.file_hash(), Some(&[0xab; 16]));
+    /// ```
+    #[must_use]
+    pub fn of_file_hash(hash: [u8; 16]) -> Self {
+        Self([FILE_HASH.as_slice(), &hash].concat())
+    }
+
+    /// Returns the hash of the file's contents, if the file has no note.
+    #[must_use]
+    pub fn file_hash(&self) -> Option<&[u8; 16]> {
+        self.0.strip_prefix(FILE_HASH)?.try_into().ok()
+    }
+
+    /// Returns the bytes of the note, or of the id of a file without one.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

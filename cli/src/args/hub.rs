@@ -46,6 +46,21 @@ pub struct Push {
     pub json: bool,
 }
 
+/// `backtrail push-symbols`.
+#[cfg(feature = "profile")]
+#[derive(Debug, Args)]
+pub struct PushSymbols {
+    /// Executables, libraries, debug files, or folders with them
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+    /// The hub.
+    #[command(flatten)]
+    pub hub: HubOptions,
+    /// Print JSON, one object per file
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `backtrail login`.
 #[derive(Debug, Args)]
 pub struct Login {

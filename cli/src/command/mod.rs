@@ -42,6 +42,8 @@ pub mod package_files;
 pub mod profile;
 #[cfg(feature = "hub")]
 pub mod push;
+#[cfg(all(feature = "hub", feature = "profile"))]
+pub mod push_symbols;
 pub mod record;
 #[cfg(feature = "collector")]
 pub mod snapshot;

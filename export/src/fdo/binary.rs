@@ -2,11 +2,13 @@
 
 use backtrail_profile::fdo::pseudo_probe::{ProbeSections, PseudoProbes, guid};
 use backtrail_profile::fdo::{Binary, CodeRange, LinkedFunction, SourceFrame, Transfer};
+use backtrail_profile::file_hash_id;
 use backtrail_pt::instruction::{Mode, decode};
 use backtrail_pt::{Avma, BuildId, Cofi, FileOffset, Svma};
 use backtrail_symbolizer::{DebugSearch, Error, Function, FunctionKind, SymbolFile};
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
@@ -17,6 +19,8 @@ use std::sync::Arc;
 /// Functions are disassembled when they are first asked for, each from its start.
 pub struct FdoBinary {
     symbols: SymbolFile,
+    /// The id made of the contents of a file without a build id.
+    file_hash: Option<BuildId>,
     name: String,
     parts: RefCell<BTreeMap<Svma, Rc<FunctionPart>>>,
     probes: Option<PseudoProbes>,
@@ -62,8 +66,11 @@ impl FdoBinary {
     /// Those of [`SymbolFile::open`].
     pub fn open(path: &Path, search: &DebugSearch) -> Result<Self, Error> {
         let name = path.file_name().unwrap_or_default();
+        let symbols = SymbolFile::open(path, search)?;
+        let hashed = || File::open(path).and_then(|mut file| file_hash_id(&mut file));
         Ok(Self {
-            symbols: SymbolFile::open(path, search)?,
+            file_hash: symbols.build_id().map_or_else(|| hashed().ok(), |_| None),
+            symbols,
             name: name.to_string_lossy().into_owned(),
             parts: RefCell::default(),
             probes: None,
@@ -104,6 +111,13 @@ impl FdoBinary {
     #[must_use]
     pub fn build_id(&self) -> Option<BuildId> {
         self.symbols.build_id()
+    }
+
+    /// Returns whether the build id of a profile's module is that of the binary, or the id made of
+    /// its contents.
+    #[must_use]
+    pub fn is_build(&self, build_id: &BuildId) -> bool {
+        self.build_id().or_else(|| self.file_hash.clone()).as_ref() == Some(build_id)
     }
 
     /// Returns why lines are missing, or `None` if none are known to be missing.

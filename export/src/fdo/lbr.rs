@@ -148,9 +148,8 @@ fn is_binary(profile: &Profile, module: ModuleId, binary: &FdoBinary) -> bool {
     let Some(module) = profile.modules.get(module) else {
         return false;
     };
-    match (&module.build_id, binary.build_id()) {
-        (Some(found), Some(wanted)) => *found == wanted,
-        (Some(_), None) => false,
-        (None, _) => Path::new(profile.text(module.path)).file_name() == Some(binary.name().as_ref()),
+    match &module.build_id {
+        Some(build_id) => binary.is_build(build_id),
+        None => Path::new(profile.text(module.path)).file_name() == Some(binary.name().as_ref()),
     }
 }

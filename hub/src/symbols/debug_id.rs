@@ -1,5 +1,7 @@
 //! Identifiers of debug files in Sentry's API: the first 16 bytes of the build id as a GUID.
 
+use backtrail_pt::BuildId;
+
 /// The bytes of a GUID.
 const BYTES: usize = 16;
 
@@ -9,6 +11,14 @@ pub fn is_build_id(text: &str) -> bool {
     (4..=128).contains(&text.len())
         && text.len().is_multiple_of(2)
         && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Returns whether an id is made of the contents of a file that has no build id.
+#[must_use]
+pub fn is_file_hash(build_id: &str) -> bool {
+    build_id
+        .parse()
+        .is_ok_and(|build_id: BuildId| build_id.file_hash().is_some())
 }
 
 /// Returns the debug identifier of a build id. Short build ids are filled with zeros.

@@ -1,5 +1,6 @@
 //! Files of builds: those of the hub, and else those of upstream servers, which it then keeps.
 
+use super::debug_id::is_file_hash;
 use super::store::{self, Expected, Refusal, StoredFile};
 use super::upstream::{Answer, UpstreamError};
 use crate::analysis::ElfContents;
@@ -28,7 +29,11 @@ pub async fn file(hub: &Arc<Hub>, build_id: &str, kind: &FileKind) -> Result<Opt
     if let Some(found) = hub.database.build_file(build_id, kind).await? {
         return Ok(Some(found));
     }
-    if hub.upstream.servers().is_empty() || hub.database.is_missed(build_id, kind.name()).await? {
+    // No server names files by their contents.
+    if hub.upstream.servers().is_empty() || is_file_hash(build_id) {
+        return Ok(None);
+    }
+    if hub.database.is_missed(build_id, kind.name()).await? {
         return Ok(None);
     }
     let (hub, build_id, kind) = (hub.clone(), build_id.to_owned(), kind.clone());

@@ -1,5 +1,6 @@
 //! The state of a build's symbols: an open index, or the reason why there is none.
 
+use super::debug_id::is_file_hash;
 use super::index_record::{IndexRecord, IndexSources};
 use crate::clock;
 use crate::database::blobs::FileKind;
@@ -123,7 +124,8 @@ async fn make_again(hub: &Hub, build_id: &str, reason: &str) -> Result<BuildSymb
 /// Returns whether upstream servers may have a file of a build.
 async fn is_fetchable(hub: &Hub, build_id: &str) -> Result<bool> {
     let kind = FileKind::Debuginfo;
-    Ok(!hub.upstream.servers().is_empty() && !hub.database.is_missed(build_id, kind.name()).await?)
+    let may_have = !hub.upstream.servers().is_empty() && !is_file_hash(build_id);
+    Ok(may_have && !hub.database.is_missed(build_id, kind.name()).await?)
 }
 
 async fn fetch_later(hub: &Hub, build_id: &str) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Checks and stores debug files and executables. A child process decides what a file is good for.
 
-use super::debug_id::is_of;
+use super::debug_id::{is_file_hash, is_of};
 use crate::analysis::{AnalysisError, ElfContents};
 use crate::clock;
 use crate::database::blobs::{self, BuildFile, FileKind};
@@ -8,10 +8,12 @@ use crate::database::jobs::{self, JobKind};
 use crate::database::symbols;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
-use crate::objects;
+use crate::objects::{self, blocking};
+use backtrail_profile::file_hash_id;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use sqlx::AnyConnection;
+use std::fs::File;
 use std::path::Path;
 
 /// The longest name of a file, in characters.
@@ -100,14 +102,19 @@ pub async fn put(
         }
         Err(other) => return Err(Refusal::File(other.to_string())),
     };
-    let Some(build_id) = contents.build_id.clone() else {
-        let text = "the file has no build id; link with --build-id";
-        return Err(Refusal::File(text.to_owned()));
+    let build_id = match contents.build_id.clone() {
+        Some(build_id) => build_id,
+        None if contents.has_code => file_hash(path).await?,
+        None => {
+            let text = "the file has neither a build id nor code; link the program with --build-id";
+            return Err(Refusal::File(text.to_owned()));
+        }
     };
     let is_expected = match expected {
         Expected::Any => true,
         Expected::BuildId(wanted) => wanted == build_id,
-        Expected::DebugId(wanted) => is_of(wanted, &build_id),
+        // Clients make debug identifiers of files without a build id in other ways.
+        Expected::DebugId(wanted) => is_file_hash(&build_id) || is_of(wanted, &build_id),
     };
     if !is_expected {
         return Err(Refusal::File(format!(
@@ -130,6 +137,16 @@ pub async fn put(
     };
     describe(hub, &file).await?;
     Ok(file)
+}
+
+/// Returns the id made of the contents of a file without a build id.
+async fn file_hash(path: &Path) -> Result<String> {
+    let path = path.to_owned();
+    blocking(move || {
+        let hashed = File::open(&path).and_then(|mut file| file_hash_id(&mut file));
+        Ok(hashed.map_err(Error::file("read", &path))?.to_string())
+    })
+    .await
 }
 
 /// Writes a source file of a build to the object store. Its content cannot be checked.

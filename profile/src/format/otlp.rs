@@ -18,6 +18,7 @@ const TID: &str = "thread.id";
 const THREAD: &str = "thread.name";
 const CPU: &str = "cpu.logical_number";
 const BUILD_ID: &str = "process.executable.build_id.gnu";
+const FILE_HASH: &str = "process.executable.build_id.htlhash";
 /// Labels that stand for a link.
 const TRACE_ID: &str = "trace_id";
 const SPAN_ID: &str = "span_id";

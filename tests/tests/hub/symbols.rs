@@ -1,6 +1,7 @@
 //! The symbol service of a real hub: debug files that come late, debuginfod, and foreign clients.
 
 mod frames;
+mod pushed;
 
 use super::crash;
 use backtrail_tests::backtrail::command;

@@ -196,6 +196,28 @@ fn short_processes_have_their_own_mappings() {
     assert!((of_a - 0.75).abs() < 0.15, "{top}");
 }
 
+/// The id of such a program is made of its contents, which OTLP states as a hash.
+#[test]
+fn program_without_a_build_id_has_names_until_it_is_another_build() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("recording");
+    let program = build(&folder, "program", WORK, &["-Wl,--build-id=none"]);
+    record(&output, &["--freq", "499"], &[program.to_str().unwrap(), "30000"]);
+    let found = share(&report(&output, &["--limit", "1000"]), "a");
+    assert!((found - 0.75).abs() < 0.2, "{found}");
+    let otlp = folder.path().join("profile.otlp");
+    let (from, to) = (output.to_str().unwrap(), otlp.to_str().unwrap());
+    let written = backtrail(["profile", "export", from, "--format", "otlp", "-o", to]).unwrap();
+    assert_eq!(written.status, Some(0), "{}", written.stderr);
+    let written = String::from_utf8_lossy(&std::fs::read(&otlp).unwrap()).into_owned();
+    assert!(written.contains("process.executable.build_id.htlhash"));
+
+    build(&folder, "program", WORK, &["-Wl,--build-id=none", "-O1"]);
+    let other = backtrail(["profile", "report", from, "--min-percent", "0"]).unwrap();
+    assert!(other.stderr.contains("is of another build"), "{}", other.stderr);
+    assert!(!other.stdout.contains(" spin"), "{}", other.stdout);
+}
+
 #[test]
 fn off_cpu_time_is_what_the_program_slept() {
     let folder = tempfile::tempdir().unwrap();

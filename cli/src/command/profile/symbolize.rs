@@ -1,9 +1,10 @@
 //! Names and lines of a profile's code, from the files on this machine.
 
-use backtrail_profile::{Frame, FrameId, Function, Line, ModuleId, Profile, Result};
+use backtrail_profile::{Frame, FrameId, Function, Line, ModuleId, Profile, Result, file_hash_id};
 use backtrail_profiler::KernelFunctions;
 use backtrail_symbolizer::{DebugSearch, SymbolFile};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::Path;
 
 /// Adds lines to the frames that have none. A file whose build id is not that of the profile is not
@@ -75,8 +76,12 @@ fn open(
     }
     let symbols = SymbolFile::open(Path::new(path), search)
         .map_err(|error| format!("the symbols of {path} are unknown: {error}"))?;
-    match (&module.build_id, symbols.build_id()) {
-        (Some(profiled), found) if found.as_ref() != Some(profiled) => Err(format!(
+    let found = || {
+        let hashed = || file_hash_id(&mut File::open(path).ok()?).ok();
+        symbols.build_id().or_else(hashed)
+    };
+    match &module.build_id {
+        Some(profiled) if found().as_ref() != Some(profiled) => Err(format!(
             "{path} is of another build than the one that was profiled; its symbols are unknown"
         )),
         _ => Ok(symbols),

@@ -1,6 +1,6 @@
 //! Reading OTLP profiles.
 
-use super::{BUILD_ID, CPU, PID, PROCESS, SPAN_ID, THREAD, TID, TRACE_ID};
+use super::{BUILD_ID, CPU, FILE_HASH, PID, PROCESS, SPAN_ID, THREAD, TID, TRACE_ID};
 use crate::frame::{Frame, FrameId, Function, FunctionId, LOST, Line, Module, ModuleId};
 use crate::profile::Profile;
 use crate::sample::{EventId, Label, LabelSetId, LabelValue, Sample, Thread, ThreadId, UnixNanos};
@@ -135,15 +135,20 @@ impl Reader {
     fn add_tables(&mut self) -> Result<()> {
         for mapping in std::mem::take(&mut self.dictionary.mapping_table) {
             let mut build_id: Option<BuildId> = None;
+            let mut file_hash: Option<BuildId> = None;
             for index in &mapping.attribute_indices {
                 let attribute = element(&self.dictionary.attribute_table, *index, "attribute")?;
                 let value = attribute.value.as_ref().and_then(|value| value.value.as_ref());
-                if let Some(Value::StringValue(text)) = value
-                    && self.text(attribute.key_strindex)? == BUILD_ID
-                {
-                    build_id = text.parse().ok();
+                if let Some(Value::StringValue(text)) = value {
+                    match self.text(attribute.key_strindex)? {
+                        BUILD_ID => build_id = text.parse().ok(),
+                        FILE_HASH => file_hash = id_of_hash(text),
+                        _ => {}
+                    }
                 }
             }
+            // Files with a note have a hash, too.
+            let build_id = build_id.or(file_hash);
             let path = self.text(mapping.filename_strindex)?.to_owned();
             let module = match build_id.is_some() || !path.is_empty() {
                 false => None,
@@ -409,6 +414,12 @@ impl Reader {
         };
         Ok(Some(self.profile.threads.intern(thread)?))
     }
+}
+
+/// Returns the id of a file by the hash of its contents, in hexadecimal digits.
+fn id_of_hash(text: &str) -> Option<BuildId> {
+    let hash: BuildId = text.parse().ok()?;
+    Some(BuildId::of_file_hash(hash.as_bytes().try_into().ok()?))
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

@@ -124,6 +124,40 @@ fn written_profile_is_read_back() {
 }
 
 #[test]
+fn hash_of_a_file_is_kept_unless_there_is_a_build_id() {
+    use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+    use prost::Message;
+    let mut profile = Profile::default();
+    let path = profile.string("/usr/bin/static").unwrap();
+    let build_id = Some(BuildId::of_file_hash([0xc5; 16]));
+    let module = Module { build_id, path };
+    profile.modules.intern(module.clone()).unwrap();
+    let mut request = ExportProfilesServiceRequest::decode(&written(&profile)[..]).unwrap();
+    let again = format::read(&request.encode_to_vec()).unwrap();
+    assert_eq!(again.modules.iter().next().unwrap().1.build_id, module.build_id);
+
+    let dictionary = request.dictionary.as_mut().unwrap();
+    let key = |key: &str, strings: &[String]| strings.iter().position(|text| text == key);
+    assert!(key(BUILD_ID, &dictionary.string_table).is_none());
+    assert!(key(FILE_HASH, &dictionary.string_table).is_some());
+    // A mapping may have both.
+    let mut both = dictionary.attribute_table.last().unwrap().clone();
+    both.key_strindex = i32::try_from(dictionary.string_table.len()).unwrap();
+    dictionary.string_table.push(BUILD_ID.to_owned());
+    let number = i32::try_from(dictionary.attribute_table.len()).unwrap();
+    dictionary.attribute_table.push(both);
+    dictionary
+        .mapping_table
+        .last_mut()
+        .unwrap()
+        .attribute_indices
+        .insert(0, number);
+    let again = format::read(&request.encode_to_vec()).unwrap();
+    let found = again.modules.iter().next().unwrap().1.build_id.clone();
+    assert_eq!(found, BuildId::new(&[0xc5; 16]));
+}
+
+#[test]
 fn pprof_is_not_taken_for_otlp() {
     let mut bytes = Vec::new();
     format::pprof::write(&rich(), &mut bytes).unwrap();

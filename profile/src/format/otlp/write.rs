@@ -1,6 +1,6 @@
 //! Writing OTLP profiles.
 
-use super::{BUILD_ID, CPU, PID, PROCESS, SPAN_ID, THREAD, TID, TRACE_ID};
+use super::{BUILD_ID, CPU, FILE_HASH, PID, PROCESS, SPAN_ID, THREAD, TID, TRACE_ID};
 use crate::frame::{Frame, FrameId, LOST};
 use crate::profile::Profile;
 use crate::sample::{EventId, Label, LabelSetId, LabelValue, Sample, ThreadId};
@@ -156,8 +156,11 @@ impl Dictionary {
         for (_, module) in profile.modules.iter() {
             let mut attribute_indices = Vec::new();
             if let Some(build_id) = &module.build_id {
-                let text = AttributeValue::Text(build_id.to_string());
-                attribute_indices.push(self.attribute(BUILD_ID, text, "")?);
+                let (key, text) = match build_id.file_hash() {
+                    Some(hash) => (FILE_HASH, hash.iter().map(|byte| format!("{byte:02x}")).collect()),
+                    None => (BUILD_ID, build_id.to_string()),
+                };
+                attribute_indices.push(self.attribute(key, AttributeValue::Text(text), "")?);
             }
             let filename_strindex = self.string(profile.text(module.path))?;
             self.message.mapping_table.push(otlp::Mapping {

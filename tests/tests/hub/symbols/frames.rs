@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Waits until the hub answers for a position as wanted, and returns the batch.
-fn wait_for_frames(hub: &Hub, request: &Value, wanted: impl Fn(&Value) -> bool) -> Value {
+pub fn wait_for_frames(hub: &Hub, request: &Value, wanted: impl Fn(&Value) -> bool) -> Value {
     let start = Instant::now();
     loop {
         let head = [hub.authorization(), "Content-Type: application/json".to_owned()];

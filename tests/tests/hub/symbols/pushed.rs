@@ -1,0 +1,124 @@
+//! `push-symbols` sends files of a folder, with and without build ids.
+
+use super::frames::wait_for_frames;
+use super::{Hub, command, output, program};
+use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+const SOURCE: &str = "__attribute__((noinline)) long work(long n)\n{ return n * 3; }\n\
+                      int main(int n, char **v)\n{ return work(n); }\n";
+
+fn push(hub: &Hub, paths: &[&Path]) -> Output {
+    command()
+        .unwrap()
+        .args(["push-symbols", "--json", "--hub", &hub.address])
+        .args(paths)
+        .env("BACKTRAIL_HUB_TOKEN", &hub.token)
+        .env("HOME", hub.folder.path())
+        .output()
+        .unwrap()
+}
+
+/// Returns the objects that a command printed.
+fn objects(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// Returns the hash that OpenTelemetry defines for a file, from coreutils.
+fn file_hash(path: &Path) -> String {
+    let script = "{ head -c 4096 \"$1\"; tail -c 4096 \"$1\"; \
+                  printf \"$(printf '%016x' \"$(stat -c %s \"$1\")\" | sed 's/../\\\\x&/g')\"; } | sha256sum";
+    let arguments: [&OsStr; 4] = ["-c".as_ref(), script.as_ref(), "bash".as_ref(), path.as_ref()];
+    output("bash", &arguments)[..32].to_owned()
+}
+
+#[test]
+fn pushed_folder_names_functions_with_and_without_build_ids() {
+    let Some(program) = program() else { return };
+    let hub = Hub::start(&program, "");
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("sub")).unwrap();
+    let source = path("p.c");
+    fs::write(&source, SOURCE).unwrap();
+    let build = |name: &str, arguments: &[&str]| {
+        let built = path(name);
+        let mut all: Vec<&OsStr> = ["-g", "-O1", "-o"].map(OsStr::new).to_vec();
+        all.extend([built.as_os_str(), source.as_os_str()]);
+        all.extend(arguments.iter().map(OsStr::new));
+        let _ = output("cc", &all);
+        built
+    };
+    let with_id = build("server", &["-Wl,--build-id"]);
+    let without = build("sub/worker", &["-Wl,--build-id=none"]);
+    build("object.o", &["-c"]);
+    std::os::unix::fs::symlink(&with_id, path("sub/link")).unwrap();
+
+    let pushed = push(&hub, &[folder.path()]);
+    assert!(pushed.status.success(), "{pushed:?}");
+    let files = objects(&pushed);
+    let notes = output("readelf", &["-n".as_ref(), with_id.as_os_str()]);
+    let noted = notes.split("Build ID: ").nth(1).unwrap().lines().next().unwrap();
+    let hashed = format!("68746c3a{}", file_hash(&without));
+    let expected = |file: &Path, build_id: &str| {
+        let bytes = fs::metadata(file).unwrap().len();
+        json!({ "schema": "backtrail-push-symbols/1", "file": file, "build_id": build_id, "bytes": bytes })
+    };
+    assert_eq!(files, [expected(&with_id, noted), expected(&without, &hashed)]);
+    for (file, build_id) in [(&with_id, noted), (&without, &hashed)] {
+        let symbols = output("nm", &[file.as_os_str()]);
+        let work = symbols.lines().find(|line| line.ends_with(" T work")).unwrap();
+        let work = u64::from_str_radix(work.split(' ').next().unwrap(), 16).unwrap();
+        let request = json!({ "batches": [{ "build_id": build_id, "offsets": [work] }] });
+        let named = wait_for_frames(&hub, &request, |batch| batch["state"] == "ok");
+        let frame = &named["frames"][0][0];
+        assert_eq!(
+            (&frame["function"], &frame["line"]),
+            (&json!("work"), &json!(2)),
+            "{named}"
+        );
+    }
+    // Equal files are taken again.
+    assert!(push(&hub, &[&without]).status.success());
+}
+
+#[test]
+fn refused_file_does_not_stop_the_others() {
+    let Some(program) = program() else { return };
+    let hub = Hub::start(&program, "");
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("p.c"), SOURCE).unwrap();
+    let (source, debug, good) = (path("p.c"), path("a.debug"), path("b"));
+    let options = ["-g", "-Wl,--build-id=none", "-o"].map(OsStr::new);
+    let _ = output(
+        "cc",
+        &[&options[..], &[good.as_os_str(), source.as_os_str()]].concat(),
+    );
+    let arguments: [&OsStr; 3] = ["--only-keep-debug".as_ref(), good.as_ref(), debug.as_ref()];
+    let _ = output("objcopy", &arguments);
+    let pushed = push(&hub, &[folder.path()]);
+    let problems = String::from_utf8_lossy(&pushed.stderr).into_owned();
+    assert_eq!(pushed.status.code(), Some(3), "{problems}");
+    assert!(
+        problems.contains("a.debug: neither a build id nor code; link the program with"),
+        "{problems}"
+    );
+    assert!(problems.contains("some files were not sent"), "{problems}");
+    assert_eq!(objects(&pushed).len(), 1, "{pushed:?}");
+
+    let text = push(&hub, &[&source]);
+    let problem = String::from_utf8_lossy(&text.stderr).into_owned();
+    assert_eq!(text.status.code(), Some(3), "{problem}");
+    assert!(problem.contains("p.c"), "{problem}");
+    let empty = tempfile::tempdir().unwrap();
+    let nothing = push(&hub, &[empty.path()]);
+    let problem = String::from_utf8_lossy(&nothing.stderr).into_owned();
+    assert!(problem.contains("no linked ELF file"), "{problem}");
+}
