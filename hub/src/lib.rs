@@ -59,6 +59,7 @@ pub mod ingest;
 pub mod lifecycle;
 pub mod notify;
 pub mod objects;
+pub mod package_files;
 pub mod profiles;
 pub mod query_jobs;
 pub mod serve;

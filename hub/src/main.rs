@@ -12,8 +12,8 @@ use backtrail_hub::database::Database;
 use backtrail_hub::error::{Error, Result};
 use backtrail_hub::hub::{Hub, open_objects};
 use backtrail_hub::profiles::query_worker::{self, WorkerOptions};
-use backtrail_hub::{serve, unit};
-use clap::{Args, Parser, Subcommand};
+use backtrail_hub::{package_files, serve, unit};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -97,6 +97,13 @@ enum Command {
     },
     /// Prints the systemd unit of this program.
     Unit,
+    /// Writes the files of a package: systemd unit, configuration, manual pages, completions.
+    #[command(hide = true)]
+    PackageFiles {
+        /// The root directory of the package.
+        #[arg(value_name = "DIR")]
+        root: PathBuf,
+    },
     /// Puts a backup in the place of an empty hub.
     Restore {
         /// The directory.
@@ -112,6 +119,9 @@ fn main() -> ExitCode {
         Some(Command::Bundle(arguments)) => return analysis::repack::run(arguments),
         Some(Command::Elf(arguments)) => return analysis::elf_file::run(arguments),
         Some(Command::Unit) => return print_unit(),
+        Some(Command::PackageFiles { root }) => {
+            return exit_code(package_files::write(root, &Arguments::command()));
+        }
         _ => {}
     }
     tracing_subscriber::fmt()
@@ -128,7 +138,12 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(run(arguments)) {
+    exit_code(runtime.block_on(run(arguments)))
+}
+
+/// Returns the exit code of a result. An error is printed.
+fn exit_code(result: Result<()>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("backtrail-hub: {error}");
@@ -154,7 +169,11 @@ async fn run(arguments: Arguments) -> Result<()> {
     let listen = arguments.common.listen;
     let config = configuration(arguments.common)?;
     match arguments.command.unwrap_or(Command::Serve) {
-        Command::Analyze(_) | Command::Bundle(_) | Command::Elf(_) | Command::Unit => Ok(()),
+        Command::Analyze(_)
+        | Command::Bundle(_)
+        | Command::Elf(_)
+        | Command::PackageFiles { .. }
+        | Command::Unit => Ok(()),
         Command::Serve => serve::serve(config).await,
         Command::Worker { memory, temp } => {
             let options = WorkerOptions { listen, memory, temp };
@@ -240,4 +259,44 @@ fn configuration(common: Common) -> Result<Config> {
     config.objects = common.objects.or(config.objects);
     config.public_url = common.public_url.or(config.public_url);
     Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn package_has_unit_configuration_completions_and_pages() {
+        let root = tempfile::tempdir().unwrap();
+        package_files::write(root.path(), &Arguments::command()).unwrap();
+        let read = |path: &str| fs::read_to_string(root.path().join(path)).unwrap();
+        let unit = read("usr/lib/systemd/system/backtrail-hub.service");
+        assert!(
+            unit.contains("\nExecStart=\"/usr/bin/backtrail-hub\" --config /etc/backtrail-hub/hub.toml ")
+        );
+        Config::read(&root.path().join("etc/backtrail-hub/hub.toml")).unwrap();
+        let completions = [
+            "usr/share/bash-completion/completions/backtrail-hub",
+            "usr/share/zsh/vendor-completions/_backtrail-hub",
+            "usr/share/fish/vendor_completions.d/backtrail-hub.fish",
+        ]
+        .map(read);
+        let whole = read("usr/share/man/man1/backtrail-hub.1");
+        for command in Arguments::command().get_subcommands() {
+            let (name, is_hidden) = (command.get_name(), command.is_hide_set());
+            let page = format!("usr/share/man/man1/backtrail-hub-{name}.1");
+            assert_eq!(root.path().join(&page).exists(), !is_hidden, "{page}");
+            let roff = name.replace('-', "\\-");
+            // The names of hidden commands are also words of descriptions.
+            if !is_hidden {
+                assert!(completions.iter().all(|script| script.contains(name)), "{name}");
+                assert!(whole.contains(&format!("hub\\-{roff}(1)")), "{name}: {whole}");
+            }
+            let bash = format!("backtrail__hub,{name})");
+            assert_eq!(completions[0].contains(&bash), !is_hidden, "{bash}");
+        }
+        assert!(read("usr/share/man/man1/backtrail-hub-token.1").contains("\\-\\-scope"));
+        assert!(!whole.contains("package"));
+    }
 }

@@ -5,15 +5,32 @@ use std::path::Path;
 /// The name of the unit.
 pub const NAME: &str = "backtrail-hub.service";
 /// The configuration that the unit names.
-const CONFIG: &str = "/etc/backtrail-hub/hub.toml";
+pub const CONFIG: &str = "/etc/backtrail-hub/hub.toml";
+/// The path of the program that a package installs.
+const PACKAGED: &str = "/usr/bin/backtrail-hub";
 
 /// Returns the unit for an installed program.
 #[must_use]
 pub fn unit(program: &Path) -> String {
+    let origin = format!("Printed by `backtrail-hub unit`. Save it as /etc/systemd/system/{NAME}.");
+    text(&origin, program)
+}
+
+/// Returns the unit that a package contains.
+#[must_use]
+pub fn packaged() -> String {
+    let origin = format!(
+        "Installed by the package `backtrail-hub`. Put your own changes into a drop-in: systemctl edit {NAME}"
+    );
+    text(&origin, Path::new(PACKAGED))
+}
+
+/// Returns the unit. Its first line is the origin.
+fn text(origin: &str, program: &Path) -> String {
     let program = program.display();
     format!(
         "\
-# Printed by `backtrail-hub unit`. Save it as /etc/systemd/system/{NAME}.
+# {origin}
 [Unit]
 Description=Backtrail hub: keeps and shows the crashes of a team
 After=network-online.target
@@ -123,5 +140,14 @@ mod tests {
         let text = unit(Path::new("/opt/hub 1/backtrail-hub"));
         assert_eq!(text.matches("ExecStart=").count(), 1);
         assert!(text.contains("ExecStart=\"/opt/hub 1/backtrail-hub\" --config"));
+    }
+
+    #[test]
+    fn unit_of_the_package_differs_in_origin_and_program() {
+        let (packaged, printed) = (packaged(), unit(Path::new(PACKAGED)));
+        assert!(packaged.starts_with("# Installed by the package `backtrail-hub`"));
+        assert!(printed.starts_with("# Printed by `backtrail-hub unit`"));
+        let rest = |text: &str| text.split_once('\n').unwrap().1.to_owned();
+        assert_eq!(rest(&packaged), rest(&printed));
     }
 }

@@ -17,6 +17,8 @@ use std::process::Stdio;
 
 /// The notices, as they go with the binary.
 const NOTICES: &str = "THIRD-PARTY.txt";
+/// The package of the binary.
+const PRODUCT: &str = "backtrail";
 /// The target platform of the product.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 /// Where npm packages are named.
@@ -41,7 +43,7 @@ pub fn check() -> Result<(), Failure> {
         let text = fs::read_to_string(lock).map_err(|error| format!("cannot read {lock}: {error}"))?;
         problems.extend(npm::check(lock, &text)?);
     }
-    let made = notices::text(&shipped()?)?;
+    let made = notices_of(&[PRODUCT])?;
     if fs::read_to_string(NOTICES).ok().as_deref() != Some(&made) {
         problems.push(format!("{NOTICES} is outdated: run `cargo xtask notices`"));
     }
@@ -62,7 +64,7 @@ pub fn check() -> Result<(), Failure> {
 
 /// Writes the notices.
 pub fn write_notices() -> Result<(), Failure> {
-    let packages = shipped()?;
+    let packages = shipped(&[PRODUCT])?;
     let text = notices::text(&packages)?;
     fs::write(NOTICES, &text).map_err(|error| format!("cannot write {NOTICES}: {error}"))?;
     println!(
@@ -71,6 +73,11 @@ pub fn write_notices() -> Result<(), Failure> {
         text.len()
     );
     Ok(())
+}
+
+/// Returns the notices of everything that is linked into some packages of the workspace.
+pub fn notices_of(roots: &[&str]) -> Result<String, Failure> {
+    notices::text(&shipped(roots)?)
 }
 
 /// Returns all packages of `Cargo.lock`, and notes about unchecked ones.
@@ -85,11 +92,14 @@ fn packages() -> Result<(Vec<Package>, Vec<String>), Failure> {
     Ok((Package::all(&some)?, vec![note.to_owned()]))
 }
 
-/// The packages that are linked into the product on its platform.
-fn shipped() -> Result<Vec<Package>, Failure> {
+/// Returns the packages that are linked into some packages of the workspace on their platform.
+fn shipped(roots: &[&str]) -> Result<Vec<Package>, Failure> {
     let found = metadata(&["--offline", "--filter-platform", PLATFORM]);
     let found = found.or_else(|_| metadata(&["--filter-platform", PLATFORM]))?;
-    let linked: BTreeSet<String> = crates::linked_into("backtrail", &found)?;
+    let mut linked: BTreeSet<String> = BTreeSet::new();
+    for root in roots {
+        linked.extend(crates::linked_into(root, &found)?);
+    }
     let mut packages = Package::all(&found)?;
     packages.retain(|package| linked.contains(&package.id));
     Ok(packages)

@@ -1,18 +1,21 @@
 //! `cargo xtask dist`: the packages for users, in `target/dist`.
 //!
-//! They are a Debian package and an archive with the same files. Both exist again with the debug
-//! information. The extension for VS Code contains the binary.
+//! Each product has a Debian package and an archive with the same files. Both exist again with the
+//! debug information. The extension for VS Code contains the binary `backtrail`.
 
 mod archive;
 mod build;
 mod debian;
 mod glibc;
+mod product;
 mod root;
 mod split;
 mod tree;
 mod vsix;
 
 use crate::{Failure, extension, packages, shell};
+use debian::DebianPackage;
+use product::{OptionalProgram, Product};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,34 +25,48 @@ pub use root::test;
 
 /// The version of all packages.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The newest glibc whose symbols the binary may need: that of RHEL 8. Ubuntu 20.04 has 2.31.
+/// The newest glibc whose symbols a binary may need: that of RHEL 8. Ubuntu 20.04 has 2.31.
 const GLIBC: (u32, u32) = (2, 28);
 
 /// Makes all packages, and prints their paths.
 pub fn run() -> Result<(), Failure> {
     packages::ensure(&[packages::BUILD, packages::DIST])?;
-    let made = packages_of(&build::binary()?)?;
-    for path in made.into_iter().chain([vsix()?]) {
+    for path in make()?.into_iter().chain([vsix()?]) {
         println!("dist: {}, {} KiB", path.display(), size(&path)? / 1024);
     }
     Ok(())
 }
 
-/// Makes the Debian packages and the archives of a binary. The first is the Debian package.
-fn packages_of(binary: &Path) -> Result<Vec<PathBuf>, Failure> {
-    glibc::check(binary, GLIBC)?;
-    let split = split::split(binary, &folder()?)?;
-    let time = time();
-    let product = Tree::product(&split.binary)?;
-    let debug = Tree::debug(&split)?;
+/// Builds all products, and makes their Debian packages and archives.
+fn make() -> Result<Vec<PathBuf>, Failure> {
+    let built = build::binaries(&product::ALL.map(|product| product.name))?;
     let mut made = Vec::new();
-    for (package, tree) in [(debian::PRODUCT, &product), (debian::DEBUG, &debug)] {
-        let path = folder()?.join(format!("{}_{VERSION}_amd64.deb", package.name));
+    for product in product::ALL {
+        made.extend(packages_of(product, &built.join(product.name))?);
+    }
+    Ok(made)
+}
+
+/// Makes the Debian packages and the archives of a product's binary.
+fn packages_of(product: &Product, binary: &Path) -> Result<Vec<PathBuf>, Failure> {
+    glibc::check(binary, GLIBC)?;
+    let split = split::split(binary, &folder()?, product.name)?;
+    let optional = product.optional.as_ref().map(OptionalProgram::find);
+    let optional = optional.transpose()?.flatten();
+    let time = time();
+    let program = Tree::of_program(product, &split.binary, optional.as_deref())?;
+    let debug = Tree::of_debug_information(&split)?;
+    let mut made = Vec::new();
+    for (package, tree) in [
+        (DebianPackage::of_program(product), &program),
+        (DebianPackage::of_debug_information(product), &debug),
+    ] {
+        let path = folder()?.join(package.file());
         write(&path, &debian::package(&package, tree, time)?)?;
         made.push(path);
     }
-    for (name, tree) in [("", &product), ("-debug", &debug)] {
-        let name = format!("backtrail-{VERSION}-x86_64-linux{name}");
+    for (suffix, tree) in [("", &program), ("-debug", &debug)] {
+        let name = format!("{}-{VERSION}-x86_64-linux{suffix}", product.name);
         let path = folder()?.join(format!("{name}.tar.zst"));
         let bytes = archive::zstd(&archive::tar(tree, &format!("{name}/"), time)?)?;
         write(&path, &bytes)?;
@@ -61,7 +78,7 @@ fn packages_of(binary: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// Makes the extension that contains the stripped binary.
 fn vsix() -> Result<PathBuf, Failure> {
     let path = folder()?.join(format!("backtrail-{VERSION}-linux-x64.vsix"));
-    extension::package_with(&folder()?.join(split::BINARY), &path)?;
+    extension::package_with(&folder()?.join(product::BACKTRAIL.name), &path)?;
     vsix::check(&read(&path)?)?;
     Ok(path)
 }

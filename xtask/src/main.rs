@@ -45,8 +45,8 @@ cargo xtask package-extension         check, test and package the extension: tar
 cargo xtask web                       check and test the views of profiles, and bundle them into the
                                       page that the binary contains
 cargo xtask dist                      make the packages: .deb, .tar.zst, .vsix, in target/dist
-cargo xtask test-package              install the Debian package in a bare Debian, run the README's
-                                      example, and remove the package (root)
+cargo xtask test-package              install the Debian packages in a bare Debian, run the README's
+                                      example and a hub, and remove the packages (root)
 cargo xtask test-query                lint and test the SQL over profiles, also beside DuckDB; its engine
                                       compiles for a quarter of an hour
 cargo xtask protocol [--check]        generate the types of the Debug Adapter Protocol

@@ -15,15 +15,16 @@ const TOOLS: [(&str, &str); 2] = [
 ];
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Builds the binary, and returns its path. It has symbols and line numbers.
-pub fn binary() -> Result<PathBuf, Failure> {
+/// Builds the binaries of packages, and returns their folder. They have symbols and line numbers.
+pub fn binaries(names: &[&str]) -> Result<PathBuf, Failure> {
     let folder = folder()?;
     let tools = install(&folder.join("python"))?;
     let target = folder.join("build");
     let (major, minor) = GLIBC;
     let mut cargo = shell::cargo();
     cargo
-        .args(["zigbuild", "--release", "--locked", "--package", "backtrail"])
+        .args(["zigbuild", "--release", "--locked"])
+        .args(names.iter().flat_map(|name| ["--package", name]))
         .arg("--target")
         .arg(format!("{TARGET}.{major}.{minor}"))
         .arg("--target-dir")
@@ -34,7 +35,7 @@ pub fn binary() -> Result<PathBuf, Failure> {
         .env("ZIG_GLOBAL_CACHE_DIR", folder.join("zig-cache"))
         .env("CARGO_ENCODED_RUSTFLAGS", flags()?);
     shell::run(&mut cargo)?;
-    Ok(target.join(TARGET).join("release/backtrail"))
+    Ok(target.join(TARGET).join("release"))
 }
 
 /// Installs missing tools in the folder, and returns it.

@@ -1,5 +1,6 @@
 //! Debian packages (deb(5)): an `ar` archive with the version, the control files and the files.
 
+use super::product::Product;
 use super::tree::{Tree, gzip};
 use super::{GLIBC, VERSION, archive};
 use crate::Failure;
@@ -7,9 +8,9 @@ use crate::Failure;
 /// A binary package.
 pub struct DebianPackage {
     /// Its name.
-    pub name: &'static str,
+    pub name: String,
     /// Fields of its control file in addition to those of every package.
-    fields: &'static str,
+    fields: String,
     /// The other package of the same version that it needs; without one, it needs glibc.
     needs: Option<&'static str>,
     /// Files that the administrator may change.
@@ -18,74 +19,37 @@ pub struct DebianPackage {
     scripts: &'static [(&'static str, &'static str)],
 }
 
-/// The product.
-pub const PRODUCT: DebianPackage = DebianPackage {
-    name: "backtrail",
-    fields: "\
-Section: devel
-Suggests: backtrail-dbgsym
-Description: reverse debugger for crashes
- Backtrail shows what a program did before it crashed. It records control flow in
- software or imports Intel PT traces, and steps backward through the recorded run
- on any machine. A daemon saves the state of every process that crashes.
-",
-    needs: None,
-    configuration: &["/etc/backtrail/collect.toml"],
-    scripts: &[
-        ("postinst", INSTALLED),
-        ("prerm", BEFORE_REMOVAL),
-        ("postrm", REMOVED),
-    ],
-};
+impl DebianPackage {
+    /// Returns the package of a product.
+    pub fn of_program(product: &Product) -> Self {
+        Self {
+            name: product.name.to_owned(),
+            fields: product.fields.to_owned(),
+            needs: None,
+            configuration: product.configuration,
+            scripts: product.scripts,
+        }
+    }
 
-/// Its debug information.
-pub const DEBUG: DebianPackage = DebianPackage {
-    name: "backtrail-dbgsym",
-    fields: "\
-Section: debug
-Auto-Built-Package: debug-symbols
-Description: debug symbols for backtrail
-",
-    needs: Some("backtrail"),
-    configuration: &[],
-    scripts: &[],
-};
+    /// Returns the package of a product's debug information.
+    pub fn of_debug_information(product: &Product) -> Self {
+        Self {
+            name: format!("{}-dbgsym", product.name),
+            fields: format!(
+                "Section: debug\nAuto-Built-Package: debug-symbols\nDescription: debug symbols for {}\n",
+                product.name
+            ),
+            needs: Some(product.name),
+            configuration: &[],
+            scripts: &[],
+        }
+    }
 
-/// Restarts a collector that runs the old binary. A new installation starts none.
-const INSTALLED: &str = "\
-#!/bin/sh
-set -e
-if [ \"$1\" = configure ] && [ -d /run/systemd/system ]; then
-    systemctl daemon-reload || true
-    if [ -n \"$2\" ]; then
-        systemctl try-restart backtrail-collect.service || true
-    fi
-fi
-";
-
-/// Ends the collector while its binary can still restore `core_pattern`.
-const BEFORE_REMOVAL: &str = "\
-#!/bin/sh
-set -e
-if [ \"$1\" = remove ] && command -v systemctl >/dev/null; then
-    if [ -d /run/systemd/system ]; then
-        systemctl stop backtrail-collect.service || true
-    fi
-    systemctl disable backtrail-collect.service >/dev/null 2>&1 || true
-fi
-";
-
-/// Removes saved crashes when the package is purged.
-const REMOVED: &str = "\
-#!/bin/sh
-set -e
-if [ -d /run/systemd/system ]; then
-    systemctl daemon-reload || true
-fi
-if [ \"$1\" = purge ]; then
-    rm -rf /var/spool/backtrail /run/backtrail
-fi
-";
+    /// Returns the name of its file.
+    pub fn file(&self) -> String {
+        format!("{}_{VERSION}_amd64.deb", self.name)
+    }
+}
 
 /// Returns the package with the files of a tree.
 pub fn package(package: &DebianPackage, tree: &Tree, time: u64) -> Result<Vec<u8>, Failure> {
@@ -135,56 +99,67 @@ fn fields(package: &DebianPackage, tree: &Tree) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::output_of;
+    use super::super::{output_of, product};
     use super::*;
     use std::process::Command;
 
     /// `dpkg-deb` reads what this module writes.
     #[test]
-    fn dpkg_reads_the_package() {
+    fn dpkg_reads_the_packages() {
         if Command::new("dpkg-deb").arg("--version").output().is_err() {
             println!("skipped: dpkg-deb is absent");
             return;
         }
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.deb");
-        let mut tree = Tree::default();
-        tree.add("usr/bin/backtrail".to_owned(), 0o755, vec![7; 3000]);
-        tree.add(
-            "etc/backtrail/collect.toml".to_owned(),
-            0o644,
-            b"# none\n".to_vec(),
-        );
-        std::fs::write(&path, package(&PRODUCT, &tree, 1000).unwrap()).unwrap();
-        let dpkg = |option: &str| output_of(Command::new("dpkg-deb").arg(option).arg(&path)).unwrap();
-        let fields = dpkg("--field");
-        for field in [
-            "Package: backtrail",
-            "Depends: libc6 (>= 2.28)",
-            "Installed-Size: 3",
-            "Architecture: amd64",
-        ] {
-            assert!(fields.lines().any(|line| line == field), "{field}: {fields}");
+        for product in product::ALL {
+            let name = product.name;
+            let [configuration] = product.configuration else {
+                panic!("{name} has one configuration");
+            };
+            let mut tree = Tree::default();
+            tree.add(format!("usr/bin/{name}"), 0o755, vec![7; 3000]);
+            let path = configuration.trim_start_matches('/').to_owned();
+            tree.add(path, 0o644, b"# none\n".to_vec());
+            let debian = DebianPackage::of_program(product);
+            let path = folder.path().join(debian.file());
+            std::fs::write(&path, package(&debian, &tree, 1000).unwrap()).unwrap();
+            let dpkg = |option: &str| output_of(Command::new("dpkg-deb").arg(option).arg(&path)).unwrap();
+            let fields = dpkg("--field");
+            for field in [
+                format!("Package: {name}").as_str(),
+                "Depends: libc6 (>= 2.28)",
+                format!("Suggests: {name}-dbgsym").as_str(),
+                "Installed-Size: 3",
+                "Architecture: amd64",
+            ] {
+                assert!(fields.lines().any(|line| line == field), "{field}: {fields}");
+            }
+            let listed = dpkg("--contents");
+            assert!(listed.contains("-rwxr-xr-x root/root      3000"), "{listed}");
+            assert!(listed.contains(&format!(".{configuration}")), "{listed}");
+            let control = dpkg("--info");
+            for script in ["postinst", "prerm", "postrm", "conffiles"] {
+                assert!(control.contains(script), "{control}");
+            }
+            // Equal input gives an equal package.
+            assert_eq!(
+                package(&debian, &tree, 9).unwrap(),
+                package(&debian, &tree, 9).unwrap()
+            );
         }
-        let listed = dpkg("--contents");
-        assert!(listed.contains("-rwxr-xr-x root/root      3000"), "{listed}");
-        assert!(listed.contains("./etc/backtrail/collect.toml"), "{listed}");
-        let control = dpkg("--info");
-        for script in ["postinst", "prerm", "postrm", "conffiles"] {
-            assert!(control.contains(script), "{control}");
-        }
-        // Equal input gives an equal package.
-        assert_eq!(
-            package(&PRODUCT, &tree, 9).unwrap(),
-            package(&PRODUCT, &tree, 9).unwrap()
-        );
     }
 
     #[test]
-    fn scripts_are_valid_for_the_shell() {
-        for (name, script) in PRODUCT.scripts {
-            let checked = Command::new("sh").args(["-n", "-c", script]).status().unwrap();
-            assert!(checked.success(), "{name}");
+    fn debug_information_needs_its_program() {
+        for product in product::ALL {
+            let debug = DebianPackage::of_debug_information(product);
+            let text = fields(&debug, &Tree::default());
+            let name = product.name;
+            assert!(text.contains(&format!("Package: {name}-dbgsym\n")), "{text}");
+            assert!(
+                text.contains(&format!("\nDepends: {name} (= {VERSION})\n")),
+                "{text}"
+            );
         }
     }
 }

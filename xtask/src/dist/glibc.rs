@@ -31,7 +31,8 @@ pub fn check(binary: &Path, newest: (u32, u32)) -> Result<(), Failure> {
     problems.extend(others.map(|library| format!("{library} is needed, which not every system has")));
     if problems.is_empty() {
         println!(
-            "dist: needs {}, glibc {}.{}",
+            "dist: {} needs {}, glibc {}.{}",
+            binary.display(),
             needed.join(", "),
             newest.0,
             newest.1

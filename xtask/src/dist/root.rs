@@ -1,7 +1,12 @@
-//! `cargo xtask test-package`: installs the Debian package in a bare Debian, runs the README's
-//! example there, and removes the package without a trace.
+//! `cargo xtask test-package`: installs the Debian packages in a bare Debian, runs the README's
+//! example and a hub there, and removes the packages without a trace.
 
-use super::{build, cannot, folder, output_of, packages_of};
+mod example;
+mod hub;
+
+use super::debian::DebianPackage;
+use super::product::{self, Product};
+use super::{cannot, folder, make, output_of};
 use crate::{Failure, packages, shell};
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,42 +29,29 @@ const RECORDS: &[&str] = &[
     "var/lib/dpkg/triggers/Unincorp",
     "var/log/dpkg.log",
 ];
-/// Lines of the README's example. Addresses and times differ from run to run.
-const EXPECTED: &[&str] = &[
-    "#0  post (account=0x0, amount=-10) at ledger.c:64",
-    " in end_of_day () at ledger.c:120",
-    " in close_account at ledger.c:44",
-    "Breakpoint 1, close_account (number=?) at ledger.c:44",
-    " in settle () at ledger.c:75",
-    "settle () at ledger.c:74",
-    "22× →74\t    if (account->balance <= account->minimum)",
-    " 2× 75\t        close_account(number);",
-];
 
-/// Makes the packages, and tests the Debian package.
+/// Makes the packages, and tests the Debian packages.
 pub fn test() -> Result<(), Failure> {
     packages::ensure(&[packages::BUILD, packages::DIST, packages::ROOT])?;
-    let made = packages_of(&build::binary()?)?;
-    let package = made.first().ok_or("no package was made")?;
+    make()?;
     if shell::output("id", &["-u"]).as_deref() != Some("0\n") || !shell::in_path("debootstrap") {
         println!("skipped: a bare Debian needs root and debootstrap");
         return Ok(());
     }
     let root = Root::create()?;
-    root.prepare(package)?;
+    root.prepare()?;
     let before = files(&root.0)?;
-    root.run(&["dpkg", "--install", "/package-test/backtrail.deb"])?;
-    let installed = root.use_it();
-    root.run(&["dpkg", "--remove", "backtrail"])?;
+    // Both at once, so that no file may be in both.
+    root.dpkg("--install", |product| format!("/{WORK}/{}.deb", product.name))?;
+    let used = root.use_them();
+    root.dpkg("--remove", |product| product.name.to_owned())?;
     let removed = files(&root.0)?;
-    root.run(&["dpkg", "--purge", "backtrail"])?;
+    let purging = root.dpkg("--purge", |product| product.name.to_owned())?;
+    used?;
+    hub::check_data(&root, &purging)?;
     let purged = files(&root.0)?;
-    installed?;
-    let kept = differences(&before, &removed);
-    let is_kept =
-        |path: &str| path.starts_with("etc/backtrail") || path.starts_with("var/lib/dpkg/info/backtrail.");
-    if let Some(other) = kept.iter().find(|path| !is_kept(path)) {
-        return Err(format!("removal leaves {other}"));
+    if let Some(other) = differences(&before, &removed).iter().find(|path| !is_kept(path)) {
+        return Err(format!("removal leaves or changes {other}"));
     }
     let left = differences(&before, &purged);
     if !left.is_empty() {
@@ -70,6 +62,22 @@ pub fn test() -> Result<(), Failure> {
         before.len()
     );
     root.remove()
+}
+
+/// Returns whether the removal of the packages may leave a path: configurations, dpkg's records of
+/// them, and the data of the hub.
+fn is_kept(path: &str) -> bool {
+    let is_of = |product: &Product| {
+        let name = product.name;
+        is_in(&format!("etc/{name}"), path) || path.starts_with(&format!("var/lib/dpkg/info/{name}."))
+    };
+    is_in(hub::DATA, path) || product::ALL.into_iter().any(is_of)
+}
+
+/// Returns whether a path is a folder, or is inside of it.
+fn is_in(folder: &str, path: &str) -> bool {
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The root directory of a bare Debian.
@@ -94,73 +102,41 @@ impl Root {
         }
     }
 
-    /// Puts the package and the README's program into the root directory.
-    ///
-    /// The program is static: the bare Debian has no compiler, and its glibc may be older than the
-    /// one here.
-    fn prepare(&self, package: &Path) -> Result<(), Failure> {
+    /// Puts the packages and the README's program into the root directory.
+    fn prepare(&self) -> Result<(), Failure> {
         let work = self.0.join(WORK);
         fs::create_dir_all(&work).map_err(|error| cannot("create", &work, &error))?;
-        for (from, name) in [
-            (package, "backtrail.deb"),
-            (Path::new("tests/fixtures/programs/ledger.c"), "ledger.c"),
-        ] {
-            fs::copy(from, work.join(name)).map_err(|error| cannot("copy", from, &error))?;
+        for product in product::ALL {
+            let from = folder()?.join(DebianPackage::of_program(product).file());
+            let to = work.join(format!("{}.deb", product.name));
+            fs::copy(&from, to).map_err(|error| cannot("copy", &from, &error))?;
         }
-        let map = format!("-ffile-prefix-map={}=/{WORK}", work.display());
-        output_of(
-            Command::new("cc")
-                .args(["-g", "-Og", "-static", "-o", "ledger", "ledger.c", &map])
-                .current_dir(&work),
-        )?;
-        Ok(())
+        example::prepare(&work)
     }
 
-    /// Runs the README's example, and checks files that the package brings.
-    fn use_it(&self) -> Result<(), Failure> {
-        let version = self.run(&["backtrail", "--version"])?;
+    /// Runs dpkg with a word for each product, and returns its output.
+    fn dpkg(&self, action: &str, word: impl Fn(&Product) -> String) -> Result<String, Failure> {
+        let words = product::ALL.map(word);
+        let mut command = vec!["dpkg", action];
+        command.extend(words.iter().map(String::as_str));
+        self.run(&command)
+    }
+
+    /// Checks the files of the packages, and runs the README's example and a hub.
+    fn use_them(&self) -> Result<(), Failure> {
         let glibc = self.run(&["ldd", "--version"])?;
-        println!(
-            "package: {}on {}",
-            version.replace('\n', " "),
-            glibc.lines().next().unwrap_or_default()
-        );
-        for path in [
-            "usr/share/man/man1/backtrail-record.1.gz",
-            "usr/share/bash-completion/completions/backtrail",
-            "usr/lib/systemd/system/backtrail-collect.service",
-            "etc/backtrail/collect.toml",
-        ] {
+        let glibc = glibc.lines().next().unwrap_or_default();
+        for product in product::ALL {
+            let version = self.run(&[product.name, "--version"])?;
+            println!("package: {} on {glibc}", version.trim());
+        }
+        for path in example::FILES.iter().chain(hub::FILES) {
             if !self.0.join(path).is_file() {
-                return Err(format!("the package has no {path}"));
+                return Err(format!("the packages have no {path}"));
             }
         }
-        // The daemon's own check of its configuration.
-        self.run(&[
-            "backtrail",
-            "collect",
-            "--config",
-            "/etc/backtrail/collect.toml",
-            "--print-config",
-        ])?;
-        let recorded = self.run(&[
-            "sh",
-            "-c",
-            "cd /package-test && backtrail record -o ledger.bundle -- ./ledger 2>&1",
-        ])?;
-        let mut debug = vec!["backtrail", "debug", "/package-test/ledger.bundle", "--batch"];
-        let readme = fs::read_to_string("README.md")
-            .map_err(|error| cannot("read", Path::new("README.md"), &error))?;
-        for command in commands(&readme) {
-            debug.extend(["-e", command]);
-        }
-        let shown = self.run(&debug)?;
-        let missing = EXPECTED.iter().find(|line| !shown.contains(**line));
-        match missing {
-            Some(line) => Err(format!("the example does not print '{line}':\n{recorded}{shown}")),
-            None if !recorded.contains("SIGSEGV killed the program") => Err(format!("no crash: {recorded}")),
-            None => Ok(()),
-        }
+        example::run(self)?;
+        hub::run(self)
     }
 
     /// Runs a command in the root directory, with `/proc`, and returns its output.
@@ -226,14 +202,6 @@ fn source(offered: &str) -> Option<(&str, &str)> {
     })
 }
 
-/// Returns the debugger's commands in the README's example.
-fn commands(readme: &str) -> Vec<&str> {
-    readme
-        .lines()
-        .filter_map(|line| line.strip_prefix("    (backtrail) "))
-        .collect()
-}
-
 /// Returns what is known of each file, by its path.
 fn files(root: &Path) -> Result<BTreeMap<String, String>, Failure> {
     let mut found = BTreeMap::new();
@@ -286,18 +254,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn example_has_commands_of_the_debugger() {
-        let readme = include_str!("../../../README.md");
-        let commands = commands(readme);
-        assert!(commands.contains(&"break close_account"), "{commands:?}");
-        assert_eq!(commands.last(), Some(&"list"));
-    }
-
-    #[test]
     fn source_is_a_release_of_debian() {
         let offered = "Other main http://a\nDebian x-updates http://b/debian\nDebian x http://c/debian\n";
         assert_eq!(source(offered), Some(("x", "http://c/debian")));
         assert_eq!(source("Ubuntu focal http://d\n"), None);
+    }
+
+    #[test]
+    fn removal_keeps_configurations_and_data_only() {
+        for path in [
+            "etc/backtrail",
+            "etc/backtrail/collect.toml",
+            "etc/backtrail-hub/hub.toml",
+            "var/lib/backtrail-hub/hub.db",
+            "var/lib/dpkg/info/backtrail-hub.list",
+        ] {
+            assert!(is_kept(path), "{path}");
+        }
+        for path in [
+            "etc/backtrail-other",
+            "usr/bin/backtrail-hub",
+            "var/lib/backtrail-hub-2",
+            "var/spool/backtrail",
+        ] {
+            assert!(!is_kept(path), "{path}");
+        }
     }
 
     #[test]

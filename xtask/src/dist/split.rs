@@ -5,11 +5,6 @@ use crate::Failure;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The name of the stripped binary in the folder of packages.
-pub const BINARY: &str = "backtrail";
-/// The name of the file with debug information, as the binary names it in `.gnu_debuglink`.
-pub const DEBUG: &str = "backtrail.debug";
-
 /// Both files.
 pub struct Split {
     /// The stripped binary.
@@ -20,15 +15,16 @@ pub struct Split {
     pub build_id: String,
 }
 
-/// Splits a binary into two files in a folder.
-pub fn split(binary: &Path, folder: &Path) -> Result<Split, Failure> {
-    let (stripped, debug) = (folder.join(BINARY), folder.join(DEBUG));
+/// Splits a binary into two files in a folder, NAME and NAME.debug. The first has the name of the
+/// second in `.gnu_debuglink`.
+pub fn split(binary: &Path, folder: &Path, name: &str) -> Result<Split, Failure> {
+    let (stripped, debug) = (folder.join(name), folder.join(format!("{name}.debug")));
     output_of(
         Command::new("objcopy")
             .args(["--only-keep-debug", "--compress-debug-sections=zlib"])
             .args([binary, &debug]),
     )?;
-    output_of(Command::new("strip").arg("-o").args([&stripped, binary]))?;
+    strip(binary, &stripped)?;
     // The link has a checksum of the debug file.
     let link = format!("--add-gnu-debuglink={}", debug.display());
     output_of(Command::new("objcopy").arg(link).arg(&stripped))?;
@@ -40,6 +36,11 @@ pub fn split(binary: &Path, folder: &Path) -> Result<Split, Failure> {
     };
     check(&split)?;
     Ok(split)
+}
+
+/// Writes a copy of a binary without its symbols and debug information.
+pub fn strip(binary: &Path, stripped: &Path) -> Result<(), Failure> {
+    output_of(Command::new("strip").arg("-o").args([stripped, binary])).map(drop)
 }
 
 /// Fails if the binary still has debug information, or the other file has none of this binary.
@@ -88,7 +89,7 @@ mod tests {
             .args(["-g", "-Wl,--build-id=sha1", "-o"])
             .args([&program, &source]);
         output_of(&mut compiler).unwrap();
-        let split = super::split(&program, folder.path()).unwrap();
+        let split = super::split(&program, folder.path(), "program").unwrap();
         assert_eq!(split.build_id, build_id(&program).unwrap());
         assert_eq!(Command::new(&split.binary).status().unwrap().code(), Some(7));
         // A file that still has symbols is refused.

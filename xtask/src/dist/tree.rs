@@ -1,8 +1,9 @@
 //! The files of a package.
 
+use super::product::Product;
 use super::split::Split;
 use super::{cannot, output_of, read};
-use crate::Failure;
+use crate::{Failure, deps};
 use flate2::{Compression, GzBuilder};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,23 +11,12 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-/// The folder of documents.
-const DOCUMENTS: &str = "usr/share/doc/backtrail";
-/// Documents of the repository, by their names in the package.
-const FROM_REPOSITORY: &[(&str, &str)] = &[
-    ("README.md", "README.md"),
-    ("CHANGELOG.md", "changelog"),
-    ("LICENSE-MIT", "LICENSE-MIT"),
-    ("LICENSE-APACHE", "LICENSE-APACHE"),
-    ("THIRD-PARTY.txt", "THIRD-PARTY.txt"),
-];
+/// The folder of all documents.
+const DOCUMENTS: &str = "usr/share/doc";
+/// The name of the licenses of linked libraries.
+const NOTICES: &str = "THIRD-PARTY.txt";
 /// Documents that Debian compresses, as it does manual pages.
-const COMPRESSED: &[&str] = &["changelog", "THIRD-PARTY.txt"];
-const COPYRIGHT: &str = "\
-Backtrail is licensed under MIT or Apache-2.0, at your choice. The texts are in LICENSE-MIT and
-LICENSE-APACHE beside this file. The eBPF programs inside the binary are also licensed under
-GPL-2.0. THIRD-PARTY.txt has the licenses of all libraries that are linked into the binary.
-";
+const COMPRESSED: &[&str] = &["changelog", NOTICES];
 
 /// A file.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,23 +32,32 @@ pub struct File {
 pub struct Tree(pub BTreeMap<String, File>);
 
 impl Tree {
-    /// Collects the files of the product: the binary, what it writes for packages, and documents.
-    pub fn product(binary: &Path) -> Result<Self, Failure> {
+    /// Collects the files of a product: the binary, what it writes for packages, documents, and the
+    /// optional program if there is one.
+    pub fn of_program(product: &Product, binary: &Path, optional: Option<&Path>) -> Result<Self, Failure> {
         let mut tree = Self::default();
         let folder = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
         output_of(Command::new(binary).arg("package-files").arg(folder.path()))?;
         tree.add_folder(folder.path(), "")?;
-        for (file, name) in FROM_REPOSITORY {
-            tree.add(format!("{DOCUMENTS}/{name}"), 0o644, read(Path::new(file))?);
-        }
-        tree.add(format!("{DOCUMENTS}/copyright"), 0o644, COPYRIGHT.into());
+        let mut programs = vec![(product.name, binary)];
+        programs.extend(
+            product
+                .optional
+                .as_ref()
+                .map(|program| program.name)
+                .zip(optional),
+        );
+        let names: Vec<&str> = programs.iter().map(|(name, _)| *name).collect();
+        tree.add_documents(product, deps::notices_of(&names)?)?;
         tree.compress()?;
-        tree.add("usr/bin/backtrail".to_owned(), 0o755, read(binary)?);
+        for (name, program) in programs {
+            tree.add(format!("usr/bin/{name}"), 0o755, read(program)?);
+        }
         Ok(tree)
     }
 
     /// Collects the debug information, at the path where debuggers search it.
-    pub fn debug(split: &Split) -> Result<Self, Failure> {
+    pub fn of_debug_information(split: &Split) -> Result<Self, Failure> {
         let mut tree = Self::default();
         let (first, rest) = split
             .build_id
@@ -86,6 +85,16 @@ impl Tree {
     /// Returns the size of all files in bytes.
     pub fn size(&self) -> usize {
         self.0.values().map(|file| file.bytes.len()).sum()
+    }
+
+    fn add_documents(&mut self, product: &Product, notices: String) -> Result<(), Failure> {
+        let folder = format!("{DOCUMENTS}/{}", product.name);
+        for (file, name) in product.documents {
+            self.add(format!("{folder}/{name}"), 0o644, read(Path::new(file))?);
+        }
+        self.add(format!("{folder}/{NOTICES}"), 0o644, notices.into());
+        self.add(format!("{folder}/copyright"), 0o644, product.copyright.into());
+        Ok(())
     }
 
     fn add_folder(&mut self, root: &Path, folder: &str) -> Result<(), Failure> {
