@@ -17,6 +17,9 @@ pub enum SymbolDetail {
     None,
     /// Functions have names, and no lines.
     SymbolTable,
+    /// DWARF has lines. Inlined calls and variables of some units are in `.dwo` files that were not
+    /// found.
+    SplitDebugInformation,
     /// DWARF has lines, inlined calls and variables.
     DebugInformation,
 }

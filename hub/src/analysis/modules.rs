@@ -91,7 +91,9 @@ impl<'a> Modules<'a> {
                 None => SymbolState::NoFile,
                 Some(SymbolDetail::None) => SymbolState::None,
                 Some(SymbolDetail::SymbolTable) => SymbolState::SymbolTable,
-                Some(SymbolDetail::DebugInformation) => SymbolState::DebugInformation,
+                Some(SymbolDetail::SplitDebugInformation | SymbolDetail::DebugInformation) => {
+                    SymbolState::DebugInformation
+                }
             };
             Some(ModuleView {
                 path: first.name.to_string(),

@@ -6,7 +6,7 @@ use crate::objects::blocking;
 use crate::symbols::index_state::{BuildSymbols, symbols_of};
 use backtrail_profile::{Frame, FrameId, Function, Line, ModuleId, Profile};
 use backtrail_pt::FileOffset;
-use backtrail_symbol_index::{Frames, Position};
+use backtrail_symbol_index::{Frames, Position, SymbolDetail};
 use futures_util::{StreamExt, stream};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -28,6 +28,10 @@ struct Nameless {
     malformed: Vec<String>,
     /// The module has no build id.
     without_id: Vec<String>,
+    /// Only a symbol table is known of the build.
+    without_lines: Vec<String>,
+    /// Inlined calls are in `.dwo` files, which the hub does not take.
+    split: Vec<String>,
 }
 
 /// Adds the names of frames, and notes about modules without symbols.
@@ -66,12 +70,20 @@ pub async fn add(hub: &Arc<Hub>, profile: &mut Profile) -> Result<()> {
         match symbols? {
             BuildSymbols::Ready(index) => {
                 let positions: Vec<_> = frames.iter().map(|(_, at)| Position::Offset(*at)).collect();
+                let detail = index.detail();
                 let found = blocking(move || {
                     let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
                     Ok(index.lookup_all(&positions, threads))
                 });
                 match found.await? {
                     Ok(found) => {
+                        let is_bare = |names: &Frames| names.iter().any(|name| name.line == 0);
+                        let lacks_lines = || found.iter().any(|names| names.is_empty() || is_bare(names));
+                        match detail {
+                            SymbolDetail::SplitDebugInformation => nameless.split.push(path),
+                            SymbolDetail::SymbolTable if lacks_lines() => nameless.without_lines.push(path),
+                            _ => {}
+                        }
                         for ((frame, _), names) in frames.iter().zip(&found) {
                             add_lines(profile, *frame, names)?;
                         }
@@ -130,6 +142,16 @@ impl Nameless {
                 &self.without_id,
                 "symbols are unknown, for lack of a build id, of",
                 "link with --build-id",
+            ),
+            (
+                &self.without_lines,
+                "only the symbol table is known, without lines and inlined calls, of",
+                "upload a debug file",
+            ),
+            (
+                &self.split,
+                "inlined calls are missing, which are in .dwo files, of",
+                "build without -gsplit-dwarf",
             ),
         ];
         let found = notes.map(|(modules, problem, advice)| note(modules, problem, advice));

@@ -93,6 +93,7 @@ pub fn detail_number(detail: SymbolDetail) -> u32 {
         SymbolDetail::None => 0,
         SymbolDetail::SymbolTable => 1,
         SymbolDetail::DebugInformation => 2,
+        SymbolDetail::SplitDebugInformation => 3,
     }
 }
 
@@ -102,6 +103,7 @@ pub fn detail_of(number: u32) -> Option<SymbolDetail> {
         0 => Some(SymbolDetail::None),
         1 => Some(SymbolDetail::SymbolTable),
         2 => Some(SymbolDetail::DebugInformation),
+        3 => Some(SymbolDetail::SplitDebugInformation),
         _ => None,
     }
 }

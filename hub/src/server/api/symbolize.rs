@@ -19,7 +19,7 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use backtrail_pt::{FileOffset, Svma};
-use backtrail_symbol_index::{Frame, Frames, Position};
+use backtrail_symbol_index::{Frame, Frames, Position, SymbolDetail};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -39,8 +39,20 @@ struct BatchAnswer {
     build_id: String,
     /// `ok`, `pending`, `absent`, or `malformed: ` and a sentence.
     state: String,
+    /// How much the build's files say, if the state is `ok`.
+    detail: Option<&'static str>,
     /// The frames of each position, if the state is `ok`.
     frames: Vec<Frames>,
+}
+
+/// Returns the name of a detail in answers.
+fn detail_name(detail: SymbolDetail) -> &'static str {
+    match detail {
+        SymbolDetail::None => "none",
+        SymbolDetail::SymbolTable => "symbol_table",
+        SymbolDetail::SplitDebugInformation => "split_debug_information",
+        SymbolDetail::DebugInformation => "debug_information",
+    }
 }
 
 /// Returns the frames at offsets of builds. Request and answer are JSON or protobuf.
@@ -121,6 +133,7 @@ async fn answer(hub: &Arc<Hub>, batch: PositionBatch) -> Result<BatchAnswer> {
     let without = |state: &str| BatchAnswer {
         build_id: build_id.clone(),
         state: state.to_owned(),
+        detail: None,
         frames: Vec::new(),
     };
     let index = match symbols_of(hub, &batch.build_id).await? {
@@ -129,6 +142,7 @@ async fn answer(hub: &Arc<Hub>, batch: PositionBatch) -> Result<BatchAnswer> {
         BuildSymbols::Absent => return Ok(without("absent")),
         BuildSymbols::Malformed(reason) => return Ok(without(&format!("malformed: {reason}"))),
     };
+    let detail = Some(detail_name(index.detail()));
     let offsets = batch.offsets.iter();
     let mut positions: Vec<_> = offsets.map(|at| Position::Offset(FileOffset(*at))).collect();
     let addresses = batch.addresses.iter();
@@ -139,6 +153,7 @@ async fn answer(hub: &Arc<Hub>, batch: PositionBatch) -> Result<BatchAnswer> {
     });
     Ok(match found.await? {
         Ok(frames) => BatchAnswer {
+            detail,
             frames,
             ..without("ok")
         },

@@ -41,6 +41,8 @@ struct Answer<'a> {
 struct Batch<'a> {
     build_id: &'a str,
     state: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'static str>,
     /// The frames of each position.
     frames: Vec<Vec<FrameView<'a>>>,
 }
@@ -79,6 +81,7 @@ pub(super) fn write(answers: &[BatchAnswer]) -> Result<Vec<u8>> {
     let batches = answers.iter().map(|answer| Batch {
         build_id: &answer.build_id,
         state: &answer.state,
+        detail: answer.detail,
         frames: answer
             .frames
             .iter()

@@ -111,6 +111,9 @@ pub(super) struct AnswerMessage {
     /// The index of each position's stack.
     #[prost(uint32, repeated, tag = "3")]
     pub stacks: Vec<u32>,
+    /// How much the build's files say.
+    #[prost(string, tag = "4")]
+    pub detail: String,
 }
 
 /// Reads a request.
@@ -146,6 +149,7 @@ pub(super) fn message(answers: &[BatchAnswer]) -> ResponseMessage {
         build_id: answer.build_id.clone(),
         state: answer.state.clone(),
         stacks: answer.frames.iter().map(|frames| tables.stack(frames)).collect(),
+        detail: answer.detail.unwrap_or_default().to_owned(),
     });
     let batches = batches.collect();
     ResponseMessage {

@@ -195,7 +195,10 @@ async fn offsets_of_an_indexed_build_have_frames_and_types() {
     for _ in 0..2 {
         let (_, answer) = fixture.ask(&request).await;
         let batch = &answer["batches"][0];
-        assert_eq!(batch["state"], "ok");
+        assert_eq!(
+            (&batch["state"], &batch["detail"]),
+            (&json!("ok"), &json!("debug_information"))
+        );
         let frame = &batch["frames"][0][0];
         assert_eq!((&frame["function"], &frame["line"]), (&json!("work"), &json!(3)));
         assert_eq!(
