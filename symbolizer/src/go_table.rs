@@ -100,18 +100,29 @@ impl<'d> GoTable<'d> {
     /// is damaged.
     pub fn open(elf: &Elf<'d>, code: &CodeRanges) -> Option<Self> {
         let (addresses, header) = find_table(elf)?;
-        let image = Image::of(elf);
-        let data = ModuleData::find(&image, &header, &addresses);
+        let section = || Some(elf.section_by_name(".text")?.address());
+        let file = (Image::of(elf), elf.data().len());
+        Self::new(header, &addresses, file, section, code)
+    }
+
+    /// Reads the list of functions, given the header and its addresses, the file and its size, and
+    /// the start of the code for files that state none.
+    fn new(
+        header: Header<'d>,
+        addresses: &Range<u64>,
+        (image, file_size): (Image<'d>, usize),
+        text_section: impl Fn() -> Option<u64>,
+        code: &CodeRanges,
+    ) -> Option<Self> {
+        let data = ModuleData::find(&image, &header, addresses);
         let text = match header.format {
             Format::Go116 => 0,
             Format::Go118 | Format::Go120 => match &data {
                 Some(data) => data.text,
-                None => header
-                    .text
-                    .or_else(|| Some(elf.section_by_name(".text")?.address()))?,
+                None => header.text.or_else(text_section)?,
             },
         };
-        let functions = list_functions(&header, text, elf.data().len(), code)?;
+        let functions = list_functions(&header, text, file_size, code)?;
         Some(Self {
             header,
             image,

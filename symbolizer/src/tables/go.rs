@@ -45,7 +45,7 @@ impl<'d> Tables<'d> {
     pub(super) fn go_function(&self, table: &GoTable<'d>, function: &GoFunction) -> Function {
         let name = ResolvedName {
             name: function.name.clone(),
-            declared: function.layout.declared.and_then(|place| table.resolve(place)),
+            declared: declaration(table, function.layout.declared),
             has_linkage: false,
         };
         let part = function.range();
@@ -83,7 +83,7 @@ impl<'d> Tables<'d> {
                 function: name.readable,
                 linkage_name: name.linkage,
                 location: None,
-                declared: declaration(table, copy),
+                declared: declaration(table, copy.declared),
                 range: Svma(part.start)..Svma(part.end),
                 entry: Svma(entry),
                 inlined: true,
@@ -229,8 +229,9 @@ fn line_row(
     })
 }
 
-fn declaration(table: &GoTable<'_>, copy: &Copy) -> Option<Declaration> {
-    table.resolve(copy.declared?)
+/// Returns a declaration. Functions that the compiler generates have line 1, and none.
+fn declaration(table: &GoTable<'_>, place: Option<Place>) -> Option<Declaration> {
+    table.resolve(place.filter(|place| place.line > 1)?)
 }
 
 fn inlined_copy(table: &GoTable<'_>, function: &GoFunction, copy: &Copy) -> Option<InlinedCopy> {
@@ -242,6 +243,6 @@ fn inlined_copy(table: &GoTable<'_>, function: &GoFunction, copy: &Copy) -> Opti
         entry,
         begin: entry,
         ranges,
-        declared: declaration(table, copy),
+        declared: declaration(table, copy.declared),
     })
 }
