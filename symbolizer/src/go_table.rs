@@ -105,8 +105,8 @@ impl<'d> GoTable<'d> {
         Self::new(header, &addresses, file, section, code)
     }
 
-    /// Reads the list of functions, given the header and its addresses, the file and its size, and
-    /// the start of the code for files that state none.
+    /// Reads the list of functions, given the table's header and addresses. `text_section` is the
+    /// start of the code in files that state none.
     fn new(
         header: Header<'d>,
         addresses: &Range<u64>,

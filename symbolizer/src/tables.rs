@@ -31,6 +31,9 @@ mod parts;
 /// The deepest inlining that is reported. No compiler reaches it.
 const MAX_INLINED: usize = 256;
 
+/// The part of [`Tables::debug_gap`] about files with Go's table.
+const GO_TABLE_ONLY: &str = "functions and lines are from Go's own table, and variables are missing";
+
 /// All tables of one file.
 pub(crate) struct Tables<'d> {
     pub build_id: Option<BuildId>,
@@ -106,9 +109,7 @@ impl<'d> Tables<'d> {
         let Some(debug) = self.debug() else {
             let gap = missing.unwrap_or("the file has no DWARF");
             return Some(match self.go_table() {
-                Some(_) => {
-                    format!("{gap}; functions and lines are from Go's own table, and variables are missing")
-                }
+                Some(_) => format!("{gap}; {GO_TABLE_ONLY}"),
                 None => gap.to_owned(),
             });
         };
@@ -157,8 +158,8 @@ impl<'d> Tables<'d> {
         self.symbols.function(self.symbols.at(at)?)
     }
 
-    /// Builds a function from DWARF or Go's table, with the name of its symbol. C has no linkage names in DWARF,
-    /// and static functions of C++ have theirs only in the symbol table.
+    /// Builds a function from DWARF or Go's table, with the name of its symbol. C has no linkage
+    /// names in DWARF, and static functions of C++ have theirs only in the symbol table.
     fn described(&self, here: &FunctionAt) -> Function {
         let symbol = self.symbols.starting_at(here.start);
         let kind = symbol

@@ -12,8 +12,7 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 /// Returns the string that starts at an offset. The byte before it must be NUL, because the linker
-/// writes each string once: so strings never overlap, and all of them together are not longer than
-/// the table.
+/// writes each string once. So all strings together are not longer than the table.
 pub(super) fn string_at(table: &[u8], offset: u32) -> Option<&[u8]> {
     let start = offset as usize;
     let is_start = start

@@ -1,5 +1,5 @@
-//! Finds the record of the module in a file: it states where the code begins, and where data of
-//! functions begin (package `runtime` of Go, type `moduledata`).
+//! Finds the record of the module in a file (package `runtime` of Go, type `moduledata`). It states
+//! where the code begins, and where data of functions begin.
 //!
 //! No section or symbol of a stripped file names the record. Its first word is the address of the
 //! header.

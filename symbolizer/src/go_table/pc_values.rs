@@ -1,8 +1,8 @@
 //! Decodes the values of a function by address: files, lines, and inlined calls.
 //!
-//! A value table is a list of pairs of numbers (LEB128): the difference to the last value
-//! (zigzag), and the number of bytes of code that have the value. The first value differs from
-//! -1. A difference of zero after the first pair ends the table.
+//! A table is a list of pairs of numbers (LEB128). The first number is the difference to the value
+//! before (zigzag), which is -1 at the start. The second one is the number of bytes with the value.
+//! A difference of zero after the first pair ends the table.
 
 /// A cursor in the values of a function.
 pub(super) struct PcValues<'d> {

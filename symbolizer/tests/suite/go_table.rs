@@ -321,7 +321,7 @@ fn every_query_uses_the_table() {
     assert!(matches(&stripped).len() > 2);
     assert_eq!(matches(&stripped), matches(&full));
     let walk = &stripped.functions_named("main.walk")[0];
-    assert_eq!(stripped.parts_of(walk), [walk.range.clone()]);
+    assert_eq!(stripped.parts_of(walk), std::slice::from_ref(&walk.range));
     let rows = stripped.lines_in(walk.range.clone());
     assert!(
         rows.windows(2)
