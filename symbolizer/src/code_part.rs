@@ -8,10 +8,21 @@ use std::sync::Arc;
 /// The code of one compilation unit, or the code without one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeGroup {
-    /// The number of the unit. `None`: only the symbol tables name this code.
-    pub(crate) unit: Option<u32>,
+    /// The tables that describe the code.
+    pub(crate) source: GroupSource,
     /// Disjoint addresses, in order.
     pub(crate) pieces: Vec<Range<u64>>,
+}
+
+/// The tables that describe the code of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GroupSource {
+    /// The compilation unit with this number.
+    Unit(u32),
+    /// Go's own table.
+    GoTable,
+    /// The symbol tables alone.
+    SymbolTables,
 }
 
 /// The parts of a group.
@@ -19,7 +30,7 @@ pub struct CodeGroup {
 pub struct CodeParts {
     /// The paths of the source files, by number. Unused ones may be empty.
     pub files: Vec<Arc<str>>,
-    /// The source language, if DWARF describes the group.
+    /// The source language, if DWARF or Go's own table describes the group.
     pub language: Option<Language>,
     /// The parts, in address order.
     pub parts: Vec<CodePart>,

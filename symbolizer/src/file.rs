@@ -23,6 +23,7 @@ self_cell::self_cell!(
 );
 
 /// The symbols of one ELF file: symbol tables, PLT stubs, and DWARF in it or in a separate file.
+/// Functions and lines of Go programs without DWARF come from the table of Go's runtime.
 ///
 /// Opening it reads headers and symbol tables. DWARF is read on demand, one compilation unit at a
 /// time. After that, each lookup is a few binary searches.
@@ -100,12 +101,14 @@ impl SymbolFile {
     }
 
     /// Returns the symbols of code, in the order of their addresses. Stubs of the PLT are left out.
+    /// If the file has no `.symtab`, functions of Go's table are included.
     #[must_use]
     pub fn code_symbols(&self) -> Vec<CodeSymbol> {
         self.cell.with_dependent(|_, tables| tables.code_symbols())
     }
 
-    /// Returns the physical function that contains `at`, from DWARF or else from the symbol tables.
+    /// Returns the physical function that contains `at`, from DWARF, or else from Go's table or
+    /// the symbol tables.
     #[must_use]
     pub fn function_at(&self, at: Svma) -> Option<Function> {
         self.cell.with_dependent(|_, tables| tables.function_at(at.0))
@@ -126,7 +129,7 @@ impl SymbolFile {
             .with_dependent(|_, tables| tables.sample_frames_at(at.0))
     }
 
-    /// Returns the line table row that covers `at`.
+    /// Returns the row that covers `at`, from the line table of DWARF or from Go's table.
     #[must_use]
     pub fn line_at(&self, at: Svma) -> Option<LineRow> {
         self.cell.with_dependent(|_, tables| tables.line_at(at.0))
@@ -176,12 +179,8 @@ impl SymbolFile {
     /// call reads the DWARF of every unit.
     #[must_use]
     pub fn inlined_names(&self, prefix: &str, limit: usize) -> BTreeSet<Arc<str>> {
-        self.cell.with_dependent(|_, tables| {
-            let debug = tables.debug();
-            debug
-                .map(|debug| debug.inlined_names(prefix, limit))
-                .unwrap_or_default()
-        })
+        self.cell
+            .with_dependent(|_, tables| tables.inlined_names(prefix, limit))
     }
 
     /// Returns where the code of `line` begins, once for each function and inlined copy with such

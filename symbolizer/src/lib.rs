@@ -42,6 +42,7 @@ mod entry_id;
 mod error;
 mod file;
 mod go_names;
+mod go_table;
 mod location;
 mod model;
 mod names;

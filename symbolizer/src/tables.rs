@@ -1,9 +1,10 @@
-//! Combines the symbol tables and DWARF of one file.
+//! Combines the symbol tables, DWARF and Go's own table of one file.
 
 use crate::code::CodeRanges;
 use crate::constants::Constants;
 use crate::dwarf::{DebugInfo, FunctionAt, PrologueEnd, ResolvedName, Statement};
 use crate::entry_id::EntryId;
+use crate::go_table::GoTable;
 use crate::names;
 use crate::objects::ObjectTable;
 use crate::sources::Sources;
@@ -23,10 +24,15 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+mod go;
+mod go_parts;
 mod parts;
 
 /// The deepest inlining that is reported. No compiler reaches it.
 const MAX_INLINED: usize = 256;
+
+/// The part of [`Tables::debug_gap`] about files with Go's table.
+const GO_TABLE_ONLY: &str = "functions and lines are from Go's own table, and variables are missing";
 
 /// All tables of one file.
 pub(crate) struct Tables<'d> {
@@ -35,6 +41,7 @@ pub(crate) struct Tables<'d> {
     code: CodeRanges,
     symbols: SymbolTable<'d>,
     debug: OnceLock<Option<DebugInfo<'d>>>,
+    go: OnceLock<Option<GoTable<'d>>>,
     unwind: OnceLock<UnwindTables<'d>>,
     objects: OnceLock<ObjectTable<'d>>,
     constants: OnceLock<Constants<'d>>,
@@ -52,6 +59,7 @@ impl<'d> Tables<'d> {
             symbols: SymbolTable::new(&elf, debug.as_ref(), &code),
             code,
             debug: OnceLock::new(),
+            go: OnceLock::new(),
             unwind: OnceLock::new(),
             objects: OnceLock::new(),
             constants: OnceLock::new(),
@@ -97,20 +105,30 @@ impl<'d> Tables<'d> {
     }
 
     pub fn debug_gap(&self) -> Option<String> {
-        if let Some(missing) = &self.sources.missing {
-            return Some(missing.clone());
-        }
+        let missing = self.sources.missing.as_deref();
         let Some(debug) = self.debug() else {
-            return Some("the file has no DWARF".into());
+            let gap = missing.unwrap_or("the file has no DWARF");
+            return Some(match self.go_table() {
+                Some(_) => format!("{gap}; {GO_TABLE_ONLY}"),
+                None => gap.to_owned(),
+            });
         };
+        if let Some(missing) = missing {
+            return Some(missing.to_owned());
+        }
         let split = debug.split_units();
         (split > 0).then(|| format!("the .dwo files of {split} units were not found"))
     }
 
     pub fn detail(&self) -> SymbolDetail {
-        if self.debug().is_some() {
-            SymbolDetail::DebugInformation
-        } else if self.symbols.code_symbols().next().is_some() {
+        if let Some(debug) = self.debug() {
+            match debug.split_units() {
+                0 => SymbolDetail::DebugInformation,
+                _ => SymbolDetail::SplitDebugInformation,
+            }
+        } else if self.symbols.code_symbols().next().is_some()
+            || self.go_table().is_some_and(|table| !table.is_empty())
+        {
             SymbolDetail::SymbolTable
         } else {
             SymbolDetail::None
@@ -118,18 +136,33 @@ impl<'d> Tables<'d> {
     }
 
     pub fn code_symbols(&self) -> Vec<CodeSymbol> {
-        self.symbols.code_symbols().collect()
+        let mut symbols: Vec<_> = self.symbols.code_symbols().collect();
+        let Some(table) = self.go_table().filter(|_| !self.symbols.complete) else {
+            return symbols;
+        };
+        let all = table.numbers().filter_map(|number| table.entry_and_name(number));
+        let unnamed = all.filter(|(start, _)| self.symbols.starting_at(*start).is_none());
+        symbols.extend(unnamed.map(|(start, name)| CodeSymbol {
+            linkage_name: name.linkage,
+            address: Svma(start),
+            is_local: false,
+        }));
+        symbols.sort_by_key(|symbol| symbol.address);
+        symbols
     }
 
     pub fn function_at(&self, at: u64) -> Option<Function> {
         if let Some(here) = self.debug().and_then(|debug| debug.function_at(at)) {
             return Some(self.described(&here));
         }
+        if let Some((table, function)) = self.go_function_at(at) {
+            return Some(self.go_function(table, &function));
+        }
         self.symbols.function(self.symbols.at(at)?)
     }
 
-    /// Builds a function from DWARF, with the name of its symbol. C has no linkage names in DWARF,
-    /// and static functions of C++ have theirs only in the symbol table.
+    /// Builds a function from DWARF or Go's table, with the name of its symbol. C has no linkage
+    /// names in DWARF, and static functions of C++ have theirs only in the symbol table.
     fn described(&self, here: &FunctionAt) -> Function {
         let symbol = self.symbols.starting_at(here.start);
         let kind = symbol
@@ -196,6 +229,10 @@ impl<'d> Tables<'d> {
             });
             location = Some(copy.call).filter(|call| !call.file.is_empty());
         }
+        for (mut frame, call) in self.go_inlined_at(at) {
+            frame.location = std::mem::replace(&mut location, call);
+            frames.push(frame);
+        }
         frames.push(Frame {
             function: function.name,
             linkage_name: function.linkage_name,
@@ -235,17 +272,20 @@ impl<'d> Tables<'d> {
     }
 
     pub fn line_at(&self, at: u64) -> Option<LineRow> {
-        self.debug()?.line_at(at)
+        let row = self.debug().and_then(|debug| debug.line_at(at));
+        row.or_else(|| self.go_line_at(at))
     }
 
     pub fn lines_in(&self, range: Range<u64>) -> Vec<LineRow> {
-        self.debug()
-            .map(|debug| debug.lines_in(range))
-            .unwrap_or_default()
+        let mut rows = self.go_lines_in(&range);
+        let debug = self.debug();
+        rows.extend(debug.map(|debug| debug.lines_in(range)).unwrap_or_default());
+        rows.sort_by_key(|row| (row.range.start, row.range.end));
+        rows
     }
 
     /// Searches the symbol tables, which list all functions of an unstripped file. Otherwise
-    /// searches the DWARF, all of which must be read for that.
+    /// searches Go's table, and the DWARF, all of which must be read for that.
     pub fn functions_named(&self, name: &str) -> Vec<Function> {
         let mut starts = self.symbols.named(name);
         if starts.is_empty() && !self.symbols.complete {
@@ -254,11 +294,22 @@ impl<'d> Tables<'d> {
                 .map(|debug| debug.starts_named(name))
                 .unwrap_or_default();
         }
+        if let Some(table) = self.go_table().filter(|_| !self.symbols.complete) {
+            starts.extend(table.starts_named(name));
+            starts.sort_unstable();
+            starts.dedup();
+        }
         self.functions_starting_at(starts.into_iter())
     }
 
     pub fn functions_matching(&self, pattern: &regex::Regex) -> Vec<Function> {
-        let mut functions = self.functions_starting_at(self.symbols.starts());
+        let mut starts: Vec<u64> = self.symbols.starts().collect();
+        if !self.symbols.complete {
+            starts.extend(self.go_starts());
+            starts.sort_unstable();
+            starts.dedup();
+        }
+        let mut functions = self.functions_starting_at(starts.into_iter());
         functions.retain(|function| pattern.is_match(&function.name));
         functions
     }
@@ -272,30 +323,34 @@ impl<'d> Tables<'d> {
     }
 
     pub fn inlined_copies_named(&self, name: &str) -> Vec<InlinedCopy> {
-        let Some(debug) = self.debug() else {
-            return Vec::new();
-        };
-        inlined_copies(debug.inlined_named(name))
+        let query = names::Query::new(name);
+        let found = self.debug().map(|debug| debug.inlined_named(name));
+        let go = self.go_inlined_copies(|name| query.matches(name));
+        in_address_order(inlined_copies(found.unwrap_or_default()), go)
     }
 
     pub fn inlined_copies_matching(&self, pattern: &regex::Regex) -> Vec<InlinedCopy> {
-        let debug = self.debug();
-        debug.map_or_else(Vec::new, |debug| inlined_copies(debug.inlined_matching(pattern)))
+        let found = self.debug().map(|debug| debug.inlined_matching(pattern));
+        let go = self.go_inlined_copies(|name| pattern.is_match(&name.readable));
+        in_address_order(inlined_copies(found.unwrap_or_default()), go)
     }
 
     pub fn addresses_of_line(&self, file: &str, line: u32) -> Vec<LineMatch> {
-        let Some(debug) = self.debug() else {
-            return Vec::new();
-        };
+        let debug = self.debug();
+        let mut statements = debug.map_or_else(Vec::new, |debug| debug.statements_of_line(file, line));
+        statements.extend(self.go_statements_of_line(file, line));
+        let nearest = statements.iter().map(|statement| statement.line).min();
+        statements.retain(|statement| Some(statement.line) == nearest);
+        statements.sort_by_key(|statement| statement.address);
         let mut seen = BTreeSet::new();
         let mut matches = Vec::new();
         // In address order, the first statement in each function or inlined copy is used.
-        for statement in debug.statements_of_line(file, line) {
+        for statement in statements {
             let function = self.function_at(statement.address);
-            let copy = debug
-                .inlined_at(statement.address, 1)
-                .first()
-                .map(|copy| copy.start);
+            let copies = debug.map(|debug| debug.inlined_at(statement.address, 1));
+            let copy = copies.as_ref().and_then(|copies| copies.first());
+            let copy = copy.map(|copy| copy.start);
+            let copy = copy.or_else(|| self.go_innermost_at(statement.address));
             if seen.insert((function.as_ref().map(|function| function.entry), copy)) {
                 let Statement { address, file, line } = statement;
                 matches.push(LineMatch {
@@ -325,7 +380,14 @@ impl<'d> Tables<'d> {
 
     pub fn parts_at(&self, entry: u64) -> Vec<Range<Svma>> {
         let described = self.debug().and_then(|debug| debug.function_at(entry));
-        let parts = described.map_or_else(|| self.symbols.parts(entry), |here| here.parts.to_vec());
+        let of_go = || Some(self.go_function_at(entry)?.1).filter(|function| function.start == entry);
+        let parts = match described {
+            Some(here) => here.parts.to_vec(),
+            None => match of_go() {
+                Some(function) => vec![function.range()],
+                None => self.symbols.parts(entry),
+            },
+        };
         parts
             .into_iter()
             .map(|part| Svma(part.start)..Svma(part.end))
@@ -403,12 +465,22 @@ impl<'d> Tables<'d> {
     }
 
     pub fn source_files(&self) -> Vec<Arc<str>> {
-        self.debug()
-            .map(DebugInfo::source_files)
-            .unwrap_or_default()
-            .into_iter()
-            .collect()
+        let mut files: BTreeSet<Arc<str>> = match self.debug() {
+            Some(debug) => debug.source_files(),
+            None => BTreeSet::new(),
+        };
+        if files.is_empty() {
+            files.extend(self.go_table().map(GoTable::source_files).unwrap_or_default());
+        }
+        files.into_iter().collect()
     }
+}
+
+/// Joins copies that DWARF and Go's table describe.
+fn in_address_order(mut copies: Vec<InlinedCopy>, others: Vec<InlinedCopy>) -> Vec<InlinedCopy> {
+    copies.extend(others);
+    copies.sort_by_key(|copy| copy.entry);
+    copies
 }
 
 fn inlined_copies(found: Vec<crate::dwarf::InlinedCode<'_>>) -> Vec<InlinedCopy> {

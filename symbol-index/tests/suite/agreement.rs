@@ -31,6 +31,10 @@ fn of_index(frames: &[Frame]) -> Vec<Shown> {
 
 /// Compares all addresses of the segments with code.
 fn compare(built: Option<Built>) {
+    compare_as(built, SymbolDetail::DebugInformation);
+}
+
+fn compare_as(built: Option<Built>, detail: SymbolDetail) {
     let Some(built) = built else { return };
     let symbols = built.open();
     let files = files(&symbols, 2);
@@ -39,7 +43,7 @@ fn compare(built: Option<Built>) {
     // Without a cache, functions are scanned.
     let scanning = OpenOptions { cache_bytes: 0 };
     let scanning = Index::open(Arc::new(files.gsym), Arc::new(files.types), &scanning).unwrap();
-    assert_eq!(index.detail(), SymbolDetail::DebugInformation);
+    assert_eq!(index.detail(), detail);
     let all: Vec<u64> = addresses(&symbols);
     assert!(all.len() > 500, "{}", all.len());
     let positions: Vec<_> = all.iter().map(|at| Position::Address(Svma(*at))).collect();
@@ -97,6 +101,14 @@ fn frames_of_rust_equal_those_of_the_symbolizer() {
 #[test]
 fn frames_of_go_equal_those_of_the_symbolizer() {
     compare(compile("go", "go", GO, &[]));
+}
+
+#[test]
+fn frames_of_stripped_go_equal_those_of_the_symbolizer() {
+    for mode in ["-buildmode=exe", "-buildmode=pie"] {
+        let built = compile("go", "go", GO, &["-ldflags=-s -w", mode]);
+        compare_as(built, SymbolDetail::SymbolTable);
+    }
 }
 
 #[test]

@@ -206,6 +206,11 @@ impl<'d> DebugInfo<'d> {
         unit.split.as_deref().unwrap_or(&self.dwarf)
     }
 
+    /// Returns whether a unit describes the code at an address.
+    pub fn covers(&self, at: u64) -> bool {
+        self.unit_at(at).is_some()
+    }
+
     pub(super) fn unit_at(&self, at: u64) -> Option<&LazyUnit<'d>> {
         self.units.get(self.map.get(at)? as usize)
     }

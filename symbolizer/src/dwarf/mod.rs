@@ -39,6 +39,7 @@ pub(crate) use info::DebugInfo;
 pub(crate) use lines::PrologueEnd;
 pub(crate) use named::InlinedCode;
 pub(crate) use part_reader::PartReader;
+pub(crate) use paths::ends_with;
 pub(crate) use sections::Slice;
 pub(crate) use source_lines::Statement;
 pub(crate) use split::{Skeleton, skeletons};

@@ -1,7 +1,8 @@
-//! Divides the code of a file into the parts of its functions, by DWARF and the symbol tables.
+//! Divides the code of a file into the parts of its functions, by DWARF, Go's own table and the
+//! symbol tables.
 
 use super::Tables;
-use crate::code_part::{CodeGroup, CodePart, CodeParts, Segment};
+use crate::code_part::{CodeGroup, CodePart, CodeParts, GroupSource, Segment};
 use crate::dwarf::PartReader;
 use backtrail_pt::Svma;
 use object::LittleEndian;
@@ -17,19 +18,28 @@ impl<'d> Tables<'d> {
         let mut groups: Vec<CodeGroup> = units
             .into_iter()
             .map(|(unit, pieces)| CodeGroup {
-                unit: Some(unit),
+                source: GroupSource::Unit(unit),
                 pieces,
             })
             .collect();
+        let (of_go, rest) = self.go_pieces(around(&described));
+        groups.extend(of_go.into_iter().map(|pieces| CodeGroup {
+            source: GroupSource::GoTable,
+            pieces,
+        }));
         groups.push(CodeGroup {
-            unit: None,
-            pieces: around(&described),
+            source: GroupSource::SymbolTables,
+            pieces: rest,
         });
         groups
     }
 
     pub fn code_parts(&self, group: &CodeGroup) -> CodeParts {
-        let mut reader = group.unit.and_then(|unit| self.debug()?.part_reader(unit));
+        let mut reader = match group.source {
+            GroupSource::Unit(unit) => self.debug().and_then(|debug| debug.part_reader(unit)),
+            GroupSource::GoTable => return self.go_code_parts(&group.pieces),
+            GroupSource::SymbolTables => None,
+        };
         let mut parts = Vec::new();
         for piece in &group.pieces {
             let mut at = piece.start;
@@ -62,7 +72,7 @@ impl<'d> Tables<'d> {
     }
 
     /// Adds the parts of the functions that only the symbol tables describe.
-    fn symbol_parts(
+    pub(super) fn symbol_parts(
         &self,
         wanted: Range<u64>,
         reader: Option<&PartReader<'_, 'd>>,

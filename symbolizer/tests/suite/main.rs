@@ -4,6 +4,7 @@
 mod builds;
 mod captures;
 mod gdb;
+mod go_table;
 mod hostile;
 mod oracle;
 mod support;
