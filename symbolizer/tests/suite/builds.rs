@@ -2,7 +2,7 @@
 
 use crate::support::{Built, C, CPP, build, have, run};
 use backtrail_pt::{Avma, Svma};
-use backtrail_symbolizer::{DebugSearch, FunctionKind, SymbolFile, Symbolizer};
+use backtrail_symbolizer::{DebugSearch, FunctionKind, SymbolDetail, SymbolFile, Symbolizer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -281,8 +281,10 @@ fn split_dwarf_is_reported_and_lines_still_work() {
     let Some(built) = build("cc", "c", C, &["-g", "-O0", "-gsplit-dwarf"]) else {
         return;
     };
+    assert_eq!(built.open().detail(), SymbolDetail::DebugInformation);
     std::fs::remove_file(built.path("program-source.dwo")).unwrap();
     let symbols = built.open();
+    assert_eq!(symbols.detail(), SymbolDetail::SplitDebugInformation);
     assert!(
         symbols.debug_gap().unwrap().contains(".dwo"),
         "{:?}",
