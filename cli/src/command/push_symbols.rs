@@ -29,7 +29,7 @@ const LINKED: [u8; 2] = [2, 3];
 #[derive(Serialize)]
 struct PushedFile<'a> {
     file: &'a Path,
-    build_id: String,
+    build_id: &'a str,
     bytes: u64,
 }
 
@@ -46,7 +46,7 @@ pub fn run(args: &PushSymbols) -> Result<(), Failure> {
     }
     let mut first_failure = None;
     for path in &files {
-        match push(path, args.json, &client, &interrupt) {
+        match push_build(path, args.json, &client, &interrupt) {
             Ok(()) => {}
             // Other failures are those of the hub, which the next file would meet, too.
             Err(failure) if files.len() == 1 || failure.status() != 3 => return Err(failure),
@@ -98,12 +98,30 @@ fn is_linked(path: &Path) -> bool {
     read.is_ok() && header.starts_with(b"\x7fELF") && LINKED.contains(&header[HEADER - 2])
 }
 
-fn push(path: &Path, json: bool, client: &HubClient, interrupt: &Interrupt) -> Result<(), Failure> {
+/// Sends a file, and the package of its split DWARF beside it (`FILE.dwp`).
+fn push_build(path: &Path, json: bool, client: &HubClient, interrupt: &Interrupt) -> Result<(), Failure> {
     let build_id = build_id(path)?.to_string();
+    push(path, &build_id, json, client, interrupt)?;
+    let mut package = path.as_os_str().to_owned();
+    package.push(".dwp");
+    let package = PathBuf::from(package);
+    match package.is_file() {
+        true => push(&package, &build_id, json, client, interrupt),
+        false => Ok(()),
+    }
+}
+
+fn push(
+    path: &Path,
+    build_id: &str,
+    json: bool,
+    client: &HubClient,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
     let unreadable = |error| Failure::failed(format_args!("cannot read {}: {error}", path.display()));
     let file = File::open(path).map_err(unreadable)?;
     let bytes = file.metadata().map_err(unreadable)?.len();
-    let (client, subject) = (client.clone(), build_id.clone());
+    let (client, subject) = (client.clone(), build_id.to_owned());
     transfer::run(interrupt, "uploading", move |progress| {
         let upload = Upload {
             kind: UploadKind::Debug,

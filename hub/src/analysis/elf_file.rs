@@ -83,6 +83,8 @@ pub struct ElfContents {
     pub has_symbols: bool,
     /// Whether it has DWARF.
     pub has_debug_info: bool,
+    /// Whether it is a package of split DWARF (`.dwp`).
+    pub is_dwarf_package: bool,
 }
 
 impl ElfContents {
@@ -270,6 +272,7 @@ fn contents<E: FileHeader<Endian = Endianness>>(
         found.has_symbols |= kind == SHT_SYMTAB && size > entry;
         let name = sections.section_name(endian, section).map_err(damaged)?;
         found.has_debug_info |= matches!(name, b".debug_info" | b".zdebug_info");
+        found.is_dwarf_package |= name == b".debug_cu_index";
         if kind == SHT_NOTE && found.build_id.is_none() {
             let notes = section.notes(endian, data).map_err(damaged)?;
             found.build_id = notes.and_then(|notes| build_id::<E>(endian, notes));

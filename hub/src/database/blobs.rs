@@ -18,6 +18,8 @@ pub enum FileKind {
     Executable,
     /// Its debug information.
     Debuginfo,
+    /// The package of its split DWARF (`.dwp`).
+    SplitDwarf,
     /// A source file: `source/` and its path.
     Source(String),
 }
@@ -29,6 +31,7 @@ impl FileKind {
         match self {
             Self::Executable => "executable",
             Self::Debuginfo => "debuginfo",
+            Self::SplitDwarf => "dwp",
             Self::Source(name) => name,
         }
     }
@@ -43,6 +46,7 @@ impl FileKind {
         match name {
             "executable" => Self::Executable,
             "debuginfo" => Self::Debuginfo,
+            "dwp" => Self::SplitDwarf,
             path => Self::Source(path.to_owned()),
         }
     }

@@ -30,7 +30,7 @@ struct Nameless {
     without_id: Vec<String>,
     /// Only a symbol table is known of the build.
     without_lines: Vec<String>,
-    /// Inlined calls are in `.dwo` files, which the hub does not take.
+    /// Inlined calls are in `.dwo` files.
     split: Vec<String>,
 }
 
@@ -151,7 +151,7 @@ impl Nameless {
             (
                 &self.split,
                 "inlined calls are missing, which are in .dwo files, of",
-                "build without -gsplit-dwarf",
+                "make their package by dwp, and send it with the program by backtrail push-symbols",
             ),
         ];
         let found = notes.map(|(modules, problem, advice)| note(modules, problem, advice));

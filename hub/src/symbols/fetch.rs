@@ -143,7 +143,7 @@ fn is_good_for(contents: &ElfContents, kind: &FileKind) -> bool {
     match kind {
         FileKind::Executable => contents.has_code,
         FileKind::Debuginfo => contents.detail() > 0,
-        FileKind::Source(_) => false,
+        FileKind::SplitDwarf | FileKind::Source(_) => false,
     }
 }
 

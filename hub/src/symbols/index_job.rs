@@ -17,7 +17,8 @@ pub async fn make(hub: &Hub, job: &Job) -> Result<()> {
     let id = job.subject.as_str();
     let executable = hub.database.build_file(id, &FileKind::Executable).await?;
     let debuginfo = hub.database.build_file(id, &FileKind::Debuginfo).await?;
-    let sources = IndexSources::of(executable.as_ref(), debuginfo.as_ref());
+    let split = hub.database.build_file(id, &FileKind::SplitDwarf).await?;
+    let sources = IndexSources::of(executable.as_ref(), debuginfo.as_ref(), split.as_ref());
     let Some(file) = executable.or(debuginfo) else {
         return hub.database.finish_job(job).await;
     };

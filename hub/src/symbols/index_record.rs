@@ -13,16 +13,24 @@ pub struct IndexSources {
     pub executable: Option<String>,
     /// The file with debug information.
     pub debuginfo: Option<String>,
+    /// The package of split DWARF.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split_dwarf: Option<String>,
 }
 
 impl IndexSources {
-    /// Returns the sources that these files are.
+    /// Returns the sources that an executable, a debug file and a package of split DWARF are.
     #[must_use]
-    pub fn of(executable: Option<&BuildFile>, debuginfo: Option<&BuildFile>) -> Self {
+    pub fn of(
+        executable: Option<&BuildFile>,
+        debuginfo: Option<&BuildFile>,
+        split_dwarf: Option<&BuildFile>,
+    ) -> Self {
         let sha256 = |file: Option<&BuildFile>| file.map(|file| file.sha256.clone());
         Self {
             executable: sha256(executable),
             debuginfo: sha256(debuginfo),
+            split_dwarf: sha256(split_dwarf),
         }
     }
 

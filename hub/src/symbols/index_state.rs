@@ -44,7 +44,8 @@ pub async fn symbols_of(hub: &Hub, build_id: &str) -> Result<BuildSymbols> {
     let record = IndexRecord::read(&hub.objects, build_id).await?;
     let executable = hub.database.build_file(build_id, &FileKind::Executable).await?;
     let debuginfo = hub.database.build_file(build_id, &FileKind::Debuginfo).await?;
-    let sources = IndexSources::of(executable.as_ref(), debuginfo.as_ref());
+    let split = hub.database.build_file(build_id, &FileKind::SplitDwarf).await?;
+    let sources = IndexSources::of(executable.as_ref(), debuginfo.as_ref(), split.as_ref());
     if debuginfo.is_none() {
         fetch_later(hub, build_id).await?;
     }

@@ -102,10 +102,17 @@ pub async fn put(
         }
         Err(other) => return Err(Refusal::File(other.to_string())),
     };
-    let build_id = match contents.build_id.clone() {
-        Some(build_id) => build_id,
-        None if contents.has_code => file_hash(path).await?,
-        None => {
+    let build_id = match (contents.build_id.clone(), expected) {
+        (Some(build_id), _) => build_id,
+        // A reader compares the ids of its units with those of the program.
+        (None, Expected::BuildId(wanted)) if contents.is_dwarf_package => wanted.to_owned(),
+        (None, _) if contents.is_dwarf_package => {
+            let text = "a package of split DWARF does not say its build; send it with its program by \
+                        backtrail push-symbols";
+            return Err(Refusal::File(text.to_owned()));
+        }
+        (None, _) if contents.has_code => file_hash(path).await?,
+        (None, _) => {
             let text = "the file has neither a build id nor code; link the program with --build-id";
             return Err(Refusal::File(text.to_owned()));
         }
@@ -121,7 +128,7 @@ pub async fn put(
             "the file has another build id: {build_id}"
         )));
     }
-    if !contents.has_code && contents.detail() == 0 {
+    if !contents.has_code && contents.detail() == 0 && !contents.is_dwarf_package {
         let text = "the file has neither code nor symbols nor debug information";
         return Err(Refusal::File(text.to_owned()));
     }
@@ -210,6 +217,7 @@ pub async fn record(connection: &mut AnyConnection, file: &StoredFile) -> Result
         (FileKind::Executable, file.contents.has_code),
         // A stripped file would hide a better one of an upstream server.
         (FileKind::Debuginfo, detail > 0),
+        (FileKind::SplitDwarf, file.contents.is_dwarf_package),
     ];
     for (kind, is_good) in kinds {
         if !is_good {

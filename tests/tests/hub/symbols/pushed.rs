@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 const SOURCE: &str = "__attribute__((noinline)) long work(long n)\n{ return n * 3; }\n\
                       int main(int n, char **v)\n{ return work(n); }\n";
@@ -121,4 +121,58 @@ fn refused_file_does_not_stop_the_others() {
     let nothing = push(&hub, &[empty.path()]);
     let problem = String::from_utf8_lossy(&nothing.stderr).into_owned();
     assert!(problem.contains("no linked ELF file"), "{problem}");
+}
+
+#[test]
+fn package_of_split_dwarf_has_inlined_calls() {
+    let Some(program) = program() else { return };
+    let tools = ["llvm-dwp", "llvm-dwp-19", "llvm-dwp-14", "dwp"];
+    let exists = |tool: &&&str| Command::new(tool).arg("--version").output().is_ok();
+    let Some(dwp) = tools.iter().find(exists) else {
+        eprintln!("left out: no dwp");
+        return;
+    };
+    let hub = Hub::start(&program, "");
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let source = "static inline __attribute__((always_inline)) long twice(long n)\n{ return n * 2; }\n\
+                  __attribute__((noinline)) long work(volatile long *n)\n{ return twice(*n); }\n\
+                  int main(int n, char **v)\n{ long k = n; return work(&k); }\n";
+    fs::write(path("p.c"), source).unwrap();
+    let (source, built, package) = (path("p.c"), path("p"), path("p.dwp"));
+    let options = ["-gdwarf-4", "-gsplit-dwarf", "-O1", "-Wl,--build-id", "-o"].map(OsStr::new);
+    let _ = output(
+        "cc",
+        &[&options[..], &[built.as_os_str(), source.as_os_str()]].concat(),
+    );
+    let [build_id] = &objects(&push(&hub, &[&built]))[..] else {
+        panic!("one file is sent");
+    };
+    let build_id = build_id["build_id"].as_str().unwrap().to_owned();
+    let symbols = output("nm", &[built.as_os_str()]);
+    let work = symbols.lines().find(|line| line.ends_with(" T work")).unwrap();
+    let work = u64::from_str_radix(work.split(' ').next().unwrap(), 16).unwrap();
+    let offsets: Vec<u64> = (work..work + 8).collect();
+    let request = json!({ "batches": [{ "build_id": build_id, "offsets": offsets }] });
+    let without = wait_for_frames(&hub, &request, |batch| batch["state"] == "ok");
+    assert_eq!(without["detail"], "split_debug_information", "{without}");
+
+    let arguments: [&OsStr; 4] = ["-e".as_ref(), built.as_ref(), "-o".as_ref(), package.as_ref()];
+    let _ = output(dwp, &arguments);
+    assert_eq!(objects(&push(&hub, &[&built])).len(), 2);
+    let with = wait_for_frames(&hub, &request, |batch| batch["detail"] == "debug_information");
+    let chains: Vec<Vec<&Value>> = with["frames"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|frames| {
+            frames
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|frame| &frame["function"])
+                .collect()
+        })
+        .collect();
+    assert!(chains.iter().any(|chain| *chain == ["twice", "work"]), "{with}");
 }

@@ -120,7 +120,7 @@ impl Fixture {
     async fn sources(&self, build_id: &str) -> IndexSources {
         let file = async |kind| self.hub.database.build_file(build_id, &kind).await.unwrap();
         let (executable, debuginfo) = (file(FileKind::Executable).await, file(FileKind::Debuginfo).await);
-        IndexSources::of(executable.as_ref(), debuginfo.as_ref())
+        IndexSources::of(executable.as_ref(), debuginfo.as_ref(), None)
     }
 }
 
