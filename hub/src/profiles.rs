@@ -14,6 +14,7 @@ pub mod maintain;
 pub mod metrics;
 pub mod names;
 pub mod origin;
+pub mod parameter_names;
 pub mod push;
 pub mod query;
 mod query_program;

@@ -47,7 +47,7 @@ const fn is_enabled() -> bool {
 
 /// A query of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum JobQuery {
     /// A query in SQL.
@@ -251,6 +251,10 @@ mod tests {
             json!({ "kind": "regression", "compare": { "service": "s", "before": "1" } }),
             json!({ "kind": "regression", "compare": { "service": "s", "intervals": "x" } }),
             json!({ "kind": "poem" }),
+            json!({ "kind": "top", "selection": { "servcie": "a" } }),
+            json!({ "kind": "top", "intervals": 3 }),
+            json!({ "kind": "sql", "sql": "SELECT 1", "form": "6h" }),
+            json!({ "kind": "regression", "compare": { "service": "s", "Before": "1" } }),
         ] {
             refused(job(query));
         }

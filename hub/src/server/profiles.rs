@@ -4,6 +4,7 @@ pub mod grpc;
 pub mod push;
 pub mod queries;
 pub mod requests;
+pub mod selected;
 pub mod views;
 
 use super::route::Access::With;

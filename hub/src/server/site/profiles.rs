@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::profiles::charts::{self as data, DistributionOf};
 use crate::profiles::explorer::ExplorerParameters;
+use crate::profiles::parameter_names;
 use crate::profiles::saved_page::SavedPage;
 use crate::profiles::selection::{Column, Selection};
 use crate::profiles::sites::answer::SiteAnswer;
@@ -24,8 +25,9 @@ use crate::server::pages::profiles::{self, Chart, ProfilesPage};
 use crate::server::pages::sql::{self, SqlPage};
 use crate::server::profiles::queries::EXPORTS;
 use crate::server::profiles::requests::{self, NewRequest};
+use crate::server::profiles::selected::Selected;
 use axum::extract::{Form, Path, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::{Extension, Json};
 use maud::Markup;
@@ -52,6 +54,7 @@ const CHARTS: [(&str, &str); 3] = [
 pub async fn page(
     State(hub): State<Arc<Hub>>,
     Extension(caller): Extension<Caller>,
+    uri: Uri,
     Parameters(parameters): Parameters<ExplorerParameters>,
 ) -> Result<Markup> {
     let (_, samples, bytes) = hub.database.profile_totals().await?;
@@ -76,6 +79,8 @@ pub async fn page(
             Err(error) => return Err(error),
         }
     }
+    let names = parameter_names::check(uri.query().unwrap_or_default(), &ExplorerParameters::MORE_NAMES);
+    missing.extend(names.err().map(|error| error.to_string()));
     let labels = [
         "Service", "Event", "Host", "Build", "Region", "Language", "Thread",
     ];
@@ -220,7 +225,7 @@ fn values(parameters: &ExplorerParameters, shown: DistributionOf) -> Vec<(&'stat
 /// Fails if the selection is malformed, or the query reaches a limit of memory.
 pub async fn show(
     State(hub): State<Arc<Hub>>,
-    Parameters(parameters): Parameters<ExplorerParameters>,
+    Selected(parameters): Selected<ExplorerParameters>,
 ) -> Result<Response> {
     let selection = parameters.view_selection();
     let base = parameters.compare.base(&selection)?;

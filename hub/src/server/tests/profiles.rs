@@ -351,6 +351,23 @@ async fn rubbish_is_refused_in_a_sentence() {
         let (status, _) = site.send("GET", path, "", Vec::new()).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
     }
+    for path in [
+        "/api/v1/profiles/merge?Service=exp",
+        "/api/v1/profiles/top?servcie=exp",
+        "/api/v1/profiles/series?from=1h&rows=3",
+        "/api/v1/profiles/units?servcie=exp",
+        "/api/v1/profiles/values?column=service&start=a",
+        "/api/v1/profiles/regressions?servcie=exp",
+        "/profiles/view?servcie=exp",
+    ] {
+        let (status, text) = site.send("GET", path, "", Vec::new()).await;
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
+        assert!(
+            text.contains("unknown") && text.contains("service"),
+            "{path}: {text}"
+        );
+    }
     let (status, text) = site.send("GET", "/api/v1/profiles/merge", "", Vec::new()).await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert!(
@@ -523,7 +540,7 @@ async fn saved_views_belong_to_their_creators() {
         )
     };
     let (reader, other) = (reader.reveal(), other.reveal());
-    let view = r#"{"name":" <b>shop</b> ","query":"?service=shop&color=red&chart=heat"}"#;
+    let view = r#"{"name":" <b>shop</b> ","query":"?service=shop&per=&chart=heat"}"#;
     let (status, saved) = send("POST", "", reader, view).await;
     assert_eq!(status, StatusCode::CREATED, "{saved}");
     assert_eq!(
@@ -535,6 +552,7 @@ async fn saved_views_belong_to_their_creators() {
     for wrong in [
         r#"{"name":"","query":"service=a"}"#,
         r#"{"name":"a","query":"from=soon"}"#,
+        r#"{"name":"a","query":"servcie=shop"}"#,
         r#"{"name":"a\nb","query":""}"#,
         r#"{"name":"a","query":"","color":"red"}"#,
     ] {
