@@ -22,6 +22,7 @@ pub mod query_worker;
 pub mod read;
 pub mod read_push;
 pub mod regressions;
+pub mod sample_times;
 pub mod saved_page;
 pub mod selection;
 pub mod sites;

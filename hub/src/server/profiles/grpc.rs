@@ -71,5 +71,5 @@ impl UnaryService<WriteRawRequest> for WriteRaw {
 
 async fn store(hub: &Arc<Hub>, pushed: Vec<PushedProfile>) -> Result<(), Status> {
     let stored = push::store(hub, pushed, Origin::default()).await;
-    stored.map_err(|error| status(&error))
+    stored.map(|_| ()).map_err(|error| status(&error))
 }

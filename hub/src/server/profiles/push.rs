@@ -5,6 +5,7 @@ use crate::hub::Hub;
 use crate::objects::blocking;
 use crate::profiles::push::{PushedProfile, pyroscope};
 use crate::profiles::read_push::ReadPush;
+use crate::profiles::sample_times::Arrival;
 use crate::profiles::{read, selection};
 use crate::server::api::json::Parameters;
 use axum::body::Bytes;
@@ -56,15 +57,20 @@ pub async fn take(
     Parameters(parameters): Parameters<OriginParameters>,
     headers: HeaderMap,
     body: Body,
-) -> Result<StatusCode> {
+) -> Result<Response> {
     let bytes = unpacked(&headers, body).await?;
     let pushed = PushedProfile {
         labels: selection::labels(&parameters.labels)?,
         bytes,
         ..PushedProfile::default()
     };
-    store(&hub, vec![pushed], parameters.origin()).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let stored = store(&hub, vec![pushed], parameters.origin()).await?;
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    if stored.has_moved {
+        let headers = response.headers_mut();
+        headers.insert(NOTE_HEADER, HeaderValue::from_static(MOVED_NOTE));
+    }
+    Ok(response)
 }
 
 /// Stores profiles of an OTLP request.
@@ -144,8 +150,20 @@ impl<S: Send + Sync> FromRequest<S> for Body {
     }
 }
 
+/// The header of a note about a profile that was stored.
+const NOTE_HEADER: &str = "backtrail-note";
+/// The note about times from boot.
+const MOVED_NOTE: &str = "the times of the samples count from boot; the profile ends at its arrival";
+
+/// The profiles of a request, which are stored.
+pub(super) struct Stored {
+    /// Whether samples without a time of day have times by the arrival.
+    pub(super) has_moved: bool,
+}
+
 /// Reads and stores profiles. The work of reading is bounded, so that memory is.
-pub(super) async fn store(hub: &Arc<Hub>, pushed: Vec<PushedProfile>, origin: Origin) -> Result<()> {
+pub(super) async fn store(hub: &Arc<Hub>, pushed: Vec<PushedProfile>, origin: Origin) -> Result<Stored> {
+    let arrival = Arrival::now(hub.config.profiles.days);
     let permit = hub
         .reading
         .clone()
@@ -153,17 +171,18 @@ pub(super) async fn store(hub: &Arc<Hub>, pushed: Vec<PushedProfile>, origin: Or
         .await
         .map_err(|_| Error::Ending)?;
     let pushes = blocking(move || {
-        let pushes = pushed.iter().map(|one| read::read(one, &origin));
+        let pushes = pushed.iter().map(|one| read::read(one, &origin, arrival));
         pushes.collect::<Result<Vec<ReadPush>>>()
     });
     let pushes = pushes.await?;
+    let has_moved = pushes.iter().any(|push| push.is_moved);
     // The next push is read while this one waits for its commit, which several pushes share.
     let memory = hub.intake.reserve(&pushes).await?;
     drop(permit);
     let stored = pushes.into_iter().map(|push| hub.intake.store(push));
     futures_util::future::try_join_all(stored).await?;
     drop(memory);
-    Ok(())
+    Ok(Stored { has_moved })
 }
 
 /// Returns the part `profile` of a form.

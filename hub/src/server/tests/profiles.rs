@@ -1,7 +1,7 @@
 //! Pushes of several clients, and the queries and pages that show them.
 
 use crate::access::Scope;
-use crate::config::Config;
+use crate::config::{Config, Profiles};
 use crate::hub::Hub;
 use crate::profiles::maintain;
 use crate::profiles::push::parca;
@@ -229,6 +229,27 @@ async fn calls_of_grpc_are_stored_or_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn times_that_the_store_does_not_keep_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::open(folder.path()).await;
+    let now = crate::clock::now().unsigned_abs() * 1000;
+    let day = 86_400_000_000_000;
+    for (start, expected) in [
+        (1_000, StatusCode::BAD_REQUEST),
+        (now - 100 * day, StatusCode::BAD_REQUEST),
+        (now + 400 * day, StatusCode::BAD_REQUEST),
+        (now - 80 * day, StatusCode::NO_CONTENT),
+        (now + day / 48, StatusCode::NO_CONTENT),
+    ] {
+        let body = timed(start, 1_000, 2);
+        let (status, text) = site.send("POST", "/api/v1/profiles", "", body).await;
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(status, expected, "{start}: {text}");
+        assert!(text.is_empty() || text.contains("the last 90 days"), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn push_that_is_sent_again_counts_once() {
     let folder = tempfile::tempdir().unwrap();
     let mut profile = parsed("main 4\n");
@@ -432,7 +453,16 @@ fn timed(start: u64, step: u64, count: u64) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread")]
 async fn charts_show_the_times_and_weights_of_samples() {
     let folder = tempfile::tempdir().unwrap();
-    let site = Site::open(folder.path()).await;
+    // The times below are stored for a hundred years.
+    let config = Config {
+        data: folder.path().to_owned(),
+        profiles: Profiles {
+            days: 36_500,
+            ..Profiles::default()
+        },
+        ..Config::default()
+    };
+    let site = Site::with(config).await;
     let page = async |path: &str| {
         let (status, body) = site.send("GET", path, "", Vec::new()).await;
         assert_eq!(status, StatusCode::OK, "{path}");
