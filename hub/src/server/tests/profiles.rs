@@ -226,6 +226,8 @@ async fn calls_of_grpc_are_stored_or_refused() {
     assert_eq!(status, "3", "{sentence}");
     assert!(!sentence.is_empty());
     assert_ne!(call(&site, EXPORT, b"\xff\xff\xff").await.0, "0");
+    let refused = &site.hub.intake.counts().refused;
+    assert_eq!(refused.load(std::sync::atomic::Ordering::Relaxed), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -362,6 +364,10 @@ async fn rubbish_is_refused_in_a_sentence() {
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}: {text}");
         assert!(text.starts_with("{\"error\":\""), "{path}: {text}");
     }
+    let (_, metrics) = site.send("GET", "/metrics", "", Vec::new()).await;
+    let metrics = String::from_utf8(metrics).unwrap();
+    let refused = "backtrail_hub_profile_refused_pushes_total 11\n";
+    assert!(metrics.contains(refused), "{metrics}");
     for path in [
         "/api/v1/profiles/merge?from=soon",
         "/api/v1/profiles/merge?focus=(",
