@@ -1,7 +1,7 @@
 //! The answer to a job's query, in rows and bounded.
 
 use super::definition::{JobDefinition, JobQuery, MAX_ROWS};
-use super::threshold::number_in;
+use super::threshold::{Threshold, number_in};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
@@ -107,6 +107,24 @@ impl JobOutput {
             },
             row_count,
             findings: None,
+        }
+    }
+
+    /// Checks that the result has the column of the job's threshold, if its columns are known.
+    ///
+    /// # Errors
+    /// Fails if the column is missing, because the threshold would never be crossed.
+    pub fn check_threshold(&self, job: &JobDefinition) -> Result<()> {
+        let columns = &self.result.columns;
+        match &job.threshold {
+            Some(Threshold { column, .. }) if !columns.is_empty() && !columns.contains(column) => {
+                let shown: Vec<&str> = columns.iter().take(20).map(String::as_str).collect();
+                Err(Error::Invalid(format!(
+                    "column missing: the result has no column {column} for the threshold; its columns are {}",
+                    shown.join(", ")
+                )))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -418,6 +436,13 @@ mod tests {
         let with: JobDefinition = serde_json::from_value(with).unwrap();
         assert_eq!(output.watched(&with), Some(7.0));
         assert_eq!(JobOutput::default().watched(&with), None);
+        output.check_threshold(&with).unwrap();
+        JobOutput::default().check_threshold(&with).unwrap();
+        let other = JobOutput::new(texts(&["n", "p99"]), Vec::new(), Vec::new());
+        assert_eq!(
+            other.check_threshold(&with).unwrap_err().to_string(),
+            "column missing: the result has no column text for the threshold; its columns are n, p99"
+        );
         job.query = JobQuery::Regression {
             compare: RegressionParameters::default(),
         };

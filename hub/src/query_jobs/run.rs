@@ -140,6 +140,10 @@ async fn execute_claimed(hub: &Arc<Hub>, claim: &Claim, now: i64) -> Result<()> 
             return Ok(());
         }
     };
+    let output = output.and_then(|output| {
+        output.check_threshold(&claim.definition)?;
+        Ok(output)
+    });
     conclude(hub, claim, output, later(now, begun.elapsed())).await
 }
 
