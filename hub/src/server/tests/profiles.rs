@@ -418,6 +418,17 @@ async fn explorer_shows_the_view_of_its_selection() {
         .await;
     site.push("/api/v1/profiles?service=s&build=2", b"main;new_name 3\n")
         .await;
+    for compare in ["compare=earlier", "compare=other&base_build=nosuch"] {
+        let explorer = page(&format!("/profiles?service=s&build=2&{compare}")).await;
+        assert!(explorer.contains("the base of the comparison has no samples"));
+        assert!(!explorer.contains("<iframe"), "{compare}");
+    }
+    let explorer = page("/profiles?service=s&color=red").await;
+    assert!(
+        explorer.contains("the parameter &quot;color&quot; is unknown"),
+        "{explorer}"
+    );
+    assert!(explorer.contains("<iframe"), "{explorer}");
     let explorer = page("/profiles?service=s&build=2&compare=other&base_build=1").await;
     let start = explorer.find("src=\"/profiles/view?").unwrap() + 5;
     let address = explorer[start..].split('"').next().unwrap().replace("&amp;", "&");
