@@ -5,7 +5,8 @@ use super::push::PushedProfile;
 use super::read_push::ReadPush;
 use super::sample_times::{self, Arrival};
 use crate::error::{Error, Result};
-use backtrail_profile::{Profile, UnixNanos, format};
+use backtrail_profile::format::{self, jfr, perf_data, recording};
+use backtrail_profile::{Profile, UnixNanos};
 use backtrail_store::{Origin, PushHash};
 use sha2::{Digest, Sha256};
 
@@ -22,6 +23,7 @@ const MOVED: (&str, &str) = ("times", "arrival");
 /// not keep samples of its times.
 pub fn read(pushed: &PushedProfile, stated: &Origin, arrival: Arrival) -> Result<ReadPush> {
     let mut profile = format::read(&pushed.bytes)?;
+    check_content(pushed, &profile)?;
     if profile.samples.len() > MAX_SAMPLES {
         return Err(Error::TooLarge(format!(
             "the profile has {} samples, more than {MAX_SAMPLES}; send shorter profiles",
@@ -49,6 +51,24 @@ pub fn read(pushed: &PushedProfile, stated: &Origin, arrival: Arrival) -> Result
         is_moved,
         profile,
     })
+}
+
+/// Checks that a message has a part of a profile. A profile of an idle time has no samples.
+fn check_content(pushed: &PushedProfile, profile: &Profile) -> Result<()> {
+    let bytes = &pushed.bytes;
+    let has_header =
+        perf_data::is_perf_data(bytes) || jfr::is_jfr(bytes) || bytes.starts_with(&recording::HEADER);
+    let problem = match bytes.is_empty() {
+        true => "the profile is empty",
+        false if has_header || !profile.events.is_empty() => return Ok(()),
+        false => "the message has no sample type of a profile",
+    };
+    if pushed.may_be_empty {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "{problem}; send pprof, OTLP, perf.data, JFR, folded stacks or a recording of Backtrail"
+    )))
 }
 
 /// Returns the hash by which a push that is sent again is known. Equal profiles without times are
@@ -100,7 +120,7 @@ mod tests {
             labels: vec![("service_name".to_owned(), "shop".to_owned())],
             bytes: text.as_bytes().to_vec(),
             start,
-            duration: None,
+            ..PushedProfile::default()
         }
     }
 
@@ -126,6 +146,30 @@ mod tests {
         };
         let push = read(&pushed("main 1\n", None), &stated, ARRIVAL).unwrap();
         assert_eq!(push.origins.origins[0], stated);
+    }
+
+    #[test]
+    fn messages_without_a_profile_are_refused() {
+        let read = |bytes: &[u8], may_be_empty| {
+            let pushed = PushedProfile {
+                bytes: bytes.to_vec(),
+                may_be_empty,
+                ..PushedProfile::default()
+            };
+            read(&pushed, &Origin::default(), ARRIVAL)
+        };
+        // A message of another kind has a number in its field 9.
+        for bytes in [&b""[..], b"\x48\x05"] {
+            let error = read(bytes, false).unwrap_err().to_string();
+            assert!(error.contains("send pprof"), "{error}");
+        }
+        // A dictionary without profiles is a request of OTLP.
+        read(b"\x12\x00", true).unwrap();
+        let mut idle = format::folded::read(&b"main 1\n"[..]).unwrap();
+        idle.samples.clear();
+        let mut bytes = Vec::new();
+        format::pprof::write(&idle, &mut bytes).unwrap();
+        assert!(read(&bytes, false).unwrap().profile.samples.is_empty());
     }
 
     #[test]

@@ -63,6 +63,7 @@ pub fn ingested(parameters: &IngestParameters, bytes: Vec<u8>) -> Result<PushedP
         bytes,
         start,
         duration: start.zip(end).map(|(start, end)| end.saturating_sub(start)),
+        may_be_empty: false,
     })
 }
 
@@ -175,7 +176,7 @@ pub struct PushResponse {}
 /// Reads a request of `PusherService/Push`.
 ///
 /// # Errors
-/// Fails if the message is malformed or has too many profiles.
+/// Fails if the message is malformed, or has no profile or too many.
 pub fn read(message: &[u8]) -> Result<Vec<PushedProfile>> {
     let request = PushRequest::decode(message)
         .map_err(|error| Error::Invalid(format!("the message is no PushRequest of Pyroscope: {error}")))?;

@@ -44,6 +44,7 @@ impl UnaryService<ExportProfilesServiceRequest> for Export {
             if !request.resource_profiles.is_empty() {
                 let pushed = PushedProfile {
                     bytes: request.encode_to_vec(),
+                    may_be_empty: true,
                     ..PushedProfile::default()
                 };
                 store(&hub, vec![pushed]).await?;

@@ -90,6 +90,7 @@ pub async fn take_otlp(State(hub): State<Arc<Hub>>, headers: HeaderMap, body: Bo
     if !bytes.is_empty() {
         let pushed = PushedProfile {
             bytes,
+            may_be_empty: true,
             ..PushedProfile::default()
         };
         store(&hub, vec![pushed], origin).await?;

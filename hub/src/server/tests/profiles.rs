@@ -349,6 +349,9 @@ async fn rubbish_is_refused_in_a_sentence() {
     for (path, media, body) in [
         ("/api/v1/profiles", "", &b"\x00\x01\x02\xff"[..]),
         ("/api/v1/profiles", "", b"main\n"),
+        ("/api/v1/profiles", "", b""),
+        ("/api/v1/profiles", "", b"\x48\x05"),
+        ("/push.v1.PusherService/Push", "application/proto", b""),
         ("/api/v1/profiles?colour=red", "", b"main 1\n"),
         ("/api/v1/profiles?labels=a", "", b"main 1\n"),
         ("/ingest", "", b"main 1\n"),
@@ -366,7 +369,7 @@ async fn rubbish_is_refused_in_a_sentence() {
     }
     let (_, metrics) = site.send("GET", "/metrics", "", Vec::new()).await;
     let metrics = String::from_utf8(metrics).unwrap();
-    let refused = "backtrail_hub_profile_refused_pushes_total 11\n";
+    let refused = "backtrail_hub_profile_refused_pushes_total 14\n";
     assert!(metrics.contains(refused), "{metrics}");
     for path in [
         "/api/v1/profiles/merge?from=soon",
