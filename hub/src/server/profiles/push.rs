@@ -210,10 +210,12 @@ async fn unpacked(headers: &HeaderMap, Body(body): Body) -> Result<Vec<u8>> {
         .get(header::CONTENT_ENCODING)
         .and_then(|value| value.to_str().ok())
         .unwrap_or("identity")
-        .to_owned();
+        .trim()
+        .to_ascii_lowercase();
     match encoding.as_str() {
         "identity" => Ok(body.into()),
-        "gzip" => blocking(move || gunzip(&body)).await,
+        // `x-gzip` is the same (RFC 9110, section 8.4.1.3).
+        "gzip" | "x-gzip" => blocking(move || gunzip(&body)).await,
         other => Err(Error::Invalid(format!(
             "the content encoding \"{other}\" is unknown; use gzip or none"
         ))),
@@ -257,4 +259,30 @@ fn expect_type(headers: &HeaderMap, expected: &[&str]) -> Result<()> {
 fn message(media: &'static str) -> Response {
     let media = HeaderValue::from_static(media);
     ([(header::CONTENT_TYPE, media)], Bytes::new()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use std::io::Write;
+
+    #[tokio::test]
+    async fn encodings_have_no_case() {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+        gzip.write_all(b"main 1\n").unwrap();
+        let packed = Bytes::from(gzip.finish().unwrap());
+        let read = async |encoding: &'static str, body: Bytes| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
+            unpacked(&headers, Body(body)).await
+        };
+        for encoding in ["gzip", "GZIP", "x-gzip"] {
+            assert_eq!(read(encoding, packed.clone()).await.unwrap(), b"main 1\n");
+        }
+        let plain = Bytes::from_static(b"main 1\n");
+        assert_eq!(read("Identity", plain.clone()).await.unwrap(), b"main 1\n");
+        assert!(read("br", plain).await.is_err());
+    }
 }
