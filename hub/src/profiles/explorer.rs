@@ -1,6 +1,7 @@
 //! The parameters of the explorer: a selection, a comparison, a chart, and choices of the view.
 
 use super::compare::CompareParameters;
+use super::parameter_names;
 use super::selection::{Selection, SelectionParameters, time_text};
 use crate::error::{Error, Result};
 use axum::extract::Query;
@@ -67,14 +68,32 @@ impl ShownParameters {
 }
 
 impl ExplorerParameters {
-    /// Reads the query of an address. Unknown parameters are left out.
+    /// The names of all parameters but those of the selection.
+    pub const MORE_NAMES: [&'static str; 12] = [
+        "compare",
+        "base_from",
+        "base_until",
+        "base_build",
+        "base_labels",
+        "chart",
+        "per",
+        "part_from",
+        "part_until",
+        "find",
+        "keep",
+        "view",
+    ];
+
+    /// Reads the query of an address.
     ///
     /// # Errors
-    /// Fails if the query is too long or repeats a parameter, or if a selection is malformed.
+    /// Fails if the query is too long, has an unknown parameter or repeats one, or if a selection is
+    /// malformed.
     pub fn read(query: &str) -> Result<Self> {
         if query.len() > MAX_QUERY {
             return Err(Error::TooLarge(format!("a view has at most {MAX_QUERY} bytes")));
         }
+        parameter_names::check(query.trim_start_matches('?'), &Self::MORE_NAMES)?;
         let wrong = |error: &str| Error::Invalid(format!("the view is no query of an address: {error}"));
         let address = format!("/?{}", query.trim_start_matches('?'));
         let address: Uri = address
@@ -161,7 +180,7 @@ mod tests {
 
     #[test]
     fn queries_keep_their_known_parameters() {
-        let query = "?service=shop&color=red&chart=heat&find=%5Ea%26b&compare=earlier&base_build=3";
+        let query = "?service=shop&chart=heat&find=%5Ea%26b&compare=earlier&base_build=3";
         let read = ExplorerParameters::read(query).unwrap();
         assert_eq!(
             read.query(),
@@ -195,6 +214,7 @@ mod tests {
         for (query, problem) in [
             ("from=soon", "from is no time"),
             ("part_from=x&part_until=y", "until is no time"),
+            ("color=red", "the parameter \"color\" is unknown"),
             ("compare=x", "compare is earlier or other"),
             ("focus=(", "focus is no regular expression"),
             ("service=a&service=b", "the view is no query of an address"),

@@ -97,6 +97,7 @@ mod tests {
     use super::*;
     use crate::profiles::push::PushedProfile;
     use crate::profiles::read;
+    use crate::profiles::sample_times::Arrival;
     use backtrail_store::Origin;
 
     fn push(folded: &str) -> ReadPush {
@@ -108,7 +109,7 @@ mod tests {
             service: "shop".into(),
             ..Origin::default()
         };
-        read::read(&pushed, &origin).unwrap()
+        read::read(&pushed, &origin, Arrival::now(90)).unwrap()
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub struct IntakeCounts {
     pub stacks: AtomicU64,
     /// Bytes of the segments that were written.
     pub bytes: AtomicU64,
-    /// Pushes that the store refused.
+    /// Requests that were refused because a push is at fault, at any step.
     pub refused: AtomicU64,
     /// Samples of idle threads that were left out.
     pub idle: AtomicU64,
@@ -232,10 +232,7 @@ impl Worker {
                     catalog.note(push.hash);
                     answers.push(Ok(()));
                 }
-                Err(error) => {
-                    self.counts.refused.fetch_add(1, Ordering::Relaxed);
-                    answers.push(Err(Failure::Refused(error.to_string())));
-                }
+                Err(error) => answers.push(Err(Failure::Refused(error.to_string()))),
             }
         }
         writer.add_idle(&left_out);

@@ -46,7 +46,7 @@ fn write_intake(hub: &Hub, text: &mut String) {
         ("repeated_pushes", repeated, &intake.repeated),
         (
             "refused_pushes",
-            "Pushes that the store refused.",
+            "Requests of pushes that were refused.",
             &intake.refused,
         ),
         (

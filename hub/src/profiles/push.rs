@@ -14,6 +14,8 @@ pub struct PushedProfile {
     pub start: Option<u64>,
     /// Its length in nanoseconds, for formats without times.
     pub duration: Option<u64>,
+    /// Whether the request is one of OTLP, which may have no profile.
+    pub may_be_empty: bool,
 }
 
 impl PushedProfile {
@@ -35,6 +37,11 @@ const MAX_PROFILES: usize = 4096;
 
 /// Checks the number of profiles of a request.
 fn check_count(profiles: &[PushedProfile]) -> crate::error::Result<()> {
+    if profiles.is_empty() {
+        return Err(crate::error::Error::Invalid(
+            "the message has no profile; send at least one".to_owned(),
+        ));
+    }
     if profiles.len() > MAX_PROFILES {
         return Err(crate::error::Error::TooLarge(format!(
             "a request has at most {MAX_PROFILES} profiles, this one has {}",

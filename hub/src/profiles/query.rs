@@ -179,7 +179,7 @@ pub struct EventSeries {
     pub weights: Vec<i64>,
 }
 
-/// Returns the weights of each event over time, processor time first.
+/// Returns the weights of each event in equal parts of the time, processor time first.
 ///
 /// # Errors
 /// Fails if the store fails.
@@ -187,10 +187,11 @@ pub async fn series(hub: &Arc<Hub>, selection: &Selection, intervals: u64) -> Re
     let query = query(selection);
     let _guard = CancelOnDrop(query.cancel.clone());
     let _place = hub.queries.acquire().await.map_err(|_| Error::Ending)?;
-    let length = selection.times.end - selection.times.start;
-    let step = length.div_ceil(intervals.max(1)).max(1);
     let by = [backtrail_store::Column::Event, backtrail_store::Column::Unit];
-    let (found, _) = hub.profiles.series(&query, step, &by).await?;
+    let (found, _) = hub
+        .profiles
+        .series_of_parts(&query, intervals.max(1), &by)
+        .await?;
     let mut series: Vec<EventSeries> = found
         .groups
         .into_iter()

@@ -3,20 +3,27 @@
 use super::origin::{of_labels, of_samples, replace};
 use super::push::PushedProfile;
 use super::read_push::ReadPush;
+use super::sample_times::{self, Arrival};
 use crate::error::{Error, Result};
-use backtrail_profile::{Profile, UnixNanos, format};
+use backtrail_profile::format::{self, jfr, perf_data, recording};
+use backtrail_profile::{Profile, UnixNanos};
 use backtrail_store::{Origin, PushHash};
 use sha2::{Digest, Sha256};
 
 /// The most samples of a profile.
 const MAX_SAMPLES: usize = 4_000_000;
 
+/// The label of samples whose times count from boot. Their profile ends at its arrival.
+const MOVED: (&str, &str) = ("times", "arrival");
+
 /// Reads a profile. The parts of `stated` are those of all its samples.
 ///
 /// # Errors
-/// Fails if the format is unknown, or the profile is malformed or too large.
-pub fn read(pushed: &PushedProfile, stated: &Origin) -> Result<ReadPush> {
+/// Fails if the format is unknown, if the profile is malformed or too large, or if the store does
+/// not keep samples of its times.
+pub fn read(pushed: &PushedProfile, stated: &Origin, arrival: Arrival) -> Result<ReadPush> {
     let mut profile = format::read(&pushed.bytes)?;
+    check_content(pushed, &profile)?;
     if profile.samples.len() > MAX_SAMPLES {
         return Err(Error::TooLarge(format!(
             "the profile has {} samples, more than {MAX_SAMPLES}; send shorter profiles",
@@ -30,12 +37,38 @@ pub fn read(pushed: &PushedProfile, stated: &Origin) -> Result<ReadPush> {
     }
     let mut origin = of_labels(&pushed.labels);
     replace(&mut origin, stated);
+    let hash = hash(pushed, &origin, &profile)?;
+    let is_moved = sample_times::move_from_boot(&mut profile, &pushed.bytes, arrival);
+    sample_times::check(&profile, arrival)?;
+    let mut labels = pushed.labels.clone();
+    if is_moved {
+        labels.push((MOVED.0.to_owned(), MOVED.1.to_owned()));
+    }
     Ok(ReadPush {
-        hash: hash(pushed, &origin, &profile)?,
+        hash,
         origins: of_samples(&profile, &origin),
-        labels: pushed.labels.clone(),
+        labels,
+        is_moved,
         profile,
     })
+}
+
+/// Checks that a message has a part of a profile. A profile of an idle time has no samples.
+fn check_content(pushed: &PushedProfile, profile: &Profile) -> Result<()> {
+    let bytes = &pushed.bytes;
+    let has_header =
+        perf_data::is_perf_data(bytes) || jfr::is_jfr(bytes) || bytes.starts_with(&recording::HEADER);
+    let problem = match bytes.is_empty() {
+        true => "the profile is empty",
+        false if has_header || !profile.events.is_empty() => return Ok(()),
+        false => "the message has no sample type of a profile",
+    };
+    if pushed.may_be_empty {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "{problem}; send pprof, OTLP, perf.data, JFR, folded stacks or a recording of Backtrail"
+    )))
 }
 
 /// Returns the hash by which a push that is sent again is known. Equal profiles without times are
@@ -77,18 +110,23 @@ fn hash(pushed: &PushedProfile, origin: &Origin, profile: &Profile) -> Result<Pu
 mod tests {
     use super::*;
 
+    const ARRIVAL: Arrival = Arrival {
+        time: UnixNanos(1_000),
+        days: 1,
+    };
+
     fn pushed(text: &str, start: Option<u64>) -> PushedProfile {
         PushedProfile {
             labels: vec![("service_name".to_owned(), "shop".to_owned())],
             bytes: text.as_bytes().to_vec(),
             start,
-            duration: None,
+            ..PushedProfile::default()
         }
     }
 
     #[test]
     fn same_push_has_the_same_hash() {
-        let read = |text: &str, start| read(&pushed(text, start), &Origin::default()).unwrap();
+        let read = |text: &str, start| read(&pushed(text, start), &Origin::default(), ARRIVAL).unwrap();
         let first = read("main;f 1\n", Some(5));
         assert_eq!(first.profile.start, Some(UnixNanos(5)));
         assert_eq!(&*first.origins.origins[0].service, "shop");
@@ -106,13 +144,37 @@ mod tests {
             host: "a".into(),
             ..Origin::default()
         };
-        let push = read(&pushed("main 1\n", None), &stated).unwrap();
+        let push = read(&pushed("main 1\n", None), &stated, ARRIVAL).unwrap();
         assert_eq!(push.origins.origins[0], stated);
     }
 
     #[test]
+    fn messages_without_a_profile_are_refused() {
+        let read = |bytes: &[u8], may_be_empty| {
+            let pushed = PushedProfile {
+                bytes: bytes.to_vec(),
+                may_be_empty,
+                ..PushedProfile::default()
+            };
+            read(&pushed, &Origin::default(), ARRIVAL)
+        };
+        // A message of another kind has a number in its field 9.
+        for bytes in [&b""[..], b"\x48\x05"] {
+            let error = read(bytes, false).unwrap_err().to_string();
+            assert!(error.contains("send pprof"), "{error}");
+        }
+        // A dictionary without profiles is a request of OTLP.
+        read(b"\x12\x00", true).unwrap();
+        let mut idle = format::folded::read(&b"main 1\n"[..]).unwrap();
+        idle.samples.clear();
+        let mut bytes = Vec::new();
+        format::pprof::write(&idle, &mut bytes).unwrap();
+        assert!(read(&bytes, false).unwrap().profile.samples.is_empty());
+    }
+
+    #[test]
     fn malformed_profiles_are_refused_in_a_sentence() {
-        let error = read(&pushed("main\n", None), &Origin::default()).unwrap_err();
+        let error = read(&pushed("main\n", None), &Origin::default(), ARRIVAL).unwrap_err();
         assert_eq!(error.status(), axum::http::StatusCode::BAD_REQUEST);
         assert!(error.to_string().contains("line 1"), "{error}");
     }

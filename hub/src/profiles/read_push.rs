@@ -13,6 +13,8 @@ pub struct ReadPush {
     pub origins: SampleOrigins,
     /// The labels that all its samples have.
     pub labels: Vec<(String, String)>,
+    /// Whether the samples had no time of day, so that the profile ends at its arrival.
+    pub is_moved: bool,
     /// The profile.
     pub profile: Profile,
 }

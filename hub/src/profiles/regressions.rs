@@ -25,7 +25,7 @@ pub const INTERVALS: u64 = 12;
 
 /// The parameters of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct RegressionParameters {
     /// The service.
     pub service: String,

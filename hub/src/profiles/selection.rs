@@ -26,7 +26,7 @@ pub(super) const IDLE: &str = "^(_{0,2}(sched_|x64_sys_)?(epoll_p?wait2?|poll|pp
 
 /// The parameters of a selection. An empty text selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct SelectionParameters {
     /// The start: a time as `2026-11-29T09:30`, or a length before the end as `15m` or `7d`.
     pub from: String,
@@ -46,7 +46,7 @@ pub struct SelectionParameters {
     pub event: String,
     /// The name of the thread.
     pub thread: String,
-    /// Labels as `key=value`, separated by commas.
+    /// Labels, as [`labels`] reads them.
     pub labels: String,
     /// An expression. Only stacks with a matching function are shown.
     pub focus: String,
@@ -130,6 +130,26 @@ impl Column {
 }
 
 impl SelectionParameters {
+    /// The names of all parameters.
+    pub const NAMES: [&'static str; 16] = [
+        "from",
+        "until",
+        "service",
+        "host",
+        "build",
+        "region",
+        "language",
+        "event",
+        "thread",
+        "labels",
+        "focus",
+        "ignore",
+        "hide",
+        "show_from",
+        "idle",
+        "sites",
+    ];
+
     /// Returns the value of a column.
     #[must_use]
     pub fn column(&self, column: Column) -> &str {
@@ -231,20 +251,54 @@ fn expression(name: &str, text: &str) -> Result<Option<Regex>> {
     })
 }
 
-/// Returns labels as `key=value`, separated by commas.
+/// Reads labels: `key=value`, separated by commas. `\,` is a comma of a label, and `\\` a backslash.
 ///
 /// # Errors
-/// Fails if one has no value.
+/// Fails if one has no key or no value, or another comparison.
 pub fn labels(text: &str) -> Result<Vec<(String, String)>> {
-    let pairs = text.split(',').filter(|pair| !pair.trim().is_empty());
-    let read = pairs.map(|pair| match pair.split_once('=') {
-        Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
-        None => Err(Error::Invalid(format!(
-            "the label \"{}\" has no value; write key=value",
-            pair.trim()
-        ))),
+    let pairs = separated(text).into_iter();
+    let read = pairs.map(|pair| {
+        let invalid =
+            |reason: &str| Error::Invalid(format!("the label \"{pair}\" {reason}; write key=value"));
+        let (key, value) = pair.split_once('=').ok_or_else(|| invalid("has no value"))?;
+        match key.trim() {
+            "" => Err(invalid("has no key")),
+            key if key.ends_with('!') => Err(invalid("is no equality, the only comparison")),
+            key => Ok((key.to_owned(), value.trim().to_owned())),
+        }
     });
     read.collect()
+}
+
+/// Returns the parts of a text between commas that no backslash precedes, without empty ones.
+fn separated(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let letter = match (letter, letters.peek()) {
+            (',', _) => {
+                parts.push(String::new());
+                continue;
+            }
+            ('\\', Some(',' | '\\')) => letters.next().unwrap_or(letter),
+            _ => letter,
+        };
+        if let Some(part) = parts.last_mut() {
+            part.push(letter);
+        }
+    }
+    let parts = parts.into_iter().map(|part| part.trim().to_owned());
+    parts.filter(|part| !part.is_empty()).collect()
+}
+
+/// Returns the text of labels, as [`labels`] reads it.
+#[must_use]
+pub fn text_of_labels(labels: &[(String, String)]) -> String {
+    let escaped = |text: &str| text.replace('\\', "\\\\").replace(',', "\\,");
+    let pairs = labels
+        .iter()
+        .map(|(key, value)| format!("{}={}", escaped(key), escaped(value)));
+    pairs.collect::<Vec<_>>().join(",")
 }
 
 /// Returns a range of times in nanoseconds since 1970.
@@ -393,6 +447,28 @@ mod tests {
         assert_eq!(
             refused(|parameters| parameters.labels = "a".to_owned()),
             "the label \"a\" has no value; write key=value"
+        );
+        assert_eq!(
+            refused(|parameters| parameters.labels = "k!=plain".to_owned()),
+            "the label \"k!=plain\" is no equality, the only comparison; write key=value"
+        );
+        assert_eq!(
+            refused(|parameters| parameters.labels = "=".to_owned()),
+            "the label \"=\" has no key; write key=value"
+        );
+    }
+
+    #[test]
+    fn labels_with_commas_are_written_with_a_backslash() {
+        let owned = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let all = [owned("a", "x,y"), owned("b", r"C:\new\,"), owned("c", "1=2")];
+        let text = text_of_labels(&all);
+        assert_eq!(text, r"a=x\,y,b=C:\\new\\\,,c=1=2");
+        assert_eq!(labels(&text).unwrap(), all);
+        // A backslash before another letter is itself.
+        assert_eq!(
+            labels(r"a=C:\new, ,b=").unwrap(),
+            [owned("a", r"C:\new"), owned("b", "")]
         );
     }
 

@@ -47,7 +47,7 @@ const fn is_enabled() -> bool {
 
 /// A query of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum JobQuery {
     /// A query in SQL.
@@ -110,6 +110,17 @@ impl JobQuery {
         }
     }
 
+    /// Returns the columns of numbers that each result has. `None`: the text of SQL decides.
+    #[must_use]
+    pub const fn number_columns(&self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::Sql { .. } => None,
+            Self::Top { .. } => Some(&["share", "weight"]),
+            Self::Series { .. } => Some(&["weight"]),
+            Self::Regression { .. } => Some(&["before", "after", "difference", "low", "high"]),
+        }
+    }
+
     /// Returns the service that the query is about. `None`: all, or SQL.
     #[must_use]
     pub fn service(&self) -> Option<&str> {
@@ -122,7 +133,35 @@ impl JobQuery {
     }
 }
 
+fn is_printable(text: &str) -> bool {
+    !text.chars().any(char::is_control) && text.trim() == text
+}
+
 impl JobDefinition {
+    fn check_threshold(&self) -> Result<()> {
+        let Some(threshold) = &self.threshold else {
+            return Ok(());
+        };
+        let column = threshold.column.as_str();
+        if !(1..=MAX_COLUMN).contains(&column.chars().count()) || !is_printable(column) {
+            return Err(Error::Invalid(format!(
+                "the column of a threshold has 1 to {MAX_COLUMN} printable characters"
+            )));
+        }
+        if !threshold.value.is_finite() {
+            return Err(Error::Invalid("the value of a threshold is a number".to_owned()));
+        }
+        match self.query.number_columns() {
+            Some(columns) if !columns.contains(&column) => Err(Error::Invalid(format!(
+                "the query has no column of numbers \"{}\"; the columns of {} are {}",
+                column.escape_debug(),
+                self.query.kind(),
+                columns.join(", ")
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Reads a stored definition.
     ///
     /// # Errors
@@ -146,24 +185,13 @@ impl JobDefinition {
     /// # Errors
     /// Fails if a part is empty, too long or malformed.
     pub fn check(&self, now: i64) -> Result<()> {
-        let is_printable = |text: &str| !text.chars().any(char::is_control) && text.trim() == text;
         let length = self.name.chars().count();
         if !(1..=MAX_NAME).contains(&length) || !is_printable(&self.name) {
             return Err(Error::Invalid(format!(
                 "a job's name has 1 to {MAX_NAME} printable characters"
             )));
         }
-        if let Some(threshold) = &self.threshold {
-            let length = threshold.column.chars().count();
-            if !(1..=MAX_COLUMN).contains(&length) || !is_printable(&threshold.column) {
-                return Err(Error::Invalid(format!(
-                    "the column of a threshold has 1 to {MAX_COLUMN} printable characters"
-                )));
-            }
-            if !threshold.value.is_finite() {
-                return Err(Error::Invalid("the value of a threshold is a number".to_owned()));
-            }
-        }
+        self.check_threshold()?;
         let in_range = |name: &str, count: u32| match (1..=MAX_ROWS).contains(&count) {
             true => Ok(()),
             false => Err(Error::Invalid(format!("{name} is a number from 1 to {MAX_ROWS}"))),
@@ -233,6 +261,32 @@ mod tests {
     }
 
     #[test]
+    fn threshold_has_a_column_of_its_query() {
+        for (query, columns) in [
+            (json!({ "kind": "top" }), "share, weight"),
+            (json!({ "kind": "series" }), "weight"),
+            (
+                json!({ "kind": "regression", "compare": { "service": "s" } }),
+                "before, after, difference, low, high",
+            ),
+        ] {
+            let with = |column: &str| {
+                let mut job = job(query.clone());
+                job["threshold"] = json!({ "column": column, "comparison": ">", "value": 1 });
+                let read: JobDefinition = serde_json::from_value(job).unwrap();
+                read.check(crate::clock::now()).map_err(|error| error.to_string())
+            };
+            for column in columns.split(", ") {
+                with(column).unwrap();
+            }
+            for column in ["nosuch", "function", "event"] {
+                let error = with(column).unwrap_err();
+                assert!(error.contains(column) && error.ends_with(columns), "{error}");
+            }
+        }
+    }
+
+    #[test]
     fn impossible_definitions_are_refused() {
         let refused = |value: Value| {
             let Ok(read) = serde_json::from_value::<JobDefinition>(value.clone()) else {
@@ -251,6 +305,10 @@ mod tests {
             json!({ "kind": "regression", "compare": { "service": "s", "before": "1" } }),
             json!({ "kind": "regression", "compare": { "service": "s", "intervals": "x" } }),
             json!({ "kind": "poem" }),
+            json!({ "kind": "top", "selection": { "servcie": "a" } }),
+            json!({ "kind": "top", "intervals": 3 }),
+            json!({ "kind": "sql", "sql": "SELECT 1", "form": "6h" }),
+            json!({ "kind": "regression", "compare": { "service": "s", "Before": "1" } }),
         ] {
             refused(job(query));
         }

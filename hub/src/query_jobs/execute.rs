@@ -1,7 +1,7 @@
 //! The answer to a job's query, in rows and bounded.
 
 use super::definition::{JobDefinition, JobQuery, MAX_ROWS};
-use super::threshold::number_in;
+use super::threshold::{Threshold, number_in};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
@@ -110,6 +110,24 @@ impl JobOutput {
         }
     }
 
+    /// Checks that the result has the column of the job's threshold, if its columns are known.
+    ///
+    /// # Errors
+    /// Fails if the column is missing, because the threshold would never be crossed.
+    pub fn check_threshold(&self, job: &JobDefinition) -> Result<()> {
+        let columns = &self.result.columns;
+        match &job.threshold {
+            Some(Threshold { column, .. }) if !columns.is_empty() && !columns.contains(column) => {
+                let shown: Vec<&str> = columns.iter().take(20).map(String::as_str).collect();
+                Err(Error::Invalid(format!(
+                    "column missing: the result has no column {column} for the threshold; its columns are {}",
+                    shown.join(", ")
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the number that the job watches: that of the threshold, the number of slower
     /// functions, or the first number of the first row.
     #[must_use]
@@ -133,11 +151,31 @@ fn first_number(columns: &[String], row: &ResultRow) -> Option<f64> {
     numbers.next()
 }
 
-/// Answers the query of a job at a time in microseconds since 1970.
+/// The time after which the samples of a moment have arrived. Agents send each ten seconds.
+const ARRIVAL: i64 = 60 * clock::SECOND;
+
+/// The times of a run in microseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunTimes {
+    /// The start of the run.
+    pub now: i64,
+    /// The time that the run is for.
+    pub due: i64,
+}
+
+impl RunTimes {
+    /// Returns the end of a series. Its last interval is complete, because its samples have arrived.
+    const fn end_of_series(self) -> i64 {
+        self.due.saturating_sub(ARRIVAL)
+    }
+}
+
+/// Answers the query of a job.
 ///
 /// # Errors
 /// Fails if the query is refused or reaches a limit, or the store fails.
-pub async fn execute(hub: &Arc<Hub>, query: &JobQuery, now: i64) -> Result<JobOutput> {
+pub async fn execute(hub: &Arc<Hub>, query: &JobQuery, times: RunTimes) -> Result<JobOutput> {
+    let now = times.now;
     match query {
         JobQuery::Sql {
             sql,
@@ -158,7 +196,9 @@ pub async fn execute(hub: &Arc<Hub>, query: &JobQuery, now: i64) -> Result<JobOu
             sql_rows(hub, &request, now).await
         }
         JobQuery::Top { selection, rows } => top_rows(hub, selection, *rows, now).await,
-        JobQuery::Series { selection, intervals } => series_rows(hub, selection, *intervals, now).await,
+        JobQuery::Series { selection, intervals } => {
+            series_rows(hub, selection, *intervals, times.end_of_series()).await
+        }
         JobQuery::Regression { compare } => compared(hub, compare, now).await,
     }
 }
@@ -212,13 +252,14 @@ async fn top_rows(hub: &Arc<Hub>, selection: &SelectionParameters, rows: u32, no
     Ok(JobOutput::new(texts(&columns), rows, found.notes))
 }
 
+/// Returns the weights of equal parts of a time. `end` is its end unless the selection has one.
 async fn series_rows(
     hub: &Arc<Hub>,
     selection: &SelectionParameters,
     intervals: u32,
-    now: i64,
+    end: i64,
 ) -> Result<JobOutput> {
-    let selection = selection.selection_at(now)?;
+    let selection = selection.selection_at(end)?;
     let answer = queries::series(hub, &selection, u64::from(intervals)).await?;
     let notes = answer.sites.iter().filter_map(SiteAnswer::note).collect();
     let columns = ["event", "time", "weight", "unit"];
@@ -395,6 +436,13 @@ mod tests {
         let with: JobDefinition = serde_json::from_value(with).unwrap();
         assert_eq!(output.watched(&with), Some(7.0));
         assert_eq!(JobOutput::default().watched(&with), None);
+        output.check_threshold(&with).unwrap();
+        JobOutput::default().check_threshold(&with).unwrap();
+        let other = JobOutput::new(texts(&["n", "p99"]), Vec::new(), Vec::new());
+        assert_eq!(
+            other.check_threshold(&with).unwrap_err().to_string(),
+            "column missing: the result has no column text for the threshold; its columns are n, p99"
+        );
         job.query = JobQuery::Regression {
             compare: RegressionParameters::default(),
         };

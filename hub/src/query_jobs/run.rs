@@ -6,7 +6,7 @@
 
 use super::alerts::{self, RunReport};
 use super::definition::JobDefinition;
-use super::execute::{self, JobOutput, later};
+use super::execute::{self, JobOutput, RunTimes, later};
 use super::outcome::{JobState, RunFacts, decide};
 use crate::clock;
 use crate::database::query_jobs::{self, JobRow, RunEnd};
@@ -33,6 +33,8 @@ struct Claim {
     job: String,
     run: String,
     definition: JobDefinition,
+    /// The time that the run is for: when it was due, or when a person wanted it.
+    due: i64,
 }
 
 /// Runs the jobs that are due at a time, one after the other. Returns their number.
@@ -77,6 +79,7 @@ async fn end_abandoned(hub: &Hub, now: i64) -> Result<()> {
             job: row.id,
             run,
             definition,
+            due: now,
         };
         let failed = Err(Error::Conflict("the hub that ran the query has ended".to_owned()));
         conclude(hub, &claim, failed, now).await?;
@@ -96,6 +99,7 @@ async fn claim(hub: &Hub, now: i64) -> Result<Option<Claim>> {
         };
         if let Some(run) = claim_row(hub, &row, &definition, now).await? {
             return Ok(Some(Claim {
+                due: due_time(&row, &definition, now),
                 job: row.id,
                 run,
                 definition,
@@ -103,6 +107,14 @@ async fn claim(hub: &Hub, now: i64) -> Result<Option<Claim>> {
         }
     }
     Ok(None)
+}
+
+/// Returns the time that a run is for. A hub that was busy runs a job after its due time.
+fn due_time(row: &JobRow, job: &JobDefinition, now: i64) -> i64 {
+    match row.is_enabled && row.next_run <= now {
+        true => job.schedule.latest(now),
+        false => now,
+    }
 }
 
 async fn claim_row(hub: &Hub, row: &JobRow, job: &JobDefinition, now: i64) -> Result<Option<String>> {
@@ -117,7 +129,8 @@ async fn claim_row(hub: &Hub, row: &JobRow, job: &JobDefinition, now: i64) -> Re
 /// Answers the query of a claimed run, and stores the result.
 async fn execute_claimed(hub: &Arc<Hub>, claim: &Claim, now: i64) -> Result<()> {
     let begun = Instant::now();
-    let query = tokio::time::timeout(LONGEST, execute::execute(hub, &claim.definition.query, now));
+    let times = RunTimes { now, due: claim.due };
+    let query = tokio::time::timeout(LONGEST, execute::execute(hub, &claim.definition.query, times));
     let output = tokio::select! {
         output = query => output.unwrap_or_else(|_| {
             Err(Error::TooLarge("the query took longer than 15 minutes".to_owned()))
@@ -127,6 +140,10 @@ async fn execute_claimed(hub: &Arc<Hub>, claim: &Claim, now: i64) -> Result<()> 
             return Ok(());
         }
     };
+    let output = output.and_then(|output| {
+        output.check_threshold(&claim.definition)?;
+        Ok(output)
+    });
     conclude(hub, claim, output, later(now, begun.elapsed())).await
 }
 

@@ -34,10 +34,15 @@ impl Schedule {
     /// ```
     #[must_use]
     pub fn next(self, after: i64) -> i64 {
-        let passed = after.saturating_sub(self.offset).div_euclid(self.period);
-        (passed + 1)
-            .saturating_mul(self.period)
-            .saturating_add(self.offset)
+        self.latest(after).saturating_add(self.period)
+    }
+
+    /// Returns the last time until another one, which may be that one. Both are microseconds since
+    /// 1970.
+    #[must_use]
+    pub fn latest(self, until: i64) -> i64 {
+        let passed = until.saturating_sub(self.offset).div_euclid(self.period);
+        passed.saturating_mul(self.period).saturating_add(self.offset)
     }
 }
 
@@ -199,6 +204,9 @@ mod tests {
         // A run that is late does not move the next one.
         let often: Schedule = "every 15m".parse().unwrap();
         assert_eq!(often.next(at(1, 0, 16) + 7), at(1, 0, 30));
+        assert_eq!(often.latest(at(1, 0, 16) + 7), at(1, 0, 15));
+        assert_eq!(daily.latest(at(10, 3, 30)), at(10, 3, 30));
+        assert_eq!(daily.latest(at(10, 3, 29)), at(9, 3, 30));
         let _ = (often.next(i64::MAX), daily.next(i64::MIN));
     }
 }

@@ -256,6 +256,22 @@ async fn failed_query_is_stored_and_reported_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn result_without_the_column_of_the_threshold_is_a_failure() {
+    let test = TestDatabase::sqlite().await;
+    let hubs = Hubs::open(&test).await;
+    hubs.answer(Some(1.0));
+    let job = hubs.add(|job| job["threshold"]["column"] = json!("p90")).await;
+    assert_eq!(hubs.run(due(1)).await, 1);
+    let run = hubs.runs(&job).await.remove(0);
+    assert_eq!(run.state, "failed");
+    assert_eq!(
+        run.problem.as_deref(),
+        Some("column missing: the result has no column p90 for the threshold; its columns are p99, host")
+    );
+    assert_eq!(hubs.events().await, ["job-failed"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn job_runs_now_and_disabled_ones_only_then() {
     let test = TestDatabase::sqlite().await;
     let hubs = Hubs::open(&test).await;

@@ -3,14 +3,20 @@
 pub mod grpc;
 pub mod push;
 pub mod queries;
+pub mod refusals;
 pub mod requests;
+pub mod selected;
 pub mod views;
 
 use super::route::Access::With;
-use super::route::{Route, route};
+use super::route::{Route, guarded, route};
 use crate::access::Scope;
+use crate::hub::Hub;
+use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::middleware;
 use axum::routing::{delete, get, post};
+use std::sync::Arc;
 
 /// Routes that take profiles.
 pub const PUSHING: &[Route] = &[
@@ -43,6 +49,15 @@ pub const PUSHING: &[Route] = &[
         || post(push::take_push).layer(DefaultBodyLimit::max(push::REQUEST_LIMIT)),
     ),
 ];
+
+/// Adds the routes that take profiles to a router.
+pub fn add(mut router: Router<Arc<Hub>>, hub: &Arc<Hub>) -> Router<Arc<Hub>> {
+    for one in PUSHING.iter().chain(GRPC) {
+        let count = middleware::from_fn_with_state(hub.clone(), refusals::count);
+        router = router.route(one.path, guarded(one, hub).layer(count));
+    }
+    router
+}
 
 /// Methods of gRPC. They are not in the OpenAPI document.
 pub const GRPC: &[Route] = &[

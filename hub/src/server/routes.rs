@@ -444,8 +444,6 @@ pub fn router(hub: Arc<Hub>) -> Router {
     let mut router = Router::new();
     let tables = [
         ROUTES,
-        profiles::PUSHING,
-        profiles::GRPC,
         GRPC,
         profiles::REQUESTING,
         profiles::QUERYING,
@@ -455,6 +453,7 @@ pub fn router(hub: Arc<Hub>) -> Router {
     for route in tables.into_iter().flatten() {
         router = router.route(route.path, guarded(route, &hub));
     }
+    router = profiles::add(router, &hub);
     router = symbols::add(router, &hub);
     for page in [jobs::JOB_PAGES, sites::SITE_PAGES, PAGES].into_iter().flatten() {
         // Errors are pages too.

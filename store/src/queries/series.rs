@@ -15,7 +15,7 @@ const MAX_INTERVALS: u64 = 1 << 22;
 /// Sums of weights by interval and group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
-    /// The start of the first interval, a multiple of the step.
+    /// The start of the first interval.
     pub start: UnixNanos,
     /// The length of an interval in nanoseconds.
     pub step: u64,
@@ -59,10 +59,25 @@ impl Intervals {
         let count = count as usize;
         Ok(Self { start, step, count })
     }
+
+    /// Returns the intervals that divide a filter's time into equal parts. The last one is shorter
+    /// by less than a nanosecond for each part if the time has no such parts.
+    fn parts(filter: &Filter, parts: u64) -> Result<Self> {
+        if !(1..=MAX_INTERVALS).contains(&parts) {
+            let message =
+                format!("a series has 1 to {MAX_INTERVALS} parts, not {parts}; change their number");
+            return Err(Error::Invalid(message));
+        }
+        let start = filter.time.start.0;
+        let step = filter.time.end.0.saturating_sub(start).div_ceil(parts).max(1);
+        // The count is far below 2^32.
+        let count = parts as usize;
+        Ok(Self { start, step, count })
+    }
 }
 
 impl Store {
-    /// Returns the sums of weights by interval and group.
+    /// Returns the sums of weights by interval and group. Intervals begin at multiples of the step.
     ///
     /// # Errors
     ///
@@ -70,6 +85,30 @@ impl Store {
     /// [`Store::merge`].
     pub async fn series(&self, query: &Query, step: u64, group_by: &[Column]) -> Result<(Series, Coverage)> {
         let intervals = Intervals::new(&query.filter, step)?;
+        self.series_of(query, intervals, group_by).await
+    }
+
+    /// Returns the sums of weights by group in equal parts of the filter's time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if there are no parts or too many, and those of [`Store::merge`].
+    pub async fn series_of_parts(
+        &self,
+        query: &Query,
+        parts: u64,
+        group_by: &[Column],
+    ) -> Result<(Series, Coverage)> {
+        let intervals = Intervals::parts(&query.filter, parts)?;
+        self.series_of(query, intervals, group_by).await
+    }
+
+    async fn series_of(
+        &self,
+        query: &Query,
+        intervals: Intervals,
+        group_by: &[Column],
+    ) -> Result<(Series, Coverage)> {
         let (segments, pruned) = self.segments(query).await?;
         let columns = Scan {
             filter: query.filter.clone(),
@@ -102,7 +141,7 @@ impl Store {
         groups.sort_by_cached_key(|group| (std::cmp::Reverse(total(group)), group.key.clone()));
         let series = Series {
             start: UnixNanos(intervals.start),
-            step,
+            step: intervals.step,
             groups,
         };
         Ok((series, coverage))

@@ -286,6 +286,28 @@ fn intervals_of_a_series_are_limited() {
 }
 
 #[test]
+fn parts_of_a_series_are_equal_and_begin_at_its_time() {
+    run(async {
+        let fixture = Fixture::default();
+        let samples: Vec<Plain> = (0..3600).step_by(10).map(|at| sample(0, at, &[1])).collect();
+        fixture.write(&samples).await;
+        let start = HOUR.start().0 + 7 * SECOND;
+        let mut query = all();
+        query.filter.time = UnixNanos(start)..UnixNanos(start + 3000 * SECOND);
+        for (parts, weight) in [(1, 3000), (10, 300), (12, 250)] {
+            let (series, _) = fixture.store().series_of_parts(&query, parts, &[]).await.unwrap();
+            assert_eq!((series.start.0, series.step), (start, 3000 * SECOND / parts));
+            assert_eq!(series.groups[0].weights, vec![weight; parts as usize]);
+        }
+        // Seven parts have no whole nanoseconds.
+        let (series, _) = fixture.store().series_of_parts(&query, 7, &[]).await.unwrap();
+        assert_eq!(series.groups[0].weights.len(), 7);
+        assert_eq!(series.groups[0].weights.iter().sum::<i64>(), 3000);
+        assert!(fixture.store().series_of_parts(&query, 0, &[]).await.is_err());
+    });
+}
+
+#[test]
 fn top_counts_recursion_once() {
     run(async {
         let fixture = Fixture::default();

@@ -59,7 +59,7 @@ pub struct WriteRawResponse {}
 /// Reads a request.
 ///
 /// # Errors
-/// Fails if the message is malformed or has too many profiles.
+/// Fails if the message is malformed, or has no profile or too many.
 pub fn read(message: &[u8]) -> Result<Vec<PushedProfile>> {
     let request = WriteRawRequest::decode(message)
         .map_err(|error| Error::Invalid(format!("the message is no WriteRawRequest of Parca: {error}")))?;
@@ -69,7 +69,7 @@ pub fn read(message: &[u8]) -> Result<Vec<PushedProfile>> {
 /// Returns the profiles of a request.
 ///
 /// # Errors
-/// Fails if the request has too many profiles.
+/// Fails if the request has no profile or too many.
 pub fn of_message(request: WriteRawRequest) -> Result<Vec<PushedProfile>> {
     let mut profiles = Vec::new();
     for series in request.series {
@@ -127,5 +127,7 @@ mod tests {
     fn other_bytes_are_refused() {
         let error = read(b"\xff\xff\xff").unwrap_err().to_string();
         assert!(error.starts_with("the message is no WriteRawRequest"), "{error}");
+        let error = read(b"").unwrap_err().to_string();
+        assert!(error.starts_with("the message has no profile"), "{error}");
     }
 }

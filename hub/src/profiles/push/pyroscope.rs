@@ -46,20 +46,36 @@ pub fn ingested(parameters: &IngestParameters, bytes: Vec<u8>) -> Result<PushedP
     } = parameters;
     if !FORMATS.contains(&format.as_str()) {
         return Err(Error::Invalid(format!(
-            "the format \"{format}\" is unknown; use pprof, jfr or folded"
+            "the format \"{format}\" is unknown; use pprof, jfr, folded or lines"
         )));
     }
     let mut labels = labels_of_name(name)?;
     if !spy_name.is_empty() {
         labels.push(("spy_name".to_owned(), spy_name.clone()));
     }
+    let bytes = match format.as_str() {
+        "lines" => counted(&bytes),
+        _ => bytes,
+    };
     let (start, end) = (nanoseconds("from", from)?, nanoseconds("until", until)?);
     Ok(PushedProfile {
         labels,
         bytes,
         start,
         duration: start.zip(end).map(|(start, end)| end.saturating_sub(start)),
+        may_be_empty: false,
     })
+}
+
+/// Returns folded stacks of lines that are a stack each, and count one sample.
+fn counted(lines: &[u8]) -> Vec<u8> {
+    let lines = lines.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let mut folded = Vec::new();
+    for line in lines.filter(|line| !line.is_empty()) {
+        folded.extend_from_slice(line);
+        folded.extend_from_slice(b" 1\n");
+    }
+    folded
 }
 
 /// Returns the labels of a name as `shop.cpu{region=eu,host="a"}`. The text before the brace is the
@@ -160,7 +176,7 @@ pub struct PushResponse {}
 /// Reads a request of `PusherService/Push`.
 ///
 /// # Errors
-/// Fails if the message is malformed or has too many profiles.
+/// Fails if the message is malformed, or has no profile or too many.
 pub fn read(message: &[u8]) -> Result<Vec<PushedProfile>> {
     let request = PushRequest::decode(message)
         .map_err(|error| Error::Invalid(format!("the message is no PushRequest of Pyroscope: {error}")))?;
@@ -231,11 +247,21 @@ mod tests {
     }
 
     #[test]
+    fn lines_count_one_sample_each() {
+        let lines = b"main;f\r\nmain;f\n\nmain;operator new(unsigned long)".to_vec();
+        let profile = ingested(&parameters("shop", "", "", "lines"), lines.clone()).unwrap();
+        let expected = b"main;f 1\nmain;f 1\nmain;operator new(unsigned long) 1\n";
+        assert_eq!(profile.bytes, expected);
+        let other = ingested(&parameters("shop", "", "", "folded"), lines.clone()).unwrap();
+        assert_eq!(other.bytes, lines);
+    }
+
+    #[test]
     fn unknown_formats_are_refused() {
         let error = ingested(&parameters("shop", "", "", "trie"), vec![]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the format \"trie\" is unknown; use pprof, jfr or folded"
+            "the format \"trie\" is unknown; use pprof, jfr, folded or lines"
         );
     }
 

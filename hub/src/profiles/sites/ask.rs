@@ -6,7 +6,7 @@ use super::scope::SiteScope;
 use crate::database::sites::SiteRow;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
-use crate::profiles::selection::{Selection, time_text};
+use crate::profiles::selection::{Selection, text_of_labels, time_text};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,13 +105,8 @@ pub(super) fn pairs(selection: &Selection) -> String {
     for (column, value) in &selection.columns {
         query.append_pair(column.name(), value);
     }
-    let labels = selection
-        .labels
-        .iter()
-        .map(|(key, value)| format!("{key}={value}"));
-    let labels: Vec<String> = labels.collect();
-    if !labels.is_empty() {
-        query.append_pair("labels", &labels.join(","));
+    if !selection.labels.is_empty() {
+        query.append_pair("labels", &text_of_labels(&selection.labels));
     }
     query.finish()
 }

@@ -125,9 +125,8 @@ fn add_series(
 ) -> std::result::Result<(), SiteProblem> {
     let shape = |one: &EventSeries| (one.start, one.step, one.weights.len());
     let wanted = own.first().or_else(|| part.first()).map(shape);
-    // The first interval begins before the time, so that there is one more.
-    let is_long = |one: &EventSeries| one.weights.len() as u64 > intervals + 1;
-    if part.len() > 1000 || part.iter().any(|one| Some(shape(one)) != wanted || is_long(one)) {
+    let is_other = |one: &EventSeries| one.weights.len() as u64 != intervals;
+    if part.len() > 1000 || part.iter().any(|one| Some(shape(one)) != wanted || is_other(one)) {
         return Err(SiteProblem::failed("its intervals are others; update its hub"));
     }
     for one in part {

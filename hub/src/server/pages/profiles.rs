@@ -45,7 +45,7 @@ pub struct ProfilesPage {
     pub columns: Vec<(&'static str, &'static str, String)>,
     /// The other fields by name.
     pub fields: Vec<(&'static str, String)>,
-    /// Sentences about sites that are missing.
+    /// Sentences about sites that are missing, and about a parameter that selects nothing.
     pub missing: Vec<String>,
     /// The sites that can be asked.
     pub sites: Vec<String>,

@@ -44,6 +44,7 @@ impl UnaryService<ExportProfilesServiceRequest> for Export {
             if !request.resource_profiles.is_empty() {
                 let pushed = PushedProfile {
                     bytes: request.encode_to_vec(),
+                    may_be_empty: true,
                     ..PushedProfile::default()
                 };
                 store(&hub, vec![pushed]).await?;
@@ -71,5 +72,5 @@ impl UnaryService<WriteRawRequest> for WriteRaw {
 
 async fn store(hub: &Arc<Hub>, pushed: Vec<PushedProfile>) -> Result<(), Status> {
     let stored = push::store(hub, pushed, Origin::default()).await;
-    stored.map_err(|error| status(&error))
+    stored.map(|_| ()).map_err(|error| status(&error))
 }

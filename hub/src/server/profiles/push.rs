@@ -5,6 +5,7 @@ use crate::hub::Hub;
 use crate::objects::blocking;
 use crate::profiles::push::{PushedProfile, pyroscope};
 use crate::profiles::read_push::ReadPush;
+use crate::profiles::sample_times::Arrival;
 use crate::profiles::{read, selection};
 use crate::server::api::json::Parameters;
 use axum::body::Bytes;
@@ -56,15 +57,20 @@ pub async fn take(
     Parameters(parameters): Parameters<OriginParameters>,
     headers: HeaderMap,
     body: Body,
-) -> Result<StatusCode> {
+) -> Result<Response> {
     let bytes = unpacked(&headers, body).await?;
     let pushed = PushedProfile {
         labels: selection::labels(&parameters.labels)?,
         bytes,
         ..PushedProfile::default()
     };
-    store(&hub, vec![pushed], parameters.origin()).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let stored = store(&hub, vec![pushed], parameters.origin()).await?;
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    if stored.has_moved {
+        let headers = response.headers_mut();
+        headers.insert(NOTE_HEADER, HeaderValue::from_static(MOVED_NOTE));
+    }
+    Ok(response)
 }
 
 /// Stores profiles of an OTLP request.
@@ -84,6 +90,7 @@ pub async fn take_otlp(State(hub): State<Arc<Hub>>, headers: HeaderMap, body: Bo
     if !bytes.is_empty() {
         let pushed = PushedProfile {
             bytes,
+            may_be_empty: true,
             ..PushedProfile::default()
         };
         store(&hub, vec![pushed], origin).await?;
@@ -144,8 +151,20 @@ impl<S: Send + Sync> FromRequest<S> for Body {
     }
 }
 
+/// The header of a note about a profile that was stored.
+const NOTE_HEADER: &str = "backtrail-note";
+/// The note about times from boot.
+const MOVED_NOTE: &str = "the times of the samples count from boot; the profile ends at its arrival";
+
+/// The profiles of a request, which are stored.
+pub(super) struct Stored {
+    /// Whether samples without a time of day have times by the arrival.
+    pub(super) has_moved: bool,
+}
+
 /// Reads and stores profiles. The work of reading is bounded, so that memory is.
-pub(super) async fn store(hub: &Arc<Hub>, pushed: Vec<PushedProfile>, origin: Origin) -> Result<()> {
+pub(super) async fn store(hub: &Arc<Hub>, pushed: Vec<PushedProfile>, origin: Origin) -> Result<Stored> {
+    let arrival = Arrival::now(hub.config.profiles.days);
     let permit = hub
         .reading
         .clone()
@@ -153,17 +172,18 @@ pub(super) async fn store(hub: &Arc<Hub>, pushed: Vec<PushedProfile>, origin: Or
         .await
         .map_err(|_| Error::Ending)?;
     let pushes = blocking(move || {
-        let pushes = pushed.iter().map(|one| read::read(one, &origin));
+        let pushes = pushed.iter().map(|one| read::read(one, &origin, arrival));
         pushes.collect::<Result<Vec<ReadPush>>>()
     });
     let pushes = pushes.await?;
+    let has_moved = pushes.iter().any(|push| push.is_moved);
     // The next push is read while this one waits for its commit, which several pushes share.
     let memory = hub.intake.reserve(&pushes).await?;
     drop(permit);
     let stored = pushes.into_iter().map(|push| hub.intake.store(push));
     futures_util::future::try_join_all(stored).await?;
     drop(memory);
-    Ok(())
+    Ok(Stored { has_moved })
 }
 
 /// Returns the part `profile` of a form.
@@ -190,10 +210,12 @@ async fn unpacked(headers: &HeaderMap, Body(body): Body) -> Result<Vec<u8>> {
         .get(header::CONTENT_ENCODING)
         .and_then(|value| value.to_str().ok())
         .unwrap_or("identity")
-        .to_owned();
+        .trim()
+        .to_ascii_lowercase();
     match encoding.as_str() {
         "identity" => Ok(body.into()),
-        "gzip" => blocking(move || gunzip(&body)).await,
+        // `x-gzip` is the same (RFC 9110, section 8.4.1.3).
+        "gzip" | "x-gzip" => blocking(move || gunzip(&body)).await,
         other => Err(Error::Invalid(format!(
             "the content encoding \"{other}\" is unknown; use gzip or none"
         ))),
@@ -237,4 +259,30 @@ fn expect_type(headers: &HeaderMap, expected: &[&str]) -> Result<()> {
 fn message(media: &'static str) -> Response {
     let media = HeaderValue::from_static(media);
     ([(header::CONTENT_TYPE, media)], Bytes::new()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use std::io::Write;
+
+    #[tokio::test]
+    async fn encodings_have_no_case() {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+        gzip.write_all(b"main 1\n").unwrap();
+        let packed = Bytes::from(gzip.finish().unwrap());
+        let read = async |encoding: &'static str, body: Bytes| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
+            unpacked(&headers, Body(body)).await
+        };
+        for encoding in ["gzip", "GZIP", "x-gzip"] {
+            assert_eq!(read(encoding, packed.clone()).await.unwrap(), b"main 1\n");
+        }
+        let plain = Bytes::from_static(b"main 1\n");
+        assert_eq!(read("Identity", plain.clone()).await.unwrap(), b"main 1\n");
+        assert!(read("br", plain).await.is_err());
+    }
 }

@@ -1,5 +1,6 @@
 //! Queries of profiles for programs and for the explorer.
 
+use super::selected::{Selected, SelectionQuery};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::hub::Hub;
@@ -44,6 +45,10 @@ pub struct MergeParameters {
     format: String,
 }
 
+impl SelectionQuery for MergeParameters {
+    const MORE: &'static [&'static str] = &["format"];
+}
+
 /// Returns the sum of a selection in the format of a tool.
 ///
 /// # Errors
@@ -51,7 +56,7 @@ pub struct MergeParameters {
 pub async fn merge(
     State(hub): State<Arc<Hub>>,
     headers: HeaderMap,
-    Parameters(MergeParameters { selection, format }): Parameters<MergeParameters>,
+    Selected(MergeParameters { selection, format }): Selected<MergeParameters>,
 ) -> Result<Response> {
     let is_of_site = check_site(&headers, &selection.selection()?.sites)?;
     let format = if format.is_empty() { "pprof" } else { &format };
@@ -124,6 +129,10 @@ pub struct TopParameters {
     rows: String,
 }
 
+impl SelectionQuery for TopParameters {
+    const MORE: &'static [&'static str] = &["rows"];
+}
+
 /// Returns the functions with the largest own weight.
 ///
 /// # Errors
@@ -131,7 +140,7 @@ pub struct TopParameters {
 pub async fn top(
     State(hub): State<Arc<Hub>>,
     headers: HeaderMap,
-    Parameters(parameters): Parameters<TopParameters>,
+    Selected(parameters): Selected<TopParameters>,
 ) -> Result<Json<TopFunctions>> {
     let selection = parameters.selection.selection()?;
     check_site(&headers, &selection.sites)?;
@@ -149,6 +158,10 @@ pub struct SeriesParameters {
     intervals: String,
 }
 
+impl SelectionQuery for SeriesParameters {
+    const MORE: &'static [&'static str] = &["intervals"];
+}
+
 /// Returns the weights of each event over time.
 ///
 /// # Errors
@@ -156,7 +169,7 @@ pub struct SeriesParameters {
 pub async fn series(
     State(hub): State<Arc<Hub>>,
     headers: HeaderMap,
-    Parameters(parameters): Parameters<SeriesParameters>,
+    Selected(parameters): Selected<SeriesParameters>,
 ) -> Result<Json<SeriesAnswer>> {
     let selection = parameters.selection.selection()?;
     check_site(&headers, &selection.sites)?;
@@ -191,7 +204,7 @@ pub async fn regressions(
 /// Fails if a parameter is malformed, or the query fails.
 pub async fn units(
     State(hub): State<Arc<Hub>>,
-    Parameters(parameters): Parameters<SeriesParameters>,
+    Selected(parameters): Selected<SeriesParameters>,
 ) -> Result<Json<BuildUnits>> {
     let selection = parameters.selection.selection()?;
     if selection.sites != SiteScope::Own || !selection.rules.is_empty() {
@@ -228,6 +241,10 @@ pub struct ValuesParameters {
     prefix: String,
 }
 
+impl SelectionQuery for ValuesParameters {
+    const MORE: &'static [&'static str] = &["column", "prefix"];
+}
+
 /// Values of a column.
 #[derive(Debug, Serialize)]
 pub struct Values {
@@ -242,7 +259,7 @@ pub struct Values {
 /// Fails if there is no such column, or the query fails.
 pub async fn values(
     State(hub): State<Arc<Hub>>,
-    Parameters(parameters): Parameters<ValuesParameters>,
+    Selected(parameters): Selected<ValuesParameters>,
 ) -> Result<Json<Values>> {
     let column = Column::named(&parameters.column).ok_or_else(|| {
         let names = Column::ALL.map(Column::name).join(", ");

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::profiles::charts::{self as data, DistributionOf};
 use crate::profiles::explorer::ExplorerParameters;
+use crate::profiles::parameter_names;
 use crate::profiles::saved_page::SavedPage;
 use crate::profiles::selection::{Column, Selection};
 use crate::profiles::sites::answer::SiteAnswer;
@@ -22,10 +23,12 @@ use crate::server::pages::profile_request::{self, RequestPage, RequestState};
 use crate::server::pages::profile_series::SeriesChart;
 use crate::server::pages::profiles::{self, Chart, ProfilesPage};
 use crate::server::pages::sql::{self, SqlPage};
+use crate::server::pages::sql_view::problem as problem_page;
 use crate::server::profiles::queries::EXPORTS;
 use crate::server::profiles::requests::{self, NewRequest};
+use crate::server::profiles::selected::Selected;
 use axum::extract::{Form, Path, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::{Extension, Json};
 use maud::Markup;
@@ -52,6 +55,7 @@ const CHARTS: [(&str, &str); 3] = [
 pub async fn page(
     State(hub): State<Arc<Hub>>,
     Extension(caller): Extension<Caller>,
+    uri: Uri,
     Parameters(parameters): Parameters<ExplorerParameters>,
 ) -> Result<Markup> {
     let (_, samples, bytes) = hub.database.profile_totals().await?;
@@ -69,13 +73,21 @@ pub async fn page(
     let has_any = samples > 0 || !sites.is_empty();
     let (mut missing, mut problem) = (Vec::new(), problem);
     let mut chart = Chart::Nothing;
+    let mut has_view = true;
     if let (Ok(selection), None, true) = (&chosen, &problem, has_any) {
         match chart_of(&hub, selection, &parameters).await {
             Ok(found) => (chart, missing) = found,
             Err(error @ Error::Invalid(_)) => problem = Some(error.to_string()),
             Err(error) => return Err(error),
         }
+        if problem.is_none() && chart != Chart::Nothing {
+            let without_base = missing_base(&hub, &parameters).await?;
+            has_view = without_base.is_none();
+            missing.extend(without_base);
+        }
     }
+    let names = parameter_names::check(uri.query().unwrap_or_default(), &ExplorerParameters::MORE_NAMES);
+    missing.extend(names.err().map(|error| error.to_string()));
     let labels = [
         "Service", "Event", "Host", "Build", "Region", "Language", "Thread",
     ];
@@ -83,7 +95,7 @@ pub async fn page(
     let exports = EXPORTS.iter().filter(|_| compare.pairs().is_empty());
     let address = hub.config.public_url();
     let view = ProfilesPage {
-        view: (problem.is_none() && chart != Chart::Nothing).then(|| view_address(&parameters)),
+        view: (problem.is_none() && chart != Chart::Nothing && has_view).then(|| view_address(&parameters)),
         chart,
         charts: charts(&parameters),
         missing,
@@ -217,15 +229,64 @@ fn values(parameters: &ExplorerParameters, shown: DistributionOf) -> Vec<(&'stat
 /// Returns the view of a selection as a page of its own, for the frame of the explorer.
 ///
 /// # Errors
-/// Fails if the selection is malformed, or the query reaches a limit of memory.
+/// Fails if the selection is malformed, if nothing is selected, or if the query reaches a limit of
+/// memory. A person gets a page for the frame.
 pub async fn show(
     State(hub): State<Arc<Hub>>,
-    Parameters(parameters): Parameters<ExplorerParameters>,
+    headers: HeaderMap,
+    Selected(parameters): Selected<ExplorerParameters>,
 ) -> Result<Response> {
     let selection = parameters.view_selection();
     let base = parameters.compare.base(&selection)?;
-    let page = view::page(&hub, &selection, base.as_ref()).await?;
-    Ok(framed(StatusCode::OK, page))
+    match view::page(&hub, &selection, base.as_ref()).await {
+        Ok(page) => Ok(framed(StatusCode::OK, page)),
+        Err(error) => framed_failure(&headers, error),
+    }
+}
+
+/// Returns the sentence about a comparison that has no view. `None`: there is no comparison, or it
+/// has one.
+async fn missing_base(hub: &Arc<Hub>, parameters: &ExplorerParameters) -> Result<Option<String>> {
+    let shown = parameters.view_selection();
+    let Some(base) = parameters.compare.base(&shown)? else {
+        return Ok(None);
+    };
+    let before = queries::series(hub, &base, 1).await?.series;
+    if before.is_empty() {
+        let text = "the base of the comparison has no samples; choose another time, build or labels";
+        return Ok(Some(text.to_owned()));
+    }
+    let after = queries::series(hub, &shown.selection()?, 1).await?.series;
+    let is_shared = after.iter().any(|one| {
+        let mut others = before.iter();
+        others.any(|other| (&other.event, &other.unit) == (&one.event, &one.unit))
+    });
+    let text = "the base of the comparison has no event of the selection; choose other times";
+    Ok((!is_shared).then(|| text.to_owned()))
+}
+
+/// Returns an error as a page for a frame, if a person asks.
+pub(super) fn framed_failure(headers: &HeaderMap, error: Error) -> Result<Response> {
+    if !is_person(headers) {
+        return Err(error);
+    }
+    let page = problem_page(&message(&error)).into_string();
+    Ok(framed(error.status(), page.into_bytes()))
+}
+
+/// Returns whether a browser asks for a page.
+fn is_person(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("text/html"))
+}
+
+/// Returns the sentence of an error for a person. Failures of the hub are in its log.
+fn message(error: &Error) -> String {
+    if error.status() == StatusCode::SERVICE_UNAVAILABLE {
+        tracing::error!("{error}");
+        return "the hub cannot do this now; its log has the reason".to_owned();
+    }
+    error.to_string()
 }
 
 /// Returns a page for the frame of one of our pages.

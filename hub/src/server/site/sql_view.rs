@@ -1,8 +1,8 @@
 //! Views of an answer to SQL: parts of pages for charts, and a page for a flame graph.
 
-use super::profiles::framed;
+use super::profiles::{framed, framed_failure};
 use crate::clock;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hub::Hub;
 use crate::objects::blocking;
 use crate::profiles::sites::sql;
@@ -12,7 +12,7 @@ use crate::profiles::sql_view::{self, AnswerView, ChartKind};
 use crate::server::api::json::Parameters;
 use crate::server::pages::sql_view as pages;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use maud::Markup;
 use std::sync::Arc;
@@ -33,11 +33,7 @@ pub async fn show(
         AnswerView::Chart(kind) => Ok(chart(&hub, &request, kind).await?.into_response()),
         AnswerView::Graph => match graph(&hub, &request).await {
             Ok(page) => Ok(framed(StatusCode::OK, page)),
-            Err(error) if is_person(&headers) => {
-                let page = pages::problem(&message(&error)).into_string();
-                Ok(framed(error.status(), page.into_bytes()))
-            }
-            Err(error) => Err(error),
+            Err(error) => framed_failure(&headers, error),
         },
     }
 }
@@ -58,19 +54,4 @@ async fn chart(hub: &Arc<Hub>, request: &SqlRequest, kind: ChartKind) -> Result<
 async fn graph(hub: &Arc<Hub>, request: &SqlRequest) -> Result<Vec<u8>> {
     let answer = sql::answer_at(hub, request, clock::now()).await?;
     blocking(move || sql_view::graph_page(&answer)).await
-}
-
-/// Returns whether a browser asks for a page.
-fn is_person(headers: &HeaderMap) -> bool {
-    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    accept.is_some_and(|accept| accept.contains("text/html"))
-}
-
-/// Returns the sentence of an error for a person. Failures of the hub are in its log.
-fn message(error: &Error) -> String {
-    if error.status() == StatusCode::SERVICE_UNAVAILABLE {
-        tracing::error!("{error}");
-        return "the hub cannot do this now; its log has the reason".to_owned();
-    }
-    error.to_string()
 }

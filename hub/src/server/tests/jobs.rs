@@ -184,6 +184,64 @@ async fn job_is_added_changed_run_and_deleted() {
     assert_eq!(actions, ["add job", "change job", "delete job", "run job"]);
 }
 
+/// Returns a job over twelve intervals of five minutes.
+fn series(name: &str, comparison: &str, value: f64) -> Value {
+    json!({
+        "name": name,
+        "query": {
+            "kind": "series",
+            "selection": { "service": "steady", "event": "samples", "from": "1h" },
+            "intervals": 12,
+        },
+        "schedule": "every 5m",
+        "threshold": { "column": "weight", "comparison": comparison, "value": value },
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn series_compares_the_newest_complete_interval() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::open(folder.path()).await;
+    let minutes = |minutes: i64| minutes * 60 * clock::SECOND;
+    let id = site.add(&series("few", "<", 25.0)).await;
+    site.add(&series("many", ">", 35.0)).await;
+    let due = site.hub.database.query_job(&id).await.unwrap().next_run;
+    // One profile each minute, but for the last one, whose profile has not arrived.
+    let times = (2..=75).map(|number| due - minutes(number));
+    let pushes = times.map(|time| site.push("service=steady", "main;parse 6\n", time));
+    futures_util::future::join_all(pushes).await;
+    // The hub was busy for a minute.
+    assert_eq!(run_due(&site.hub, due + minutes(1)).await.unwrap(), 2);
+    assert!(site.alerts().await.is_empty());
+    let path = format!("/api/v1/jobs/{id}/runs");
+    let (_, runs) = site.json("GET", &path, &Value::Null).await;
+    assert_eq!(
+        (&runs[0]["value"], &runs[0]["row_count"]),
+        (&json!(30.0), &json!(12))
+    );
+    let run = format!("{path}/{}", runs[0]["id"].as_str().unwrap());
+    let (_, run) = site.json("GET", &run, &Value::Null).await;
+    let rows = run["result"]["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["weight"] == 30), "{run}");
+    let newest = crate::profiles::selection::time_text((due - minutes(6)).unsigned_abs() * 1000);
+    assert_eq!(rows[0]["time"], newest);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn series_has_the_wanted_parts_of_its_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::open(folder.path()).await;
+    site.push("service=shop", "main;parse 30\n", clock::now()).await;
+    for intervals in [1_usize, 7, 12] {
+        let path =
+            format!("/api/v1/profiles/series?service=shop&from=2020-01-01T00:01&intervals={intervals}");
+        let (_, answer) = site.json("GET", &path, &Value::Null).await;
+        let series = &answer["series"][0];
+        assert_eq!(series["start"], 1_577_836_860_000_000_000_u64, "{answer}");
+        assert_eq!(series["weights"].as_array().unwrap().len(), intervals);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_see_jobs_and_change_none() {
     let folder = tempfile::tempdir().unwrap();

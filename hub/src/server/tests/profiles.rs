@@ -1,7 +1,7 @@
 //! Pushes of several clients, and the queries and pages that show them.
 
 use crate::access::Scope;
-use crate::config::Config;
+use crate::config::{Config, Profiles};
 use crate::hub::Hub;
 use crate::profiles::maintain;
 use crate::profiles::push::parca;
@@ -226,6 +226,29 @@ async fn calls_of_grpc_are_stored_or_refused() {
     assert_eq!(status, "3", "{sentence}");
     assert!(!sentence.is_empty());
     assert_ne!(call(&site, EXPORT, b"\xff\xff\xff").await.0, "0");
+    let refused = &site.hub.intake.counts().refused;
+    assert_eq!(refused.load(std::sync::atomic::Ordering::Relaxed), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn times_that_the_store_does_not_keep_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::open(folder.path()).await;
+    let now = crate::clock::now().unsigned_abs() * 1000;
+    let day = 86_400_000_000_000;
+    for (start, expected) in [
+        (1_000, StatusCode::BAD_REQUEST),
+        (now - 100 * day, StatusCode::BAD_REQUEST),
+        (now + 400 * day, StatusCode::BAD_REQUEST),
+        (now - 80 * day, StatusCode::NO_CONTENT),
+        (now + day / 48, StatusCode::NO_CONTENT),
+    ] {
+        let body = timed(start, 1_000, 2);
+        let (status, text) = site.send("POST", "/api/v1/profiles", "", body).await;
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(status, expected, "{start}: {text}");
+        assert!(text.is_empty() || text.contains("the last 90 days"), "{text}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -326,6 +349,9 @@ async fn rubbish_is_refused_in_a_sentence() {
     for (path, media, body) in [
         ("/api/v1/profiles", "", &b"\x00\x01\x02\xff"[..]),
         ("/api/v1/profiles", "", b"main\n"),
+        ("/api/v1/profiles", "", b""),
+        ("/api/v1/profiles", "", b"\x48\x05"),
+        ("/push.v1.PusherService/Push", "application/proto", b""),
         ("/api/v1/profiles?colour=red", "", b"main 1\n"),
         ("/api/v1/profiles?labels=a", "", b"main 1\n"),
         ("/ingest", "", b"main 1\n"),
@@ -341,6 +367,10 @@ async fn rubbish_is_refused_in_a_sentence() {
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}: {text}");
         assert!(text.starts_with("{\"error\":\""), "{path}: {text}");
     }
+    let (_, metrics) = site.send("GET", "/metrics", "", Vec::new()).await;
+    let metrics = String::from_utf8(metrics).unwrap();
+    let refused = "backtrail_hub_profile_refused_pushes_total 14\n";
+    assert!(metrics.contains(refused), "{metrics}");
     for path in [
         "/api/v1/profiles/merge?from=soon",
         "/api/v1/profiles/merge?focus=(",
@@ -350,6 +380,23 @@ async fn rubbish_is_refused_in_a_sentence() {
     ] {
         let (status, _) = site.send("GET", path, "", Vec::new()).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
+    }
+    for path in [
+        "/api/v1/profiles/merge?Service=exp",
+        "/api/v1/profiles/top?servcie=exp",
+        "/api/v1/profiles/series?from=1h&rows=3",
+        "/api/v1/profiles/units?servcie=exp",
+        "/api/v1/profiles/values?column=service&start=a",
+        "/api/v1/profiles/regressions?servcie=exp",
+        "/profiles/view?servcie=exp",
+    ] {
+        let (status, text) = site.send("GET", path, "", Vec::new()).await;
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
+        assert!(
+            text.contains("unknown") && text.contains("service"),
+            "{path}: {text}"
+        );
     }
     let (status, text) = site.send("GET", "/api/v1/profiles/merge", "", Vec::new()).await;
     assert_eq!(status, StatusCode::NOT_FOUND);
@@ -374,6 +421,17 @@ async fn explorer_shows_the_view_of_its_selection() {
         .await;
     site.push("/api/v1/profiles?service=s&build=2", b"main;new_name 3\n")
         .await;
+    for compare in ["compare=earlier", "compare=other&base_build=nosuch"] {
+        let explorer = page(&format!("/profiles?service=s&build=2&{compare}")).await;
+        assert!(explorer.contains("the base of the comparison has no samples"));
+        assert!(!explorer.contains("<iframe"), "{compare}");
+    }
+    let explorer = page("/profiles?service=s&color=red").await;
+    assert!(
+        explorer.contains("the parameter &quot;color&quot; is unknown"),
+        "{explorer}"
+    );
+    assert!(explorer.contains("<iframe"), "{explorer}");
     let explorer = page("/profiles?service=s&build=2&compare=other&base_build=1").await;
     let start = explorer.find("src=\"/profiles/view?").unwrap() + 5;
     let address = explorer[start..].split('"').next().unwrap().replace("&amp;", "&");
@@ -415,7 +473,16 @@ fn timed(start: u64, step: u64, count: u64) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread")]
 async fn charts_show_the_times_and_weights_of_samples() {
     let folder = tempfile::tempdir().unwrap();
-    let site = Site::open(folder.path()).await;
+    // The times below are stored for a hundred years.
+    let config = Config {
+        data: folder.path().to_owned(),
+        profiles: Profiles {
+            days: 36_500,
+            ..Profiles::default()
+        },
+        ..Config::default()
+    };
+    let site = Site::with(config).await;
     let page = async |path: &str| {
         let (status, body) = site.send("GET", path, "", Vec::new()).await;
         assert_eq!(status, StatusCode::OK, "{path}");
@@ -523,7 +590,7 @@ async fn saved_views_belong_to_their_creators() {
         )
     };
     let (reader, other) = (reader.reveal(), other.reveal());
-    let view = r#"{"name":" <b>shop</b> ","query":"?service=shop&color=red&chart=heat"}"#;
+    let view = r#"{"name":" <b>shop</b> ","query":"?service=shop&per=&chart=heat"}"#;
     let (status, saved) = send("POST", "", reader, view).await;
     assert_eq!(status, StatusCode::CREATED, "{saved}");
     assert_eq!(
@@ -535,6 +602,7 @@ async fn saved_views_belong_to_their_creators() {
     for wrong in [
         r#"{"name":"","query":"service=a"}"#,
         r#"{"name":"a","query":"from=soon"}"#,
+        r#"{"name":"a","query":"servcie=shop"}"#,
         r#"{"name":"a\nb","query":""}"#,
         r#"{"name":"a","query":"","color":"red"}"#,
     ] {

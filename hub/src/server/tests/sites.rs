@@ -311,7 +311,9 @@ async fn sql_of_several_sites_is_one_table() {
     let job = json!({ "name": "hubs", "schedule": "hourly", "query":
         { "kind": "sql", "sql": "SELECT hub", "sites": "all", "combine": combine } });
     let job: crate::query_jobs::definition::JobDefinition = serde_json::from_value(job).unwrap();
-    let output = crate::query_jobs::execute::execute(&a.hub, &job.query, clock::now())
+    let now = clock::now();
+    let times = crate::query_jobs::execute::RunTimes { now, due: now };
+    let output = crate::query_jobs::execute::execute(&a.hub, &job.query, times)
         .await
         .unwrap();
     assert_eq!(output.watched(&job), Some(2.0));
