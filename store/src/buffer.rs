@@ -1,6 +1,6 @@
 //! Samples of many profiles in memory, until they are a segment.
 
-use crate::content::{Content, Context, ContextId, Row, column_time};
+use crate::content::{Content, Context, ContextId, PeriodicEvent, Row, column_time};
 use crate::hour::Hour;
 use crate::idle_counts::IdleCounts;
 use crate::origin::Origins;
@@ -86,7 +86,12 @@ impl Buffer {
         merged?;
         let mut contexts: HashMap<LabelSetId, ContextId> = HashMap::new();
         let mut rows = Vec::with_capacity(samples.len());
-        for (index, sample) in samples.into_iter().enumerate() {
+        // An event of the content has samples of several profiles, with the periods of each.
+        for (index, (sample, source)) in samples.into_iter().zip(&profile.samples).enumerate() {
+            let event = PeriodicEvent {
+                event: sample.event,
+                period: profile.events.get(source.event).map_or(0, |event| event.period),
+            };
             let Some(origin) = ids.get(origins.of(index)).copied() else {
                 continue;
             };
@@ -103,7 +108,7 @@ impl Buffer {
                 time: column_time(sample.time.unwrap_or(start)),
                 weight: sample.weight,
                 origin,
-                event: sample.event,
+                event: self.content.events.intern(event)?,
                 thread: sample.thread,
                 cpu: sample.cpu.map(|cpu| cpu.0),
                 stack: sample.stack,

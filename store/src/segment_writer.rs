@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::build_id_filter::BuildIdFilter;
-use crate::content::{Content, ContextId, OriginId, Row};
+use crate::content::{Content, ContextId, OriginId, PeriodicEventId, Row};
 use crate::encode::{self, SampleEncoder};
 use crate::footer_entry;
 use crate::hour::Hour;
@@ -11,7 +11,7 @@ use crate::push_hashes::PushHashes;
 use crate::schema::Effort;
 use crate::segment::{FileSummary, SegmentEntry, SegmentId, TableKind};
 use crate::table_writer::{TableWriter, not_encoded};
-use backtrail_profile::{EventId, Frame, FrameId, Id, StackId};
+use backtrail_profile::{Frame, FrameId, Id, StackId};
 use parquet::file::metadata::KeyValue;
 use std::collections::BTreeSet;
 
@@ -82,7 +82,7 @@ pub(crate) struct SegmentWriter {
     stacks: DenseIds<StackId>,
     contexts: DenseIds<ContextId>,
     origins: DenseIds<OriginId>,
-    events: DenseIds<EventId>,
+    events: DenseIds<PeriodicEventId>,
     first: i64,
     last: i64,
 }
@@ -148,9 +148,9 @@ impl SegmentWriter {
         let frames = write_frames(&table, &frame_ids.used, sink)?;
         let contexts = write_contexts(&table, &self.contexts.used, history.pushes.entry(), sink)?;
         let origins = || self.origins.used.iter().filter_map(|id| content.origins.get(*id));
-        let events = self.events.used.iter();
-        let events =
-            events.filter_map(|id| Some(content.profile.text(content.profile.events.get(*id)?.name)));
+        let profile = &content.profile;
+        let events = self.events.used.iter().filter_map(|id| content.events.get(*id));
+        let events = events.filter_map(|one| Some(profile.text(profile.events.get(one.event)?.name)));
         let mut entry = SegmentEntry {
             id: self.id,
             hour: self.hour,
