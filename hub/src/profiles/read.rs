@@ -11,10 +11,11 @@ use sha2::{Digest, Sha256};
 /// The most samples of a profile.
 const MAX_SAMPLES: usize = 4_000_000;
 
-/// Reads a profile. The parts of `stated` are those of all its samples.
+/// Reads a profile. The parts of `stated` are those of all its samples. Times are in nanoseconds,
+/// and amounts of memory in bytes.
 ///
 /// # Errors
-/// Fails if the format is unknown, or the profile is malformed or too large.
+/// Fails if the format is unknown, or the profile is malformed or too large, also in these units.
 pub fn read(pushed: &PushedProfile, stated: &Origin) -> Result<ReadPush> {
     let mut profile = format::read(&pushed.bytes)?;
     if profile.samples.len() > MAX_SAMPLES {
@@ -23,6 +24,7 @@ pub fn read(pushed: &PushedProfile, stated: &Origin) -> Result<ReadPush> {
             profile.samples.len()
         )));
     }
+    profile.convert_units()?;
     let has_times = profile.start.is_some() || profile.samples.iter().all(|sample| sample.time.is_some());
     if !has_times {
         profile.start = pushed.start.map(UnixNanos);
