@@ -7,6 +7,7 @@ use crate::encode::{self, SampleEncoder};
 use crate::footer_entry;
 use crate::hour::Hour;
 use crate::idle_counts::IdleCounts;
+use crate::origin_notes::OriginNotes;
 use crate::push_hashes::PushHashes;
 use crate::schema::Effort;
 use crate::segment::{FileSummary, SegmentEntry, SegmentId, TableKind};
@@ -62,8 +63,10 @@ impl<I: Id> DenseIds<I> {
 pub(crate) struct SegmentHistory {
     /// The number of compactions.
     pub(crate) level: u8,
-    /// Sentences for the reader.
+    /// Sentences for the reader of segments of earlier versions.
     pub(crate) notes: Vec<String>,
+    /// Sentences for the reader, with their origins.
+    pub(crate) origin_notes: OriginNotes,
     /// The samples of idle threads that were left out.
     pub(crate) idle: IdleCounts,
     /// The hashes of the pushes that have its samples.
@@ -167,6 +170,7 @@ impl SegmentWriter {
             events: names(events),
             build_ids: build_ids(content, &frame_ids.used),
             notes: history.notes,
+            origin_notes: history.origin_notes,
             idle: history.idle,
         };
         let description = footer_entry::write(&entry, &history.replaced)?;

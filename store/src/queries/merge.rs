@@ -268,11 +268,10 @@ impl About {
         let (start, end) = (query.filter.time.start.0, query.filter.time.end.0);
         let first = segments.iter().map(|entry| entry.first).min().unwrap_or(start);
         let last = segments.iter().map(|entry| entry.last).max();
-        let notes = segments.iter().flat_map(|entry| &entry.notes);
         let mut distinct = BTreeSet::new();
-        for note in notes {
-            if distinct.len() < Self::MAX_NOTES && !distinct.contains(note) {
-                distinct.insert(note.clone());
+        for note in segments.iter().flat_map(|entry| query.filter.notes(entry)) {
+            if distinct.len() < Self::MAX_NOTES {
+                distinct.insert(note);
             }
         }
         Self {

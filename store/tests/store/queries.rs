@@ -400,3 +400,40 @@ fn sums_are_over_all_periods() {
         check().await;
     });
 }
+
+#[test]
+fn notes_belong_to_the_samples_of_their_profiles() {
+    run(async {
+        let fixture = Fixture::default();
+        // The segments have both services, and one of them each.
+        for services in [&[0, 1][..], &[1], &[0]] {
+            let mut writer = fixture.writer();
+            for service in services {
+                let mut profile = with_period(0, 3);
+                profile.notes.push(format!("note of {service}"));
+                let origin = sample(*service, 1, &[]).origin();
+                writer.add(&origin, &[], &profile, HOUR.start()).unwrap();
+            }
+            writer.flush().await.unwrap();
+        }
+        let check = async || {
+            let store = fixture.store();
+            for (service, expected) in [("service-0", "note of 0"), ("service-1", "note of 1")] {
+                let mut query = all();
+                query.filter = query.filter.with(Matcher::equals(Column::Service, service));
+                let (profile, _) = store.merge(&query, &[]).await.unwrap();
+                assert_eq!(profile.notes, [expected]);
+            }
+            let (profile, _) = store.merge(&all(), &[]).await.unwrap();
+            assert_eq!(profile.notes, ["note of 0", "note of 1"]);
+        };
+        check().await;
+        let options = CompactionOptions {
+            min_segments: 2,
+            ..CompactionOptions::default()
+        };
+        let compacted = fixture.store().compact(HOUR, options, &Cancel::default()).await;
+        assert!(compacted.unwrap().is_some());
+        check().await;
+    });
+}

@@ -1,12 +1,13 @@
-//! Sums of the profile store: events with several periods and units.
+//! Sums of the profile store: events with several periods and units, and notes.
 
 use super::profiles::Site;
 use crate::clock;
 use crate::profiles::catalog::{PREFIX, ProfileCatalog};
+use crate::profiles::maintain;
 use axum::http::StatusCode;
 use backtrail_profile::format::{folded, pprof};
 use backtrail_profile::{Profile, UnixNanos};
-use backtrail_store::{Origin, Writer, WriterLimits};
+use backtrail_store::{Cancel, Origin, Writer, WriterLimits};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -206,4 +207,32 @@ async fn stored_units_of_earlier_versions_are_converted() {
         (series["series"].as_array().unwrap().len(), total),
         (1, 1_000_090)
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn notes_of_a_service_are_not_those_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::open(folder.path()).await;
+    for (origin, note) in [
+        (
+            "service=fuzz&host=a",
+            Some("9 bytes of the recording are damaged"),
+        ),
+        ("service=shop&host=a", None),
+    ] {
+        let pushed = Pushed {
+            origin,
+            note,
+            ..PUSHED
+        };
+        pushed.store(&site).await;
+    }
+    maintain::compact(&site.hub, &Cancel::default()).await.unwrap();
+    let damaged = Value::from(vec!["9 bytes of the recording are damaged"]);
+    assert_eq!(
+        top(&site, "service=shop").await["notes"],
+        Value::Array(Vec::new())
+    );
+    assert_eq!(top(&site, "service=fuzz").await["notes"], damaged);
+    assert_eq!(top(&site, "host=a").await["notes"], damaged);
 }
