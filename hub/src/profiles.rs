@@ -7,6 +7,7 @@ pub mod changed_branches;
 pub mod charts;
 pub mod compaction_counts;
 pub mod compare;
+pub mod default_event;
 pub mod explorer;
 pub mod idle;
 pub mod intake;

@@ -16,6 +16,18 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
+    /// A weight does not fit another unit.
+    #[error(
+        "a sample weighs {weight} {unit}, which is more {base} than 64 bits hold; correct its weight or its unit"
+    )]
+    Weight {
+        /// The weight.
+        weight: i64,
+        /// Its unit.
+        unit: String,
+        /// The other unit.
+        base: &'static str,
+    },
     /// The input is not of its format.
     #[error("{format}: {problem}")]
     Malformed {

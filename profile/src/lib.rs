@@ -41,6 +41,7 @@ mod stacks;
 mod table;
 mod top;
 mod tree;
+mod units;
 
 pub use address_spaces::{AddressSpaces, MappedModule};
 pub use branch_stack::{BranchStack, TakenBranch};
@@ -62,3 +63,4 @@ pub use stacks::{StackId, Stacks};
 pub use table::{Id, Table};
 pub use top::{FunctionWeight, top};
 pub use tree::{CallTree, Node, NodeIdx};
+pub use units::base_unit;

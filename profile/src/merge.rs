@@ -19,7 +19,8 @@ struct Ids {
 }
 
 /// Adds the samples of a profile to another one. Equal texts, modules, functions, frames, stacks
-/// and events become one. Samples are added beside each other, not added up.
+/// and events become one. Samples are added beside each other, not added up. An event has the
+/// period of both profiles if they agree, or else 0.
 ///
 /// The lines of a frame that both have are those of the target.
 ///
@@ -131,7 +132,7 @@ fn tables(target: &mut Profile, source: &Profile) -> Result<Ids> {
         stacks.push(stack);
     }
     let events = each(&source.events, |event| {
-        target.events.intern(Event {
+        target.intern_event(Event {
             name: text(event.name)?,
             unit: text(event.unit)?,
             period: event.period,
@@ -176,4 +177,46 @@ fn each<I: Id, T: std::hash::Hash + Eq>(
 fn mapped<I: Id>(ids: &[I], id: I) -> Result<I> {
     // An id beyond its table belongs to another profile, which `Profile`'s methods do not build.
     ids.get(id.index()).copied().ok_or(Error::Full)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile(period: u64, weight: i64) -> Profile {
+        let mut profile = Profile::default();
+        let event = profile.event("cpu", "nanoseconds", period).unwrap();
+        profile.add(event, weight, StackId::EMPTY).unwrap();
+        profile
+    }
+
+    #[test]
+    fn event_with_several_periods_is_one() {
+        for (periods, expected) in [
+            ([10, 10, 10], 10),
+            ([10, 20, 20], 0),
+            ([10, 20, 0], 0),
+            ([0, 0, 20], 0),
+        ] {
+            let mut merged = Profile::default();
+            for (period, weight) in periods.into_iter().zip([3, 5, 7]) {
+                merge(&mut merged, &profile(period, weight)).unwrap();
+            }
+            let events: Vec<_> = merged.events.iter().collect();
+            let [(id, event)] = events[..] else {
+                panic!("{events:?}")
+            };
+            assert_eq!((merged.total(id), event.period), (15, expected));
+        }
+    }
+
+    #[test]
+    fn events_with_other_units_stay_apart() {
+        let mut merged = profile(10, 3);
+        let other = merged.event("cpu", "microseconds", 10).unwrap();
+        merged.add(other, 1, StackId::EMPTY).unwrap();
+        merge(&mut merged, &profile(20, 5)).unwrap();
+        let totals: Vec<_> = merged.events.iter().map(|(id, _)| merged.total(id)).collect();
+        assert_eq!(totals, [8, 1]);
+    }
 }

@@ -74,14 +74,32 @@ impl Profile {
         self.strings.get(id).map_or("", |text| text)
     }
 
-    /// Returns the id of an event type.
+    /// Returns the id of an event type. Its period becomes 0 if it is already known with another
+    /// one.
     ///
     /// # Errors
     ///
     /// As [`Profile::string`].
     pub fn event(&mut self, name: &str, unit: &str, period: u64) -> Result<EventId> {
         let (name, unit) = (self.string(name)?, self.string(unit)?);
-        self.events.intern(Event { name, unit, period })
+        self.intern_event(Event { name, unit, period })
+    }
+
+    /// Returns the same for an event with texts of this profile.
+    ///
+    /// # Errors
+    ///
+    /// As [`Profile::string`].
+    pub fn intern_event(&mut self, event: Event) -> Result<EventId> {
+        let id = self.events.intern(event.clone())?;
+        if self
+            .events
+            .get(id)
+            .is_some_and(|known| known.period != event.period)
+        {
+            self.events.replace(Event { period: 0, ..event });
+        }
+        Ok(id)
     }
 
     /// Returns the id of a function of which only the name is known.

@@ -4,6 +4,7 @@ use crate::frame::StringId;
 use crate::stacks::StackId;
 use crate::table::table_id;
 use backtrail_pt::{Cpu, Pid, Tid};
+use std::hash::{Hash, Hasher};
 
 table_id! {
     /// An event type of a profile.
@@ -23,14 +24,38 @@ table_id! {
 pub struct UnixNanos(pub u64);
 
 /// An event type: the cause of samples, and the unit of their weights.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+///
+/// Events with the same name and unit are equal. Their weights have one unit, and can be added up,
+/// even if the samples were taken with several periods.
+#[derive(Clone, Debug)]
 pub struct Event {
     /// The name, as `cpu`, `off-cpu` or `cache-misses`.
     pub name: StringId,
     /// The unit as pprof writes it: `nanoseconds`, `bytes`, `count`.
     pub unit: StringId,
-    /// The weight after which a sample is taken. 0: unknown, or each event is a sample.
+    /// The weight after which a sample is taken. 0: unknown, each event is a sample, or the samples
+    /// have several periods.
     pub period: u64,
+}
+
+impl Event {
+    fn key(&self) -> (StringId, StringId) {
+        (self.name, self.unit)
+    }
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Event {}
+
+impl Hash for Event {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
 }
 
 /// A thread of a process.

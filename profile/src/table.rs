@@ -68,6 +68,11 @@ impl<I: Id, T: Hash + Eq> Table<I, T> {
         }
     }
 
+    /// Replaces the value that is equal to this one, and keeps its id.
+    pub(crate) fn replace(&mut self, value: T) {
+        self.values.replace(value);
+    }
+
     /// Returns the id of a value that the table has.
     pub fn find<Q>(&self, key: &Q) -> Option<I>
     where

@@ -2,7 +2,9 @@
 
 use crate::error::sentence;
 use crate::{Error, Result};
-use backtrail_store::{BuildIdFilter, FileSummary, Hour, IdleCounts, SegmentEntry, SegmentId, TableKind};
+use backtrail_store::{
+    BuildIdFilter, FileSummary, Hour, IdleCounts, OriginNotes, SegmentEntry, SegmentId, TableKind,
+};
 use datafusion::parquet::errors::ParquetError;
 use datafusion::parquet::file::metadata::ParquetMetaDataReader;
 use futures_util::{StreamExt, TryStreamExt};
@@ -117,6 +119,7 @@ fn entry(hour: Hour, id: SegmentId) -> SegmentEntry {
         events: None,
         build_ids: BuildIdFilter::default(),
         notes: Vec::new(),
+        origin_notes: OriginNotes::default(),
         idle: IdleCounts::default(),
     }
 }

@@ -80,7 +80,7 @@ impl Service {
             unit,
             period: PERIOD,
         };
-        let event = profile.events.intern(event)?;
+        let event = profile.intern_event(event)?;
         let labels = profile.label_set(Vec::new())?;
         let mut modules = Vec::new();
         for module in 0..12 {

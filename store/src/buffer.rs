@@ -1,9 +1,10 @@
 //! Samples of many profiles in memory, until they are a segment.
 
-use crate::content::{Content, Context, ContextId, Row, column_time};
+use crate::content::{Content, Context, ContextId, PeriodicEvent, Row, column_time};
 use crate::hour::Hour;
 use crate::idle_counts::IdleCounts;
-use crate::origin::Origins;
+use crate::origin::{Origin, Origins};
+use crate::origin_notes::OriginNotes;
 use crate::push_hashes::{PushHash, PushHashes};
 use crate::schema::Effort;
 use crate::segment::{SegmentEntry, TableKind};
@@ -55,7 +56,7 @@ impl Sink for Files {
 pub(crate) struct Buffer {
     content: Content,
     rows: Vec<Row>,
-    notes: BTreeSet<String>,
+    notes: OriginNotes,
     idle: IdleCounts,
     pushes: PushHashes,
 }
@@ -86,7 +87,12 @@ impl Buffer {
         merged?;
         let mut contexts: HashMap<LabelSetId, ContextId> = HashMap::new();
         let mut rows = Vec::with_capacity(samples.len());
-        for (index, sample) in samples.into_iter().enumerate() {
+        // An event of the content has samples of several profiles, with the periods of each.
+        for (index, (sample, source)) in samples.into_iter().zip(&profile.samples).enumerate() {
+            let event = PeriodicEvent {
+                event: sample.event,
+                period: profile.events.get(source.event).map_or(0, |event| event.period),
+            };
             let Some(origin) = ids.get(origins.of(index)).copied() else {
                 continue;
             };
@@ -103,7 +109,7 @@ impl Buffer {
                 time: column_time(sample.time.unwrap_or(start)),
                 weight: sample.weight,
                 origin,
-                event: sample.event,
+                event: self.content.events.intern(event)?,
                 thread: sample.thread,
                 cpu: sample.cpu.map(|cpu| cpu.0),
                 stack: sample.stack,
@@ -112,10 +118,11 @@ impl Buffer {
         }
         self.rows.extend(rows);
         for note in notes {
-            self.note(note);
+            self.note(note, origins.distinct);
         }
         if !branch_stacks.is_empty() {
-            self.note("branches before samples were left out, because the store does not keep them".into());
+            let note = "branches before samples were left out, because the store does not keep them";
+            self.note(note.into(), origins.distinct);
         }
         Ok(())
     }
@@ -130,14 +137,12 @@ impl Buffer {
         self.pushes.add(hash, Hour::of(received));
     }
 
-    fn note(&mut self, mut note: String) {
+    fn note(&mut self, mut note: String, origins: &[Origin]) {
         if note.len() > MAX_NOTE {
             let end = (0..=MAX_NOTE).rev().find(|end| note.is_char_boundary(*end));
             note.truncate(end.unwrap_or(0));
         }
-        if self.notes.len() < SegmentEntry::MAX_NOTES {
-            self.notes.insert(note);
-        }
+        self.notes.add(note, origins);
     }
 
     /// Returns the number of samples.
@@ -176,7 +181,7 @@ impl Buffer {
                 false => Default::default(),
             };
             let history = SegmentHistory {
-                notes: self.notes.iter().cloned().collect(),
+                origin_notes: self.notes.clone(),
                 idle,
                 pushes,
                 ..SegmentHistory::default()
@@ -230,7 +235,6 @@ fn context_of(profile: &Profile, set: LabelSetId, labels: &[(String, String)]) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::origin::Origin;
     use backtrail_profile::{Label, StackId};
 
     fn profile(times: &[Option<u64>]) -> Profile {
@@ -319,9 +323,9 @@ mod tests {
     fn notes_are_bounded() {
         let mut buffer = Buffer::default();
         for number in 0..100 {
-            buffer.note(format!("{number}{}", "é".repeat(400)));
+            buffer.note(format!("{number}{}", "é".repeat(400)), &[]);
         }
         assert_eq!(buffer.notes.len(), SegmentEntry::MAX_NOTES);
-        assert!(buffer.notes.iter().all(|note| note.len() <= MAX_NOTE));
+        assert!(buffer.notes.iter().all(|(note, _)| note.len() <= MAX_NOTE));
     }
 }

@@ -11,6 +11,7 @@ use crate::content::Content;
 use crate::hour::Hour;
 use crate::idle_counts::IdleCounts;
 use crate::limits::Cancel;
+use crate::origin_notes::OriginNotes;
 use crate::push_hashes::PushHashes;
 use crate::segment::{SegmentEntry, SegmentId, TableKind};
 use crate::segment_reader::SegmentReader;
@@ -135,9 +136,11 @@ impl Store {
         let (cancel, runtime) = (cancel.clone(), tokio::runtime::Handle::current());
         let levels = entries.iter().map(|entry| entry.level);
         let removed: Vec<_> = entries.iter().map(|entry| entry.id).collect();
+        let (origin_notes, notes) = notes(&entries);
         let history = SegmentHistory {
             level: levels.max().unwrap_or(0).saturating_add(1),
-            notes: notes(&entries),
+            notes,
+            origin_notes,
             idle: idle(&entries),
             pushes: known_pushes,
             replaced: removed.clone(),
@@ -182,8 +185,13 @@ fn idle(entries: &[SegmentEntry]) -> IdleCounts {
     counts
 }
 
-/// Returns the distinct notes of segments.
-fn notes(entries: &[SegmentEntry]) -> Vec<String> {
-    let notes: BTreeSet<_> = entries.iter().flat_map(|entry| &entry.notes).collect();
-    notes.into_iter().take(SegmentEntry::MAX_NOTES).cloned().collect()
+/// Returns the distinct notes of segments, and those whose service is not known.
+fn notes(entries: &[SegmentEntry]) -> (OriginNotes, Vec<String>) {
+    let mut notes = OriginNotes::default();
+    let others: BTreeSet<_> = entries
+        .iter()
+        .flat_map(|entry| entry.add_notes(&mut notes))
+        .collect();
+    let others = others.into_iter().take(SegmentEntry::MAX_NOTES).cloned();
+    (notes, others.collect())
 }

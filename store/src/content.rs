@@ -32,9 +32,22 @@ index! {
     /// A context of a [`Content`].
     ContextId
 }
+index! {
+    /// An event with a period of a [`Content`].
+    PeriodicEventId
+}
 
 /// Labels with distinct keys in ascending order.
 pub(crate) type Context = Box<[(Box<str>, Box<str>)]>;
+
+/// An event of samples that were taken with one period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PeriodicEvent {
+    /// The event.
+    pub(crate) event: EventId,
+    /// The period. 0: unknown.
+    pub(crate) period: u64,
+}
 
 /// The values that rows refer to. Texts, modules, functions, frames, lines, stacks, events and
 /// threads are those of a profile without samples.
@@ -46,6 +59,8 @@ pub(crate) struct Content {
     pub(crate) origins: Table<OriginId, Origin>,
     /// The sets of labels.
     pub(crate) contexts: Table<ContextId, Context>,
+    /// The events with their periods.
+    pub(crate) events: Table<PeriodicEventId, PeriodicEvent>,
 }
 
 /// A sample.
@@ -58,7 +73,7 @@ pub(crate) struct Row {
     /// The origin.
     pub(crate) origin: OriginId,
     /// The event.
-    pub(crate) event: EventId,
+    pub(crate) event: PeriodicEventId,
     /// The thread, if it is known.
     pub(crate) thread: Option<ThreadId>,
     /// The processor, if it is known.
@@ -107,10 +122,11 @@ impl Content {
             .then(a.time.cmp(&b.time))
     }
 
-    fn event_key(&self, event: EventId) -> Option<(&str, &str, u64)> {
+    fn event_key(&self, event: PeriodicEventId) -> Option<(&str, &str, u64)> {
+        let PeriodicEvent { event, period } = *self.events.get(event)?;
         let event = self.profile.events.get(event)?;
         let text = |id| self.profile.text(id);
-        Some((text(event.name), text(event.unit), event.period))
+        Some((text(event.name), text(event.unit), period))
     }
 
     fn thread_key(&self, thread: Option<ThreadId>) -> Option<(u32, u32, &str, &str)> {
@@ -141,12 +157,7 @@ impl Content {
     }
 
     fn ranks(&self) -> Ranks {
-        let events: Vec<_> = self
-            .profile
-            .events
-            .iter()
-            .map(|(id, _)| self.event_key(id))
-            .collect();
+        let events: Vec<_> = self.events.iter().map(|(id, _)| self.event_key(id)).collect();
         let threads = self.profile.threads.iter();
         let threads: Vec<_> = threads.map(|(id, _)| self.thread_key(Some(id))).collect();
         let origins: Vec<_> = self.origins.iter().map(|(_, origin)| origin).collect();
@@ -211,7 +222,8 @@ mod tests {
             }
         }
         for name in ["wall", "cpu"] {
-            content.profile.event(name, "ns", 1).unwrap();
+            let event = content.profile.event(name, "ns", 1).unwrap();
+            content.events.intern(PeriodicEvent { event, period: 1 }).unwrap();
         }
         for tid in [9, 3] {
             let name = content.profile.string("worker").unwrap();
@@ -239,7 +251,7 @@ mod tests {
                     time,
                     weight: 1,
                     origin: OriginId::from_index(origin),
-                    event: EventId::from_index(event),
+                    event: PeriodicEventId::from_index(event),
                     thread: thread.map(ThreadId::from_index),
                     cpu: None,
                     stack: StackId::EMPTY,

@@ -1,10 +1,12 @@
 //! The filter of a query: conditions on columns and labels, and segments that cannot match.
 
+use crate::origin_notes::{Names, OriginNotes};
 use crate::schema::SampleColumn;
 use crate::segment::SegmentEntry;
 use backtrail_profile::UnixNanos;
 use backtrail_pt::BuildId;
 use regex::Regex;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// A column that queries filter and group by.
@@ -167,6 +169,29 @@ impl Filter {
         in_time && has_module && self.matchers.iter().all(may_hold)
     }
 
+    /// Returns the notes of a segment that may be about samples of the filter.
+    pub(crate) fn notes(&self, entry: &SegmentEntry) -> BTreeSet<String> {
+        let mut all = OriginNotes::default();
+        let others = entry.add_notes(&mut all);
+        let selected = all.iter().filter(|(_, about)| {
+            self.may_have(&Column::Service, &about.services) && self.may_have(&Column::Host, &about.hosts)
+        });
+        // A note of an unknown service is not about a selected one.
+        let selects_service = self.matchers.iter().any(|one| one.column == Column::Service);
+        let others = others.iter().filter(|_| !selects_service).cloned();
+        selected.map(|(text, _)| text.to_owned()).chain(others).collect()
+    }
+
+    /// Returns whether one of some names of a column may be selected.
+    fn may_have(&self, column: &Column, names: &Names) -> bool {
+        let holds = |matcher: &Matcher| {
+            let names = names.as_ref();
+            names.is_none_or(|names| names.iter().any(|name| matcher.condition.holds(name)))
+        };
+        let mut matchers = self.matchers.iter().filter(|matcher| matcher.column == *column);
+        matchers.all(holds)
+    }
+
     /// Returns the services of which a segment must have one, if the filter names them.
     pub(crate) fn services(&self) -> Option<Vec<String>> {
         self.matchers
@@ -197,5 +222,35 @@ mod tests {
         ] {
             assert_eq!(condition.holds(text), expected, "{condition:?} {text}");
         }
+    }
+
+    /// Returns a segment as an earlier version described it.
+    fn earlier(services: &[&str]) -> SegmentEntry {
+        let file = serde_json::json!({"rows": 1, "bytes": 1, "footer_crc": 0});
+        let entry = serde_json::json!({
+            "id": "0".repeat(32), "hour": 498_873, "level": 0, "first": 5, "last": 9,
+            "samples": file, "stacks": file, "frames": file, "contexts": file,
+            "services": services, "hosts": ["a"], "build_ids": "", "notes": ["damaged"],
+        });
+        serde_json::from_value(entry).unwrap()
+    }
+
+    #[test]
+    fn earlier_notes_are_those_of_the_only_service() {
+        let all = Filter::of_time(UnixNanos(0)..UnixNanos(9));
+        let of = |service| all.clone().with(Matcher::equals(Column::Service, service));
+        let (one, two) = (earlier(&["fuzz"]), earlier(&["fuzz", "shop"]));
+        for (filter, entry, expected) in [
+            (&all, &one, 1),
+            (&all, &two, 1),
+            (&of("fuzz"), &one, 1),
+            (&of("fuzz"), &two, 0),
+            (&of("shop"), &two, 0),
+        ] {
+            assert_eq!(filter.notes(entry).len(), expected, "{filter:?}");
+        }
+        let of_host = |host| all.clone().with(Matcher::equals(Column::Host, host));
+        assert_eq!(of_host("a").notes(&one).len(), 1);
+        assert_eq!(of_host("b").notes(&one).len(), 0);
     }
 }

@@ -3,6 +3,7 @@
 use crate::build_id_filter::BuildIdFilter;
 use crate::hour::Hour;
 use crate::idle_counts::IdleCounts;
+use crate::origin_notes::{NoteOrigins, OriginNotes};
 use crate::{Error, Result};
 use backtrail_profile::UnixNanos;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -154,8 +155,11 @@ pub struct SegmentEntry {
     pub events: Option<Vec<String>>,
     /// The build ids of modules with frames.
     pub build_ids: BuildIdFilter,
-    /// Sentences for the reader, as about lost samples.
+    /// Sentences for the reader of segments of earlier versions, which do not say their service.
     pub notes: Vec<String>,
+    /// Sentences for the reader, as about lost samples, with their origins.
+    #[serde(default, skip_serializing_if = "OriginNotes::is_empty")]
+    pub origin_notes: OriginNotes,
     /// The samples of idle threads that a rule left out, by service.
     #[serde(default, skip_serializing_if = "IdleCounts::is_empty")]
     pub idle: IdleCounts,
@@ -163,9 +167,9 @@ pub struct SegmentEntry {
 
 impl SegmentEntry {
     /// The maximum number of names of one kind in an entry.
-    pub const MAX_NAMES: usize = 256;
+    pub const MAX_NAMES: usize = OriginNotes::MAX_NAMES;
     /// The maximum number of notes in an entry.
-    pub const MAX_NOTES: usize = 16;
+    pub const MAX_NOTES: usize = OriginNotes::MAX_NOTES;
 
     /// Returns the summary of a file.
     #[must_use]
@@ -189,6 +193,26 @@ impl SegmentEntry {
     pub fn bytes(&self) -> u64 {
         let bytes = TableKind::ALL.map(|kind| self.file(kind).bytes);
         bytes.into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// Adds the notes to others. Returns those whose service is not known. A note of an earlier
+    /// version is about the only service of its segment, if there is one.
+    pub(crate) fn add_notes(&self, notes: &mut OriginNotes) -> &[String] {
+        for (text, about) in self.origin_notes.iter() {
+            notes.add_about(text.to_owned(), about);
+        }
+        let set = |names: &Option<Vec<String>>| Some(names.as_ref()?.iter().cloned().collect());
+        let about = NoteOrigins {
+            services: set(&self.services),
+            hosts: set(&self.hosts),
+        };
+        if self.services.as_ref().is_none_or(|services| services.len() != 1) {
+            return &self.notes;
+        }
+        for text in &self.notes {
+            notes.add_about(text.clone(), &about);
+        }
+        &[]
     }
 
     /// Returns the time of the first sample.
@@ -255,6 +279,7 @@ mod tests {
             events: Some(Vec::new()),
             build_ids: BuildIdFilter::default(),
             notes: vec!["7 samples were lost".into()],
+            origin_notes: OriginNotes::default(),
             idle: IdleCounts::default(),
         };
         let text = serde_json::to_string(&entry).unwrap();

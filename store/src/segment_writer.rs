@@ -2,16 +2,17 @@
 
 use crate::Result;
 use crate::build_id_filter::BuildIdFilter;
-use crate::content::{Content, ContextId, OriginId, Row};
+use crate::content::{Content, ContextId, OriginId, PeriodicEventId, Row};
 use crate::encode::{self, SampleEncoder};
 use crate::footer_entry;
 use crate::hour::Hour;
 use crate::idle_counts::IdleCounts;
+use crate::origin_notes::OriginNotes;
 use crate::push_hashes::PushHashes;
 use crate::schema::Effort;
 use crate::segment::{FileSummary, SegmentEntry, SegmentId, TableKind};
 use crate::table_writer::{TableWriter, not_encoded};
-use backtrail_profile::{EventId, Frame, FrameId, Id, StackId};
+use backtrail_profile::{Frame, FrameId, Id, StackId};
 use parquet::file::metadata::KeyValue;
 use std::collections::BTreeSet;
 
@@ -62,8 +63,10 @@ impl<I: Id> DenseIds<I> {
 pub(crate) struct SegmentHistory {
     /// The number of compactions.
     pub(crate) level: u8,
-    /// Sentences for the reader.
+    /// Sentences for the reader of segments of earlier versions.
     pub(crate) notes: Vec<String>,
+    /// Sentences for the reader, with their origins.
+    pub(crate) origin_notes: OriginNotes,
     /// The samples of idle threads that were left out.
     pub(crate) idle: IdleCounts,
     /// The hashes of the pushes that have its samples.
@@ -82,7 +85,7 @@ pub(crate) struct SegmentWriter {
     stacks: DenseIds<StackId>,
     contexts: DenseIds<ContextId>,
     origins: DenseIds<OriginId>,
-    events: DenseIds<EventId>,
+    events: DenseIds<PeriodicEventId>,
     first: i64,
     last: i64,
 }
@@ -148,9 +151,9 @@ impl SegmentWriter {
         let frames = write_frames(&table, &frame_ids.used, sink)?;
         let contexts = write_contexts(&table, &self.contexts.used, history.pushes.entry(), sink)?;
         let origins = || self.origins.used.iter().filter_map(|id| content.origins.get(*id));
-        let events = self.events.used.iter();
-        let events =
-            events.filter_map(|id| Some(content.profile.text(content.profile.events.get(*id)?.name)));
+        let profile = &content.profile;
+        let events = self.events.used.iter().filter_map(|id| content.events.get(*id));
+        let events = events.filter_map(|one| Some(profile.text(profile.events.get(one.event)?.name)));
         let mut entry = SegmentEntry {
             id: self.id,
             hour: self.hour,
@@ -167,6 +170,7 @@ impl SegmentWriter {
             events: names(events),
             build_ids: build_ids(content, &frame_ids.used),
             notes: history.notes,
+            origin_notes: history.origin_notes,
             idle: history.idle,
         };
         let description = footer_entry::write(&entry, &history.replaced)?;

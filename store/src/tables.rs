@@ -481,6 +481,7 @@ mod tests {
             events: None,
             build_ids: crate::BuildIdFilter::default(),
             notes: Vec::new(),
+            origin_notes: crate::OriginNotes::default(),
             idle: crate::IdleCounts::default(),
         };
         match kind {

@@ -2,6 +2,7 @@
 //!
 //! Hubs send each other their units, so that samples stay where they are.
 
+use super::default_event::{note_of_units, rank};
 use super::query;
 use super::selection::{Column, Selection};
 use crate::error::Result;
@@ -48,12 +49,15 @@ pub struct Unit {
     pub weights: Vec<(u32, f64)>,
 }
 
-/// Functions by number, and the weights of each interval and host.
+/// The weights of functions in each interval and host.
+type Weights = BTreeMap<(u64, String), BTreeMap<u32, f64>>;
+
+/// Functions by number, and their weights by the name and unit of the event.
 #[derive(Default)]
 struct Sums {
     indexes: HashMap<Symbol, u32>,
     functions: Vec<UnitFunction>,
-    weights: BTreeMap<(u64, String), BTreeMap<u32, f64>>,
+    weights: BTreeMap<(String, String), Weights>,
 }
 
 impl Sums {
@@ -81,11 +85,31 @@ impl Sums {
             let Some(symbol) = shown.symbols.get(site.symbol) else {
                 continue;
             };
+            let Some(event) = profile.events.get(sample.event) else {
+                continue;
+            };
             let index = self.index(symbol);
+            let event = [event.name, event.unit].map(|text| profile.text(text).to_owned());
+            let weights = self.weights.entry(event.into()).or_default();
             let unit = (interval, host(profile, sample.labels));
-            *self.weights.entry(unit).or_default().entry(index).or_default() += sample.weight as f64;
+            *weights.entry(unit).or_default().entry(index).or_default() += sample.weight as f64;
         }
         Ok(())
+    }
+
+    /// Returns the weights of the event that is shown first, and a note of its other units. Weights
+    /// of several units cannot be compared.
+    fn first_event(&mut self) -> (Weights, Option<String>) {
+        let by_rank =
+            |((event, unit), weights): &(&(String, String), &Weights)| rank((event, unit), weights.len());
+        let Some((key, _)) = self.weights.iter().max_by_key(by_rank) else {
+            return Default::default();
+        };
+        let (event, unit) = key.clone();
+        let same = self.weights.keys().filter(|(other, _)| *other == event);
+        let note = note_of_units(&event, &unit, same.map(|(_, unit)| &**unit));
+        let weights = self.weights.remove(&(event, unit)).unwrap_or_default();
+        (weights, note)
     }
 }
 
@@ -111,6 +135,8 @@ pub async fn units(hub: &Arc<Hub>, selection: &Selection, intervals: u64) -> Res
         sums.add(&profile, interval)?;
         notes.extend(profile.notes);
     }
+    let (weights, note) = sums.first_event();
+    notes.extend(note);
     notes.sort_unstable();
     notes.dedup();
     let unit = |((interval, host), weights): (_, BTreeMap<u32, f64>)| Unit {
@@ -120,7 +146,7 @@ pub async fn units(hub: &Arc<Hub>, selection: &Selection, intervals: u64) -> Res
     };
     Ok(BuildUnits {
         functions: sums.functions,
-        units: sums.weights.into_iter().map(unit).collect(),
+        units: weights.into_iter().map(unit).collect(),
         notes,
     })
 }

@@ -1,5 +1,6 @@
 //! Charts of a selection: heat maps with parts of a second, and distributions of weights.
 
+use super::default_event::note_of_units;
 use super::query::{self, CancelOnDrop, query};
 use super::selection::Selection;
 use crate::error::{Error, Result};
@@ -112,13 +113,20 @@ pub struct EventDistribution {
     pub notes: Vec<String>,
 }
 
-/// Returns the event that charts of a selection show. `None`: nothing is selected.
-async fn shown_event(hub: &Arc<Hub>, selection: &Selection) -> Result<Option<ShownEvent>> {
-    let events = query::series(hub, selection, 1).await?;
-    Ok(events.into_iter().next().map(|one| ShownEvent {
-        event: one.event,
-        unit: one.unit,
-    }))
+/// Returns the event that charts of a selection show, and a note of its other units. `None`:
+/// nothing is selected.
+async fn shown_event(hub: &Arc<Hub>, selection: &Selection) -> Result<Option<(ShownEvent, Option<String>)>> {
+    let events = query::stored_series(hub, selection, 1).await?;
+    let Some(first) = events.first() else {
+        return Ok(None);
+    };
+    let same = events.iter().filter(|one| one.event == first.event);
+    let note = note_of_units(&first.event, &first.unit, same.map(|one| &*one.unit));
+    let event = ShownEvent {
+        event: first.event.clone(),
+        unit: first.unit.clone(),
+    };
+    Ok(Some((event, note)))
 }
 
 /// Returns the query of a selection with one event.
@@ -145,7 +153,7 @@ fn length_of_columns(range: u64) -> u64 {
 /// # Errors
 /// Fails if the store fails.
 pub async fn heat_map(hub: &Arc<Hub>, selection: &Selection) -> Result<Option<EventHeatMap>> {
-    let Some(event) = shown_event(hub, selection).await? else {
+    let Some((event, note)) = shown_event(hub, selection).await? else {
         return Ok(None);
     };
     let query = of_event(selection, &event);
@@ -158,7 +166,7 @@ pub async fn heat_map(hub: &Arc<Hub>, selection: &Selection) -> Result<Option<Ev
         start: found.start.0,
         step: found.step,
         columns: found.columns,
-        notes: query::notes(&coverage),
+        notes: query::notes(&coverage).into_iter().chain(note).collect(),
     }))
 }
 
@@ -171,7 +179,7 @@ pub async fn distribution(
     selection: &Selection,
     of: DistributionOf,
 ) -> Result<Option<EventDistribution>> {
-    let Some(event) = shown_event(hub, selection).await? else {
+    let Some((event, note)) = shown_event(hub, selection).await? else {
         return Ok(None);
     };
     let query = of_event(selection, &event);
@@ -191,7 +199,7 @@ pub async fn distribution(
         of,
         step,
         distribution,
-        notes: query::notes(&coverage),
+        notes: query::notes(&coverage).into_iter().chain(note).collect(),
     }))
 }
 

@@ -1,10 +1,11 @@
 //! Queries of the profile store for a selection.
 
+use super::default_event::rank;
 use super::names;
 use super::selection::{Column, Selection};
 use crate::error::{Error, Result};
 use crate::hub::Hub;
-use backtrail_profile::{Profile, UnixNanos};
+use backtrail_profile::{Profile, UnixNanos, base_unit};
 use backtrail_store::{Cancel, Coverage, Filter, LimitKind, Limits, Matcher, Query, SeriesGroup};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -45,6 +46,10 @@ pub async fn grouped(hub: &Arc<Hub>, selection: &Selection, columns: &[Column]) 
     let columns: Vec<_> = columns.iter().copied().map(column_of).collect();
     let (mut profile, coverage) = hub.profiles.merge(&query, &columns).await?;
     profile.notes.extend(notes(&coverage));
+    // Samples of earlier versions of the hub have the units in which they came.
+    if let Err(error) = profile.convert_units() {
+        profile.notes.push(error.to_string());
+    }
     names::add(hub, &mut profile).await?;
     drop(guard);
     Ok(profile)
@@ -179,11 +184,54 @@ pub struct EventSeries {
     pub weights: Vec<i64>,
 }
 
-/// Returns the weights of each event in equal parts of the time, processor time first.
+/// Returns the weights of each event in equal parts of the time, processor time first. Times are in
+/// nanoseconds, and amounts of memory in bytes.
 ///
 /// # Errors
 /// Fails if the store fails.
 pub async fn series(hub: &Arc<Hub>, selection: &Selection, intervals: u64) -> Result<Vec<EventSeries>> {
+    let stored = stored_series(hub, selection, intervals).await?;
+    let mut series: Vec<EventSeries> = Vec::with_capacity(stored.len());
+    for one in stored.into_iter().map(converted) {
+        let same = |known: &&mut EventSeries| known.event == one.event && known.unit == one.unit;
+        match series.iter_mut().find(same) {
+            Some(known) => {
+                for (sum, weight) in known.weights.iter_mut().zip(one.weights) {
+                    *sum = sum.saturating_add(weight);
+                }
+            }
+            None => series.push(one),
+        }
+    }
+    Ok(series)
+}
+
+/// Returns a series in nanoseconds or bytes. One of another unit, or with weights that would exceed
+/// 64 bits, stays as it is.
+fn converted(series: EventSeries) -> EventSeries {
+    let Some((unit, factor)) = base_unit(&series.unit) else {
+        return series;
+    };
+    let weights = series.weights.iter().map(|weight| weight.checked_mul(factor));
+    match weights.collect() {
+        Some(weights) => EventSeries {
+            unit: unit.to_owned(),
+            weights,
+            ..series
+        },
+        None => series,
+    }
+}
+
+/// Returns the same in the units that the store has.
+///
+/// # Errors
+/// Fails if the store fails.
+pub(super) async fn stored_series(
+    hub: &Arc<Hub>,
+    selection: &Selection,
+    intervals: u64,
+) -> Result<Vec<EventSeries>> {
     let query = query(selection);
     let _guard = CancelOnDrop(query.cancel.clone());
     let _place = hub.queries.acquire().await.map_err(|_| Error::Ending)?;
@@ -212,5 +260,8 @@ pub async fn series(hub: &Arc<Hub>, selection: &Selection, intervals: u64) -> Re
 
 /// Sorts series as the view does: the event first that it shows first.
 pub fn sort_series(series: &mut [EventSeries]) {
-    series.sort_by_key(|one| one.event != super::selection::FIRST_EVENT);
+    series.sort_by_key(|one| {
+        let (is_first, is_first_unit, _) = rank((&one.event, &one.unit), 0);
+        (!is_first, is_first && !is_first_unit)
+    });
 }

@@ -16,11 +16,12 @@ const MAX_SAMPLES: usize = 4_000_000;
 /// The label of samples whose times count from boot. Their profile ends at its arrival.
 const MOVED: (&str, &str) = ("times", "arrival");
 
-/// Reads a profile. The parts of `stated` are those of all its samples.
+/// Reads a profile. The parts of `stated` are those of all its samples. Times are in nanoseconds,
+/// and amounts of memory in bytes.
 ///
 /// # Errors
-/// Fails if the format is unknown, if the profile is malformed or too large, or if the store does
-/// not keep samples of its times.
+/// Fails if the format is unknown, or if the profile is malformed or too large, also in these
+/// units. Fails if the store does not keep samples of its times.
 pub fn read(pushed: &PushedProfile, stated: &Origin, arrival: Arrival) -> Result<ReadPush> {
     let mut profile = format::read(&pushed.bytes)?;
     check_content(pushed, &profile)?;
@@ -30,6 +31,7 @@ pub fn read(pushed: &PushedProfile, stated: &Origin, arrival: Arrival) -> Result
             profile.samples.len()
         )));
     }
+    profile.convert_units()?;
     let has_times = profile.start.is_some() || profile.samples.iter().all(|sample| sample.time.is_some());
     if !has_times {
         profile.start = pushed.start.map(UnixNanos);
@@ -60,7 +62,7 @@ fn check_content(pushed: &PushedProfile, profile: &Profile) -> Result<()> {
         perf_data::is_perf_data(bytes) || jfr::is_jfr(bytes) || bytes.starts_with(&recording::HEADER);
     let problem = match bytes.is_empty() {
         true => "the profile is empty",
-        false if has_header || !profile.events.is_empty() => return Ok(()),
+        false if has_header || profile.events.iter().next().is_some() => return Ok(()),
         false => "the message has no sample type of a profile",
     };
     if pushed.may_be_empty {

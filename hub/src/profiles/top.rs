@@ -1,6 +1,7 @@
 //! The functions of a selection with the largest own weight.
 
-use super::selection::{FIRST_EVENT, Selection};
+use super::default_event::{default_event, note_of_other_units};
+use super::selection::Selection;
 use super::sites::answer::{SiteAnswer, is_partial};
 use super::sites::queries;
 use crate::error::Result;
@@ -46,7 +47,7 @@ pub struct TopFunction {
 }
 
 /// Returns the functions of a selection. The event is the selected one, or else processor time, or
-/// else the first one.
+/// else the first one. A note names units of the event that are left out.
 ///
 /// # Errors
 /// Fails if the store fails, or the query needs too much memory.
@@ -78,15 +79,14 @@ pub fn of_profile(profile: &Profile, functions: &FunctionProfile, rows: usize) -
             (profile.text(event.name), profile.text(event.unit))
         })
     };
-    let ids = || profile.events.iter().map(|(id, _)| id);
-    let first = ids().find(|id| text(*id).0 == FIRST_EVENT);
-    let notes = profile.notes.clone();
-    let Some(event) = first.or_else(|| ids().next()) else {
+    let mut notes = profile.notes.clone();
+    let Some(event) = default_event(profile) else {
         return TopFunctions {
             notes,
             ..TopFunctions::default()
         };
     };
+    notes.extend(note_of_other_units(profile, event));
     let mut weights = HashMap::new();
     let mut total = 0_i64;
     for sample in functions.samples.iter().filter(|sample| sample.event == event) {

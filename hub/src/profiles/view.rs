@@ -1,6 +1,7 @@
 //! Views of selections: the page of a profile or a comparison, and files of other tools.
 
-use super::selection::{FIRST_EVENT, Selection, SelectionParameters, time_text};
+use super::default_event::{default_event, note_of_other_units};
+use super::selection::{Selection, SelectionParameters, time_text};
 use super::sites::answer::SiteAnswer;
 use super::sites::queries;
 use crate::error::{Error, Result};
@@ -90,15 +91,14 @@ impl Shown {
 
     /// Returns the event that is shown first.
     fn event(&self) -> Result<EventId> {
-        let name = |id: EventId| {
-            let event = self.profile.events.get(id);
-            event.map_or("", |event| self.profile.text(event.name))
-        };
-        let ids = || self.profile.events.iter().map(|(id, _)| id);
-        let first = ids().find(|id| name(*id) == FIRST_EVENT);
-        first
-            .or_else(|| ids().next())
+        default_event(&self.profile)
             .ok_or_else(|| Error::Absent("sample of this selection; choose a longer time".to_owned()))
+    }
+
+    /// Notes the units that the sum of an event leaves out.
+    fn note_other_units(&mut self, event: EventId) {
+        let note = note_of_other_units(&self.profile, event);
+        self.profile.notes.extend(note);
     }
 
     fn compared(&self) -> ComparedProfile<'_> {
@@ -126,10 +126,11 @@ pub async fn page(
         Some(base) => Some((queries::merged(hub, base).await?.0, base.clone())),
     };
     blocking(move || {
-        let after = Shown::new(after, &selection)?;
+        let mut after = Shown::new(after, &selection)?;
         let data = match before {
             None => {
                 let event = after.event()?;
+                after.note_other_units(event);
                 ViewData::of_profile(&after.name, &after.profile, &after.functions, event)
             }
             Some((merged, base)) => comparison(&Shown::new(merged, &base)?, &after)?,
@@ -154,8 +155,11 @@ pub async fn export(
     let selection = parameters.selection()?;
     let (merged, sites) = queries::merged(hub, &selection).await?;
     let bytes = blocking(move || {
-        let shown = Shown::new(merged, &selection)?;
+        let mut shown = Shown::new(merged, &selection)?;
         let event = shown.event()?;
+        if format == ExportFormat::Html {
+            shown.note_other_units(event);
+        }
         let Shown {
             name,
             profile,

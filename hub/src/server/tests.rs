@@ -5,6 +5,7 @@ mod grouping;
 mod jobs;
 mod profile_races;
 mod profile_store;
+mod profile_sums;
 mod profiles;
 mod sites;
 mod sql_views;

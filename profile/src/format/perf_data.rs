@@ -153,7 +153,8 @@ enum Item {
 /// The state at the time of the record that is read.
 struct PerfDataReader {
     profile: Profile,
-    events: Vec<EventId>,
+    /// The events with the periods of the file.
+    events: Vec<(EventId, Option<u64>)>,
     spaces: AddressSpaces<ModuleId>,
     /// The name of each thread, and of each process as that of its first thread.
     names: HashMap<Tid, String>,
@@ -169,7 +170,8 @@ impl PerfDataReader {
         for event in &data.events {
             let name = names.next().unwrap_or_else(|| default_name(event));
             let unit = if is_clock(event) { "nanoseconds" } else { "count" };
-            events.push(profile.event(&name, unit, event.period.unwrap_or(0))?);
+            let id = profile.event(&name, unit, event.period.unwrap_or(0))?;
+            events.push((id, event.period));
         }
         Ok(Self {
             profile,
@@ -228,14 +230,12 @@ impl PerfDataReader {
     }
 
     fn sample(&mut self, event: usize, sample: &PerfSample) -> Result<()> {
-        let Some(event) = self.events.get(event).copied() else {
+        let Some((event, period)) = self.events.get(event).copied() else {
             return Ok(());
         };
         let stack = self.stack(sample)?;
         let thread = self.thread(sample)?;
-        let weight = sample
-            .period
-            .or(self.profile.events.get(event).map(|event| event.period));
+        let weight = sample.period.or(period);
         let labels = self.profile.label_set(Vec::new())?;
         self.profile.samples.push(Sample {
             event,

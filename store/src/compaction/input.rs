@@ -1,7 +1,7 @@
 //! A segment that is read in the order of its samples.
 
 use crate::columns::{Texts, column, values};
-use crate::content::{Content, ContextId, OriginId, Row};
+use crate::content::{Content, ContextId, OriginId, PeriodicEvent, PeriodicEventId, Row};
 use crate::file::{ParquetFile, next_batch};
 use crate::origin::Origin;
 use crate::segment::{SegmentEntry, TableKind};
@@ -10,7 +10,7 @@ use crate::stack_index::{SegmentStacks, StackIndex};
 use crate::{Error, Result};
 use arrow_array::types::{Int64Type, TimestampMicrosecondType, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch, UInt32Array};
-use backtrail_profile::{Event, EventId, StackId, Thread, ThreadId};
+use backtrail_profile::{Event, StackId, Thread, ThreadId};
 use backtrail_pt::{Pid, Tid};
 use object_store::ObjectStore;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
@@ -204,8 +204,8 @@ struct Events<'a> {
     names: Texts<'a>,
     units: Texts<'a>,
     periods: &'a [u64],
-    known: HashMap<EventKey, EventId>,
-    last: Option<(EventKey, EventId)>,
+    known: HashMap<EventKey, PeriodicEventId>,
+    last: Option<(EventKey, PeriodicEventId)>,
 }
 
 impl<'a> Events<'a> {
@@ -219,7 +219,7 @@ impl<'a> Events<'a> {
         })
     }
 
-    fn of(&mut self, row: usize, content: &mut Content) -> Result<EventId> {
+    fn of(&mut self, row: usize, content: &mut Content) -> Result<PeriodicEventId> {
         let period = self.periods.get(row).copied().unwrap_or(0);
         let key = (self.names.index(row), self.units.index(row), period);
         if let Some((last, id)) = self.last
@@ -232,7 +232,8 @@ impl<'a> Events<'a> {
             None => {
                 let name = content.profile.string(self.names.text(row).unwrap_or(""))?;
                 let unit = content.profile.string(self.units.text(row).unwrap_or(""))?;
-                let id = content.profile.events.intern(Event { name, unit, period })?;
+                let event = content.profile.intern_event(Event { name, unit, period })?;
+                let id = content.events.intern(PeriodicEvent { event, period })?;
                 self.known.insert(key, id);
                 id
             }

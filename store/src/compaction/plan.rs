@@ -132,6 +132,7 @@ mod tests {
             events: None,
             build_ids: BuildIdFilter::default(),
             notes: Vec::new(),
+            origin_notes: crate::OriginNotes::default(),
             idle: crate::IdleCounts::default(),
         }
     }

@@ -1,7 +1,7 @@
 //! The columns of samples.
 
 use super::{constant, texts};
-use crate::content::{Content, Row};
+use crate::content::{Content, PeriodicEvent, Row};
 use crate::origin::Origin;
 use crate::schema::schema;
 use crate::segment::{SegmentId, TableKind};
@@ -10,7 +10,7 @@ use arrow_array::{
     UInt64Array,
 };
 use arrow_schema::{ArrowError, SchemaRef};
-use backtrail_profile::{Event, Id, Table, Thread};
+use backtrail_profile::{Event, Id, StringId, Table, Thread};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -35,12 +35,18 @@ impl<T: Hash + Eq> Texts<T> {
     }
 }
 
+fn event_text(content: &Content, event: &PeriodicEvent, text: fn(&Event) -> StringId) -> Box<str> {
+    let profile = &content.profile;
+    let event = profile.events.get(event.event);
+    event.map_or_else(Box::default, |event| profile.text(text(event)).into())
+}
+
 /// The encoder of samples. It keeps the dictionaries between batches.
 pub(crate) struct SampleEncoder {
     segment: SegmentId,
     schema: SchemaRef,
     origins: [Texts<Origin>; 5],
-    events: [Texts<Event>; 2],
+    events: [Texts<PeriodicEvent>; 2],
     threads: [Texts<Thread>; 2],
 }
 
@@ -58,8 +64,8 @@ impl SampleEncoder {
                 Texts::new(|_, origin| origin.language.clone()),
             ],
             events: [
-                Texts::new(|content, event: &Event| content.profile.text(event.name).into()),
-                Texts::new(|content, event| content.profile.text(event.unit).into()),
+                Texts::new(|content, one| event_text(content, one, |event| event.name)),
+                Texts::new(|content, one| event_text(content, one, |event| event.unit)),
             ],
             threads: [
                 Texts::new(|content, thread: &Thread| content.profile.text(thread.process_name).into()),
@@ -81,7 +87,7 @@ impl SampleEncoder {
             texts.update(content, &content.origins);
         }
         for texts in &mut self.events {
-            texts.update(content, &profile.events);
+            texts.update(content, &content.events);
         }
         for texts in &mut self.threads {
             texts.update(content, &profile.threads);
@@ -94,7 +100,7 @@ impl SampleEncoder {
             .map(|row| row.thread.map(|thread| key(thread.index())))
             .collect();
         let thread = |row: &Row| profile.threads.get(row.thread?);
-        let period = |row: &Row| profile.events.get(row.event).map_or(0, |event| event.period);
+        let period = |row: &Row| content.events.get(row.event).map_or(0, |event| event.period);
         let [service, host, build, region, language] = self
             .origins
             .each_ref()

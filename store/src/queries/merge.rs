@@ -14,11 +14,12 @@ use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The columns of an event, by which all profiles are grouped.
+/// The columns of an event and its period. Sums are those of each event, over all periods.
 const EVENT: [Column; 3] = [Column::Event, Column::Unit, Column::Period];
 
 impl Store {
     /// Returns the profile of all samples of a query: one sample for each event, stack and group.
+    /// An event has a period only if all its samples have that one.
     /// The texts of the columns in `group_by` are labels of the samples. Frames are not symbolized,
     /// unless their lines came with the profiles.
     ///
@@ -39,6 +40,7 @@ impl Store {
             profile: Profile::default(),
             stacks: StackIndex::default(),
             sums: BTreeMap::new(),
+            periods: BTreeMap::new(),
         };
         let columns = Scan {
             filter: query.filter.clone(),
@@ -138,8 +140,10 @@ struct MergeFold {
     memory: u64,
     profile: Profile,
     stacks: StackIndex,
-    /// The sums of each group by the index of the profile's stack.
+    /// The sums of each group by the index of the profile's stack. A key has no period.
     sums: BTreeMap<GroupKey, Vec<i64>>,
+    /// The period of each event. 0: the samples have several periods.
+    periods: BTreeMap<[Box<str>; 2], u64>,
 }
 
 impl Fold<StackSums> for MergeFold {
@@ -177,6 +181,7 @@ impl Fold<StackSums> for MergeFold {
             return Err(segment.damaged("the number of stacks is not that of the catalog"));
         }
         for (key, sums) in groups.into_iter() {
+            let key = self.without_period(key)?;
             let totals = self.sums.entry(key).or_default();
             totals.resize(self.profile.stacks.len(), 0);
             for (index, sum) in sums.iter() {
@@ -194,17 +199,33 @@ impl Fold<StackSums> for MergeFold {
 }
 
 impl MergeFold {
+    /// Returns the key of a group without the period, which is kept as that of the event.
+    fn without_period(&mut self, key: GroupKey) -> Result<GroupKey> {
+        let mut key = key.into_vec();
+        let [event, unit, period, ..] = &*key else {
+            return Ok(key.into());
+        };
+        let number: u64 = period
+            .parse()
+            .map_err(|_| Error::Invalid(format!("`{period}` is not a period")))?;
+        let event = [event.clone(), unit.clone()];
+        let known = self.periods.entry(event).or_insert(number);
+        if *known != number {
+            *known = 0;
+        }
+        key.remove(2);
+        Ok(key.into())
+    }
+
     /// Returns the profile with its samples.
     fn finish(mut self, group_by: &[Column]) -> Result<Profile> {
         let profile = &mut self.profile;
         for (key, sums) in &self.sums {
-            let [event, unit, period, groups @ ..] = &**key else {
+            let [event, unit, groups @ ..] = &**key else {
                 continue;
             };
-            let period = period
-                .parse()
-                .map_err(|_| Error::Invalid(format!("`{period}` is not a period")))?;
-            let event = profile.event(event, unit, period)?;
+            let period = self.periods.get(&[event.clone(), unit.clone()]).copied();
+            let event = profile.event(event, unit, period.unwrap_or(0))?;
             let mut labels = Vec::new();
             for (column, text) in group_by.iter().zip(groups) {
                 if !text.is_empty() {
@@ -247,11 +268,10 @@ impl About {
         let (start, end) = (query.filter.time.start.0, query.filter.time.end.0);
         let first = segments.iter().map(|entry| entry.first).min().unwrap_or(start);
         let last = segments.iter().map(|entry| entry.last).max();
-        let notes = segments.iter().flat_map(|entry| &entry.notes);
         let mut distinct = BTreeSet::new();
-        for note in notes {
-            if distinct.len() < Self::MAX_NOTES && !distinct.contains(note) {
-                distinct.insert(note.clone());
+        for note in segments.iter().flat_map(|entry| query.filter.notes(entry)) {
+            if distinct.len() < Self::MAX_NOTES {
+                distinct.insert(note);
             }
         }
         Self {

@@ -95,7 +95,7 @@ pub fn profile_of(samples: &[Plain]) -> Profile {
         let name = profile.string(plain.event_name()).unwrap();
         let unit = profile.string("nanoseconds").unwrap();
         let period = u64::from(plain.event);
-        let event = profile.events.intern(Event { name, unit, period }).unwrap();
+        let event = profile.intern_event(Event { name, unit, period }).unwrap();
         let mut stack = StackId::EMPTY;
         for frame in plain.frames.iter().rev() {
             let frame = intern(&mut profile, *frame);
@@ -173,13 +173,13 @@ pub fn symbolize(profile: &mut Profile) {
 }
 
 /// Sums of weights by event and stack. Sums of zero are left out.
-pub type Sums = BTreeMap<(String, u64, Vec<String>), i64>;
+pub type Sums = BTreeMap<(String, Vec<String>), i64>;
 
 /// Returns the sums of plain samples.
 pub fn sums_of<'a>(samples: impl IntoIterator<Item = &'a Plain>) -> Sums {
     let mut sums = Sums::new();
     for plain in samples {
-        let key = (plain.event_name().into(), u64::from(plain.event), plain.texts());
+        let key = (plain.event_name().into(), plain.texts());
         *sums.entry(key).or_default() += plain.weight;
     }
     sums.retain(|_, sum| *sum != 0);
@@ -193,7 +193,7 @@ pub fn sums_of_profile(profile: &Profile) -> Sums {
         let event = profile.events.get(sample.event).unwrap();
         let frames = profile.stacks.frames(sample.stack);
         let frames = frames.map(|frame| text_of(profile, profile.frames.get(frame).unwrap()));
-        let key = (profile.text(event.name).into(), event.period, frames.collect());
+        let key = (profile.text(event.name).into(), frames.collect());
         *sums.entry(key).or_default() += sample.weight;
     }
     sums.retain(|_, sum| *sum != 0);

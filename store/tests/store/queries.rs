@@ -3,8 +3,8 @@
 use crate::fixture::{Fixture, all, run};
 use crate::model::{HOUR, Plain, samples, sums_of_profile};
 use crate::round_trip::sample;
-use backtrail_profile::UnixNanos;
-use backtrail_store::{Column, Error, LimitKind, Matcher};
+use backtrail_profile::{Profile, StackId, UnixNanos};
+use backtrail_store::{Cancel, Column, CompactionOptions, Error, LimitKind, Matcher};
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -364,5 +364,98 @@ fn label_keys_and_cache_hits_are_reported() {
         let (_, stats) = contexts.unwrap();
         assert_eq!((stats.hits, stats.misses), (1, 1));
         assert!(stats.bytes > 0);
+    });
+}
+
+/// Returns a profile with a sample of processor time.
+fn with_period(period: u64, weight: i64) -> Profile {
+    let mut profile = Profile::default();
+    let event = profile.event("cpu", "nanoseconds", period).unwrap();
+    profile.add(event, weight, StackId::EMPTY).unwrap();
+    profile
+}
+
+#[test]
+fn sums_are_over_all_periods() {
+    run(async {
+        let fixture = Fixture::default();
+        // The first two are in one segment, the third is in another one.
+        for profiles in [
+            &[with_period(10, 3), with_period(20, 5)][..],
+            &[with_period(0, 7)],
+        ] {
+            let mut writer = fixture.writer();
+            for profile in profiles {
+                let origin = sample(0, 1, &[]).origin();
+                writer.add(&origin, &[], profile, HOUR.start()).unwrap();
+            }
+            writer.flush().await.unwrap();
+        }
+        let check = async || {
+            let store = fixture.store();
+            let (profile, _) = store.merge(&all(), &[]).await.unwrap();
+            let events: Vec<_> = profile.events.iter().collect();
+            let [(id, event)] = events[..] else {
+                panic!("{events:?}")
+            };
+            assert_eq!((profile.total(id), event.period), (15, 0));
+            assert_eq!(profile.samples.len(), 1);
+            // Each sample keeps its period.
+            let (values, _) = store.values(&all(), &Column::Period, "", 9).await.unwrap();
+            assert_eq!(values.len(), 3, "{values:?}");
+            let mut query = all();
+            query.filter = query.filter.with(Matcher::equals(Column::Period, "20"));
+            let (profile, _) = store.merge(&query, &[]).await.unwrap();
+            let (id, event) = profile.events.iter().next().unwrap();
+            assert_eq!((profile.total(id), event.period), (5, 20));
+        };
+        check().await;
+        let options = CompactionOptions {
+            min_segments: 2,
+            ..CompactionOptions::default()
+        };
+        fixture
+            .store()
+            .compact(HOUR, options, &Cancel::default())
+            .await
+            .unwrap();
+        check().await;
+    });
+}
+
+#[test]
+fn notes_belong_to_the_samples_of_their_profiles() {
+    run(async {
+        let fixture = Fixture::default();
+        // The segments have both services, and one of them each.
+        for services in [&[0, 1][..], &[1], &[0]] {
+            let mut writer = fixture.writer();
+            for service in services {
+                let mut profile = with_period(0, 3);
+                profile.notes.push(format!("note of {service}"));
+                let origin = sample(*service, 1, &[]).origin();
+                writer.add(&origin, &[], &profile, HOUR.start()).unwrap();
+            }
+            writer.flush().await.unwrap();
+        }
+        let check = async || {
+            let store = fixture.store();
+            for (service, expected) in [("service-0", "note of 0"), ("service-1", "note of 1")] {
+                let mut query = all();
+                query.filter = query.filter.with(Matcher::equals(Column::Service, service));
+                let (profile, _) = store.merge(&query, &[]).await.unwrap();
+                assert_eq!(profile.notes, [expected]);
+            }
+            let (profile, _) = store.merge(&all(), &[]).await.unwrap();
+            assert_eq!(profile.notes, ["note of 0", "note of 1"]);
+        };
+        check().await;
+        let options = CompactionOptions {
+            min_segments: 2,
+            ..CompactionOptions::default()
+        };
+        let compacted = fixture.store().compact(HOUR, options, &Cancel::default()).await;
+        assert!(compacted.unwrap().is_some());
+        check().await;
     });
 }

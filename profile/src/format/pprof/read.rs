@@ -179,7 +179,7 @@ impl PprofReader {
                 0
             };
             let event = crate::sample::Event { name, unit, period };
-            self.events.push(self.profile.events.intern(event)?);
+            self.events.push(self.profile.intern_event(event)?);
         }
         for comment in std::mem::take(&mut self.comments) {
             let comment = self.string(comment)?;

@@ -66,7 +66,8 @@ struct Tables {
     strings: Vec<StringId>,
     modules: Vec<ModuleId>,
     functions: Vec<FunctionId>,
-    events: Vec<EventId>,
+    /// Events with the periods that weights are relative to.
+    events: Vec<(EventId, u64)>,
     threads: Vec<ThreadId>,
     frames: Vec<FrameId>,
     stacks: Vec<StackId>,
@@ -129,7 +130,8 @@ impl Recording {
         }
         for _ in 0..reader.number()? {
             let event = event(reader, tables)?;
-            tables.events.push(profile.events.intern(event).ok()?);
+            let period = event.period;
+            tables.events.push((profile.intern_event(event).ok()?, period));
         }
         for _ in 0..reader.number()? {
             let thread = thread(reader, tables)?;
@@ -189,9 +191,10 @@ impl Recording {
         let labels = self.profile.label_set(Vec::new()).ok()?;
         let mut samples = Vec::with_capacity(count);
         for _ in 0..count {
+            let (event, period) = reader.entry(&tables.events)?;
             samples.push(Sample {
-                event: reader.entry(&tables.events)?,
-                weight: 0,
+                event,
+                weight: period.cast_signed(),
                 stack: StackId::EMPTY,
                 time: None,
                 thread: None,
@@ -199,27 +202,20 @@ impl Recording {
                 labels,
             });
         }
-        self.fill(&mut samples, reader, tables, start)?;
+        Self::fill(&mut samples, reader, tables, start)?;
         Some(samples)
     }
 
-    /// Reads all columns but the first. `None`: they are malformed.
-    fn fill(
-        &self,
-        samples: &mut [Sample],
-        reader: &mut Reader<'_>,
-        tables: &Tables,
-        start: u64,
-    ) -> Option<()> {
+    /// Reads all columns but the first. The weights of the samples are the periods of their events
+    /// before. `None`: the columns are malformed.
+    fn fill(samples: &mut [Sample], reader: &mut Reader<'_>, tables: &Tables, start: u64) -> Option<()> {
         let mut time = (start / TIME_UNIT).cast_signed();
         for sample in &mut *samples {
             time = time.wrapping_add(reader.signed()?);
             sample.time = Some(UnixNanos(time.cast_unsigned().saturating_mul(TIME_UNIT)));
         }
         for sample in &mut *samples {
-            let event = self.profile.events.get(sample.event);
-            let period = event.map_or(0, |event| event.period).cast_signed();
-            sample.weight = period.wrapping_add(reader.signed()?);
+            sample.weight = sample.weight.wrapping_add(reader.signed()?);
         }
         let mut stack = 0;
         for sample in &mut *samples {

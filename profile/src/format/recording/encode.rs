@@ -19,7 +19,6 @@ struct Written {
     strings: usize,
     modules: usize,
     functions: usize,
-    events: usize,
     threads: usize,
     frames: usize,
     stacks: usize,
@@ -55,6 +54,8 @@ pub struct SegmentEncoder {
     number: u32,
     blocks: u32,
     written: Written,
+    /// The periods of events as blocks have them. Weights are relative to these.
+    periods: Vec<u64>,
     last_end: UnixNanos,
 }
 
@@ -71,6 +72,7 @@ impl SegmentEncoder {
             number,
             blocks: 0,
             written: Written::default(),
+            periods: Vec::new(),
             last_end: start,
         }
     }
@@ -107,7 +109,6 @@ impl SegmentEncoder {
             strings: self.profile.strings.len(),
             modules: self.profile.modules.len(),
             functions: self.profile.functions.len(),
-            events: self.profile.events.len(),
             threads: self.profile.threads.len(),
             frames: self.profile.frames.len(),
             stacks: self.profile.stacks.len() - 1,
@@ -119,7 +120,7 @@ impl SegmentEncoder {
         Ok(block)
     }
 
-    fn write_tables(&self, out: &mut Vec<u8>) {
+    fn write_tables(&mut self, out: &mut Vec<u8>) {
         let (profile, written) = (&self.profile, &self.written);
         let id = |id: StringId, out: &mut Vec<u8>| write(id.index() as u64, out);
         new_entries(&profile.strings, written.strings, out, |text, out| {
@@ -136,10 +137,12 @@ impl SegmentEncoder {
             write(function.file.map_or(0, |file| file.index() as u64 + 1), out);
             write(function.start_line.into(), out);
         });
-        new_entries(&profile.events, written.events, out, |event, out| {
+        let periods = &mut self.periods;
+        new_entries(&profile.events, periods.len(), out, |event, out| {
             id(event.name, out);
             id(event.unit, out);
             write(event.period, out);
+            periods.push(event.period);
         });
         new_entries(&profile.threads, written.threads, out, |thread, out| {
             write(thread.pid.0.into(), out);
@@ -254,8 +257,8 @@ fn time(encoder: &SegmentEncoder, samples: &[Sample], out: &mut Vec<u8>) {
 
 fn weight(encoder: &SegmentEncoder, samples: &[Sample], out: &mut Vec<u8>) {
     for sample in samples {
-        let event = encoder.profile.events.get(sample.event);
-        let period = event.map_or(0, |event| event.period);
+        let period = encoder.periods.get(sample.event.index());
+        let period = period.copied().unwrap_or(0);
         write_signed(sample.weight.wrapping_sub(period.cast_signed()), out);
     }
 }

@@ -343,3 +343,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn changed_period_keeps_weights() {
+    let mut blocks = Vec::new();
+    for number in 0..2 {
+        let mut segment = SegmentEncoder::new(number, UnixNanos(0));
+        for (at, period) in [(1, 10), (2, 25), (3, 10)] {
+            // The first segment begins with another period than the second one.
+            let period = period * (u64::from(number) + 1);
+            let event = segment.profile.event("cpu", "nanoseconds", period).unwrap();
+            segment.profile.add(event, 7, StackId::EMPTY).unwrap();
+            blocks.push(segment.finish_block(UnixNanos(at), 0).unwrap());
+        }
+    }
+    let profile = read(&recording(&blocks)).unwrap();
+    let weights: Vec<_> = profile.samples.iter().map(|sample| sample.weight).collect();
+    assert_eq!((weights, profile.events.len()), (vec![7; 6], 1));
+}
