@@ -6,6 +6,8 @@ use crate::profile::Profile;
 use crate::sample::{EventId, LabelSetId, Sample, ThreadId, UnixNanos};
 use crate::stacks::{StackId, Stacks};
 use crate::table::{Id, Table, table_id};
+use backtrail_pt::BuildId;
+use std::collections::HashMap;
 use std::fmt::Write;
 
 table_id! {
@@ -13,15 +15,18 @@ table_id! {
     SymbolId
 }
 
-/// A function as a view shows it. Functions with the same name in the same file are one.
+/// A function as a view shows it. Functions with the same name in the same module are one, and
+/// without a module those in the same file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Symbol {
     /// The name. Without symbols, `MODULE+0xOFFSET`; without a module, the address.
     pub name: Box<str>,
-    /// The source file. Empty: unknown.
+    /// The source file of the declaration, or else of a line. Empty: unknown.
     pub file: Box<str>,
     /// The name of the module's file, without its folder. Empty: unknown.
     pub module: Box<str>,
+    /// The build id of the module, if the name is an offset in it.
+    pub build_id: Option<BuildId>,
     /// Whether the name is that of a function. If not, it is an address or a mark.
     pub is_function: bool,
 }
@@ -83,9 +88,10 @@ impl FunctionProfile {
     /// As [`FunctionProfile::new`].
     pub fn with_stacks(profile: &Profile) -> Result<(Self, Vec<StackId>)> {
         let mut this = Self::default();
+        let files = files_of(profile);
         let mut sites = Vec::with_capacity(profile.frames.len());
         for (id, frame) in profile.frames.iter() {
-            sites.push(this.sites(profile, id, frame)?);
+            sites.push(this.sites(profile, id, frame, &files)?);
         }
         // The stack of sites of each stack.
         let mut stacks = vec![StackId::EMPTY];
@@ -112,30 +118,37 @@ impl FunctionProfile {
     }
 
     /// Returns the sites of a frame, the outermost first.
-    fn sites(&mut self, profile: &Profile, id: FrameId, frame: &Frame) -> Result<Vec<Site>> {
-        let module = match frame {
-            Frame::Code { module, .. } => profile.modules.get(*module),
-            _ => None,
-        };
-        let module = module.map_or("", |module| profile.text(module.path));
-        let module = module.rsplit('/').next().unwrap_or_default();
+    fn sites(
+        &mut self,
+        profile: &Profile,
+        id: FrameId,
+        frame: &Frame,
+        files: &Files<'_>,
+    ) -> Result<Vec<Site>> {
+        let module = module_name(profile, frame);
         let lines = profile.lines_of(id);
         if let Some(outermost) = lines.len().checked_sub(1) {
             let lines = lines.iter().enumerate().rev();
             return lines
-                .map(|(index, line)| self.site(profile, module, line, index < outermost))
+                .map(|(index, line)| self.site(profile, module, line, index < outermost, files))
                 .collect();
         }
+        let build_id = match frame {
+            Frame::Code { module, .. } => profile.modules.get(*module),
+            _ => None,
+        };
+        let build_id = build_id.and_then(|module| module.build_id.clone());
         let named = |name| Symbol {
             name,
             file: "".into(),
             module: module.into(),
+            build_id,
             is_function: false,
         };
         let symbol = match *frame {
             Frame::Function { function, line } => {
                 let line = Line { function, line };
-                return Ok(vec![self.site(profile, module, &line, false)?]);
+                return Ok(vec![self.site(profile, module, &line, false, files)?]);
             }
             Frame::Code { offset, .. } => named(format!("{module}+{offset}").into()),
             Frame::Address(address) => named(format!("{address:#x}").into()),
@@ -149,13 +162,23 @@ impl FunctionProfile {
         }])
     }
 
-    fn site(&mut self, profile: &Profile, module: &str, line: &Line, is_inlined: bool) -> Result<Site> {
+    fn site(
+        &mut self,
+        profile: &Profile,
+        module: &str,
+        line: &Line,
+        is_inlined: bool,
+        files: &Files<'_>,
+    ) -> Result<Site> {
         let function = profile.functions.get(line.function);
         let text = |id: Option<StringId>| id.map_or("", |id| profile.text(id));
+        let row_file = function.and_then(|function| function.file);
+        let file = function.and_then(|function| files.get(&(module, function.name)));
         let symbol = self.symbols.intern(Symbol {
             name: text(function.map(|function| function.name)).into(),
-            file: text(function.and_then(|function| function.file)).into(),
+            file: text(file.map_or(row_file, |file| Some(file.name))).into(),
             module: module.into(),
+            build_id: None,
             is_function: true,
         })?;
         Ok(Site {
@@ -197,6 +220,53 @@ impl FunctionProfile {
         }
         text
     }
+}
+
+/// The file of a function, and whether the function is declared in it.
+struct FunctionFile {
+    name: StringId,
+    is_declared: bool,
+}
+
+/// The files of the functions of each module, by the names of both.
+type Files<'a> = HashMap<(&'a str, StringId), FunctionFile>;
+
+/// Returns the file of each function in a module: that of its declaration, or else of its first
+/// line. Lines of one function may be in several files.
+fn files_of(profile: &Profile) -> Files<'_> {
+    let mut files = Files::new();
+    for (id, frame) in profile.frames.iter() {
+        let module = module_name(profile, frame);
+        if module.is_empty() {
+            continue;
+        }
+        for line in profile.lines_of(id) {
+            let function = profile.functions.get(line.function);
+            let Some((function, name)) = function.and_then(|one| Some((one, one.file?))) else {
+                continue;
+            };
+            let is_declared = function.start_line > 0;
+            let found = FunctionFile { name, is_declared };
+            match files.get_mut(&(module, function.name)) {
+                Some(file) if is_declared && !file.is_declared => *file = found,
+                Some(_) => {}
+                None => {
+                    files.insert((module, function.name), found);
+                }
+            }
+        }
+    }
+    files
+}
+
+/// Returns the name of the file of a frame's module. Empty: there is none.
+fn module_name<'a>(profile: &'a Profile, frame: &Frame) -> &'a str {
+    let module = match frame {
+        Frame::Code { module, .. } => profile.modules.get(*module),
+        _ => None,
+    };
+    let path = module.map_or("", |module| profile.text(module.path));
+    path.rsplit('/').next().unwrap_or_default()
 }
 
 /// A name without the separators of folded stacks.

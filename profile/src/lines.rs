@@ -70,6 +70,7 @@ fn by_lines(profile: &FunctionProfile) -> Result<(FunctionProfile, Vec<Place>)> 
                     name: format!("{}:{}", place.0, place.1).into(),
                     file: place.0.clone(),
                     module: "".into(),
+                    build_id: None,
                     is_function: false,
                 })?;
                 if symbol.index() == places.len() {

@@ -95,6 +95,7 @@ impl Rules {
                 name: rule.name.as_str().into(),
                 file: "".into(),
                 module: "".into(),
+                build_id: None,
                 is_function: false,
             })
         });
