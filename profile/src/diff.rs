@@ -122,12 +122,17 @@ fn add(
         by_number.insert(*number, id);
         symbols.push(id);
     }
+    let mut files = Vec::with_capacity(source.files.len());
+    for (_, file) in source.files.iter() {
+        files.push(profile.files.intern(file.clone())?);
+    }
     let mut stacks = vec![StackId::EMPTY];
     for (_, caller, mut site) in source.stacks.iter() {
         let caller = stacks.get(caller.index()).copied().unwrap_or(StackId::EMPTY);
         if let Some(symbol) = symbols.get(site.symbol.index()) {
             site.symbol = *symbol;
         }
+        site.file = site.file.and_then(|file| files.get(file.index()).copied());
         stacks.push(profile.stacks.push(caller, site)?);
     }
     let stack = |stack: StackId| stacks.get(stack.index()).copied().unwrap_or(StackId::EMPTY);

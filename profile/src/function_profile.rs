@@ -36,7 +36,10 @@ pub struct Symbol {
 pub struct Site {
     /// The function.
     pub symbol: SymbolId,
-    /// The line in its file. 0: unknown.
+    /// The file of the line, in the table of the profile. The line of a macro is in another file
+    /// than its function. `None`: unknown.
+    pub file: Option<StringId>,
+    /// The line. 0: unknown.
     pub line: u32,
     /// Whether the compiler inlined it into the next frame outward.
     pub is_inlined: bool,
@@ -65,6 +68,8 @@ pub struct SiteSample {
 pub struct FunctionProfile {
     /// The functions.
     pub symbols: Table<SymbolId, Symbol>,
+    /// The files of lines.
+    pub files: Table<StringId, Box<str>>,
     /// The stacks.
     pub stacks: Stacks<Site>,
     /// The samples.
@@ -157,6 +162,7 @@ impl FunctionProfile {
         let symbol = self.symbols.intern(symbol)?;
         Ok(vec![Site {
             symbol,
+            file: None,
             line: 0,
             is_inlined: false,
         }])
@@ -181,8 +187,13 @@ impl FunctionProfile {
             build_id: None,
             is_function: true,
         })?;
+        let file = match row_file.map(|file| profile.text(file)) {
+            Some(file) => Some(self.files.intern_with(file, || file.into())?),
+            None => None,
+        };
         Ok(Site {
             symbol,
+            file,
             line: line.line,
             is_inlined,
         })
@@ -192,6 +203,14 @@ impl FunctionProfile {
     #[must_use]
     pub fn symbol(&self, id: SymbolId) -> Option<&Symbol> {
         self.symbols.get(id)
+    }
+
+    /// Returns the file of a line. Empty: unknown.
+    #[must_use]
+    pub fn file(&self, site: Site) -> &str {
+        site.file
+            .and_then(|file| self.files.get(file))
+            .map_or("", |file| file)
     }
 
     /// Returns the name of a function.
@@ -285,7 +304,7 @@ impl std::fmt::Display for OneFrame<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Module;
+    use crate::frame::{Function, Module};
     use backtrail_pt::FileOffset;
 
     /// Returns a profile with two frames: `leaf`, inlined into `work`, of which `main` is not
@@ -323,5 +342,38 @@ mod tests {
         let flags: Vec<_> = sites.iter().map(flags).collect();
         assert_eq!(flags, [(true, 7), (false, 7), (false, 0)]);
         assert!(!profile.symbol(sites[2].symbol).unwrap().is_function);
+    }
+
+    #[test]
+    fn function_with_lines_in_two_files_is_one() {
+        let mut profile = profile();
+        let texts = ["twice", "c1.h", "c1.c"].map(|text| profile.string(text).unwrap());
+        let [name, declared, other] = texts;
+        let function = |file, start_line| Function {
+            name,
+            linkage_name: name,
+            file: Some(file),
+            start_line,
+        };
+        let functions = [(other, 0), (declared, 3)].map(|(file, line)| {
+            let function = profile.functions.intern(function(file, line));
+            function.unwrap()
+        });
+        let frames: Vec<_> = profile.frames.iter().map(|(id, _)| id).collect();
+        for ((frame, function), line) in frames.into_iter().zip(functions).zip([10, 4]) {
+            profile.lines.insert(frame, [Line { function, line }].into());
+        }
+        let functions = FunctionProfile::new(&profile).unwrap();
+        let sites: Vec<_> = functions.stacks.frames(functions.samples[0].stack).collect();
+        assert_eq!(sites[0].symbol, sites[1].symbol);
+        let places: Vec<_> = sites
+            .iter()
+            .map(|site| (functions.file(*site), site.line))
+            .collect();
+        assert_eq!(places, [("c1.h", 4), ("c1.c", 10)]);
+        assert_eq!(&*functions.symbol(sites[0].symbol).unwrap().file, "c1.h");
+        let lines = crate::line_weights(&functions).unwrap();
+        let lines: Vec<_> = lines.iter().map(|row| (&*row.file, row.line)).collect();
+        assert_eq!(lines, [("c1.h", 4), ("c1.c", 10)]);
     }
 }

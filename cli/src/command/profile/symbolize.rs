@@ -92,16 +92,15 @@ fn add_lines(profile: &mut Profile, symbols: &SymbolFile, frame: FrameId) -> Res
     };
     let mut lines = Vec::new();
     for found in symbols.frames_at(at) {
-        let declared = found.declared.as_ref();
-        let file = found.location.as_ref().map(|location| &location.file);
+        let place = place_of(&found);
         let function = Function {
             name: profile.string(&found.function)?,
             linkage_name: profile.string(&found.linkage_name)?,
-            file: match declared.map(|(file, _)| file).or(file) {
-                None => None,
-                Some(file) => Some(profile.string(file)?),
+            file: match place.0 {
+                "" => None,
+                file => Some(profile.string(file)?),
             },
-            start_line: declared.map_or(0, |(_, line)| *line),
+            start_line: place.1,
         };
         let function = profile.functions.intern(function)?;
         let line = found.location.as_ref().map_or(0, |location| location.line);
@@ -111,4 +110,59 @@ fn add_lines(profile: &mut Profile, symbols: &SymbolFile, frame: FrameId) -> Res
         profile.lines.insert(frame, lines.into());
     }
     Ok(())
+}
+
+/// Returns the file of a frame's line, and the line of the declaration if it is in this file. A
+/// frame without a line has the file of the declaration.
+fn place_of(frame: &backtrail_symbolizer::Frame) -> (&str, u32) {
+    let declared = frame.declared.as_ref().map(|(file, line)| (&**file, *line));
+    let location = frame
+        .location
+        .as_ref()
+        .map(|location| (&*location.file, location.line));
+    match (location, declared) {
+        (Some((file, _)), Some((declared, line))) if file == declared => (file, line),
+        (None | Some((_, 0)), Some(declared)) => declared,
+        (Some((file, _)), _) => (file, 0),
+        (None, None) => ("", 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backtrail_pt::Svma;
+    use backtrail_symbolizer::{Frame as SymbolFrame, SourceLocation};
+
+    fn frame(declared: Option<(&str, u32)>, location: Option<(&str, u32)>) -> SymbolFrame {
+        SymbolFrame {
+            function: "f".into(),
+            linkage_name: "f".into(),
+            location: location.map(|(file, line)| SourceLocation {
+                file: file.into(),
+                line,
+                column: 0,
+            }),
+            declared: declared.map(|(file, line)| (file.into(), line)),
+            range: Svma(1)..Svma(2),
+            entry: Svma(1),
+            inlined: false,
+        }
+    }
+
+    #[test]
+    fn file_is_that_of_the_line() {
+        let declared = Some(("c1.h", 3));
+        let cases = [
+            (declared, Some(("c1.h", 4)), ("c1.h", 3)),
+            (declared, Some(("c1.c", 10)), ("c1.c", 0)),
+            (declared, Some(("c1.c", 0)), ("c1.h", 3)),
+            (declared, None, ("c1.h", 3)),
+            (None, Some(("c1.c", 10)), ("c1.c", 0)),
+            (None, None, ("", 0)),
+        ];
+        for (declared, location, expected) in cases {
+            assert_eq!(place_of(&frame(declared, location)), expected);
+        }
+    }
 }
