@@ -184,11 +184,16 @@ fn read(path: &Path) -> Result<(Profile, Option<CallTimes>), Failure> {
     Ok((profile, None))
 }
 
-/// Returns the event of this name, or the last one.
+/// Returns the event of this name, or the last one that has samples. perf adds events without any.
 fn event(profile: &Profile, name: Option<&str>, path: &Path) -> Result<EventId, Failure> {
     let name_of = |event: &backtrail_profile::Event| profile.text(event.name).to_owned();
+    let last = profile.samples.iter().map(|sample| sample.event).max();
     let found = match name {
-        None => profile.events.iter().last(),
+        None => profile
+            .events
+            .iter()
+            .filter(|(id, _)| last.is_none_or(|last| *id == last))
+            .last(),
         Some(name) => profile.events.iter().find(|(_, event)| name_of(event) == name),
     };
     found.map(|(id, _)| id).ok_or_else(|| {
@@ -202,4 +207,25 @@ fn event(profile: &Profile, name: Option<&str>, path: &Path) -> Result<EventId, 
             _ => Failure::failed(format_args!("{path} has no events and no samples")),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_event_with_samples_is_shown() {
+        let mut profile = Profile::default();
+        let [cpu, other, _] =
+            ["cpu-clock", "faults", "dummy:HG"].map(|name| profile.event(name, "count", 1).unwrap());
+        let path = Path::new("perf.data");
+        assert_eq!(
+            profile.events.get(event(&profile, None, path).ok().unwrap()),
+            profile.events.iter().last().map(|(_, event)| event)
+        );
+        profile.add(other, 1, StackId::EMPTY).unwrap();
+        profile.add(cpu, 1, StackId::EMPTY).unwrap();
+        assert_eq!(event(&profile, None, path).ok(), Some(other));
+        assert_eq!(event(&profile, Some("cpu-clock"), path).ok(), Some(cpu));
+    }
 }
