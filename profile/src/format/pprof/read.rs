@@ -101,6 +101,13 @@ fn each_field<'a>(mut bytes: &'a [u8], mut visit: impl FnMut(u32, Field<'a>) -> 
     Ok(())
 }
 
+/// Returns the offset of a location in the file of its mapping. `None`: the mapping does not have the
+/// address.
+fn offset(location: &schema::LocationMessage, mapping: &schema::MappingMessage) -> Option<FileOffset> {
+    let offset = location.address.checked_sub(mapping.memory_start)?;
+    Some(FileOffset(offset.checked_add(mapping.file_offset)?))
+}
+
 /// The tables of a profile by their ids, and the profile that is built.
 #[derive(Default)]
 struct PprofReader {
@@ -256,16 +263,9 @@ impl PprofReader {
                 .get(&id)
                 .ok_or_else(|| malformed(format!("there is no mapping {id}")))?,
         };
+        let mapping = mapping.and_then(|(module, mapping)| Some((module, offset(location, &mapping)?)));
         let frame = match mapping {
-            Some((module, mapping)) if location.address != 0 => Frame::Code {
-                module,
-                offset: FileOffset(
-                    location
-                        .address
-                        .wrapping_sub(mapping.memory_start)
-                        .wrapping_add(mapping.file_offset),
-                ),
-            },
+            Some((module, offset)) if location.address != 0 => Frame::Code { module, offset },
             _ if location.address == 0 && !lines.is_empty() => {
                 let frames = lines.iter().map(|line| {
                     self.profile.frames.intern(Frame::Function {
