@@ -10,7 +10,7 @@ use backtrail_profile::{
     format,
 };
 use backtrail_symbolizer::DebugSearch;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The selected samples of a profile, by functions.
@@ -93,6 +93,7 @@ impl Selected {
         filter.event = is_one_event.then_some(event);
         samples.retain(|sample| filter.matches(&profile, sample));
         profile.samples = samples;
+        check_sums(&profile)?;
         let rules = rules(selection);
         let (original, stacks) = FunctionProfile::with_stacks(&profile)?;
         let calls = times.map(|times| SelectedCalls {
@@ -144,6 +145,22 @@ impl Selected {
                 one.name, other.name
             ))),
         }
+    }
+}
+
+/// Checks that sums of weights do not exceed 2^63 - 1.
+fn check_sums(profile: &Profile) -> Result<(), Failure> {
+    let mut sums: BTreeMap<EventId, i128> = BTreeMap::new();
+    for sample in &profile.samples {
+        let sum = sums.entry(sample.event).or_default();
+        *sum = sum.saturating_add(i128::from(sample.weight).abs());
+    }
+    match sums.values().all(|sum| i64::try_from(*sum).is_ok()) {
+        true => Ok(()),
+        false => Err(Failure::of(
+            "the weights of the samples add up to more than 2^63 - 1; select fewer with --thread or --label",
+            true,
+        )),
     }
 }
 
@@ -227,5 +244,17 @@ mod tests {
         profile.add(cpu, 1, StackId::EMPTY).unwrap();
         assert_eq!(event(&profile, None, path).ok(), Some(other));
         assert_eq!(event(&profile, Some("cpu-clock"), path).ok(), Some(cpu));
+    }
+
+    #[test]
+    fn sums_that_do_not_fit_are_refused() {
+        let mut profile = Profile::default();
+        let events = ["cpu", "faults"].map(|name| profile.event(name, "count", 1).unwrap());
+        for event in events {
+            profile.add(event, i64::MAX, StackId::EMPTY).unwrap();
+        }
+        assert!(check_sums(&profile).is_ok());
+        profile.add(events[0], 1, StackId::EMPTY).unwrap();
+        assert!(check_sums(&profile).is_err());
     }
 }
