@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Adds lines to the frames that have none. A file whose build id is not that of the profile is not
-/// used. Returns a sentence for each module that has frames but no symbols.
+/// used. Returns a sentence for each module that has frames but no symbols, or no build id.
 pub fn symbolize(profile: &mut Profile, search: &DebugSearch) -> Result<Vec<String>> {
     let mut frames: BTreeMap<ModuleId, Vec<FrameId>> = BTreeMap::new();
     for (id, frame) in profile.frames.iter() {
@@ -26,6 +26,7 @@ pub fn symbolize(profile: &mut Profile, search: &DebugSearch) -> Result<Vec<Stri
         match open(profile, module, search) {
             Err(note) => notes.push(note),
             Ok(symbols) => {
+                notes.extend(note_without_id(profile, module));
                 for frame in frames {
                     add_lines(profile, &symbols, frame)?;
                 }
@@ -83,6 +84,14 @@ fn open(
     }
 }
 
+/// Returns a sentence about a module without a build id. Its file may have been built again.
+fn note_without_id(profile: &Profile, module: ModuleId) -> Option<String> {
+    let module = profile.modules.get(module)?;
+    let path = profile.text(module.path);
+    let note = || format!("{path} has no build id; its symbols may be of another build");
+    module.build_id.is_none().then(note)
+}
+
 fn add_lines(profile: &mut Profile, symbols: &SymbolFile, frame: FrameId) -> Result<()> {
     let Some(Frame::Code { offset, .. }) = profile.frames.get(frame).copied() else {
         return Ok(());
@@ -131,6 +140,7 @@ fn place_of(frame: &backtrail_symbolizer::Frame) -> (&str, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use backtrail_profile::Module;
     use backtrail_pt::Svma;
     use backtrail_symbolizer::{Frame as SymbolFrame, SourceLocation};
 
@@ -164,5 +174,21 @@ mod tests {
         for (declared, location, expected) in cases {
             assert_eq!(place_of(&frame(declared, location)), expected);
         }
+    }
+
+    #[test]
+    fn module_without_build_id_has_a_note() {
+        let mut profile = Profile::default();
+        let path = profile.string("/bin/app").unwrap();
+        let mut module = |build_id: Option<&str>| {
+            let build_id = build_id.map(|id| id.parse().unwrap());
+            profile.modules.intern(Module { build_id, path }).unwrap()
+        };
+        let (with, without) = (module(Some("aabb")), module(None));
+        assert_eq!(note_without_id(&profile, with), None);
+        assert_eq!(
+            note_without_id(&profile, without).unwrap(),
+            "/bin/app has no build id; its symbols may be of another build"
+        );
     }
 }
